@@ -1,0 +1,134 @@
+/**
+ * What all benchmarks of one run share: how long to measure, the load generator, the progress bar, and what earlier
+ * benchmarks found out (the generator's ceiling, the peak of edge-1). Each benchmark makes its own stage.
+ */
+
+import { assertAllAccepted } from './generator.ts';
+import type { Generator, LoadJob, LoadResult } from './generator.ts';
+import type { Progress } from './progress.ts';
+import type { Outcome } from './report.ts';
+import type { ShapeName } from './requests.ts';
+import type { Server } from './servers.ts';
+import { Stage } from './servers.ts';
+
+export interface Pace {
+  readonly warmupSeconds: number;
+  readonly seconds: number;
+  /** How often ours and the yardstick take turns. */
+  readonly pairs: number;
+  readonly calibrationSeconds: number;
+  readonly latencySeconds: number;
+  readonly memorySeconds: number;
+  readonly starts: number;
+}
+
+export const FULL: Pace = {
+  warmupSeconds: 1.5,
+  seconds: 5,
+  pairs: 4,
+  calibrationSeconds: 3,
+  latencySeconds: 20,
+  memorySeconds: 60,
+  starts: 5,
+};
+
+export const SHORT: Pace = {
+  warmupSeconds: 0.3,
+  seconds: 1,
+  pairs: 1,
+  calibrationSeconds: 0.7,
+  latencySeconds: 2,
+  memorySeconds: 10,
+  starts: 1,
+};
+
+export interface Benchmark {
+  readonly name: string;
+  readonly what: string;
+  /** About how long it takes, for the progress bar. */
+  seconds(pace: Pace): number;
+  run(context: Context): Promise<Outcome[]>;
+}
+
+export interface Workload {
+  readonly shape: ShapeName;
+  readonly connections: number;
+}
+
+export const START_SECONDS = 1;
+
+export class Context {
+  readonly pace: Pace;
+  readonly generator: Generator;
+  readonly progress: Progress;
+  /** Requests a second of ours in edge-1, once it is known. */
+  peak: number | null = null;
+  private readonly ceilings = new Map<string, LoadResult>();
+  private readonly dataRoot: string;
+  private stage: Stage | null = null;
+
+  constructor(pace: Pace, generator: Generator, progress: Progress, dataRoot: string) {
+    this.pace = pace;
+    this.generator = generator;
+    this.progress = progress;
+    this.dataRoot = dataRoot;
+  }
+
+  /** Runs `work` with a stage of its own that is cleared afterwards, whatever happens. */
+  async onStage<T>(work: (stage: Stage) => Promise<T>): Promise<T> {
+    const stage = new Stage(this.dataRoot);
+    this.stage = stage;
+    try {
+      return await work(stage);
+    } finally {
+      stage.close();
+      this.stage = null;
+    }
+  }
+
+  /** For Ctrl-C: ends and removes everything at once. */
+  close(): void {
+    this.stage?.close();
+    this.generator.close();
+    this.progress.close();
+  }
+
+  /** Closed loop, every answer a 202. */
+  async drive(server: Server, workload: Workload, seconds: number, change: Partial<LoadJob> = {}): Promise<LoadResult> {
+    const result = await this.generator.run({
+      port: server.port,
+      key: server.key,
+      shape: workload.shape,
+      connections: workload.connections,
+      warmupSeconds: this.pace.warmupSeconds,
+      seconds,
+      rate: null,
+      backoffMilliseconds: 0,
+      serverPid: server.pid,
+      ...change,
+    });
+    assertAllAccepted(server.name, result);
+    return result;
+  }
+
+  /** How fast the generator goes against a responder that costs next to nothing. Measured once a run and workload. */
+  async ceiling(stage: Stage, workload: Workload): Promise<LoadResult> {
+    const name = `${workload.shape} ${workload.connections}`;
+    const known = this.ceilings.get(name);
+    if (known !== undefined) return known;
+    const canned = await stage.startYardstick('canned');
+    this.progress.begin(`generator: its ceiling with ${workload.shape} a request`, calibrationSeconds(this.pace));
+    const result = await this.drive(canned, workload, this.pace.calibrationSeconds);
+    await canned.stop();
+    this.ceilings.set(name, result);
+    return result;
+  }
+}
+
+export function calibrationSeconds(pace: Pace): number {
+  return pace.warmupSeconds + pace.calibrationSeconds;
+}
+
+export function perSecond(result: LoadResult): number {
+  return result.accepted / result.seconds;
+}

@@ -1,0 +1,185 @@
+/**
+ * The benchmarks of throughput: edge-1, edge-100 and edge-1000 (ours against bare), generator (its ceiling) and edges
+ * (one edge thread against two). Both sides run at the same time on ports of their own and take turns under load, so
+ * that a machine that slows down slows both; the ratio is the median of the pairs.
+ */
+
+import { calibrationSeconds, perSecond, START_SECONDS } from './context.ts';
+import type { Benchmark, Context, Pace, Workload } from './context.ts';
+import type { LoadResult } from './generator.ts';
+import { median, thousands } from './report.ts';
+import type { Outcome } from './report.ts';
+import { SHAPES } from './requests.ts';
+import type { Server, Stage } from './servers.ts';
+
+interface EdgeCase extends Workload {
+  readonly name: string;
+  readonly goal: number;
+  /** What no change may fall below, while the goal is not reached. */
+  readonly floor: number;
+}
+
+export const EDGE_CASES: readonly EdgeCase[] = [
+  { name: 'edge-1', shape: 'one user', connections: 64, goal: 0.8, floor: 0.6 },
+  { name: 'edge-100', shape: '100 users', connections: 16, goal: 1, floor: 0.8 },
+  { name: 'edge-1000', shape: '1,000 users', connections: 8, goal: 1, floor: 0.8 },
+];
+
+export const generatorBenchmark: Benchmark = {
+  name: 'generator',
+  what: 'how fast the load generator can go',
+  seconds: (pace) => EDGE_CASES.length * (calibrationSeconds(pace) + 0.3),
+  run: async (context) =>
+    context.onStage(async (stage) => {
+      const outcomes: Outcome[] = [];
+      for (const edge of EDGE_CASES) {
+        const result = await context.ceiling(stage, edge);
+        outcomes.push({
+          name: `generator, ${edge.shape}`,
+          ours: `${thousands(perSecond(result))} requests/s`,
+          yardstick: 'a canned answer, no HTTP',
+          ratio: null,
+          goal: '–',
+          met: null,
+          notes: [],
+          data: result,
+        });
+      }
+      return outcomes;
+    }),
+};
+
+export const edgeBenchmarks: readonly Benchmark[] = EDGE_CASES.map((edge) => ({
+  name: edge.name,
+  what: `${edge.connections} connections, ${edge.shape} a request, durable 202, against bare`,
+  seconds: (pace) => calibrationSeconds(pace) + pairsSeconds(pace) + 2 * START_SECONDS,
+  run: async (context) =>
+    context.onStage(async (stage) => {
+      const ceiling = await context.ceiling(stage, edge);
+      context.progress.begin(`${edge.name}: starting both sides`, 2 * START_SECONDS);
+      const ours = await stage.startSluice('ours', null, {});
+      const bare = { ...(await stage.startYardstick('bare')), key: ours.key };
+      const pairs = await takeTurns(context, edge.name, edge, ours, bare);
+      await stopAll(ours, bare);
+      if (edge.shape === 'one user') context.peak = median(pairs.map((pair) => perSecond(pair.first)));
+      return [edgeOutcome(edge, pairs, ceiling)];
+    }),
+}));
+
+export const edgesBenchmark: Benchmark = {
+  name: 'edges',
+  what: 'two edge threads against one',
+  seconds: (pace) => 2 * (pairsSeconds(pace) + 2 * START_SECONDS),
+  run: async (context) => {
+    const outcomes: Outcome[] = [];
+    for (const edge of EDGE_CASES.filter(({ name }) => name !== 'edge-1000')) {
+      outcomes.push(await context.onStage(async (stage) => edgesOutcome(context, stage, edge)));
+    }
+    return outcomes;
+  },
+};
+
+interface Pair {
+  readonly first: LoadResult;
+  readonly second: LoadResult;
+}
+
+function pairsSeconds(pace: Pace): number {
+  return pace.pairs * 2 * (pace.warmupSeconds + pace.seconds);
+}
+
+async function takeTurns(
+  context: Context,
+  label: string,
+  workload: Workload,
+  first: Server,
+  second: Server,
+): Promise<Pair[]> {
+  const { pace } = context;
+  const turn = async (server: Server, round: number): Promise<LoadResult> => {
+    context.progress.begin(`${label}: ${server.name}, round ${round}`, pace.warmupSeconds + pace.seconds);
+    return context.drive(server, workload, pace.seconds);
+  };
+  const pairs: Pair[] = [];
+  for (let round = 1; round <= pace.pairs; round += 1) {
+    pairs.push({ first: await turn(first, round), second: await turn(second, round) });
+  }
+  return pairs;
+}
+
+function edgeOutcome(edge: EdgeCase, pairs: readonly Pair[], ceiling: LoadResult): Outcome {
+  const ratios = pairs.map((pair) => perSecond(pair.first) / perSecond(pair.second));
+  const ratio = median(ratios);
+  const ours = pairs.map((pair) => pair.first);
+  const bare = pairs.map((pair) => pair.second);
+  const rate = median(ours.map(perSecond));
+  const fastest = Math.max(rate, median(bare.map(perSecond)));
+  const busy = Math.max(...ours.concat(bare).map((result) => result.generatorBusy));
+  return {
+    name: edge.name,
+    ours: rateText(edge, rate),
+    yardstick: `bare: ${rateText(edge, median(bare.map(perSecond)))}`,
+    ratio,
+    goal: `≥ ${edge.goal.toFixed(1)} × bare`,
+    met: ratio >= edge.goal,
+    notes: [
+      `ratios of the rounds ${ratios.map((value) => value.toFixed(2)).join(', ')}; ` +
+        `${ratio >= edge.floor ? 'above' : 'BELOW'} the floor of ${edge.floor.toFixed(1)}`,
+      `CPU-seconds per million users, all threads: ours ${cpuText(ours)}, bare ${cpuText(bare)}`,
+      `latency at this load, p50 and p99: ours ${latencyText(ours)}, bare ${latencyText(bare)}`,
+      `written to disk by ours: ${thousands(median(ours.map((r) => r.serverDiskBytes / r.users)))} bytes a user`,
+      `generator: can do ${(perSecond(ceiling) / fastest).toFixed(1)} × the faster side; ` +
+        `its event loop was busy ${Math.round(busy * 100)} % of the time at most; ` +
+        `other programs used ${median(ours.concat(bare).map((result) => result.otherCpu)).toFixed(2)} cores meanwhile`,
+    ],
+    data: { ratios, ours, bare, ceiling },
+  };
+}
+
+async function edgesOutcome(context: Context, stage: Stage, edge: EdgeCase): Promise<Outcome> {
+  const label = `edges, ${edge.shape}`;
+  context.progress.begin(`${label}: starting both sides`, 2 * START_SECONDS);
+  const two = await stage.startSluice('two edges', null, { edges: 2 });
+  const one = await stage.startSluice('one edge', null, { edges: 1 });
+  const pairs = await takeTurns(context, label, edge, two, one);
+  await stopAll(two, one);
+  const ratios = pairs.map((pair) => perSecond(pair.first) / perSecond(pair.second));
+  const ratio = median(ratios);
+  const twos = pairs.map((pair) => pair.first);
+  const ones = pairs.map((pair) => pair.second);
+  return {
+    name: label,
+    ours: `two: ${rateText(edge, median(twos.map(perSecond)))}`,
+    yardstick: `one: ${rateText(edge, median(ones.map(perSecond)))}`,
+    ratio,
+    goal: '–',
+    met: null,
+    notes: [
+      `ratios of the rounds ${ratios.map((value) => value.toFixed(2)).join(', ')}; ` +
+        `${ratio > 1 ? 'two edges are' : 'one edge is'} better here`,
+      `CPU-seconds per million users: two ${cpuText(twos)}, one ${cpuText(ones)}; ` +
+        `p50 and p99: two ${latencyText(twos)}, one ${latencyText(ones)}`,
+    ],
+    data: { ratios, two: twos, one: ones },
+  };
+}
+
+async function stopAll(...servers: readonly Server[]): Promise<void> {
+  await Promise.all(servers.map(async (server) => server.stop()));
+}
+
+function rateText(edge: EdgeCase, rate: number): string {
+  const users = SHAPES[edge.shape].usersPerRequest;
+  return users === 1 ? `${thousands(rate)} requests/s` : `${thousands(rate * users)} users/s`;
+}
+
+function cpuText(results: readonly LoadResult[]): string {
+  const value = median(results.map((result) => (result.serverCpuSeconds / result.users) * 1e6));
+  return Number.isNaN(value) ? '–' : value.toFixed(1);
+}
+
+function latencyText(results: readonly LoadResult[]): string {
+  const p50 = median(results.map((result) => result.latency.p50));
+  const p99 = median(results.map((result) => result.latency.p99));
+  return `${p50.toFixed(1)} and ${p99.toFixed(1)} ms`;
+}

@@ -1,0 +1,98 @@
+/**
+ * The runner's end of the load generator: starts `load.ts` as a process of its own and hands it one job at a time. The
+ * same process serves all rounds, so that it is warm for both sides of a comparison and both get the same bytes. A job
+ * that outlives its time by 30 seconds ends the process and fails.
+ */
+
+import { fork } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import type { Quantiles } from './histogram.ts';
+import type { ShapeName } from './requests.ts';
+
+export interface LoadJob {
+  readonly port: number;
+  readonly key: string;
+  readonly shape: ShapeName;
+  readonly connections: number;
+  readonly warmupSeconds: number;
+  readonly seconds: number;
+  /** Requests a second to start whatever the server does (open loop); null: as many as are answered (closed loop). */
+  readonly rate: number | null;
+  /** How long a connection rests after an answer other than 202. */
+  readonly backoffMilliseconds: number;
+  /** Whose CPU time and disk writes are read at both ends of the measured time. */
+  readonly serverPid: number;
+}
+
+export interface LoadResult {
+  readonly seconds: number;
+  /** Answers with 202 in the measured time, and the users in them. */
+  readonly accepted: number;
+  readonly users: number;
+  /** All answers in the measured time, by status. */
+  readonly statuses: Readonly<Record<string, number>>;
+  /** Connections that ended while a request was under way. */
+  readonly broken: number;
+  /** Requests that were due in the measured time and had no answer when the job ended. */
+  readonly unanswered: number;
+  /** Of 202 answers, in milliseconds: from the moment a request was due (open loop) or sent (closed loop). */
+  readonly latency: Quantiles;
+  /** Open loop: how late requests were sent, whether the generator or busy connections were the cause. */
+  readonly sendDelay: Quantiles;
+  /** The generator's own load: share of time its event loop was busy, and CPU-seconds a second. */
+  readonly generatorBusy: number;
+  readonly generatorCpu: number;
+  /** Cores that neither the server nor the generator used: other programs, the host. High values spoil a run. */
+  readonly otherCpu: number;
+  /** CPU-seconds of all threads of the server, and bytes it had written to disk. */
+  readonly serverCpuSeconds: number;
+  readonly serverDiskBytes: number;
+}
+
+const PATIENCE_SECONDS = 30;
+
+export class Generator {
+  private readonly child: ChildProcess;
+
+  constructor() {
+    this.child = fork(new URL('load.ts', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  }
+
+  async run(job: LoadJob): Promise<LoadResult> {
+    return new Promise<LoadResult>((resolve, reject) => {
+      const limit = (job.warmupSeconds + job.seconds + PATIENCE_SECONDS) * 1000;
+      const timer = setTimeout(() => {
+        this.child.kill('SIGKILL');
+        reject(new Error('the load generator did not finish its job in time'));
+      }, limit);
+      const settle = (settled: () => void): void => {
+        clearTimeout(timer);
+        this.child.removeAllListeners();
+        settled();
+      };
+      this.child.on('message', (message) => settle(() => resolve(message as LoadResult)));
+      this.child.on('exit', (code, signal) =>
+        settle(() => reject(new Error(`the load generator ended early (${signal ?? code})`))),
+      );
+      this.child.send(job, (error) => {
+        if (error !== null) settle(() => reject(error));
+      });
+    });
+  }
+
+  close(): void {
+    this.child.removeAllListeners();
+    if (this.child.connected) this.child.disconnect();
+    this.child.kill('SIGKILL');
+  }
+}
+
+/** Fails loudly when a side answered anything but 202: a fast refusal must never look like a fast server. */
+export function assertAllAccepted(name: string, result: LoadResult): void {
+  const other = Object.entries(result.statuses).filter(([status]) => status !== '202');
+  if (other.length === 0 && result.broken === 0 && result.accepted > 0) return;
+  const found = other.map(([status, count]) => `${count} × ${status}`).join(', ');
+  throw new Error(
+    `${name}: ${result.accepted} × 202, ${found || 'no other status'}, ${result.broken} broken connections`,
+  );
+}

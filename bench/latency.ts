@@ -1,0 +1,68 @@
+/**
+ * The benchmark of latency: requests with one user fall due at half of the peak rate of edge-1, and the time of each
+ * counts from the moment it was due. Bare at the same rate shows what the machine and the generator add by themselves.
+ */
+
+import { perSecond, START_SECONDS } from './context.ts';
+import type { Benchmark, Context, Workload } from './context.ts';
+import type { LoadResult } from './generator.ts';
+import { milliseconds, thousands } from './report.ts';
+import type { Outcome } from './report.ts';
+import type { Server } from './servers.ts';
+
+const WORKLOAD: Workload = { shape: 'one user', connections: 64 };
+const P99_MILLISECONDS = 10;
+const P999_MILLISECONDS = 50;
+
+export const latencyBenchmark: Benchmark = {
+  name: 'latency',
+  what: 'half of the peak rate of edge-1, open loop',
+  seconds: (pace) => 2 * (pace.warmupSeconds + pace.latencySeconds + START_SECONDS),
+  run: async (context) =>
+    context.onStage(async (stage) => {
+      context.progress.begin('latency: starting both sides', 2 * START_SECONDS);
+      const ours = await stage.startSluice('ours', null, {});
+      const bare = { ...(await stage.startYardstick('bare')), key: ours.key };
+      context.peak ??= perSecond(await context.drive(ours, WORKLOAD, context.pace.seconds));
+      const rate = Math.round(context.peak / 2);
+      const results = { ours: await steady(context, ours, rate), bare: await steady(context, bare, rate) };
+      await Promise.all([ours.stop(), bare.stop()]);
+      return outcomes(rate, results);
+    }),
+};
+
+async function steady(context: Context, server: Server, rate: number): Promise<LoadResult> {
+  const { pace } = context;
+  const label = `latency: ${server.name} at ${thousands(rate)} requests/s`;
+  context.progress.begin(label, pace.warmupSeconds + pace.latencySeconds);
+  return context.drive(server, WORKLOAD, pace.latencySeconds, { rate });
+}
+
+function outcomes(rate: number, { ours, bare }: { ours: LoadResult; bare: LoadResult }): Outcome[] {
+  const row = (name: 'p99' | 'p999', limit: number): Outcome => ({
+    name: `latency, ${name}`,
+    ours: milliseconds(ours.latency[name]),
+    yardstick: `bare: ${milliseconds(bare.latency[name])}`,
+    ratio: null,
+    goal: `< ${limit} ms`,
+    met: ours.latency[name] < limit && ours.unanswered === 0,
+    notes:
+      name === 'p99'
+        ? [
+            `at ${thousands(rate)} requests/s; reached: ours ${thousands(perSecond(ours))}, bare ${thousands(perSecond(bare))}`,
+            `ours ${quantiles(ours)}; bare ${quantiles(bare)}`,
+            `the generator sent late by p50 ${milliseconds(ours.sendDelay.p50)}, p99 ` +
+              `${milliseconds(ours.sendDelay.p99)} (counted as latency); unanswered ${ours.unanswered}`,
+          ]
+        : [],
+    data: { rate, ours, bare },
+  });
+  return [row('p99', P99_MILLISECONDS), row('p999', P999_MILLISECONDS)];
+}
+
+function quantiles({ latency }: LoadResult): string {
+  return (
+    `p50 ${milliseconds(latency.p50)}, p90 ${milliseconds(latency.p90)}, p99 ${milliseconds(latency.p99)}, ` +
+    `p999 ${milliseconds(latency.p999)}, max ${milliseconds(latency.max)}`
+  );
+}

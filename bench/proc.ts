@@ -1,0 +1,49 @@
+/**
+ * What Linux tells about a process under /proc: CPU time of all its threads, resident memory, bytes written to disk;
+ * and of all processes together, to see whether others were at work meanwhile. On other systems every figure is NaN, and the tables print a dash.
+ */
+
+import { readFileSync } from 'node:fs';
+
+/** Linux reports process times in hundredths of a second to every program, whatever the kernel's own tick is. */
+const TICKS_PER_SECOND = 100;
+
+export function cpuSeconds(pid: number): number {
+  const text = read(pid, 'stat');
+  // The command name is in parentheses and may hold spaces, so fields are counted after the last one.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+}
+
+export function diskBytes(pid: number): number {
+  return field(read(pid, 'io'), 'write_bytes');
+}
+
+/** CPU-seconds that all programs together have used since the machine started, what its host took away included. */
+export function systemCpuSeconds(): number {
+  const [, user, nice, system, , , , , steal] = readText('/proc/stat').split('\n', 1)[0]?.split(/ +/).map(Number) ?? [];
+  return ((user ?? 0) + (nice ?? 0) + (system ?? 0) + (steal ?? 0)) / TICKS_PER_SECOND;
+}
+
+/** Megabytes (10^6 bytes): resident now, and at most so far. */
+export function residentMegabytes(pid: number): { now: number; peak: number } {
+  const text = read(pid, 'status');
+  return { now: (field(text, 'VmRSS') * 1024) / 1e6, peak: (field(text, 'VmHWM') * 1024) / 1e6 };
+}
+
+function field(text: string, name: string): number {
+  const match = new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(text);
+  return match === null ? Number.NaN : Number(match[1]);
+}
+
+function read(pid: number, file: string): string {
+  return readText(`/proc/${pid}/${file}`);
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * Where the time goes: `node bench/profile.ts edge-1` runs Sluice under Node's CPU profiler while the load generator
+ * drives it, and prints, thread by thread, time by kind of work and the costliest functions. Given `.cpuprofile` files
+ * instead, it prints those. Figures are self time; the profiler itself costs some, so shares count, not rates.
+ */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Context, perSecond, SHORT } from './context.ts';
+import type { Workload } from './context.ts';
+import { EDGE_CASES } from './edge.ts';
+import { Generator } from './generator.ts';
+import { Progress } from './progress.ts';
+import { categoryOf, nameOf } from './profile-categories.ts';
+import type { CallFrame } from './profile-categories.ts';
+import { table, thousands } from './report.ts';
+import { PROJECT } from './servers.ts';
+
+const LOAD_SECONDS = 8;
+const FUNCTIONS_SHOWN = 14;
+
+interface ProfileNode {
+  readonly id: number;
+  readonly callFrame: CallFrame;
+  readonly children?: readonly number[];
+  readonly positionTicks?: readonly { readonly line: number; readonly ticks: number }[];
+}
+
+interface CpuProfile {
+  readonly nodes: readonly ProfileNode[];
+  readonly samples: readonly number[];
+  /** Microseconds; the time of the sample at the same index. */
+  readonly timeDeltas: readonly number[];
+}
+
+const names = process.argv.slice(2);
+const files = names.filter((name) => name.endsWith('.cpuprofile'));
+const edge = EDGE_CASES.find(({ name }) => name === names[0]);
+if (files.length > 0) {
+  for (const file of files) print(readProfile(file));
+} else if (edge === undefined) {
+  console.log(`node bench/profile.ts ${EDGE_CASES.map(({ name }) => name).join('|')}\nnode bench/profile.ts FILE…`);
+  process.exitCode = 1;
+} else {
+  await profileServer(edge);
+}
+
+async function profileServer(workload: Workload): Promise<void> {
+  const context = new Context(
+    SHORT,
+    new Generator(),
+    new Progress(process.stdout, LOAD_SECONDS + 2),
+    join(PROJECT, 'bench', '.data'),
+  );
+  const interrupted = (): void => {
+    context.close();
+    process.exit(130);
+  };
+  process.once('SIGINT', interrupted);
+  try {
+    await context.onStage(async (stage) => {
+      const folder = stage.freshFolder();
+      const server = await stage.startSluice('ours', null, {
+        nodeArguments: ['--cpu-prof', `--cpu-prof-dir=${folder}`],
+      });
+      context.progress.begin('under the profiler', LOAD_SECONDS + 1);
+      const result = await context.drive(server, workload, LOAD_SECONDS);
+      await server.stop();
+      context.progress.close();
+      console.log(`${thousands(perSecond(result))} requests/s under the profiler`);
+      for (const file of readdirSync(folder).sort()) print(readProfile(join(folder, file)));
+    });
+  } finally {
+    context.close();
+  }
+}
+
+function readProfile(file: string): CpuProfile {
+  return JSON.parse(readFileSync(file, 'utf8')) as CpuProfile;
+}
+
+function print(profile: CpuProfile): void {
+  const { categories, functions, idle } = selfTimes(profile);
+  const busy = [...categories.values()].reduce((sum, value) => sum + value, 0);
+  const total = busy + idle;
+  console.log(`\n## ${threadName(profile)}: busy ${seconds(busy)} of ${seconds(total)}\n`);
+  if (busy < total * 0.02) return;
+  const share = (value: number): string => `${((value / busy) * 100).toFixed(1)} %`;
+  const rows = (times: ReadonlyMap<string, number>): string[][] =>
+    [...times].sort(([, a], [, b]) => b - a).map(([name, value]) => [name, seconds(value), share(value)]);
+  console.log(table(['work', 'self time', 'share of busy'], rows(categories)).join('\n'));
+  console.log('');
+  console.log(table(['function', 'self time', 'share of busy'], rows(functions).slice(0, FUNCTIONS_SHOWN)).join('\n'));
+}
+
+interface SelfTimes {
+  readonly categories: ReadonlyMap<string, number>;
+  readonly functions: ReadonlyMap<string, number>;
+  readonly idle: number;
+}
+
+function selfTimes(profile: CpuProfile): SelfTimes {
+  const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
+  const parents = new Map(profile.nodes.flatMap((node) => (node.children ?? []).map((child) => [child, node])));
+  const selfMicros = new Map<number, number>();
+  for (const [at, id] of profile.samples.entries()) {
+    selfMicros.set(id, (selfMicros.get(id) ?? 0) + Math.max(0, profile.timeDeltas[at] ?? 0));
+  }
+  const categories = new Map<string, number>();
+  const functions = new Map<string, number>();
+  let idle = 0;
+  for (const [id, micros] of selfMicros) {
+    const node = nodes.get(id);
+    if (node === undefined) continue;
+    if (node.callFrame.functionName === '(idle)') {
+      idle += micros;
+      continue;
+    }
+    const callers: CallFrame[] = [];
+    for (let up = parents.get(id); up !== undefined; up = parents.get(up.id)) callers.push(up.callFrame);
+    add(functions, nameOf(node.callFrame), micros);
+    // The engine counts built-ins such as JSON.parse as time of the line that calls them, so lines are told apart.
+    const ticks = node.positionTicks ?? [];
+    const tickTotal = ticks.reduce((sum, tick) => sum + tick.ticks, 0);
+    if (tickTotal === 0) add(categories, categoryOf(node.callFrame, callers, null), micros);
+    for (const tick of ticks) {
+      add(categories, categoryOf(node.callFrame, callers, tick.line), (micros * tick.ticks) / tickTotal);
+    }
+  }
+  return { categories, functions, idle };
+}
+
+function threadName(profile: CpuProfile): string {
+  const urls = profile.nodes.map((node) => node.callFrame.url);
+  const has = (end: string): boolean => urls.some((url) => url.endsWith(end));
+  if (has('/log-sealer.ts')) return 'log sealer thread';
+  if (has('/log-writer.ts')) return 'log writer thread';
+  if (has('/validator-thread.ts')) return 'validator thread';
+  return has('/edge/ingest.ts') ? 'edge thread' : 'main thread';
+}
+
+function add(times: Map<string, number>, name: string, micros: number): void {
+  times.set(name, (times.get(name) ?? 0) + micros);
+}
+
+function seconds(micros: number): string {
+  return `${(micros / 1e6).toFixed(2)} s`;
+}

@@ -1,0 +1,83 @@
+/**
+ * What a benchmark hands back, and how it is shown: a table for people (it is Markdown, so it can be pasted as it is),
+ * notes below it, and JSON for machines. Every row carries both sides of a comparison and what each side guarantees.
+ */
+
+import type { Machine } from './machine.ts';
+import { machineLine } from './machine.ts';
+
+export interface Outcome {
+  readonly name: string;
+  readonly ours: string;
+  readonly yardstick: string;
+  /** Ours by yardstick, where there is something to divide. */
+  readonly ratio: number | null;
+  readonly goal: string;
+  /** Null where there is no goal, or where the run was too short to say. */
+  readonly met: boolean | null;
+  /** Columns that only some rows have, and remarks. */
+  readonly notes: readonly string[];
+  /** Every figure behind the row. */
+  readonly data: unknown;
+}
+
+export const DURABILITY = {
+  ours: 'each 202 is sent after the request was written and synced to disk (SQLite WAL, synchronous=FULL)',
+  bare: 'stores nothing: its 202 promises nothing',
+} as const;
+
+export interface Report {
+  readonly date: string;
+  readonly short: boolean;
+  readonly seconds: number;
+  readonly machine: Machine;
+  readonly durability: typeof DURABILITY;
+  readonly outcomes: readonly Outcome[];
+}
+
+export function formatReport(report: Report): string {
+  const head = ['name', 'ours', 'yardstick', 'ratio', 'goal', 'met?'];
+  const rows = report.outcomes.map((outcome) => [
+    outcome.name,
+    outcome.ours,
+    outcome.yardstick,
+    outcome.ratio === null ? '–' : outcome.ratio.toFixed(2),
+    outcome.goal,
+    report.short || outcome.met === null ? '–' : outcome.met ? 'yes' : 'no',
+  ]);
+  const notes = report.outcomes.flatMap((outcome) => outcome.notes.map((note) => `- ${outcome.name}: ${note}`));
+  return [
+    ...table(head, rows),
+    '',
+    ...notes,
+    '',
+    `Ours: ${DURABILITY.ours}.`,
+    `Bare: ${DURABILITY.bare}.`,
+    `Machine: ${machineLine(report.machine)}.`,
+    `Took ${Math.round(report.seconds)} s.`,
+    ...(report.short ? ['A short run: it shows that the benchmarks work; its figures say little.'] : []),
+    '',
+  ].join('\n');
+}
+
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  const widths = head.map((cell, column) => Math.max(cell.length, ...rows.map((row) => row[column]?.length ?? 0)));
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(' | ')} |`;
+  return [line(head), `|${widths.map((width) => '-'.repeat(width + 2)).join('|')}|`, ...rows.map(line)];
+}
+
+export function thousands(value: number): string {
+  return Math.round(value).toLocaleString('en-US');
+}
+
+export function milliseconds(value: number): string {
+  return `${value < 10 ? value.toFixed(2) : value.toFixed(0)} ms`;
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  if (sorted.length % 2 === 1) return sorted[middle] ?? Number.NaN;
+  return ((sorted[middle - 1] ?? Number.NaN) + (sorted[middle] ?? Number.NaN)) / 2;
+}

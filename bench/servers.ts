@@ -1,0 +1,191 @@
+/**
+ * Starts and ends the servers that are measured, each as a process of its own on a free port of the loopback interface,
+ * each Sluice with a fresh data folder on a real disk. A `Stage` knows all that it started, and `close` ends exactly
+ * those, by process id, and removes the folders; the runner calls it at the end of a benchmark and on Ctrl-C.
+ */
+
+import { execFile, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { get } from 'node:http';
+import { connect, createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+export const PROJECT = dirname(dirname(fileURLToPath(import.meta.url)));
+const MAIN = join(PROJECT, 'src', 'main.ts');
+const READY_SECONDS_MAX = 30;
+const STOP_SECONDS_MAX = 35;
+const POLL_MILLISECONDS = 2;
+const run = promisify(execFile);
+
+export interface Server {
+  readonly name: string;
+  readonly port: number;
+  /** Of the process itself; for `npm start` of npm, whose child the server is. */
+  readonly pid: number;
+  readonly key: string;
+  /** From spawn to the first 200 of /readyz. */
+  readonly readySeconds: number;
+  stop(): Promise<void>;
+}
+
+export interface SluiceOptions {
+  readonly edges?: number;
+  readonly nodeArguments?: readonly string[];
+  /** Start through npm, as a person would. */
+  readonly npm?: boolean;
+  /** Start on the folder of an earlier start instead of a fresh one. */
+  readonly folder?: string;
+}
+
+export class Stage {
+  private readonly root: string;
+  private readonly children = new Set<ChildProcess>();
+  private folders = 0;
+  private closed = false;
+
+  /** `root` is where data folders are made; it is removed in the end, if it is empty then. */
+  constructor(root: string) {
+    this.root = join(root, String(process.pid));
+  }
+
+  freshFolder(): string {
+    this.folders += 1;
+    const folder = join(this.root, String(this.folders));
+    mkdirSync(folder, { recursive: true });
+    return folder;
+  }
+
+  removeFolder(folder: string): void {
+    rmSync(folder, { recursive: true, force: true });
+  }
+
+  /** `bare` and `canned`: the programs beside this file that store nothing. */
+  async startYardstick(name: 'bare' | 'canned'): Promise<Server> {
+    const port = await freePort();
+    const file = join(PROJECT, 'bench', `${name}.ts`);
+    const probe = name === 'canned' ? connectable : ready;
+    return this.start(name, [process.execPath, file, String(port)], {}, { port, key: 'none', probe });
+  }
+
+  async createKey(folder: string): Promise<string> {
+    const words = ['keys', 'create', '--name', 'bench', '--kind', 'secret', '--env', 'development', '--json'];
+    const env = environment({ SLUICE_DATA: folder });
+    const { stdout } = await run(process.execPath, [MAIN, ...words], { env, cwd: PROJECT, timeout: 30_000 });
+    const made = JSON.parse(stdout) as { key?: unknown };
+    if (typeof made.key !== 'string') throw new Error(`"sluice keys create --json" printed no key: ${stdout}`);
+    return made.key;
+  }
+
+  async startSluice(name: string, key: string | null, options: SluiceOptions): Promise<Server> {
+    if (!existsSync(MAIN)) throw new Error('src/main.ts is not there, so there is no Sluice to measure');
+    const port = await freePort();
+    const folder = options.folder ?? this.freshFolder();
+    const settings: Record<string, string> = { PORT: String(port), HOST: '127.0.0.1', SLUICE_DATA: folder };
+    if (options.edges !== undefined) settings['SLUICE_EDGES'] = String(options.edges);
+    const words = options.npm ? ['npm', 'start'] : [process.execPath, ...(options.nodeArguments ?? []), MAIN, 'serve'];
+    const actualKey = key ?? (options.folder === undefined ? await this.createKey(folder) : 'none');
+    return this.start(name, words, settings, { port, key: actualKey, probe: ready });
+  }
+
+  /** Ends all that is still running, without waiting for it to agree, and removes the data. */
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    for (const child of this.children) signalGroup(child, 'SIGKILL');
+    rmSync(this.root, { recursive: true, force: true });
+  }
+
+  private async start(
+    name: string,
+    words: readonly string[],
+    settings: Readonly<Record<string, string>>,
+    at: { readonly port: number; readonly key: string; readonly probe: (port: number) => Promise<boolean> },
+  ): Promise<Server> {
+    mkdirSync(this.root, { recursive: true });
+    const logFile = join(this.root, `${name.replaceAll(/\W+/g, '-')}-${at.port}.log`);
+    const log = openSync(logFile, 'a');
+    const [command = '', ...rest] = words;
+    const from = performance.now();
+    // A group of its own: npm starts a shell that starts the server, and all of them must end together.
+    const child = spawn(command, rest, {
+      cwd: PROJECT,
+      env: environment(settings),
+      stdio: ['ignore', log, log],
+      detached: true,
+    });
+    closeSync(log);
+    this.children.add(child);
+    const exited = new Promise<void>((resolve) => {
+      child.once('exit', () => resolve());
+      child.once('error', () => resolve());
+    });
+    while (!(await at.probe(at.port))) {
+      const late = performance.now() - from > READY_SECONDS_MAX * 1000;
+      if (late || child.pid === undefined || child.exitCode !== null || child.signalCode !== null) {
+        throw new Error(`${name} did not get ready:\n${readFileSync(logFile, 'utf8').slice(-2000)}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+    }
+    const readySeconds = (performance.now() - from) / 1000;
+    const stop = async (): Promise<void> => {
+      signalGroup(child, 'SIGTERM');
+      const timer = setTimeout(() => signalGroup(child, 'SIGKILL'), STOP_SECONDS_MAX * 1000);
+      await exited;
+      clearTimeout(timer);
+      this.children.delete(child);
+    };
+    return { name, port: at.port, pid: child.pid ?? 0, key: at.key, readySeconds, stop };
+  }
+}
+
+function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, signal);
+  } catch {
+    // It has ended already.
+  }
+}
+
+/** What this process has, without settings of Sluice: a benchmark runs the defaults wherever it does not say otherwise. */
+function environment(settings: Readonly<Record<string, string>>): Record<string, string | undefined> {
+  const inherited = Object.entries(process.env).filter(([name]) => !/^(SLUICE_|PORT$|HOST$|NODE_OPTIONS$)/.test(name));
+  return { ...Object.fromEntries(inherited), ...settings };
+}
+
+async function ready(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const request = get({ port, host: '127.0.0.1', path: '/readyz', agent: false, timeout: 1000 }, (response) => {
+      response.resume();
+      resolve(response.statusCode === 200);
+    });
+    request.on('timeout', () => request.destroy());
+    request.on('error', () => resolve(false));
+  });
+}
+
+async function connectable(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: '127.0.0.1' });
+    socket.on('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on('error', () => resolve(false));
+  });
+}
+
+async function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}

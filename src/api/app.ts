@@ -1,0 +1,120 @@
+/**
+ * The Fastify app: everything but the ingest path. It listens on nothing itself; `serverFactory` takes its handler and
+ * gives it the requests that are not for the fast path. Every answer carries `X-Trace-Id` and the security headers, a
+ * publishable key is turned away whatever the path, and an unexpected exception becomes a 500 that tells the client
+ * nothing but the trace_id.
+ *
+ * Routes live in files of their own, one `register…Routes(app, …)` each, called from `buildApp`; methods that a path
+ * does not have are then answered 405 without further ado.
+ */
+
+import { METHODS, type RequestListener, type Server } from 'node:http';
+import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { sendError } from './answers.ts';
+import { type OperatorParts, registerOperatorRoutes } from './operators.ts';
+
+export interface AppOptions extends OperatorParts {
+  serverFactory(handler: RequestListener): Server;
+  newTraceId(): string;
+  /** Told of every exception that nobody expected. Must not throw. */
+  onError(error: unknown, traceId: string): void;
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Set on routes that exist only to refuse a method: the value of the `Allow` header. */
+    allow?: string;
+  }
+}
+
+const SECURITY_HEADERS = {
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'x-frame-options': 'DENY',
+  'cross-origin-resource-policy': 'same-origin',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+};
+
+/** For requests with a body, none of which is large here: events take the other path. */
+const BODY_BYTES_MAX = 65_536;
+
+const PUBLISHABLE_BEARER = /^[Bb][Ee][Aa][Rr][Ee][Rr] +pk_/;
+const PUBLISHABLE_REFUSED = 'publishable keys may only be used under /ingest/';
+
+export function buildApp(options: AppOptions): FastifyInstance {
+  const app = Fastify({
+    logger: false,
+    serverFactory: (handler) => options.serverFactory(handler),
+    genReqId: () => options.newTraceId(),
+    bodyLimit: BODY_BYTES_MAX,
+    // While the server drains, health checks are still answered, and by ourselves.
+    return503OnClosing: false,
+    frameworkErrors: (_error, request, reply) => {
+      // The path cannot be decoded: it never got to a route or a hook.
+      if (!refusesEarly(request, reply)) sendError(reply, 'bad_request', 'the path is not a valid URL path');
+    },
+  });
+
+  const allowed = new Map<string, Set<string>>();
+  app.addHook('onRoute', ({ url, method }) => {
+    const methods = allowed.get(url) ?? new Set();
+    for (const one of [method].flat()) methods.add(one);
+    allowed.set(url, methods);
+  });
+  // Before the body is read: what is refused anyway is refused whatever the body is.
+  app.addHook('onRequest', (request, reply, done) => {
+    if (!refusesEarly(request, reply)) done();
+  });
+  app.setErrorHandler((error: unknown, request, reply) => {
+    const refusal = refusalOf(error);
+    if (refusal !== null) return sendError(reply, refusal.code, refusal.message);
+    options.onError(error, request.id);
+    return sendError(reply, 'internal');
+  });
+
+  registerOperatorRoutes(app, options);
+
+  refuseOtherMethods(app, new Map(allowed));
+  return app;
+}
+
+/** Puts on the headers that every answer has, and answers what no route needs to see. */
+function refusesEarly(request: FastifyRequest, reply: FastifyReply): boolean {
+  reply.header('x-trace-id', request.id).headers(SECURITY_HEADERS);
+  if (PUBLISHABLE_BEARER.test(request.headers.authorization ?? '') && !request.url.startsWith('/ingest/')) {
+    sendError(reply, 'forbidden', PUBLISHABLE_REFUSED);
+    return true;
+  }
+  if (request.is404) {
+    sendError(reply, 'not_found');
+    return true;
+  }
+  const { allow } = request.routeOptions.config;
+  if (allow === undefined) return false;
+  sendError(reply.header('allow', allow), 'method_not_allowed');
+  return true;
+}
+
+/** Fastify's own refusals of a request have codes that start with FST_: the client's doing. All else is ours. */
+function refusalOf(error: unknown): { code: 'bad_request' | 'too_large'; message?: string } | null {
+  if (!(error instanceof Error)) return null;
+  const { code, statusCode } = error as Partial<FastifyError>;
+  if (code === undefined || !code.startsWith('FST_') || statusCode === undefined || statusCode > 499) return null;
+  return statusCode === 413 ? { code: 'too_large' } : { code: 'bad_request', message: error.message };
+}
+
+function refuseOtherMethods(app: FastifyInstance, allowed: ReadonlyMap<string, ReadonlySet<string>>): void {
+  // CONNECT never arrives as a request.
+  const methods = METHODS.filter((method) => method !== 'CONNECT');
+  for (const method of methods) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
+  for (const [url, has] of allowed) {
+    app.route({
+      url,
+      method: methods.filter((method) => !has.has(method)),
+      config: { allow: [...has].sort().join(', ') },
+      handler: () => {
+        throw new Error('a method that should have been refused got to its handler');
+      },
+    });
+  }
+}

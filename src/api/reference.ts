@@ -1,0 +1,101 @@
+/**
+ * What a client should know that a schema does not say: when each error is answered, what the limits are, and by which
+ * rules a user is judged. The OpenAPI document carries these tables as extensions and the docs page prints them.
+ * Texts and numbers come from `errors.ts` and `model.ts`; a test checks each rule's message against the validator.
+ */
+
+import { ERRORS, type ErrorCode } from '../errors.ts';
+import { LIMITS } from '../model.ts';
+
+export interface ErrorRow {
+  readonly status: number;
+  readonly error: string;
+  readonly retry: boolean;
+  readonly when: string;
+}
+
+const WHEN: Readonly<Record<ErrorCode, string>> = {
+  validation_failed:
+    'Every user is invalid (`errors` says why, user by user), or the payload is unusable as a whole: not JSON, not UTF-8, no `users`, wrong content type or encoding (`message` says what and where).',
+  bad_request:
+    'What was sent is not proper HTTP; or, outside `/ingest/`, the path or a parameter cannot be understood.',
+  unauthorized: 'The key is missing, wrong, revoked, expired, or of an environment that is not served here.',
+  forbidden: 'A publishable key is used outside `/ingest/`, or from an origin that it is not meant for.',
+  not_found: 'There is nothing at this path.',
+  method_not_allowed: 'The path exists, but not for this method. `Allow` lists those that do.',
+  request_timeout: 'The request did not arrive completely in time.',
+  too_large: 'The body is over 10 MB, as sent or after decompression.',
+  headers_too_large: 'The request line and headers are too long.',
+  internal: 'A fault on our side. Nothing was promised.',
+  unavailable: 'Cannot take it now: too much in flight, disk full or failing, key store unreachable, shutting down.',
+};
+
+export const ERROR_ROWS: readonly ErrorRow[] = (Object.keys(ERRORS) as ErrorCode[]).map((code) => ({
+  status: ERRORS[code].status,
+  error: ERRORS[code].text,
+  retry: ERRORS[code].retryable,
+  when: WHEN[code],
+}));
+
+export interface LimitRow {
+  readonly what: string;
+  readonly limit: string;
+  readonly beyond: string;
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en');
+}
+
+const USER_REJECTED = 'The user is rejected.';
+
+export const LIMIT_ROWS: readonly LimitRow[] = [
+  { what: 'Request body', limit: `10 MB (${count(LIMITS.bodyBytesMax)} bytes), as sent and unpacked`, beyond: '413' },
+  { what: 'Users per request', limit: `1 to ${count(LIMITS.usersPerRequestMax)}`, beyond: '400' },
+  { what: 'Events per user', limit: 'at least 1', beyond: USER_REJECTED },
+  { what: 'Identifier', limit: `${count(LIMITS.identifierCharactersMax)} characters`, beyond: USER_REJECTED },
+  { what: 'Event name', limit: `${count(LIMITS.eventNameCharactersMax)} characters`, beyond: USER_REJECTED },
+  { what: 'Key of a property', limit: `${count(LIMITS.propertyKeyCharactersMax)} characters`, beyond: USER_REJECTED },
+  { what: 'Nesting within a property', limit: `${LIMITS.nestingDepthMax} levels`, beyond: USER_REJECTED },
+  { what: '`$event_id`', limit: `1 to ${LIMITS.eventIdCharactersMax} characters`, beyond: USER_REJECTED },
+  { what: '`Idempotency-Key`', limit: `1 to ${LIMITS.idempotencyKeyCharactersMax} characters`, beyond: '400' },
+];
+
+export interface UserRule {
+  readonly rule: string;
+  /** `<name>`, `<i>` and `<path>` stand for what is at fault. */
+  readonly message: string;
+}
+
+/** In the order in which they are checked: the first rule that fails is the user's message. */
+export const USER_RULES: readonly UserRule[] = [
+  { rule: 'A user is an object.', message: 'user must be an object' },
+  {
+    rule: 'At least one of the four identifiers is a string that is not blank.',
+    message: 'at least one identifier is required (user_id, email, phone_number, or anon_id)',
+  },
+  { rule: 'There is at least one event.', message: 'events array is required and must not be empty' },
+  { rule: 'Identifiers and profile fields are strings.', message: 'identifiers.<name> must be a string' },
+  {
+    rule: 'Identifiers are not too long.',
+    message: `identifiers.<name> must be at most ${LIMITS.identifierCharactersMax} characters`,
+  },
+  { rule: '`user_properties` is an object.', message: 'user_properties must be an object' },
+  { rule: 'Each event is an object.', message: 'events[<i>] must be an object' },
+  {
+    rule: '`event_name` is there, is not blank and not too long.',
+    message: 'events[<i>].event_name is required and must be a non-empty string',
+  },
+  { rule: '`timestamp` is ISO 8601.', message: 'events[<i>].timestamp must be an ISO 8601 timestamp' },
+  { rule: '`revenue` and `event_value` are numbers.', message: 'events[<i>].revenue must be a number' },
+  {
+    rule: '`$event_id` is a string of fitting length.',
+    message: `events[<i>].$event_id must be a string of 1 to ${LIMITS.eventIdCharactersMax} characters`,
+  },
+  { rule: 'Nothing is nested too deeply.', message: '<path> is nested too deeply' },
+  {
+    rule: 'No key is too long.',
+    message: `<path> has a key longer than ${LIMITS.propertyKeyCharactersMax} characters`,
+  },
+  { rule: 'No U+0000 and no half of a surrogate pair.', message: '<path> contains a character that cannot be stored' },
+];

@@ -1,0 +1,38 @@
+/**
+ * Telling a full disk, which heals, from a failing one, which does not.
+ */
+
+import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+
+const PROBE_BYTES = 1024 * 1024;
+
+const SQLITE_FULL = 13;
+/** The index of a WAL is a file too; a full disk shows there under these names. */
+const SQLITE_IOERR_SHMOPEN = 4618;
+const SQLITE_IOERR_SHMSIZE = 4874;
+
+export function isFullDisk(error: unknown): boolean {
+  const { errcode, code } = error as { errcode?: number; code?: string };
+  if (code === 'ENOSPC' || code === 'EDQUOT') return true;
+  return errcode === SQLITE_FULL || errcode === SQLITE_IOERR_SHMSIZE || errcode === SQLITE_IOERR_SHMOPEN;
+}
+
+/** Whether a megabyte can be written and synced now. */
+export function canWrite(folder: string): boolean {
+  const file = join(folder, 'probe.tmp');
+  try {
+    const descriptor = openSync(file, 'w');
+    try {
+      if (writeSync(descriptor, Buffer.alloc(PROBE_BYTES)) < PROBE_BYTES) return false;
+      fsyncSync(descriptor);
+    } finally {
+      closeSync(descriptor);
+    }
+    return true;
+  } catch {
+    return false;
+  } finally {
+    rmSync(file, { force: true });
+  }
+}

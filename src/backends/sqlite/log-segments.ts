@@ -1,0 +1,135 @@
+/**
+ * The files of the embedded log: `<folder>/<partition>/<first position>.db`, one SQLite database a segment, in WAL mode
+ * with `synchronous=FULL`. A segment is written by one thread of one process and never again after a restart: a new
+ * process always starts a new segment. So records that follow a failed fsync are never chained behind frames that the
+ * disk may not hold. Nothing is checkpointed while a segment is written (a checkpoint would stall commits); sealing
+ * copies the WAL into the database file afterwards, in another thread (`log-sealer.ts`).
+ */
+
+import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+
+export interface Segment {
+  readonly file: string;
+  readonly firstPosition: number;
+}
+
+/** A row of `records`, as it lies in SQLite. */
+export interface RecordRow {
+  readonly position: number;
+  readonly trace_id: string;
+  readonly tenant_id: string;
+  readonly received_at: number;
+  readonly key_id: string;
+  readonly key_kind: string;
+  readonly idempotency_key: string | null;
+  readonly user_count: number;
+  /** JSON of the rejections; null when there are none. */
+  readonly rejections: string | null;
+  readonly checksum: number;
+  readonly body: Uint8Array;
+}
+
+const SCHEMA = `
+  CREATE TABLE records (
+    position        INTEGER PRIMARY KEY,
+    trace_id        TEXT    NOT NULL,
+    tenant_id       TEXT    NOT NULL,
+    received_at     INTEGER NOT NULL,
+    key_id          TEXT    NOT NULL,
+    key_kind        TEXT    NOT NULL,
+    idempotency_key TEXT,
+    user_count      INTEGER NOT NULL,
+    rejections      TEXT,
+    checksum        INTEGER NOT NULL,
+    body            BLOB    NOT NULL
+  ) STRICT`;
+
+/** Larger than SQLite's default because bodies are: 38 kB bodies cost 20% less CPU than with 4 kB pages. */
+const PAGE_BYTES = 16_384;
+const NAME_DIGITS = 16;
+const SEGMENT_NAME = /^(\d{16})\.db$/;
+
+export function partitionFolder(folder: string, partition: number): string {
+  return join(folder, String(partition));
+}
+
+export function listPartitions(folder: string): number[] {
+  return listNames(folder)
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .sort((a, b) => a - b);
+}
+
+/** In order of position. */
+export function listSegments(folder: string, partition: number): Segment[] {
+  const within = partitionFolder(folder, partition);
+  const segments: Segment[] = [];
+  for (const name of listNames(within)) {
+    const digits = SEGMENT_NAME.exec(name)?.[1];
+    if (digits !== undefined) segments.push({ file: join(within, name), firstPosition: Number(digits) });
+  }
+  return segments.sort((a, b) => a.firstPosition - b.firstPosition);
+}
+
+export function createSegment(folder: string, partition: number, firstPosition: number): DatabaseSync {
+  const within = partitionFolder(folder, partition);
+  mkdirSync(within, { recursive: true, mode: 0o700 });
+  const file = join(within, `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
+  // An empty leftover of the same name may be there: a start that was cut short. It holds no record.
+  removeSegment(file);
+  const database = new DatabaseSync(file);
+  database.exec(`
+    PRAGMA page_size = ${PAGE_BYTES};
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    PRAGMA wal_autocheckpoint = 0;
+    ${SCHEMA};`);
+  // SQLite syncs what is in the files; that the files themselves are found after a power loss is up to their folders.
+  for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+  return database;
+}
+
+export function insertStatement(database: DatabaseSync): StatementSync {
+  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+}
+
+export function openSegmentForReading(file: string): DatabaseSync {
+  return new DatabaseSync(file, { readOnly: true, timeout: 5_000 });
+}
+
+/** The last position in a segment, or undefined when it is empty. */
+export function lastPosition(database: DatabaseSync): number | undefined {
+  const row = database.prepare('SELECT max(position) AS last FROM records').get() as { last: number | null };
+  return row.last ?? undefined;
+}
+
+export function removeSegment(file: string): void {
+  for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true });
+}
+
+/** CRC-32 over everything in a record but its position: SQLite itself does not notice a flipped bit in a page. */
+export function recordChecksum(row: Omit<RecordRow, 'checksum' | 'position'>): number {
+  const head = `${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${row.idempotency_key ?? ''}\n${row.user_count}\n${row.rejections ?? ''}\n`;
+  return crc32(row.body, crc32(head));
+}
+
+function listNames(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+function syncFolder(path: string): void {
+  const descriptor = openSync(path, 'r');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}

@@ -1,0 +1,266 @@
+/**
+ * The thread that commits. It takes all groups that arrived while the last commit ran, writes them in one transaction
+ * (group commit) and says up to which group everything is durable. One writer owns one partition of one data folder.
+ *
+ * Failures: a full disk fails the groups at hand and is probed until there is space again; any other I/O error is
+ * fatal, is reported once, and this thread never touches the database after it, because after a failed fsync nobody
+ * knows what the disk holds.
+ */
+
+import { existsSync } from 'node:fs';
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { type MessagePort, parentPort, receiveMessageOnPort, Worker, workerData } from 'node:worker_threads';
+import { METRIC, type MetricsWriter, metricsWriter } from '../../metrics.ts';
+import { canWrite, isFullDisk } from './disk.ts';
+import { recoverSegment } from './log-recovery.ts';
+import type { SealReply, SealRequest } from './log-sealer.ts';
+import {
+  createSegment,
+  insertStatement,
+  listSegments,
+  partitionFolder,
+  recordChecksum,
+} from './log-segments.ts';
+
+export interface WriterSetup {
+  readonly folder: string;
+  readonly partition: number;
+  readonly segmentBytes: number;
+  readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
+}
+
+/** Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies behind one another. */
+export interface Group {
+  readonly id: number;
+  readonly fields: readonly (string | number | null)[];
+  readonly bodies: ArrayBuffer;
+}
+
+export const FIELDS_PER_ENTRY = 9;
+
+export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
+
+export type WriterReply =
+  | { readonly type: 'ready'; readonly firstPosition: number }
+  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'durable'; readonly upToGroup: number }
+  | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
+  | { readonly type: 'healed' }
+  | { readonly type: 'closed' };
+
+const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
+const PROBE_INTERVAL_MS = 500;
+class Writer {
+  readonly #setup: WriterSetup;
+  readonly #port: MessagePort;
+  readonly #metrics: MetricsWriter | null;
+  #database: DatabaseSync;
+  #insert: StatementSync;
+  #nextPosition: number;
+  #segmentBytes = 0;
+  #dead = false;
+  #sealer: Worker | undefined;
+  readonly #sealing = new Map<string, DatabaseSync | null>();
+
+  constructor(setup: WriterSetup, port: MessagePort) {
+    this.#setup = setup;
+    this.#port = port;
+    this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
+    this.#nextPosition = this.#recover();
+    this.#database = createSegment(setup.folder, setup.partition, this.#nextPosition);
+    this.#insert = insertStatement(this.#database);
+  }
+
+  listen(): void {
+    this.#reply({ type: 'ready', firstPosition: this.#nextPosition });
+    this.#port.on('message', (message: WriterMessage) => this.#take(message));
+  }
+
+  /** Checks what an earlier process left, seals it in the background, and finds where to go on. */
+  #recover(): number {
+    const segments = listSegments(this.#setup.folder, this.#setup.partition);
+    let next = 1;
+    for (const [index, segment] of segments.entries()) {
+      const isNewest = index === segments.length - 1;
+      // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
+      if (!isNewest && !existsSync(`${segment.file}-wal`)) continue;
+      const recovered = recoverSegment(segment.file);
+      if (recovered.needsSealing) this.#seal(segment.file, null);
+      if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
+    }
+    return next;
+  }
+
+  #take(first: WriterMessage): void {
+    const groups: Group[] = [];
+    let bytes = 0;
+    let closing = false;
+    for (let message: WriterMessage | undefined = first; message !== undefined; ) {
+      if (message.type === 'close') {
+        closing = true;
+        break;
+      }
+      groups.push(message.group);
+      bytes += message.group.bodies.byteLength;
+      if (bytes >= COMMIT_BYTES_MAX) break;
+      message = receiveMessageOnPort(this.#port)?.message as WriterMessage | undefined;
+    }
+    if (groups.length > 0) this.#commit(groups, bytes);
+    if (closing) this.#close();
+  }
+
+  #commit(groups: readonly Group[], bytes: number): void {
+    const upToGroup = groups.at(-1)?.id ?? 0;
+    if (this.#dead) {
+      this.#reply({ type: 'failed', upToGroup, message: 'the log stopped after a disk error', fatal: true });
+      return;
+    }
+    const startedAt = performance.now();
+    let position = this.#nextPosition;
+    try {
+      this.#database.exec('BEGIN IMMEDIATE');
+      for (const group of groups) position = this.#insertGroup(group, position);
+      this.#database.exec('COMMIT');
+    } catch (error) {
+      this.#fail(error, upToGroup);
+      return;
+    }
+    const entries = position - this.#nextPosition;
+    this.#nextPosition = position;
+    this.#segmentBytes += bytes;
+    this.#reply({ type: 'durable', upToGroup });
+    if (this.#metrics) {
+      this.#metrics.inc(METRIC.log_commits);
+      this.#metrics.inc(METRIC.log_entries, entries);
+      this.#metrics.inc(METRIC.log_bytes, bytes);
+      this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
+    }
+    if (this.#segmentBytes >= this.#setup.segmentBytes) this.#rotate();
+  }
+
+  #insertGroup(group: Group, firstPosition: number): number {
+    const { fields, bodies } = group;
+    let position = firstPosition;
+    let offset = 0;
+    for (let at = 0; at < fields.length; at += FIELDS_PER_ENTRY) {
+      const bodyBytes = fields[at + 8] as number;
+      const row = {
+        trace_id: fields[at] as string,
+        tenant_id: fields[at + 1] as string,
+        received_at: fields[at + 2] as number,
+        key_id: fields[at + 3] as string,
+        key_kind: fields[at + 4] as string,
+        idempotency_key: fields[at + 5] as string | null,
+        user_count: fields[at + 6] as number,
+        rejections: fields[at + 7] as string | null,
+        body: new Uint8Array(bodies, offset, bodyBytes),
+      };
+      this.#insert.run(
+        position,
+        row.trace_id,
+        row.tenant_id,
+        row.received_at,
+        row.key_id,
+        row.key_kind,
+        row.idempotency_key,
+        row.user_count,
+        row.rejections,
+        recordChecksum(row),
+        row.body,
+      );
+      offset += bodyBytes;
+      position += 1;
+    }
+    return position;
+  }
+
+  #fail(error: unknown, upToGroup: number): void {
+    const message = error instanceof Error ? error.message : String(error);
+    const full = isFullDisk(error);
+    if (full) {
+      this.#rollBack();
+      this.#probeUntilHealed();
+    } else {
+      this.#dead = true;
+    }
+    this.#reply({ type: 'failed', upToGroup, message: full ? 'the disk is full' : message, fatal: !full });
+  }
+
+  #rollBack(): void {
+    // SQLite has rolled back by itself after most errors; then there is no transaction to end.
+    if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
+  }
+
+  #probeUntilHealed(): void {
+    const timer = setInterval(() => {
+      if (!canWrite(partitionFolder(this.#setup.folder, this.#setup.partition))) return;
+      clearInterval(timer);
+      this.#reply({ type: 'healed' });
+    }, PROBE_INTERVAL_MS);
+  }
+
+  #rotate(): void {
+    const finished = this.#database;
+    try {
+      const next = createSegment(this.#setup.folder, this.#setup.partition, this.#nextPosition);
+      this.#insert = insertStatement(next);
+      this.#database = next;
+    } catch (error) {
+      // No space for a new file: go on with this one, and try again after the next commit.
+      if (isFullDisk(error)) return;
+      this.#dead = true;
+      this.#reply({ type: 'failed', upToGroup: 0, message: String(error), fatal: true });
+      return;
+    }
+    this.#segmentBytes = 0;
+    this.#metrics?.inc(METRIC.log_segments_sealed);
+    this.#seal(finished.location() ?? '', finished);
+  }
+
+  /** The connection stays open meanwhile: closing the last one would checkpoint, here and now. */
+  #seal(file: string, connection: DatabaseSync | null): void {
+    this.#sealing.set(file, connection);
+    this.#sealer ??= this.#startSealer();
+    const request: SealRequest = { file };
+    this.#sealer.postMessage(request);
+  }
+
+  #startSealer(): Worker {
+    const sealer = new Worker(new URL(`./log-sealer${EXTENSION}`, import.meta.url));
+    sealer.on('message', ({ file }: SealReply) => {
+      const connection = this.#sealing.get(file);
+      this.#sealing.delete(file);
+      if (!this.#dead) connection?.close();
+    });
+    sealer.unref();
+    return sealer;
+  }
+
+  #close(): void {
+    if (!this.#dead) {
+      this.#database.close();
+      for (const connection of this.#sealing.values()) connection?.close();
+    }
+    this.#reply({ type: 'closed' });
+    this.#port.close();
+  }
+
+  #reply(reply: WriterReply): void {
+    this.#port.postMessage(reply);
+  }
+}
+
+/** Published builds are JavaScript, a checkout runs TypeScript; threads are started by file name. */
+const EXTENSION = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
+
+if (parentPort) start(parentPort);
+
+function start(port: MessagePort): void {
+  try {
+    new Writer(workerData as WriterSetup, port).listen();
+  } catch (error) {
+    const reply: WriterReply = { type: 'refused', message: error instanceof Error ? error.message : String(error) };
+    port.postMessage(reply);
+    port.close();
+  }
+}

@@ -1,0 +1,156 @@
+/**
+ * The appending half of the embedded event log: gives one partition to one edge thread, and commits in a thread of its
+ * own (`log-writer.ts`), so that the HTTP thread never waits for a disk. The reading half is `log-reader.ts`.
+ *
+ * Memory is bounded by the caller: the edge reserves bytes before it reads a body and gives them back when `append`
+ * settles.
+ */
+
+import { Worker } from 'node:worker_threads';
+import { OperatorError } from '../../errors.ts';
+import { type LogAppender, type LogEntry, LogUnavailableError } from '../../log.ts';
+import type { Group, WriterMessage, WriterReply, WriterSetup } from './log-writer.ts';
+
+interface Waiting {
+  readonly entry: LogEntry;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+export interface AppenderSetup extends WriterSetup {
+  /** Called once, after every waiter was told, when the process has to end: the disk failed. */
+  readonly onFatal: (message: string) => void;
+}
+
+/** Resolves when the partition has been checked and is ready for appends. */
+export async function openSqliteLogAppender({ onFatal, ...setup }: AppenderSetup): Promise<LogAppender> {
+  const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
+  const worker = new Worker(new URL(`./log-writer${extension}`, import.meta.url), { workerData: setup });
+  await new Promise<void>((resolve, reject) => {
+    worker.once('message', (reply: WriterReply) => {
+      if (reply.type === 'refused') reject(new OperatorError(reply.message));
+      else resolve();
+    });
+    worker.once('error', reject);
+  });
+  worker.removeAllListeners('error');
+  return new SqliteLogAppender(worker, onFatal);
+}
+
+class SqliteLogAppender implements LogAppender {
+  readonly #worker: Worker;
+  readonly #onFatal: (message: string) => void;
+  /** Appended in this tick of the event loop, not yet sent. */
+  #gathering: Waiting[] = [];
+  /** Sent, not yet durable; oldest first. */
+  readonly #sent: { readonly id: number; readonly waiting: Waiting[] }[] = [];
+  #nextGroupId = 1;
+  #trouble: string | null = null;
+  #dead = false;
+  #closed: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
+
+  constructor(worker: Worker, onFatal: (message: string) => void) {
+    this.#worker = worker;
+    this.#onFatal = onFatal;
+    worker.on('message', (reply: WriterReply) => this.#hear(reply));
+    worker.on('error', (error: Error) => this.#die(`the log writer crashed: ${error.message}`));
+    worker.on('exit', () => this.#closed?.resolve());
+  }
+
+  append(entry: LogEntry): Promise<void> {
+    if (this.#trouble !== null || this.#closed) {
+      return Promise.reject(new LogUnavailableError(this.#trouble ?? 'the log is closed', this.#dead));
+    }
+    return new Promise((resolve, reject) => {
+      // One message for all that this tick of the event loop brings, rather than one each.
+      if (this.#gathering.push({ entry, resolve, reject }) === 1) setImmediate(() => this.#send());
+    });
+  }
+
+  trouble(): string | null {
+    return this.#trouble;
+  }
+
+  close(): Promise<void> {
+    if (!this.#closed) {
+      this.#closed = Promise.withResolvers<void>();
+      this.#send();
+      const message: WriterMessage = { type: 'close' };
+      this.#worker.postMessage(message);
+    }
+    return this.#closed.promise;
+  }
+
+  #send(): void {
+    const waiting = this.#gathering;
+    if (waiting.length === 0) return;
+    this.#gathering = [];
+    const group = packGroup(this.#nextGroupId, waiting);
+    this.#nextGroupId += 1;
+    this.#sent.push({ id: group.id, waiting });
+    const message: WriterMessage = { type: 'group', group };
+    this.#worker.postMessage(message, [group.bodies]);
+  }
+
+  #hear(reply: WriterReply): void {
+    switch (reply.type) {
+      case 'durable':
+        this.#settle(reply.upToGroup, (waiting) => waiting.resolve());
+        return;
+      case 'failed':
+        if (reply.fatal) {
+          this.#die(reply.message);
+        } else {
+          this.#trouble = reply.message;
+          const error = new LogUnavailableError(reply.message);
+          this.#settle(reply.upToGroup, (waiting) => waiting.reject(error));
+        }
+        return;
+      case 'healed':
+        if (!this.#dead) this.#trouble = null;
+        return;
+      default:
+        return;
+    }
+  }
+
+  #settle(upToGroup: number, settle: (waiting: Waiting) => void): void {
+    while (this.#sent[0] && this.#sent[0].id <= upToGroup) {
+      for (const waiting of this.#sent.shift()?.waiting ?? []) settle(waiting);
+    }
+  }
+
+  #die(message: string): void {
+    if (this.#dead) return;
+    this.#dead = true;
+    this.#trouble = message;
+    const error = new LogUnavailableError(message, true);
+    this.#settle(Number.POSITIVE_INFINITY, (waiting) => waiting.reject(error));
+    for (const waiting of this.#gathering.splice(0)) waiting.reject(error);
+    this.#onFatal(message);
+  }
+}
+
+function packGroup(id: number, waiting: readonly Waiting[]): Group {
+  let bytes = 0;
+  for (const { entry } of waiting) bytes += entry.body.byteLength;
+  const bodies = new Uint8Array(bytes);
+  const fields: (string | number | null)[] = [];
+  let offset = 0;
+  for (const { entry } of waiting) {
+    bodies.set(entry.body, offset);
+    offset += entry.body.byteLength;
+    fields.push(
+      entry.traceId,
+      entry.tenantId,
+      entry.receivedAt,
+      entry.keyId,
+      entry.keyKind,
+      entry.idempotencyKey,
+      entry.userCount,
+      entry.rejections.length === 0 ? null : JSON.stringify(entry.rejections),
+      entry.body.byteLength,
+    );
+  }
+  return { id, fields, bodies: bodies.buffer };
+}

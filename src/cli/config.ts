@@ -1,0 +1,32 @@
+/**
+ * `sluice config`: the effective settings, where each came from and what it does. Reads the same environment and flags
+ * as `sluice serve`, so that it shows what serve would do; starts nothing and touches no file.
+ */
+
+import { describeConfig, type Env, loadConfig } from '../config.ts';
+import { configHelp, wantsHelp } from './help.ts';
+import { inkFor, renderTable } from './table.ts';
+
+export interface ConfigIo {
+  out(text: string): void;
+  readonly env: Env;
+  readonly isTty: boolean;
+}
+
+export async function runConfig(args: readonly string[], io: ConfigIo): Promise<number> {
+  const ink = inkFor(io.isTty, io.env);
+  if (wantsHelp(args)) {
+    io.out(configHelp(ink));
+    return 0;
+  }
+  const settingArgs = args.filter((arg) => arg !== '--json');
+  const { config, sources } = loadConfig({ env: io.env, args: settingArgs });
+  const rows = describeConfig(config, sources);
+  if (settingArgs.length < args.length) {
+    io.out(`${JSON.stringify(rows, undefined, 2)}\n`);
+    return 0;
+  }
+  const cells = rows.map(({ flag, env, value, source, description }) => [flag, env, value, source, description]);
+  io.out(`${renderTable(['flag', 'variable', 'value', 'from', 'what it does'], cells, ink)}\n`);
+  return 0;
+}

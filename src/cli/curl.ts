@@ -1,0 +1,33 @@
+/**
+ * The lines that a person pastes to send a first event: curl for a terminal, fetch for a browser. They work as they
+ * stand against the address they are made for. Keys are base62, so nothing in them needs escaping.
+ */
+
+const EXAMPLE = { users: [{ identifiers: { user_id: 'ada' }, events: [{ event_name: 'signed_up', plan: 'free' }] }] };
+
+/** For bash and other POSIX shells, on one line. */
+export function curlLine(baseUrl: string, key: string): string {
+  return (
+    `curl -i '${baseUrl}/ingest/events' -H 'Authorization: Bearer ${key}' ` +
+    `-H 'Content-Type: application/json' -d '${JSON.stringify(EXAMPLE)}'`
+  );
+}
+
+/** For the console of a browser, or a page; `keepalive` lets it finish when the page is left. */
+export function fetchSnippet(baseUrl: string, key: string): string {
+  return `await fetch('${baseUrl}/ingest/events', {
+  method: 'POST',
+  keepalive: true,
+  headers: { Authorization: 'Bearer ${key}', 'Content-Type': 'application/json' },
+  body: JSON.stringify({
+    users: [{ identifiers: { anon_id: 'visitor-1' }, events: [{ event_name: 'page_viewed', path: location.pathname }] }],
+  }),
+});`;
+}
+
+/** The address to call a server at that listens on `host`: "all addresses" is nothing that one can call. */
+export function baseUrlOf(host: string, port: number): string {
+  if (host === '0.0.0.0') return `http://127.0.0.1:${port}`;
+  if (host === '::') return `http://[::1]:${port}`;
+  return host.includes(':') ? `http://[${host}]:${port}` : `http://${host}:${port}`;
+}

@@ -1,0 +1,155 @@
+/**
+ * `sluice keys create`: reads what the person wants, tells all mistakes at once before anything is opened, then makes
+ * the key, and the account if need be. The only output that ever holds the whole key.
+ */
+
+import { parseDurationMs, SETTINGS } from '../config.ts';
+import { OperatorError } from '../errors.ts';
+import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
+import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
+import type { Account, ApiKey, KeyStore, NewKey } from '../store.ts';
+import { baseUrlOf, curlLine, fetchSnippet } from './curl.ts';
+import { type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, readPlace, withKeyStore } from './keys-place.ts';
+import { keyJson } from './keys-show.ts';
+import type { Ink } from './table.ts';
+
+export const DEFAULT_ACCOUNT_NAME = 'default';
+
+const FLAGS = {
+  ...FLAGS_EVERYWHERE,
+  name: 'value',
+  kind: 'value',
+  env: 'value',
+  account: 'value',
+  origins: 'value',
+  expires: 'value',
+} as const satisfies FlagKinds;
+
+export async function createCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
+  const now = io.now();
+  const flags = readFlags(args, FLAGS);
+  const place = readPlace(flags, io.env);
+  const { wishes, accountName, mistakes } = readWishes(flags, now);
+  const allMistakes = [...place.mistakes, ...mistakes];
+  if (wishes === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, KEYS_HINT);
+
+  await withKeyStore(io, place.file, async (store) => {
+    const { account, isNew } = await chooseAccount(store, accountName, now);
+    const { key, row } = await createKey(store, { ...wishes, accountId: account.id, now });
+    if (flags.switches.has('json')) {
+      io.out(`${JSON.stringify({ key, ...keyJson(asStored(row, account), now) }, undefined, 2)}\n`);
+      return;
+    }
+    // With port 0 the server takes any free one, which nobody can know here.
+    const port = place.config.port === 0 ? SETTINGS.port.default : place.config.port;
+    if (isNew) io.out(`Made the account "${account.name}".\n`);
+    io.out(announce(key, row, account, baseUrlOf(place.config.host, port), ink));
+  });
+  return 0;
+}
+
+function readWishes(
+  flags: FlagsRead,
+  now: number,
+): { wishes: KeyWishes | undefined; accountName: string | undefined; mistakes: string[] } {
+  const mistakes = flags.positionals.map((word) => `unexpected argument "${word}"`);
+  const name = flags.values.get('name');
+  if (name === undefined) mistakes.push('--name is missing; expected a few words that say what the key is for');
+  const kind = readChoice('kind', flags, KEY_KINDS, mistakes);
+  const environment = readChoice('env', flags, ENVIRONMENTS, mistakes);
+
+  const accountName = flags.values.get('account');
+  const accountMistake = accountName === undefined ? undefined : nameMistake('account name', accountName);
+  if (accountMistake !== undefined) mistakes.push(accountMistake);
+
+  const origins = (flags.values.get('origins') ?? '')
+    .split(',')
+    .map((origin) => origin.trim())
+    .filter((origin) => origin !== '');
+  const expires = flags.values.get('expires');
+  const expiresAt = expires === undefined ? null : readExpiry(expires, now);
+  if (expiresAt === undefined) {
+    mistakes.push(`--expires is "${expires}"; expected a time such as 30d or 12h, or a date such as 2030-01-31 (UTC)`);
+  }
+
+  // What is missing was told above; a harmless stand-in lets the rest be checked too.
+  const checked = { name: name ?? 'none', kind: kind ?? 'publishable', origins, expiresAt: expiresAt ?? null };
+  mistakes.push(...mistakesIn(checked, now));
+  const wishes = kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
+  return { wishes, accountName, mistakes };
+}
+
+function readChoice<T extends string>(
+  flag: string,
+  flags: FlagsRead,
+  choices: readonly T[],
+  mistakes: string[],
+): T | undefined {
+  const given = flags.values.get(flag);
+  const chosen = choices.find((choice) => choice === given);
+  if (chosen === undefined) {
+    mistakes.push(`--${flag} is ${given === undefined ? 'missing' : `"${given}"`}; expected ${choices.join(' or ')}`);
+  }
+  return chosen;
+}
+
+/** A time from now, or a date (its first moment) or a minute in UTC; undefined for anything else. */
+function readExpiry(text: string, now: number): number | undefined {
+  const fromNow = parseDurationMs(text);
+  const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z)?$/.test(text);
+  if (fromNow === undefined && !isDate) return undefined;
+  const date = new Date(fromNow === undefined ? text : now + fromNow);
+  if (Number.isNaN(date.valueOf())) return undefined;
+  // JavaScript makes 2 March of 30 February.
+  if (isDate && !date.toISOString().startsWith(text.slice(0, 10))) return undefined;
+  return date.valueOf();
+}
+
+async function chooseAccount(
+  store: KeyStore,
+  accountName: string | undefined,
+  now: number,
+): Promise<{ account: Account; isNew: boolean }> {
+  if (accountName === undefined) {
+    const [only, ...others] = await store.accounts();
+    if (only !== undefined && others.length === 0) return { account: only, isNew: false };
+    if (only !== undefined) {
+      const names = [only, ...others].map((account) => `  --account "${account.name}"`);
+      throw new OperatorError(['There are several accounts; say whose key it is:', ...names].join('\n'));
+    }
+  }
+  const made = newAccount(accountName ?? DEFAULT_ACCOUNT_NAME, now);
+  const account = await store.ensureAccount(made);
+  return { account, isNew: account.id === made.id };
+}
+
+function announce(key: string, row: NewKey, account: Account, baseUrl: string, ink: Ink): string {
+  const [care, invitation, example] =
+    row.kind === 'secret'
+      ? [
+          'Keep it on your servers, out of browsers and repositories.',
+          'With the server running, paste this into a terminal:',
+          curlLine(baseUrl, key),
+        ]
+      : [
+          'It may only send events, so it is safe in browsers and apps.',
+          'With the server running, put this into a page:',
+          fetchSnippet(baseUrl, key),
+        ];
+  return `Made the ${row.kind} key "${row.name}" (${row.id}) for ${row.environment}, account "${account.name}":
+
+  ${ink.bold(key)}
+
+It is shown this once and cannot be retrieved later. ${care}
+
+${invitation}
+
+${example}
+`;
+}
+
+function asStored(row: NewKey, account: Account): ApiKey {
+  const untouched = { revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
+  return { ...row, ...untouched, accountName: account.name };
+}

@@ -1,0 +1,76 @@
+/**
+ * How a key looks to a person and to a program. The JSON form has the names and time format of the HTTP API. A key
+ * itself is never here: rows do not hold it.
+ */
+
+import type { ApiKey } from '../store.ts';
+
+export type KeyState = 'active' | 'expired' | 'revoked' | 'probably leaked';
+
+/** What a person should know first. A leaked key still works until it is revoked; that is why it must be seen. */
+export function stateOf(key: ApiKey, now: number): KeyState {
+  if (key.revokedAt !== null) return 'revoked';
+  if (key.expiresAt !== null && key.expiresAt <= now) return 'expired';
+  return key.leakSuspectedAt === null ? 'active' : 'probably leaked';
+}
+
+export const KEY_HEADERS = [
+  'id',
+  'name',
+  'kind',
+  'environment',
+  'account',
+  'key',
+  'created (UTC)',
+  'last used (UTC)',
+  'state',
+];
+
+export function keyCells(key: ApiKey, now: number): string[] {
+  const state = stateOf(key, now);
+  return [
+    key.id,
+    key.name,
+    key.kind,
+    key.environment,
+    key.accountName,
+    displayOf(key),
+    minuteOf(key.createdAt),
+    key.lastUsedAt === null ? 'never' : minuteOf(key.lastUsedAt),
+    state === 'probably leaked' ? `${state} (${key.leakOrigin})` : state,
+  ];
+}
+
+export function keyJson(key: ApiKey, now: number): Record<string, unknown> {
+  return {
+    id: key.id,
+    name: key.name,
+    kind: key.kind,
+    environment: key.environment,
+    account: { id: key.accountId, name: key.accountName },
+    scopes: key.scopes,
+    origins: key.origins,
+    prefix: key.prefix,
+    last_four: key.lastFour,
+    state: stateOf(key, now),
+    created_at: isoOf(key.createdAt),
+    expires_at: isoOf(key.expiresAt),
+    revoked_at: isoOf(key.revokedAt),
+    last_used_at: isoOf(key.lastUsedAt),
+    leak_suspected_at: isoOf(key.leakSuspectedAt),
+    leak_origin: key.leakOrigin,
+  };
+}
+
+export function displayOf(key: Pick<ApiKey, 'prefix' | 'lastFour'>): string {
+  return `${key.prefix}…${key.lastFour}`;
+}
+
+/** `2026-03-01 12:30`, in UTC. */
+export function minuteOf(time: number): string {
+  return new Date(time).toISOString().slice(0, 16).replace('T', ' ');
+}
+
+function isoOf(time: number | null): string | null {
+  return time === null ? null : new Date(time).toISOString();
+}

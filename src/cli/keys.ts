@@ -1,0 +1,90 @@
+/**
+ * `sluice keys create|list|revoke`: API keys from the command line, beside a running server or without one. Mistakes
+ * are told all at once, before anything is opened. The key file is made by `create` alone: to list or revoke in a
+ * wrong folder leaves nothing behind.
+ */
+
+import { existsSync } from 'node:fs';
+import { OperatorError } from '../errors.ts';
+import { mistakesError, readFlags, suggestion } from './flags.ts';
+import { keysHelp, wantsHelp } from './help.ts';
+import { createCommand } from './keys-create.ts';
+import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, readPlace, withKeyStore } from './keys-place.ts';
+import { displayOf, KEY_HEADERS, keyCells, keyJson, minuteOf } from './keys-show.ts';
+import { type Ink, inkFor, renderTable } from './table.ts';
+
+/** Returns the exit code; throws `OperatorError` for what the person has to mend. */
+export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
+  const ink = inkFor(io.isTty, io.env);
+  const [command, ...rest] = args;
+  if (command === undefined || wantsHelp(args)) {
+    io.out(keysHelp(ink));
+    return 0;
+  }
+  switch (command) {
+    case 'create':
+      return createCommand(rest, io, ink);
+    case 'list':
+      return listCommand(rest, io, ink);
+    case 'revoke':
+      return revokeCommand(rest, io);
+    default: {
+      const meant = suggestion(command, ['create', 'list', 'revoke']);
+      throw new OperatorError(`"sluice keys ${command}" is not a command${meant}\n${KEYS_HINT}`);
+    }
+  }
+}
+
+async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
+  const now = io.now();
+  const flags = readFlags(args, FLAGS_EVERYWHERE);
+  const { config, file, mistakes } = readPlace(flags, io.env);
+  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  if (mistakes.length > 0) throw mistakesError(mistakes, KEYS_HINT);
+
+  const keys = existsSync(file) ? await withKeyStore(io, file, (store) => store.list()) : [];
+  if (flags.switches.has('json')) {
+    const rows = keys.map((key) => keyJson(key, now));
+    io.out(`${JSON.stringify(rows, undefined, 2)}\n`);
+  } else if (keys.length === 0) {
+    io.out(
+      `There are no keys in ${config.dataFolder} yet. Make one:\n` +
+        '  sluice keys create --name "my first key" --kind secret --env development\n',
+    );
+  } else {
+    const cells = keys.map((key) => keyCells(key, now));
+    io.out(`${renderTable(KEY_HEADERS, cells, ink)}\n`);
+  }
+  return 0;
+}
+
+async function revokeCommand(args: readonly string[], io: KeysIo): Promise<number> {
+  const now = io.now();
+  const flags = readFlags(args, FLAGS_EVERYWHERE);
+  const { config, file, mistakes } = readPlace(flags, io.env);
+  const [id = '', ...others] = flags.positionals;
+  if (id === '') mistakes.push('the id of the key is missing, as in: sluice keys revoke key_4fJq0ZpXw2Ab');
+  mistakes.push(...others.map((word) => `unexpected argument "${word}"; keys are revoked one at a time`));
+  if (mistakes.length > 0) throw mistakesError(mistakes, KEYS_HINT);
+
+  const key = existsSync(file) ? await withKeyStore(io, file, (store) => store.revoke(id, now)) : undefined;
+  if (key === undefined) {
+    // Someone may have given the key itself, which must not end up in a log of this command.
+    const shown = id.startsWith('key_') ? id : 'that (ids begin with key_)';
+    throw new OperatorError(
+      `No key in ${config.dataFolder} has the id ${shown}. "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`,
+    );
+  }
+  if (flags.switches.has('json')) {
+    io.out(`${JSON.stringify(keyJson(key, now), undefined, 2)}\n`);
+    return 0;
+  }
+  const which = `"${key.name}" (${displayOf(key)}), a ${key.kind} key of account "${key.accountName}" for ${key.environment}`;
+  const isFirstTime = key.revokedAt === now;
+  io.out(
+    isFirstTime
+      ? `Revoked ${which}.\nRunning servers refuse it within 2 s. This cannot be undone; a new key can be made at any time.\n`
+      : `Nothing to do: ${which}, was revoked already, on ${minuteOf(key.revokedAt ?? now)} UTC.\n`,
+  );
+  return 0;
+}

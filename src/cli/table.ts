@@ -1,0 +1,52 @@
+/**
+ * Text laid out for a terminal: tables with aligned columns, wrapped paragraphs, a little colour. Colour is decided by
+ * the caller, once, and passed in. Control characters in cells are replaced, since some cells hold what strangers
+ * sent. Widths count characters, so wide scripts (CJK, emoji) may stand out of line.
+ */
+
+export interface Ink {
+  bold(text: string): string;
+  dim(text: string): string;
+}
+
+/** Colour on a terminal only, and not for those who asked for none (https://no-color.org). */
+export function inkFor(isTty: boolean, env: Readonly<Record<string, string | undefined>>): Ink {
+  const noColor = env.NO_COLOR !== undefined && env.NO_COLOR !== '';
+  if (!isTty || noColor || env.TERM === 'dumb') return { bold: (text) => text, dim: (text) => text };
+  return { bold: (text) => `\u001b[1m${text}\u001b[22m`, dim: (text) => `\u001b[2m${text}\u001b[22m` };
+}
+
+const GAP = '  ';
+
+export function renderTable(headers: readonly string[], rows: readonly (readonly string[])[], ink: Ink): string {
+  const cells = rows.map((row) => row.map(printable));
+  const widths = headers.map((header, column) =>
+    Math.max(header.length, ...cells.map((row) => (row[column] ?? '').length)),
+  );
+  const line = (row: readonly string[]): string =>
+    widths
+      .map((width, column) => (row[column] ?? '').padEnd(width))
+      .join(GAP)
+      .trimEnd();
+  return [ink.bold(line(headers)), ...cells.map(line)].join('\n');
+}
+
+/** Breaks a text into lines of at most `columns` characters, between words. */
+export function wrap(text: string, columns: number): string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ')) {
+    if (line !== '' && line.length + 1 + word.length > columns) {
+      lines.push(line);
+      line = word;
+    } else {
+      line = line === '' ? word : `${line} ${word}`;
+    }
+  }
+  return [...lines, line];
+}
+
+/** Cc: control characters, which could drive the terminal. Cf: invisible ones, which could turn the text around. */
+function printable(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}]/gu, '\u{fffd}');
+}

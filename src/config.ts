@@ -1,0 +1,300 @@
+/**
+ * The settings of Sluice: one table gives names, checks, defaults, units and the words of --help. The only reader of
+ * the process environment. A flag wins over the environment, the environment over the default; a variable that is set
+ * to nothing counts as not set. All mistakes are told at once, misspelt names included: a setting that silently does
+ * nothing is worse than a refusal to start.
+ */
+
+import { isIP } from 'node:net';
+import { mistakesError, readFlags, suggestion } from './cli/flags.ts';
+import { ENVIRONMENTS } from './model.ts';
+
+export type Env = Readonly<Record<string, string | undefined>>;
+export type Source = 'default' | 'environment' | 'flag';
+
+/** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
+interface Kind<T> {
+  readonly expected: string;
+  parse(text: string): T | undefined;
+  format(value: T): string;
+}
+
+export interface Setting<T> {
+  readonly env: string;
+  /** Without the dashes. */
+  readonly flag: string;
+  /** Stands for the value in --help. */
+  readonly placeholder: string;
+  readonly kind: Kind<T>;
+  readonly default: T;
+  readonly description: string;
+}
+
+const KB = 1_024;
+const MB = 1_024 * KB;
+const BYTE_UNITS = { B: 1, kB: KB, MB, GB: 1_024 * MB };
+const SECOND_MS = 1_000;
+const DAY_MS = 86_400 * SECOND_MS;
+const DURATION_UNITS_MS = { ms: 1, s: SECOND_MS, m: 60 * SECOND_MS, h: 3_600 * SECOND_MS, d: DAY_MS };
+
+/** In the order of --help. */
+export const SETTINGS = {
+  port: setting({
+    env: 'PORT',
+    flag: 'port',
+    placeholder: 'N',
+    kind: integer(0, 65_535),
+    default: 8_080,
+    description: 'The port to listen on; 0 takes any free one and tells you which.',
+  }),
+  host: setting({
+    env: 'HOST',
+    flag: 'host',
+    placeholder: 'ADDRESS',
+    kind: host(),
+    default: '127.0.0.1',
+    description: 'The address to listen on; 0.0.0.0 lets other machines in.',
+  }),
+  dataFolder: setting({
+    env: 'SLUICE_DATA',
+    flag: 'data',
+    placeholder: 'FOLDER',
+    kind: text('the path of a folder'),
+    default: './data',
+    description: 'Where events and keys live; one server per folder.',
+  }),
+  environment: setting({
+    env: 'SLUICE_ENVIRONMENT',
+    flag: 'environment',
+    placeholder: 'WHICH',
+    kind: choice(['any', ...ENVIRONMENTS]),
+    default: 'any',
+    description: 'Whose keys are let in; keys of another environment get 401.',
+  }),
+  edges: setting({
+    env: 'SLUICE_EDGES',
+    flag: 'edges',
+    placeholder: 'N',
+    kind: integer(1, 64),
+    default: 1,
+    description:
+      'Edge threads listening on the one port, each with its own log partition; more than 1 needs Linux or FreeBSD (SO_REUSEPORT).',
+  }),
+  inFlightBytesMax: setting({
+    env: 'SLUICE_IN_FLIGHT_BYTES',
+    flag: 'in-flight-bytes',
+    placeholder: 'SIZE',
+    kind: bytes(16 * MB),
+    default: 64 * MB,
+    description: 'Request bodies held in memory at once, over all edges; beyond it the answer is 503, not a crash.',
+  }),
+  diskFreeBytesMin: setting({
+    env: 'SLUICE_DISK_FREE_MIN',
+    flag: 'disk-free-min',
+    placeholder: 'SIZE',
+    kind: bytes(0),
+    default: 256 * MB,
+    description:
+      'With less free disk than this the answer is 503, before the disk is really full; 0 switches this off.',
+  }),
+  logSegmentBytes: setting({
+    env: 'SLUICE_LOG_SEGMENT',
+    flag: 'log-segment',
+    placeholder: 'SIZE',
+    kind: bytes(MB),
+    default: 64 * MB,
+    description: 'The event log starts a new file when the current one has grown to this size.',
+  }),
+  logRetentionMs: setting({
+    env: 'SLUICE_LOG_RETENTION',
+    flag: 'log-retention',
+    placeholder: 'TIME',
+    kind: duration(0, Number.MAX_SAFE_INTEGER),
+    default: 7 * DAY_MS,
+    description: 'How long processed events stay in the log; unprocessed ones stay until they are processed.',
+  }),
+  logLevel: setting({
+    env: 'SLUICE_LOG_LEVEL',
+    flag: 'log-level',
+    placeholder: 'LEVEL',
+    kind: choice(['fatal', 'error', 'warn', 'info', 'debug', 'silent']),
+    default: 'info',
+    description: 'How talkative the JSON log on stderr is: fatal, error, warn, info, debug or silent.',
+  }),
+  shutdownMs: setting({
+    env: 'SLUICE_SHUTDOWN',
+    flag: 'shutdown',
+    placeholder: 'TIME',
+    kind: duration(0, 30 * SECOND_MS),
+    default: 25 * SECOND_MS,
+    description: 'How long requests under way may take to finish after SIGTERM; at most 30s.',
+  }),
+};
+
+type Settings = typeof SETTINGS;
+export type SettingName = keyof Settings;
+export type Config = { readonly [Name in SettingName]: Settings[Name]['default'] };
+export type Sources = Readonly<Record<SettingName, Source>>;
+
+export const SETTING_NAMES = Object.keys(SETTINGS) as SettingName[];
+
+export function loadConfig(input: { env: Env; args: readonly string[] }): { config: Config; sources: Sources } {
+  const { config, sources, mistakes } = readConfig(input);
+  if (mistakes.length > 0) throw mistakesError(mistakes, 'All settings, with their defaults: sluice --help');
+  return { config, sources };
+}
+
+/** Like `loadConfig`, for callers that have more mistakes to tell; where there are any, the defaults stand in. */
+export function readConfig(input: { env: Env; args: readonly string[] }): {
+  config: Config;
+  sources: Sources;
+  mistakes: string[];
+} {
+  const { env, args } = input;
+  const flags = readFlags(args, Object.fromEntries(SETTING_NAMES.map((name) => [SETTINGS[name].flag, 'value'])));
+  const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
+  const config: Record<string, unknown> = {};
+  const sources: Record<string, Source> = {};
+
+  for (const name of SETTING_NAMES) {
+    const row: Setting<unknown> = SETTINGS[name];
+    const fromFlag = flags.values.get(row.flag);
+    const fromEnv = env[row.env] === '' ? undefined : env[row.env];
+    const given = fromFlag ?? fromEnv;
+    const value = given === undefined ? row.default : row.kind.parse(given.trim());
+    if (value === undefined) {
+      const asWritten = fromFlag === undefined ? row.env : `--${row.flag}`;
+      mistakes.push(`${asWritten} is "${given}"; expected ${row.kind.expected}`);
+    }
+    config[name] = value ?? row.default;
+    sources[name] = fromFlag !== undefined ? 'flag' : fromEnv !== undefined ? 'environment' : 'default';
+  }
+  mistakes.push(...unknownVariables(env));
+  return { config: config as Config, sources: sources as Sources, mistakes };
+}
+
+export interface ConfigRow {
+  readonly setting: SettingName;
+  readonly flag: string;
+  readonly env: string;
+  /** As a person would write it. */
+  readonly value: string;
+  readonly source: Source;
+  readonly description: string;
+}
+
+export function describeConfig(config: Config, sources: Sources): ConfigRow[] {
+  return SETTING_NAMES.map((name) => {
+    const { flag, env, description } = SETTINGS[name];
+    return {
+      setting: name,
+      flag: `--${flag}`,
+      env,
+      value: formatSetting(name, config[name]),
+      source: sources[name],
+      description,
+    };
+  });
+}
+
+/** The value of a setting as a person would write it: `64MB`, not 67108864. */
+export function formatSetting<Name extends SettingName>(name: Name, value: Config[Name]): string {
+  const kind: Kind<unknown> = SETTINGS[name].kind;
+  return kind.format(value);
+}
+
+/** The environment of this process, for the composition root to pass on. */
+export function processEnvironment(): Env {
+  return process.env;
+}
+
+/** `7d`, `1.5h`, `500ms` in milliseconds; undefined for anything else. A number alone has no meaning but for 0. */
+export function parseDurationMs(text: string): number | undefined {
+  return parseWithUnit(text, DURATION_UNITS_MS, undefined);
+}
+
+function unknownVariables(env: Env): string[] {
+  const known = SETTING_NAMES.map((name): string => SETTINGS[name].env);
+  return Object.keys(env)
+    .filter((name) => name.startsWith('SLUICE_') && !known.includes(name))
+    .map((name) => `unknown environment variable ${name}${suggestion(name, known)}`);
+}
+
+function setting<T>(row: Setting<T>): Setting<T> {
+  return row;
+}
+
+function integer(min: number, max: number): Kind<number> {
+  return {
+    expected: `a whole number from ${min} to ${max}`,
+    parse: (text) => (/^\d+$/.test(text) ? within(Number(text), min, max) : undefined),
+    format: String,
+  };
+}
+
+function bytes(min: number): Kind<number> {
+  const format = (value: number): string => formatWithUnit(value, BYTE_UNITS);
+  return {
+    expected: `a size of ${format(min)} or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)`,
+    parse: (text) => within(parseWithUnit(text.replace(/iB$/i, 'B'), BYTE_UNITS, 1), min, Number.MAX_SAFE_INTEGER),
+    format,
+  };
+}
+
+function duration(min: number, max: number): Kind<number> {
+  const format = (value: number): string => formatWithUnit(value, DURATION_UNITS_MS);
+  const range = max === Number.MAX_SAFE_INTEGER ? '' : ` from ${format(min)} to ${format(max)}`;
+  return {
+    expected: `a time${range}, such as 30s (units ms, s, m, h, d)`,
+    parse: (text) => within(parseDurationMs(text), min, max),
+    format,
+  };
+}
+
+function choice<const T extends string>(choices: readonly T[]): Kind<T> {
+  return {
+    expected: `one of ${choices.join(', ')}`,
+    parse: (text) => choices.find((choice) => choice === text.toLowerCase()),
+    format: (value) => value,
+  };
+}
+
+function text(expected: string): Kind<string> {
+  return { expected, parse: (text) => (text === '' ? undefined : text), format: (value) => value };
+}
+
+function host(): Kind<string> {
+  return {
+    expected: 'an IP address or a host name, without a port',
+    parse: (text) => (isIP(text) !== 0 || /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i.test(text) ? text : undefined),
+    format: (value) => value,
+  };
+}
+
+function within(value: number | undefined, min: number, max: number): number | undefined {
+  return value !== undefined && value >= min && value <= max ? value : undefined;
+}
+
+/** `unitless` is what a number alone is counted in. */
+function parseWithUnit(
+  text: string,
+  units: Readonly<Record<string, number>>,
+  unitless: number | undefined,
+): number | undefined {
+  const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(text);
+  if (match === null) return undefined;
+  const [, amount = '', given = ''] = match;
+  const unit = Object.keys(units).find((name) => name.toLowerCase() === given.toLowerCase());
+  const factor =
+    unit !== undefined ? units[unit] : given === '' ? (unitless ?? (Number(amount) === 0 ? 1 : undefined)) : undefined;
+  if (factor === undefined) return undefined;
+  const value = Math.round(Number(amount) * factor);
+  return Number.isSafeInteger(value) ? value : undefined;
+}
+
+/** In the largest unit that leaves a whole number. */
+function formatWithUnit(value: number, units: Readonly<Record<string, number>>): string {
+  const fitting = Object.entries(units).filter(([, factor]) => value !== 0 && value % factor === 0);
+  const [unit, factor] = fitting.at(-1) ?? ['', 1];
+  return `${value / factor}${unit}`;
+}

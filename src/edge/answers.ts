@@ -1,0 +1,86 @@
+/**
+ * Writes the answers of `/ingest/*`. Every one carries `X-Trace-Id`; bodies and statuses come from the table in
+ * `errors.ts`. Nothing here decides anything.
+ */
+
+import type { ServerResponse } from 'node:http';
+import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
+import type { Rejection } from '../model.ts';
+
+/** Headers as a flat list of names and values: Node writes these without building an object first. */
+type Headers = string[];
+
+export interface Cors {
+  /** Value of `Access-Control-Allow-Origin`. */
+  readonly allow: string;
+}
+
+export function sendAccepted(
+  response: ServerResponse,
+  traceId: string,
+  accepted: number,
+  rejections: readonly Rejection[],
+  cors: Cors | null,
+): void {
+  const body = `{"trace_id":"${traceId}","users_accepted":${accepted},"users_rejected":${rejections.length},"errors":${rejections.length === 0 ? '[]' : JSON.stringify(rejections)}}`;
+  send(response, 202, traceId, body, cors, []);
+}
+
+export interface Failure {
+  readonly code: ErrorCode;
+  /** For the 400 of the specification: one entry per rejected user. */
+  readonly errors?: readonly Rejection[];
+  /** What is wrong and where, in words. */
+  readonly message?: string;
+  readonly headers?: Headers;
+}
+
+/** Returns the status that was sent. */
+export function sendFailure(response: ServerResponse, traceId: string, failure: Failure, cors: Cors | null): number {
+  const kind = ERRORS[failure.code];
+  // The specification shows nothing but `error` in a 401; its trace_id travels in the header alone.
+  const body: Record<string, unknown> = { error: kind.text };
+  if (failure.code !== 'unauthorized') body['trace_id'] = traceId;
+  if (failure.errors) body['errors'] = failure.errors;
+  if (failure.message !== undefined) body['message'] = failure.message;
+  const headers = failure.headers ?? [];
+  if (kind.retryable) headers.push('Retry-After', String(RETRY_AFTER_SECONDS));
+  send(response, kind.status, traceId, JSON.stringify(body), cors, headers);
+  return kind.status;
+}
+
+export function sendPreflight(response: ServerResponse, traceId: string, origin: string): void {
+  response.writeHead(204, [
+    'X-Trace-Id',
+    traceId,
+    'Access-Control-Allow-Origin',
+    origin,
+    'Access-Control-Allow-Methods',
+    'POST',
+    'Access-Control-Allow-Headers',
+    'Authorization, Content-Type, Content-Encoding, Idempotency-Key',
+    'Access-Control-Max-Age',
+    '86400',
+    'Vary',
+    'Origin',
+  ]);
+  response.end();
+}
+
+function send(
+  response: ServerResponse,
+  status: number,
+  traceId: string,
+  body: string,
+  cors: Cors | null,
+  headers: Headers,
+): void {
+  headers.push('X-Trace-Id', traceId, 'Content-Type', 'application/json');
+  headers.push('Content-Length', String(Buffer.byteLength(body)));
+  if (cors) {
+    headers.push('Access-Control-Allow-Origin', cors.allow);
+    headers.push('Access-Control-Expose-Headers', 'X-Trace-Id, Retry-After', 'Vary', 'Origin');
+  }
+  response.writeHead(status, headers);
+  response.end(body);
+}

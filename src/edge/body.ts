@@ -1,0 +1,124 @@
+/**
+ * Reads a request's body into memory: never more than the limit, never more than what admission has granted, inflated
+ * if it came compressed. Hands over the bytes exactly as the client meant them. Calls back once; a client that goes
+ * away in the middle gives `aborted`.
+ */
+
+import type { IncomingMessage } from 'node:http';
+import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw, createZstdDecompress } from 'node:zlib';
+import { LIMITS } from '../model.ts';
+import type { Reservation } from './admission.ts';
+
+export const ENCODINGS = ['gzip', 'deflate', 'br', 'zstd'] as const;
+export type Encoding = (typeof ENCODINGS)[number];
+
+export type BodyProblem = 'too_large' | 'no_room' | 'bad_encoding' | 'aborted';
+
+export interface BodyRead {
+  readonly body: Buffer | null;
+  readonly problem: BodyProblem | null;
+}
+
+/** Unknown lengths are reserved in steps of this size. */
+const RESERVE_STEP_BYTES = 64 * 1024;
+
+const TOO_LARGE: BodyRead = { body: null, problem: 'too_large' };
+const NO_ROOM: BodyRead = { body: null, problem: 'no_room' };
+const BAD_ENCODING: BodyRead = { body: null, problem: 'bad_encoding' };
+const ABORTED: BodyRead = { body: null, problem: 'aborted' };
+
+/** Gathers chunks up to the limit; `declaredBytes` is a hint that saves copies, not a promise. */
+class Gatherer {
+  readonly #reservation: Reservation;
+  readonly #declaredBytes: number;
+  readonly #reservedElsewhere: number;
+  #whole: Buffer | undefined;
+  #chunks: Buffer[] = [];
+  bytes = 0;
+
+  constructor(reservation: Reservation, declaredBytes: number, reservedElsewhere = 0) {
+    this.#reservation = reservation;
+    this.#declaredBytes = declaredBytes;
+    this.#reservedElsewhere = reservedElsewhere;
+  }
+
+  /** Returns what is wrong, or null. */
+  add(chunk: Buffer): BodyRead | null {
+    const total = this.bytes + chunk.length;
+    if (total > LIMITS.bodyBytesMax) return TOO_LARGE;
+    const wanted = Math.ceil(total / RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES;
+    if (total > this.#declaredBytes && !this.#reservation.growTo(this.#reservedElsewhere + wanted)) return NO_ROOM;
+    if (this.bytes === 0 && chunk.length < this.#declaredBytes) {
+      this.#whole = Buffer.allocUnsafeSlow(this.#declaredBytes);
+    }
+    if (this.#whole && total <= this.#whole.length) chunk.copy(this.#whole, this.bytes);
+    else this.#chunks.push(chunk);
+    this.bytes = total;
+    return null;
+  }
+
+  take(): Buffer {
+    if (this.#whole) return this.#whole.subarray(0, this.bytes);
+    const [only] = this.#chunks;
+    if (this.#chunks.length === 1 && only) return only;
+    return Buffer.concat(this.#chunks, this.bytes);
+  }
+}
+
+export function readBody(
+  request: IncomingMessage,
+  declaredBytes: number,
+  encoding: Encoding | null,
+  reservation: Reservation,
+  done: (read: BodyRead) => void,
+): void {
+  const gatherer = new Gatherer(reservation, declaredBytes);
+  let finished = false;
+  const finish = (read: BodyRead): void => {
+    if (finished) return;
+    finished = true;
+    done(read);
+  };
+  request.on('data', (chunk: Buffer) => {
+    if (finished) return;
+    const problem = gatherer.add(chunk);
+    if (problem) finish(problem);
+  });
+  request.on('end', () => {
+    if (finished) return;
+    if (encoding === null) finish({ body: gatherer.take(), problem: null });
+    else inflate(gatherer.take(), encoding, reservation, finish);
+  });
+  request.on('error', () => finish(ABORTED));
+  request.on('close', () => {
+    if (!request.complete) finish(ABORTED);
+  });
+}
+
+function inflate(packed: Buffer, encoding: Encoding, reservation: Reservation, finish: (read: BodyRead) => void): void {
+  const gatherer = new Gatherer(reservation, 0, packed.length);
+  const stream = inflaterFor(encoding, packed);
+  stream.on('data', (chunk: Buffer) => {
+    const problem = gatherer.add(chunk);
+    if (!problem) return;
+    finish(problem);
+    stream.destroy();
+  });
+  stream.on('end', () => finish({ body: gatherer.take(), problem: null }));
+  stream.on('error', () => finish(BAD_ENCODING));
+  stream.end(packed);
+}
+
+function inflaterFor(encoding: Encoding, packed: Buffer) {
+  switch (encoding) {
+    case 'gzip':
+      return createGunzip();
+    case 'br':
+      return createBrotliDecompress();
+    case 'zstd':
+      return createZstdDecompress();
+    case 'deflate':
+      // HTTP's "deflate" is the zlib format, whose first half-byte is always 8; some clients send it bare.
+      return ((packed[0] ?? 0) & 0x0f) === 8 ? createInflate() : createInflateRaw();
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * One edge: an HTTP server with its own log partition, in a thread of its own. It sees interfaces only; who implements
+ * them is decided in `main.ts`. Draining finishes what is in flight, answers 503 to what still comes, and then closes
+ * the log.
+ */
+
+import type { RequestListener, Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { buildApp } from '../api/app.ts';
+import type { Config } from '../config.ts';
+import { OperatorError } from '../errors.ts';
+import { KeyCache } from '../keys/cache.ts';
+import type { LogAppender } from '../log.ts';
+import type { Logger } from '../logger.ts';
+import { METRIC, metricsWriter, renderMetrics } from '../metrics.ts';
+import type { KeySighting, KeyStore } from '../store.ts';
+import { InFlight } from './admission.ts';
+import { Ingest } from './ingest.ts';
+import { QuietLog } from './quiet-log.ts';
+import { createEdgeServer } from './server.ts';
+import { Sightings } from './sightings.ts';
+import { createTraceIds } from './trace-id.ts';
+import { LargeBodyValidator } from './validate-body.ts';
+
+export interface EdgeParts {
+  readonly config: Config;
+  readonly log: LogAppender;
+  readonly keyStore: KeyStore;
+  readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
+  readonly status: ServerStatus;
+  readonly logger: Logger;
+  readonly version: string;
+  readonly now: () => number;
+  readonly handOverSightings: (sightings: KeySighting[]) => void;
+}
+
+/** What the supervisor tells all edges, without messages: read on every request. */
+export interface ServerStatus {
+  isShuttingDown(): boolean;
+  isDiskLow(): boolean;
+}
+
+export interface Edge {
+  readonly port: number;
+  drain(): Promise<void>;
+}
+
+const GAUGE_INTERVAL_MS = 1_000;
+const NANOSECONDS = 1e9;
+
+export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
+  const { config, log, status, logger, now } = parts;
+  const metrics = metricsWriter(parts.metrics.buffer, parts.metrics.slot);
+  const newTraceId = createTraceIds(now);
+  const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
+  const sightings = new Sightings(parts.handOverSightings);
+  const ingest = new Ingest({
+    log,
+    keys: new KeyCache(parts.keyStore),
+    sightings,
+    inFlight,
+    largeBodies: new LargeBodyValidator(),
+    metrics,
+    logger: new QuietLog(logger, now),
+    environment: config.environment,
+    now,
+    newTraceId,
+    refusal: () => (status.isShuttingDown() ? 'shutdown' : status.isDiskLow() ? 'disk' : null),
+  });
+  const readiness = () => readinessOf(parts);
+  const stopGauges = keepGauges(() => {
+    metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
+    metrics.set(METRIC.in_flight_requests, inFlight.requests);
+    metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
+  }, (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds));
+
+  let server: Server | undefined;
+  const app = buildApp({
+    serverFactory: (everythingElse: RequestListener) => {
+      server = createEdgeServer({ ingest, metrics, newTraceId }, everythingElse);
+      return server;
+    },
+    version: parts.version,
+    readiness,
+    renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
+    newTraceId,
+    onError: (error, traceId) => logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly'),
+  });
+  await app.ready();
+  if (!server) throw new Error('the app did not ask for a server');
+  const listening = server;
+  await listen(listening, config, port);
+
+  return {
+    port: (listening.address() as AddressInfo).port,
+    drain: async () => {
+      await closeServer(listening);
+      stopGauges();
+      sightings.close();
+      await log.close();
+      await parts.keyStore.close();
+    },
+  };
+}
+
+function readinessOf({ status, log }: EdgeParts): { ready: boolean; reasons: string[] } {
+  const reasons: string[] = [];
+  if (status.isShuttingDown()) reasons.push('shutting down');
+  if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
+  const trouble = log.trouble();
+  if (trouble !== null) reasons.push(`the log cannot be written: ${trouble}`);
+  return { ready: reasons.length === 0, reasons };
+}
+
+function keepGauges(setGauges: () => void, setDelay: (seconds: number) => void): () => void {
+  const delay = monitorEventLoopDelay({ resolution: 10 });
+  delay.enable();
+  const timer = setInterval(() => {
+    setGauges();
+    setDelay(delay.max / NANOSECONDS);
+    delay.reset();
+  }, GAUGE_INTERVAL_MS);
+  timer.unref();
+  return () => {
+    clearInterval(timer);
+    delay.disable();
+  };
+}
+
+function listen(server: Server, { host, edges }: Config, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
+    // Without need for it, no shared port: a second server on the same port is then told so, instead of sharing it.
+    server.listen({ host, port, reusePort: edges > 1, backlog: 1_024 }, () => {
+      server.removeAllListeners('error');
+      resolve();
+    });
+  });
+}
+
+export function listenError(error: NodeJS.ErrnoException, host: string, port: number): Error {
+  if (error.code === 'EADDRINUSE') {
+    return new OperatorError(
+      `Port ${port} on ${host} is taken by another program. Stop that one, or choose another port with PORT or --port.`,
+    );
+  }
+  if (error.code === 'EACCES') return new OperatorError(`Port ${port} needs more rights than this user has. Choose one above 1023.`);
+  if (error.code === 'EADDRNOTAVAIL') return new OperatorError(`This machine has no address ${host}. Choose another with HOST or --host.`);
+  return error;
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeIdleConnections();
+  });
+}

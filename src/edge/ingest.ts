@@ -1,0 +1,312 @@
+/**
+ * `POST /ingest/events`, from the first header to the answer. The order of checks is part of the contract: method,
+ * key (401), content type and encoding (400), size (413), admission (503), JSON (400), users.
+ *
+ * Invariant: 202 is sent only after the log says that the entry is durable. Each request is answered exactly once, and
+ * its reservation is given back exactly once, whatever happens in between.
+ */
+
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isUsable, type KeyCache } from '../keys/cache.ts';
+import { type LogAppender, LogUnavailableError } from '../log.ts';
+import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
+import { type Environment, LIMITS, tenantOf } from '../model.ts';
+import type { ApiKey } from '../store.ts';
+import type { RequestVerdict } from '../validation/validate-request.ts';
+import type { InFlight, Reservation } from './admission.ts';
+import { type Cors, type Failure, sendAccepted, sendFailure, sendPreflight } from './answers.ts';
+import { type BodyRead, ENCODINGS, type Encoding, readBody } from './body.ts';
+import { corsFor, isForeignOrigin } from './origins.ts';
+import type { QuietLog } from './quiet-log.ts';
+import type { Sightings } from './sightings.ts';
+import { LARGE_BODY_BYTES, type LargeBodyValidator, validateBody } from './validate-body.ts';
+
+export interface IngestParts {
+  readonly log: LogAppender;
+  readonly keys: KeyCache;
+  readonly sightings: Sightings;
+  readonly inFlight: InFlight;
+  readonly largeBodies: LargeBodyValidator;
+  readonly metrics: MetricsWriter;
+  readonly logger: QuietLog;
+  readonly environment: 'any' | Environment;
+  readonly now: () => number;
+  readonly newTraceId: () => string;
+  /** Why nothing may be accepted now, apart from the log and the memory: shutting down, disk nearly full. */
+  readonly refusal: () => 'shutdown' | 'disk' | null;
+}
+
+/** One request under way. */
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly traceId: string;
+  readonly startedAt: number;
+  /** The client waits for `100 Continue` before it sends the body. */
+  readonly expectsContinue: boolean;
+  cors: Cors | null;
+  reservation: Reservation | null;
+}
+
+/** How long a client may go on sending a body that nobody wants, so that it gets to read the answer. */
+const UNWANTED_BODY_MS = 5_000;
+
+const JSON_TYPE = /^application\/json[\t ]*(;|$)/i;
+const TEXT_TYPE = /^text\/plain[\t ]*(;|$)/i;
+const BEARER = /^Bearer +(\S+) *$/i;
+
+export class Ingest {
+  readonly #parts: IngestParts;
+
+  constructor(parts: IngestParts) {
+    this.#parts = parts;
+  }
+
+  handle(request: IncomingMessage, response: ServerResponse, expectsContinue = false): void {
+    const exchange: Exchange = {
+      request,
+      response,
+      traceId: this.#parts.newTraceId(),
+      startedAt: performance.now(),
+      expectsContinue,
+      cors: request.headers.origin === undefined ? null : { allow: '*' },
+      reservation: null,
+    };
+    if (request.method !== 'POST') {
+      this.#handleOtherMethod(exchange);
+      return;
+    }
+    const fromQuery = queryKey(request.url ?? '');
+    const key = BEARER.exec(request.headers.authorization ?? '')?.[1] ?? fromQuery;
+    if (key === undefined) {
+      this.#fail(exchange, { code: 'unauthorized' });
+      return;
+    }
+    const keyIsInQuery = key === fromQuery;
+    const now = this.#parts.now();
+    const known = this.#parts.keys.peek(key, now);
+    if (known) {
+      this.#authenticated(exchange, known, keyIsInQuery, now);
+      return;
+    }
+    this.#parts.metrics.inc(METRIC.key_lookups);
+    this.#parts.keys.lookup(key, now).then(
+      (found) => {
+        if (found) this.#authenticated(exchange, found, keyIsInQuery, now);
+        else this.#fail(exchange, { code: 'unauthorized' });
+      },
+      (error: unknown) => {
+        this.#parts.logger.error({ traceId: exchange.traceId, reason: reasonOf(error) }, 'keys cannot be read');
+        this.#unavailable(exchange, METRIC.unavailable_keys);
+      },
+    ).catch((error: unknown) => this.#unexpected(exchange, error));
+  }
+
+  #handleOtherMethod(exchange: Exchange): void {
+    const { request, response, traceId } = exchange;
+    if (request.method === 'OPTIONS' && request.headers.origin !== undefined) {
+      this.#settle(exchange, 204);
+      sendPreflight(response, traceId, '*');
+      return;
+    }
+    this.#fail(exchange, { code: 'method_not_allowed', headers: ['Allow', 'POST, OPTIONS'] });
+  }
+
+  #authenticated(exchange: Exchange, key: ApiKey, keyIsInQuery: boolean, now: number): void {
+    const { environment, sightings } = this.#parts;
+    // A secret key in an address ends up in logs and histories: it is not taken from there.
+    if (!isUsable(key, now, environment) || (keyIsInQuery && key.kind !== 'publishable')) {
+      this.#fail(exchange, { code: 'unauthorized' });
+      return;
+    }
+    const { origin } = exchange.request.headers;
+    const leaked = key.kind === 'secret' && isForeignOrigin(origin, exchange.request.headers.host);
+    sightings.note(key.id, now, leaked ? origin : undefined);
+    if (origin !== undefined) {
+      const cors = corsFor(key, origin, leaked);
+      exchange.cors = cors.allowed;
+      if (cors.refused) {
+        this.#fail(exchange, { code: 'forbidden', message: `this key may not be used from ${origin}` });
+        return;
+      }
+    }
+    this.#checkHeaders(exchange, key, keyIsInQuery);
+  }
+
+  #checkHeaders(exchange: Exchange, key: ApiKey, keyIsInQuery: boolean): void {
+    const { headers } = exchange.request;
+    const contentType = headers['content-type'] ?? '';
+    if (!JSON_TYPE.test(contentType) && !(keyIsInQuery && TEXT_TYPE.test(contentType))) {
+      this.#unusable(exchange, 'Content-Type must be application/json');
+      return;
+    }
+    const encoding = encodingOf(headers['content-encoding']);
+    if (encoding === undefined) {
+      this.#unusable(exchange, `Content-Encoding must be one of ${ENCODINGS.join(', ')}, or absent`);
+      return;
+    }
+    const idempotencyKey = headers['idempotency-key'];
+    if (idempotencyKey !== undefined && !isIdempotencyKey(idempotencyKey)) {
+      this.#unusable(exchange, `Idempotency-Key must have 1 to ${LIMITS.idempotencyKeyCharactersMax} characters`);
+      return;
+    }
+    const declaredBytes = Number(headers['content-length'] ?? 0);
+    if (declaredBytes > LIMITS.bodyBytesMax) {
+      this.#fail(exchange, { code: 'too_large' });
+      return;
+    }
+    this.#admit(exchange, key, declaredBytes, encoding);
+  }
+
+  #admit(exchange: Exchange, key: ApiKey, declaredBytes: number, encoding: Encoding | null): void {
+    const { refusal, log, inFlight } = this.#parts;
+    const refused = refusal();
+    if (refused !== null) {
+      this.#unavailable(exchange, refused === 'disk' ? METRIC.unavailable_disk : METRIC.unavailable_shutdown);
+      return;
+    }
+    if (log.trouble() !== null) {
+      this.#unavailable(exchange, METRIC.unavailable_log);
+      return;
+    }
+    const reservation = inFlight.open(declaredBytes);
+    if (!reservation) {
+      this.#unavailable(exchange, METRIC.unavailable_in_flight);
+      return;
+    }
+    exchange.reservation = reservation;
+    if (exchange.expectsContinue) exchange.response.writeContinue();
+    readBody(exchange.request, declaredBytes, encoding, reservation, (read) => {
+      try {
+        this.#bodyRead(exchange, key, read);
+      } catch (error) {
+        this.#unexpected(exchange, error);
+      }
+    });
+  }
+
+  #bodyRead(exchange: Exchange, key: ApiKey, { body, problem }: BodyRead): void {
+    if (body === null) {
+      if (problem === 'too_large') this.#fail(exchange, { code: 'too_large' });
+      else if (problem === 'no_room') this.#unavailable(exchange, METRIC.unavailable_in_flight);
+      else if (problem === 'bad_encoding') this.#unusable(exchange, 'body cannot be decompressed as Content-Encoding says');
+      else exchange.reservation?.release();
+      return;
+    }
+    if (body.length < LARGE_BODY_BYTES) {
+      this.#judged(exchange, key, body, validateBody(body));
+      return;
+    }
+    this.#parts.metrics.inc(METRIC.large_bodies);
+    this.#parts.largeBodies
+      .validate(body)
+      .then((judged) => this.#judged(exchange, key, judged.body, judged.verdict))
+      .catch((error: unknown) => this.#unexpected(exchange, error));
+  }
+
+  #judged(exchange: Exchange, key: ApiKey, body: Uint8Array, verdict: RequestVerdict): void {
+    if (!verdict.ok) {
+      this.#unusable(exchange, verdict.message);
+      return;
+    }
+    const { userCount, rejections, eventCount } = verdict;
+    this.#parts.log
+      .append({
+        traceId: exchange.traceId,
+        tenantId: tenantOf(key.accountId, key.environment),
+        receivedAt: this.#parts.now(),
+        keyId: key.id,
+        keyKind: key.kind,
+        idempotencyKey: (exchange.request.headers['idempotency-key'] as string | undefined) ?? null,
+        body,
+        userCount,
+        rejections,
+      })
+      .then(
+        () => {
+          const accepted = userCount - rejections.length;
+          const { metrics } = this.#parts;
+          metrics.inc(METRIC.users_accepted, accepted);
+          metrics.inc(METRIC.users_rejected, rejections.length);
+          metrics.inc(METRIC.events_accepted, eventCount);
+          metrics.inc(METRIC.body_bytes, body.byteLength);
+          if (accepted === 0) {
+            // Kept in the log all the same, so that people can see what was sent and why it failed.
+            this.#fail(exchange, { code: 'validation_failed', errors: rejections });
+            return;
+          }
+          this.#settle(exchange, 202);
+          sendAccepted(exchange.response, exchange.traceId, accepted, rejections, exchange.cors);
+        },
+        (error: unknown) => {
+          if (!(error instanceof LogUnavailableError)) throw error;
+          this.#unavailable(exchange, METRIC.unavailable_log);
+        },
+      )
+      .catch((error: unknown) => this.#unexpected(exchange, error));
+  }
+
+  #unusable(exchange: Exchange, message: string): void {
+    this.#parts.logger.info({ traceId: exchange.traceId, reason: message }, 'request refused as a whole');
+    this.#fail(exchange, { code: 'validation_failed', errors: [], message });
+  }
+
+  #unavailable(exchange: Exchange, metric: CounterIndex): void {
+    this.#parts.metrics.inc(metric);
+    this.#fail(exchange, { code: 'unavailable' });
+  }
+
+  /** A bug. The client is told to come back, the operator where to look, and the server goes on. */
+  #unexpected(exchange: Exchange, error: unknown): void {
+    this.#parts.logger.error({ traceId: exchange.traceId, err: error }, 'request failed unexpectedly');
+    if (exchange.response.headersSent) exchange.request.destroy();
+    else this.#fail(exchange, { code: 'unavailable' });
+  }
+
+  #fail(exchange: Exchange, failure: Failure): void {
+    const { request, response, traceId, cors } = exchange;
+    if (this.#parts.refusal() === 'shutdown') response.shouldKeepAlive = false;
+    if (!request.complete) stopUnwantedBody(request);
+    this.#settle(exchange, sendFailure(response, traceId, failure, cors));
+  }
+
+  #settle(exchange: Exchange, status: number): void {
+    exchange.reservation?.release();
+    const { metrics } = this.#parts;
+    const counter = REQUESTS_BY_STATUS.get(status);
+    if (counter !== undefined) metrics.inc(counter);
+    metrics.observe(METRIC.request_duration, (performance.now() - exchange.startedAt) / 1000);
+  }
+}
+
+/**
+ * Node reads on and throws away what the client still sends, so that the client can finish and see the answer. That
+ * must not go on for ever.
+ */
+function stopUnwantedBody(request: IncomingMessage): void {
+  const timer = setTimeout(() => request.socket.destroy(), UNWANTED_BODY_MS);
+  timer.unref();
+  request.once('close', () => clearTimeout(timer));
+}
+
+/** undefined: not one that is understood. */
+function encodingOf(header: string | undefined): Encoding | null | undefined {
+  if (header === undefined) return null;
+  const name = header.trim().toLowerCase();
+  if (name === 'identity' || name === '') return null;
+  return ENCODINGS.find((encoding) => encoding === name);
+}
+
+function isIdempotencyKey(header: string | string[]): boolean {
+  return typeof header === 'string' && header.length > 0 && header.length <= LIMITS.idempotencyKeyCharactersMax;
+}
+
+function queryKey(url: string): string | undefined {
+  const at = url.indexOf('?');
+  if (at === -1) return undefined;
+  return new URLSearchParams(url.slice(at + 1)).get('key') ?? undefined;
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,21 @@
+/**
+ * Who may read the answers of `/ingest/*` from a web page. Publishable keys are for pages: any origin, or those on the
+ * key's list. A secret key on a page of another site has probably leaked: the data is taken, the page gets no CORS
+ * headers, and the sighting is recorded.
+ */
+
+import type { ApiKey } from '../store.ts';
+import type { Cors } from './answers.ts';
+
+export function corsFor(key: ApiKey, origin: string, leaked: boolean): { allowed: Cors | null; refused: boolean } {
+  if (leaked) return { allowed: null, refused: false };
+  if (key.origins.length === 0) return { allowed: { allow: '*' }, refused: false };
+  if (key.origins.includes(origin)) return { allowed: { allow: origin }, refused: false };
+  return { allowed: null, refused: true };
+}
+
+/** Whether a request comes from a page of another site than this server. */
+export function isForeignOrigin(origin: string | undefined, host: string | undefined): boolean {
+  if (origin === undefined) return false;
+  return URL.parse(origin)?.host !== host;
+}

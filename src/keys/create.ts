@@ -1,0 +1,96 @@
+/**
+ * Makes API keys and accounts. The one place where a key exists as text: it is handed back to be shown once, and the
+ * store gets its SHA-256. What a person typed is checked here, whoever asks (command line, later the dashboard), and
+ * all mistakes are told at once.
+ */
+
+import { OperatorError } from '../errors.ts';
+import type { Environment, KeyKind } from '../model.ts';
+import type { Account, KeyStore, NewKey } from '../store.ts';
+import { hashKey, keyDisplay, makeKey, randomBase62, SCOPES } from './format.ts';
+
+export const NAME_CHARACTERS_MAX = 100;
+export const ORIGINS_MAX = 100;
+
+const ID_CHARACTERS = 12;
+const LOCAL_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]']);
+
+/** What a person decides about a key. */
+export interface KeyWishes {
+  readonly name: string;
+  readonly kind: KeyKind;
+  readonly environment: Environment;
+  /** As typed; stored the way browsers send them. */
+  readonly origins: readonly string[];
+  readonly expiresAt: number | null;
+}
+
+export async function createKey(
+  store: KeyStore,
+  wishes: KeyWishes & { readonly accountId: string; readonly now: number },
+): Promise<{ key: string; row: NewKey }> {
+  const mistakes = mistakesIn(wishes, wishes.now);
+  if (mistakes.length > 0) throw new OperatorError(mistakes.join('\n'));
+
+  const { accountId, name, kind, environment, expiresAt, now } = wishes;
+  const key = makeKey(kind, environment);
+  const row: NewKey = {
+    id: `key_${randomBase62(ID_CHARACTERS)}`,
+    hash: hashKey(key),
+    accountId,
+    name: name.trim(),
+    kind,
+    environment,
+    scopes: SCOPES[kind],
+    origins: [...new Set(wishes.origins.map((origin) => new URL(origin).origin))],
+    ...keyDisplay(key),
+    createdAt: now,
+    expiresAt,
+  };
+  await store.create(row);
+  return { key, row };
+}
+
+/** An account that is not stored yet. */
+export function newAccount(name: string, now: number): Account {
+  const mistake = nameMistake('account name', name);
+  if (mistake !== undefined) throw new OperatorError(mistake);
+  return { id: `acct_${randomBase62(ID_CHARACTERS)}`, name: name.trim(), createdAt: now };
+}
+
+/** Everything that is wrong with the wishes, a sentence each; empty when a key can be made of them. */
+export function mistakesIn(wishes: Pick<KeyWishes, 'name' | 'kind' | 'origins' | 'expiresAt'>, now: number): string[] {
+  const { name, kind, origins, expiresAt } = wishes;
+  const mistakes = [nameMistake('key name', name), ...origins.map(originMistake)];
+  if (kind === 'secret' && origins.length > 0) {
+    mistakes.push('Origins are for publishable keys: a secret key must never be in a browser.');
+  }
+  if (origins.length > ORIGINS_MAX) {
+    mistakes.push(`A key can have at most ${ORIGINS_MAX} origins; ${origins.length} were given.`);
+  }
+  if (expiresAt !== null && expiresAt <= now) {
+    mistakes.push(`The key would have expired already, on ${new Date(expiresAt).toISOString()}.`);
+  }
+  return mistakes.filter((mistake) => mistake !== undefined);
+}
+
+/** Control characters are refused because names are printed on terminals. */
+export function nameMistake(what: string, name: string): string | undefined {
+  const characters = name.trim().length;
+  if (characters === 0) return `The ${what} must not be empty.`;
+  if (characters > NAME_CHARACTERS_MAX) {
+    return `The ${what} has ${characters} characters; at most ${NAME_CHARACTERS_MAX} are allowed.`;
+  }
+  if (/\p{Cc}/u.test(name)) return `The ${what} must not contain line breaks or other control characters.`;
+  return undefined;
+}
+
+/**
+ * An origin is what a browser sends in its `Origin` header, and is compared with it as a whole. Plain http is taken
+ * for this machine alone, where developers run their pages; anywhere else it could be forged on the way.
+ */
+function originMistake(origin: string): string | undefined {
+  const url = /^https?:\/\/[^/?#@\s*\\]+$/i.test(origin) ? URL.parse(origin) : null;
+  if (url !== null && (url.protocol === 'https:' || LOCAL_HOSTS.has(url.hostname))) return undefined;
+  return `The origin "${origin}" is not of the form https://host or https://host:port (http:// only for localhost), without a path.`;
+}

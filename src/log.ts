@@ -1,0 +1,86 @@
+/**
+ * The event log: where the edge and the processor meet, and the point from which data is durable.
+ *
+ * A log has partitions. Within a partition records are ordered by position; nothing orders partitions among each
+ * other. Two halves, because they live in different threads (embedded) or on different machines (Kafka): an appender
+ * writes to one partition, a reader sees all of them. `test/contract/log.ts` is the suite that every backend passes.
+ */
+
+import type { KeyKind, Rejection, TenantId } from './model.ts';
+
+/** One request, as the edge hands it over. */
+export interface LogEntry {
+  readonly traceId: string;
+  readonly tenantId: TenantId;
+  /** Milliseconds since 1970, by the clock of the edge. */
+  readonly receivedAt: number;
+  readonly keyId: string;
+  /** Kept because a publishable key is in everyone's hands: it may not join two known people. */
+  readonly keyKind: KeyKind;
+  readonly idempotencyKey: string | null;
+  /** The body as the client sent it, decompressed, never re-serialised: UTF-8 JSON, an object with a `users` array. */
+  readonly body: Uint8Array;
+  /** How many users the body holds, rejected ones included. */
+  readonly userCount: number;
+  /** Users in the body that are not to be stored, with the reason. In order of `userIndex`. */
+  readonly rejections: readonly Rejection[];
+}
+
+/**
+ * A run of consecutive users of one request. A backend may keep a request whole (SQLite: one record a request) or cut
+ * it into users (Kafka: one record a user); readers treat both alike. `body` is always an object with a `users`
+ * array, and the user at index i of that array is user `firstUserIndex + i` of the request.
+ */
+export interface LogRecord extends LogEntry {
+  readonly partition: number;
+  readonly position: number;
+  readonly firstUserIndex: number;
+}
+
+export interface LogBatch {
+  readonly records: readonly LogRecord[];
+  /** Where to read on: the position after the last record of this batch (or where reading began, if it is empty). */
+  readonly next: number;
+}
+
+export interface LogAppender {
+  /**
+   * Resolves once the entry is durable: it survives kill -9 and power loss. Rejects with `LogUnavailableError` when it
+   * is not; the entry is then not in the log, or (after a failing fsync) may be, and nobody was told that it is.
+   */
+  append(entry: LogEntry): Promise<void>;
+  /** Why appends would be refused now, in words for an operator; null while all is well. Heals by itself. */
+  trouble(): string | null;
+  /** Waits for appends that are under way, then lets go of the partition. */
+  close(): Promise<void>;
+}
+
+export interface LogReader {
+  partitions(): Promise<number[]>;
+  /**
+   * Records from `position` on, in order, at most about `bytesMax` bytes of bodies but at least one record if there is
+   * one. Positions below the first kept one start at the first kept one. Throws `LogCorruptError` on damage.
+   */
+  read(partition: number, position: number, bytesMax: number): Promise<LogBatch>;
+  /** Says that every record below `position` has been processed and may be removed once it is old enough. */
+  commit(partition: number, position: number): Promise<void>;
+  /** The highest committed position of a partition; 0 before the first commit. */
+  committed(partition: number): Promise<number>;
+  close(): Promise<void>;
+}
+
+/** The log cannot take data now. The edge answers 503 and the client tries again. */
+export class LogUnavailableError extends Error {
+  override readonly name = 'LogUnavailableError';
+  /** True when the process must end rather than go on (a failed fsync: what the disk holds is no longer known). */
+  readonly fatal: boolean;
+  constructor(message: string, fatal = false) {
+    super(message);
+    this.fatal = fatal;
+  }
+}
+
+/** The log holds bytes that are not what was written. Never skipped silently. */
+export class LogCorruptError extends Error {
+  override readonly name = 'LogCorruptError';
+}

@@ -1,0 +1,295 @@
+/**
+ * Metrics over threads without locks. All threads share one buffer; each owns one slot of it and is the only one to
+ * write there, so a count is a plain load and store, and any thread can render the sum of all slots as Prometheus text
+ * (format 0.0.4). A reading taken while others write is at most a few events behind, and a histogram's count always
+ * equals its +Inf bucket. The table below is all there is: labels are closed sets, and never a tenant, a key or
+ * anything that a client chose, so the number of series is fixed. Counts are exact up to 2^53.
+ */
+
+const DURATION_BUCKETS_SECONDS = [
+  0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+];
+
+const STATUSES = ['202', '204', '400', '401', '403', '404', '405', '408', '413', '431', '500', '503'] as const;
+const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'keys', 'shutdown'] as const;
+
+/** Counters add up over the slots; each gauge names how its slots make one value. */
+const FAMILIES = {
+  requests: counterBy(
+    'sluice_requests_total',
+    'Requests under /ingest/ that were answered, by status.',
+    'status',
+    STATUSES,
+  ),
+  users_accepted: counter('sluice_users_accepted_total', 'Users that passed validation and are durable.'),
+  users_rejected: counter('sluice_users_rejected_total', 'Users that failed validation.'),
+  events_accepted: counter('sluice_events_accepted_total', 'Events of the accepted users.'),
+  body_bytes: counter('sluice_body_bytes_total', 'Bytes of request bodies, after decompression.'),
+  request_duration: histogram('sluice_request_duration_seconds', 'From the headers of a request to its answer.'),
+  in_flight_bytes: gauge('sluice_in_flight_bytes', 'Bytes reserved for bodies that are not yet answered.', 'sum'),
+  in_flight_requests: gauge('sluice_in_flight_requests', 'Requests taken up and not yet answered.', 'sum'),
+  unavailable: counterBy('sluice_unavailable_total', 'Requests answered 503, by cause.', 'reason', UNAVAILABLE_REASONS),
+  log_commits: counter('sluice_log_commits_total', 'Transactions of the log that were made durable.'),
+  log_commit_duration: histogram('sluice_log_commit_duration_seconds', 'Time to make one transaction durable.'),
+  log_entries: counter('sluice_log_entries_total', 'Requests made durable in the log.'),
+  log_bytes: counter('sluice_log_bytes_total', 'Bytes of bodies made durable in the log.'),
+  log_segments_sealed: counter('sluice_log_segments_sealed_total', 'Segments of the log that were filled and closed.'),
+  large_bodies: counter('sluice_large_bodies_total', 'Bodies validated in a thread of their own for their size.'),
+  key_lookups: counter('sluice_key_lookups_total', 'Reads of the key store; a cached key needs none.'),
+  disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
+  ready: gauge('sluice_ready', '1 while events are accepted, 0 while they are refused.', 'min'),
+  event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),
+  process_memory: ofProcess('gauge', 'process_resident_memory_bytes', 'Resident memory of the process.', () =>
+    process.memoryUsage.rss(),
+  ),
+  process_cpu: ofProcess('counter', 'process_cpu_seconds_total', 'Processor time of all threads.', () => {
+    const { user, system } = process.cpuUsage();
+    return (user + system) / 1e6;
+  }),
+  // The time origin is the same in every thread and at every reading, unlike the difference of a clock and an uptime.
+  process_start: ofProcess(
+    'gauge',
+    'process_start_time_seconds',
+    'Start of the process, in seconds since 1970.',
+    () => performance.timeOrigin / 1e3,
+  ),
+};
+
+type Combine = 'sum' | 'max' | 'min';
+
+interface CounterFamily<Value extends string = string> {
+  readonly kind: 'counter';
+  readonly name: string;
+  readonly help: string;
+  readonly label: string | null;
+  /** All values that the label can have; none for a counter without label. */
+  readonly values: readonly Value[];
+}
+
+interface GaugeFamily {
+  readonly kind: 'gauge';
+  readonly name: string;
+  readonly help: string;
+  readonly combine: Combine;
+}
+
+interface HistogramFamily {
+  readonly kind: 'histogram';
+  readonly name: string;
+  readonly help: string;
+  /** Upper bounds, ascending; +Inf is added. */
+  readonly bounds: readonly number[];
+}
+
+/** Read from the process when rendered; takes no place in the buffer. */
+interface ProcessFamily {
+  readonly kind: 'process';
+  readonly type: 'counter' | 'gauge';
+  readonly name: string;
+  readonly help: string;
+  readonly read: () => number;
+}
+
+type Family = CounterFamily | GaugeFamily | HistogramFamily | ProcessFamily;
+
+function counter(name: string, help: string): CounterFamily<never> {
+  return { kind: 'counter', name, help, label: null, values: [] };
+}
+
+function counterBy<const Value extends string>(
+  name: string,
+  help: string,
+  label: string,
+  values: readonly Value[],
+): CounterFamily<Value> {
+  return { kind: 'counter', name, help, label, values };
+}
+
+function gauge(name: string, help: string, combine: Combine): GaugeFamily {
+  return { kind: 'gauge', name, help, combine };
+}
+
+function histogram(name: string, help: string): HistogramFamily {
+  return { kind: 'histogram', name, help, bounds: DURATION_BUCKETS_SECONDS };
+}
+
+function ofProcess(type: 'counter' | 'gauge', name: string, help: string, read: () => number): ProcessFamily {
+  return { kind: 'process', type, name, help, read };
+}
+
+export const METRICS_CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+
+/** Where a metric lives within a slot. The kinds cannot be mixed up: a gauge does not go into `inc`. */
+export type CounterIndex = number & { readonly metric: 'counter' };
+export type GaugeIndex = number & { readonly metric: 'gauge' };
+export type HistogramIndex = number & { readonly metric: 'histogram' };
+
+interface IndexByKind {
+  counter: CounterIndex;
+  gauge: GaugeIndex;
+  histogram: HistogramIndex;
+}
+
+type IndexNames<Name extends string, F extends Family> = F extends ProcessFamily
+  ? never
+  : F extends CounterFamily<infer Value>
+    ? [Value] extends [never]
+      ? Name
+      : `${Name}_${Value}`
+    : Name;
+
+type Families = typeof FAMILIES;
+
+/** One name per series: `METRIC.users_accepted`, `METRIC.requests_202`, `METRIC.unavailable_disk`. */
+type MetricIndexes = {
+  readonly [Name in keyof Families as IndexNames<Name, Families[Name]>]: IndexByKind[Exclude<
+    Families[Name]['kind'],
+    'process'
+  >];
+};
+
+interface Placed {
+  readonly family: Family;
+  /** The first of its cells within a slot. */
+  readonly first: number;
+}
+
+function cellsOf(family: Family): number {
+  if (family.kind === 'process') return 0;
+  if (family.kind === 'histogram') return family.bounds.length + 2; // one per bound, +Inf, the sum
+  return family.kind === 'counter' && family.label !== null ? family.values.length : 1;
+}
+
+function layOut(): { placed: readonly Placed[]; cells: number; names: Readonly<Record<string, number>> } {
+  const placed: Placed[] = [];
+  const names: Record<string, number> = {};
+  let next = 0;
+  for (const [name, family] of Object.entries<Family>(FAMILIES)) {
+    placed.push({ family, first: next });
+    if (family.kind === 'counter' && family.label !== null) {
+      for (const [offset, value] of family.values.entries()) names[`${name}_${value}`] = next + offset;
+    } else {
+      names[name] = next;
+    }
+    next += cellsOf(family);
+  }
+  return { placed, cells: next, names };
+}
+
+const LAYOUT = layOut();
+const CELL_BYTES = Float64Array.BYTES_PER_ELEMENT;
+/** Slots start 128 bytes apart or a multiple of it, so that two threads never write to one cache line. */
+const SLOT_CELLS = Math.ceil(LAYOUT.cells / 16) * 16;
+
+export const METRIC = LAYOUT.names as MetricIndexes;
+
+/** For answers whose status is known only when they are sent. */
+export const REQUESTS_BY_STATUS: ReadonlyMap<number, CounterIndex> = new Map(
+  FAMILIES.requests.values.map((status) => [Number(status), METRIC[`requests_${status}`]]),
+);
+
+const BOUNDS: (readonly number[])[] = [];
+for (const { family, first } of LAYOUT.placed) if (family.kind === 'histogram') BOUNDS[first] = family.bounds;
+
+/** One slot per thread that counts. Made once, handed to the threads. */
+export function allocateMetrics(slots: number): SharedArrayBuffer {
+  if (!Number.isInteger(slots) || slots < 1) throw new RangeError(`slots must be a positive integer, not ${slots}`);
+  const buffer = new SharedArrayBuffer(slots * SLOT_CELLS * CELL_BYTES);
+  const cells = new Float64Array(buffer);
+  // NaN marks a gauge that its thread never set, so that it does not drag a minimum to 0.
+  for (const { family, first } of LAYOUT.placed) {
+    if (family.kind !== 'gauge') continue;
+    for (let slot = 0; slot < slots; slot++) cells[slot * SLOT_CELLS + first] = Number.NaN;
+  }
+  return buffer;
+}
+
+/** The writing end of one slot. Exactly one thread may hold it. */
+export class MetricsWriter {
+  readonly #cells: Float64Array<SharedArrayBuffer>;
+
+  constructor(cells: Float64Array<SharedArrayBuffer>) {
+    this.#cells = cells;
+  }
+
+  inc(counter: CounterIndex, by = 1): void {
+    this.#cells[counter]! += by;
+  }
+
+  set(gauge: GaugeIndex, value: number): void {
+    this.#cells[gauge] = value;
+  }
+
+  observe(histogram: HistogramIndex, value: number): void {
+    const bounds = BOUNDS[histogram]!;
+    // A difference of two clocks can come out below zero.
+    const positive = value > 0 ? value : 0;
+    let bucket = 0;
+    while (bucket < bounds.length && positive > bounds[bucket]!) bucket++;
+    this.#cells[histogram + bucket]! += 1;
+    this.#cells[histogram + bounds.length + 1]! += positive;
+  }
+}
+
+export function metricsWriter(buffer: SharedArrayBuffer, slot: number): MetricsWriter {
+  const slots = buffer.byteLength / (SLOT_CELLS * CELL_BYTES);
+  if (!Number.isInteger(slot) || slot < 0 || slot >= slots) throw new RangeError(`no slot ${slot}, there are ${slots}`);
+  return new MetricsWriter(new Float64Array(buffer, slot * SLOT_CELLS * CELL_BYTES, SLOT_CELLS));
+}
+
+/** All slots together, as Prometheus text. With a version, `sluice_info` says what runs. */
+export function renderMetrics(buffer: SharedArrayBuffer, extra?: { readonly version: string }): string {
+  const cells = new Float64Array(buffer);
+  const lines: string[] = [];
+  for (const { family, first } of LAYOUT.placed) {
+    const samples = samplesOf(family, cells, first);
+    if (samples.length === 0) continue;
+    const type = family.kind === 'process' ? family.type : family.kind;
+    lines.push(`# HELP ${family.name} ${family.help}`, `# TYPE ${family.name} ${type}`, ...samples);
+  }
+  if (extra !== undefined) {
+    const labels = `version="${escapeLabel(extra.version)}",node="${escapeLabel(process.versions.node)}"`;
+    lines.push('# HELP sluice_info What runs.', '# TYPE sluice_info gauge', `sluice_info{${labels}} 1`);
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+function samplesOf(family: Family, cells: Float64Array, first: number): string[] {
+  if (family.kind === 'process') return [`${family.name} ${family.read()}`];
+  if (family.kind === 'histogram') return histogramSamples(family, cells, first);
+  if (family.kind === 'gauge') {
+    const value = combined(cells, first, family.combine);
+    return Number.isFinite(value) ? [`${family.name} ${value}`] : [];
+  }
+  if (family.label === null) return [`${family.name} ${combined(cells, first, 'sum')}`];
+  return family.values.map(
+    (value, offset) => `${family.name}{${family.label}="${value}"} ${combined(cells, first + offset, 'sum')}`,
+  );
+}
+
+function histogramSamples(family: HistogramFamily, cells: Float64Array, first: number): string[] {
+  const { name, bounds } = family;
+  let count = 0;
+  const samples = [...bounds, '+Inf'].map((bound, offset) => {
+    count += combined(cells, first + offset, 'sum');
+    return `${name}_bucket{le="${bound}"} ${count}`;
+  });
+  samples.push(`${name}_sum ${combined(cells, first + bounds.length + 1, 'sum')}`, `${name}_count ${count}`);
+  return samples;
+}
+
+/** A minimum or maximum that no thread has set comes out infinite, and is then left out. */
+function combined(cells: Float64Array, index: number, how: Combine): number {
+  let result = how === 'sum' ? 0 : how === 'max' ? -Infinity : Infinity;
+  for (let at = index; at < cells.length; at += SLOT_CELLS) {
+    const value = cells[at]!;
+    if (Number.isNaN(value)) continue;
+    if (how === 'sum') result += value;
+    else result = how === 'max' ? Math.max(result, value) : Math.min(result, value);
+  }
+  return result;
+}
+
+function escapeLabel(value: string): string {
+  return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
+}

@@ -1,0 +1,190 @@
+/**
+ * The main thread of `sluice serve`. It starts the edge threads, writes what they saw of keys, watches the disk, and
+ * stops everything in order. It serves nothing itself, so it always has time.
+ *
+ * An edge that dies takes the process with it, on purpose: nothing unacknowledged is lost, and whoever runs Sluice
+ * (a service manager, a container) starts it again.
+ */
+
+import { statfs } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { Worker } from 'node:worker_threads';
+import type { Config } from './config.ts';
+import { listenError, type ServerStatus } from './edge/edge.ts';
+import { OperatorError } from './errors.ts';
+import type { Logger } from './logger.ts';
+import { METRIC, metricsWriter } from './metrics.ts';
+import type { KeySighting, KeyStore } from './store.ts';
+
+/** What an edge thread is started with. */
+export interface EdgeSetup {
+  readonly config: Config;
+  readonly index: number;
+  readonly port: number;
+  readonly metricsBuffer: SharedArrayBuffer;
+  readonly statusBuffer: SharedArrayBuffer;
+  readonly version: string;
+}
+
+export type EdgeMessage =
+  | { readonly type: 'listening'; readonly port: number }
+  | { readonly type: 'refused'; readonly message: string; readonly stack: string | undefined }
+  | { readonly type: 'sightings'; readonly sightings: KeySighting[] }
+  | { readonly type: 'fatal'; readonly message: string }
+  | { readonly type: 'drained' };
+
+export type SupervisorMessage = { readonly type: 'drain' };
+
+const DISK_INTERVAL_MS = 1_000;
+/** Long enough for the edges to send the 503s that a failing disk causes. */
+const FATAL_GRACE_MS = 250;
+
+const SHUTTING_DOWN = 0;
+const DISK_LOW = 1;
+
+export function allocateStatus(): SharedArrayBuffer {
+  return new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT);
+}
+
+export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
+  const flags = new Int32Array(buffer);
+  return {
+    isShuttingDown: () => flags[SHUTTING_DOWN] === 1,
+    isDiskLow: () => flags[DISK_LOW] === 1,
+  };
+}
+
+/** Two slots an edge (itself and its log writer), and one for the supervisor. */
+export function metricsSlots(edges: number): number {
+  return 2 * edges + 1;
+}
+
+export interface SupervisorParts {
+  readonly config: Config;
+  readonly keyStore: KeyStore;
+  readonly metricsBuffer: SharedArrayBuffer;
+  readonly logger: Logger;
+  readonly version: string;
+  readonly edgeThread: URL;
+}
+
+export class Supervisor {
+  readonly #parts: SupervisorParts;
+  readonly #statusBuffer = allocateStatus();
+  readonly #flags = new Int32Array(this.#statusBuffer);
+  readonly #edges: Worker[] = [];
+  #diskTimer: NodeJS.Timeout | undefined;
+  #draining = 0;
+
+  constructor(parts: SupervisorParts) {
+    this.#parts = parts;
+  }
+
+  /** Resolves with the port once every edge listens. */
+  async start(): Promise<number> {
+    const { config } = this.#parts;
+    await this.#checkDisk();
+    this.#diskTimer = setInterval(() => void this.#checkDisk(), DISK_INTERVAL_MS);
+    // Sockets that share a port do not notice a stranger on it, so look before.
+    if (config.edges > 1 && config.port !== 0) await assertPortIsFree(config);
+    const port = await this.#startEdge(0, config.port);
+    const others = Array.from({ length: config.edges - 1 }, (_, index) => this.#startEdge(index + 1, port));
+    await Promise.all(others);
+    return port;
+  }
+
+  /** Resolves once everything acknowledged is on disk and every edge has let go. */
+  async stop(): Promise<void> {
+    if (this.#flags[SHUTTING_DOWN] === 1) return;
+    this.#flags[SHUTTING_DOWN] = 1;
+    clearInterval(this.#diskTimer);
+    const drained = Promise.all(
+      this.#edges.map(
+        (edge) =>
+          new Promise<void>((resolve) => {
+            edge.on('message', (message: EdgeMessage) => {
+              if (message.type === 'drained') resolve();
+            });
+            const drain: SupervisorMessage = { type: 'drain' };
+            edge.postMessage(drain);
+          }),
+      ),
+    );
+    this.#draining = this.#edges.length;
+    await drained;
+    await Promise.all(this.#edges.map((edge) => edge.terminate()));
+    await this.#parts.keyStore.close();
+  }
+
+  #startEdge(index: number, port: number): Promise<number> {
+    const { config, metricsBuffer, version, edgeThread } = this.#parts;
+    const setup: EdgeSetup = { config, index, port, metricsBuffer, statusBuffer: this.#statusBuffer, version };
+    const edge = new Worker(edgeThread, { workerData: setup });
+    this.#edges.push(edge);
+    edge.on('error', (error: Error) => this.#die(`an edge thread crashed: ${error.message}`, error));
+    edge.on('exit', () => {
+      if (this.#flags[SHUTTING_DOWN] === 0) this.#die('an edge thread ended');
+    });
+    return new Promise((resolve, reject) => {
+      edge.on('message', (message: EdgeMessage) => {
+        switch (message.type) {
+          case 'listening':
+            resolve(message.port);
+            return;
+          case 'refused':
+            this.#flags[SHUTTING_DOWN] = 1;
+            reject(new OperatorError(message.message));
+            return;
+          case 'sightings':
+            void this.#recordSightings(message.sightings);
+            return;
+          case 'fatal':
+            this.#die(`the log cannot be trusted any more: ${message.message}`);
+            return;
+          case 'drained':
+            return;
+        }
+      });
+    });
+  }
+
+  async #recordSightings(sightings: readonly KeySighting[]): Promise<void> {
+    try {
+      await this.#parts.keyStore.recordSightings(sightings);
+    } catch (error) {
+      this.#parts.logger.warn({ err: error }, 'when keys were last used could not be written');
+    }
+  }
+
+  async #checkDisk(): Promise<void> {
+    const { config, metricsBuffer, logger } = this.#parts;
+    try {
+      const { bavail, bsize } = await statfs(config.dataFolder);
+      const freeBytes = bavail * bsize;
+      metricsWriter(metricsBuffer, 2 * config.edges).set(METRIC.disk_free_bytes, freeBytes);
+      const low = freeBytes < config.diskFreeBytesMin ? 1 : 0;
+      if (this.#flags[DISK_LOW] !== low) {
+        const line = { free_bytes: freeBytes, free_bytes_min: config.diskFreeBytesMin };
+        if (low === 1) logger.error(line, 'disk space is low: answering 503 until there is more');
+        else logger.info(line, 'disk space is sufficient again');
+      }
+      this.#flags[DISK_LOW] = low;
+    } catch (error) {
+      logger.warn({ err: error }, 'free disk space cannot be read');
+    }
+  }
+
+  #die(reason: string, error?: Error): void {
+    if (this.#draining > 0) return;
+    this.#parts.logger.fatal({ reason, ...(error && { err: error }) }, 'ending: start again to recover');
+    setTimeout(() => process.exit(1), FATAL_GRACE_MS);
+  }
+}
+
+function assertPortIsFree({ host, port }: Config): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
+    probe.listen({ host, port }, () => probe.close(() => resolve()));
+  });
+}

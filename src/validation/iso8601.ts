@@ -1,0 +1,148 @@
+/**
+ * Reads ISO 8601 calendar dates and date-times, in the extended (`2026-11-15T10:20:30.123Z`) and the basic
+ * (`20261115T102030.123Z`) form. A day is always named in full (four-digit year, month, day); the time may stop after
+ * hours or minutes, and its lowest component may have a fraction. Without an offset the time is UTC.
+ *
+ * `Date.parse` is not used: it accepts what is not ISO 8601, refuses much that is, and moves 30 February to March.
+ * Of a fraction the first nine digits count; what is below a millisecond is cut off, never rounded.
+ */
+
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+const SECOND_MS = 1_000;
+const FRACTION_DIGITS_MAX = 9;
+
+const DAYS_BEFORE_MONTH = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334] as const;
+const DAYS_IN_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const;
+/** Days from 1 January of the year 0 to 1 January 1970, by the Gregorian calendar throughout. */
+const DAYS_BEFORE_1970 = 719_528;
+
+const COMMA = 0x2c;
+const MINUS = 0x2d;
+const PLUS = 0x2b;
+const POINT = 0x2e;
+const COLON = 0x3a;
+const ZERO = 0x30;
+const UPPER_T = 0x54;
+const UPPER_Z = 0x5a;
+
+/** Milliseconds since 1970, or undefined if the text is not such a date or date-time. */
+export function parseIso8601(text: string): number | undefined {
+  const extended = text.charCodeAt(4) === MINUS;
+  const year = twoDigits(text, 0) * 100 + twoDigits(text, 2);
+  const month = twoDigits(text, extended ? 5 : 4);
+  const day = twoDigits(text, extended ? 8 : 6);
+  if (extended && text.charCodeAt(7) !== MINUS) return undefined;
+  const days = daysSince1970(year, month, day);
+  if (Number.isNaN(days)) return undefined;
+
+  const dateEnd = extended ? 10 : 8;
+  if (text.length === dateEnd) return days * DAY_MS;
+  if (text.charCodeAt(dateEnd) !== UPPER_T) return undefined;
+  const milliseconds = days * DAY_MS + timeOfDay(text, dateEnd + 1, extended);
+  return Number.isNaN(milliseconds) ? undefined : milliseconds;
+}
+
+/** NaN if there is no such day; any NaN among the arguments ends up there too. */
+function daysSince1970(year: number, month: number, day: number): number {
+  if (!(year >= 0 && month >= 1 && month <= 12 && day >= 1)) return Number.NaN;
+  const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  const monthDays = (DAYS_IN_MONTH[month - 1] ?? 0) + (leap && month === 2 ? 1 : 0);
+  if (day > monthDays) return Number.NaN;
+  const leapDaysBefore =
+    year === 0 ? 0 : Math.floor((year - 1) / 4) - Math.floor((year - 1) / 100) + Math.floor((year - 1) / 400) + 1;
+  const dayOfYear = (DAYS_BEFORE_MONTH[month - 1] ?? 0) + (leap && month > 2 ? 1 : 0) + day - 1;
+  return year * 365 + leapDaysBefore + dayOfYear - DAYS_BEFORE_1970;
+}
+
+/** Milliseconds from midnight UTC for the time and offset that start at `start` and end the text; NaN if malformed. */
+function timeOfDay(text: string, start: number, extended: boolean): number {
+  const hour = twoDigits(text, start);
+  let minute = 0;
+  let second = 0;
+  let lowestMs = HOUR_MS;
+  let at = start + 2;
+  let next = extended ? afterColon(text, at) : at;
+  if (startsDigit(text, next)) {
+    minute = twoDigits(text, next);
+    lowestMs = MINUTE_MS;
+    at = next + 2;
+    next = extended ? afterColon(text, at) : at;
+    if (startsDigit(text, next)) {
+      second = twoDigits(text, next);
+      lowestMs = SECOND_MS;
+      at = next + 2;
+    }
+  }
+  if (!(hour <= 24 && minute <= 59 && (second <= 59 || (second === 60 && minute === 59)))) return Number.NaN;
+
+  const separator = text.charCodeAt(at);
+  let fractionMs = 0;
+  if (separator === POINT || separator === COMMA) {
+    const end = digitsEnd(text, at + 1);
+    if (end === at + 1) return Number.NaN;
+    fractionMs = fractionOf(text, at + 1, end, lowestMs);
+    if (hour === 24 && !isAllZeros(text, at + 1, end)) return Number.NaN;
+    at = end;
+  }
+  if (hour === 24 && minute + second > 0) return Number.NaN;
+  return hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + fractionMs - offsetOf(text, at);
+}
+
+/** Milliseconds to take off to get to UTC: for nothing, `Z`, `±hh`, `±hhmm` or `±hh:mm` up to the end of the text. */
+function offsetOf(text: string, start: number): number {
+  const length = text.length - start;
+  if (length === 0) return 0;
+  const sign = text.charCodeAt(start);
+  if (sign === UPPER_Z) return length === 1 ? 0 : Number.NaN;
+  if (sign !== PLUS && sign !== MINUS) return Number.NaN;
+  const hour = twoDigits(text, start + 1);
+  let minute = 0;
+  if (length === 5) minute = twoDigits(text, start + 3);
+  else if (length === 6 && text.charCodeAt(start + 3) === COLON) minute = twoDigits(text, start + 4);
+  else if (length !== 3) return Number.NaN;
+  if (!(hour <= 23 && minute <= 59)) return Number.NaN;
+  const offset = hour * HOUR_MS + minute * MINUTE_MS;
+  return sign === PLUS ? offset : -offset;
+}
+
+function fractionOf(text: string, start: number, end: number, unitMs: number): number {
+  const countedEnd = Math.min(end, start + FRACTION_DIGITS_MAX);
+  let numerator = 0;
+  let denominator = 1;
+  for (let at = start; at < countedEnd; at++) {
+    numerator = numerator * 10 + (text.charCodeAt(at) - ZERO);
+    denominator *= 10;
+  }
+  // Nine digits times 3,600,000 stay below 2^53, so the product is exact and the cut falls where it should.
+  return Math.floor((numerator * unitMs) / denominator);
+}
+
+function isAllZeros(text: string, start: number, end: number): boolean {
+  for (let at = start; at < end; at++) if (text.charCodeAt(at) !== ZERO) return false;
+  return true;
+}
+
+function digitsEnd(text: string, start: number): number {
+  let at = start;
+  while (startsDigit(text, at)) at++;
+  return at;
+}
+
+/** Where a component after a colon would start; the end of the text, where no digit is, if there is no colon. */
+function afterColon(text: string, at: number): number {
+  return text.charCodeAt(at) === COLON ? at + 1 : text.length;
+}
+
+function startsDigit(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code >= ZERO && code <= ZERO + 9;
+}
+
+/** NaN unless there are two digits. */
+function twoDigits(text: string, at: number): number {
+  const tens = text.charCodeAt(at) - ZERO;
+  const ones = text.charCodeAt(at + 1) - ZERO;
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
+}

@@ -1,0 +1,137 @@
+/**
+ * The rules that hold for everything inside a user, whatever it is called: nesting, length of keys, characters that
+ * cannot be stored. The value of one property (a member of `identifiers`, of `user_properties`, of an event, or any
+ * other member of the user) may hold at most 64 arrays and objects inside one another, which also bounds the
+ * recursion here.
+ *
+ * Members are visited in the order of the object, a key before its value, and the first violation is the one
+ * reported. Paths are put together on the way out of a violation, so that a valid user costs no allocation.
+ */
+
+import { LIMITS } from '../model.ts';
+import { isLongerThan, isStorable } from './characters.ts';
+
+export interface JsonObject {
+  readonly [key: string]: unknown;
+}
+
+interface Violation {
+  path: string;
+  readonly text: string;
+}
+
+const KEY_TOO_LONG = `has a key longer than ${LIMITS.propertyKeyCharactersMax} characters`;
+const TOO_DEEP = 'is nested too deeply';
+const UNSTORABLE = 'contains a character that cannot be stored';
+
+const PLAIN_KEY = /^[A-Za-z_$][A-Za-z0-9_$]*$/;
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** `.name`, or `["…"]` for a key that would not read well after a dot. Long keys are cut: this ends up in answers. */
+export function pathSegment(key: string): string {
+  const isLong = isLongerThan(key, LIMITS.propertyKeyCharactersMax);
+  const shown = isLong ? `${key.slice(0, LIMITS.propertyKeyCharactersMax)}…` : key;
+  return PLAIN_KEY.test(shown) ? `.${shown}` : `[${JSON.stringify(shown)}]`;
+}
+
+/** The first property that is nested too deeply or key that is too long; null if there is none. */
+export function shapeViolation(user: JsonObject): string | null {
+  for (const key in user) {
+    if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return messageOf({ path: '', text: KEY_TOO_LONG });
+    const value = user[key];
+    if (typeof value !== 'object' || value === null) continue;
+    let violation: Violation | null = null;
+    if (key === 'events' && Array.isArray(value)) violation = shapeOfEvents(value);
+    else if (key === 'identifiers' || key === 'user_properties') violation = shapeOfMembers(value as JsonObject);
+    else violation = shapeOfProperty(value);
+    if (violation !== null) return messageOf(within(pathSegment(key), violation));
+  }
+  return null;
+}
+
+function shapeOfEvents(events: readonly unknown[]): Violation | null {
+  for (let index = 0; index < events.length; index++) {
+    const violation = shapeOfMembers(events[index] as JsonObject);
+    if (violation !== null) return within(`[${index}]`, violation);
+  }
+  return null;
+}
+
+/** For an object whose members are properties of their own. */
+function shapeOfMembers(object: JsonObject): Violation | null {
+  for (const key in object) {
+    if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return { path: '', text: KEY_TOO_LONG };
+    const value = object[key];
+    if (typeof value !== 'object' || value === null) continue;
+    const violation = shapeOfProperty(value);
+    if (violation !== null) return within(pathSegment(key), violation);
+  }
+  return null;
+}
+
+function shapeOfProperty(value: object): Violation | null {
+  const violation = shapeOfNested(value, 1);
+  // The whole property is at fault; 64 levels of path would help nobody.
+  return violation !== null && violation.text === TOO_DEEP ? { path: '', text: TOO_DEEP } : violation;
+}
+
+function shapeOfNested(value: object, depth: number): Violation | null {
+  if (depth > LIMITS.nestingDepthMax) return { path: '', text: TOO_DEEP };
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) {
+      const element: unknown = value[index];
+      if (typeof element !== 'object' || element === null) continue;
+      const violation = shapeOfNested(element, depth + 1);
+      if (violation !== null) return within(`[${index}]`, violation);
+    }
+    return null;
+  }
+  const object = value as JsonObject;
+  for (const key in object) {
+    if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return { path: '', text: KEY_TOO_LONG };
+    const member = object[key];
+    if (typeof member !== 'object' || member === null) continue;
+    const violation = shapeOfNested(member, depth + 1);
+    if (violation !== null) return within(pathSegment(key), violation);
+  }
+  return null;
+}
+
+/** The first key or string with U+0000 or a lone surrogate; null if there is none. Call after `shapeViolation`. */
+export function characterViolation(user: JsonObject): string | null {
+  const violation = charactersOf(user);
+  return violation === null ? null : messageOf(violation);
+}
+
+function charactersOf(value: unknown): Violation | null {
+  if (typeof value === 'string') return isStorable(value) ? null : { path: '', text: UNSTORABLE };
+  if (typeof value !== 'object' || value === null) return null;
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) {
+      const violation = charactersOf(value[index]);
+      if (violation !== null) return within(`[${index}]`, violation);
+    }
+    return null;
+  }
+  const object = value as JsonObject;
+  for (const key in object) {
+    if (!isStorable(key)) return { path: '', text: UNSTORABLE };
+    const violation = charactersOf(object[key]);
+    if (violation !== null) return within(pathSegment(key), violation);
+  }
+  return null;
+}
+
+function within(segment: string, violation: Violation): Violation {
+  violation.path = segment + violation.path;
+  return violation;
+}
+
+function messageOf(violation: Violation): string {
+  if (violation.path === '') return `user ${violation.text}`;
+  const path = violation.path.startsWith('.') ? violation.path.slice(1) : `user${violation.path}`;
+  return `${path} ${violation.text}`;
+}

@@ -1,0 +1,74 @@
+/**
+ * From untrusted text to a verdict: which users of a request are accepted and why the others are not. Each user is
+ * judged on its own. A payload that is unusable as a whole has a message instead, which says what is wrong and where
+ * and never quotes the client's content, so it may be logged.
+ *
+ * Pure: the caller decodes the bytes (and refuses what is not UTF-8) and keeps them; nothing here is stored.
+ */
+
+import { LIMITS, type Rejection } from '../model.ts';
+import { describeJsonError } from './json-error.ts';
+import { isObject } from './shape.ts';
+import { firstViolation } from './validate-user.ts';
+
+export type RequestVerdict =
+  | {
+      readonly ok: true;
+      /** All users of the request, rejected ones included. */
+      readonly userCount: number;
+      /** Events of the accepted users. */
+      readonly eventCount: number;
+      /** In order of `userIndex`. May be all users: the request then fails. */
+      readonly rejections: Rejection[];
+    }
+  | { readonly ok: false; readonly message: string };
+
+/** An escape that could be U+0000 or half of a surrogate pair. */
+const RISKY_ESCAPE = /\\u(?:0000|[dD][89a-fA-F])/;
+
+export function validateRequest(text: string): RequestVerdict {
+  if (text === '') return unusable('body is empty, expected a JSON object');
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return unusable(`body is not valid JSON: ${describeJsonError(text) ?? 'its syntax is wrong'}`);
+  }
+  if (!isObject(body)) return unusable(`body must be a JSON object, not ${kindOf(body)}`);
+  const { users } = body;
+  if (users === undefined || users === null) return unusable('users is required and must be an array');
+  if (!Array.isArray(users)) return unusable(`users must be an array, not ${kindOf(users)}`);
+  if (users.length === 0) return unusable('users must not be empty');
+  if (users.length > LIMITS.usersPerRequestMax) {
+    return unusable(`users must hold at most ${LIMITS.usersPerRequestMax} users, not ${users.length}`);
+  }
+  return judge(users, mayHoldUnstorable(text));
+}
+
+function judge(users: readonly unknown[], checkCharacters: boolean): RequestVerdict {
+  const rejections: Rejection[] = [];
+  let eventCount = 0;
+  for (let userIndex = 0; userIndex < users.length; userIndex++) {
+    const user = users[userIndex];
+    const message = firstViolation(user, checkCharacters);
+    if (message === null) eventCount += (user as { events: unknown[] }).events.length;
+    else rejections.push({ userIndex, message });
+  }
+  return { ok: true, userCount: users.length, eventCount, rejections };
+}
+
+/** Looks at the text once, so that strings need no second look in nearly every request. */
+function mayHoldUnstorable(text: string): boolean {
+  return (text.includes('\\u') && RISKY_ESCAPE.test(text)) || !text.isWellFormed();
+}
+
+function unusable(message: string): RequestVerdict {
+  return { ok: false, message };
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'an array';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}

@@ -1,0 +1,28 @@
+/**
+ * A process that waits for the word, then opens the key file it was given and writes keys, as fast as it can.
+ */
+
+import { once } from 'node:events';
+import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { createKey, newAccount } from '../../src/keys/create.ts';
+
+const [file = '', count = '0'] = process.argv.slice(2);
+process.send?.('ready');
+await once(process, 'message');
+
+const now = Date.now();
+const store = openSqliteKeyStore(file);
+const account = await store.ensureAccount(newAccount('shared', now));
+for (let i = 0; i < Number(count); i++) {
+  await createKey(store, {
+    accountId: account.id,
+    name: `key ${i}`,
+    kind: 'secret',
+    environment: 'development',
+    origins: [],
+    expiresAt: null,
+    now,
+  });
+}
+await store.close();
+process.disconnect?.();

@@ -1,0 +1,258 @@
+/**
+ * What every `KeyStore` does, as a suite that any backend runs: call `keyStoreContract` with a way to open one. Each
+ * test gets an empty store of its own. `reopen` gives a second, independent connection to the same data, as another
+ * process would have it.
+ */
+
+import assert from 'node:assert/strict';
+import { describe, type TestContext, test } from 'node:test';
+import { createKey, newAccount } from '../../src/keys/create.ts';
+import { hashKey, makeKey } from '../../src/keys/format.ts';
+import type { Environment, KeyKind } from '../../src/model.ts';
+import type { ApiKey, KeyStore, NewKey } from '../../src/store.ts';
+
+export interface OpenedKeyStore {
+  readonly store: KeyStore;
+  /** The caller closes what it gets. */
+  readonly reopen: () => Promise<KeyStore>;
+  /** Closes `store` and removes its data. */
+  readonly dispose: () => Promise<void>;
+}
+
+const NOON = Date.UTC(2026, 10, 15, 12);
+
+export function keyStoreContract(name: string, open: () => Promise<OpenedKeyStore>): void {
+  const withStore = (work: (opened: OpenedKeyStore, accountId: string, context: TestContext) => Promise<void>) => {
+    return async (context: TestContext): Promise<void> => {
+      const opened = await open();
+      context.after(() => opened.dispose());
+      const account = await opened.store.ensureAccount(newAccount('acme', NOON));
+      await work(opened, account.id, context);
+    };
+  };
+
+  describe(`the key store contract: ${name}`, () => {
+    accountsTests(withStore);
+    keysTests(withStore);
+    sightingsTests(withStore);
+  });
+}
+
+type WithStore = (
+  work: (opened: OpenedKeyStore, accountId: string, context: TestContext) => Promise<void>,
+) => (context: TestContext) => Promise<void>;
+
+function accountsTests(withStore: WithStore): void {
+  test(
+    'an account is there once it is made, with the id and time that it was given',
+    withStore(async ({ store }) => {
+      const second = newAccount('second', NOON + 5);
+      assert.deepEqual(await store.ensureAccount(second), second);
+      const accounts = await store.accounts();
+      assert.deepEqual(accounts.map((account) => account.name).toSorted(), ['acme', 'second']);
+      assert.deepEqual(
+        accounts.find((account) => account.id === second.id),
+        second,
+      );
+    }),
+  );
+
+  test(
+    'an account of the same name is returned instead of being made twice',
+    withStore(async ({ store, reopen }, accountId) => {
+      const other = await reopen();
+      const again = await Promise.all([
+        store.ensureAccount(newAccount('acme', NOON + 1)),
+        other.ensureAccount(newAccount('acme', NOON + 2)),
+      ]);
+      await other.close();
+      assert.deepEqual(again, [
+        { id: accountId, name: 'acme', createdAt: NOON },
+        { id: accountId, name: 'acme', createdAt: NOON },
+      ]);
+      assert.equal((await store.accounts()).length, 1);
+    }),
+  );
+}
+
+function keysTests(withStore: WithStore): void {
+  test(
+    'a key is found by its hash, every field as it was stored',
+    withStore(async ({ store }, accountId) => {
+      const { key, row } = await createKey(store, {
+        ...wishes('secret', 'production'),
+        accountId,
+        expiresAt: NOON + 1_000,
+        now: NOON,
+      });
+      assert.deepEqual(await store.findByHash(hashKey(key)), asStored(row));
+    }),
+  );
+
+  test(
+    'origins and scopes of a publishable key come back in their order',
+    withStore(async ({ store }, accountId) => {
+      const origins = ['https://shop.example', 'https://blog.example:8443'];
+      const { key, row } = await createKey(store, {
+        ...wishes('publishable', 'development'),
+        accountId,
+        origins,
+        now: NOON,
+      });
+      const found = await store.findByHash(hashKey(key));
+      assert.deepEqual(found?.origins, origins);
+      assert.deepEqual(found?.scopes, row.scopes);
+    }),
+  );
+
+  test(
+    'a hash that is nobody’s finds nothing',
+    withStore(async ({ store }, accountId) => {
+      await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      assert.equal(await store.findByHash(hashKey(makeKey('secret', 'production'))), undefined);
+    }),
+  );
+
+  test(
+    'a second key with the same hash is refused, and the first one stays as it is',
+    withStore(async ({ store }, accountId) => {
+      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      await assert.rejects(store.create({ ...row, id: 'key_another00000', name: 'intruder' }));
+      assert.deepEqual(await store.findByHash(hashKey(key)), asStored(row));
+    }),
+  );
+
+  test(
+    'a key of an account that does not exist is refused',
+    withStore(async ({ store }) => {
+      const creating = createKey(store, { ...wishes('secret', 'production'), accountId: 'acct_nobody', now: NOON });
+      await assert.rejects(creating);
+      assert.deepEqual(await store.list(), []);
+    }),
+  );
+
+  test(
+    'keys are listed newest first, those of one moment in reverse order of their making',
+    withStore(async ({ store }, accountId) => {
+      const ids: string[] = [];
+      for (const now of [NOON, NOON + 2, NOON + 1, NOON + 1]) {
+        const { row } = await createKey(store, { ...wishes('secret', 'development'), accountId, now });
+        ids.push(row.id);
+      }
+      const [first, second, third, fourth] = ids;
+      const listed = (await store.list()).map((key) => key.id);
+      assert.deepEqual(listed, [second, fourth, third, first]);
+    }),
+  );
+
+  test(
+    'a revoked key is still found, with the time of its first revocation',
+    withStore(async ({ store }, accountId) => {
+      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const revoked = { ...asStored(row), revokedAt: NOON + 10 };
+      assert.deepEqual(await store.revoke(row.id, NOON + 10), revoked);
+      assert.deepEqual(await store.revoke(row.id, NOON + 20), revoked);
+      assert.deepEqual(await store.findByHash(hashKey(key)), revoked);
+    }),
+  );
+
+  test(
+    'revoking an id that is nobody’s changes nothing and says so',
+    withStore(async ({ store }, accountId) => {
+      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      assert.equal(await store.revoke('key_nobody000000', NOON), undefined);
+      assert.deepEqual(await store.list(), [asStored(row)]);
+    }),
+  );
+
+  test(
+    'what one connection wrote is seen by another at its next read',
+    withStore(async ({ store, reopen }, accountId) => {
+      const other = await reopen();
+      assert.deepEqual(await other.list(), []);
+      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      assert.deepEqual(await other.findByHash(hashKey(key)), asStored(row));
+      await other.revoke(row.id, NOON + 1);
+      assert.equal((await store.findByHash(hashKey(key)))?.revokedAt, NOON + 1);
+      await other.close();
+    }),
+  );
+
+  test(
+    'everything is still there after closing and opening again',
+    withStore(async ({ store, reopen }, accountId) => {
+      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      await store.close();
+      const again = await reopen();
+      assert.deepEqual(await again.findByHash(hashKey(key)), asStored(row));
+      await again.close();
+    }),
+  );
+
+  test(
+    'a closed store rejects instead of saying that there is no such key',
+    withStore(async ({ store }, accountId) => {
+      const { key } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      await store.close();
+      await assert.rejects(store.findByHash(hashKey(key)));
+      await store.close();
+    }),
+  );
+}
+
+function sightingsTests(withStore: WithStore): void {
+  test(
+    'the time of last use moves forwards only, also within one batch',
+    withStore(async ({ store }, accountId) => {
+      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const sighting = (usedAt: number) => ({ keyId: row.id, usedAt, leakOrigin: null });
+      await store.recordSightings([sighting(NOON + 30), sighting(NOON + 20)]);
+      await store.recordSightings([sighting(NOON + 10)]);
+      assert.deepEqual(await store.list(), [{ ...asStored(row), lastUsedAt: NOON + 30 }]);
+    }),
+  );
+
+  test(
+    'the first suspected leak is kept, and counts as a use',
+    withStore(async ({ store }, accountId) => {
+      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      await store.recordSightings([
+        { keyId: row.id, usedAt: NOON + 1, leakOrigin: null },
+        { keyId: row.id, usedAt: NOON + 2, leakOrigin: 'https://first.example' },
+        { keyId: row.id, usedAt: NOON + 3, leakOrigin: 'https://second.example' },
+      ]);
+      assert.deepEqual(await store.list(), [
+        {
+          ...asStored(row),
+          lastUsedAt: NOON + 3,
+          leakSuspectedAt: NOON + 2,
+          leakOrigin: 'https://first.example',
+        },
+      ]);
+    }),
+  );
+
+  test(
+    'sightings of ids that are nobody’s are ignored, those beside them are not',
+    withStore(async ({ store }, accountId) => {
+      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      await store.recordSightings([]);
+      await store.recordSightings([
+        { keyId: 'key_nobody000000', usedAt: NOON + 1, leakOrigin: 'https://x.example' },
+        { keyId: row.id, usedAt: NOON + 1, leakOrigin: null },
+      ]);
+      assert.deepEqual(await store.list(), [{ ...asStored(row), lastUsedAt: NOON + 1 }]);
+    }),
+  );
+}
+
+function wishes(kind: KeyKind, environment: Environment) {
+  return { name: `${kind} for ${environment}`, kind, environment, origins: [], expiresAt: null };
+}
+
+function asStored(row: NewKey): ApiKey {
+  const untouched = { revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
+  const { hash, ...rest } = row;
+  assert.equal(hash.length, 32);
+  return { ...rest, accountName: 'acme', ...untouched };
+}

@@ -1,0 +1,273 @@
+/**
+ * What every backend of the event log must do. A backend's test calls `eventLogContract` with a way to open it; the
+ * assertions are the same for all. A backend may keep a request whole or cut it into users, so the suite compares
+ * users, not records.
+ */
+
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, suite, test } from 'node:test';
+import fc from 'fast-check';
+import type { LogAppender, LogEntry, LogReader, LogRecord } from '../../src/log.ts';
+
+export interface LogUnderTest {
+  openAppender(partition: number): Promise<LogAppender>;
+  openReader(options?: { retentionMs?: number; now?: () => number }): Promise<LogReader>;
+  /** Removes everything. */
+  dispose(): Promise<void>;
+}
+
+export function entry(changes: Partial<LogEntry> & { users?: unknown[] } = {}): LogEntry {
+  const { users = [{ identifiers: { user_id: 'ada' }, events: [{ event_name: 'tested' }] }], ...rest } = changes;
+  return {
+    traceId: '0190a000-0000-7000-8000-000000000001',
+    tenantId: 'acct_test/development',
+    receivedAt: 1_700_000_000_000,
+    keyId: 'key_test',
+    keyKind: 'secret',
+    idempotencyKey: null,
+    body: Buffer.from(JSON.stringify({ users })),
+    userCount: users.length,
+    rejections: [],
+    ...rest,
+  };
+}
+
+interface ReadUser {
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly json: string;
+  readonly rejection: string | null;
+}
+
+/** Users as a reader sees them, whether a record holds one or many. */
+export function usersOf(records: readonly LogRecord[]): ReadUser[] {
+  return records.flatMap((record) => {
+    const { users } = JSON.parse(Buffer.from(record.body).toString('utf8')) as { users: unknown[] };
+    return users.map((user, index) => {
+      const userIndex = record.firstUserIndex + index;
+      const rejection = record.rejections.find((rejected) => rejected.userIndex === userIndex);
+      return { traceId: record.traceId, userIndex, json: JSON.stringify(user), rejection: rejection?.message ?? null };
+    });
+  });
+}
+
+export async function readAll(reader: LogReader, partition: number, from = 0): Promise<LogRecord[]> {
+  const all: LogRecord[] = [];
+  for (let position = from; ; ) {
+    const batch = await reader.read(partition, position, 1024 * 1024);
+    if (batch.records.length === 0) return all;
+    all.push(...batch.records);
+    position = batch.next;
+  }
+}
+
+export function eventLogContract(name: string, open: () => Promise<LogUnderTest>): void {
+  suite(`The event log on ${name}`, () => {
+    let log: LogUnderTest;
+    before(async () => {
+      log = await open();
+    });
+    beforeEach(async () => {
+      await log.dispose();
+      log = await open();
+    });
+    after(() => log.dispose());
+
+    async function appended(entries: readonly LogEntry[], partition = 0): Promise<void> {
+      const appender = await log.openAppender(partition);
+      await Promise.all(entries.map((row) => appender.append(row)));
+      await appender.close();
+    }
+
+    async function withReader<T>(use: (reader: LogReader) => Promise<T>): Promise<T> {
+      const reader = await log.openReader();
+      try {
+        return await use(reader);
+      } finally {
+        await reader.close();
+      }
+    }
+
+    test('what was appended is read back byte for byte, with all that was said about it', async () => {
+      const body = Buffer.from(
+        '{ "users" : [ {"identifiers":{"user_id":"ü"},\n"events":[{"n":12345678901234567890}]} ] }',
+      );
+      const sent = entry({ body, idempotencyKey: 'retry-1', keyKind: 'publishable', tenantId: 'acct_x/production' });
+      await appended([sent]);
+      const [record] = await withReader((reader) => readAll(reader, 0));
+      assert.ok(record);
+      assert.equal(record.traceId, sent.traceId);
+      assert.equal(record.tenantId, sent.tenantId);
+      assert.equal(record.receivedAt, sent.receivedAt);
+      assert.equal(record.keyId, sent.keyId);
+      assert.equal(record.keyKind, 'publishable');
+      assert.equal(record.idempotencyKey, 'retry-1');
+      assert.equal(record.userCount, 1);
+      assert.match(Buffer.from(record.body).toString('utf8'), /"n":12345678901234567890/);
+    });
+
+    test('rejected users stay in the record and are named with their reasons', async () => {
+      const rejections = [{ userIndex: 1, message: 'user must be an object' }];
+      await appended([entry({ users: [{ a: 1 }, 7, { a: 3 }], rejections })]);
+      const users = usersOf(await withReader((reader) => readAll(reader, 0)));
+      assert.deepEqual(
+        users.map((user) => [user.userIndex, user.rejection]),
+        [
+          [0, null],
+          [1, 'user must be an object'],
+          [2, null],
+        ],
+      );
+    });
+
+    test('users come back in the order in which they were appended', async () => {
+      const entries = Array.from({ length: 300 }, (_, n) =>
+        entry({ traceId: `trace-${n}`, users: [{ n }, { n: -n }] }),
+      );
+      const appender = await log.openAppender(0);
+      for (const row of entries) await appender.append(row);
+      await appender.close();
+      const users = usersOf(await withReader((reader) => readAll(reader, 0)));
+      assert.deepEqual(
+        users.map((user) => user.json),
+        entries.flatMap((_, n) => [JSON.stringify({ n }), JSON.stringify({ n: -n })]),
+      );
+    });
+
+    test('appends made at once are each durable once their promise resolves', async () => {
+      const appender = await log.openAppender(0);
+      const traces = Array.from({ length: 500 }, (_, n) => `trace-${n}`);
+      await Promise.all(traces.map((traceId) => appender.append(entry({ traceId }))));
+      // The appender is still open: a reader sees what was acknowledged, at once.
+      const seen = await withReader((reader) => readAll(reader, 0));
+      assert.deepEqual(new Set(seen.map((record) => record.traceId)), new Set(traces));
+      await appender.close();
+    });
+
+    test('reading goes on where a batch ended, whatever the size of the batches', async () => {
+      await appended(
+        Array.from({ length: 40 }, (_, n) => entry({ traceId: `trace-${n}`, users: [{ pad: 'x'.repeat(n * 50) }] })),
+      );
+      const whole = await withReader((reader) => readAll(reader, 0));
+      await fc.assert(
+        fc.asyncProperty(fc.integer({ min: 1, max: 5_000 }), async (bytesMax) => {
+          await withReader(async (reader) => {
+            const traces: string[] = [];
+            for (let position = 0; ; ) {
+              const batch = await reader.read(0, position, bytesMax);
+              if (batch.records.length === 0) break;
+              traces.push(...batch.records.map((record) => record.traceId));
+              position = batch.next;
+            }
+            assert.deepEqual(
+              traces,
+              whole.map((record) => record.traceId),
+            );
+          });
+        }),
+        { numRuns: 15 },
+      );
+    });
+
+    test('a record larger than the batch is still read, alone', async () => {
+      await appended([entry({ users: [{ pad: 'x'.repeat(100_000) }] }), entry({ traceId: 'second' })]);
+      await withReader(async (reader) => {
+        const first = await reader.read(0, 0, 10);
+        assert.equal(first.records.length, 1);
+        const second = await reader.read(0, first.next, 10);
+        assert.equal(second.records[0]?.traceId, 'second');
+      });
+    });
+
+    test('positions ascend, and reading from the position of a record gives that record first', async () => {
+      await appended(Array.from({ length: 20 }, (_, n) => entry({ traceId: `trace-${n}` })));
+      await withReader(async (reader) => {
+        const records = await readAll(reader, 0);
+        for (const [index, record] of records.entries()) {
+          if (index > 0) assert.ok(record.position > (records[index - 1]?.position ?? Number.POSITIVE_INFINITY));
+          const again = await reader.read(0, record.position, 1);
+          assert.equal(again.records[0]?.traceId, record.traceId);
+        }
+      });
+    });
+
+    test('at the end of a partition reading gives nothing, and later what came since', async () => {
+      await appended([entry({ traceId: 'first' })]);
+      await withReader(async (reader) => {
+        const { next } = await reader.read(0, 0, 1_000);
+        assert.deepEqual(await reader.read(0, next, 1_000), { records: [], next });
+        await appended([entry({ traceId: 'second' })]);
+        const later = await reader.read(0, next, 1_000);
+        assert.deepEqual(
+          later.records.map((record) => record.traceId),
+          ['second'],
+        );
+      });
+    });
+
+    test('closing and opening again loses nothing and reuses no position', async () => {
+      for (const traceId of ['one', 'two', 'three']) await appended([entry({ traceId })]);
+      const records = await withReader((reader) => readAll(reader, 0));
+      assert.deepEqual(
+        records.map((record) => record.traceId),
+        ['one', 'two', 'three'],
+      );
+      assert.equal(new Set(records.map((record) => record.position)).size, 3);
+    });
+
+    test('partitions are apart: each has its own records', async () => {
+      await appended([entry({ traceId: 'in-0' })], 0);
+      await appended([entry({ traceId: 'in-1' })], 1);
+      await withReader(async (reader) => {
+        assert.deepEqual((await reader.partitions()).slice(0, 2), [0, 1]);
+        assert.deepEqual(
+          (await readAll(reader, 0)).map((record) => record.traceId),
+          ['in-0'],
+        );
+        assert.deepEqual(
+          (await readAll(reader, 1)).map((record) => record.traceId),
+          ['in-1'],
+        );
+      });
+    });
+
+    test('a committed position is remembered and never goes back', async () => {
+      await appended([entry(), entry(), entry()]);
+      await withReader(async (reader) => {
+        assert.equal(await reader.committed(0), 0);
+        const { next } = await reader.read(0, 0, 1_000_000);
+        await reader.commit(0, next);
+        await reader.commit(0, next - 1);
+        assert.equal(await reader.committed(0), next);
+      });
+      await withReader(async (reader) => assert.notEqual(await reader.committed(0), 0));
+    });
+
+    test('committing keeps records that are younger than the retention', async () => {
+      await appended([entry({ traceId: 'young', receivedAt: Date.now() })]);
+      await appended([entry({ traceId: 'next', receivedAt: Date.now() })]);
+      const reader = await log.openReader({ retentionMs: 60_000, now: Date.now });
+      const records = await readAll(reader, 0);
+      await reader.commit(0, (records.at(-1)?.position ?? 0) + 1);
+      assert.deepEqual(
+        (await readAll(reader, 0)).map((record) => record.traceId),
+        ['young', 'next'],
+      );
+      await reader.close();
+    });
+
+    test('a closed appender refuses appends instead of losing them', async () => {
+      const appender = await log.openAppender(0);
+      await appender.close();
+      await assert.rejects(appender.append(entry()), { name: 'LogUnavailableError' });
+    });
+
+    test('closing waits for appends that are under way', async () => {
+      const appender = await log.openAppender(0);
+      const appending = Array.from({ length: 50 }, (_, n) => appender.append(entry({ traceId: `trace-${n}` })));
+      await appender.close();
+      await Promise.all(appending);
+      assert.equal((await withReader((reader) => readAll(reader, 0))).length, 50);
+    });
+  });
+}

@@ -1,0 +1,96 @@
+/** The rules of the house on who may import whom, read from the import lines of every source file. */
+
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, relative, resolve } from 'node:path';
+import { suite, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const SRC = fileURLToPath(new URL('../src', import.meta.url));
+
+interface Import {
+  readonly from: string;
+  /** Path below src, or the bare name of a package. */
+  readonly to: string;
+  readonly isDynamic: boolean;
+}
+
+const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+
+function importsOf(file: string): Import[] {
+  const text = readFileSync(resolve(SRC, file), 'utf8');
+  const found: Import[] = [];
+  for (const match of text.matchAll(/(?:^|\n)(?:import|export)\b[^;]*?\bfrom '([^']+)'/g)) found.push(row(match[1], false));
+  for (const match of text.matchAll(/\bimport\('([^']+)'\)/g)) found.push(row(match[1], true));
+  // Threads are started by file name, which is an import all the same.
+  for (const match of text.matchAll(/new URL\([`'](\.[^`'$]+)/g)) found.push(row(`${match[1]}.ts`, true));
+  return found;
+
+  function row(target = '', isDynamic: boolean): Import {
+    const to = target.startsWith('.') ? relative(SRC, resolve(SRC, dirname(file), target)) : target;
+    return { from: file, to, isDynamic };
+  }
+}
+
+const imports = files.flatMap(importsOf);
+const PURE = /^(validation\/|identity\/|errors\.ts$|model\.ts$)/;
+const backendOf = (path: string): string | undefined => /^backends\/([^/]+)\//.exec(path)?.[1];
+
+function offenders(isOffence: (row: Import) => boolean): string[] {
+  return imports.filter(isOffence).map(({ from, to }) => `${from} imports ${to}`);
+}
+
+suite('The rules of the house', () => {
+  test('the scan sees the imports that are there', () => {
+    assert.ok(files.length > 20);
+    assert.ok(imports.some(({ from, to }) => from === 'main.ts' && to === 'backends/sqlite/log.ts'));
+    assert.ok(imports.some(({ from, to }) => from === 'edge/ingest.ts' && to === 'log.ts'));
+    assert.ok(imports.some(({ to }) => to === 'backends/sqlite/log-writer.ts'));
+  });
+
+  test('validation, identity, errors and model import nothing but each other', () => {
+    assert.deepEqual(offenders(({ from, to }) => PURE.test(from) && !PURE.test(to)), []);
+  });
+
+  test('validation, identity, errors and model read no clock, no environment and no randomness', () => {
+    const impure = files
+      .filter((file) => PURE.test(file))
+      .filter((file) => /Date\.now|new Date\(\)|Math\.random|process\.|performance\./.test(readFileSync(resolve(SRC, file), 'utf8')));
+    assert.deepEqual(impure, []);
+  });
+
+  test('edge and processor never import each other, nor a backend', () => {
+    const isEdge = (path: string): boolean => path.startsWith('edge/');
+    const isProcessor = (path: string): boolean => path.startsWith('processor');
+    assert.deepEqual(
+      offenders(
+        ({ from, to }) =>
+          (isEdge(from) && (isProcessor(to) || backendOf(to) !== undefined)) ||
+          (isProcessor(from) && (isEdge(to) || backendOf(to) !== undefined)),
+      ),
+      [],
+    );
+  });
+
+  test('a backend imports no other backend, and only main.ts imports backends, dynamically', () => {
+    assert.deepEqual(
+      offenders(({ from, to, isDynamic }) => {
+        const target = backendOf(to);
+        if (target === undefined) return false;
+        const own = backendOf(from);
+        return own === undefined ? from !== 'main.ts' || !isDynamic : own !== target;
+      }),
+      [],
+    );
+  });
+
+  test('only config.ts reads the process environment', () => {
+    const readers = files.filter((file) => readFileSync(resolve(SRC, file), 'utf8').includes('process.env'));
+    assert.deepEqual(readers, ['config.ts']);
+  });
+
+  test('there is no utils.ts, no index.ts and no file that says nothing about itself', () => {
+    assert.deepEqual(files.filter((file) => /(^|\/)(utils?|index|helpers?)\.ts$/.test(file)), []);
+    assert.deepEqual(files.filter((file) => !readFileSync(resolve(SRC, file), 'utf8').startsWith('/**\n * ')), []);
+  });
+});

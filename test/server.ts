@@ -1,0 +1,193 @@
+/**
+ * Starts the real server as its own process, on a free port and a fresh data folder, and talks to it. Everything that
+ * it starts is ended, by its process id, when the test is over.
+ */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+export const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+
+export interface ServerOptions {
+  readonly dataFolder?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly args?: readonly string[];
+  /** A command to run the server under, such as strace. */
+  readonly under?: readonly string[];
+}
+
+export interface TestServer {
+  readonly baseUrl: string;
+  readonly port: number;
+  readonly dataFolder: string;
+  readonly process: ChildProcess;
+  /** The server's own process id, also when it runs under another command. */
+  readonly pid: number;
+  /** The key that the first start printed; empty on later starts. */
+  readonly key: string;
+  /** All that it wrote so far. */
+  stdout(): string;
+  stderr(): string;
+  /** Resolves with the exit code, or the name of the signal. */
+  readonly ended: Promise<number | string>;
+  kill(signal?: NodeJS.Signals): Promise<number | string>;
+  stop(): Promise<number | string>;
+}
+
+export function temporaryFolder(): string {
+  return mkdtempSync(join(tmpdir(), 'sluice-test-'));
+}
+
+export function removeFolder(folder: string): void {
+  rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+}
+
+/** Rejects with everything the server said if it ends before it listens. */
+export async function startServer(options: ServerOptions = {}): Promise<TestServer> {
+  const dataFolder = options.dataFolder ?? temporaryFolder();
+  const command = [...(options.under ?? []), process.execPath, MAIN, 'serve', ...(options.args ?? [])];
+  const child = spawn(command[0] as string, command.slice(1), {
+    env: { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0', ...options.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  const ended = once(child, 'close').then(([code, signal]) => (code ?? signal) as number | string);
+
+  const listening = new Promise<{ port: number; pid: number }>((resolve, reject) => {
+    createInterface({ input: child.stderr }).on('line', (line) => {
+      stderr += `${line}\n`;
+      if (line.includes('"msg":"listening"')) resolve(JSON.parse(line) as { port: number; pid: number });
+    });
+    child.once('error', reject);
+    void ended.then((how) => reject(new Error(`the server ended (${how}) before it listened:\n${stdout}${stderr}`)));
+  });
+  const { port, pid } = await listening;
+  // The words for people follow the log line; the first start prints a key among them.
+  for (let tries = 0; tries < 200 && !/docs: .*\n\n/s.test(stdout); tries++) await sleep(10);
+
+  const kill = (signal: NodeJS.Signals = 'SIGKILL'): Promise<number | string> => {
+    try {
+      process.kill(pid, signal);
+    } catch {
+      // It has ended already.
+    }
+    return ended;
+  };
+  return {
+    baseUrl: `http://127.0.0.1:${port}`,
+    port,
+    dataFolder,
+    process: child,
+    pid,
+    key: /sk_dev_[0-9A-Za-z]{38}/.exec(stdout)?.[0] ?? '',
+    stdout: () => stdout,
+    stderr: () => stderr,
+    ended,
+    kill,
+    stop: () => kill('SIGTERM'),
+  };
+}
+
+export function sleep(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+  });
+}
+
+/** Asks again and again until the answer is truthy; fails after the deadline with the words given. */
+export async function eventually<T>(
+  what: string,
+  ask: () => T | Promise<T>,
+  deadlineMs = 10_000,
+): Promise<NonNullable<Awaited<T>>> {
+  const deadline = performance.now() + deadlineMs;
+  while (performance.now() < deadline) {
+    const answer = await ask();
+    if (answer) return answer as NonNullable<Awaited<T>>;
+    await sleep(20);
+  }
+  throw new Error(`did not happen within ${deadlineMs} ms: ${what}`);
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: unknown;
+  readonly text: string;
+}
+
+export async function post(
+  server: Pick<TestServer, 'baseUrl'>,
+  key: string | null,
+  body: unknown,
+  headers: Record<string, string> = {},
+): Promise<Answer> {
+  const response = await fetch(`${server.baseUrl}/ingest/events`, {
+    method: 'POST',
+    headers: {
+      ...(key !== null && { authorization: `Bearer ${key}` }),
+      'content-type': 'application/json',
+      ...headers,
+    },
+    body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
+  });
+  return await answerOf(response);
+}
+
+export async function answerOf(response: Response): Promise<Answer> {
+  const text = await response.text();
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    body = undefined;
+  }
+  return { status: response.status, headers: response.headers, body, text };
+}
+
+export function user(id: string, events: object[] = [{ event_name: 'tested' }]): object {
+  return { identifiers: { user_id: id }, events };
+}
+
+/** Makes a key with the command, as a person would. */
+export async function createKey(
+  dataFolder: string,
+  options: { kind?: string; env?: string; account?: string; more?: readonly string[] } = {},
+): Promise<{ id: string; key: string; account: string }> {
+  const { kind = 'secret', env = 'development', account, more = [] } = options;
+  const output = await runSluice(
+    ['keys', 'create', '--name', 'test', '--kind', kind, '--env', env, '--json'].concat(
+      account === undefined ? [] : ['--account', account],
+      more,
+    ),
+    { SLUICE_DATA: dataFolder },
+  );
+  if (output.code !== 0) throw new Error(output.stderr);
+  return JSON.parse(output.stdout) as { id: string; key: string; account: string };
+}
+
+export async function runSluice(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  const child = spawn(process.execPath, [MAIN, ...args], { env: { PATH: process.env['PATH'], ...env } });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  const [code] = (await once(child, 'close')) as [number];
+  return { code, stdout, stderr };
+}
