@@ -14,11 +14,11 @@ export interface CallFrame {
   readonly lineNumber: number;
 }
 
-const ENGINE: Readonly<Record<string, string>> = {
-  '(garbage collector)': 'garbage collection',
-  '(program)': 'native: HTTP parser, socket reads, waiting for a core',
-  '(root)': 'other',
-};
+const ENGINE: ReadonlyMap<string, string> = new Map([
+  ['(garbage collector)', 'garbage collection'],
+  ['(program)', 'native: HTTP parser, socket reads, waiting for a core'],
+  ['(root)', 'other'],
+]);
 
 const NATIVE: readonly (readonly [RegExp, string])[] = [
   [/^(writeBuffer|writev|write\w+String|shutdown|readStart|readStop)$/, 'socket writes'],
@@ -57,7 +57,7 @@ const sources = new Map<string, readonly string[]>();
 
 /** `line` counts from one, as the profiler's ticks do; null when it is not known. */
 export function categoryOf(frame: CallFrame, callers: readonly CallFrame[], line: number | null): string {
-  const engine = ENGINE[frame.functionName];
+  const engine = ENGINE.get(frame.functionName);
   if (engine !== undefined) return engine;
   if (frame.url === '') return categoryOfNative(frame, callers);
   if (line !== null && frame.url.startsWith('file:') && /\bJSON\.parse\(/.test(sourceLine(frame.url, line))) {

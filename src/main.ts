@@ -52,17 +52,19 @@ async function run(args: readonly string[], env: Env): Promise<number> {
   }
   switch (command) {
     case 'serve':
-      if (!wantsHelp(rest)) return await serve(rest, env);
+      if (!wantsHelp(rest)) return serve(rest, env);
       out(mainHelp(inkFor(isTty, env)));
       return 0;
     case 'keys': {
       const { openSqliteKeyStore } = await import('./backends/sqlite/keys.ts');
-      return await runKeys(rest, { out, env, isTty, now: Date.now, openKeyStore: openSqliteKeyStore });
+      return runKeys(rest, { out, env, isTty, now: Date.now, openKeyStore: openSqliteKeyStore });
     }
     case 'config':
-      return await runConfig(rest, { out, env, isTty });
+      return runConfig(rest, { out, env, isTty });
     default:
-      throw new OperatorError(`"${command}" is not a command${suggestion(command, COMMANDS)}\nAll of them: sluice --help`);
+      throw new OperatorError(
+        `"${command}" is not a command${suggestion(command, COMMANDS)}\nAll of them: sluice --help`,
+      );
   }
 }
 

@@ -20,7 +20,8 @@ const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((fi
 function importsOf(file: string): Import[] {
   const text = readFileSync(resolve(SRC, file), 'utf8');
   const found: Import[] = [];
-  for (const match of text.matchAll(/(?:^|\n)(?:import|export)\b[^;]*?\bfrom '([^']+)'/g)) found.push(row(match[1], false));
+  for (const match of text.matchAll(/(?:^|\n)(?:import|export)\b[^;]*?\bfrom '([^']+)'/g))
+    found.push(row(match[1], false));
   for (const match of text.matchAll(/\bimport\('([^']+)'\)/g)) found.push(row(match[1], true));
   // Threads are started by file name, which is an import all the same.
   for (const match of text.matchAll(/new URL\([`'](\.[^`'$]+)/g)) found.push(row(`${match[1]}.ts`, true));
@@ -49,13 +50,18 @@ suite('The rules of the house', () => {
   });
 
   test('validation, identity, errors and model import nothing but each other', () => {
-    assert.deepEqual(offenders(({ from, to }) => PURE.test(from) && !PURE.test(to)), []);
+    assert.deepEqual(
+      offenders(({ from, to }) => PURE.test(from) && !PURE.test(to)),
+      [],
+    );
   });
 
   test('validation, identity, errors and model read no clock, no environment and no randomness', () => {
     const impure = files
       .filter((file) => PURE.test(file))
-      .filter((file) => /Date\.now|new Date\(\)|Math\.random|process\.|performance\./.test(readFileSync(resolve(SRC, file), 'utf8')));
+      .filter((file) =>
+        /Date\.now|new Date\(\)|Math\.random|process\.|performance\./.test(readFileSync(resolve(SRC, file), 'utf8')),
+      );
     assert.deepEqual(impure, []);
   });
 
@@ -90,7 +96,13 @@ suite('The rules of the house', () => {
   });
 
   test('there is no utils.ts, no index.ts and no file that says nothing about itself', () => {
-    assert.deepEqual(files.filter((file) => /(^|\/)(utils?|index|helpers?)\.ts$/.test(file)), []);
-    assert.deepEqual(files.filter((file) => !readFileSync(resolve(SRC, file), 'utf8').startsWith('/**\n * ')), []);
+    assert.deepEqual(
+      files.filter((file) => /(^|\/)(utils?|index|helpers?)\.ts$/.test(file)),
+      [],
+    );
+    assert.deepEqual(
+      files.filter((file) => !readFileSync(resolve(SRC, file), 'utf8').startsWith('/**\n * ')),
+      [],
+    );
   });
 });

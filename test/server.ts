@@ -140,7 +140,7 @@ export async function post(
     },
     body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
   });
-  return await answerOf(response);
+  return answerOf(response);
 }
 
 export async function answerOf(response: Response): Promise<Answer> {

@@ -49,9 +49,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
     bodyLimit: BODY_BYTES_MAX,
     // While the server drains, health checks are still answered, and by ourselves.
     return503OnClosing: false,
+    // A path that cannot be decoded gets to no hook and no route.
     frameworkErrors: (_error, request, reply) => {
-      // The path cannot be decoded: it never got to a route or a hook.
-      if (!refusesEarly(request, reply)) sendError(reply, 'bad_request', 'the path is not a valid URL path');
+      if (!refusesEarly(request, reply)) sendError(reply, 'not_found');
     },
   });
 

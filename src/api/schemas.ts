@@ -82,7 +82,7 @@ export const UserProperties = Type.Object(
     description:
       'Attributes of the person, kept on the profile. The last write wins, key by key; keys that are not sent stay as they are.',
     propertyNames,
-    additionalProperties: Type.Unknown({ description: 'Any JSON value.' }),
+    additionalProperties: Type.Unknown({ description: 'An attribute of yours, such as `plan`.' }),
   },
 );
 
@@ -103,7 +103,7 @@ export const IngestRequest = Type.Object(
     users: Type.Array(User, {
       minItems: 1,
       maxItems: LIMITS.usersPerRequestMax,
-      description: `1 to ${LIMITS.usersPerRequestMax.toLocaleString('en')} users.`,
+      description: 'The users of this request.',
     }),
   },
   { title: 'IngestRequest', description: 'A batch of users with their events.' },

@@ -14,7 +14,7 @@ export interface Start {
   readonly port: number;
   readonly keyStore: KeyStore;
   readonly now: number;
-  out(text: string): void;
+  readonly out: (text: string) => void;
 }
 
 export async function announceStart({ config, port, keyStore, now, out }: Start): Promise<void> {

@@ -5,7 +5,9 @@
 
 import { describeConfig, type Env, loadConfig } from '../config.ts';
 import { configHelp, wantsHelp } from './help.ts';
-import { inkFor, renderTable } from './table.ts';
+import { inkFor, renderTable, wrap } from './table.ts';
+
+const DESCRIPTION_COLUMNS = 92;
 
 export interface ConfigIo {
   out(text: string): void;
@@ -26,7 +28,13 @@ export async function runConfig(args: readonly string[], io: ConfigIo): Promise<
     io.out(`${JSON.stringify(rows, undefined, 2)}\n`);
     return 0;
   }
-  const cells = rows.map(({ flag, env, value, source, description }) => [flag, env, value, source, description]);
-  io.out(`${renderTable(['flag', 'variable', 'value', 'from', 'what it does'], cells, ink)}\n`);
+  const cells = rows.map(({ flag, env, value, source }) => [flag, env, value, source]);
+  const [header, ...lines] = renderTable(['flag', 'variable', 'value', 'from'], cells, ink).split('\n');
+  io.out(`${header}\n`);
+  for (const [i, line] of lines.entries()) {
+    io.out(`${line}\n`);
+    const description = wrap(rows[i]?.description ?? '', DESCRIPTION_COLUMNS);
+    for (const text of description) io.out(`    ${ink.dim(text)}\n`);
+  }
   return 0;
 }

@@ -16,10 +16,10 @@ export function mainHelp(ink: Ink): string {
   return `${ink.bold('sluice')}: takes customer events in over HTTP, fast, without losing any.
 
 ${ink.bold('Usage')}
-  sluice serve [settings]        start the server; the first start prints a key and a curl line
-  sluice keys create|list|revoke make, see and withdraw API keys, also while a server runs
-  sluice config [settings]       show each setting, its value and where that came from
-  sluice --help | --version      sluice keys --help says more about keys
+  sluice serve [settings]         start the server; the first start prints a key and a curl line
+  sluice keys create|list|revoke  make, see and withdraw API keys, also while a server runs
+  sluice config [settings]        show each setting, its value and where that came from
+  sluice --help | --version       and sluice keys --help for more about keys
 
 ${ink.bold('Examples')}
   sluice serve                                       ${ink.dim('everything at its default')}
@@ -65,8 +65,8 @@ ${ink.bold('Create')}
                        ${ink.bold('publishable')}  pk_…: may only send events, safe in browsers and apps
   --env ENVIRONMENT    production or development; their data never mix
   --account NAME       whose key it is; made if it is new. Needed once there are several accounts
-  --origins A,B        publishable keys only: the sites it may be used from, such as https://shop.example
-  --expires WHEN       after a time (30d, 12h) or on a date (2030-01-31, 2030-01-31T12:00Z); else never
+  --origins A,B        sites a publishable key may be used from, such as https://shop.example
+  --expires WHEN       in 30d or 12h, or on 2030-01-31 or 2030-01-31T12:00Z (UTC); else never
 
 ${ink.bold('Everywhere')}
   --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})

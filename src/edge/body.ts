@@ -117,7 +117,7 @@ function inflaterFor(encoding: Encoding, packed: Buffer) {
       return createBrotliDecompress();
     case 'zstd':
       return createZstdDecompress();
-    case 'deflate':
+    default:
       // HTTP's "deflate" is the zlib format, whose first half-byte is always 8; some clients send it bare.
       return ((packed[0] ?? 0) & 0x0f) === 8 ? createInflate() : createInflateRaw();
   }

@@ -69,11 +69,14 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     refusal: () => (status.isShuttingDown() ? 'shutdown' : status.isDiskLow() ? 'disk' : null),
   });
   const readiness = () => readinessOf(parts);
-  const stopGauges = keepGauges(() => {
-    metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
-    metrics.set(METRIC.in_flight_requests, inFlight.requests);
-    metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
-  }, (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds));
+  const stopGauges = keepGauges(
+    () => {
+      metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
+      metrics.set(METRIC.in_flight_requests, inFlight.requests);
+      metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
+    },
+    (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
+  );
 
   let server: Server | undefined;
   const app = buildApp({
@@ -145,8 +148,10 @@ export function listenError(error: NodeJS.ErrnoException, host: string, port: nu
       `Port ${port} on ${host} is taken by another program. Stop that one, or choose another port with PORT or --port.`,
     );
   }
-  if (error.code === 'EACCES') return new OperatorError(`Port ${port} needs more rights than this user has. Choose one above 1023.`);
-  if (error.code === 'EADDRNOTAVAIL') return new OperatorError(`This machine has no address ${host}. Choose another with HOST or --host.`);
+  if (error.code === 'EACCES')
+    return new OperatorError(`Port ${port} needs more rights than this user has. Choose one above 1023.`);
+  if (error.code === 'EADDRNOTAVAIL')
+    return new OperatorError(`This machine has no address ${host}. Choose another with HOST or --host.`);
   return error;
 }
 

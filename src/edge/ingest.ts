@@ -90,16 +90,19 @@ export class Ingest {
       return;
     }
     this.#parts.metrics.inc(METRIC.key_lookups);
-    this.#parts.keys.lookup(key, now).then(
-      (found) => {
-        if (found) this.#authenticated(exchange, found, keyIsInQuery, now);
-        else this.#fail(exchange, { code: 'unauthorized' });
-      },
-      (error: unknown) => {
-        this.#parts.logger.error({ traceId: exchange.traceId, reason: reasonOf(error) }, 'keys cannot be read');
-        this.#unavailable(exchange, METRIC.unavailable_keys);
-      },
-    ).catch((error: unknown) => this.#unexpected(exchange, error));
+    this.#parts.keys
+      .lookup(key, now)
+      .then(
+        (found) => {
+          if (found) this.#authenticated(exchange, found, keyIsInQuery, now);
+          else this.#fail(exchange, { code: 'unauthorized' });
+        },
+        (error: unknown) => {
+          this.#parts.logger.error({ traceId: exchange.traceId, reason: reasonOf(error) }, 'keys cannot be read');
+          this.#unavailable(exchange, METRIC.unavailable_keys);
+        },
+      )
+      .catch((error: unknown) => this.#unexpected(exchange, error));
   }
 
   #handleOtherMethod(exchange: Exchange): void {
@@ -189,7 +192,8 @@ export class Ingest {
     if (body === null) {
       if (problem === 'too_large') this.#fail(exchange, { code: 'too_large' });
       else if (problem === 'no_room') this.#unavailable(exchange, METRIC.unavailable_in_flight);
-      else if (problem === 'bad_encoding') this.#unusable(exchange, 'body cannot be decompressed as Content-Encoding says');
+      else if (problem === 'bad_encoding')
+        this.#unusable(exchange, 'body cannot be decompressed as Content-Encoding says');
       else exchange.reservation?.release();
       return;
     }

@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, suite, test } from 'node:test';
-import fc from 'fast-check';
+import { assert as assertProperty, asyncProperty, integer } from 'fast-check';
 import type { LogAppender, LogEntry, LogReader, LogRecord } from '../../src/log.ts';
 
 export interface LogUnderTest {
@@ -149,8 +149,8 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
         Array.from({ length: 40 }, (_, n) => entry({ traceId: `trace-${n}`, users: [{ pad: 'x'.repeat(n * 50) }] })),
       );
       const whole = await withReader((reader) => readAll(reader, 0));
-      await fc.assert(
-        fc.asyncProperty(fc.integer({ min: 1, max: 5_000 }), async (bytesMax) => {
+      await assertProperty(
+        asyncProperty(integer({ min: 1, max: 5_000 }), async (bytesMax) => {
           await withReader(async (reader) => {
             const traces: string[] = [];
             for (let position = 0; ; ) {

@@ -67,11 +67,12 @@ test('a new file that another process is just setting up is waited for', async (
   context.after(remove);
   const file = join(folder, 'keys.db');
   const holder = new Worker(new URL('lock-holder.ts', import.meta.url), { workerData: { file, holdMs: 200 } });
+  const ended = once(holder, 'exit');
   await once(holder, 'message');
   const store = openSqliteKeyStore(file);
   assert.deepEqual(await store.list(), []);
   await store.close();
-  await once(holder, 'exit');
+  await ended;
 });
 
 test('the file is for its owner alone, and so are the files beside it and a new folder', async (context) => {

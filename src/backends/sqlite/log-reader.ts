@@ -48,7 +48,10 @@ class SqliteLogReader implements LogReader {
 
   read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
     const segments = listSegments(this.#setup.folder, partition);
-    const startAt = Math.max(0, segments.findLastIndex((segment) => segment.firstPosition <= position));
+    const startAt = Math.max(
+      0,
+      segments.findLastIndex((segment) => segment.firstPosition <= position),
+    );
     const records: LogRecord[] = [];
     let bytes = 0;
     for (const segment of segments.slice(startAt)) {

@@ -14,13 +14,7 @@ import { METRIC, type MetricsWriter, metricsWriter } from '../../metrics.ts';
 import { canWrite, isFullDisk } from './disk.ts';
 import { recoverSegment } from './log-recovery.ts';
 import type { SealReply, SealRequest } from './log-sealer.ts';
-import {
-  createSegment,
-  insertStatement,
-  listSegments,
-  partitionFolder,
-  recordChecksum,
-} from './log-segments.ts';
+import { createSegment, insertStatement, listSegments, partitionFolder, recordChecksum } from './log-segments.ts';
 
 export interface WriterSetup {
   readonly folder: string;

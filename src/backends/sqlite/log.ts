@@ -109,7 +109,9 @@ class SqliteLogAppender implements LogAppender {
       case 'healed':
         if (!this.#dead) this.#trouble = null;
         return;
-      default:
+      case 'ready':
+      case 'refused':
+      case 'closed':
         return;
     }
   }

@@ -1,0 +1,275 @@
+/**
+ * Settings: defaults, units, precedence, and that every mistake is told, all at once, in words.
+ */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import {
+  describeConfig,
+  type Env,
+  formatSetting,
+  loadConfig,
+  parseDurationMs,
+  SETTING_NAMES,
+  SETTINGS,
+} from '../src/config.ts';
+import { OperatorError } from '../src/errors.ts';
+
+const MB = 1_048_576;
+
+function load(env: Env, ...args: string[]) {
+  return loadConfig({ env, args }).config;
+}
+
+function mistakes(env: Env, ...args: string[]): string[] {
+  try {
+    loadConfig({ env, args });
+  } catch (error) {
+    assert.ok(error instanceof OperatorError);
+    return error.message
+      .split('\n')
+      .filter((line) => line.startsWith('  - '))
+      .map((line) => line.slice(4));
+  }
+  return [];
+}
+
+test('with nothing set, every setting has its default', () => {
+  assert.deepEqual(load({}), {
+    port: 8_080,
+    host: '127.0.0.1',
+    dataFolder: './data',
+    environment: 'any',
+    edges: 1,
+    inFlightBytesMax: 64 * MB,
+    diskFreeBytesMin: 256 * MB,
+    logSegmentBytes: 64 * MB,
+    logRetentionMs: 604_800_000,
+    logLevel: 'info',
+    shutdownMs: 25_000,
+  });
+});
+
+test('every setting can be given in the environment', () => {
+  const env = {
+    PORT: '0',
+    HOST: '::1',
+    SLUICE_DATA: '/var/lib/sluice',
+    SLUICE_ENVIRONMENT: 'production',
+    SLUICE_EDGES: '4',
+    SLUICE_IN_FLIGHT_BYTES: '1GB',
+    SLUICE_DISK_FREE_MIN: '0',
+    SLUICE_LOG_SEGMENT: '1MB',
+    SLUICE_LOG_RETENTION: '12h',
+    SLUICE_LOG_LEVEL: 'debug',
+    SLUICE_SHUTDOWN: '500ms',
+  };
+  assert.deepEqual(load(env), {
+    port: 0,
+    host: '::1',
+    dataFolder: '/var/lib/sluice',
+    environment: 'production',
+    edges: 4,
+    inFlightBytesMax: 1_024 * MB,
+    diskFreeBytesMin: 0,
+    logSegmentBytes: MB,
+    logRetentionMs: 43_200_000,
+    logLevel: 'debug',
+    shutdownMs: 500,
+  });
+  assert.equal(Object.keys(env).length, SETTING_NAMES.length);
+});
+
+test('every setting can be given as a flag, with a space or an equals sign', () => {
+  for (const name of SETTING_NAMES) {
+    const { flag, env } = SETTINGS[name];
+    const text = formatSetting(name, SETTINGS[name].default);
+    for (const args of [[`--${flag}`, text], [`--${flag}=${text}`]]) {
+      const { config, sources } = loadConfig({ env: { [env]: 'nonsense that the flag overrides' }, args });
+      assert.equal(config[name], SETTINGS[name].default);
+      assert.equal(sources[name], 'flag');
+    }
+  }
+});
+
+test('a flag wins over the environment, the environment over the default', () => {
+  const { config, sources } = loadConfig({ env: { PORT: '1', HOST: 'localhost' }, args: ['--port', '2'] });
+  assert.equal(config.port, 2);
+  assert.equal(config.host, 'localhost');
+  assert.deepEqual([sources.port, sources.host, sources.edges], ['flag', 'environment', 'default']);
+});
+
+test('a flag given twice counts as given last', () => {
+  assert.equal(load({}, '--port', '1', '--port=2').port, 2);
+});
+
+test('a variable that is set to nothing counts as not set', () => {
+  const { config, sources } = loadConfig({ env: { PORT: '', SLUICE_EDGES: '' }, args: [] });
+  assert.equal(config.port, 8_080);
+  assert.equal(sources.edges, 'default');
+});
+
+test('variables of other programs are none of our business', () => {
+  assert.deepEqual(mistakes({ PATH: '/bin', NODE_ENV: 'x', MY_SLUICE_DATA: 'y' }), []);
+});
+
+const SIZES: [string, number][] = [
+  ['16777216', 16 * MB],
+  ['16MB', 16 * MB],
+  ['16 mb', 16 * MB],
+  ['16MiB', 16 * MB],
+  ['16384kB', 16 * MB],
+  ['16384KB', 16 * MB],
+  ['16777216B', 16 * MB],
+  ['1.5GB', 1_536 * MB],
+];
+for (const [text, bytes] of SIZES) {
+  test(`the size ${text} is ${bytes} bytes`, () => {
+    assert.equal(load({ SLUICE_IN_FLIGHT_BYTES: text }).inFlightBytesMax, bytes);
+  });
+}
+
+for (const text of [
+  '',
+  '-1MB',
+  '16',
+  '15.9MB',
+  '64M',
+  '64TB',
+  'MB',
+  '1e9',
+  '0x1000000',
+  'Infinity',
+  '64MB!',
+  '99999999GB',
+]) {
+  test(`"${text}" is no size for bodies in flight`, () => {
+    const [mistake, ...others] = mistakes({}, `--in-flight-bytes=${text}`);
+    assert.equal(
+      mistake,
+      `--in-flight-bytes is "${text}"; expected a size of 16MB or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)`,
+    );
+    assert.deepEqual(others, []);
+  });
+}
+
+const TIMES: [string, number | undefined][] = [
+  ['0', 0],
+  ['0s', 0],
+  ['250ms', 250],
+  ['30s', 30_000],
+  ['5m', 300_000],
+  ['1.5h', 5_400_000],
+  ['7d', 604_800_000],
+  ['7 D', 604_800_000],
+  ['30', undefined],
+  ['-1s', undefined],
+  ['1w', undefined],
+  ['s', undefined],
+  ['', undefined],
+  ['1s1s', undefined],
+  ['1e300d', undefined],
+  ['999999999999d', undefined],
+];
+for (const [text, ms] of TIMES) {
+  test(`the time "${text}" is ${ms === undefined ? 'not understood' : `${ms} ms`}`, () => {
+    assert.equal(parseDurationMs(text), ms);
+  });
+}
+
+const REFUSED: [string, string[]][] = [
+  ['port', ['-1', '65536', '80.5', 'http', '8080x', '0x50', '1e3', ' ']],
+  ['host', ['', 'localhost:8080', 'http://localhost', 'a b', '[::1]', '-x']],
+  ['data', ['', '  ']],
+  ['environment', ['prod', 'staging', '']],
+  ['edges', ['0', '65', '1.5', 'all']],
+  ['disk-free-min', ['-1', 'lots']],
+  ['log-segment', ['1023kB', '1']],
+  ['log-retention', ['7', 'forever']],
+  ['log-level', ['trace', 'loud']],
+  ['shutdown', ['31s', '30001ms', '1h', '10']],
+];
+for (const [flag, texts] of REFUSED) {
+  test(`--${flag} refuses ${texts.map((text) => `"${text}"`).join(', ')}, naming itself and what it expects`, () => {
+    for (const text of texts) {
+      const found = mistakes({}, `--${flag}=${text}`);
+      assert.equal(found.length, 1, text);
+      assert.ok(found[0]?.startsWith(`--${flag} is "${text}"; expected `), found[0]);
+    }
+  });
+}
+
+test('what is at the edge of a range is taken', () => {
+  assert.equal(load({}, '--port', '65535').port, 65_535);
+  assert.equal(load({}, '--edges', '64').edges, 64);
+  assert.equal(load({}, '--shutdown', '30s').shutdownMs, 30_000);
+  assert.equal(load({}, '--log-segment', '1MB').logSegmentBytes, MB);
+  assert.equal(load({}, '--log-retention', '0').logRetentionMs, 0);
+});
+
+test('all mistakes are told at once, each with its setting, the value given and what is expected', () => {
+  const env = { PORT: 'http', SLUICE_EDGES: '100', SLUICE_DTA: '/x', SLUICE_SHUTDOWN: '5m' };
+  assert.deepEqual(
+    mistakes(env, '--hots', 'x', '--log-level', 'loud', '--data', '--log-segment=1', 'stray', '-p', '80'),
+    [
+      '--data needs a value',
+      'unknown flag --hots; did you mean --host?',
+      'unknown flag -p',
+      'unexpected argument "stray"',
+      'PORT is "http"; expected a whole number from 0 to 65535',
+      'SLUICE_EDGES is "100"; expected a whole number from 1 to 64',
+      '--log-segment is "1"; expected a size of 1MB or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)',
+      '--log-level is "loud"; expected one of fatal, error, warn, info, debug, silent',
+      'SLUICE_SHUTDOWN is "5m"; expected a time from 0 to 30s, such as 30s (units ms, s, m, h, d)',
+      'unknown environment variable SLUICE_DTA; did you mean SLUICE_DATA?',
+    ],
+  );
+});
+
+test('the message counts the mistakes and says where to read on', () => {
+  assert.throws(() => load({ PORT: 'x', SLUICE_X: '1' }), /^OperatorError: These 2 things.*sluice --help$/s);
+  assert.throws(
+    () => load({ PORT: 'x' }),
+    /^OperatorError: This is not right yet:\n {2}- PORT is "x".*sluice --help$/s,
+  );
+});
+
+test('a description names each setting once, its value as one would write it, and where it came from', () => {
+  const { config, sources } = loadConfig({
+    env: { SLUICE_LOG_RETENTION: '36h' },
+    args: ['--in-flight-bytes', '16385kB'],
+  });
+  const rows = describeConfig(config, sources);
+  assert.deepEqual(
+    rows.map((row) => row.setting),
+    SETTING_NAMES,
+  );
+  const row = (name: string) => rows.find(({ setting }) => setting === name);
+  assert.deepEqual([row('inFlightBytesMax')?.value, row('inFlightBytesMax')?.source], ['16385kB', 'flag']);
+  assert.deepEqual([row('logRetentionMs')?.value, row('logRetentionMs')?.source], ['36h', 'environment']);
+  assert.deepEqual(row('port'), {
+    setting: 'port',
+    flag: '--port',
+    env: 'PORT',
+    value: '8080',
+    source: 'default',
+    description: SETTINGS.port.description,
+  });
+});
+
+test('every size and time reads back as it was shown', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 16 * MB, max: Number.MAX_SAFE_INTEGER }), fc.nat(30_000), (bytes, ms) => {
+      const config = load({
+        SLUICE_IN_FLIGHT_BYTES: formatSetting('inFlightBytesMax', bytes),
+        SLUICE_SHUTDOWN: formatSetting('shutdownMs', ms),
+      });
+      assert.deepEqual([config.inFlightBytesMax, config.shutdownMs], [bytes, ms]);
+    }),
+  );
+});
+
+test('each description is one sentence', () => {
+  for (const name of SETTING_NAMES) assert.match(SETTINGS[name].description, /^[A-Z]([^.]|\.\d)*\.$/, name);
+});

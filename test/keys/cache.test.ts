@@ -1,0 +1,298 @@
+/**
+ * The cache of keys at the edge, over a real SQLite store. The clock is an argument, so no test waits. Reads of the
+ * store are counted by a wrapper around it, the only stand-in here.
+ */
+
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { DatabaseSync } from 'node:sqlite';
+import { type TestContext, test } from 'node:test';
+import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import {
+  FOUND_MAX,
+  FRESH_MS,
+  isUsable,
+  KeyCache,
+  KeyStoreUnavailableError,
+  NOT_FOUND_MAX,
+  STALE_MS,
+} from '../../src/keys/cache.ts';
+import { createKey, newAccount } from '../../src/keys/create.ts';
+import { hashKey, makeKey } from '../../src/keys/format.ts';
+import type { ApiKey, KeyStore } from '../../src/store.ts';
+import { temporaryKeyStore } from './temporary-store.ts';
+
+const NOW = Date.UTC(2026, 10, 15);
+const WISHES = {
+  name: 'test',
+  kind: 'secret',
+  environment: 'production',
+  origins: [],
+  expiresAt: null,
+  now: NOW,
+} as const;
+
+interface Setup {
+  readonly file: string;
+  readonly store: KeyStore;
+  /** What the cache should be built on: the store, with its reads counted. */
+  readonly counted: KeyStore;
+  readonly reads: () => number;
+  readonly addKey: () => Promise<{ key: string; id: string }>;
+}
+
+async function setUp(context: TestContext): Promise<Setup> {
+  const { file, store } = await temporaryKeyStore(context);
+  const account = await store.ensureAccount(newAccount('acme', NOW));
+  let reads = 0;
+  const counted = new Proxy(store, {
+    get(target, property) {
+      if (property === 'findByHash') {
+        return (hash: Uint8Array) => {
+          reads += 1;
+          return target.findByHash(hash);
+        };
+      }
+      return Reflect.get(target, property) as unknown;
+    },
+  });
+  const addKey = async (): Promise<{ key: string; id: string }> => {
+    const { key, row } = await createKey(store, { ...WISHES, accountId: account.id });
+    return { key, id: row.id };
+  };
+  return { file, store, counted, reads: () => reads, addKey };
+}
+
+test('a key is read from the store once, then served from memory while it is fresh', async (context) => {
+  const { counted, reads, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const cache = new KeyCache(counted);
+  assert.equal(cache.peek(key, NOW), undefined);
+  assert.equal((await cache.lookup(key, NOW))?.id, id);
+  assert.equal((await cache.lookup(key, NOW + FRESH_MS - 1))?.id, id);
+  assert.equal(cache.peek(key, NOW + FRESH_MS - 1)?.id, id);
+  assert.equal(reads(), 1);
+  assert.equal(cache.peek(key, NOW + FRESH_MS), undefined);
+  assert.equal((await cache.lookup(key, NOW + FRESH_MS))?.id, id);
+  assert.equal(reads(), 2);
+});
+
+test('a revocation takes effect within a second', async (context) => {
+  const { store, counted, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const cache = new KeyCache(counted);
+  await cache.lookup(key, NOW);
+  await store.revoke(id, NOW + 1);
+  const later = await cache.lookup(key, NOW + 1_000);
+  assert.equal(later?.revokedAt, NOW + 1);
+  assert.ok(FRESH_MS <= 1_000);
+});
+
+test('malformed keys and wrong checksums never reach the store', async (context) => {
+  const { counted, reads } = await setUp(context);
+  const cache = new KeyCache(counted);
+  const key = makeKey('secret', 'production');
+  const typo = key.slice(0, -1) + (key.endsWith('0') ? '1' : '0');
+  for (const text of ['', 'Bearer', '__proto__', 'constructor', 'x'.repeat(100_000), typo, ` ${key}`]) {
+    assert.equal(await cache.lookup(text, NOW), undefined);
+  }
+  assert.equal(reads(), 0);
+  assert.deepEqual(cache.sizes, { found: 0, notFound: 0 });
+});
+
+test('a key that does not exist is asked for once while that answer is fresh', async (context) => {
+  const { counted, reads } = await setUp(context);
+  const cache = new KeyCache(counted);
+  const key = makeKey('secret', 'production');
+  assert.equal(await cache.lookup(key, NOW), undefined);
+  assert.equal(await cache.lookup(key, NOW + FRESH_MS - 1), undefined);
+  assert.equal(reads(), 1);
+  assert.equal(await cache.lookup(key, NOW + FRESH_MS), undefined);
+  assert.equal(reads(), 2);
+});
+
+test('a key that appears in the store after it was not found is taken within a second', async (context) => {
+  const { store, counted } = await setUp(context);
+  const cache = new KeyCache(counted);
+  const [account] = await store.accounts();
+  const { key, row } = await createKey(store, { ...WISHES, accountId: account?.id ?? '' });
+  const unborn = makeKey('secret', 'production');
+  assert.equal(await cache.lookup(unborn, NOW), undefined);
+  await store.create({ ...row, id: 'key_later0000000', hash: hashKey(unborn) });
+  assert.equal((await cache.lookup(unborn, NOW + 1_000))?.id, 'key_later0000000');
+  assert.equal((await cache.lookup(key, NOW + 1_000))?.id, row.id);
+  assert.deepEqual(cache.sizes, { found: 2, notFound: 0 });
+});
+
+test('concurrent look-ups of one key are one read of the store', async (context) => {
+  const { counted, reads, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const cache = new KeyCache(counted);
+  const answers = await Promise.all(Array.from({ length: 50 }, () => cache.lookup(key, NOW)));
+  assert.deepEqual(new Set(answers.map((answer) => answer?.id)), new Set([id]));
+  assert.equal(reads(), 1);
+});
+
+test('concurrent look-ups of one key all fail when the one read fails, and the next one reads again', async (context) => {
+  const { store, counted, reads, addKey } = await setUp(context);
+  const { key } = await addKey();
+  const cache = new KeyCache(counted);
+  await store.close();
+  const answers = await Promise.allSettled([cache.lookup(key, NOW), cache.lookup(key, NOW)]);
+  for (const answer of answers) assert.ok(isUnavailable(answer));
+  assert.equal(reads(), 1);
+  await assert.rejects(cache.lookup(key, NOW), KeyStoreUnavailableError);
+  assert.equal(reads(), 2);
+});
+
+test('a flood of guesses stays within its bound and pushes out no real key', async (context) => {
+  const { counted, reads, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const cache = new KeyCache(counted, { foundMax: 5, notFoundMax: 5 });
+  await cache.lookup(key, NOW);
+  for (let i = 0; i < 50; i++) await cache.lookup(makeKey('secret', 'production'), NOW);
+  assert.deepEqual(cache.sizes, { found: 1, notFound: 5 });
+  const readsBefore = reads();
+  assert.equal((await cache.lookup(key, NOW))?.id, id);
+  assert.equal(reads(), readsBefore);
+});
+
+test('over the bound of found keys, the one that was not used for longest goes', async (context) => {
+  const { counted, addKey } = await setUp(context);
+  const [first, second, third] = [await addKey(), await addKey(), await addKey()];
+  const cache = new KeyCache(counted, { foundMax: 2 });
+  await cache.lookup(first.key, NOW);
+  await cache.lookup(second.key, NOW + 1);
+  await cache.lookup(first.key, NOW + FRESH_MS);
+  await cache.lookup(third.key, NOW + FRESH_MS);
+  assert.equal(cache.sizes.found, 2);
+  assert.equal(cache.peek(first.key, NOW + FRESH_MS)?.id, first.id);
+  assert.equal(cache.peek(third.key, NOW + FRESH_MS)?.id, third.id);
+  assert.equal(cache.peek(second.key, NOW + FRESH_MS), undefined);
+});
+
+test('the bounds are 10,000 found and 10,000 not found keys, fresh for one second, stale for ten minutes', () => {
+  assert.deepEqual([FOUND_MAX, NOT_FOUND_MAX, FRESH_MS, STALE_MS], [10_000, 10_000, 1_000, 600_000]);
+});
+
+test('while the file of the store is garbage, known keys go on for ten minutes and others cannot be judged', async (context) => {
+  const { file, counted, reads, addKey } = await setUp(context);
+  const [known, unknown] = [await addKey(), await addKey()];
+  const cache = new KeyCache(counted);
+  await cache.lookup(known.key, NOW);
+
+  // A commit of another connection makes the first one read the file anew, and find the garbage.
+  const other = openSqliteKeyStore(file);
+  await other.ensureAccount(newAccount('other', NOW));
+  await other.close();
+  const garbage = Buffer.alloc(65_536, 'garbage ');
+  await Promise.all([writeFile(file, garbage), writeFile(`${file}-wal`, garbage)]);
+
+  assert.equal((await cache.lookup(known.key, NOW + STALE_MS - 1))?.id, known.id);
+  await assert.rejects(cache.lookup(unknown.key, NOW + 1), KeyStoreUnavailableError);
+  await assert.rejects(cache.lookup(known.key, NOW + STALE_MS), KeyStoreUnavailableError);
+  assert.equal(reads(), 4);
+});
+
+test('once the store answers again, so does the cache, with what changed meanwhile', async (context) => {
+  const { file, counted, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const cache = new KeyCache(counted);
+  await cache.lookup(key, NOW);
+  const operator = new DatabaseSync(file);
+  operator.exec('ALTER TABLE keys RENAME TO away');
+  assert.equal((await cache.lookup(key, NOW + 2_000))?.revokedAt, null);
+  operator.prepare('UPDATE away SET revoked_at = ? WHERE id = ?').run(NOW, id);
+  operator.exec('ALTER TABLE away RENAME TO keys');
+  operator.close();
+  assert.equal((await cache.lookup(key, NOW + 3_000))?.revokedAt, NOW);
+});
+
+test('a failing store is asked once per second and key, not once per request', async (context) => {
+  const { store, counted, reads, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const cache = new KeyCache(counted);
+  await cache.lookup(key, NOW);
+  await store.close();
+  const later = NOW + 5_000;
+  for (let i = 0; i < 10; i++) assert.equal((await cache.lookup(key, later + i))?.id, id);
+  assert.equal(cache.peek(key, later + 10)?.id, id);
+  assert.equal(reads(), 2);
+});
+
+test('staleness counts from the last answer of the store, however often it failed since', async (context) => {
+  const { store, counted, addKey } = await setUp(context);
+  const { key } = await addKey();
+  const cache = new KeyCache(counted, { staleMs: 3_500 });
+  await cache.lookup(key, NOW);
+  await store.close();
+  for (const ageMs of [1_000, 2_000, 3_000, 3_499]) assert.ok(await cache.lookup(key, NOW + ageMs));
+  assert.equal(cache.peek(key, NOW + 3_500), undefined);
+  await assert.rejects(cache.lookup(key, NOW + 3_500), KeyStoreUnavailableError);
+});
+
+test('a store that fails is never taken for a key that does not exist, and the cause is kept', async (context) => {
+  const { store, counted } = await setUp(context);
+  const cache = new KeyCache(counted);
+  const key = makeKey('secret', 'production');
+  await cache.lookup(key, NOW);
+  await store.close();
+  await assert.rejects(cache.lookup(key, NOW + FRESH_MS), (error) => {
+    assert.ok(error instanceof KeyStoreUnavailableError);
+    assert.ok(error.cause instanceof Error);
+    assert.ok(!`${error.message} ${error.cause.message}`.includes(key));
+    return true;
+  });
+});
+
+test('a clock that is set back makes the cache ask again', async (context) => {
+  const { counted, reads, addKey } = await setUp(context);
+  const { key } = await addKey();
+  const cache = new KeyCache(counted);
+  await cache.lookup(key, NOW);
+  await cache.lookup(key, NOW - 86_400_000);
+  assert.equal(reads(), 2);
+});
+
+test('what the cache hands out cannot be changed by anyone', async (context) => {
+  const { counted, addKey } = await setUp(context);
+  const { key } = await addKey();
+  const cache = new KeyCache(counted);
+  const apiKey = await cache.lookup(key, NOW);
+  assert.ok(apiKey !== undefined);
+  assert.ok(Object.isFrozen(apiKey) && Object.isFrozen(apiKey.scopes) && Object.isFrozen(apiKey.origins));
+  assert.throws(() => Object.assign(apiKey, { environment: 'development' }), TypeError);
+  assert.equal(cache.peek(key, NOW), apiKey);
+});
+
+test('a key is usable unless it is revoked, expired or of another environment', () => {
+  const key: ApiKey = {
+    id: 'key_1',
+    accountId: 'acct_1',
+    accountName: 'acme',
+    name: 'test',
+    kind: 'secret',
+    environment: 'production',
+    scopes: [],
+    origins: [],
+    prefix: 'sk_prod_',
+    lastFour: '0000',
+    createdAt: NOW,
+    expiresAt: null,
+    revokedAt: null,
+    lastUsedAt: null,
+    leakSuspectedAt: NOW,
+    leakOrigin: 'https://other.example',
+  };
+  assert.equal(isUsable(key, NOW, 'any'), true);
+  assert.equal(isUsable(key, NOW, 'production'), true);
+  assert.equal(isUsable(key, NOW, 'development'), false);
+  assert.equal(isUsable({ ...key, revokedAt: NOW }, NOW, 'any'), false);
+  assert.equal(isUsable({ ...key, revokedAt: NOW + 60_000 }, NOW, 'any'), false);
+  assert.equal(isUsable({ ...key, expiresAt: NOW + 1 }, NOW, 'any'), true);
+  assert.equal(isUsable({ ...key, expiresAt: NOW }, NOW, 'any'), false);
+});
+
+function isUnavailable(answer: PromiseSettledResult<unknown>): boolean {
+  return answer.status === 'rejected' && answer.reason instanceof KeyStoreUnavailableError;
+}
