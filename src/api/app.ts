@@ -49,6 +49,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
     bodyLimit: BODY_BYTES_MAX,
     // While the server drains, health checks are still answered, and by ourselves.
     return503OnClosing: false,
+    // What is not HTTP is answered by the server that the edge made; Fastify would write a second answer.
+    clientErrorHandler: () => {},
     // A path that cannot be decoded gets to no hook and no route.
     frameworkErrors: (_error, request, reply) => {
       if (!refusesEarly(request, reply)) sendError(reply, 'not_found');

@@ -247,7 +247,7 @@ function errorTable(document: OpenApiDocument): Html {
 function limitTable(document: OpenApiDocument): Html {
   const rows = document['x-limits'].map(
     ({ what, limit, beyond }) =>
-      html`<tr><td>${inline(what)}</td><td>${inline(limit)}</td><td>${inline(beyond)}</td></tr>`,
+      html`<tr><td><strong>${inline(what)}</strong></td><td>${inline(limit)}</td><td>${inline(beyond)}</td></tr>`,
   );
   return html`
 <section id="limits">

@@ -42,6 +42,7 @@ h2 { font-size: 1.4375rem; line-height: 1.3; letter-spacing: -0.01em; margin: 0 
 h4 { margin: 0 0 0.4rem; font-size: 0.875rem; font-weight: 500; color: var(--soft); }
 h3 { font-size: 1.0625rem; margin: 2rem 0 0.5rem; font-weight: 650; }
 p, ul { margin: 0 0 1rem; max-width: 44rem; }
+td strong { font-weight: 600; }
 section { padding-top: 2.5rem; margin-top: 2.5rem; border-top: 1px solid var(--line); }
 .lead { font-size: 1.125rem; color: var(--soft); }
 .meta { color: var(--soft); font-size: 0.9375rem; }

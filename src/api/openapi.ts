@@ -191,7 +191,8 @@ const INGEST_PARAMETERS: readonly Parameter[] = [
 ];
 
 function ingestOperation(): Operation {
-  const [name, summary] = ['partly_valid', 'One valid user, one without an identifier'];
+  const [whole, wholeSummary] = ['valid', 'One user, one event'] as const;
+  const [partly, partlySummary] = ['partly_valid', 'One valid user, and one without an identifier'] as const;
   return {
     operationId: 'ingestEvents',
     tags: ['Events'],
@@ -207,7 +208,11 @@ function ingestOperation(): Operation {
       required: true,
       description: 'UTF-8 JSON, at most 10 MB.',
       content: {
-        ...json(schemas.IngestRequest, [name, summary, examples.PARTLY_VALID_REQUEST]),
+        ...json(
+          schemas.IngestRequest,
+          [whole, wholeSummary, examples.SMALL_REQUEST],
+          [partly, partlySummary, examples.PARTLY_VALID_REQUEST],
+        ),
         'text/plain': {
           schema: {
             type: 'string',
@@ -219,9 +224,14 @@ function ingestOperation(): Operation {
       },
     },
     responses: {
-      202: answer('At least one user was accepted, and is durable.', {
-        ...json(schemas.IngestAccepted, [name, summary, examples.PARTLY_VALID_ANSWER]),
-      }),
+      202: answer(
+        'At least one user was accepted, and is durable.',
+        json(
+          schemas.IngestAccepted,
+          [whole, wholeSummary, examples.SMALL_ANSWER],
+          [partly, partlySummary, examples.PARTLY_VALID_ANSWER],
+        ),
+      ),
       400: shared('ValidationFailed'),
       401: shared('Unauthorized'),
       403: shared('OriginForbidden'),

@@ -50,15 +50,23 @@ function count(value: number): string {
 const USER_REJECTED = 'The user is rejected.';
 
 export const LIMIT_ROWS: readonly LimitRow[] = [
-  { what: 'Request body', limit: `10 MB (${count(LIMITS.bodyBytesMax)} bytes), as sent and unpacked`, beyond: '413' },
-  { what: 'Users per request', limit: `1 to ${count(LIMITS.usersPerRequestMax)}`, beyond: '400' },
+  {
+    what: 'Request body',
+    limit: `10 MB (${count(LIMITS.bodyBytesMax)} bytes), as sent and unpacked`,
+    beyond: 'The answer is 413.',
+  },
+  { what: 'Users per request', limit: `1 to ${count(LIMITS.usersPerRequestMax)}`, beyond: 'The answer is 400.' },
   { what: 'Events per user', limit: 'at least 1', beyond: USER_REJECTED },
   { what: 'Identifier', limit: `${count(LIMITS.identifierCharactersMax)} characters`, beyond: USER_REJECTED },
   { what: 'Event name', limit: `${count(LIMITS.eventNameCharactersMax)} characters`, beyond: USER_REJECTED },
   { what: 'Key of a property', limit: `${count(LIMITS.propertyKeyCharactersMax)} characters`, beyond: USER_REJECTED },
   { what: 'Nesting within a property', limit: `${LIMITS.nestingDepthMax} levels`, beyond: USER_REJECTED },
   { what: '`$event_id`', limit: `1 to ${LIMITS.eventIdCharactersMax} characters`, beyond: USER_REJECTED },
-  { what: '`Idempotency-Key`', limit: `1 to ${LIMITS.idempotencyKeyCharactersMax} characters`, beyond: '400' },
+  {
+    what: '`Idempotency-Key`',
+    limit: `1 to ${LIMITS.idempotencyKeyCharactersMax} characters`,
+    beyond: 'The answer is 400.',
+  },
 ];
 
 export interface UserRule {

@@ -5,7 +5,14 @@
  */
 
 import type { IncomingMessage } from 'node:http';
-import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw, createZstdDecompress } from 'node:zlib';
+import {
+  constants,
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  createInflateRaw,
+  createZstdDecompress,
+} from 'node:zlib';
 import { LIMITS } from '../model.ts';
 import type { Reservation } from './admission.ts';
 
@@ -21,6 +28,12 @@ export interface BodyRead {
 
 /** Unknown lengths are reserved in steps of this size. */
 const RESERVE_STEP_BYTES = 64 * 1024;
+
+/**
+ * 16 MB. A frame of a few bytes may ask for a window of 128 MB, and the decoder takes that memory before it looks at the
+ * data. RFC 9659 allows senders 8 MB; a frame that states its size asks for no more than the body limit.
+ */
+const ZSTD_WINDOW_LOG_MAX = 24;
 
 const TOO_LARGE: BodyRead = { body: null, problem: 'too_large' };
 const NO_ROOM: BodyRead = { body: null, problem: 'no_room' };
@@ -109,16 +122,14 @@ function inflate(packed: Buffer, encoding: Encoding, reservation: Reservation, f
   stream.end(packed);
 }
 
+const INFLATERS = {
+  gzip: () => createGunzip(),
+  br: () => createBrotliDecompress(),
+  zstd: () => createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG_MAX } }),
+};
+
 function inflaterFor(encoding: Encoding, packed: Buffer) {
-  switch (encoding) {
-    case 'gzip':
-      return createGunzip();
-    case 'br':
-      return createBrotliDecompress();
-    case 'zstd':
-      return createZstdDecompress();
-    default:
-      // HTTP's "deflate" is the zlib format, whose first half-byte is always 8; some clients send it bare.
-      return ((packed[0] ?? 0) & 0x0f) === 8 ? createInflate() : createInflateRaw();
-  }
+  if (encoding !== 'deflate') return INFLATERS[encoding]();
+  // HTTP's "deflate" is the zlib format, whose first half-byte is always 8; some clients send it bare.
+  return ((packed[0] ?? 0) & 0x0f) === 8 ? createInflate() : createInflateRaw();
 }
