@@ -30,6 +30,7 @@ export interface Setting<T> {
   readonly description: string;
 }
 
+const PREFIX = 'SLUICE_';
 const KB = 1_024;
 const MB = 1_024 * KB;
 const BYTE_UNITS = { B: 1, kB: KB, MB, GB: 1_024 * MB };
@@ -169,7 +170,7 @@ export function readConfig(input: { env: Env; args: readonly string[] }): {
     config[name] = value ?? row.default;
     sources[name] = fromFlag !== undefined ? 'flag' : fromEnv !== undefined ? 'environment' : 'default';
   }
-  mistakes.push(...unknownVariables(env));
+  mistakes.push(...misspeltVariables(env));
   return { config: config as Config, sources: sources as Sources, mistakes };
 }
 
@@ -213,10 +214,16 @@ export function parseDurationMs(text: string): number | undefined {
   return parseWithUnit(text, DURATION_UNITS_MS, undefined);
 }
 
-function unknownVariables(env: Env): string[] {
-  const known = SETTING_NAMES.map((name): string => SETTINGS[name].env);
+/**
+ * Only what looks like a misspelt setting: clients keep keys in variables such as SLUICE_KEY, and Kubernetes adds
+ * SLUICE_SERVICE_HOST and the like on its own.
+ */
+function misspeltVariables(env: Env): string[] {
+  const known = SETTING_NAMES.map((name): string => SETTINGS[name].env).filter((name) => name.startsWith(PREFIX));
+  const endings = known.map((name) => name.slice(PREFIX.length));
   return Object.keys(env)
-    .filter((name) => name.startsWith('SLUICE_') && !known.includes(name))
+    .filter((name) => name.startsWith(PREFIX) && !known.includes(name))
+    .filter((name) => suggestion(name.slice(PREFIX.length), endings) !== '')
     .map((name) => `unknown environment variable ${name}${suggestion(name, known)}`);
 }
 

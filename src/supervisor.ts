@@ -75,6 +75,7 @@ export class Supervisor {
   readonly #edges: Worker[] = [];
   #diskTimer: NodeJS.Timeout | undefined;
   #draining = 0;
+  #doomed = false;
 
   constructor(parts: SupervisorParts) {
     this.#parts = parts;
@@ -112,6 +113,8 @@ export class Supervisor {
     );
     this.#draining = this.#edges.length;
     await drained;
+    // A disk that failed meanwhile has the last word.
+    if (this.#doomed) await new Promise(() => undefined);
     await Promise.all(this.#edges.map((edge) => edge.terminate()));
     await this.#parts.keyStore.close();
   }
@@ -139,7 +142,7 @@ export class Supervisor {
             void this.#recordSightings(message.sightings);
             return;
           case 'fatal':
-            this.#die(`the log cannot be trusted any more: ${message.message}`);
+            this.#kill(`the log cannot be trusted any more: ${message.message}`);
             return;
           case 'drained':
             return;
@@ -178,6 +181,17 @@ export class Supervisor {
     if (this.#draining > 0) return;
     this.#parts.logger.fatal({ reason, ...(error && { err: error }) }, 'ending: start again to recover');
     setTimeout(() => process.exit(1), FATAL_GRACE_MS);
+  }
+
+  /**
+   * After a failed fsync. An orderly exit would let SQLite close its files, which syncs them again and then removes the
+   * write-ahead log; but a second fsync succeeds whatever became of the data. So nothing runs any more.
+   */
+  #kill(reason: string): void {
+    if (this.#doomed) return;
+    this.#doomed = true;
+    this.#parts.logger.fatal({ reason }, 'ending: start again to recover');
+    setTimeout(() => process.kill(process.pid, 'SIGKILL'), FATAL_GRACE_MS);
   }
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { describe, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { allocateMetrics, METRIC, metricsWriter, REQUESTS_BY_STATUS, renderMetrics } from '../src/metrics.ts';
 import { parsePrometheus, valueOf } from './prometheus-text.ts';
 
@@ -36,12 +36,9 @@ describe('metrics', () => {
     const buffer = allocateMetrics(2);
     const worker = startCounting(buffer, 1);
     const exited = once(worker, 'exit');
-    let running = true;
-    worker.once('exit', () => {
-      running = false;
-    });
     let requests = 0;
-    while (running) {
+    // A thread that has ended has the id -1.
+    while (worker.threadId !== -1) {
       const families = parsePrometheus(renderMetrics(buffer));
       const now = valueOf(families, 'sluice_requests_total', { status: '202' });
       assert.ok(now >= requests, `${now} after ${requests}`);

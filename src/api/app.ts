@@ -14,10 +14,10 @@ import { sendError } from './answers.ts';
 import { type OperatorParts, registerOperatorRoutes } from './operators.ts';
 
 export interface AppOptions extends OperatorParts {
-  serverFactory(handler: RequestListener): Server;
-  newTraceId(): string;
+  readonly serverFactory: (handler: RequestListener) => Server;
+  readonly newTraceId: () => string;
   /** Told of every exception that nobody expected. Must not throw. */
-  onError(error: unknown, traceId: string): void;
+  readonly onError: (error: unknown, traceId: string) => void;
 }
 
 declare module 'fastify' {

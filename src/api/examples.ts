@@ -54,12 +54,11 @@ export const ALL_INVALID_ANSWER = {
   errors: [{ userIndex: 0, message: 'events array is required and must not be empty' }],
 };
 
-/** Not JSON at all: the comma is followed by nothing. */
-export const UNUSABLE_REQUEST_TEXT = '{"users":[],';
+export const UNUSABLE_REQUEST = { users: [] };
 
 export const UNUSABLE_ANSWER = {
   error: ERRORS.validation_failed.text,
   trace_id: TRACE_ID,
   errors: [],
-  message: 'body is not valid JSON: unexpected end of text at line 1, column 13, expected a name in double quotes',
+  message: 'users must not be empty',
 };

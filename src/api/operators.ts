@@ -15,8 +15,8 @@ export interface OperatorParts {
   readonly version: string;
   /** Where clients reach this server, if that is known. */
   readonly serverUrl?: string;
-  readiness(): { readonly ready: boolean; readonly reasons: readonly string[] };
-  renderMetrics(): string;
+  readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
+  readonly renderMetrics: () => string;
 }
 
 export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorParts): void {

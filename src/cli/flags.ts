@@ -58,6 +58,7 @@ function withoutValuelessFlags(args: readonly string[], kinds: FlagKinds): { kep
   const mistakes: string[] = [];
   for (let i = 0; i < args.length; i++) {
     const arg = args[i] ?? '';
+    if (arg === '--') return { kept: kept.concat(args.slice(i)), mistakes };
     const next = args[i + 1];
     const name = arg.slice(2);
     const takesValue = arg.startsWith('--') && Object.hasOwn(kinds, name) && kinds[name] === 'value';

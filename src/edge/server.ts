@@ -6,18 +6,24 @@
 
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { ERRORS, type ErrorCode } from '../errors.ts';
+import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
+import { type Failure, sendFailure } from './answers.ts';
 import type { Ingest } from './ingest.ts';
 
-const LIMITS = {
+const OPTIONS = {
   headersTimeout: 10_000,
   requestTimeout: 60_000,
   /** Longer than the idle timeout of common load balancers (60 s), so that they close first. */
   keepAliveTimeout: 65_000,
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16_384,
+  // Node would answer without a trace_id; it is required all the same, below.
+  requireHostHeader: false,
 };
+
+/** How long a client that was refused may take to read why. */
+const LINGER_MS = 2_000;
 
 const INGEST_PATH = '/ingest/events';
 
@@ -29,29 +35,68 @@ export interface EdgeServerParts {
 
 export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): Server {
   const { ingest } = parts;
-  const latest = new WeakMap<Socket, ServerResponse>();
-  const server = createServer(LIMITS, (request: IncomingMessage, response: ServerResponse) => {
-    latest.set(request.socket, response);
-    if (isIngest(request.url)) ingest.handle(request, response);
-    else everythingElse(request, response);
-  });
-  // The key, the size and the room are checked before the client is asked to send the body.
-  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
-    latest.set(request.socket, response);
-    if (isIngest(request.url)) {
-      ingest.handle(request, response, true);
+  const exchanges = new Exchanges();
+  const doomed = new WeakSet<Socket>();
+  const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
+    exchanges.note(request.socket, response);
+    if (request.headers.host === undefined && request.httpVersion === '1.1') {
+      refuseHostless(parts, response);
+    } else if (isIngest(request.url)) {
+      // The key, the size and the room are checked before the client is asked to send the body.
+      ingest.handle(request, response, expectsContinue);
+    } else {
+      if (expectsContinue) response.writeContinue();
+      everythingElse(request, response);
+    }
+  };
+  const server = createServer(OPTIONS, (request, response) => handle(request, response, false));
+  server.on('checkContinue', (request, response) => handle(request, response, true));
+  // Any other expectation may be ignored (RFC 9110, 10.1.1); Node would answer it without a trace_id.
+  server.on('checkExpectation', (request, response) => handle(request, response, false));
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (error.code === 'ECONNRESET') {
+      socket.destroy();
       return;
     }
-    response.writeContinue();
-    everythingElse(request, response);
-  });
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
-    const under = latest.get(socket);
+    // After the first error, all that still comes is another one.
+    if (!socket.writable || doomed.has(socket)) return;
+    doomed.add(socket);
+    const { broken, whole } = exchanges.of(socket);
     // Nonsense behind a whole request: that request is answered with the truth first, then the connection ends.
-    if (under?.req.complete && !under.writableFinished) under.shouldKeepAlive = false;
-    else refuse(parts, error, socket);
+    if (whole !== undefined) {
+      whole.shouldKeepAlive = false;
+      whole.once('close', () => hangUp(socket));
+    } else if (broken?.headersSent === true) {
+      hangUp(socket);
+    } else {
+      refuse(parts, error, socket);
+    }
   });
   return server;
+}
+
+/** What each connection is in the middle of; more than one thing if the client sends ahead of the answers. */
+class Exchanges {
+  readonly #latest = new WeakMap<Socket, ServerResponse>();
+  readonly #before = new WeakMap<ServerResponse, ServerResponse>();
+
+  note(socket: Socket, response: ServerResponse): void {
+    const before = this.#latest.get(socket);
+    if (before !== undefined && !before.writableFinished) {
+      this.#before.set(response, before);
+      // One step back is enough, and a chain of all answers would never be freed.
+      this.#before.delete(before);
+    }
+    this.#latest.set(socket, response);
+  }
+
+  /** The request whose body is still coming in, and the last one that came in whole and has no answer yet. */
+  of(socket: Socket): { broken: ServerResponse | undefined; whole: ServerResponse | undefined } {
+    const latest = this.#latest.get(socket);
+    const broken = latest?.req.complete === false ? latest : undefined;
+    const whole = broken === undefined ? latest : this.#before.get(broken);
+    return { broken, whole: whole?.writableFinished === false ? whole : undefined };
+  }
 }
 
 function isIngest(url: string | undefined): boolean {
@@ -60,30 +105,41 @@ function isIngest(url: string | undefined): boolean {
 
 const CODES: Readonly<Record<string, ErrorCode>> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 };
 
 /** What is not HTTP, or too slow to be. Written by hand: there is no request to answer, only a socket. */
 function refuse({ metrics, newTraceId }: EdgeServerParts, error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
   const kind = ERRORS[CODES[error.code ?? ''] ?? 'bad_request'];
-  const counter = REQUESTS_BY_STATUS.get(kind.status);
-  if (counter !== undefined) metrics.inc(counter);
+  count(metrics, kind.status);
   const traceId = newTraceId();
   const body = JSON.stringify({ error: kind.text, trace_id: traceId });
-  socket.end(
-    [
-      `HTTP/1.1 ${kind.status} ${kind.text}`,
-      'Connection: close',
-      'Content-Type: application/json',
-      `Content-Length: ${Buffer.byteLength(body)}`,
-      `X-Trace-Id: ${traceId}`,
-      '',
-      body,
-    ].join('\r\n'),
-  );
+  const head = [
+    `HTTP/1.1 ${kind.status} ${kind.text}`,
+    'Connection: close',
+    'Content-Type: application/json',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Trace-Id: ${traceId}`,
+  ];
+  if (kind.retryable) head.push(`Retry-After: ${RETRY_AFTER_SECONDS}`);
+  socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
+  hangUp(socket);
+}
+
+function refuseHostless({ metrics, newTraceId }: EdgeServerParts, response: ServerResponse): void {
+  response.shouldKeepAlive = false;
+  const failure: Failure = { code: 'bad_request', message: 'the Host header is required' };
+  count(metrics, sendFailure(response, newTraceId(), failure, null));
+}
+
+function count(metrics: MetricsWriter, status: number): void {
+  const counter = REQUESTS_BY_STATUS.get(status);
+  if (counter !== undefined) metrics.inc(counter);
+}
+
+/** Closing at once, with unread data, would take the answer from the client's hands; waiting for it, our sockets. */
+function hangUp(socket: Socket): void {
+  socket.end();
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.once('close', () => clearTimeout(timer));
 }

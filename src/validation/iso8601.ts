@@ -50,8 +50,9 @@ function daysSince1970(year: number, month: number, day: number): number {
   const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
   const monthDays = (DAYS_IN_MONTH[month - 1] ?? 0) + (leap && month === 2 ? 1 : 0);
   if (day > monthDays) return Number.NaN;
-  const leapDaysBefore =
-    year === 0 ? 0 : Math.floor((year - 1) / 4) - Math.floor((year - 1) / 100) + Math.floor((year - 1) / 400) + 1;
+  // The year 0 is a leap year: one more than the multiples of 4 between 1 and the year before.
+  const before = year - 1;
+  const leapDaysBefore = Math.floor(before / 4) - Math.floor(before / 100) + Math.floor(before / 400) + 1;
   const dayOfYear = (DAYS_BEFORE_MONTH[month - 1] ?? 0) + (leap && month > 2 ? 1 : 0) + day - 1;
   return year * 365 + leapDaysBefore + dayOfYear - DAYS_BEFORE_1970;
 }

@@ -190,8 +190,8 @@ test('every moment that toISOString writes with a four-digit year is read back, 
   );
 });
 
-test('every day from the year 0 to 2400 is the day after the one before', () => {
-  const end = Date.UTC(2400, 0, 1);
+test('every day of the first 800 years, two whole cycles of the calendar, is the day after the one before', () => {
+  const end = Date.parse('0800-01-01T00:00:00.000Z');
   for (let day = YEAR_0; day < end; day += 86_400_000) {
     const text = new Date(day).toISOString().slice(0, 10);
     if (parseIso8601(text) !== day) assert.fail(text);
@@ -230,7 +230,7 @@ const isoLike = fc
 
 test('the parser and the oracle agree on texts that look like ISO 8601', () => {
   let accepted = 0;
-  const runs = 30_000;
+  const runs = 15_000;
   fc.assert(
     fc.property(isoLike, (text) => {
       const expected = oracleIso8601(text);

@@ -2,12 +2,13 @@
  * Telling a full disk, which heals, from a failing one, which does not.
  */
 
-import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 
 const PROBE_BYTES = 1024 * 1024;
 
 const SQLITE_FULL = 13;
+const SQLITE_CANTOPEN = 14;
 /** The index of a WAL is a file too; a full disk shows there under these names. */
 const SQLITE_IOERR_SHMOPEN = 4618;
 const SQLITE_IOERR_SHMSIZE = 4874;
@@ -18,10 +19,19 @@ export function isFullDisk(error: unknown): boolean {
   return errcode === SQLITE_FULL || errcode === SQLITE_IOERR_SHMSIZE || errcode === SQLITE_IOERR_SHMOPEN;
 }
 
+/** Whether a new file cannot be made now, but perhaps later: no space, no inodes, too many open files. */
+export function isOutOfFiles(error: unknown): boolean {
+  const { errcode = 0, code = '' } = error as { errcode?: number; code?: string };
+  return isFullDisk(error) || (errcode & 0xff) === SQLITE_CANTOPEN || code === 'EMFILE' || code === 'ENFILE';
+}
+
 /** Whether a megabyte can be written and synced now. */
 export function canWrite(folder: string): boolean {
   const file = join(folder, 'probe.tmp');
   try {
+    // Asked first, so that probing does not itself take the last space from others, again and again.
+    const { bavail, bsize } = statfsSync(folder);
+    if (bavail * bsize < PROBE_BYTES) return false;
     const descriptor = openSync(file, 'w');
     try {
       if (writeSync(descriptor, Buffer.alloc(PROBE_BYTES)) < PROBE_BYTES) return false;

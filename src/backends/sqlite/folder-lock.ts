@@ -33,7 +33,11 @@ export function lockFolder(folder: string): FolderLock {
       `The data folder ${resolve(folder)} is in use by another Sluice server${holder}. Stop that one first, or give this one a folder of its own with SLUICE_DATA or --data.`,
     );
   }
-  writeFileSync(join(folder, 'server.pid'), `${process.pid}\n`, { mode: 0o600 });
+  try {
+    writeFileSync(join(folder, 'server.pid'), `${process.pid}\n`, { mode: 0o600 });
+  } catch (error) {
+    throw new OperatorError(`The data folder ${resolve(folder)} cannot be written: ${(error as Error).message}.`);
+  }
   return {
     release: () => {
       database.exec('ROLLBACK');

@@ -1,17 +1,21 @@
 /**
  * The reading half of the embedded event log. It reads all partitions beside the threads that write them, sees only
- * what is durable (SQLite shows a commit to others after its sync), checks every record's checksum, and removes
- * segments once they are processed and older than the retention.
+ * what is durable (SQLite shows a commit to others after its sync), checks every record's checksum and that no position
+ * is missing, and removes segments once they are processed and older than the retention.
  */
 
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { type LogBatch, LogCorruptError, type LogReader, type LogRecord } from '../../log.ts';
+import { type LogBatch, LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../../log.ts';
 import type { KeyKind, Rejection } from '../../model.ts';
+import { isOutOfFiles } from './disk.ts';
 import {
+  hasWal,
   listPartitions,
   listSegments,
   openSegmentForReading,
+  PAGE_BYTES,
   type RecordRow,
   recordChecksum,
   removeSegment,
@@ -42,27 +46,28 @@ class SqliteLogReader implements LogReader {
       CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT`);
   }
 
-  partitions(): Promise<number[]> {
-    return Promise.resolve(listPartitions(this.#setup.folder));
+  async partitions(): Promise<number[]> {
+    return listPartitions(this.#setup.folder);
   }
 
-  read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
+  async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
     const segments = listSegments(this.#setup.folder, partition);
     const startAt = Math.max(
       0,
       segments.findLastIndex((segment) => segment.firstPosition <= position),
     );
-    const records: LogRecord[] = [];
-    let bytes = 0;
-    for (const segment of segments.slice(startAt)) {
-      bytes = readSegment(segment, partition, position, bytes, bytesMax, records);
-      if (bytes >= bytesMax) break;
+    const batch: Batch = { records: [], bytes: 0, bytesMax };
+    for (let index = startAt; index < segments.length && batch.bytes < bytesMax; index += 1) {
+      const segment = segments[index] as Segment;
+      if (segment.lost) continue;
+      const from = Math.max(position, segment.firstPosition);
+      readSegment({ segment, partition, from, until: segments[index + 1]?.firstPosition }, batch);
     }
-    const last = records.at(-1);
-    return Promise.resolve({ records, next: last ? last.position + 1 : position });
+    const last = batch.records.at(-1);
+    return { records: batch.records, next: last ? last.position + 1 : position };
   }
 
-  commit(partition: number, position: number): Promise<void> {
+  async commit(partition: number, position: number): Promise<void> {
     this.#positions
       .prepare(
         `INSERT INTO positions VALUES (?, ?)
@@ -70,19 +75,17 @@ class SqliteLogReader implements LogReader {
       )
       .run(partition, position);
     this.#removeExpired(partition, position);
-    return Promise.resolve();
   }
 
-  committed(partition: number): Promise<number> {
+  async committed(partition: number): Promise<number> {
     const row = this.#positions.prepare('SELECT position FROM positions WHERE partition = ?').get(partition) as
       | { position: number }
       | undefined;
-    return Promise.resolve(row?.position ?? 0);
+    return row?.position ?? 0;
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.#positions.close();
-    return Promise.resolve();
   }
 
   /** The newest segment is never removed: it is being written, and its name says where to go on. */
@@ -91,39 +94,66 @@ class SqliteLogReader implements LogReader {
     for (const [index, segment] of segments.entries()) {
       const next = segments[index + 1];
       if (!next || next.firstPosition > position) return;
+      if (segment.lost) continue;
       if (newestReceivedAt(segment.file) > this.#setup.now() - this.#setup.retentionMs) return;
       removeSegment(segment.file);
     }
   }
 }
 
-function readSegment(
-  segment: Segment,
-  partition: number,
-  position: number,
-  bytesBefore: number,
-  bytesMax: number,
-  into: LogRecord[],
-): number {
-  let bytes = bytesBefore;
+interface Batch {
+  readonly records: LogRecord[];
+  readonly bytesMax: number;
+  bytes: number;
+}
+
+interface Stretch {
+  readonly segment: Segment;
+  readonly partition: number;
+  readonly from: number;
+  /** Where the next segment begins; undefined for the newest segment, which may still grow. */
+  readonly until: number | undefined;
+}
+
+function readSegment(stretch: Stretch, batch: Batch): void {
+  const { file } = stretch.segment;
+  const hadWal = hasWal(file);
   try {
-    const database = openSegmentForReading(segment.file);
-    try {
-      const rows = database.prepare('SELECT * FROM records WHERE position >= ? ORDER BY position').iterate(position);
-      for (const row of rows) {
-        const record = toRecord(row as unknown as RecordRow, partition, segment.file);
-        into.push(record);
-        bytes += record.body.byteLength;
-        if (bytes >= bytesMax) break;
-      }
-    } finally {
-      database.close();
-    }
+    readRows(stretch, batch);
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
-    throw new LogCorruptError(`The log segment ${segment.file} cannot be read: ${(error as Error).message}.`);
+    const { message } = error as Error;
+    if (isOutOfFiles(error)) throw new LogUnavailableError(`The log segment ${file} cannot be read now: ${message}.`);
+    // The writer is just making the newest one: the file is there before its WAL, and its WAL before its table.
+    const isNewest = stretch.until === undefined;
+    if (isNewest && !hadWal && hasWal(file)) readSegment(stretch, batch);
+    else if (!(isNewest && statSync(file).size <= PAGE_BYTES && /no such table: records/.test(message))) {
+      throw new LogCorruptError(`The log segment ${file} cannot be read: ${message}.`);
+    }
   }
-  return bytes;
+}
+
+function readRows({ segment, partition, from, until }: Stretch, batch: Batch): void {
+  const database = openSegmentForReading(segment.file);
+  try {
+    let expected = from;
+    const rows = database.prepare('SELECT * FROM records WHERE position >= ? ORDER BY position').iterate(from);
+    for (const row of rows) {
+      const record = toRecord(row as unknown as RecordRow, partition, segment.file);
+      if (record.position !== expected) throw missing(segment.file, expected, record.position);
+      expected += 1;
+      batch.records.push(record);
+      batch.bytes += record.body.byteLength;
+      if (batch.bytes >= batch.bytesMax) return;
+    }
+    if (until !== undefined && expected !== until) throw missing(segment.file, expected, until);
+  } finally {
+    database.close();
+  }
+}
+
+function missing(file: string, from: number, to: number): LogCorruptError {
+  return new LogCorruptError(`The log segment ${file} is damaged: it has no position ${from}, where ${to} is next.`);
 }
 
 function toRecord(row: RecordRow, partition: number, file: string): LogRecord {

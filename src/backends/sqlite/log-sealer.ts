@@ -1,11 +1,13 @@
 /**
  * A thread that copies the WAL of a finished segment into its database file, so that the thread that commits never
- * waits for it. A segment that cannot be sealed (say, the disk is full) keeps its WAL and stays readable; the next
- * start tries again.
+ * waits for it. A segment that cannot be sealed yet (the disk is full, someone reads it) keeps its WAL, stays readable,
+ * and is tried again later. Any other error is for the writer to end the process over: SQLite removes a WAL once it is
+ * copied and synced, so a sync that failed must not be followed by one that seems to work.
  */
 
 import { DatabaseSync } from 'node:sqlite';
 import { parentPort } from 'node:worker_threads';
+import { isOutOfFiles } from './disk.ts';
 
 export interface SealRequest {
   readonly file: string;
@@ -13,24 +15,35 @@ export interface SealRequest {
 
 export interface SealReply {
   readonly file: string;
-  readonly error: string | null;
+  readonly outcome: 'sealed' | 'later' | 'failed';
+  readonly message: string;
 }
 
-function seal(file: string): string | null {
-  try {
-    const database = new DatabaseSync(file, { timeout: 5_000 });
+const BUSY_TIMEOUT_MS = 5_000;
+
+class Sealer {
+  /** Never closed: the last connection to close a file tries to seal it again. */
+  readonly #failed: DatabaseSync[] = [];
+
+  seal(file: string): SealReply {
+    let database: DatabaseSync | undefined;
     try {
-      database.exec('PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)');
-    } finally {
+      database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+      database.exec('PRAGMA synchronous = FULL');
+      const { busy } = database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get() as { busy: number };
       database.close();
+      return { file, outcome: busy === 0 ? 'sealed' : 'later', message: '' };
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      if (isOutOfFiles(error)) {
+        database?.close();
+        return { file, outcome: 'later', message };
+      }
+      if (database) this.#failed.push(database);
+      return { file, outcome: 'failed', message };
     }
-    return null;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
   }
 }
 
-parentPort?.on('message', ({ file }: SealRequest) => {
-  const reply: SealReply = { file, error: seal(file) };
-  parentPort?.postMessage(reply);
-});
+const sealer = new Sealer();
+parentPort?.on('message', ({ file }: SealRequest) => parentPort?.postMessage(sealer.seal(file)));

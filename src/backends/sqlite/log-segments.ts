@@ -4,16 +4,24 @@
  * process always starts a new segment. So records that follow a failed fsync are never chained behind frames that the
  * disk may not hold. Nothing is checkpointed while a segment is written (a checkpoint would stall commits); sealing
  * copies the WAL into the database file afterwards, in another thread (`log-sealer.ts`).
+ *
+ * Positions have no gaps: a segment holds every position from its own first to the next segment's first, so a reader
+ * notices records that vanished. An operator who gives a damaged segment up renames it to `….db.lost`, which keeps its
+ * place without its records.
  */
 
-import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { pathToFileURL } from 'node:url';
 import { crc32 } from 'node:zlib';
+import { isFullDisk } from './disk.ts';
 
 export interface Segment {
   readonly file: string;
   readonly firstPosition: number;
+  /** Given up by an operator: its records are not to be read. */
+  readonly lost: boolean;
 }
 
 /** A row of `records`, as it lies in SQLite. */
@@ -48,9 +56,10 @@ const SCHEMA = `
   ) STRICT`;
 
 /** Larger than SQLite's default because bodies are: 38 kB bodies cost 20% less CPU than with 4 kB pages. */
-const PAGE_BYTES = 16_384;
+export const PAGE_BYTES = 16_384;
 const NAME_DIGITS = 16;
-const SEGMENT_NAME = /^(\d{16})\.db$/;
+const SEGMENT_NAME = /^(\d{16})\.db(\.lost)?$/;
+const BUSY_TIMEOUT_MS = 5_000;
 
 export function partitionFolder(folder: string, partition: number): string {
   return join(folder, String(partition));
@@ -68,8 +77,9 @@ export function listSegments(folder: string, partition: number): Segment[] {
   const within = partitionFolder(folder, partition);
   const segments: Segment[] = [];
   for (const name of listNames(within)) {
-    const digits = SEGMENT_NAME.exec(name)?.[1];
-    if (digits !== undefined) segments.push({ file: join(within, name), firstPosition: Number(digits) });
+    const [isSegment, digits, lost] = SEGMENT_NAME.exec(name) ?? [];
+    if (isSegment === undefined) continue;
+    segments.push({ file: join(within, name), firstPosition: Number(digits), lost: lost !== undefined });
   }
   return segments.sort((a, b) => a.firstPosition - b.firstPosition);
 }
@@ -80,15 +90,24 @@ export function createSegment(folder: string, partition: number, firstPosition: 
   const file = join(within, `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
   // An empty leftover of the same name may be there: a start that was cut short. It holds no record.
   removeSegment(file);
-  const database = new DatabaseSync(file);
-  database.exec(`
-    PRAGMA page_size = ${PAGE_BYTES};
-    PRAGMA journal_mode = WAL;
-    PRAGMA synchronous = FULL;
-    PRAGMA wal_autocheckpoint = 0;
-    ${SCHEMA};`);
-  // SQLite syncs what is in the files; that the files themselves are found after a power loss is up to their folders.
-  for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    database.exec(`
+      PRAGMA page_size = ${PAGE_BYTES};
+      PRAGMA journal_mode = WAL;
+      PRAGMA synchronous = FULL;
+      PRAGMA wal_autocheckpoint = 0;
+      ${SCHEMA};`);
+    // SQLite syncs what is in the files; that the files themselves are found after a power loss is up to their folders.
+    for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+  } catch (error) {
+    // Half a segment would hold on to space that is short. After any other error the files are left as they are.
+    if (isFullDisk(error)) {
+      database.close();
+      removeSegment(file);
+    }
+    throw error;
+  }
   return database;
 }
 
@@ -96,8 +115,18 @@ export function insertStatement(database: DatabaseSync): StatementSync {
   return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
 }
 
+/** Whether records lie in a WAL beside the database file. A sealed segment has none, or an empty one. */
+export function hasWal(file: string): boolean {
+  return (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+}
+
 export function openSegmentForReading(file: string): DatabaseSync {
-  return new DatabaseSync(file, { readOnly: true, timeout: 5_000 });
+  if (hasWal(file)) return new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+  // A sealed segment never changes again. SQLite is told so, or it would make -wal and -shm files just to read it,
+  // which fails on a full disk and looks like a crash to the next start.
+  const url = pathToFileURL(file);
+  url.searchParams.set('immutable', '1');
+  return new DatabaseSync(url, { readOnly: true });
 }
 
 /** The last position in a segment, or undefined when it is empty. */
@@ -110,9 +139,9 @@ export function removeSegment(file: string): void {
   for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true });
 }
 
-/** CRC-32 over everything in a record but its position: SQLite itself does not notice a flipped bit in a page. */
-export function recordChecksum(row: Omit<RecordRow, 'checksum' | 'position'>): number {
-  const head = `${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${row.idempotency_key ?? ''}\n${row.user_count}\n${row.rejections ?? ''}\n`;
+/** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */
+export function recordChecksum(row: Omit<RecordRow, 'checksum'>): number {
+  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${row.idempotency_key ?? ''}\n${row.user_count}\n${row.rejections ?? ''}\n`;
   return crc32(row.body, crc32(head));
 }
 

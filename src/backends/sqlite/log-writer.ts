@@ -7,14 +7,13 @@
  * knows what the disk holds.
  */
 
-import { existsSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, Worker, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../metrics.ts';
-import { canWrite, isFullDisk } from './disk.ts';
-import { recoverSegment } from './log-recovery.ts';
+import { canWrite, isFullDisk, isOutOfFiles } from './disk.ts';
+import { fullDiskText, recoverSegment } from './log-recovery.ts';
 import type { SealReply, SealRequest } from './log-sealer.ts';
-import { createSegment, insertStatement, listSegments, partitionFolder, recordChecksum } from './log-segments.ts';
+import { createSegment, hasWal, insertStatement, listSegments, partitionFolder, recordChecksum } from './log-segments.ts';
 
 export interface WriterSetup {
   readonly folder: string;
@@ -44,6 +43,12 @@ export type WriterReply =
 
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
+/** How long to go on with a full segment when no new one can be made, and to leave one that cannot be sealed. */
+const ROTATE_RETRY_MS = 1_000;
+const SEAL_RETRY_MS = 5_000;
+/** More records than a segment can hold. */
+const LOST_POSITIONS = 1_000_000_000;
+
 class Writer {
   readonly #setup: WriterSetup;
   readonly #port: MessagePort;
@@ -52,6 +57,8 @@ class Writer {
   #insert: StatementSync;
   #nextPosition: number;
   #segmentBytes = 0;
+  #rotateNotBefore = 0;
+  #probe: NodeJS.Timeout | undefined;
   #dead = false;
   #sealer: Worker | undefined;
   readonly #sealing = new Map<string, DatabaseSync | null>();
@@ -76,8 +83,13 @@ class Writer {
     let next = 1;
     for (const [index, segment] of segments.entries()) {
       const isNewest = index === segments.length - 1;
+      if (segment.lost) {
+        // Nobody knows how many records it held, and positions are never used twice.
+        next = segment.firstPosition + LOST_POSITIONS;
+        continue;
+      }
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
-      if (!isNewest && !existsSync(`${segment.file}-wal`)) continue;
+      if (!isNewest && !hasWal(segment.file)) continue;
       const recovered = recoverSegment(segment.file);
       if (recovered.needsSealing) this.#seal(segment.file, null);
       if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
@@ -129,7 +141,7 @@ class Writer {
       this.#metrics.inc(METRIC.log_bytes, bytes);
       this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
     }
-    if (this.#segmentBytes >= this.#setup.segmentBytes) this.#rotate();
+    if (this.#segmentBytes >= this.#setup.segmentBytes && performance.now() >= this.#rotateNotBefore) this.#rotate();
   }
 
   #insertGroup(group: Group, firstPosition: number): number {
@@ -139,6 +151,7 @@ class Writer {
     for (let at = 0; at < fields.length; at += FIELDS_PER_ENTRY) {
       const bodyBytes = fields[at + 8] as number;
       const row = {
+        position,
         trace_id: fields[at] as string,
         tenant_id: fields[at + 1] as string,
         received_at: fields[at + 2] as number,
@@ -169,15 +182,20 @@ class Writer {
   }
 
   #fail(error: unknown, upToGroup: number): void {
-    const message = error instanceof Error ? error.message : String(error);
-    const full = isFullDisk(error);
-    if (full) {
-      this.#rollBack();
-      this.#probeUntilHealed();
-    } else {
-      this.#dead = true;
+    if (!isFullDisk(error)) {
+      this.#die(error, upToGroup);
+      return;
     }
-    this.#reply({ type: 'failed', upToGroup, message: full ? 'the disk is full' : message, fatal: !full });
+    this.#rollBack();
+    this.#probeUntilHealed();
+    this.#reply({ type: 'failed', upToGroup, message: 'the disk is full', fatal: false });
+  }
+
+  #die(error: unknown, upToGroup = 0): void {
+    this.#dead = true;
+    clearInterval(this.#probe);
+    const message = error instanceof Error ? error.message : String(error);
+    this.#reply({ type: 'failed', upToGroup, message, fatal: true });
   }
 
   #rollBack(): void {
@@ -186,9 +204,10 @@ class Writer {
   }
 
   #probeUntilHealed(): void {
-    const timer = setInterval(() => {
+    this.#probe ??= setInterval(() => {
       if (!canWrite(partitionFolder(this.#setup.folder, this.#setup.partition))) return;
-      clearInterval(timer);
+      clearInterval(this.#probe);
+      this.#probe = undefined;
       this.#reply({ type: 'healed' });
     }, PROBE_INTERVAL_MS);
   }
@@ -200,10 +219,9 @@ class Writer {
       this.#insert = insertStatement(next);
       this.#database = next;
     } catch (error) {
-      // No space for a new file: go on with this one, and try again after the next commit.
-      if (isFullDisk(error)) return;
-      this.#dead = true;
-      this.#reply({ type: 'failed', upToGroup: 0, message: String(error), fatal: true });
+      // No space for a new file: go on with this one, and try again later.
+      if (isOutOfFiles(error)) this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
+      else this.#die(error);
       return;
     }
     this.#segmentBytes = 0;
@@ -221,20 +239,37 @@ class Writer {
 
   #startSealer(): Worker {
     const sealer = new Worker(new URL(`./log-sealer${EXTENSION}`, import.meta.url));
-    sealer.on('message', ({ file }: SealReply) => {
-      const connection = this.#sealing.get(file);
-      this.#sealing.delete(file);
-      if (!this.#dead) connection?.close();
-    });
+    sealer.on('message', (reply: SealReply) => this.#heardFromSealer(reply));
     sealer.unref();
     return sealer;
   }
 
-  #close(): void {
-    if (!this.#dead) {
-      this.#database.close();
-      for (const connection of this.#sealing.values()) connection?.close();
+  #heardFromSealer({ file, outcome, message }: SealReply): void {
+    if (this.#dead) return;
+    const connection = this.#sealing.get(file) ?? null;
+    switch (outcome) {
+      case 'sealed':
+        this.#sealing.delete(file);
+        connection?.close();
+        return;
+      case 'later':
+        // The connection stays: it keeps the index of the WAL, which readers could not make anew on a full disk.
+        setTimeout(() => this.#seal(file, connection), SEAL_RETRY_MS).unref();
+        return;
+      case 'failed':
+        this.#die(`sealing ${file}: ${message}`);
+        return;
     }
+  }
+
+  #close(): void {
+    // The thread stays as it is until the process is killed: on its end SQLite would close, and so sync, what failed.
+    if (this.#dead) return;
+    clearInterval(this.#probe);
+    this.#database.close();
+    for (const connection of this.#sealing.values()) connection?.close();
+    // What the sealer still has to say comes too late to act on.
+    this.#dead = true;
     this.#reply({ type: 'closed' });
     this.#port.close();
   }
@@ -253,7 +288,9 @@ function start(port: MessagePort): void {
   try {
     new Writer(workerData as WriterSetup, port).listen();
   } catch (error) {
-    const reply: WriterReply = { type: 'refused', message: error instanceof Error ? error.message : String(error) };
+    const { folder } = workerData as WriterSetup;
+    const message = error instanceof Error ? error.message : String(error);
+    const reply: WriterReply = { type: 'refused', message: isFullDisk(error) ? fullDiskText(folder) : message };
     port.postMessage(reply);
     port.close();
   }

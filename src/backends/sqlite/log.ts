@@ -72,6 +72,8 @@ class SqliteLogAppender implements LogAppender {
   }
 
   close(): Promise<void> {
+    // The writer is left alone after a disk error; there is nothing to wait for.
+    if (this.#dead) return Promise.resolve();
     if (!this.#closed) {
       this.#closed = Promise.withResolvers<void>();
       this.#send();
@@ -129,6 +131,8 @@ class SqliteLogAppender implements LogAppender {
     const error = new LogUnavailableError(message, true);
     this.#settle(Number.POSITIVE_INFINITY, (waiting) => waiting.reject(error));
     for (const waiting of this.#gathering.splice(0)) waiting.reject(error);
+    this.#worker.unref();
+    this.#closed?.resolve();
     this.#onFatal(message);
   }
 }

@@ -1,0 +1,70 @@
+/** The app behind a real server on a free port, with an ingest path beside it as small as can be. */
+
+import { createServer, type IncomingMessage, request, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { TestContext } from 'node:test';
+import type { FastifyInstance } from 'fastify';
+import { type AppOptions, buildApp } from '../../src/api/app.ts';
+
+export interface RunningApp {
+  readonly app: FastifyInstance;
+  readonly port: number;
+  readonly errors: { readonly error: unknown; readonly traceId: string }[];
+  readonly call: (method: string, path: string, options?: CallOptions) => Promise<Answer>;
+}
+
+export interface CallOptions {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingMessage['headers'];
+  readonly text: string;
+}
+
+export interface StartOptions extends Partial<AppOptions> {
+  /** For routes of the test's own, added before the app is ready. */
+  readonly prepare?: (app: FastifyInstance) => void;
+}
+
+export async function startApp(context: TestContext, options: StartOptions = {}): Promise<RunningApp> {
+  const errors: { error: unknown; traceId: string }[] = [];
+  let traces = 0;
+  const app = buildApp({
+    serverFactory: (everythingElse): Server =>
+      createServer((incoming, response) => {
+        if (incoming.url === '/ingest/events') response.writeHead(202).end('fast path');
+        else everythingElse(incoming, response);
+      }),
+    version: '1.2.3',
+    readiness: () => ({ ready: true, reasons: [] }),
+    renderMetrics: () => '# HELP up Up.\n# TYPE up gauge\nup 1\n',
+    newTraceId: () => `trace-${++traces}`,
+    onError: (error, traceId) => errors.push({ error, traceId }),
+    ...options,
+  });
+  options.prepare?.(app);
+  await app.listen({ port: 0, host: '127.0.0.1' });
+  context.after(() => app.close());
+  const { port } = app.server.address() as AddressInfo;
+  return { app, port, errors, call: (method, path, given) => call(port, method, path, given) };
+}
+
+/** Unlike fetch, takes any method and sends the path as it is. */
+function call(port: number, method: string, path: string, { headers = {}, body }: CallOptions = {}): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request({ port, host: '127.0.0.1', method, path, headers, agent: false }, (incoming) => {
+      const chunks: Buffer[] = [];
+      incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+      incoming.on('error', reject);
+      incoming.on('end', () => {
+        const text = Buffer.concat(chunks).toString('utf8');
+        resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, text });
+      });
+    });
+    outgoing.on('error', reject);
+    outgoing.end(body);
+  });
+}

@@ -1,0 +1,36 @@
+/**
+ * The words of --help: complete, true, and readable in 100 columns.
+ */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { configHelp, keysHelp, mainHelp, wantsHelp } from '../../src/cli/help.ts';
+import { inkFor } from '../../src/cli/table.ts';
+import { formatSetting, SETTING_NAMES, SETTINGS } from '../../src/config.ts';
+
+const PLAIN = inkFor(false, {});
+
+test('every setting is there with its flag, its variable and its default', () => {
+  const lines = mainHelp(PLAIN).split('\n');
+  for (const name of SETTING_NAMES) {
+    const { flag, env } = SETTINGS[name];
+    const line = lines.find((text) => text.trimStart().startsWith(`--${flag} `)) ?? '';
+    assert.ok(line.includes(` ${env} `), name);
+    assert.ok(line.endsWith(`default ${formatSetting(name, SETTINGS[name].default)}`), name);
+  }
+});
+
+test('no line is longer than 100 characters or ends in a blank', () => {
+  for (const help of [mainHelp, keysHelp, configHelp]) {
+    for (const line of help(PLAIN).split('\n')) {
+      assert.ok(line.length <= 100, line);
+      assert.equal(line, line.trimEnd());
+    }
+  }
+});
+
+test('help is wanted wherever --help or -h stands', () => {
+  assert.ok(wantsHelp(['create', '--help']));
+  assert.ok(wantsHelp(['-h']));
+  assert.ok(!wantsHelp(['help', '--helper']));
+});

@@ -1,0 +1,73 @@
+/**
+ * Runs `sluice keys` in this process, on a real key file in a folder of its own, with a clock that tests set.
+ */
+
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { runKeys } from '../../src/cli/keys.ts';
+import type { Env } from '../../src/config.ts';
+import { OperatorError } from '../../src/errors.ts';
+import { KEY_PATTERN } from '../../src/keys/format.ts';
+import type { KeyStore } from '../../src/store.ts';
+import { temporaryFolder } from '../keys/temporary-store.ts';
+
+export const NOW = Date.UTC(2026, 10, 15, 12, 34, 56);
+export const SECRET = ['create', '--name', 'shop backend', '--kind', 'secret', '--env', 'production'];
+export const PUBLISHABLE = ['create', '--name', 'web page', '--kind', 'publishable', '--env', 'development'];
+
+export interface Shell {
+  readonly data: string;
+  /** Runs `sluice keys` and gives what it printed. */
+  readonly run: (args: readonly string[], env?: Env) => Promise<string>;
+  /** Runs it and gives the words of its refusal. */
+  readonly refusal: (args: readonly string[], env?: Env) => Promise<string>;
+  readonly withStore: <T>(work: (store: KeyStore) => Promise<T>) => Promise<T>;
+  readonly setNow: (now: number) => void;
+}
+
+export async function openShell(context: TestContext): Promise<Shell> {
+  const { folder, remove } = await temporaryFolder();
+  context.after(remove);
+  const data = join(folder, 'data');
+  let now = NOW;
+  const run = async (args: readonly string[], env: Env = {}): Promise<string> => {
+    let output = '';
+    const out = (text: string): void => {
+      output += text;
+    };
+    const io = {
+      out,
+      env: { SLUICE_DATA: data, ...env },
+      now: () => now,
+      openKeyStore: openSqliteKeyStore,
+      isTty: false,
+    };
+    assert.equal(await runKeys(args, io), 0);
+    return output;
+  };
+  const refusal = async (args: readonly string[], env: Env = {}): Promise<string> => {
+    const error: unknown = await run(args, env).catch((reason: unknown) => reason);
+    assert.ok(error instanceof OperatorError, String(error));
+    return error.message;
+  };
+  const withStore = async <T>(work: (store: KeyStore) => Promise<T>): Promise<T> => {
+    const store = openSqliteKeyStore(join(data, 'keys.db'));
+    try {
+      return await work(store);
+    } finally {
+      await store.close();
+    }
+  };
+  const setNow = (value: number): void => {
+    now = value;
+  };
+  return { data, run, refusal, withStore, setNow };
+}
+
+export function keyIn(output: string): string {
+  const [key] = KEY_PATTERN.exec(output) ?? [];
+  assert.ok(key !== undefined, output);
+  return key;
+}

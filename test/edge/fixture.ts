@@ -1,0 +1,117 @@
+/**
+ * What the tests of the edge share: one real server a suite, keys made beside it, its log and its metrics read back.
+ * Keys are written straight to the key store, which takes effect as if the command had made them and is much faster.
+ */
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before } from 'node:test';
+import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { createKey, newAccount } from '../../src/keys/create.ts';
+import type { LogRecord } from '../../src/log.ts';
+import type { Environment, KeyKind } from '../../src/model.ts';
+import { readAll } from '../contract/log.ts';
+import { type Answer, answerOf, removeFolder, type ServerOptions, startServer, type TestServer } from '../server.ts';
+
+export const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/** Starts a server before the suite and ends it, with its folder, after. */
+export function useServer(options: ServerOptions = {}): () => TestServer {
+  let server: TestServer | undefined;
+  before(async () => {
+    server = await startServer(options);
+  });
+  after(async () => {
+    await server?.kill();
+    if (server) removeFolder(server.dataFolder);
+  });
+  return () => {
+    if (!server) throw new Error('the server has not started yet');
+    return server;
+  };
+}
+
+export interface TestKey {
+  readonly id: string;
+  readonly key: string;
+  readonly accountId: string;
+}
+
+export interface TestKeyWishes {
+  readonly kind?: KeyKind;
+  readonly environment?: Environment;
+  readonly origins?: readonly string[];
+  readonly account?: string;
+  readonly expired?: boolean;
+  readonly revoked?: boolean;
+}
+
+const MINUTE_MS = 60_000;
+
+export async function makeKey(dataFolder: string, wishes: TestKeyWishes = {}): Promise<TestKey> {
+  const { kind = 'secret', environment = 'development', origins = [], account = 'default' } = wishes;
+  const store = openSqliteKeyStore(join(dataFolder, 'keys.db'));
+  try {
+    const now = Date.now() - 2 * MINUTE_MS;
+    const { id: accountId } = await store.ensureAccount(newAccount(account, now));
+    const expiresAt = wishes.expired === true ? now + MINUTE_MS : null;
+    const { key, row } = await createKey(store, {
+      name: 'test',
+      kind,
+      environment,
+      origins,
+      expiresAt,
+      accountId,
+      now,
+    });
+    if (wishes.revoked === true) await store.revoke(row.id, Date.now());
+    return { id: row.id, key, accountId };
+  } finally {
+    await store.close();
+  }
+}
+
+/** The same key with another last character: its checksum is wrong then. */
+export function withWrongChecksum(key: string): string {
+  return key.slice(0, -1) + (key.endsWith('0') ? '1' : '0');
+}
+
+export async function logOf({ dataFolder }: Pick<TestServer, 'dataFolder'>): Promise<LogRecord[]> {
+  const reader = openSqliteLogReader({ folder: join(dataFolder, 'log'), retentionMs: Infinity, now: Date.now });
+  try {
+    const partitions = await reader.partitions();
+    const records = await Promise.all(partitions.map((partition) => readAll(reader, partition)));
+    return records.flat();
+  } finally {
+    await reader.close();
+  }
+}
+
+/** The one record of the request that an answer is about. */
+export async function recordOf(server: TestServer, answer: Answer): Promise<LogRecord | undefined> {
+  const traceId = answer.headers.get('x-trace-id');
+  return (await logOf(server)).find((record) => record.traceId === traceId);
+}
+
+export function bodyText(record: LogRecord | undefined): string {
+  return Buffer.from(record?.body ?? []).toString('utf8');
+}
+
+export async function ask(server: TestServer, path: string, init: RequestInit = {}): Promise<Answer> {
+  return answerOf(await fetch(server.baseUrl + path, init));
+}
+
+export async function metric(server: TestServer, series: string): Promise<number> {
+  const { text } = await ask(server, '/metrics');
+  const line = text.split('\n').find((row) => row.startsWith(`${series} `));
+  if (line === undefined) throw new Error(`there is no metric ${series}`);
+  return Number(line.slice(series.length + 1));
+}
+
+/** Resident memory of a process; `peak` is the most it ever was. */
+export function memoryBytes(pid: number): { now: number; peak: number } {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const kilobytes = (field: string): number => Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]);
+  return { now: kilobytes('VmRSS') * 1024, peak: kilobytes('VmHWM') * 1024 };
+}

@@ -1,0 +1,144 @@
+/**
+ * A client that sends whatever bytes it is told to and reads the answers, without any opinion on HTTP. Every answer of
+ * the server has a Content-Length or no body at all, so that is all the reading it knows.
+ */
+
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+
+export interface RawAnswer {
+  readonly status: number;
+  /** Names in lower case. */
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: string;
+}
+
+const ANSWER_MS = 20_000;
+const HEAD_END = Buffer.from('\r\n\r\n');
+
+export class RawClient {
+  readonly #socket: Socket;
+  readonly #answers: RawAnswer[] = [];
+  #unread: Buffer = Buffer.alloc(0);
+  #wake: () => void = () => {};
+  #isClosed = false;
+  /** Resolves when the server has closed its side, or the connection is gone. */
+  readonly closed: Promise<void>;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on('data', (chunk: Buffer) => {
+      this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+      while (this.#takeAnswer());
+      this.#wake();
+    });
+    // A reset is how a connection may end here; what counts is what was answered before.
+    socket.on('error', () => {});
+    this.closed = new Promise((resolve) => {
+      const close = (): void => {
+        this.#isClosed = true;
+        this.#wake();
+        resolve();
+      };
+      socket.once('end', close);
+      socket.once('close', close);
+    });
+  }
+
+  static async open(port: number): Promise<RawClient> {
+    const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+    await once(socket, 'connect');
+    return new RawClient(socket);
+  }
+
+  /** Resolves once the operating system has taken the bytes, or the connection is gone. */
+  send(bytes: string | Uint8Array): Promise<void> {
+    return new Promise((resolve) => {
+      this.#socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes, () => resolve());
+    });
+  }
+
+  /** Says that nothing more will be sent, and goes on reading. */
+  finish(): void {
+    this.#socket.end();
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** The next answer, in order; undefined if the server closed without one. */
+  async next(): Promise<RawAnswer | undefined> {
+    const deadline = performance.now() + ANSWER_MS;
+    while (this.#answers.length === 0 && !this.#isClosed) {
+      if (performance.now() > deadline) throw new Error(`no answer within ${ANSWER_MS} ms`);
+      await this.#woken();
+    }
+    return this.#answers.shift();
+  }
+
+  /** All answers that are still to come, until the server closes. */
+  async rest(): Promise<RawAnswer[]> {
+    const all: RawAnswer[] = [];
+    for (let answer = await this.next(); answer !== undefined; answer = await this.next()) all.push(answer);
+    return all;
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  #woken(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ANSWER_MS);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  #takeAnswer(): boolean {
+    const headEnd = this.#unread.indexOf(HEAD_END);
+    if (headEnd === -1) return false;
+    const [statusLine = '', ...lines] = this.#unread.toString('latin1', 0, headEnd).split('\r\n');
+    const headers = new Map(
+      lines.map((line) => [line.split(':')[0]?.toLowerCase() ?? '', line.replace(/^[^:]*: */, '')]),
+    );
+    const bodyStart = headEnd + HEAD_END.length;
+    const bodyEnd = bodyStart + Number(headers.get('content-length') ?? 0);
+    if (this.#unread.length < bodyEnd) return false;
+    const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(statusLine)?.[1]);
+    this.#answers.push({ status, headers, body: this.#unread.toString('utf8', bodyStart, bodyEnd) });
+    this.#unread = this.#unread.subarray(bodyEnd);
+    return true;
+  }
+}
+
+/** Headers of a good request but for its length. */
+export function headOf(
+  key: string,
+  more: readonly string[] = [],
+  requestLine = 'POST /ingest/events HTTP/1.1',
+): string {
+  const lines = [
+    requestLine,
+    'Host: localhost',
+    `Authorization: Bearer ${key}`,
+    'Content-Type: application/json',
+    ...more,
+  ];
+  return `${lines.join('\r\n')}\r\n\r\n`;
+}
+
+export function requestOf(key: string, body: string | Uint8Array, more: readonly string[] = []): Buffer {
+  const bytes = Buffer.from(body);
+  return Buffer.concat([Buffer.from(headOf(key, [`Content-Length: ${bytes.length}`, ...more])), bytes]);
+}
+
+export function chunkOf(bytes: string | Uint8Array): Buffer {
+  const data = Buffer.from(bytes);
+  return Buffer.concat([Buffer.from(`${data.length.toString(16)}\r\n`), data, Buffer.from('\r\n')]);
+}
+
+export const LAST_CHUNK = Buffer.from('0\r\n\r\n');

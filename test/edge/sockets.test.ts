@@ -1,0 +1,202 @@
+/**
+ * HTTP that is wrong on purpose, over raw sockets: shapes that have smuggled requests past other servers, lengths that
+ * lie, requests sent ahead of their answers, nonsense behind good requests. What is not HTTP is answered 400 and the
+ * connection ends; a request that came in whole always gets its own, true answer.
+ */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { sleep, user } from '../server.ts';
+import { bodyText, logOf, useServer, UUID_V7 } from './fixture.ts';
+import { chunkOf, headOf, LAST_CHUNK, type RawAnswer, RawClient, requestOf } from './raw-socket.ts';
+
+const bodyFor = (id: string): string => JSON.stringify({ users: [user(id)] });
+const CHUNKED = 'Transfer-Encoding: chunked';
+
+function assertRefused(answers: readonly RawAnswer[], status = 400, error = 'bad request'): void {
+  assert.equal(answers.length, 1);
+  const [answer] = answers;
+  assert.equal(answer?.status, status);
+  assert.equal(answer.headers.get('connection'), 'close');
+  const { error: text, trace_id } = JSON.parse(answer.body) as { error: string; trace_id: string };
+  assert.equal(text, error);
+  assert.match(trace_id, UUID_V7);
+  assert.equal(answer.headers.get('x-trace-id'), trace_id);
+}
+
+suite('Raw bytes on a connection', { concurrency: true }, () => {
+  const server = useServer();
+  const usersInLog = async (): Promise<string> => (await logOf(server())).map(bodyText).join('\n');
+
+  /** Sends the bytes on a connection of their own and returns all answers until the server closes it. */
+  async function answersTo(...pieces: (string | Uint8Array)[]): Promise<RawAnswer[]> {
+    const client = await RawClient.open(server().port);
+    for (const piece of pieces) await client.send(piece);
+    const answers = await client.rest();
+    client.destroy();
+    return answers;
+  }
+
+  const smuggled = bodyFor('smuggled');
+  const length = `Content-Length: ${smuggled.length}`;
+  const head = (...more: string[]): string => headOf(server().key, more);
+  const withLine = (line: string): string => head(line, length) + smuggled;
+  const chunked = (framing: string): string => head(CHUNKED) + framing;
+
+  const refused: [what: string, bytes: () => string][] = [
+    ['two different lengths', () => withLine(`Content-Length: ${smuggled.length + 1}`)],
+    ['the same length twice', () => withLine(length)],
+    ['a list of lengths', () => head(`Content-Length: ${smuggled.length}, ${smuggled.length}`) + smuggled],
+    ['a length and chunks', () => head(length, CHUNKED) + chunkOf(smuggled).toString() + LAST_CHUNK.toString()],
+    ['chunks and a length', () => head(CHUNKED, length) + chunkOf(smuggled).toString() + LAST_CHUNK.toString()],
+    ['a length with a sign', () => head(`Content-Length: +${smuggled.length}`) + smuggled],
+    ['a negative length', () => head('Content-Length: -1') + smuggled],
+    ['a hexadecimal length', () => head('Content-Length: 0x10') + smuggled],
+    ['a length beyond 2^64', () => head('Content-Length: 18446744073709551617') + smuggled],
+    ['an empty length', () => head('Content-Length:') + smuggled],
+    ['a transfer coding that is not chunked', () => withLine('Transfer-Encoding: gzip')],
+    ['chunked that is not the last coding', () => withLine('Transfer-Encoding: chunked, gzip')],
+    ['a misspelt transfer coding', () => head('Transfer-Encoding: xchunked') + smuggled],
+    ['lines that end with a bare line feed', () => withLine('X: y').replaceAll('\r\n', '\n')],
+    ['one line that ends with a bare line feed', () => withLine('X: y\nZ: z')],
+    ['a bare carriage return in a header', () => withLine('X: y\rZ: z')],
+    ['a NUL in a header', () => withLine('X: \0')],
+    ['a header folded over two lines', () => withLine('X: y\r\n z')],
+    ['a space before the colon', () => withLine('X : y')],
+    ['a header without a name', () => withLine(': y')],
+    ['a chunk size that is not a number', () => chunked('zz\r\n')],
+    ['a chunk size with a sign', () => chunked(`+5\r\nhello\r\n`)],
+    ['a chunk size beyond 2^64', () => chunked('fffffffffffffffff\r\n')],
+    ['a chunk longer than it says', () => chunked('3\r\nhello\r\n0\r\n\r\n')],
+    ['a chunk that ends with a bare line feed', () => chunked('5\r\nhello\n0\r\n\r\n')],
+    ['a huge chunk extension', () => chunked(`5;${'x'.repeat(20_000)}\r\nhello\r\n0\r\n\r\n`)],
+    ['no Host', () => withLine('X: y').replace('Host: localhost\r\n', '')],
+    ['a version of HTTP that is not there', () => withLine('X: y').replace('HTTP/1.1', 'HTTP/4.2')],
+    ['a space in the path', () => withLine('X: y').replace('/ingest/events', '/ingest/events x')],
+    ['a method that is not one', () => withLine('X: y').replace('POST', 'P\u00d6ST')],
+    ['the beginning of HTTP/2 in it', () => 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+    ['the beginning of TLS in it', () => '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
+    ['nothing but noise in it', () => '\x00\xff\x00\xff'.repeat(100)],
+  ];
+  for (const [what, bytes] of refused) {
+    test(`a request with ${what} is answered 400 and the connection ends`, async () => {
+      assertRefused(await answersTo(bytes()));
+    });
+  }
+
+  test('nothing of what was refused got into the log', async () => {
+    await Promise.all(refused.map(([, bytes]) => answersTo(bytes())));
+    assert.doesNotMatch(await usersInLog(), /smuggled/);
+  });
+
+  test('header fields over 16 kB are answered 431 and the connection ends', async () => {
+    const answers = await answersTo(head(`X: ${'x'.repeat(17_000)}`));
+    assertRefused(answers, 431, 'request header fields too large');
+    assertRefused(
+      await answersTo(head(...Array.from({ length: 2_000 }, () => 'X: 123'))),
+      431,
+      'request header fields too large',
+    );
+  });
+
+  test('requests sent ahead of their answers are answered in order', async () => {
+    const { key, port } = server();
+    const client = await RawClient.open(port);
+    const bodies = Array.from({ length: 200 }, (_, n) =>
+      n % 7 === 3 ? '{' : n % 7 === 5 ? '' : bodyFor(`piped-${n}`),
+    );
+    await client.send(Buffer.concat(bodies.map((body, n) => requestOf(n % 7 === 6 ? 'nobody' : key, body))));
+    for (const [n] of bodies.entries()) {
+      const answer = await client.next();
+      assert.equal(answer?.status, [202, 202, 202, 400, 202, 400, 401][n % 7], `answer ${n}`);
+    }
+    client.destroy();
+    const ids = (await usersInLog()).match(/piped-\d+/g);
+    assert.deepEqual(
+      ids,
+      bodies.flatMap((body, n) => (n % 7 === 6 ? [] : (/piped-\d+/.exec(body)?.[0] ?? []))),
+    );
+  });
+
+  test('nonsense behind a whole request: the request gets its true answer, then the connection ends', async () => {
+    const { key } = server();
+    const good = requestOf(key, bodyFor('before-nonsense'));
+    const bad = requestOf(key, '{');
+    const nonsense = Buffer.from('\0nonsense\r\n\r\n');
+    const statuses = async (...pieces: Uint8Array[]): Promise<number[]> =>
+      (await answersTo(Buffer.concat(pieces))).map(({ status }) => status);
+    assert.deepEqual(await statuses(good, nonsense), [202]);
+    assert.deepEqual(await statuses(good, bad, good, nonsense), [202, 400, 202]);
+    assert.equal((await usersInLog()).match(/before-nonsense/g)?.length, 3);
+  });
+
+  test('a broken request behind a whole one: the whole one gets its true answer, then the connection ends', async () => {
+    const { key } = server();
+    const good = requestOf(key, bodyFor('before-broken'));
+    const answers = await answersTo(Buffer.concat([good, Buffer.from(chunked('zz\r\n'))]));
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [202],
+    );
+    assert.equal((await usersInLog()).match(/before-broken/g)?.length, 1);
+  });
+
+  test('nonsense on a connection whose requests were all answered is answered 400', async () => {
+    const client = await RawClient.open(server().port);
+    await client.send(requestOf(server().key, bodyFor('earlier')));
+    assert.equal((await client.next())?.status, 202);
+    // The answer is here, but the server may still be putting its pen down.
+    await sleep(50);
+    await client.send('nonsense\r\n\r\n');
+    assertRefused(await client.rest());
+    client.destroy();
+  });
+
+  test('a body shorter than its length says is answered 400 once the client has ended, and is not stored', async () => {
+    const client = await RawClient.open(server().port);
+    await client.send(head('Content-Length: 1000') + bodyFor('too-short'));
+    client.finish();
+    assertRefused(await client.rest());
+    assert.doesNotMatch(await usersInLog(), /too-short/);
+  });
+
+  test('a body longer than its length says is judged by what the length covers, and the rest is not HTTP', async () => {
+    const answers = await answersTo(`${head('Content-Length: 10')}${bodyFor('too-long')}`);
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [400],
+    );
+    assert.match(answers[0]?.body ?? '', /"body is not valid JSON: ends too early at line 1, column 11/);
+    assert.doesNotMatch(await usersInLog(), /too-long/);
+  });
+
+  test('a body in many small chunks, with extensions and trailers, is accepted as one', async () => {
+    const client = await RawClient.open(server().port);
+    await client.send(head(CHUNKED));
+    for (const character of bodyFor('chunk by chunk')) await client.send(`1;a=b\r\n${character}\r\n`);
+    await client.send('0\r\nTrailer: x\r\n\r\n');
+    assert.equal((await client.next())?.status, 202);
+    client.destroy();
+    assert.match(await usersInLog(), /chunk by chunk/);
+  });
+
+  test('HTTP/1.0 without a Host is answered, and the connection ends', async () => {
+    const request = requestOf(server().key, bodyFor('old'))
+      .toString()
+      .replace('HTTP/1.1\r\nHost: localhost', 'HTTP/1.0');
+    const answers = await answersTo(request);
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [202],
+    );
+  });
+
+  test('an expectation that is not 100-continue is ignored', async () => {
+    const client = await RawClient.open(server().port);
+    await client.send(requestOf(server().key, bodyFor('expecting'), ['Expect: a miracle']));
+    const answer = await client.next();
+    assert.equal(answer?.status, 202);
+    assert.match(answer.headers.get('x-trace-id') ?? '', UUID_V7);
+    client.destroy();
+  });
+});

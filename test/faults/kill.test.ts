@@ -1,0 +1,64 @@
+/**
+ * kill -9 at random moments, under load, again and again on one data folder: while it serves, while it rotates and
+ * seals segments (they are small here), and while it starts and recovers. The seed is printed.
+ */
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { MAIN, sleep } from '../server.ts';
+import { assertLedger, Ledger, seededRandom, startLoad } from './ledger.ts';
+import { folderIn, launch } from './scope.ts';
+
+const ROUNDS = 22;
+const SERVE_MS_MAX = 500;
+const START_MS_MAX = 500;
+/** Some rounds run with two edges, so that a partition is also left alone for a while and found again. */
+const TWO_EDGES_EVERY = 3;
+const KILL_WHILE_STARTING_EVERY = 4;
+const AUDIT_EVERY = 8;
+
+const ARGS = ['--log-segment', '1MB', '--log-level', 'info'];
+
+async function killWhileStarting(dataFolder: string, afterMs: number): Promise<void> {
+  const env = { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' };
+  const child = spawn(process.execPath, [MAIN, 'serve', ...ARGS], { env, stdio: 'ignore' });
+  const ended = once(child, 'close');
+  await sleep(afterMs);
+  child.kill('SIGKILL');
+  await ended;
+}
+
+test('after kill -9 at random moments nothing that was acknowledged is missing or doubled', async (t) => {
+  const random = seededRandom((line) => t.diagnostic(line));
+  await using scope = new AsyncDisposableStack();
+  const dataFolder = folderIn(scope);
+  const ledger = new Ledger(400);
+  let key = '';
+  for (let round = 1; round <= ROUNDS; round++) {
+    const edges = round % TWO_EDGES_EVERY === 0 ? '2' : '1';
+    const server = await launch(scope, { dataFolder, args: [...ARGS, '--edges', edges] });
+    key ||= server.key;
+    const load = startLoad(server, key, ledger);
+    const before = ledger.acknowledged.size;
+    const serveMs = Math.floor(random() * SERVE_MS_MAX);
+    await sleep(serveMs);
+    assert.equal(server.process.exitCode, null, `the server ended by itself:\n${server.stderr()}`);
+    assert.equal(await server.kill('SIGKILL'), 'SIGKILL');
+    await load.stop();
+    t.diagnostic(
+      `round ${round}: ${edges} edge(s), killed after ${serveMs} ms and ${ledger.acknowledged.size - before} answers`,
+    );
+    if (round % KILL_WHILE_STARTING_EVERY === 0) await killWhileStarting(dataFolder, random() * START_MS_MAX);
+    if (round % AUDIT_EVERY === 0) await assertLedger(dataFolder, ledger);
+  }
+  await launch(scope, { dataFolder, args: ARGS });
+  const { records } = await assertLedger(dataFolder, ledger);
+  const segments = readdirSync(join(dataFolder, 'log', '0')).filter((name) => name.endsWith('.db')).length;
+  t.diagnostic(`${ledger.acknowledged.size} acknowledged, ${records} stored, ${segments} segments in partition 0`);
+  assert.ok(ledger.acknowledged.size > 1_000, 'the load was too small to show anything');
+  assert.ok(segments > ROUNDS, 'no segment was rotated during the rounds');
+});

@@ -1,0 +1,124 @@
+/** Every snippet of the README is run as it is printed, in order, in one shell, against a server started as it says. */
+
+import assert from 'node:assert/strict';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { after, before, suite, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { makeKey } from '../src/keys/format.ts';
+import { eventually, removeFolder, temporaryFolder } from './server.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const README = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+const run = promisify(execFile);
+
+interface Snippet {
+  readonly language: string;
+  readonly text: string;
+}
+
+const snippets: Snippet[] = Array.from(README.matchAll(/^```(\w+)\n(.*?)^```$/gms), ([, language = '', text = '']) => ({
+  language,
+  text,
+}));
+
+const INSTALL_AND_START = 'npm ci && npm start\n';
+const INSTALL_AND_TEST = 'npm ci && npm test\n';
+
+suite('The README', () => {
+  const dataFolder = temporaryFolder();
+  let server: ChildProcess;
+  let stdout = '';
+  let port = '';
+
+  before(async () => {
+    // `npm ci` is how the checkout that runs this test was set up.
+    server = spawn('npm', ['start'], {
+      cwd: ROOT,
+      env: { ...process.env, PORT: '0', SLUICE_DATA: dataFolder },
+      stdio: ['ignore', 'pipe', 'ignore'],
+      detached: true,
+    });
+    server.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      stdout += text;
+    });
+    await eventually('npm start prints the curl line', () => stdout.includes('More keys:'), 60_000);
+    port = /http:\/\/127\.0\.0\.1:(\d+)/.exec(stdout)?.[1] ?? '';
+  });
+
+  after(async () => {
+    const ended = once(server, 'close');
+    // npm and the server it started are one process group.
+    if (server.pid !== undefined) process.kill(-server.pid, 'SIGTERM');
+    await ended;
+    removeFolder(dataFolder);
+  });
+
+  async function shell(script: string): Promise<string> {
+    const env = { ...process.env, SLUICE_DATA: dataFolder };
+    const result = await run('bash', ['-euo', 'pipefail', '-c', script], { cwd: ROOT, env });
+    return result.stdout;
+  }
+
+  test('shows the two commands, and only snippets that this test knows how to run', () => {
+    assert.equal(snippets[0]?.text, INSTALL_AND_START);
+    assert.equal(snippets.at(-1)?.text, INSTALL_AND_TEST);
+    assert.deepEqual(
+      snippets.filter(({ language }) => !['sh', 'json', 'text'].includes(language)),
+      [],
+    );
+  });
+
+  test('the curl line of the first start, pasted, gives 202 and a trace_id', async () => {
+    const line = stdout.split('\n').find((text) => text.startsWith('curl '));
+    assert.ok(line);
+    const answer = await shell(line);
+    assert.match(answer, /^HTTP\/1\.1 202 /);
+    assert.match(answer, /"trace_id":"[0-9a-f-]{36}","users_accepted":1,"users_rejected":0,"errors":\[\]/);
+  });
+
+  test('every shell snippet runs as printed and answers what is shown below it', async () => {
+    // One shell for all of them: variables of one snippet are used by the next.
+    let script = '';
+    const expected: unknown[] = [];
+    for (const [index, { language, text }] of snippets.entries()) {
+      if (language !== 'sh' || text === INSTALL_AND_START || text === INSTALL_AND_TEST) continue;
+      script += `${text.replaceAll('127.0.0.1:8080', `127.0.0.1:${port}`)}\n`;
+      const next = snippets[index + 1];
+      if (next?.language !== 'json') continue;
+      expected.push(JSON.parse(next.text));
+      script += 'echo; echo ----\n';
+    }
+    const output = await shell(script);
+    const answers = output.split('\n----\n');
+    assert.equal(answers.length, expected.length + 1);
+    for (const [index, wanted] of expected.entries()) {
+      assert.deepEqual(withoutTrace(JSON.parse(answers[index] ?? '')), withoutTrace(wanted));
+    }
+    const rest = answers.at(-1) ?? '';
+    assert.match(rest, /pk_[0-9A-Za-z]{38}/);
+    assert.match(rest, /web shop/);
+    assert.match(rest, /sluice serve/);
+    assert.match(rest, /"status":"ready"/);
+    assert.match(rest, /^sluice_users_accepted_total 3$/m);
+  });
+
+  test('the regular expression for leaked keys finds keys of every kind', () => {
+    const pattern = new RegExp(snippets.find(({ language }) => language === 'text')?.text.trim() ?? '$^');
+    for (const key of [
+      makeKey('secret', 'production'),
+      makeKey('secret', 'development'),
+      makeKey('publishable', 'production'),
+    ]) {
+      assert.equal(pattern.exec(`a line with "${key}" in it`)?.[0], key);
+    }
+  });
+});
+
+function withoutTrace(answer: unknown): object {
+  const { trace_id: traceId, ...rest } = answer as { trace_id: string };
+  assert.match(traceId, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  return rest;
+}
