@@ -227,7 +227,8 @@ function misspeltVariables(env: Env): string[] {
     .map((name) => `unknown environment variable ${name}${suggestion(name, known)}`);
 }
 
-function setting<T>(row: Setting<T>): Setting<T> {
+/** The kind alone decides the type, so that a choice stays one of its choices and is not any text. */
+function setting<T>(row: Omit<Setting<T>, 'default'> & { readonly default: NoInfer<T> }): Setting<T> {
   return row;
 }
 

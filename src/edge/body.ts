@@ -102,7 +102,6 @@ export function readBody(
     if (encoding === null) finish({ body: gatherer.take(), problem: null });
     else inflate(gatherer.take(), encoding, reservation, finish);
   });
-  request.on('error', () => finish(ABORTED));
   request.on('close', () => {
     if (!request.complete) finish(ABORTED);
   });

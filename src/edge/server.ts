@@ -127,7 +127,6 @@ function refuse({ metrics, newTraceId }: EdgeServerParts, error: NodeJS.ErrnoExc
 }
 
 function refuseHostless({ metrics, newTraceId }: EdgeServerParts, response: ServerResponse): void {
-  response.shouldKeepAlive = false;
   const failure: Failure = { code: 'bad_request', message: 'the Host header is required' };
   count(metrics, sendFailure(response, newTraceId(), failure, null));
 }

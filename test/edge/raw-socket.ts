@@ -77,6 +77,11 @@ export class RawClient {
     return this.#answers.shift();
   }
 
+  /** The answers that are here already and were not taken yet. */
+  take(): RawAnswer[] {
+    return this.#answers.splice(0);
+  }
+
   /** All answers that are still to come, until the server closes. */
   async rest(): Promise<RawAnswer[]> {
     const all: RawAnswer[] = [];

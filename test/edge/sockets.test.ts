@@ -70,7 +70,6 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     ['a chunk longer than it says', () => chunked('3\r\nhello\r\n0\r\n\r\n')],
     ['a chunk that ends with a bare line feed', () => chunked('5\r\nhello\n0\r\n\r\n')],
     ['a huge chunk extension', () => chunked(`5;${'x'.repeat(20_000)}\r\nhello\r\n0\r\n\r\n`)],
-    ['no Host', () => withLine('X: y').replace('Host: localhost\r\n', '')],
     ['a version of HTTP that is not there', () => withLine('X: y').replace('HTTP/1.1', 'HTTP/4.2')],
     ['a space in the path', () => withLine('X: y').replace('/ingest/events', '/ingest/events x')],
     ['a method that is not one', () => withLine('X: y').replace('POST', 'P\u00d6ST')],
@@ -178,6 +177,24 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.equal((await client.next())?.status, 202);
     client.destroy();
     assert.match(await usersInLog(), /chunk by chunk/);
+  });
+
+  test('HTTP/1.1 without a Host is answered 400, and the connection goes on', async () => {
+    const client = await RawClient.open(server().port);
+    const good = requestOf(server().key, bodyFor('hosted'));
+    await client.send(requestOf(server().key, bodyFor('hostless')).toString().replace('Host: localhost\r\n', ''));
+    await client.send(good);
+    const answer = await client.next();
+    assert.equal(answer?.status, 400);
+    const trace_id = answer.headers.get('x-trace-id');
+    assert.deepEqual(JSON.parse(answer.body), {
+      error: 'bad request',
+      trace_id,
+      message: 'the Host header is required',
+    });
+    assert.equal((await client.next())?.status, 202);
+    client.destroy();
+    assert.doesNotMatch(await usersInLog(), /hostless/);
   });
 
   test('HTTP/1.0 without a Host is answered, and the connection ends', async () => {

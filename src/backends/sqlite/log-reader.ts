@@ -34,16 +34,16 @@ export function openSqliteLogReader(setup: ReaderSetup): LogReader {
 
 class SqliteLogReader implements LogReader {
   readonly #setup: ReaderSetup;
-  readonly #positions: DatabaseSync;
+  /** Opened when first needed: who only reads records writes nothing, and can read them on a full disk. */
+  #positionsOpened: DatabaseSync | undefined;
 
   constructor(setup: ReaderSetup) {
     this.#setup = setup;
-    this.#positions = new DatabaseSync(join(setup.folder, 'positions.db'), { timeout: 5_000 });
-    // NORMAL is enough: an older position after a power loss only keeps segments for longer.
-    this.#positions.exec(`
-      PRAGMA journal_mode = WAL;
-      PRAGMA synchronous = NORMAL;
-      CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT`);
+  }
+
+  get #positions(): DatabaseSync {
+    this.#positionsOpened ??= openPositions(this.#setup.folder);
+    return this.#positionsOpened;
   }
 
   async partitions(): Promise<number[]> {
@@ -85,7 +85,7 @@ class SqliteLogReader implements LogReader {
   }
 
   async close(): Promise<void> {
-    this.#positions.close();
+    this.#positionsOpened?.close();
   }
 
   /** The newest segment is never removed: it is being written, and its name says where to go on. */
@@ -99,6 +99,16 @@ class SqliteLogReader implements LogReader {
       removeSegment(segment.file);
     }
   }
+}
+
+function openPositions(folder: string): DatabaseSync {
+  const database = new DatabaseSync(join(folder, 'positions.db'), { timeout: 5_000 });
+  // NORMAL is enough: an older position after a power loss only keeps segments for longer.
+  database.exec(`
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = NORMAL;
+    CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT`);
+  return database;
 }
 
 interface Batch {

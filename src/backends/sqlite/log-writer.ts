@@ -7,13 +7,21 @@
  * knows what the disk holds.
  */
 
+import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { type MessagePort, parentPort, receiveMessageOnPort, Worker, workerData } from 'node:worker_threads';
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../metrics.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from './disk.ts';
 import { fullDiskText, recoverSegment } from './log-recovery.ts';
-import type { SealReply, SealRequest } from './log-sealer.ts';
-import { createSegment, hasWal, insertStatement, listSegments, partitionFolder, recordChecksum } from './log-segments.ts';
+import { Sealing } from './log-sealing.ts';
+import {
+  createSegment,
+  hasWal,
+  insertStatement,
+  listSegments,
+  partitionFolder,
+  recordChecksum,
+} from './log-segments.ts';
 
 export interface WriterSetup {
   readonly folder: string;
@@ -43,9 +51,13 @@ export type WriterReply =
 
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
-/** How long to go on with a full segment when no new one can be made, and to leave one that cannot be sealed. */
+/** How long to go on with a full segment when no new one can be made. */
 const ROTATE_RETRY_MS = 1_000;
-const SEAL_RETRY_MS = 5_000;
+/**
+ * A commit writes whole pages. With one small request each, the WAL grows to 200 times the size of the bodies, so it is
+ * bounded by itself.
+ */
+const WAL_BYTES_FACTOR_MAX = 4;
 /** More records than a segment can hold. */
 const LOST_POSITIONS = 1_000_000_000;
 
@@ -54,14 +66,14 @@ class Writer {
   readonly #port: MessagePort;
   readonly #metrics: MetricsWriter | null;
   #database: DatabaseSync;
+  #file: string;
   #insert: StatementSync;
   #nextPosition: number;
   #segmentBytes = 0;
   #rotateNotBefore = 0;
   #probe: NodeJS.Timeout | undefined;
   #dead = false;
-  #sealer: Worker | undefined;
-  readonly #sealing = new Map<string, DatabaseSync | null>();
+  readonly #sealing = new Sealing((message) => this.#die(message));
 
   constructor(setup: WriterSetup, port: MessagePort) {
     this.#setup = setup;
@@ -69,6 +81,7 @@ class Writer {
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#nextPosition = this.#recover();
     this.#database = createSegment(setup.folder, setup.partition, this.#nextPosition);
+    this.#file = this.#database.location() ?? '';
     this.#insert = insertStatement(this.#database);
   }
 
@@ -91,7 +104,7 @@ class Writer {
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
       if (!isNewest && !hasWal(segment.file)) continue;
       const recovered = recoverSegment(segment.file);
-      if (recovered.needsSealing) this.#seal(segment.file, null);
+      if (recovered.needsSealing) this.#sealing.seal(segment.file, null);
       if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
     }
     return next;
@@ -141,7 +154,13 @@ class Writer {
       this.#metrics.inc(METRIC.log_bytes, bytes);
       this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
     }
-    if (this.#segmentBytes >= this.#setup.segmentBytes && performance.now() >= this.#rotateNotBefore) this.#rotate();
+    if (this.#isSegmentFull() && performance.now() >= this.#rotateNotBefore) this.#rotate();
+  }
+
+  #isSegmentFull(): boolean {
+    const { segmentBytes } = this.#setup;
+    if (this.#segmentBytes >= segmentBytes) return true;
+    return statSync(`${this.#file}-wal`).size >= WAL_BYTES_FACTOR_MAX * segmentBytes;
   }
 
   #insertGroup(group: Group, firstPosition: number): number {
@@ -194,6 +213,7 @@ class Writer {
   #die(error: unknown, upToGroup = 0): void {
     this.#dead = true;
     clearInterval(this.#probe);
+    this.#sealing.abandon();
     const message = error instanceof Error ? error.message : String(error);
     this.#reply({ type: 'failed', upToGroup, message, fatal: true });
   }
@@ -213,11 +233,12 @@ class Writer {
   }
 
   #rotate(): void {
-    const finished = this.#database;
+    const finished = { file: this.#file, database: this.#database };
     try {
       const next = createSegment(this.#setup.folder, this.#setup.partition, this.#nextPosition);
       this.#insert = insertStatement(next);
       this.#database = next;
+      this.#file = next.location() ?? '';
     } catch (error) {
       // No space for a new file: go on with this one, and try again later.
       if (isOutOfFiles(error)) this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
@@ -226,40 +247,7 @@ class Writer {
     }
     this.#segmentBytes = 0;
     this.#metrics?.inc(METRIC.log_segments_sealed);
-    this.#seal(finished.location() ?? '', finished);
-  }
-
-  /** The connection stays open meanwhile: closing the last one would checkpoint, here and now. */
-  #seal(file: string, connection: DatabaseSync | null): void {
-    this.#sealing.set(file, connection);
-    this.#sealer ??= this.#startSealer();
-    const request: SealRequest = { file };
-    this.#sealer.postMessage(request);
-  }
-
-  #startSealer(): Worker {
-    const sealer = new Worker(new URL(`./log-sealer${EXTENSION}`, import.meta.url));
-    sealer.on('message', (reply: SealReply) => this.#heardFromSealer(reply));
-    sealer.unref();
-    return sealer;
-  }
-
-  #heardFromSealer({ file, outcome, message }: SealReply): void {
-    if (this.#dead) return;
-    const connection = this.#sealing.get(file) ?? null;
-    switch (outcome) {
-      case 'sealed':
-        this.#sealing.delete(file);
-        connection?.close();
-        return;
-      case 'later':
-        // The connection stays: it keeps the index of the WAL, which readers could not make anew on a full disk.
-        setTimeout(() => this.#seal(file, connection), SEAL_RETRY_MS).unref();
-        return;
-      case 'failed':
-        this.#die(`sealing ${file}: ${message}`);
-        return;
-    }
+    this.#sealing.seal(finished.file, finished.database);
   }
 
   #close(): void {
@@ -267,9 +255,7 @@ class Writer {
     if (this.#dead) return;
     clearInterval(this.#probe);
     this.#database.close();
-    for (const connection of this.#sealing.values()) connection?.close();
-    // What the sealer still has to say comes too late to act on.
-    this.#dead = true;
+    this.#sealing.close();
     this.#reply({ type: 'closed' });
     this.#port.close();
   }
@@ -278,9 +264,6 @@ class Writer {
     this.#port.postMessage(reply);
   }
 }
-
-/** Published builds are JavaScript, a checkout runs TypeScript; threads are started by file name. */
-const EXTENSION = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
 
 if (parentPort) start(parentPort);
 

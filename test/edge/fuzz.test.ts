@@ -1,0 +1,143 @@
+/**
+ * Tens of thousands of requests that are nearly good, from a fixed seed, many ahead of their answers on each connection.
+ * Whatever they are, every answer is one that the contract knows, the server lives, and the books balance: the users in
+ * the log are exactly those that were acknowledged.
+ */
+
+import assert from 'node:assert/strict';
+import { suite, type TestContext, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { eventually, post, sleep, type TestServer, user } from '../server.ts';
+import { ask, logOf, metric, useServer } from './fixture.ts';
+import { Random, tameRequest, wildRequest } from './mutations.ts';
+import { type RawAnswer, RawClient } from './raw-socket.ts';
+
+const SEED = 20_261_114;
+const REQUESTS = 40_000;
+const CONNECTIONS = 6;
+const BATCH = 40;
+const TIME_MS_MAX = 12_000;
+/** Without an answer for so long, a client finds out whether there is still one to come. */
+const QUIET_MS = 15;
+
+const BARRIER = gzipSync(JSON.stringify({ users: [user('barrier')] }));
+
+const STATUSES = new Set([202, 400, 401, 404, 405, 413, 431, 503]);
+
+/** What the clients were told. */
+class Books {
+  readonly statuses = new Map<number, number>();
+  readonly acceptedByTrace = new Map<string, number>();
+  readonly traces = new Set<string>();
+  sent = 0;
+
+  note({ status, headers, body }: RawAnswer): void {
+    this.statuses.set(status, (this.statuses.get(status) ?? 0) + 1);
+    const traceId = headers.get('x-trace-id') ?? '';
+    this.traces.add(traceId);
+    if (status === 202)
+      this.acceptedByTrace.set(traceId, (JSON.parse(body) as { users_accepted: number }).users_accepted);
+  }
+}
+
+/**
+ * Once requests that were sent later are durable, those sent before are too, and their answers are on the way. These are
+ * compressed, as some of those are, and there are two of them, one after the other.
+ */
+async function barrier(server: TestServer, books: Books): Promise<void> {
+  for (let n = 0; n < 2; n++) {
+    const answer = await post(server, server.key, BARRIER, { 'content-encoding': 'gzip' });
+    assert.equal(answer.status, 202);
+    books.note({ status: answer.status, headers: new Map([...answer.headers]), body: answer.text });
+  }
+  await sleep(QUIET_MS);
+}
+
+/** Reads until all is answered, the server has closed, or nothing more can come because the rest was no request. */
+async function readAnswers(server: TestServer, client: RawClient, expected: number, books: Books): Promise<void> {
+  let answered = 0;
+  let wasQuiet = false;
+  while (answered < expected) {
+    const isClosed = client.isClosed;
+    const answers = client.take();
+    for (const answer of answers) books.note(answer);
+    answered += answers.length;
+    if (answers.length > 0) wasQuiet = false;
+    else if (isClosed || wasQuiet) return;
+    else {
+      await sleep(QUIET_MS);
+      if (client.isClosed) continue;
+      const late = client.take();
+      for (const answer of late) books.note(answer);
+      answered += late.length;
+      if (late.length > 0) continue;
+      await barrier(server, books);
+      wasQuiet = true;
+    }
+  }
+}
+
+async function fuzzConnection(server: TestServer, random: Random, books: Books, isOver: () => boolean): Promise<void> {
+  let client = await RawClient.open(server.port);
+  while (!isOver()) {
+    const requests = Array.from({ length: BATCH }, () => tameRequest(random, server.key));
+    // A wild one often ends the connection: mostly last, so that the others count.
+    const isWild = random.chance(60);
+    if (isWild) requests[random.chance(80) ? BATCH - 1 : random.below(BATCH)] = wildRequest(random, server.key);
+    books.sent += requests.length;
+    await client.send(Buffer.concat(requests));
+    await readAnswers(server, client, requests.length, books);
+    // After a wild one nobody knows where in a request the server is.
+    if (!isWild && !client.isClosed) continue;
+    client.destroy();
+    client = await RawClient.open(server.port);
+  }
+  client.destroy();
+}
+
+suite('Requests mutated at random', () => {
+  const server = useServer();
+
+  test(`every answer is one of the contract, the server lives, and the books balance (seed ${SEED})`, async (t: TestContext) => {
+    const books = new Books();
+    const started = performance.now();
+    const isOver = (): boolean => books.sent >= REQUESTS || performance.now() - started > TIME_MS_MAX;
+    await Promise.all(
+      Array.from({ length: CONNECTIONS }, (_, n) => fuzzConnection(server(), new Random(SEED + n), books, isOver)),
+    );
+    const seconds = (performance.now() - started) / 1_000;
+    t.diagnostic(`seed ${SEED}: ${books.sent} requests in ${seconds.toFixed(1)} s`);
+    t.diagnostic(
+      `answers: ${[...books.statuses]
+        .toSorted(([a], [b]) => a - b)
+        .map(([status, count]) => `${status}: ${count}`)
+        .join(', ')}`,
+    );
+
+    assert.deepEqual(
+      [...books.statuses.keys()].filter((status) => !STATUSES.has(status)),
+      [],
+    );
+    assert.equal((await ask(server(), '/livez')).status, 200);
+    await eventually('nothing is in flight', async () => (await metric(server(), 'sluice_in_flight_bytes')) === 0);
+    const worrying = server()
+      .stderr()
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('{"level":"info"'));
+    assert.deepEqual(worrying, []);
+
+    const records = await logOf(server());
+    const stored = new Map<string, number>();
+    for (const { traceId, userCount, rejections } of records) {
+      assert.ok(books.traces.has(traceId), `nobody was told about ${traceId}`);
+      if (userCount > rejections.length) stored.set(traceId, userCount - rejections.length);
+    }
+    assert.deepEqual(stored, books.acceptedByTrace);
+    const sum = (counts: Iterable<number>): number => [...counts].reduce((total, count) => total + count, 0);
+    const accepted = sum(books.acceptedByTrace.values());
+    t.diagnostic(`${accepted} users acknowledged, ${sum(stored.values())} in the log`);
+    assert.equal(await metric(server(), 'sluice_users_accepted_total'), accepted);
+    // Otherwise the mutations are too mild or too harsh to find anything.
+    for (const status of [202, 400, 401, 404, 405]) assert.ok((books.statuses.get(status) ?? 0) > 100, `few ${status}`);
+  });
+});

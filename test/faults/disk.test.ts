@@ -1,0 +1,180 @@
+/**
+ * A disk that is full, or nearly: a small tmpfs as data folder, a file that takes the rest of it, load all the while.
+ * Nobody is told 202 for what is not there, everything else goes on, and it heals by itself once there is space.
+ */
+
+import assert from 'node:assert/strict';
+import { closeSync, openSync, readdirSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { answerOf, eventually, runSluice, type TestServer } from '../server.ts';
+import { type Disk, hindrance, mountSmallDisk, skipWithout } from './devices.ts';
+import { assertLedger, Ledger, type Load, startLoad } from './ledger.ts';
+import { launch } from './scope.ts';
+
+const KB = 1_024;
+const MB = 1_024 * KB;
+const CHUNK_BYTES = 16 * KB;
+const ARGS = ['--log-segment', '1MB'];
+
+/** Takes all space but so much, and gives it back when called. */
+function fill(disk: Disk, bytesLeft: number): () => void {
+  const file = join(disk.folder, 'filler');
+  const descriptor = openSync(file, 'w');
+  try {
+    const { bavail, bsize } = statfsSync(disk.folder);
+    for (let bytes = bavail * bsize - bytesLeft; bytes > 0; ) {
+      bytes -= writeSync(descriptor, Buffer.alloc(Math.min(bytes, CHUNK_BYTES)));
+    }
+  } catch (error) {
+    // The server was quicker and took what was left.
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+  } finally {
+    closeSync(descriptor);
+  }
+  return () => rmSync(file);
+}
+
+function statusCount(load: Load, status: number): number {
+  return load.counts.get(status) ?? 0;
+}
+
+/** Answers of this status keep coming from now on. */
+async function comes(load: Load, status: number, more = 30): Promise<void> {
+  const before = statusCount(load, status);
+  await eventually(`answers with ${status}`, () => statusCount(load, status) >= before + more, 20_000);
+}
+
+async function operatorSees(server: TestServer, path: string): Promise<{ status: number; text: string }> {
+  return await answerOf(await fetch(server.baseUrl + path));
+}
+
+suite('A full disk', () => {
+  for (const { left, edges } of [
+    { left: 0, edges: '1' },
+    { left: 40 * KB, edges: '2' },
+    { left: 900 * KB, edges: '1' },
+  ]) {
+    const name = `with ${left / KB} kB left for ${edges} edge(s) is answered 503 until there is space again, and nothing is lost`;
+    test(name, async (t) => {
+      if (skipWithout(t, hindrance('tmpfs'))) return;
+      await using scope = new AsyncDisposableStack();
+      const disk = mountSmallDisk(scope, 'size=24m');
+      const dataFolder = join(disk.folder, 'data');
+      const server = await launch(scope, { dataFolder, args: [...ARGS, '--edges', edges] });
+      const ledger = new Ledger(400);
+      const load = startLoad(server, server.key, ledger);
+      await comes(load, 202);
+
+      const giveSpaceBack = fill(disk, left);
+      await comes(load, 503, 100);
+      assert.match(load.heads.get(503) ?? '', /^Retry-After: \d+/im);
+      const readiness = await eventually('it is not ready', async () => {
+        const seen = await operatorSees(server, '/readyz');
+        return seen.status === 503 ? seen : undefined;
+      });
+      assert.match(readiness.text, /the log cannot be written: the disk is full/);
+      assert.equal((await operatorSees(server, '/livez')).status, 200);
+      await assertLedger(dataFolder, ledger);
+
+      giveSpaceBack();
+      await comes(load, 202, 200);
+      await eventually('it is ready', async () => (await operatorSees(server, '/readyz')).status === 200);
+      await load.stop();
+      assert.deepEqual([...load.counts.keys()].filter((what) => what !== 202 && what !== 503), []);
+      await assertLedger(dataFolder, ledger);
+      assert.equal(await server.stop(), 0);
+
+      await launch(scope, { dataFolder, args: ARGS });
+      await assertLedger(dataFolder, ledger);
+    });
+  }
+
+  test('on which the server is killed is told in words to the next start, which works once there is space', async (t) => {
+    if (skipWithout(t, hindrance('tmpfs'))) return;
+    await using scope = new AsyncDisposableStack();
+    const disk = mountSmallDisk(scope, 'size=24m');
+    const dataFolder = join(disk.folder, 'data');
+    const server = await launch(scope, { dataFolder, args: ARGS });
+    const ledger = new Ledger(400);
+    const load = startLoad(server, server.key, ledger);
+    await comes(load, 202);
+    const giveSpaceBack = fill(disk, 0);
+    await comes(load, 503);
+    await server.kill('SIGKILL');
+    await load.stop();
+
+    const refill = fill({ folder: disk.folder }, 0);
+    const started = await runSluice(['serve'], { PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
+    assert.equal(started.code, 1);
+    assert.match(started.stderr, /^sluice: .*(full|free space|no space)/im);
+    assert.doesNotMatch(started.stderr, /damaged|^ {4}at /m);
+
+    refill();
+    void giveSpaceBack;
+    await launch(scope, { dataFolder, args: ARGS });
+    await assertLedger(dataFolder, ledger);
+  });
+
+  test('that has space but no room for another file lets the log go on in the files it has', async (t) => {
+    if (skipWithout(t, hindrance('tmpfs'))) return;
+    await using scope = new AsyncDisposableStack();
+    const disk = mountSmallDisk(scope, 'size=64m,nr_inodes=200');
+    const dataFolder = join(disk.folder, 'data');
+    const server = await launch(scope, { dataFolder, args: ARGS });
+    const fillers = takeAllFiles(disk);
+    const segments = (): number => readdirSync(join(dataFolder, 'log', '0')).filter((name) => name.endsWith('.db')).length;
+    assert.equal(segments(), 1);
+
+    const ledger = new Ledger(2_000);
+    const load = startLoad(server, server.key, ledger);
+    await comes(load, 202, 500);
+    assert.equal(segments(), 1, 'a file was made although there was no room for one');
+    for (const file of fillers) rmSync(file);
+    await eventually('a new segment is begun', () => segments() > 1, 20_000);
+    await load.stop();
+    assert.deepEqual([...load.counts.keys()], [202]);
+    await assertLedger(dataFolder, ledger);
+  });
+
+  test('is kept at a distance by the watermark: 503 while there is space left, and 202 again above it', async (t) => {
+    if (skipWithout(t, hindrance('tmpfs'))) return;
+    await using scope = new AsyncDisposableStack();
+    const disk = mountSmallDisk(scope, 'size=48m');
+    const dataFolder = join(disk.folder, 'data');
+    const server = await launch(scope, { dataFolder, args: ARGS, env: { SLUICE_DISK_FREE_MIN: '24MB' } });
+    const ledger = new Ledger();
+    const load = startLoad(server, server.key, ledger, 4);
+    await comes(load, 202);
+
+    const giveSpaceBack = fill(disk, 23 * MB);
+    await comes(load, 503);
+    const { bavail, bsize } = statfsSync(disk.folder);
+    assert.ok(bavail * bsize > 10 * MB, 'the watermark came too late');
+    assert.match(load.heads.get(503) ?? '', /^Retry-After: \d+/im);
+    const readiness = await operatorSees(server, '/readyz');
+    assert.equal(readiness.status, 503);
+    assert.match(readiness.text, /SLUICE_DISK_FREE_MIN/);
+    assert.equal((await operatorSees(server, '/livez')).status, 200);
+
+    giveSpaceBack();
+    await comes(load, 202);
+    assert.equal((await operatorSees(server, '/readyz')).status, 200);
+    await load.stop();
+    await assertLedger(dataFolder, ledger);
+  });
+});
+
+function takeAllFiles(disk: Disk): string[] {
+  const files: string[] = [];
+  for (;;) {
+    const file = join(disk.folder, `file-${files.length}`);
+    try {
+      closeSync(openSync(file, 'w'));
+    } catch (error) {
+      assert.equal((error as NodeJS.ErrnoException).code, 'ENOSPC');
+      return files;
+    }
+    files.push(file);
+  }
+}
