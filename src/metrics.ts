@@ -35,7 +35,7 @@ const FAMILIES = {
   log_bytes: counter('sluice_log_bytes_total', 'Bytes of bodies made durable in the log.'),
   log_segments_sealed: counter('sluice_log_segments_sealed_total', 'Segments of the log that were filled and closed.'),
   large_bodies: counter('sluice_large_bodies_total', 'Bodies validated in a thread of their own for their size.'),
-  key_lookups: counter('sluice_key_lookups_total', 'Reads of the key store; a cached key needs none.'),
+  key_lookups: counter('sluice_key_lookups_total', 'Keys that the cache could not answer for by itself.'),
   disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
   ready: gauge('sluice_ready', '1 while events are accepted, 0 while they are refused.', 'min'),
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),

@@ -281,7 +281,7 @@ function operatorPaths(): Record<string, PathItem> {
     '/readyz': operatorOperation(
       'readyz',
       'Are events accepted?',
-      'Send traffic only while this is 200. It is 503 while the disk is full or failing, while keys cannot be read, and from the moment a shutdown begins.',
+      'Send traffic only while this is 200. It is 503 while the disk is full, nearly full or failing, and from the moment a shutdown begins.',
       { 200: ready, 503: notReady },
     ),
     '/metrics': operatorOperation(

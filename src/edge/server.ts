@@ -39,6 +39,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   const doomed = new WeakSet<Socket>();
   const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     exchanges.note(request.socket, response);
+    if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
     if (request.headers.host === undefined && request.httpVersion === '1.1') {
       refuseHostless(parts, response);
     } else if (isIngest(request.url)) {
@@ -97,6 +98,12 @@ class Exchanges {
     const whole = broken === undefined ? latest : this.#before.get(broken);
     return { broken, whole: whole?.writableFinished === false ? whole : undefined };
   }
+}
+
+/** Proxies may send the whole address, which servers have to take (RFC 9112, 3.2.2). */
+function originForm(target: string): string {
+  const url = URL.parse(target);
+  return url === null ? target : url.pathname + url.search;
 }
 
 function isIngest(url: string | undefined): boolean {
