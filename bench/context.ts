@@ -12,9 +12,11 @@ import type { Server } from './servers.ts';
 import { Stage } from './servers.ts';
 
 export interface Pace {
+  /** Before the first round of a server: its code is compiled and its files grow. */
+  readonly firstSeconds: number;
   readonly warmupSeconds: number;
   readonly seconds: number;
-  /** How often ours and the yardstick take turns. */
+  /** How often ours and the yardstick take turns. Many short rounds: machines change speed from second to second. */
   readonly pairs: number;
   readonly calibrationSeconds: number;
   readonly latencySeconds: number;
@@ -23,9 +25,10 @@ export interface Pace {
 }
 
 export const FULL: Pace = {
-  warmupSeconds: 1.5,
-  seconds: 5,
-  pairs: 4,
+  firstSeconds: 3,
+  warmupSeconds: 0.5,
+  seconds: 2.5,
+  pairs: 8,
   calibrationSeconds: 3,
   latencySeconds: 20,
   memorySeconds: 60,
@@ -33,7 +36,8 @@ export const FULL: Pace = {
 };
 
 export const SHORT: Pace = {
-  warmupSeconds: 0.3,
+  firstSeconds: 0.5,
+  warmupSeconds: 0.2,
   seconds: 1,
   pairs: 1,
   calibrationSeconds: 0.7,

@@ -85,7 +85,7 @@ interface Pair {
 }
 
 function pairsSeconds(pace: Pace): number {
-  return pace.pairs * 2 * (pace.warmupSeconds + pace.seconds);
+  return 2 * pace.firstSeconds + pace.pairs * 2 * (pace.warmupSeconds + pace.seconds);
 }
 
 async function takeTurns(
@@ -100,9 +100,19 @@ async function takeTurns(
     context.progress.begin(`${label}: ${server.name}, round ${round}`, pace.warmupSeconds + pace.seconds);
     return context.drive(server, workload, pace.seconds);
   };
+  for (const server of [first, second]) {
+    context.progress.begin(`${label}: ${server.name}, warming up`, pace.firstSeconds);
+    await context.drive(server, workload, pace.firstSeconds - pace.warmupSeconds);
+  }
   const pairs: Pair[] = [];
   for (let round = 1; round <= pace.pairs; round += 1) {
-    pairs.push({ first: await turn(first, round), second: await turn(second, round) });
+    // Who goes first changes, so that neither side always gets the better half of a drift.
+    if (round % 2 === 1) {
+      pairs.push({ first: await turn(first, round), second: await turn(second, round) });
+    } else {
+      const after = await turn(second, round);
+      pairs.push({ first: await turn(first, round), second: after });
+    }
   }
   return pairs;
 }

@@ -74,7 +74,7 @@ function userOf(random: () => number): BenchUser {
     identifiers: {
       user_id: `u_${person}`,
       email: `person.${person}@example.com`,
-      anon_id: `a-${hex(person * 2_654_435_761)}-${hex(person * 40_503)}`,
+      anon_id: `${hex(person * 2_654_435_761)}-${hex(person * 40_503)}-${hex(person * 97)}-${hex(person * 7919)}`,
     },
     user_properties: {
       plan: pick(PLANS, random),
@@ -93,7 +93,7 @@ function eventOf(random: () => number): Record<string, string | number> {
     revenue: Math.round(random() * 20_000) / 100,
     currency: pick(CURRENCIES, random),
     order_id: `order_${hex(random() * 2 ** 32)}`,
-    product_id: `sku_${Math.floor(random() * 10_000)}`,
+    product_id: `sku_${hex(random() * 2 ** 32)}`,
     quantity: 1 + Math.floor(random() * 5),
   };
 }

@@ -47,6 +47,7 @@ export interface LogAppender {
   /**
    * Resolves once the entry is durable: it survives kill -9 and power loss. Rejects with `LogUnavailableError` when it
    * is not; the entry is then not in the log, or (after a failing fsync) may be, and nobody was told that it is.
+   * Takes the memory of `entry.body` over: do not read or write it afterwards.
    */
   append(entry: LogEntry): Promise<void>;
   /** Why appends would be refused now, in words for an operator; null while all is well. Heals by itself. */

@@ -214,6 +214,7 @@ export class Ingest {
       return;
     }
     const { userCount, rejections, eventCount } = verdict;
+    const bodyBytes = body.byteLength;
     this.#parts.log
       .append({
         traceId: exchange.traceId,
@@ -233,7 +234,7 @@ export class Ingest {
           metrics.inc(METRIC.users_accepted, accepted);
           metrics.inc(METRIC.users_rejected, rejections.length);
           metrics.inc(METRIC.events_accepted, eventCount);
-          metrics.inc(METRIC.body_bytes, body.byteLength);
+          metrics.inc(METRIC.body_bytes, bodyBytes);
           if (accepted === 0) {
             // Kept in the log all the same, so that people can see what was sent and why it failed.
             this.#fail(exchange, { code: 'validation_failed', errors: rejections });

@@ -20,7 +20,7 @@ const ARGS = ['--log-segment', '1MB'];
 /** Takes all space but so much, and gives it back when called. */
 function fill(disk: Disk, bytesLeft: number): () => void {
   const file = join(disk.folder, 'filler');
-  const descriptor = openSync(file, 'w');
+  const descriptor = openSync(file, 'a');
   try {
     const { bavail, bsize } = statfsSync(disk.folder);
     for (let bytes = bavail * bsize - bytesLeft; bytes > 0; ) {
@@ -46,7 +46,7 @@ async function comes(load: Load, status: number, more = 30): Promise<void> {
 }
 
 async function operatorSees(server: TestServer, path: string): Promise<{ status: number; text: string }> {
-  return await answerOf(await fetch(server.baseUrl + path));
+  return answerOf(await fetch(server.baseUrl + path));
 }
 
 suite('A full disk', () => {
@@ -63,7 +63,7 @@ suite('A full disk', () => {
       const dataFolder = join(disk.folder, 'data');
       const server = await launch(scope, { dataFolder, args: [...ARGS, '--edges', edges] });
       const ledger = new Ledger(400);
-      const load = startLoad(server, server.key, ledger);
+      const load = startLoad(scope, server, server.key, ledger);
       await comes(load, 202);
 
       const giveSpaceBack = fill(disk, left);
@@ -81,7 +81,10 @@ suite('A full disk', () => {
       await comes(load, 202, 200);
       await eventually('it is ready', async () => (await operatorSees(server, '/readyz')).status === 200);
       await load.stop();
-      assert.deepEqual([...load.counts.keys()].filter((what) => what !== 202 && what !== 503), []);
+      assert.deepEqual(
+        [...load.counts.keys()].filter((what) => what !== 202 && what !== 503),
+        [],
+      );
       await assertLedger(dataFolder, ledger);
       assert.equal(await server.stop(), 0);
 
@@ -97,21 +100,20 @@ suite('A full disk', () => {
     const dataFolder = join(disk.folder, 'data');
     const server = await launch(scope, { dataFolder, args: ARGS });
     const ledger = new Ledger(400);
-    const load = startLoad(server, server.key, ledger);
+    const load = startLoad(scope, server, server.key, ledger);
     await comes(load, 202);
-    const giveSpaceBack = fill(disk, 0);
+    fill(disk, 0);
     await comes(load, 503);
     await server.kill('SIGKILL');
     await load.stop();
 
-    const refill = fill({ folder: disk.folder }, 0);
+    const giveSpaceBack = fill(disk, 0);
     const started = await runSluice(['serve'], { PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
     assert.equal(started.code, 1);
     assert.match(started.stderr, /^sluice: .*(full|free space|no space)/im);
     assert.doesNotMatch(started.stderr, /damaged|^ {4}at /m);
 
-    refill();
-    void giveSpaceBack;
+    giveSpaceBack();
     await launch(scope, { dataFolder, args: ARGS });
     await assertLedger(dataFolder, ledger);
   });
@@ -119,15 +121,16 @@ suite('A full disk', () => {
   test('that has space but no room for another file lets the log go on in the files it has', async (t) => {
     if (skipWithout(t, hindrance('tmpfs'))) return;
     await using scope = new AsyncDisposableStack();
-    const disk = mountSmallDisk(scope, 'size=64m,nr_inodes=200');
+    const disk = mountSmallDisk(scope, 'size=256m,nr_inodes=100');
     const dataFolder = join(disk.folder, 'data');
     const server = await launch(scope, { dataFolder, args: ARGS });
     const fillers = takeAllFiles(disk);
-    const segments = (): number => readdirSync(join(dataFolder, 'log', '0')).filter((name) => name.endsWith('.db')).length;
+    const segments = (): number =>
+      readdirSync(join(dataFolder, 'log', '0')).filter((name) => name.endsWith('.db')).length;
     assert.equal(segments(), 1);
 
     const ledger = new Ledger(2_000);
-    const load = startLoad(server, server.key, ledger);
+    const load = startLoad(scope, server, server.key, ledger, 4);
     await comes(load, 202, 500);
     assert.equal(segments(), 1, 'a file was made although there was no room for one');
     for (const file of fillers) rmSync(file);
@@ -144,7 +147,7 @@ suite('A full disk', () => {
     const dataFolder = join(disk.folder, 'data');
     const server = await launch(scope, { dataFolder, args: ARGS, env: { SLUICE_DISK_FREE_MIN: '24MB' } });
     const ledger = new Ledger();
-    const load = startLoad(server, server.key, ledger, 4);
+    const load = startLoad(scope, server, server.key, ledger, 4);
     await comes(load, 202);
 
     const giveSpaceBack = fill(disk, 23 * MB);

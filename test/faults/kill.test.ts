@@ -42,7 +42,7 @@ test('after kill -9 at random moments nothing that was acknowledged is missing o
     const edges = round % TWO_EDGES_EVERY === 0 ? '2' : '1';
     const server = await launch(scope, { dataFolder, args: [...ARGS, '--edges', edges] });
     key ||= server.key;
-    const load = startLoad(server, key, ledger);
+    const load = startLoad(scope, server, key, ledger);
     const before = ledger.acknowledged.size;
     const serveMs = Math.floor(random() * SERVE_MS_MAX);
     await sleep(serveMs);

@@ -12,6 +12,7 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import type { LogRecord } from '../../src/log.ts';
 import { readAll } from '../contract/log.ts';
 import { sleep } from '../server.ts';
+import type { Scope } from './scope.ts';
 import { Connection, ConnectionLostError, type RawAnswer } from './connection.ts';
 
 const USERS_PER_REQUEST_MAX = 5;
@@ -74,7 +75,13 @@ export interface Load {
 }
 
 /** Clients go on until they are stopped; one whose connection breaks opens another, as long as somebody listens. */
-export function startLoad(server: { readonly port: number }, key: string, ledger: Ledger, clients = 16): Load {
+export function startLoad(
+  scope: Scope,
+  server: { readonly port: number },
+  key: string,
+  ledger: Ledger,
+  clients = 16,
+): Load {
   const counts = new Map<number | 'lost' | 'refused', number>();
   const heads = new Map<number, string>();
   const stopping = new AbortController();
@@ -109,14 +116,13 @@ export function startLoad(server: { readonly port: number }, key: string, ledger
   }
 
   const running = Promise.all(Array.from({ length: clients }, client));
-  return {
-    counts,
-    heads,
-    stop: async () => {
-      stopping.abort();
-      await running;
-    },
+  const stop = async (): Promise<void> => {
+    stopping.abort();
+    await running;
   };
+  // Only said here: a client that waits for an answer is let go when the server ends, which comes next.
+  scope.defer(() => stopping.abort());
+  return { counts, heads, stop };
 }
 
 export interface Audit {

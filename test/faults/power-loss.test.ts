@@ -32,7 +32,7 @@ async function serveUntilPowerIsLost(scope: Scope, disk: LoopDisk, run: Run): Pr
   const { dataFolder, ledger, loadMs, under = [] } = run;
   const server = await launch(scope, { dataFolder, args: ARGS, under });
   const key = run.key || server.key;
-  const load = startLoad(server, key, ledger);
+  const load = startLoad(scope, server, key, ledger);
   await sleep(loadMs);
   disk.cutPower();
   // Clients go on for a moment: nothing that is answered from now on may be a 202 that did not last.
@@ -71,7 +71,7 @@ test('a server that is killed, started again and then loses power has lost nothi
   const dataFolder = join(disk.folder, 'data');
   const ledger = new Ledger();
   const first = await launch(scope, { dataFolder, args: ARGS });
-  const load = startLoad(first, first.key, ledger);
+  const load = startLoad(scope, first, first.key, ledger);
   await sleep(300);
   await first.kill('SIGKILL');
   await load.stop();

@@ -1,0 +1,137 @@
+/**
+ * A disk that fails, and a disk that is slow: errors and delays put into fsync of a running server by strace. After a
+ * failed fsync nobody knows what the disk holds, and the next one succeeds whatever became of the data. So there must
+ * be no next one: the process ends, and the next start recovers from what is really there.
+ */
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { eventually, sleep, startServer, type TestServer } from '../server.ts';
+import { skipWithout } from './devices.ts';
+import { assertLedger, Ledger, startLoad } from './ledger.ts';
+import { folderIn, launch } from './scope.ts';
+import { attachStrace, straceHindrance } from './strace.ts';
+
+const MB = 1_024 * 1_024;
+const FAIL_ONCE = 'fsync,fdatasync:error=EIO:when=1';
+const TWO_SECONDS_EACH = 'fsync,fdatasync:delay_enter=2000000';
+
+async function restartAndCheck(dataFolder: string, ledger: Ledger): Promise<void> {
+  await using scope = new AsyncDisposableStack();
+  const server = await launch(scope, { dataFolder });
+  await assertLedger(dataFolder, ledger);
+  assert.equal(await server.stop(), 0);
+}
+
+async function endsByItself(server: TestServer): Promise<void> {
+  const how = await Promise.race([server.ended, sleep(20_000).then(() => 'still running')]);
+  assert.notEqual(how, 'still running');
+  assert.notEqual(how, 0);
+  assert.match(server.stderr(), /"level":"fatal".*start again to recover/);
+}
+
+suite('A failing disk', () => {
+  for (const edges of ['1', '2']) {
+    test(`ends the process after the first failed fsync, without a 202 and without a second fsync (${edges} edges)`, async (t) => {
+      if (skipWithout(t, straceHindrance())) return;
+      await using scope = new AsyncDisposableStack();
+      const dataFolder = folderIn(scope);
+      const server = await launch(scope, { dataFolder, args: ['--edges', edges] });
+      const ledger = new Ledger();
+      const warmUp = startLoad(scope, server, server.key, ledger);
+      await eventually('some are acknowledged', () => ledger.acknowledged.size > 100);
+      await warmUp.stop();
+
+      const strace = await attachStrace(server.pid, FAIL_ONCE, join(folderIn(scope), 'trace'));
+      const before = ledger.acknowledged.size;
+      const load = startLoad(scope, server, server.key, ledger);
+      await endsByItself(server);
+      await load.stop();
+
+      const { counts } = load;
+      assert.ok((counts.get(503) ?? 0) > 0, 'nobody was told 503');
+      if (edges === '1') assert.equal(ledger.acknowledged.size, before, '202 after a failed fsync');
+      assert.deepEqual(
+        [...counts.keys()].filter((what) => ![202, 503, 'lost', 'refused'].includes(what)),
+        [],
+      );
+      assertNoSecondSync(strace.lines().filter((line) => line.includes(join(dataFolder, 'log'))));
+      await restartAndCheck(dataFolder, ledger);
+    });
+  }
+
+  test('while a finished segment is sealed ends the process too, and the write-ahead log stays', async (t) => {
+    if (skipWithout(t, straceHindrance())) return;
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const server = await launch(scope, { dataFolder, args: ['--log-segment', '1MB'] });
+    const segment = join(dataFolder, 'log', '0', '0000000000000001.db');
+    await attachStrace(server.pid, FAIL_ONCE, join(folderIn(scope), 'trace'), segment);
+    const ledger = new Ledger(2_000);
+    const load = startLoad(scope, server, server.key, ledger);
+    await endsByItself(server);
+    await load.stop();
+    assert.ok(existsSync(`${segment}-wal`), 'the write-ahead log was removed after a failed fsync');
+    await restartAndCheck(dataFolder, ledger);
+  });
+
+  test('during a shutdown is not mistaken for an orderly end', async (t) => {
+    if (skipWithout(t, straceHindrance())) return;
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const server = await launch(scope, { dataFolder });
+    const ledger = new Ledger();
+    const load = startLoad(scope, server, server.key, ledger);
+    await eventually('some are acknowledged', () => ledger.acknowledged.size > 100);
+    // Slow, so that requests are under way when the signal comes, and failing.
+    await attachStrace(server.pid, `${FAIL_ONCE}:delay_enter=500000`, join(folderIn(scope), 'trace'));
+    await sleep(100);
+    process.kill(server.pid, 'SIGTERM');
+    await endsByItself(server);
+    await load.stop();
+    await restartAndCheck(dataFolder, ledger);
+  });
+});
+
+/** strace prints `fsync(37</path>) = -1 EIO (…)`; what follows on the same file must not be a success. */
+function assertNoSecondSync(lines: readonly string[]): void {
+  const failedAt = lines.findIndex((line) => line.includes('EIO'));
+  assert.notEqual(failedAt, -1, 'no fsync failed: the fault did not happen');
+  const path = /<([^>]+)>/.exec(lines[failedAt] ?? '')?.[1] ?? '';
+  const after = lines.slice(failedAt + 1).filter((line) => line.includes(path));
+  assert.deepEqual(after, [], 'the file was touched after its fsync had failed');
+}
+
+suite('A slow disk', () => {
+  test('keeps what is in flight bounded: 503 beyond it, and /livez answers meanwhile', async (t) => {
+    if (skipWithout(t, straceHindrance())) return;
+    await using scope = new AsyncDisposableStack();
+    const server = await startServer({ env: { SLUICE_IN_FLIGHT_BYTES: '16MB' }, dataFolder: folderIn(scope) });
+    scope.defer(async () => void (await server.kill()));
+    const strace = await attachStrace(server.pid, TWO_SECONDS_EACH, join(folderIn(scope), 'trace'));
+    const ledger = new Ledger(100_000);
+    const load = startLoad(scope, server, server.key, ledger, 80);
+    await eventually('some are refused', () => (load.counts.get(503) ?? 0) > 100, 20_000);
+    assert.match(load.heads.get(503) ?? '', /^Retry-After: \d+/im);
+
+    let inFlightMax = 0;
+    for (let second = 0; second < 3; second++) {
+      const acknowledged = ledger.acknowledged.size;
+      assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200);
+      if (second === 0) assert.equal(ledger.acknowledged.size, acknowledged, 'the disk is not slow');
+      const metrics = await (await fetch(`${server.baseUrl}/metrics`)).text();
+      const inFlight = Number(/^sluice_in_flight_bytes\S* (\d+)/m.exec(metrics)?.[1]);
+      inFlightMax = Math.max(inFlightMax, inFlight);
+      await sleep(1_000);
+    }
+    t.diagnostic(`at most ${(inFlightMax / MB).toFixed(1)} MB in flight; ${load.counts.get(503)} refused`);
+    assert.ok(inFlightMax > 0, 'nothing was in flight');
+    assert.ok(inFlightMax <= 16 * MB, `${inFlightMax} bytes in flight`);
+    await strace.detach();
+    await eventually('it is quick again', () => (load.counts.get(202) ?? 0) > 100, 30_000);
+    await load.stop();
+    await assertLedger(server.dataFolder, ledger);
+  });
+});
