@@ -1,0 +1,48 @@
+/** The published package is JavaScript, built by `tsc`; this packs it, unpacks it elsewhere and uses it. */
+
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { eventually, post, removeFolder, temporaryFolder, user } from './server.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const run = promisify(execFile);
+
+test('the package, packed and unpacked elsewhere, serves and takes an event', { timeout: 120_000 }, async (t) => {
+  const folder = temporaryFolder();
+  t.after(() => removeFolder(folder));
+  await run('npm', ['pack', '--pack-destination', folder], { cwd: ROOT });
+  const archive = readdirSync(folder).find((name) => name.endsWith('.tgz'));
+  assert.ok(archive);
+  await run('tar', ['xzf', archive], { cwd: folder });
+  // What `npm install` would put there: the same dependencies that are installed here.
+  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+
+  const bin = join(folder, 'package', 'bin', 'sluice.js');
+  const { stdout } = await run(process.execPath, [bin, '--version']);
+  assert.match(stdout, /^sluice \d+\.\d+\.\d+\n$/);
+
+  const server = spawn(process.execPath, [bin, 'serve'], {
+    env: { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: join(folder, 'data'), SLUICE_DISK_FREE_MIN: '0' },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const ended = once(server, 'close');
+  t.after(async () => {
+    server.kill('SIGTERM');
+    await ended;
+  });
+  let words = '';
+  server.stdout.setEncoding('utf8').on('data', (text: string) => {
+    words += text;
+  });
+  await eventually('it prints a key', () => words.includes('More keys'), 30_000);
+  const baseUrl = /http:\/\/127\.0\.0\.1:\d+/.exec(words)?.[0] ?? '';
+  const key = /sk_dev_[0-9A-Za-z]{38}/.exec(words)?.[0] ?? '';
+  const answer = await post({ baseUrl }, key, { users: [user('ada')] });
+  assert.equal(answer.status, 202);
+});
