@@ -55,7 +55,8 @@ function outcomes(rate: number, { ours, bare }: { ours: LoadResult; bare: LoadRe
             `at ${thousands(rate)} requests/s; reached: ours ${thousands(perSecond(ours))}, bare ${thousands(perSecond(bare))}`,
             `ours ${quantiles(ours)}; bare ${quantiles(bare)}`,
             `the generator sent late by p50 ${milliseconds(ours.sendDelay.p50)}, p99 ` +
-              `${milliseconds(ours.sendDelay.p99)} (counted as latency); unanswered ${ours.unanswered}`,
+              `${milliseconds(ours.sendDelay.p99)} (counted as latency); unanswered ${ours.unanswered}; ` +
+              `other programs used ${ours.otherCpu.toFixed(2)} cores meanwhile`,
           ]
         : [],
     data: { rate, ours, bare },

@@ -5,21 +5,15 @@
 
 import { mkdirSync, readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
-import { join } from 'node:path';
 import { isMainThread, parentPort, workerData } from 'node:worker_threads';
-import { runKeys } from './cli/keys.ts';
-import { keyFileOf } from './cli/keys-place.ts';
-import { runConfig } from './cli/config.ts';
-import { announceStart } from './cli/announce.ts';
-import { suggestion } from './cli/flags.ts';
-import { mainHelp, wantsHelp } from './cli/help.ts';
-import { inkFor } from './cli/table.ts';
-import { type Config, type Env, loadConfig, processEnvironment } from './config.ts';
+import type { Env } from './config.ts';
+import { keyFileOf, logFolderOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
-import { createLogger } from './logger.ts';
+import type { LogAppender } from './log.ts';
 import type { KeyStore } from './store.ts';
 import type { EdgeMessage, EdgeSetup, SupervisorMessage } from './supervisor.ts';
 
+// What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
 enableCompileCache();
 
 const COMMANDS = ['serve', 'keys', 'config'];
@@ -27,10 +21,6 @@ const COMMANDS = ['serve', 'keys', 'config'];
 function versionOf(): string {
   const file = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
   return (JSON.parse(file) as { version: string }).version;
-}
-
-function logFolderOf(config: Config): string {
-  return join(config.dataFolder, 'log');
 }
 
 async function openKeyStore(file: string): Promise<KeyStore> {
@@ -42,43 +32,52 @@ async function run(args: readonly string[], env: Env): Promise<number> {
   const [command, ...rest] = args;
   const isTty = process.stdout.isTTY;
   const out = (text: string): void => void process.stdout.write(text);
+  const { mainHelp, wantsHelp } = await import('./cli/help.ts');
+  const { inkFor } = await import('./cli/table.ts');
   if (command === '--version' || command === '-v') {
     out(`sluice ${versionOf()}\n`);
     return 0;
   }
-  if (command === undefined || command === '--help' || command === '-h' || command === 'help') {
+  if (command === undefined || command === 'help' || (wantsHelp(args) && command !== 'keys' && command !== 'config')) {
     out(mainHelp(inkFor(isTty, env)));
     return command === undefined ? 1 : 0;
   }
   switch (command) {
     case 'serve':
-      if (!wantsHelp(rest)) return serve(rest, env);
-      out(mainHelp(inkFor(isTty, env)));
-      return 0;
+      return serve(rest, env);
     case 'keys': {
+      const { runKeys } = await import('./cli/keys.ts');
       const { openSqliteKeyStore } = await import('./backends/sqlite/keys.ts');
       return runKeys(rest, { out, env, isTty, now: Date.now, openKeyStore: openSqliteKeyStore });
     }
-    case 'config':
+    case 'config': {
+      const { runConfig } = await import('./cli/config.ts');
       return runConfig(rest, { out, env, isTty });
-    default:
-      throw new OperatorError(
-        `"${command}" is not a command${suggestion(command, COMMANDS)}\nAll of them: sluice --help`,
-      );
+    }
+    default: {
+      const { suggestion } = await import('./cli/flags.ts');
+      const meant = suggestion(command, COMMANDS);
+      throw new OperatorError(`"${command}" is not a command${meant}\nAll of them: sluice --help`);
+    }
   }
 }
 
 /** Runs until a signal; resolves with the exit code. */
 async function serve(args: readonly string[], env: Env): Promise<number> {
+  const { loadConfig } = await import('./config.ts');
   const { config } = loadConfig({ env, args });
+  const { lockFolder } = await import('./backends/sqlite/folder-lock.ts');
+  const lock = lockFolder(config.dataFolder);
+  mkdirSync(logFolderOf(config.dataFolder), { recursive: true, mode: 0o700 });
+
+  const [{ Supervisor, metricsSlots }, { allocateMetrics }, { createLogger }, { announceStart }] = await Promise.all([
+    import('./supervisor.ts'),
+    import('./metrics.ts'),
+    import('./logger.ts'),
+    import('./cli/announce.ts'),
+  ]);
   const version = versionOf();
   const logger = createLogger(config.logLevel, 'main');
-  const { lockFolder } = await import('./backends/sqlite/folder-lock.ts');
-  const { Supervisor, metricsSlots } = await import('./supervisor.ts');
-  const { allocateMetrics } = await import('./metrics.ts');
-
-  const lock = lockFolder(config.dataFolder);
-  mkdirSync(logFolderOf(config), { recursive: true, mode: 0o700 });
   const keyStore = await openKeyStore(keyFileOf(config.dataFolder));
   const supervisor = new Supervisor({
     config,
@@ -112,28 +111,39 @@ function stopOnSignal(): Promise<string> {
   });
 }
 
+async function openLog(
+  { config, index, metricsBuffer }: EdgeSetup,
+  onFatal: (message: string) => void,
+): Promise<LogAppender> {
+  const { openSqliteLogAppender } = await import('./backends/sqlite/log.ts');
+  return openSqliteLogAppender({
+    folder: logFolderOf(config.dataFolder),
+    partition: index,
+    segmentBytes: config.logSegmentBytes,
+    metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
+    onFatal,
+  });
+}
+
 /** One edge thread: its partition of the log, its reading end of the key store, its HTTP server. */
 async function runEdge(setup: EdgeSetup): Promise<void> {
   const { config, index, metricsBuffer, version } = setup;
   const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
-    const [{ openSqliteLogAppender }, { startEdge }, { statusOf }] = await Promise.all([
-      import('./backends/sqlite/log.ts'),
+    // The log is checked in its own thread while this one loads the rest.
+    const opening = openLog(setup, (message) => tell({ type: 'fatal', message }));
+    const [{ startEdge }, { statusOf }, { createLogger }, keyStore, log] = await Promise.all([
       import('./edge/edge.ts'),
       import('./supervisor.ts'),
+      import('./logger.ts'),
+      openKeyStore(keyFileOf(config.dataFolder)),
+      opening,
     ]);
-    const log = await openSqliteLogAppender({
-      folder: logFolderOf(config),
-      partition: index,
-      segmentBytes: config.logSegmentBytes,
-      metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
-      onFatal: (message) => tell({ type: 'fatal', message }),
-    });
     const edge = await startEdge(
       {
         config,
         log,
-        keyStore: await openKeyStore(keyFileOf(config.dataFolder)),
+        keyStore,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),
         logger: createLogger(config.logLevel, `edge-${index}`),
@@ -156,6 +166,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
 
 if (isMainThread) {
   try {
+    const { processEnvironment } = await import('./config.ts');
     process.exitCode = await run(process.argv.slice(2), processEnvironment());
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;

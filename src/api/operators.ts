@@ -7,9 +7,6 @@
 import type { FastifyInstance } from 'fastify';
 import { RETRY_AFTER_SECONDS } from '../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../metrics.ts';
-import { docsPage, docsPolicy } from './docs-page.ts';
-import { openApiDocument } from './openapi.ts';
-import { Alive, NotReady, Ready } from './schemas.ts';
 
 export interface OperatorParts {
   readonly version: string;
@@ -20,11 +17,11 @@ export interface OperatorParts {
 }
 
 export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorParts): void {
-  app.get('/livez', { schema: { response: { 200: Alive } } }, (_request, reply) => {
+  app.get('/livez', (_request, reply) => {
     reply.header('cache-control', 'no-store').send({ status: 'alive' });
   });
 
-  app.get('/readyz', { schema: { response: { 200: Ready, 503: NotReady } } }, (_request, reply) => {
+  app.get('/readyz', (_request, reply) => {
     const { ready, reasons } = parts.readiness();
     reply.header('cache-control', 'no-store');
     if (ready) reply.send({ status: 'ready' });
@@ -35,19 +32,28 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
     reply.header('cache-control', 'no-store').type(METRICS_CONTENT_TYPE).send(parts.renderMetrics());
   });
 
-  // Made when first asked for: neither should slow down the start.
-  const document = once(() => openApiDocument(parts));
-  const documentText = once(() => JSON.stringify(document()));
-  const page = once(() => docsPage(document()));
+  // Loaded and made when first asked for: loading the schemas alone takes 100 ms, which the start need not wait for.
+  const description = once(() => describe(parts));
 
-  app.get('/openapi.json', (_request, reply) => {
-    reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(documentText());
+  app.get('/openapi.json', async (_request, reply) => {
+    const { text } = await description();
+    return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(text);
   });
 
-  app.get('/docs', (_request, reply) => {
-    reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': docsPolicy() });
-    reply.type('text/html; charset=utf-8').send(page());
+  app.get('/docs', async (_request, reply) => {
+    const { page, policy } = await description();
+    reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': policy });
+    return reply.type('text/html; charset=utf-8').send(page);
   });
+}
+
+async function describe(parts: OperatorParts): Promise<{ text: string; page: string; policy: string }> {
+  const [{ openApiDocument }, { docsPage, docsPolicy }] = await Promise.all([
+    import('./openapi.ts'),
+    import('./docs-page.ts'),
+  ]);
+  const document = openApiDocument(parts);
+  return { text: JSON.stringify(document), page: docsPage(document), policy: docsPolicy() };
 }
 
 function once<T>(make: () => T): () => T {

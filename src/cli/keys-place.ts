@@ -3,8 +3,8 @@
  * the server, so that a mistyped SLUICE_DATA is told instead of making keys in a folder that no server looks at.
  */
 
-import { join } from 'node:path';
 import { type Config, type Env, readConfig } from '../config.ts';
+import { keyFileOf } from '../data-folder.ts';
 import type { KeyStore } from '../store.ts';
 import type { FlagKinds, FlagsRead } from './flags.ts';
 
@@ -18,10 +18,6 @@ export interface KeysIo {
 
 export const FLAGS_EVERYWHERE = { data: 'value', json: 'switch' } as const satisfies FlagKinds;
 export const KEYS_HINT = 'More about keys: sluice keys --help';
-
-export function keyFileOf(dataFolder: string): string {
-  return join(dataFolder, 'keys.db');
-}
 
 /** The settings, with `--data` as the one flag of the server that commands on keys take; and all mistakes so far. */
 export function readPlace(flags: FlagsRead, env: Env): { config: Config; file: string; mistakes: string[] } {

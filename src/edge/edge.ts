@@ -9,7 +9,6 @@ import type { AddressInfo } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { buildApp } from '../api/app.ts';
 import type { Config } from '../config.ts';
-import { OperatorError } from '../errors.ts';
 import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender } from '../log.ts';
 import type { Logger } from '../logger.ts';
@@ -17,6 +16,7 @@ import { METRIC, metricsWriter, renderMetrics } from '../metrics.ts';
 import type { KeySighting, KeyStore } from '../store.ts';
 import { InFlight } from './admission.ts';
 import { Ingest } from './ingest.ts';
+import { listenError } from './listen-error.ts';
 import { QuietLog } from './quiet-log.ts';
 import { createEdgeServer } from './server.ts';
 import { Sightings } from './sightings.ts';
@@ -47,6 +47,7 @@ export interface Edge {
 }
 
 const GAUGE_INTERVAL_MS = 1_000;
+const CLOSE_IDLE_INTERVAL_MS = 50;
 const NANOSECONDS = 1e9;
 
 export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
@@ -142,22 +143,13 @@ function listen(server: Server, { host, edges }: Config, port: number): Promise<
   });
 }
 
-export function listenError(error: NodeJS.ErrnoException, host: string, port: number): Error {
-  if (error.code === 'EADDRINUSE') {
-    return new OperatorError(
-      `Port ${port} on ${host} is taken by another program. Stop that one, or choose another port with PORT or --port.`,
-    );
-  }
-  if (error.code === 'EACCES')
-    return new OperatorError(`Port ${port} needs more rights than this user has. Choose one above 1023.`);
-  if (error.code === 'EADDRNOTAVAIL')
-    return new OperatorError(`This machine has no address ${host}. Choose another with HOST or --host.`);
-  return error;
-}
-
 function closeServer(server: Server): Promise<void> {
   return new Promise((resolve) => {
-    server.close(() => resolve());
-    server.closeIdleConnections();
+    // Node closes those that are idle now; one that falls idle with its last answer would stay open until its timeout.
+    const timer = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_INTERVAL_MS);
+    server.close(() => {
+      clearInterval(timer);
+      resolve();
+    });
   });
 }

@@ -241,6 +241,7 @@ export class Ingest {
             return;
           }
           this.#settle(exchange, 202);
+          if (this.#parts.refusal() === 'shutdown') exchange.response.shouldKeepAlive = false;
           sendAccepted(exchange.response, exchange.traceId, accepted, rejections, exchange.cors);
         },
         (error: unknown) => {

@@ -31,28 +31,31 @@ export interface Judged {
 }
 
 export class LargeBodyValidator {
-  readonly #worker: Worker;
+  /** Started with the first large body: many installations never see one. */
+  #worker: Worker | undefined;
   /** In the order in which they were sent, which is the order of the answers. */
   readonly #waiting: ((judged: Judged) => void)[] = [];
-
-  constructor() {
-    const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
-    this.#worker = new Worker(new URL(`./validator-thread${extension}`, import.meta.url));
-    this.#worker.on('message', (reply: ValidatorReply) => this.#waiting.shift()?.(reply));
-    // A crash in there is a bug, not an input that was foreseen: end loudly, nothing was acknowledged.
-    this.#worker.on('error', (error) => {
-      throw error;
-    });
-    this.#worker.unref();
-  }
 
   /** Takes the memory of `body` over. */
   validate(body: Buffer): Promise<Judged> {
     const bytes = ownMemory(body);
     return new Promise((resolve) => {
       this.#waiting.push(resolve);
+      this.#worker ??= this.#startThread();
       this.#worker.postMessage(bytes, [bytes.buffer]);
     });
+  }
+
+  #startThread(): Worker {
+    const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
+    const worker = new Worker(new URL(`./validator-thread${extension}`, import.meta.url));
+    worker.on('message', (reply: ValidatorReply) => this.#waiting.shift()?.(reply));
+    // A crash in there is a bug, not an input that was foreseen: end loudly, nothing was acknowledged.
+    worker.on('error', (error) => {
+      throw error;
+    });
+    worker.unref();
+    return worker;
   }
 }
 

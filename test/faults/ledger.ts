@@ -92,6 +92,7 @@ export function startLoad(
       const answer = await sendNext(connection, ledger, key);
       count(answer.status);
       heads.set(answer.status, answer.head);
+      if (/^connection: close/im.test(answer.head)) return;
       if (answer.status !== 202) await sleep(PAUSE_AFTER_REFUSAL_MS);
     }
   }

@@ -6,7 +6,7 @@
  * cut short, and it hides damage in the middle. The two are told apart by what follows: a crash leaves at most one
  * commit behind the valid end, because the writer starts a commit only after the last one is synced, and bytes that
  * were never written are zero. Anything else means that acknowledged records can no longer be read, and the start is
- * refused.
+ * refused. The limit of this: damage within the last two commits can look like one that was cut short.
  */
 
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
@@ -31,7 +31,7 @@ export function recoverSegment(file: string): RecoveredSegment {
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
     const reason = error instanceof Error ? error.message : String(error);
     throw new LogCorruptError(
-      `The log segment ${file} is damaged: ${reason}. Restore it from a backup, or rename it to ${file}.lost to start without the records in it.`,
+      `The log segment ${file} is damaged: ${reason}. Restore it from a backup, or rename ${file} to ${file}.lost to start without the records in it.`,
     );
   }
 }

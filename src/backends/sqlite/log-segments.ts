@@ -141,8 +141,13 @@ export function removeSegment(file: string): void {
 
 /** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */
 export function recordChecksum(row: Omit<RecordRow, 'checksum'>): number {
-  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${row.idempotency_key ?? ''}\n${row.user_count}\n${row.rejections ?? ''}\n`;
+  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${optional(row.rejections)}\n`;
   return crc32(row.body, crc32(head));
+}
+
+/** Nothing and an empty text are not the same. */
+function optional(text: string | null): string {
+  return text === null ? '' : `=${text}`;
 }
 
 function listNames(folder: string): string[] {

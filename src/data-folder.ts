@@ -1,0 +1,15 @@
+/**
+ * What lies where in the data folder. Everything that a server keeps is in there, and nothing of it is elsewhere.
+ */
+
+import { join } from 'node:path';
+
+/** Accounts and keys. */
+export function keyFileOf(dataFolder: string): string {
+  return join(dataFolder, 'keys.db');
+}
+
+/** The event log: a folder for each partition. */
+export function logFolderOf(dataFolder: string): string {
+  return join(dataFolder, 'log');
+}

@@ -1,0 +1,18 @@
+/**
+ * Why a port could not be had, in words that say what to do.
+ */
+
+import { OperatorError } from '../errors.ts';
+
+export function listenError(error: NodeJS.ErrnoException, host: string, port: number): Error {
+  if (error.code === 'EADDRINUSE') {
+    return new OperatorError(
+      `Port ${port} on ${host} is taken by another program. Stop that one, or choose another port with PORT or --port.`,
+    );
+  }
+  if (error.code === 'EACCES')
+    return new OperatorError(`Port ${port} needs more rights than this user has. Choose one above 1023.`);
+  if (error.code === 'EADDRNOTAVAIL')
+    return new OperatorError(`This machine has no address ${host}. Choose another with HOST or --host.`);
+  return error;
+}

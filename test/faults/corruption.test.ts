@@ -1,0 +1,182 @@
+/**
+ * Damaged files: bytes flipped, sectors zeroed, pages written over each other, files cut short. Damage is noticed and
+ * told with the name of the file, or it is harmless; it is never read as if it were data. What a crash may leave (a
+ * last commit cut short) is no damage and does not hold up a start.
+ */
+
+import assert from 'node:assert/strict';
+import {
+  appendFileSync,
+  closeSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import type { LogReader } from '../../src/log.ts';
+import { readAll } from '../contract/log.ts';
+import { runSluice } from '../server.ts';
+import { Connection } from './connection.ts';
+import { assertLedger, audit, Ledger, sendNext, startLoad } from './ledger.ts';
+import { folderIn, launch, type Scope } from './scope.ts';
+
+const SEGMENT = '0000000000000001.db';
+
+interface Left {
+  readonly dataFolder: string;
+  readonly key: string;
+  readonly ledger: Ledger;
+  /** The write-ahead log that the killed server left. */
+  readonly wal: string;
+}
+
+/** A server that was killed after so many requests, each a commit of its own. */
+async function killedServer(scope: Scope, requests: number): Promise<Left> {
+  const dataFolder = folderIn(scope);
+  const server = await launch(scope, { dataFolder });
+  const ledger = new Ledger();
+  const connection = await Connection.open(server.port);
+  for (let n = 0; n < requests; n++) await sendNext(connection, ledger, server.key);
+  await server.kill('SIGKILL');
+  assert.equal(ledger.acknowledged.size, requests);
+  return { dataFolder, key: server.key, ledger, wal: join(dataFolder, 'log', '0', `${SEGMENT}-wal`) };
+}
+
+function flip(file: string, at: number): void {
+  const byte = readFileSync(file)[at] ?? 0;
+  const descriptor = openSync(file, 'r+');
+  try {
+    writeSync(descriptor, Buffer.from([byte ^ 0x55]), 0, 1, at);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function startOn(dataFolder: string): ReturnType<typeof runSluice> {
+  return runSluice(['serve'], { PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
+}
+
+function assertRefusedInWords(started: { code: number; stderr: string }, words: RegExp): void {
+  assert.equal(started.code, 1, started.stderr);
+  assert.match(started.stderr, words);
+  assert.doesNotMatch(started.stderr, /^ {4}at /m, 'a stack is no explanation');
+}
+
+suite('A damaged write-ahead log of a killed server', () => {
+  for (const [where, at] of [
+    ['in the middle', (bytes: number) => Math.floor(bytes / 2)],
+    ['in its head', () => 17],
+    ['in its first commit', () => 32 + 24 + 5_000],
+  ] as const) {
+    test(`${where} makes the start refuse, in words, and changes nothing`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const { dataFolder, ledger, wal } = await killedServer(scope, 30);
+      const position = at(statSync(wal).size);
+      flip(wal, position);
+      const damaged = readFileSync(wal);
+      assertRefusedInWords(await startOn(dataFolder), new RegExp(`${SEGMENT} is damaged: .*write-ahead log`));
+      assert.ok(readFileSync(wal).equals(damaged), 'the refused start changed the file');
+
+      flip(wal, position);
+      await launch(scope, { dataFolder });
+      await assertLedger(dataFolder, ledger);
+    });
+  }
+
+  test('that is only cut short within the last commit lets the start go on with all others', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { dataFolder, ledger, wal } = await killedServer(scope, 30);
+    truncateSync(wal, statSync(wal).size - 1_000);
+    await launch(scope, { dataFolder });
+    const found = await audit(dataFolder, ledger);
+    assert.deepEqual(found.missing, [...ledger.acknowledged.keys()].slice(-1));
+    assert.deepEqual([found.doubled, found.altered], [[], []]);
+  });
+
+  test('that has garbage or zeros behind its end lets the start go on with everything', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { dataFolder, ledger, wal } = await killedServer(scope, 30);
+    appendFileSync(wal, Buffer.concat([Buffer.alloc(20_000, 0xa7), Buffer.alloc(20_000)]));
+    await launch(scope, { dataFolder });
+    await assertLedger(dataFolder, ledger);
+  });
+
+  test('can be given up by renaming the segment: the start goes on, and no position is used twice', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { dataFolder, key, wal } = await killedServer(scope, 30);
+    flip(wal, Math.floor(statSync(wal).size / 2));
+    const refused = await startOn(dataFolder);
+    const [, from = '', to = ''] = /rename (\S+) to (\S+\.lost)/.exec(refused.stderr) ?? [];
+    renameSync(from, to);
+    const server = await launch(scope, { dataFolder });
+    const ledger = new Ledger();
+    await sendNext(await Connection.open(server.port), ledger, key);
+    await assertLedger(dataFolder, ledger);
+    const reader = readerOf(scope, dataFolder);
+    const [record] = (await reader.read(0, 31, 1_000_000)).records;
+    assert.ok((record?.position ?? 0) > 31);
+  });
+});
+
+function readerOf(scope: Scope, dataFolder: string): LogReader {
+  const reader = openSqliteLogReader({ folder: join(dataFolder, 'log'), retentionMs: 0, now: Date.now });
+  scope.defer(() => reader.close());
+  return reader;
+}
+
+suite('A damaged sealed segment', () => {
+  test('is named with the position when it is read, while the others are served and events are taken', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const server = await launch(scope, { dataFolder, args: ['--log-segment', '1MB'] });
+    const ledger = new Ledger(2_000);
+    const load = startLoad(scope, server, server.key, ledger);
+    const segments = () => listSegments(join(dataFolder, 'log'), 0);
+    while (segments().length < 4) await new Promise(setImmediate);
+    await load.stop();
+    assert.equal(await server.stop(), 0);
+
+    const [first, second, third] = segments();
+    assert.ok(first && second && third);
+    const damagedAt = readFileSync(second.file).lastIndexOf('"tested"');
+    flip(second.file, damagedAt);
+    const again = await launch(scope, { dataFolder, args: ['--log-segment', '1MB'] });
+    const reader = readerOf(scope, dataFolder);
+    await assert.rejects(readAll(reader, 0), (error: Error) => {
+      assert.equal(error.name, 'LogCorruptError');
+      assert.ok(error.message.includes(second.file));
+      assert.match(error.message, /position \d+/);
+      return true;
+    });
+    const others = await readAll(reader, 0, third.firstPosition);
+    assert.equal(others[0]?.position, third.firstPosition);
+    assert.equal((await reader.read(0, 0, 1)).records[0]?.position, first.firstPosition);
+    const more = new Ledger();
+    const answer = await sendNext(await Connection.open(again.port), more, server.key);
+    assert.equal(answer.status, 202);
+
+    renameSync(second.file, `${second.file}.lost`);
+    const kept = await readAll(reader, 0);
+    assert.ok(kept.every(({ position }) => position < second.firstPosition || position >= third.firstPosition));
+    assert.deepEqual(kept.filter(({ position }) => position < second.firstPosition).length, second.firstPosition - 1);
+  });
+});
+
+suite('A damaged key file', () => {
+  test('makes the start refuse, in words', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { dataFolder } = await killedServer(scope, 1);
+    const file = join(dataFolder, 'keys.db');
+    for (const suffix of ['-wal', '-shm']) rmSync(file + suffix, { force: true });
+    writeFileSync(file, Buffer.alloc(8_192, 'garbage'));
+    assertRefusedInWords(await startOn(dataFolder), /^sluice: The key file \S+ is damaged/m);
+  });
+});

@@ -1,0 +1,208 @@
+/**
+ * Random damage to the files of the log, by the hundred, from a seed that is printed: a byte changed, a sector zeroed, a
+ * page written over another, a file cut short. Whatever it hits, reading gives exactly what was written or says that
+ * the segment is damaged. Damage at the very end of a write-ahead log cannot always be told from a commit that a crash
+ * cut short; there, and nowhere else, the last two commits may be taken for that one.
+ */
+
+import assert from 'node:assert/strict';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { recoverSegment } from '../../src/backends/sqlite/log-recovery.ts';
+import { listSegments, PAGE_BYTES } from '../../src/backends/sqlite/log-segments.ts';
+import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
+import type { LogAppender, LogRecord } from '../../src/log.ts';
+import { entry, readAll } from '../contract/log.ts';
+import { seededRandom } from './ledger.ts';
+import { folderIn, type Scope } from './scope.ts';
+
+const SECTOR_BYTES = 512;
+const ROUNDS = 400;
+
+type Random = () => number;
+
+function below(random: Random, limit: number): number {
+  return Math.floor(random() * limit);
+}
+
+/** Most damage of a page is to its records; the part that steers SQLite is small, so it gets a share of its own. */
+function damage(bytes: Buffer, random: Random): { bytes: Buffer; what: string } {
+  const damaged = Buffer.from(bytes);
+  const pages = Math.max(1, Math.floor(bytes.length / PAGE_BYTES));
+  const page = below(random, pages) * PAGE_BYTES;
+  const change = (at: number, what: string) => {
+    damaged[at] = (damaged[at] ?? 0) ^ (1 + below(random, 255));
+    return { bytes: damaged, what: `${what} changed at ${at}` };
+  };
+  switch (below(random, 6)) {
+    case 0:
+      return change(below(random, 100), 'a byte of the head');
+    case 1:
+      return change(page + below(random, 64), 'a byte at the start of a page');
+    case 2: {
+      const sector = below(random, Math.ceil(bytes.length / SECTOR_BYTES)) * SECTOR_BYTES;
+      damaged.fill(0, sector, sector + SECTOR_BYTES);
+      return { bytes: damaged, what: `the sector at ${sector} zeroed` };
+    }
+    case 3: {
+      const from = below(random, pages) * PAGE_BYTES;
+      damaged.copy(damaged, page, from, from + PAGE_BYTES);
+      return { bytes: damaged, what: `the page at ${from} written over the one at ${page}` };
+    }
+    case 4: {
+      const length = below(random, bytes.length);
+      return { bytes: damaged.subarray(0, length), what: `cut to ${length} bytes` };
+    }
+    default:
+      return change(below(random, bytes.length), 'a byte');
+  }
+}
+
+async function openLog(folder: string, segmentBytes: number): Promise<LogAppender> {
+  mkdirSync(folder);
+  return openSqliteLogAppender({
+    folder,
+    partition: 0,
+    segmentBytes,
+    metrics: null,
+    onFatal: (message) => assert.fail(message),
+  });
+}
+
+/** Bodies of many sizes: several to a page, and some over several pages. */
+async function fill(log: LogAppender, entries: number, random: Random): Promise<void> {
+  for (let n = 0; n < entries; n++) {
+    const isLong = n % 7 === 0;
+    await log.append(
+      entry({
+        traceId: `trace-${n}`,
+        idempotencyKey: n % 2 === 0 ? `key-${n}` : null,
+        users: [{ n, pad: 'x'.repeat(below(random, isLong ? 40_000 : 900)) }, 7],
+        rejections: n % 3 === 0 ? [{ userIndex: 1, message: 'user must be an object' }] : [],
+      }),
+    );
+  }
+}
+
+async function recordsIn(folder: string): Promise<LogRecord[]> {
+  const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+  try {
+    return await readAll(reader, 0);
+  } finally {
+    await reader.close();
+  }
+}
+
+/** Undefined when the log says that it is damaged; any other error is a bug. */
+async function recordsUnlessDamaged(folder: string): Promise<LogRecord[] | undefined> {
+  try {
+    return await recordsIn(folder);
+  } catch (error) {
+    if ((error as Error).name === 'LogCorruptError') return undefined;
+    throw error;
+  }
+}
+
+function copyOf(scope: Scope, folder: string): string {
+  const copy = join(folderIn(scope), 'log');
+  mkdirSync(join(copy, '0'), { recursive: true });
+  for (const { file } of listSegments(folder, 0)) {
+    for (const suffix of ['', '-wal']) {
+      if (existsSync(file + suffix)) copyFileSync(file + suffix, file.replace(folder, copy) + suffix);
+    }
+  }
+  return copy;
+}
+
+suite('Random damage', () => {
+  test('to sealed segments is noticed or harmless, never read as data', async (t) => {
+    const random = seededRandom((line) => t.diagnostic(line));
+    await using scope = new AsyncDisposableStack();
+    const folder = join(folderIn(scope), 'log');
+    const log = await openLog(folder, 256 * 1_024);
+    await fill(log, 150, random);
+    await log.close();
+    // A later start makes a new segment, so that all of these have one behind them.
+    const next = await openSqliteLogAppender({
+      folder,
+      partition: 0,
+      segmentBytes: 1e6,
+      metrics: null,
+      onFatal: assert.fail,
+    });
+    await next.close();
+    const written = await recordsIn(folder);
+    const segments = listSegments(folder, 0).slice(0, -1);
+    assert.ok(segments.length >= 2);
+
+    let noticed = 0;
+    for (let round = 0; round < ROUNDS; round++) {
+      const { file } = segments[below(random, segments.length)] ?? { file: '' };
+      const whole = readFileSync(file);
+      const { bytes, what } = damage(whole, random);
+      writeFileSync(file, bytes);
+      const read = await recordsUnlessDamaged(folder);
+      if (read === undefined) noticed += 1;
+      else assert.deepEqual(read, written, `${what} was read as data`);
+      writeFileSync(file, whole);
+    }
+    t.diagnostic(`${noticed} of ${ROUNDS} were noticed, the others harmless`);
+    assert.ok(noticed > ROUNDS / 4);
+    assert.deepEqual(await recordsIn(folder), written);
+  });
+
+  test('to the write-ahead log of a killed process is refused, or is in its last two commits', async (t) => {
+    const random = seededRandom((line) => t.diagnostic(line));
+    await using scope = new AsyncDisposableStack();
+    const folder = join(folderIn(scope), 'log');
+    const log = await openLog(folder, 64 * 1_024 * 1_024);
+    await fill(log, 60, random);
+    // What lies there between two commits is what a killed process leaves.
+    const left = copyOf(scope, folder);
+    const written = await recordsIn(folder);
+    await log.close();
+    const [segment] = listSegments(left, 0);
+    assert.ok(segment && written.length === 60);
+    const wal = `${segment.file}-wal`;
+    const whole = readFileSync(wal);
+    const lastCommit = lastCommitStart(whole);
+
+    let refused = 0;
+    for (let round = 0; round < ROUNDS; round++) {
+      const { bytes, what } = damage(whole, random);
+      // A log cut short before its last commit looks like one that was never written further: nobody could tell.
+      if (bytes.length < lastCommit) continue;
+      writeFileSync(wal, bytes);
+      if (isRefused(segment.file)) {
+        refused += 1;
+        continue;
+      }
+      const read = await recordsIn(left);
+      assert.deepEqual(read, written.slice(0, read.length), what);
+      assert.ok(read.length >= written.length - 2, `${what} cost ${written.length - read.length} commits`);
+    }
+    t.diagnostic(`${refused} of ${ROUNDS} were refused, the others harmless or at the end`);
+    assert.ok(refused > ROUNDS / 4);
+  });
+});
+
+function isRefused(file: string): boolean {
+  try {
+    recoverSegment(file);
+    return false;
+  } catch (error) {
+    assert.equal((error as Error).name, 'LogCorruptError');
+    return true;
+  }
+}
+
+/** Frames of the WAL have a head of 24 bytes; bytes 4 to 8 of it are not zero in the last frame of a commit. */
+function lastCommitStart(wal: Buffer): number {
+  const ends: number[] = [];
+  for (let at = 32; at + 24 + PAGE_BYTES <= wal.length; at += 24 + PAGE_BYTES) {
+    if (wal.readUInt32BE(at + 4) !== 0) ends.push(at + 24 + PAGE_BYTES);
+  }
+  return ends.at(-2) ?? 0;
+}
