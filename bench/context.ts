@@ -3,6 +3,7 @@
  * benchmarks found out (the generator's ceiling, the peak of edge-1). Each benchmark makes its own stage.
  */
 
+import type { Capacity } from './capacity.ts';
 import { assertAllAccepted } from './generator.ts';
 import type { Generator, LoadJob, LoadResult } from './generator.ts';
 import type { Progress } from './progress.ts';
@@ -28,7 +29,7 @@ export const FULL: Pace = {
   firstSeconds: 3,
   warmupSeconds: 0.5,
   seconds: 2.5,
-  pairs: 8,
+  pairs: 7,
   calibrationSeconds: 3,
   latencySeconds: 20,
   memorySeconds: 60,
@@ -65,16 +66,18 @@ export class Context {
   readonly pace: Pace;
   readonly generator: Generator;
   readonly progress: Progress;
+  readonly capacity: Capacity;
   /** Requests a second of ours in edge-1, once it is known. */
   peak: number | null = null;
   private readonly ceilings = new Map<string, LoadResult>();
   private readonly dataRoot: string;
   private stage: Stage | null = null;
 
-  constructor(pace: Pace, generator: Generator, progress: Progress, dataRoot: string) {
+  constructor(pace: Pace, generator: Generator, progress: Progress, capacity: Capacity, dataRoot: string) {
     this.pace = pace;
     this.generator = generator;
     this.progress = progress;
+    this.capacity = capacity;
     this.dataRoot = dataRoot;
   }
 

@@ -4,6 +4,7 @@
  * that a machine that slows down slows both; the ratio is the median of the pairs.
  */
 
+import { availableParallelism } from 'node:os';
 import { calibrationSeconds, perSecond, START_SECONDS } from './context.ts';
 import type { Benchmark, Context, Pace, Workload } from './context.ts';
 import type { LoadResult } from './generator.ts';
@@ -79,8 +80,12 @@ export const edgesBenchmark: Benchmark = {
   },
 };
 
-/** Cores that other programs may use before a pair of rounds counts as disturbed, and how many pairs may be repeated. */
+/**
+ * When a pair of rounds counts as disturbed: other programs use more cores than this, or the machine has less than this
+ * share of its cores to give, before, between or after the rounds. And how many pairs may be repeated for it.
+ */
 const OTHER_CORES_MAX = 0.15;
+const CAPACITY_SHARE_MIN = 0.85;
 const REPEATED_SHARE_MAX = 0.5;
 
 interface Pairs {
@@ -94,6 +99,8 @@ interface Pairs {
 interface Pair {
   readonly first: LoadResult;
   readonly second: LoadResult;
+  /** The least that was there, see `capacity.ts`. */
+  readonly cores: number;
 }
 
 function pairsSeconds(pace: Pace): number {
@@ -119,35 +126,38 @@ async function takeTurns(
   const pairs: Pair[] = [];
   const roundsMax = Math.ceil(pace.pairs * (1 + REPEATED_SHARE_MAX));
   for (let round = 1; round <= roundsMax && pairs.filter(isUndisturbed).length < pace.pairs; round += 1) {
+    const before = await context.capacity.now();
     // Who goes first changes, so that neither side always gets the better half of a drift.
-    if (round % 2 === 1) {
-      pairs.push({ first: await turn(first, round), second: await turn(second, round) });
-    } else {
-      const after = await turn(second, round);
-      pairs.push({ first: await turn(first, round), second: after });
-    }
+    const odd = round % 2 === 1;
+    const one = await turn(odd ? first : second, round);
+    const between = await context.capacity.now();
+    const other = await turn(odd ? second : first, round);
+    const cores = Math.min(before, between, await context.capacity.now());
+    pairs.push({ first: odd ? one : other, second: odd ? other : one, cores });
   }
   return selectPairs(pairs);
 }
 
-/** Pairs in which other programs took part of the machine count only when there are hardly any others. */
+/** Disturbed pairs count only when there are hardly any others. */
 function selectPairs(pairs: readonly Pair[]): Pairs {
   const undisturbed = pairs.filter(isUndisturbed);
-  const used = undisturbed.length * 2 >= pairs.length ? undisturbed : pairs;
+  const used = undisturbed.length * 3 >= pairs.length ? undisturbed : pairs;
   const first = used.map((pair) => pair.first);
   const second = used.map((pair) => pair.second);
   const ratios = used.map((pair) => perSecond(pair.first) / perSecond(pair.second));
-  const otherCores = median(first.concat(second).map((result) => result.otherCpu));
-  const spoilt = used === undisturbed ? '' : 'SPOILT, other programs were at work: ';
+  const ratio = median(ratios);
+  const spoilt = used === undisturbed ? '' : 'SPOILT, the machine was busy with other things: ';
   const left = pairs.length - used.length;
   const remark =
     `${spoilt}ratios of the rounds ${ratios.map((value) => value.toFixed(2)).join(', ')}` +
-    `${left > 0 ? ` (${left} left out, other programs were at work)` : ''}; ` +
-    `other programs used ${otherCores.toFixed(2)} cores meanwhile`;
-  return { first, second, ratios, ratio: median(ratios), remark };
+    `${left > 0 ? ` (${left} disturbed ones left out)` : ''}; ` +
+    `cores that were there ${median(used.map((pair) => pair.cores)).toFixed(1)} of ${availableParallelism()}, ` +
+    `used by other programs ${median(first.concat(second).map((result) => result.otherCpu)).toFixed(2)}`;
+  return { first, second, ratios, ratio, remark };
 }
 
-function isUndisturbed({ first, second }: Pair): boolean {
+function isUndisturbed({ first, second, cores }: Pair): boolean {
+  if (cores < availableParallelism() * CAPACITY_SHARE_MIN) return false;
   return first.otherCpu <= OTHER_CORES_MAX && second.otherCpu <= OTHER_CORES_MAX;
 }
 

@@ -6,6 +6,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Capacity } from './capacity.ts';
 import { Context, perSecond, SHORT } from './context.ts';
 import type { Workload } from './context.ts';
 import { EDGE_CASES } from './edge.ts';
@@ -46,10 +47,12 @@ if (files.length > 0) {
 }
 
 async function profileServer(workload: Workload): Promise<void> {
+  const capacity = await Capacity.open();
   const context = new Context(
     SHORT,
     new Generator(),
     new Progress(process.stdout, LOAD_SECONDS + 2),
+    capacity,
     join(PROJECT, 'bench', '.data'),
   );
   const interrupted = (): void => {
@@ -72,6 +75,7 @@ async function profileServer(workload: Workload): Promise<void> {
     });
   } finally {
     context.close();
+    await capacity.close();
   }
 }
 

@@ -8,6 +8,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { Capacity } from './capacity.ts';
 import { Context, FULL, SHORT } from './context.ts';
 import type { Benchmark } from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark } from './edge.ts';
@@ -82,7 +83,8 @@ async function runAll(
 ): Promise<{ outcomes: Outcome[]; failed: string[] }> {
   const pace = short ? SHORT : FULL;
   const total = chosen.reduce((sum, benchmark) => sum + benchmark.seconds(pace), 0);
-  const context = new Context(pace, new Generator(), new Progress(process.stdout, total), dataRoot);
+  const capacity = await Capacity.open();
+  const context = new Context(pace, new Generator(), new Progress(process.stdout, total), capacity, dataRoot);
   const interrupted = (): void => {
     context.close();
     rmSync(dataRoot, { recursive: true, force: true });
@@ -100,6 +102,7 @@ async function runAll(
     }
   }
   context.close();
+  await capacity.close();
   rmSync(dataRoot, { recursive: true, force: true });
   return { outcomes, failed };
 }

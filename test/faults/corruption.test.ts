@@ -23,10 +23,9 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import type { LogReader } from '../../src/log.ts';
 import { readAll } from '../contract/log.ts';
-import { runSluice } from '../server.ts';
 import { Connection } from './connection.ts';
 import { assertLedger, audit, Ledger, sendNext, startLoad } from './ledger.ts';
-import { folderIn, launch, type Scope } from './scope.ts';
+import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
 const SEGMENT = '0000000000000001.db';
 
@@ -60,16 +59,6 @@ function flip(file: string, at: number): void {
   }
 }
 
-function startOn(dataFolder: string): ReturnType<typeof runSluice> {
-  return runSluice(['serve'], { PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
-}
-
-function assertRefusedInWords(started: { code: number; stderr: string }, words: RegExp): void {
-  assert.equal(started.code, 1, started.stderr);
-  assert.match(started.stderr, words);
-  assert.doesNotMatch(started.stderr, /^ {4}at /m, 'a stack is no explanation');
-}
-
 suite('A damaged write-ahead log of a killed server', () => {
   for (const [where, at] of [
     ['in the middle', (bytes: number) => Math.floor(bytes / 2)],
@@ -82,7 +71,7 @@ suite('A damaged write-ahead log of a killed server', () => {
       const position = at(statSync(wal).size);
       flip(wal, position);
       const damaged = readFileSync(wal);
-      assertRefusedInWords(await startOn(dataFolder), new RegExp(`${SEGMENT} is damaged: .*write-ahead log`));
+      assert.match(await refusedStart({ dataFolder }), new RegExp(`${SEGMENT} is damaged: .*write-ahead log`));
       assert.ok(readFileSync(wal).equals(damaged), 'the refused start changed the file');
 
       flip(wal, position);
@@ -113,8 +102,8 @@ suite('A damaged write-ahead log of a killed server', () => {
     await using scope = new AsyncDisposableStack();
     const { dataFolder, key, wal } = await killedServer(scope, 30);
     flip(wal, Math.floor(statSync(wal).size / 2));
-    const refused = await startOn(dataFolder);
-    const [, from = '', to = ''] = /rename (\S+) to (\S+\.lost)/.exec(refused.stderr) ?? [];
+    const words = await refusedStart({ dataFolder });
+    const [, from = '', to = ''] = /rename (\S+) to (\S+\.lost)/.exec(words) ?? [];
     renameSync(from, to);
     const server = await launch(scope, { dataFolder });
     const ledger = new Ledger();
@@ -177,6 +166,6 @@ suite('A damaged key file', () => {
     const file = join(dataFolder, 'keys.db');
     for (const suffix of ['-wal', '-shm']) rmSync(file + suffix, { force: true });
     writeFileSync(file, Buffer.alloc(8_192, 'garbage'));
-    assertRefusedInWords(await startOn(dataFolder), /^sluice: The key file \S+ is damaged/m);
+    assert.match(await refusedStart({ dataFolder }), /^sluice: The key file \S+ is damaged/m);
   });
 });

@@ -7,10 +7,10 @@ import assert from 'node:assert/strict';
 import { closeSync, openSync, readdirSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { answerOf, eventually, runSluice, type TestServer } from '../server.ts';
+import { answerOf, eventually, type TestServer } from '../server.ts';
 import { type Disk, hindrance, mountSmallDisk, skipWithout } from './devices.ts';
 import { assertLedger, Ledger, type Load, startLoad } from './ledger.ts';
-import { launch } from './scope.ts';
+import { launch, refusedStart } from './scope.ts';
 
 const KB = 1_024;
 const MB = 1_024 * KB;
@@ -108,10 +108,9 @@ suite('A full disk', () => {
     await load.stop();
 
     const giveSpaceBack = fill(disk, 0);
-    const started = await runSluice(['serve'], { PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
-    assert.equal(started.code, 1);
-    assert.match(started.stderr, /^sluice: .*(full|free space|no space)/im);
-    assert.doesNotMatch(started.stderr, /damaged|^ {4}at /m);
+    const words = await refusedStart({ dataFolder, args: ARGS });
+    assert.match(words, /^sluice: .*(full|free space|no space)/im);
+    assert.doesNotMatch(words, /damaged/);
 
     giveSpaceBack();
     await launch(scope, { dataFolder, args: ARGS });

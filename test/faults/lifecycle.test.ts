@@ -6,11 +6,11 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { eventually, runSluice, sleep, type TestServer } from '../server.ts';
+import { eventually, sleep, type TestServer } from '../server.ts';
 import { Connection, ConnectionLostError } from './connection.ts';
 import { skipWithout } from './devices.ts';
 import { assertLedger, Ledger, sendNext, startLoad } from './ledger.ts';
-import { folderIn, launch } from './scope.ts';
+import { folderIn, launch, refusedStart } from './scope.ts';
 import { attachStrace, straceHindrance } from './strace.ts';
 
 const EXIT_MS_MAX = 30_000;
@@ -31,10 +31,8 @@ suite('A second server', () => {
     const connection = await Connection.open(first.port);
     await sendNext(connection, ledger, first.key);
 
-    const second = await runSluice(['serve'], { PORT: '0', SLUICE_DATA: dataFolder });
-    assert.equal(second.code, 1);
-    assert.match(second.stderr, new RegExp(`^sluice: .*${dataFolder}.*in use.*process ${first.pid}\\b`, 'm'));
-    assert.doesNotMatch(second.stderr, /^ {4}at /m);
+    const words = await refusedStart({ dataFolder });
+    assert.match(words, new RegExp(`^sluice: .*${dataFolder}.*in use.*process ${first.pid}\\b`, 'm'));
 
     assert.equal((await sendNext(connection, ledger, first.key)).status, 202);
     assert.equal(ledger.acknowledged.size, 2);
@@ -52,13 +50,12 @@ suite('A second server', () => {
     test(`on the same port refuses to start, in words (${edges} edges)`, async () => {
       await using scope = new AsyncDisposableStack();
       const first = await launch(scope, { dataFolder: folderIn(scope), args: ['--edges', edges] });
-      const second = await runSluice(['serve', '--edges', edges], {
-        PORT: String(first.port),
-        SLUICE_DATA: folderIn(scope),
+      const words = await refusedStart({
+        dataFolder: folderIn(scope),
+        args: ['--edges', edges],
+        env: { PORT: String(first.port) },
       });
-      assert.equal(second.code, 1);
-      assert.match(second.stderr, new RegExp(`^sluice: Port ${first.port} .*is taken`, 'm'));
-      assert.doesNotMatch(second.stderr, /^ {4}at /m);
+      assert.match(words, new RegExp(`^sluice: Port ${first.port} .*is taken`, 'm'));
     });
   }
 });

@@ -3,6 +3,7 @@
  * = new AsyncDisposableStack()`. The order matters here: a disk cannot be unmounted under a running server.
  */
 
+import assert from 'node:assert/strict';
 import { removeFolder, type ServerOptions, startServer, type TestServer, temporaryFolder } from '../server.ts';
 
 export type Scope = AsyncDisposableStack;
@@ -14,6 +15,21 @@ export async function launch(scope: Scope, options: ServerOptions): Promise<Test
     await server.kill('SIGKILL');
   });
   return server;
+}
+
+/** What a server says that refuses to start, with code 1 and in words. */
+export async function refusedStart(options: ServerOptions): Promise<string> {
+  const words = await startServer(options).then(
+    async (server) => {
+      await server.kill('SIGKILL');
+      return assert.fail('the server started');
+    },
+    (error: Error) => error.message,
+  );
+  assert.match(words, /the server ended \(1\) before it listened/);
+  assert.match(words, /^sluice: /m);
+  assert.doesNotMatch(words, /^ {4}at /m, 'a stack is no explanation');
+  return words;
 }
 
 export function folderIn(scope: Scope): string {

@@ -60,6 +60,11 @@ export const PAGE_BYTES = 16_384;
 const NAME_DIGITS = 16;
 const SEGMENT_NAME = /^(\d{16})\.db(\.lost)?$/;
 const BUSY_TIMEOUT_MS = 5_000;
+/**
+ * Twice what the largest record can take: a body of 10 MB, and a message for each of its users. A damaged page may claim
+ * that a body has 2 GB and lead SQLite round in circles to fetch them; this stops it.
+ */
+const RECORD_BYTES_MAX = 64 * 1024 * 1024;
 
 export function partitionFolder(folder: string, partition: number): string {
   return join(folder, String(partition));
@@ -121,12 +126,13 @@ export function hasWal(file: string): boolean {
 }
 
 export function openSegmentForReading(file: string): DatabaseSync {
-  if (hasWal(file)) return new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+  const limits = { length: RECORD_BYTES_MAX };
+  if (hasWal(file)) return new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS, limits });
   // A sealed segment never changes again. SQLite is told so, or it would make -wal and -shm files just to read it,
   // which fails on a full disk and looks like a crash to the next start.
   const url = pathToFileURL(file);
   url.searchParams.set('immutable', '1');
-  return new DatabaseSync(url, { readOnly: true });
+  return new DatabaseSync(url, { readOnly: true, limits });
 }
 
 /** The last position in a segment, or undefined when it is empty. */
