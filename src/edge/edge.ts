@@ -70,11 +70,13 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     refusal: () => (status.isShuttingDown() ? 'shutdown' : status.isDiskLow() ? 'disk' : null),
   });
   const readiness = () => readinessOf(parts);
+  const tellTrouble = troubleTeller(log, logger);
   const stopGauges = keepGauges(
     () => {
       metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
       metrics.set(METRIC.in_flight_requests, inFlight.requests);
       metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
+      tellTrouble();
     },
     (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
   );
@@ -115,6 +117,18 @@ function readinessOf({ status, log }: EdgeParts): { ready: boolean; reasons: str
   const trouble = log.trouble();
   if (trouble !== null) reasons.push(`the log cannot be written: ${trouble}`);
   return { ready: reasons.length === 0, reasons };
+}
+
+/** One line when the log cannot be written, and one when it can again. */
+function troubleTeller(log: LogAppender, logger: Logger): () => void {
+  let told: string | null = null;
+  return () => {
+    const trouble = log.trouble();
+    if (trouble === told) return;
+    told = trouble;
+    if (trouble === null) logger.info('the log can be written again');
+    else logger.error({ reason: trouble }, 'the log cannot be written: answering 503 until it can');
+  };
 }
 
 function keepGauges(setGauges: () => void, setDelay: (seconds: number) => void): () => void {

@@ -220,7 +220,9 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
   test('a request line with the whole address, as proxies may send it, is taken', async () => {
     const client = await RawClient.open(server().port);
     const line = 'POST http://localhost/ingest/events HTTP/1.1';
-    await client.send(headOf(server().key, [`Content-Length: ${bodyFor('absolute').length}`], line) + bodyFor('absolute'));
+    await client.send(
+      headOf(server().key, [`Content-Length: ${bodyFor('absolute').length}`], line) + bodyFor('absolute'),
+    );
     assert.equal((await client.next())?.status, 202);
     await client.send('GET http://localhost/livez HTTP/1.1\r\nHost: localhost\r\n\r\n');
     assert.equal((await client.next())?.status, 200);

@@ -75,11 +75,13 @@ suite('A full disk', () => {
       });
       assert.match(readiness.text, /the log cannot be written: the disk is full/);
       assert.equal((await operatorSees(server, '/livez')).status, 200);
+      await eventually('it is in the log', () => /"reason":"the disk is full".*answering 503/.test(server.stderr()));
       await assertLedger(dataFolder, ledger);
 
       giveSpaceBack();
       await comes(load, 202, 200);
       await eventually('it is ready', async () => (await operatorSees(server, '/readyz')).status === 200);
+      await eventually('that is in the log too', () => /the log can be written again/.test(server.stderr()));
       await load.stop();
       assert.deepEqual(
         [...load.counts.keys()].filter((what) => what !== 202 && what !== 503),
