@@ -36,20 +36,11 @@ export interface ApiKey {
   readonly leakOrigin: string | null;
 }
 
-/** What is needed to store a new key; `hash` is the SHA-256 of the whole key. */
-export interface NewKey {
-  readonly id: string;
+/** What is needed to store a new key: all that does not come with its use. */
+export interface NewKey
+  extends Omit<ApiKey, 'accountName' | 'revokedAt' | 'lastUsedAt' | 'leakSuspectedAt' | 'leakOrigin'> {
+  /** SHA-256 of the whole key. */
   readonly hash: Uint8Array;
-  readonly accountId: string;
-  readonly name: string;
-  readonly kind: KeyKind;
-  readonly environment: Environment;
-  readonly scopes: readonly string[];
-  readonly origins: readonly string[];
-  readonly prefix: string;
-  readonly lastFour: string;
-  readonly createdAt: number;
-  readonly expiresAt: number | null;
 }
 
 /** What the edge saw of a key, gathered in memory and written in the background. */

@@ -80,8 +80,7 @@ class Gatherer {
 
 export function readBody(
   request: IncomingMessage,
-  declaredBytes: number,
-  encoding: Encoding | null,
+  { declaredBytes, encoding }: { readonly declaredBytes: number; readonly encoding: Encoding | null },
   reservation: Reservation,
   done: (read: BodyRead) => void,
 ): void {

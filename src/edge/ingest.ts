@@ -12,14 +12,14 @@ import { type LogAppender, LogUnavailableError } from '../log.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
 import type { ApiKey } from '../store.ts';
-import type { RequestVerdict } from '../validation/validate-request.ts';
 import type { InFlight, Reservation } from './admission.ts';
 import { type Cors, type Failure, sendAccepted, sendFailure, sendPreflight } from './answers.ts';
-import { type BodyRead, ENCODINGS, type Encoding, readBody } from './body.ts';
+import { type BodyRead, readBody } from './body.ts';
 import { corsFor, isForeignOrigin } from './origins.ts';
 import type { QuietLog } from './quiet-log.ts';
+import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
 import type { Sightings } from './sightings.ts';
-import { LARGE_BODY_BYTES, type LargeBodyValidator, validateBody } from './validate-body.ts';
+import { type Judged, LARGE_BODY_BYTES, type LargeBodyValidator, validateBody } from './validate-body.ts';
 
 export interface IngestParts {
   readonly log: LogAppender;
@@ -51,10 +51,6 @@ interface Exchange {
 /** How long a client may go on sending a body that nobody wants, so that it gets to read the answer. */
 const UNWANTED_BODY_MS = 5_000;
 
-const JSON_TYPE = /^application\/json[\t ]*(;|$)/i;
-const TEXT_TYPE = /^text\/plain[\t ]*(;|$)/i;
-const BEARER = /^Bearer +(\S+) *$/i;
-
 export class Ingest {
   readonly #parts: IngestParts;
 
@@ -76,17 +72,16 @@ export class Ingest {
       this.#handleOtherMethod(exchange);
       return;
     }
-    const fromQuery = queryKey(request.url ?? '');
-    const key = BEARER.exec(request.headers.authorization ?? '')?.[1] ?? fromQuery;
-    if (key === undefined) {
+    const given = keyOf(request.headers.authorization, request.url ?? '');
+    if (given === undefined) {
       this.#fail(exchange, { code: 'unauthorized' });
       return;
     }
-    const keyIsInQuery = key === fromQuery;
+    const { key, isInQuery } = given;
     const now = this.#parts.now();
     const known = this.#parts.keys.peek(key, now);
     if (known) {
-      this.#authenticated(exchange, known, keyIsInQuery, now);
+      this.#authenticated(exchange, known, isInQuery, now);
       return;
     }
     this.#parts.metrics.inc(METRIC.key_lookups);
@@ -94,7 +89,7 @@ export class Ingest {
       .lookup(key, now)
       .then(
         (found) => {
-          if (found) this.#authenticated(exchange, found, keyIsInQuery, now);
+          if (found) this.#authenticated(exchange, found, isInQuery, now);
           else this.#fail(exchange, { code: 'unauthorized' });
         },
         (error: unknown) => {
@@ -133,35 +128,13 @@ export class Ingest {
         return;
       }
     }
-    this.#checkHeaders(exchange, key, keyIsInQuery);
+    const envelope = envelopeOf(exchange.request.headers, keyIsInQuery);
+    if (typeof envelope === 'string') this.#unusable(exchange, envelope);
+    else if (envelope.declaredBytes > LIMITS.bodyBytesMax) this.#fail(exchange, { code: 'too_large' });
+    else this.#admit(exchange, key, envelope);
   }
 
-  #checkHeaders(exchange: Exchange, key: ApiKey, keyIsInQuery: boolean): void {
-    const { headers } = exchange.request;
-    const contentType = headers['content-type'] ?? '';
-    if (!JSON_TYPE.test(contentType) && !(keyIsInQuery && TEXT_TYPE.test(contentType))) {
-      this.#unusable(exchange, 'Content-Type must be application/json');
-      return;
-    }
-    const encoding = encodingOf(headers['content-encoding']);
-    if (encoding === undefined) {
-      this.#unusable(exchange, `Content-Encoding must be one of ${ENCODINGS.join(', ')}, or absent`);
-      return;
-    }
-    const idempotencyKey = headers['idempotency-key'];
-    if (idempotencyKey !== undefined && !isIdempotencyKey(idempotencyKey)) {
-      this.#unusable(exchange, `Idempotency-Key must have 1 to ${LIMITS.idempotencyKeyCharactersMax} characters`);
-      return;
-    }
-    const declaredBytes = Number(headers['content-length'] ?? 0);
-    if (declaredBytes > LIMITS.bodyBytesMax) {
-      this.#fail(exchange, { code: 'too_large' });
-      return;
-    }
-    this.#admit(exchange, key, declaredBytes, encoding);
-  }
-
-  #admit(exchange: Exchange, key: ApiKey, declaredBytes: number, encoding: Encoding | null): void {
+  #admit(exchange: Exchange, key: ApiKey, envelope: Envelope): void {
     const { refusal, log, inFlight } = this.#parts;
     const refused = refusal();
     if (refused !== null) {
@@ -172,23 +145,23 @@ export class Ingest {
       this.#unavailable(exchange, METRIC.unavailable_log);
       return;
     }
-    const reservation = inFlight.open(declaredBytes);
+    const reservation = inFlight.open(envelope.declaredBytes);
     if (!reservation) {
       this.#unavailable(exchange, METRIC.unavailable_in_flight);
       return;
     }
     exchange.reservation = reservation;
     if (exchange.expectsContinue) exchange.response.writeContinue();
-    readBody(exchange.request, declaredBytes, encoding, reservation, (read) => {
+    readBody(exchange.request, envelope, reservation, (read) => {
       try {
-        this.#bodyRead(exchange, key, read);
+        this.#bodyRead(exchange, key, envelope, read);
       } catch (error) {
         this.#unexpected(exchange, error);
       }
     });
   }
 
-  #bodyRead(exchange: Exchange, key: ApiKey, { body, problem }: BodyRead): void {
+  #bodyRead(exchange: Exchange, key: ApiKey, envelope: Envelope, { body, problem }: BodyRead): void {
     if (body === null) {
       if (problem === 'too_large') this.#fail(exchange, { code: 'too_large' });
       else if (problem === 'no_room') this.#unavailable(exchange, METRIC.unavailable_in_flight);
@@ -198,17 +171,17 @@ export class Ingest {
       return;
     }
     if (body.length < LARGE_BODY_BYTES) {
-      this.#judged(exchange, key, body, validateBody(body));
+      this.#judged(exchange, key, envelope, { body, verdict: validateBody(body) });
       return;
     }
     this.#parts.metrics.inc(METRIC.large_bodies);
     this.#parts.largeBodies
       .validate(body)
-      .then((judged) => this.#judged(exchange, key, judged.body, judged.verdict))
+      .then((judged) => this.#judged(exchange, key, envelope, judged))
       .catch((error: unknown) => this.#unexpected(exchange, error));
   }
 
-  #judged(exchange: Exchange, key: ApiKey, body: Uint8Array, verdict: RequestVerdict): void {
+  #judged(exchange: Exchange, key: ApiKey, { idempotencyKey }: Envelope, { body, verdict }: Judged): void {
     if (!verdict.ok) {
       this.#unusable(exchange, verdict.message);
       return;
@@ -222,7 +195,7 @@ export class Ingest {
         receivedAt: this.#parts.now(),
         keyId: key.id,
         keyKind: key.kind,
-        idempotencyKey: (exchange.request.headers['idempotency-key'] as string | undefined) ?? null,
+        idempotencyKey,
         body,
         userCount,
         rejections,
@@ -293,24 +266,6 @@ function stopUnwantedBody(request: IncomingMessage): void {
   const timer = setTimeout(() => request.socket.destroy(), UNWANTED_BODY_MS);
   timer.unref();
   request.once('close', () => clearTimeout(timer));
-}
-
-/** undefined: not one that is understood. */
-function encodingOf(header: string | undefined): Encoding | null | undefined {
-  if (header === undefined) return null;
-  const name = header.trim().toLowerCase();
-  if (name === 'identity' || name === '') return null;
-  return ENCODINGS.find((encoding) => encoding === name);
-}
-
-function isIdempotencyKey(header: string | string[]): boolean {
-  return typeof header === 'string' && header.length > 0 && header.length <= LIMITS.idempotencyKeyCharactersMax;
-}
-
-function queryKey(url: string): string | undefined {
-  const at = url.indexOf('?');
-  if (at === -1) return undefined;
-  return new URLSearchParams(url.slice(at + 1)).get('key') ?? undefined;
 }
 
 function reasonOf(error: unknown): string {

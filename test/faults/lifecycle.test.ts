@@ -113,10 +113,10 @@ suite('Stopping', () => {
     const ledger = new Ledger();
     const connection = await Connection.open(server.port);
     await sendNext(connection, ledger, server.key);
-    // Half a second a sync, so that the signal comes while the request waits for one.
-    const strace = await attachStrace(server.pid, 'fsync,fdatasync:delay_enter=500000', join(folderIn(scope), 'trace'));
+    // A long sync, so that the signal comes while the request waits for it.
+    const strace = await attachStrace(server.pid, 'fsync,fdatasync:delay_enter=1500000', join(folderIn(scope), 'trace'));
     const underWay = sendNext(connection, ledger, server.key);
-    await sleep(150);
+    await sleep(600);
     const ended = signalled(server, 'SIGTERM');
     const answer = await underWay;
     await strace.detach();
