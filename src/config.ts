@@ -112,7 +112,8 @@ export const SETTINGS = {
     placeholder: 'TIME',
     kind: duration(0, Number.MAX_SAFE_INTEGER),
     default: 7 * DAY_MS,
-    description: 'How long processed events stay in the log; unprocessed ones stay until they are processed.',
+    description:
+      'How long processed events stay in the log; unprocessed ones always stay, and this version processes none yet.',
   }),
   logLevel: setting({
     env: 'SLUICE_LOG_LEVEL',

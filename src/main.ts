@@ -32,9 +32,13 @@ async function run(args: readonly string[], env: Env): Promise<number> {
   const [command, ...rest] = args;
   const isTty = process.stdout.isTTY;
   const out = (text: string): void => void process.stdout.write(text);
+  // Whoever reads may have seen enough: `sluice config | head`.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
   const { mainHelp, wantsHelp } = await import('./cli/help.ts');
   const { inkFor } = await import('./cli/table.ts');
-  if (command === '--version' || command === '-v') {
+  if (command === '--version' || command === '-v' || command === 'version') {
     out(`sluice ${versionOf()}\n`);
     return 0;
   }

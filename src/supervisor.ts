@@ -75,6 +75,8 @@ export class Supervisor {
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
   #diskTimer: NodeJS.Timeout | undefined;
+  /** One line a key is enough. */
+  readonly #leaksTold = new Set<string>();
   #draining = 0;
   #doomed = false;
 
@@ -153,6 +155,14 @@ export class Supervisor {
   }
 
   async #recordSightings(sightings: readonly KeySighting[]): Promise<void> {
+    for (const { keyId, leakOrigin } of sightings) {
+      if (leakOrigin === null || this.#leaksTold.has(keyId)) continue;
+      this.#leaksTold.add(keyId);
+      this.#parts.logger.warn(
+        { key_id: keyId, origin: leakOrigin },
+        'a secret key is used from a web page: probably leaked',
+      );
+    }
     try {
       await this.#parts.keyStore.recordSightings(sightings);
     } catch (error) {

@@ -39,7 +39,6 @@ suite('The README', () => {
       cwd: ROOT,
       env: { ...process.env, PORT: '0', SLUICE_DATA: dataFolder },
       stdio: ['ignore', 'pipe', 'ignore'],
-      detached: true,
     });
     server.stdout?.setEncoding('utf8').on('data', (text: string) => {
       stdout += text;
@@ -49,10 +48,6 @@ suite('The README', () => {
   });
 
   after(async () => {
-    const ended = once(server, 'close');
-    // npm and the server it started are one process group.
-    if (server.pid !== undefined) process.kill(-server.pid, 'SIGTERM');
-    await ended;
     removeFolder(dataFolder);
   });
 
@@ -103,6 +98,17 @@ suite('The README', () => {
     assert.match(rest, /sluice serve/);
     assert.match(rest, /"status":"ready"/);
     assert.match(rest, /^sluice_users_accepted_total 3$/m);
+  });
+
+  test('SIGTERM to npm ends the server: nothing is left behind on the port or in the folder', async () => {
+    const ended = once(server, 'close');
+    // npm alone, as a service manager would; not its process group.
+    server.kill('SIGTERM');
+    await ended;
+    await eventually('the port is free', async () => {
+      const answer = await fetch(`http://127.0.0.1:${port}/livez`).catch(() => null);
+      return answer === null;
+    });
   });
 
   test('the regular expression for leaked keys finds keys of every kind', () => {

@@ -96,7 +96,7 @@ const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
     in: 'query',
     name: 'key',
     description:
-      'A publishable key in the address, for a page that is closing and cannot set headers. Only with `Content-Type: text/plain`.',
+      'A publishable key in the address, for a page that is closing and cannot set headers. `Content-Type: text/plain` is taken with it, and with it alone.',
   },
 };
 
@@ -140,7 +140,7 @@ function errorAnswer(code: ErrorCode, schema: TSchema, description: string, mess
 function errorResponses(): Record<string, Response> {
   return {
     ValidationFailed: answer(
-      'Nothing was stored: every user is invalid, or the payload is unusable.',
+      'Nothing was accepted: every user is invalid, or the payload is unusable.',
       json(
         schemas.ValidationFailed,
         ['all_invalid', 'Every user is invalid', examples.ALL_INVALID_ANSWER],
@@ -178,7 +178,7 @@ const INGEST_PARAMETERS: readonly Parameter[] = [
     in: 'header',
     required: false,
     description:
-      'Your own name for this request. A second request with the same one within 24 hours is answered 202 and stored once, so that a retry is safe.',
+      'Your own name for this request. It is recorded with the data, and a second request with the same one within 24 hours counts once when events are processed, so that a retry is safe.',
     schema: { type: 'string', minLength: 1, maxLength: LIMITS.idempotencyKeyCharactersMax },
   },
   {
@@ -199,7 +199,7 @@ function ingestOperation(): Operation {
     summary: 'Send users and their events',
     description: [
       'Each user is judged independently: valid users are accepted even when others in the same request fail. The 202 is sent only once the accepted users are durable. **Look at `users_rejected` and `errors` on every 202.**',
-      '**Retrying.** On 503, 500 and 408, and when no answer came, send the same request again with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a repeat within 24 hours is stored once. Any other answer would be the same the next time.',
+      '**Retrying.** On 503 and 408, and when no answer came, send the same request again with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a repeat within 24 hours counts once. Any other answer would be the same the next time.',
       '**From a browser.** CORS is open here, without credentials, for publishable keys; a key may be limited to certain origins. A page that is closing cannot preflight: let it send the same JSON as `text/plain` to `/ingest/events?key=pk_…`, with `navigator.sendBeacon` for example.',
     ].join('\n\n'),
     security: [{ secretKey: [] }, { publishableKey: [] }, { publishableKeyInQuery: [] }],
@@ -237,7 +237,6 @@ function ingestOperation(): Operation {
       403: shared('OriginForbidden'),
       408: shared('RequestTimeout'),
       413: shared('PayloadTooLarge'),
-      500: shared('InternalError'),
       503: shared('Unavailable'),
     },
   };

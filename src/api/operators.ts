@@ -35,6 +35,9 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
   // Loaded and made when first asked for: loading the schemas alone takes 100 ms, which the start need not wait for.
   const description = once(() => describe(parts));
 
+  // Until there is a dashboard, the reference is what a person with a browser gets to see.
+  app.get('/', (_request, reply) => reply.redirect('/docs'));
+
   app.get('/openapi.json', async (_request, reply) => {
     const { text } = await description();
     return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(text);

@@ -62,7 +62,7 @@ export const Event = Type.Object(
     event_value: optional(Type.Number(), 'Numeric value of the event.', [3]),
     $event_id: optional(
       Type.String({ minLength: 1, maxLength: LIMITS.eventIdCharactersMax }),
-      'Your own id of the event. The same id again within 7 days is stored once. A plain `event_id` is a custom property.',
+      'Your own id of the event. It is recorded with the event; the same id again within 7 days counts once when events are processed. A plain `event_id` is a custom property.',
     ),
   },
   {
@@ -130,7 +130,11 @@ export const IngestAccepted = Type.Object(
   {
     trace_id: traceId,
     users_accepted: Type.Integer({ minimum: 1, description: 'Users that are valid, and stored for good.' }),
-    users_rejected: Type.Integer({ minimum: 0, description: 'Users that are not valid, and not stored.' }),
+    users_rejected: Type.Integer({
+      minimum: 0,
+      description:
+        'Users that are not valid. They are kept aside with the reason, for people to look at, and are not processed.',
+    }),
     errors,
   },
   {
@@ -148,7 +152,7 @@ export const ValidationFailed = Type.Object(
   },
   {
     title: 'ValidationFailed',
-    description: 'Nothing was stored: every user is invalid, or the payload is unusable (then `message` says why).',
+    description: 'Nothing was accepted: every user is invalid, or the payload is unusable (then `message` says why).',
   },
 );
 

@@ -3,10 +3,11 @@
  * a curl line that works when pasted: once, on stdout, never in the log. Later starts print only where the server is.
  */
 
+import { baseUrlOf } from '../base-url.ts';
 import type { Config } from '../config.ts';
 import { createKey, newAccount } from '../keys/create.ts';
 import type { KeyStore } from '../store.ts';
-import { baseUrlOf, curlLine } from './curl.ts';
+import { curlLine } from './curl.ts';
 import { DEFAULT_ACCOUNT_NAME } from './keys-create.ts';
 
 export interface Start {

@@ -3,12 +3,13 @@
  * the key, and the account if need be. The only output that ever holds the whole key.
  */
 
+import { baseUrlOf } from '../base-url.ts';
 import { parseDurationMs, SETTINGS } from '../config.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
 import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
 import type { Account, ApiKey, KeyStore, NewKey } from '../store.ts';
-import { baseUrlOf, curlLine, fetchSnippet } from './curl.ts';
+import { curlLine, fetchSnippet } from './curl.ts';
 import { type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, readPlace, withKeyStore } from './keys-place.ts';
 import { keyJson } from './keys-show.ts';
@@ -44,7 +45,15 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
     // With port 0 the server takes any free one, which nobody can know here.
     const port = place.config.port === 0 ? SETTINGS.port.default : place.config.port;
     if (isNew) io.out(`Made the account "${account.name}".\n`);
-    io.out(announce(key, row, account, baseUrlOf(place.config.host, port), ink));
+    io.out(
+      announce(
+        key,
+        row,
+        account,
+        { folder: place.config.dataFolder, baseUrl: baseUrlOf(place.config.host, port) },
+        ink,
+      ),
+    );
   });
   return 0;
 }
@@ -124,7 +133,13 @@ async function chooseAccount(
   return { account, isNew: account.id === made.id };
 }
 
-function announce(key: string, row: NewKey, account: Account, baseUrl: string, ink: Ink): string {
+function announce(
+  key: string,
+  row: NewKey,
+  account: Account,
+  { folder, baseUrl }: { folder: string; baseUrl: string },
+  ink: Ink,
+): string {
   const [care, invitation, example] =
     row.kind === 'secret'
       ? [
@@ -142,6 +157,7 @@ function announce(key: string, row: NewKey, account: Account, baseUrl: string, i
   ${ink.bold(key)}
 
 It is shown this once and cannot be retrieved later. ${care}
+It is in the data folder ${folder}: a server that runs on that folder knows it at once.
 
 ${invitation}
 

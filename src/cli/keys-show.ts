@@ -37,7 +37,7 @@ export function keyCells(key: ApiKey, now: number): string[] {
     displayOf(key),
     minuteOf(key.createdAt),
     key.lastUsedAt === null ? 'never' : minuteOf(key.lastUsedAt),
-    state === 'probably leaked' ? `${state} (${key.leakOrigin})` : state,
+    state === 'probably leaked' ? `active, ${state} (${key.leakOrigin})` : state,
   ];
 }
 

@@ -5,9 +5,9 @@
  */
 
 import type { RequestListener, Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { buildApp } from '../api/app.ts';
+import { baseUrlOf } from '../base-url.ts';
 import type { Config } from '../config.ts';
 import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender } from '../log.ts';
@@ -88,6 +88,10 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       return server;
     },
     version: parts.version,
+    // Asked for when somebody reads the reference, which is after the port is known.
+    get serverUrl() {
+      return baseUrlOf(config.host, portOf(server));
+    },
     readiness,
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
     newTraceId,
@@ -99,7 +103,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   await listen(listening, config, port);
 
   return {
-    port: (listening.address() as AddressInfo).port,
+    port: portOf(listening),
     drain: async () => {
       await closeServer(listening);
       stopGauges();
@@ -108,6 +112,11 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       await parts.keyStore.close();
     },
   };
+}
+
+function portOf(server: Server | undefined): number {
+  const address = server?.address();
+  return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
 function readinessOf({ status, log }: EdgeParts): { ready: boolean; reasons: string[] } {

@@ -12,6 +12,9 @@ export function listenError(error: NodeJS.ErrnoException, host: string, port: nu
   }
   if (error.code === 'EACCES')
     return new OperatorError(`Port ${port} needs more rights than this user has. Choose one above 1023.`);
+  if (error.code === 'ENOTFOUND' || error.code === 'EAI_AGAIN') {
+    return new OperatorError(`The name ${host} is not known here. Choose another with HOST or --host.`);
+  }
   if (error.code === 'EADDRNOTAVAIL')
     return new OperatorError(`This machine has no address ${host}. Choose another with HOST or --host.`);
   return error;

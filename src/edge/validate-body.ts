@@ -15,7 +15,8 @@ import { type RequestVerdict, validateRequest } from '../validation/validate-req
 export const LARGE_BODY_BYTES = 128 * 1024;
 
 export function validateBody(body: Uint8Array): RequestVerdict {
-  if (!isUtf8(body)) return { ok: false, message: 'body is not valid UTF-8' };
+  if (!isUtf8(body))
+    return { ok: false, message: 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding' };
   return validateRequest(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'));
 }
 

@@ -112,7 +112,7 @@ describe('paths and methods', () => {
     assert.equal((await call('POST', '/ingest/events')).text, 'fast path');
   });
 
-  for (const path of ['/', '/nothing', '/livez/', '/LIVEZ', '//livez', '/livez/x', '/%zz', '/docs%00', '/__proto__']) {
+  for (const path of ['/nothing', '/livez/', '/LIVEZ', '//livez', '/livez/x', '/%zz', '/docs%00', '/__proto__']) {
     test(`${path} is not found`, async (t) => {
       const { call } = await startApp(t);
       const { status, text, headers } = await call('GET', path);
@@ -121,6 +121,13 @@ describe('paths and methods', () => {
       assert.equal(headers['content-type'], 'application/json; charset=utf-8');
     });
   }
+
+  test('a person who opens the server in a browser is led to the reference', async (t) => {
+    const { call } = await startApp(t);
+    const { status, headers } = await call('GET', '/');
+    assert.equal(status, 302);
+    assert.equal(headers['location'], '/docs');
+  });
 
   test('an unknown path is not found whatever is sent to it', async (t) => {
     const { call } = await startApp(t);

@@ -11,7 +11,8 @@ import { json } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { runInNewContext } from 'node:vm';
-import { baseUrlOf, curlLine, fetchSnippet } from '../../src/cli/curl.ts';
+import { baseUrlOf } from '../../src/base-url.ts';
+import { curlLine, fetchSnippet } from '../../src/cli/curl.ts';
 import { makeKey } from '../../src/keys/format.ts';
 
 test('the curl line is one line, and a shell takes it apart into a whole request', async () => {

@@ -37,7 +37,7 @@ test('the list shows every key with its state, and never a key itself', async (c
   assert.deepEqual(
     lines.map((line) => line.split(/ {2,}/).slice(1)),
     [
-      ['leaked', '12:37', '2026-11-15 12:34', 'probably leaked (https://x.example\u{fffd}[2J)'],
+      ['leaked', '12:37', '2026-11-15 12:34', 'active, probably leaked (https://x.example\u{fffd}[2J)'],
       ['revoked', '12:36', 'never', 'revoked'],
       ['expiring', '12:35', 'never', 'expired'],
       ['active', '12:34', 'never', 'active'],

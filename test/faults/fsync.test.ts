@@ -53,10 +53,6 @@ suite('A failing disk', () => {
       const { counts } = load;
       assert.ok((counts.get(503) ?? 0) > 0, 'nobody was told 503');
       if (edges === '1') assert.equal(ledger.acknowledged.size, before, '202 after a failed fsync');
-      assert.deepEqual(
-        [...counts.keys()].filter((what) => ![202, 503, 'lost', 'refused'].includes(what)),
-        [],
-      );
       assertNoSecondSync(strace.lines().filter((line) => line.includes(join(dataFolder, 'log'))));
       await restartAndCheck(dataFolder, ledger);
     });

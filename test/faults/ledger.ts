@@ -90,6 +90,8 @@ export function startLoad(
   async function converse(connection: Connection): Promise<void> {
     while (!stopping.signal.aborted) {
       const answer = await sendNext(connection, ledger, key);
+      // Anything else (no key, a bad request) would only look like a server that is slow.
+      assert.ok(answer.status === 202 || answer.status === 503, `${answer.head}\n${answer.body}`);
       count(answer.status);
       heads.set(answer.status, answer.head);
       if (/^connection: close/im.test(answer.head)) return;
