@@ -124,7 +124,7 @@ class Run {
       this.waiting.push(started + ((this.issued + 1) * 1000) / rate);
     }
     while (this.waitingAt < this.waiting.length) {
-      const connection = this.idle.pop();
+      const connection = this.idle.shift();
       if (connection === undefined) return;
       this.sendWaiting(connection, now);
     }

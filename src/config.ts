@@ -33,6 +33,8 @@ export interface Setting<T> {
 const PREFIX = 'SLUICE_';
 const KB = 1_024;
 const MB = 1_024 * KB;
+/** Room for one body of 10 MB, before and after decompression, within the share of large bodies (edge/admission.ts). */
+const EDGE_BYTES_MIN = 28 * MB;
 const BYTE_UNITS = { B: 1, kB: KB, MB, GB: 1_024 * MB };
 const SECOND_MS = 1_000;
 const DAY_MS = 86_400 * SECOND_MS;
@@ -85,7 +87,7 @@ export const SETTINGS = {
     env: 'SLUICE_IN_FLIGHT_BYTES',
     flag: 'in-flight-bytes',
     placeholder: 'SIZE',
-    kind: bytes(16 * MB),
+    kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
     description: 'Request bodies held in memory at once, over all edges; beyond it the answer is 503, not a crash.',
   }),
@@ -172,6 +174,7 @@ export function readConfig(input: { env: Env; args: readonly string[] }): {
     sources[name] = fromFlag !== undefined ? 'flag' : fromEnv !== undefined ? 'environment' : 'default';
   }
   mistakes.push(...misspeltVariables(env));
+  if (mistakes.length === 0) mistakes.push(...tooLittleRoom(config as Config));
   return { config: config as Config, sources: sources as Sources, mistakes };
 }
 
@@ -213,6 +216,15 @@ export function processEnvironment(): Env {
 /** `7d`, `1.5h`, `500ms` in milliseconds; undefined for anything else. A number alone has no meaning but for 0. */
 export function parseDurationMs(text: string): number | undefined {
   return parseWithUnit(text, DURATION_UNITS_MS, undefined);
+}
+
+/** A body that fits the limit must fit the memory, or its client would be told to come back for ever. */
+function tooLittleRoom({ inFlightBytesMax, edges }: Config): string[] {
+  const needed = edges * EDGE_BYTES_MIN;
+  if (inFlightBytesMax >= needed) return [];
+  const [given, least] = [inFlightBytesMax, needed].map((value) => formatSetting('inFlightBytesMax', value));
+  const whose = edges === 1 ? 'an edge needs' : `${edges} edges need`;
+  return [`${SETTINGS.inFlightBytesMax.env} is ${given}, but ${whose} at least ${least}; set it, or use fewer edges`];
 }
 
 /**

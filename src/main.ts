@@ -109,9 +109,17 @@ async function serve(args: readonly string[], env: Env): Promise<number> {
   return 0;
 }
 
+/** A second signal means now: whatever it interrupts, nothing that was acknowledged is lost. */
 function stopOnSignal(): Promise<string> {
   return new Promise((resolve) => {
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => resolve(signal));
+    let signals = 0;
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        signals += 1;
+        if (signals > 1) process.exit(1);
+        resolve(signal);
+      });
+    }
   });
 }
 
@@ -123,6 +131,7 @@ async function openLog(
   return openSqliteLogAppender({
     folder: logFolderOf(config.dataFolder),
     partition: index,
+    partitions: config.edges,
     segmentBytes: config.logSegmentBytes,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     onFatal,
@@ -164,7 +173,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   } catch (error) {
     // What the operator can mend is said in words; anything else is a bug and crashes with its stack.
     if (!(error instanceof OperatorError)) throw error;
-    tell({ type: 'refused', message: error.message, stack: error.stack });
+    tell({ type: 'refused', message: error.message });
   }
 }
 

@@ -29,7 +29,7 @@ export interface EdgeSetup {
 
 export type EdgeMessage =
   | { readonly type: 'listening'; readonly port: number }
-  | { readonly type: 'refused'; readonly message: string; readonly stack: string | undefined }
+  | { readonly type: 'refused'; readonly message: string }
   | { readonly type: 'sightings'; readonly sightings: KeySighting[] }
   | { readonly type: 'fatal'; readonly message: string }
   | { readonly type: 'drained' };
@@ -77,7 +77,6 @@ export class Supervisor {
   #diskTimer: NodeJS.Timeout | undefined;
   /** One line a key is enough. */
   readonly #leaksTold = new Set<string>();
-  #draining = 0;
   #doomed = false;
 
   constructor(parts: SupervisorParts) {
@@ -114,7 +113,6 @@ export class Supervisor {
           }),
       ),
     );
-    this.#draining = this.#edges.length;
     await drained;
     // A disk that failed meanwhile has the last word.
     if (this.#doomed) await new Promise(() => undefined);
@@ -189,7 +187,6 @@ export class Supervisor {
   }
 
   #die(reason: string, error?: Error): void {
-    if (this.#draining > 0) return;
     this.#parts.logger.fatal({ reason, ...(error && { err: error }) }, 'ending: start again to recover');
     setTimeout(() => process.exit(1), FATAL_GRACE_MS);
   }

@@ -115,13 +115,13 @@ test('variables of other programs are none of our business', () => {
 });
 
 const SIZES: [string, number][] = [
-  ['16777216', 16 * MB],
-  ['16MB', 16 * MB],
-  ['16 mb', 16 * MB],
-  ['16MiB', 16 * MB],
-  ['16384kB', 16 * MB],
-  ['16384KB', 16 * MB],
-  ['16777216B', 16 * MB],
+  ['33554432', 32 * MB],
+  ['32MB', 32 * MB],
+  ['32 mb', 32 * MB],
+  ['32MiB', 32 * MB],
+  ['32768kB', 32 * MB],
+  ['32768KB', 32 * MB],
+  ['33554432B', 32 * MB],
   ['1.5GB', 1_536 * MB],
 ];
 for (const [text, bytes] of SIZES) {
@@ -134,7 +134,7 @@ for (const text of [
   '',
   '-1MB',
   '16',
-  '15.9MB',
+  '27.9MB',
   '64M',
   '64TB',
   'MB',
@@ -148,7 +148,7 @@ for (const text of [
     const [mistake, ...others] = mistakes({}, `--in-flight-bytes=${text}`);
     assert.equal(
       mistake,
-      `--in-flight-bytes is "${text}"; expected a size of 16MB or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)`,
+      `--in-flight-bytes is "${text}"; expected a size of 28MB or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)`,
     );
     assert.deepEqual(others, []);
   });
@@ -202,7 +202,7 @@ for (const [flag, texts] of REFUSED) {
 
 test('what is at the edge of a range is taken', () => {
   assert.equal(load({}, '--port', '65535').port, 65_535);
-  assert.equal(load({}, '--edges', '64').edges, 64);
+  assert.equal(load({}, '--edges', '64', '--in-flight-bytes', '2GB').edges, 64);
   assert.equal(load({}, '--shutdown', '30s').shutdownMs, 30_000);
   assert.equal(load({}, '--log-segment', '1MB').logSegmentBytes, MB);
   assert.equal(load({}, '--log-retention', '0').logRetentionMs, 0);
@@ -237,6 +237,14 @@ test("variables that are nobody's misspelling are left alone: they belong to cli
   assert.deepEqual(mistakes(env), []);
 });
 
+test('every edge has room for the largest body, or the start is refused', () => {
+  assert.equal(load({}, '--edges', '2').edges, 2);
+  assert.deepEqual(mistakes({}, '--edges', '4'), [
+    'SLUICE_IN_FLIGHT_BYTES is 64MB, but 4 edges need at least 112MB; set it, or use fewer edges',
+  ]);
+  assert.equal(load({}, '--edges', '4', '--in-flight-bytes', '112MB').edges, 4);
+});
+
 test('the message counts the mistakes and says where to read on', () => {
   assert.throws(() => load({ PORT: 'x', SLUICE_EDGES: '0' }), /^OperatorError: These 2 things.*sluice --help$/s);
   assert.throws(
@@ -248,7 +256,7 @@ test('the message counts the mistakes and says where to read on', () => {
 test('a description names each setting once, its value as one would write it, and where it came from', () => {
   const { config, sources } = loadConfig({
     env: { SLUICE_LOG_RETENTION: '36h' },
-    args: ['--in-flight-bytes', '16385kB'],
+    args: ['--in-flight-bytes', '28673kB'],
   });
   const rows = describeConfig(config, sources);
   assert.deepEqual(
@@ -256,7 +264,7 @@ test('a description names each setting once, its value as one would write it, an
     SETTING_NAMES,
   );
   const row = (name: string) => rows.find(({ setting }) => setting === name);
-  assert.deepEqual([row('inFlightBytesMax')?.value, row('inFlightBytesMax')?.source], ['16385kB', 'flag']);
+  assert.deepEqual([row('inFlightBytesMax')?.value, row('inFlightBytesMax')?.source], ['28673kB', 'flag']);
   assert.deepEqual([row('logRetentionMs')?.value, row('logRetentionMs')?.source], ['36h', 'environment']);
   assert.deepEqual(row('port'), {
     setting: 'port',
@@ -270,7 +278,7 @@ test('a description names each setting once, its value as one would write it, an
 
 test('every size and time reads back as it was shown', () => {
   fc.assert(
-    fc.property(fc.integer({ min: 16 * MB, max: Number.MAX_SAFE_INTEGER }), fc.nat(30_000), (bytes, ms) => {
+    fc.property(fc.integer({ min: 28 * MB, max: Number.MAX_SAFE_INTEGER }), fc.nat(30_000), (bytes, ms) => {
       const config = load({
         SLUICE_IN_FLIGHT_BYTES: formatSetting('inFlightBytesMax', bytes),
         SLUICE_SHUTDOWN: formatSetting('shutdownMs', ms),

@@ -33,18 +33,28 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
   });
 
   // Loaded and made when first asked for: loading the schemas alone takes 100 ms, which the start need not wait for.
-  const description = once(() => describe(parts));
+  let description: ReturnType<typeof describe> | undefined;
+  const described = async (): ReturnType<typeof describe> => {
+    description ??= describe(parts);
+    try {
+      return await description;
+    } catch (error) {
+      // What went wrong once (too many open files, say) may go well the next time.
+      description = undefined;
+      throw error;
+    }
+  };
 
   // Until there is a dashboard, the reference is what a person with a browser gets to see.
   app.get('/', (_request, reply) => reply.redirect('/docs'));
 
   app.get('/openapi.json', async (_request, reply) => {
-    const { text } = await description();
+    const { text } = await described();
     return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(text);
   });
 
   app.get('/docs', async (_request, reply) => {
-    const { page, policy } = await description();
+    const { page, policy } = await described();
     reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': policy });
     return reply.type('text/html; charset=utf-8').send(page);
   });
@@ -57,9 +67,4 @@ async function describe(parts: OperatorParts): Promise<{ text: string; page: str
   ]);
   const document = openApiDocument(parts);
   return { text: JSON.stringify(document), page: docsPage(document), policy: docsPolicy() };
-}
-
-function once<T>(make: () => T): () => T {
-  let made: { value: T } | undefined;
-  return () => (made ??= { value: make() }).value;
 }

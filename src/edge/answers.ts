@@ -35,8 +35,7 @@ export interface Failure {
   readonly headers?: Headers;
 }
 
-/** Returns the status that was sent. */
-export function sendFailure(response: ServerResponse, traceId: string, failure: Failure, cors: Cors | null): number {
+export function sendFailure(response: ServerResponse, traceId: string, failure: Failure, cors: Cors | null): void {
   const kind = ERRORS[failure.code];
   // The specification shows nothing but `error` in a 401; its trace_id travels in the header alone.
   const body: Record<string, unknown> = { error: kind.text };
@@ -46,23 +45,20 @@ export function sendFailure(response: ServerResponse, traceId: string, failure: 
   const headers = failure.headers ?? [];
   if (kind.retryable) headers.push('Retry-After', String(RETRY_AFTER_SECONDS));
   send(response, kind.status, traceId, JSON.stringify(body), cors, headers);
-  return kind.status;
 }
 
-export function sendPreflight(response: ServerResponse, traceId: string, origin: string): void {
+export function sendPreflight(response: ServerResponse, traceId: string): void {
   response.writeHead(204, [
     'X-Trace-Id',
     traceId,
     'Access-Control-Allow-Origin',
-    origin,
+    '*',
     'Access-Control-Allow-Methods',
     'POST',
     'Access-Control-Allow-Headers',
     'Authorization, Content-Type, Content-Encoding, Idempotency-Key',
     'Access-Control-Max-Age',
     '86400',
-    'Vary',
-    'Origin',
   ]);
   response.end();
 }
@@ -82,5 +78,17 @@ function send(
     headers.push('Access-Control-Expose-Headers', 'X-Trace-Id, Retry-After', 'Vary', 'Origin');
   }
   response.writeHead(status, headers);
-  response.end(body);
+  if (response.req.complete || response.shouldKeepAlive) response.end(body);
+  else endAfterBody(response, body);
+}
+
+/**
+ * The connection closes with this answer, and the client is still sending. If it closed at once, the client would be
+ * told of a broken pipe instead of reading why; so the answer goes out whole, and the end waits for the body.
+ */
+function endAfterBody(response: ServerResponse, body: string): void {
+  const { req: request } = response;
+  response.write(body);
+  const end = (): void => void response.end();
+  request.once('end', end).once('close', end).resume();
 }

@@ -26,8 +26,8 @@ export interface BodyRead {
   readonly problem: BodyProblem | null;
 }
 
-/** Unknown lengths are reserved in steps of this size. */
-const RESERVE_STEP_BYTES = 64 * 1024;
+/** Where a body of unknown length starts; it doubles from there. */
+const FIRST_BYTES = 16 * 1024;
 
 /**
  * 16 MB. A frame of a few bytes may ask for a window of 128 MB, and the decoder takes that memory before it looks at the
@@ -40,14 +40,18 @@ const NO_ROOM: BodyRead = { body: null, problem: 'no_room' };
 const BAD_ENCODING: BodyRead = { body: null, problem: 'bad_encoding' };
 const ABORTED: BodyRead = { body: null, problem: 'aborted' };
 
-/** Gathers chunks up to the limit; `declaredBytes` is a hint that saves copies, not a promise. */
+/**
+ * Gathers chunks into one piece of memory, which is reserved before it is taken. However small the chunks are, no more is
+ * held than that. `declaredBytes` is a hint that saves copies, not a promise.
+ */
 class Gatherer {
   readonly #reservation: Reservation;
   readonly #declaredBytes: number;
   readonly #reservedElsewhere: number;
-  #whole: Buffer | undefined;
-  #chunks: Buffer[] = [];
-  bytes = 0;
+  /** The common case: all of it came at once and needs no copy. */
+  #only: Buffer | undefined;
+  #memory: Buffer | undefined;
+  #bytes = 0;
 
   constructor(reservation: Reservation, declaredBytes: number, reservedElsewhere = 0) {
     this.#reservation = reservation;
@@ -57,24 +61,34 @@ class Gatherer {
 
   /** Returns what is wrong, or null. */
   add(chunk: Buffer): BodyRead | null {
-    const total = this.bytes + chunk.length;
+    const total = this.#bytes + chunk.length;
     if (total > LIMITS.bodyBytesMax) return TOO_LARGE;
-    const wanted = Math.ceil(total / RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES;
-    if (total > this.#declaredBytes && !this.#reservation.growTo(this.#reservedElsewhere + wanted)) return NO_ROOM;
-    if (this.bytes === 0 && chunk.length < this.#declaredBytes) {
-      this.#whole = Buffer.allocUnsafeSlow(this.#declaredBytes);
+    if (this.#bytes === 0 && chunk.length >= this.#declaredBytes) {
+      if (!this.#reservation.growTo(this.#reservedElsewhere + total)) return NO_ROOM;
+      this.#only = chunk;
+    } else {
+      const memory = this.#roomFor(total);
+      if (memory === undefined) return NO_ROOM;
+      chunk.copy(memory, this.#bytes);
     }
-    if (this.#whole && total <= this.#whole.length) chunk.copy(this.#whole, this.bytes);
-    else this.#chunks.push(chunk);
-    this.bytes = total;
+    this.#bytes = total;
     return null;
   }
 
   take(): Buffer {
-    if (this.#whole) return this.#whole.subarray(0, this.bytes);
-    const [only] = this.#chunks;
-    if (this.#chunks.length === 1 && only) return only;
-    return Buffer.concat(this.#chunks, this.bytes);
+    return this.#only ?? this.#memory?.subarray(0, this.#bytes) ?? Buffer.alloc(0);
+  }
+
+  #roomFor(total: number): Buffer | undefined {
+    if (this.#memory && total <= this.#memory.length) return this.#memory;
+    const doubled = Math.max(FIRST_BYTES, 2 * this.#bytes, total, this.#declaredBytes);
+    const wanted = Math.min(LIMITS.bodyBytesMax, doubled);
+    if (!this.#reservation.growTo(this.#reservedElsewhere + wanted)) return undefined;
+    const grown = Buffer.allocUnsafeSlow(wanted);
+    (this.#only ?? this.#memory)?.copy(grown, 0, 0, this.#bytes);
+    this.#only = undefined;
+    this.#memory = grown;
+    return grown;
   }
 }
 
@@ -84,8 +98,14 @@ export function readBody(
   reservation: Reservation,
   done: (read: BodyRead) => void,
 ): void {
+  // It may have gone while its key was looked up.
+  if (request.destroyed) {
+    done(ABORTED);
+    return;
+  }
   const gatherer = new Gatherer(reservation, declaredBytes);
   let finished = false;
+  let ended = false;
   const finish = (read: BodyRead): void => {
     if (finished) return;
     finished = true;
@@ -97,12 +117,13 @@ export function readBody(
     if (problem) finish(problem);
   });
   request.on('end', () => {
+    ended = true;
     if (finished) return;
     if (encoding === null) finish({ body: gatherer.take(), problem: null });
     else inflate(gatherer.take(), encoding, reservation, finish);
   });
   request.on('close', () => {
-    if (!request.complete) finish(ABORTED);
+    if (!ended) finish(ABORTED);
   });
 }
 

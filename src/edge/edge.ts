@@ -18,7 +18,7 @@ import { InFlight } from './admission.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { QuietLog } from './quiet-log.ts';
-import { createEdgeServer } from './server.ts';
+import { createEdgeServer, type EdgeServer } from './server.ts';
 import { Sightings } from './sightings.ts';
 import { createTraceIds } from './trace-id.ts';
 import { LargeBodyValidator } from './validate-body.ts';
@@ -48,6 +48,7 @@ export interface Edge {
 
 const GAUGE_INTERVAL_MS = 1_000;
 const CLOSE_IDLE_INTERVAL_MS = 50;
+const UNFINISHED_MS_MAX = 5_000;
 const NANOSECONDS = 1e9;
 
 export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
@@ -81,16 +82,16 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
   );
 
-  let server: Server | undefined;
+  let made: EdgeServer | undefined;
   const app = buildApp({
     serverFactory: (everythingElse: RequestListener) => {
-      server = createEdgeServer({ ingest, metrics, newTraceId }, everythingElse);
-      return server;
+      made = createEdgeServer({ ingest, metrics, newTraceId }, everythingElse);
+      return made.server;
     },
     version: parts.version,
     // Asked for when somebody reads the reference, which is after the port is known.
     get serverUrl() {
-      return baseUrlOf(config.host, portOf(server));
+      return baseUrlOf(config.host, portOf(made?.server));
     },
     readiness,
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
@@ -98,14 +99,16 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     onError: (error, traceId) => logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly'),
   });
   await app.ready();
-  if (!server) throw new Error('the app did not ask for a server');
-  const listening = server;
-  await listen(listening, config, port);
+  if (!made) throw new Error('the app did not ask for a server');
+  const edgeServer = made;
+  const { server } = edgeServer;
+  await listen(server, config, port);
+  server.on('error', (error) => logger.error({ err: error }, 'a connection could not be taken'));
 
   return {
-    port: portOf(listening),
+    port: portOf(server),
     drain: async () => {
-      await closeServer(listening);
+      await closeServer(edgeServer, config.shutdownMs / 2);
       stopGauges();
       sightings.close();
       await log.close();
@@ -166,11 +169,14 @@ function listen(server: Server, { host, edges }: Config, port: number): Promise<
   });
 }
 
-function closeServer(server: Server): Promise<void> {
+/** Requests that have come in whole are answered; those that still come in get until `patienceMs` to do so. */
+function closeServer({ server, dropUnfinished }: EdgeServer, patienceMs: number): Promise<void> {
   return new Promise((resolve) => {
+    const patience = setTimeout(dropUnfinished, Math.min(patienceMs, UNFINISHED_MS_MAX));
     // Node closes those that are idle now; one that falls idle with its last answer would stay open until its timeout.
     const timer = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_INTERVAL_MS);
     server.close(() => {
+      clearTimeout(patience);
       clearInterval(timer);
       resolve();
     });

@@ -7,6 +7,7 @@
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ERRORS } from '../errors.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { type LogAppender, LogUnavailableError } from '../log.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
@@ -68,6 +69,15 @@ export class Ingest {
       cors: request.headers.origin === undefined ? null : { allow: '*' },
       reservation: null,
     };
+    try {
+      this.#begin(exchange);
+    } catch (error) {
+      this.#unexpected(exchange, error);
+    }
+  }
+
+  #begin(exchange: Exchange): void {
+    const { request } = exchange;
     if (request.method !== 'POST') {
       this.#handleOtherMethod(exchange);
       return;
@@ -104,7 +114,7 @@ export class Ingest {
     const { request, response, traceId } = exchange;
     if (request.method === 'OPTIONS' && request.headers.origin !== undefined) {
       this.#settle(exchange, 204);
-      sendPreflight(response, traceId, '*');
+      sendPreflight(response, traceId);
       return;
     }
     this.#fail(exchange, { code: 'method_not_allowed', headers: ['Allow', 'POST, OPTIONS'] });
@@ -186,6 +196,11 @@ export class Ingest {
       this.#unusable(exchange, verdict.message);
       return;
     }
+    // Nobody can be told any more, and whoever sent it will send it again: it would be stored twice.
+    if (exchange.response.destroyed || exchange.response.socket?.writable === false) {
+      exchange.reservation?.release();
+      return;
+    }
     const { userCount, rejections, eventCount } = verdict;
     const bodyBytes = body.byteLength;
     this.#parts.log
@@ -238,15 +253,17 @@ export class Ingest {
   /** A bug. The client is told to come back, the operator where to look, and the server goes on. */
   #unexpected(exchange: Exchange, error: unknown): void {
     this.#parts.logger.error({ traceId: exchange.traceId, err: error }, 'request failed unexpectedly');
+    exchange.reservation?.release();
     if (exchange.response.headersSent) exchange.request.destroy();
     else this.#fail(exchange, { code: 'unavailable' });
   }
 
   #fail(exchange: Exchange, failure: Failure): void {
     const { request, response, traceId, cors } = exchange;
+    this.#settle(exchange, ERRORS[failure.code].status);
     if (this.#parts.refusal() === 'shutdown') response.shouldKeepAlive = false;
     if (!request.complete) stopUnwantedBody(request);
-    this.#settle(exchange, sendFailure(response, traceId, failure, cors));
+    sendFailure(response, traceId, failure, cors);
   }
 
   #settle(exchange: Exchange, status: number): void {

@@ -17,5 +17,7 @@ export function corsFor(key: ApiKey, origin: string, leaked: boolean): { allowed
 /** Whether a request comes from a page of another site than this server. */
 export function isForeignOrigin(origin: string | undefined, host: string | undefined): boolean {
   if (origin === undefined) return false;
-  return URL.parse(origin)?.host !== host;
+  // Parsed, because neither capitals nor a default port make it another site.
+  const from = URL.parse(origin);
+  return from === null || from.host !== URL.parse(`${from.protocol}//${host ?? ''}`)?.host;
 }

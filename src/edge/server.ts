@@ -22,6 +22,8 @@ const OPTIONS = {
   requireHostHeader: false,
 };
 
+/** A connection on which nothing moves for so long is over; above all, a client that does not read its answer. */
+const SILENCE_MS = 70_000;
 /** How long a client that was refused may take to read why. */
 const LINGER_MS = 2_000;
 
@@ -33,9 +35,16 @@ export interface EdgeServerParts {
   readonly newTraceId: () => string;
 }
 
-export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): Server {
+export interface EdgeServer {
+  readonly server: Server;
+  /** Ends the connections on which no whole request waits for its answer: nothing on them was or will be promised. */
+  readonly dropUnfinished: () => void;
+}
+
+export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): EdgeServer {
   const { ingest } = parts;
   const exchanges = new Exchanges();
+  const connections = new Set<Socket>();
   const doomed = new WeakSet<Socket>();
   const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     exchanges.note(request.socket, response);
@@ -51,6 +60,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     }
   };
   const server = createServer(OPTIONS, (request, response) => handle(request, response, false));
+  server.timeout = SILENCE_MS;
   server.on('checkContinue', (request, response) => handle(request, response, true));
   // Any other expectation may be ignored (RFC 9110, 10.1.1); Node would answer it without a trace_id.
   server.on('checkExpectation', (request, response) => handle(request, response, false));
@@ -73,7 +83,14 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
       refuse(parts, error, socket);
     }
   });
-  return server;
+  server.on('connection', (socket: Socket) => {
+    connections.add(socket);
+    socket.once('close', () => connections.delete(socket));
+  });
+  const dropUnfinished = (): void => {
+    for (const socket of connections) if (exchanges.of(socket).whole === undefined) socket.destroy();
+  };
+  return { server, dropUnfinished };
 }
 
 /** What each connection is in the middle of; more than one thing if the client sends ahead of the answers. */
@@ -135,7 +152,8 @@ function refuse({ metrics, newTraceId }: EdgeServerParts, error: NodeJS.ErrnoExc
 
 function refuseHostless({ metrics, newTraceId }: EdgeServerParts, response: ServerResponse): void {
   const failure: Failure = { code: 'bad_request', message: 'the Host header is required' };
-  count(metrics, sendFailure(response, newTraceId(), failure, null));
+  count(metrics, ERRORS[failure.code].status);
+  sendFailure(response, newTraceId(), failure, null);
 }
 
 function count(metrics: MetricsWriter, status: number): void {

@@ -20,7 +20,7 @@ export class Sightings {
   }
 
   note(keyId: string, usedAt: number, leakOrigin: string | undefined): void {
-    const origin = leakOrigin?.slice(0, ORIGIN_CHARACTERS_MAX) ?? null;
+    const origin = leakOrigin === undefined ? null : readable(leakOrigin);
     const row = this.#rows.get(keyId);
     if (row === undefined) {
       this.#rows.set(keyId, { usedAt, leakOrigin: origin });
@@ -41,4 +41,10 @@ export class Sightings {
     clearInterval(this.#timer);
     this.flush();
   }
+}
+
+/** Anyone can send anything as an origin, and people will read this on a terminal. */
+function readable(origin: string): string {
+  const parsed = URL.parse(origin)?.origin ?? 'null';
+  return parsed === 'null' ? 'an unnamed page' : parsed.slice(0, ORIGIN_CHARACTERS_MAX);
 }

@@ -6,6 +6,7 @@
 
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
+import { inOwnMemory, threadFile } from '../threads.ts';
 import { type RequestVerdict, validateRequest } from '../validation/validate-request.ts';
 
 /**
@@ -32,36 +33,26 @@ export interface Judged {
 }
 
 export class LargeBodyValidator {
-  /** Started with the first large body: many installations never see one. */
-  #worker: Worker | undefined;
+  readonly #thread: Worker;
   /** In the order in which they were sent, which is the order of the answers. */
   readonly #waiting: ((judged: Judged) => void)[] = [];
 
-  /** Takes the memory of `body` over. */
-  validate(body: Buffer): Promise<Judged> {
-    const bytes = ownMemory(body);
-    return new Promise((resolve) => {
-      this.#waiting.push(resolve);
-      this.#worker ??= this.#startThread();
-      this.#worker.postMessage(bytes, [bytes.buffer]);
-    });
-  }
-
-  #startThread(): Worker {
-    const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
-    const worker = new Worker(new URL(`./validator-thread${extension}`, import.meta.url));
-    worker.on('message', (reply: ValidatorReply) => this.#waiting.shift()?.(reply));
+  constructor() {
+    this.#thread = new Worker(threadFile('./validator-thread', import.meta.url));
+    this.#thread.on('message', (reply: ValidatorReply) => this.#waiting.shift()?.(reply));
     // A crash in there is a bug, not an input that was foreseen: end loudly, nothing was acknowledged.
-    worker.on('error', (error) => {
+    this.#thread.on('error', (error) => {
       throw error;
     });
-    worker.unref();
-    return worker;
+    this.#thread.unref();
   }
-}
 
-function ownMemory(body: Buffer): Uint8Array<ArrayBuffer> {
-  const memory = body.buffer;
-  const whole = memory instanceof ArrayBuffer && memory.byteLength === body.byteLength;
-  return whole ? new Uint8Array(memory) : new Uint8Array(body);
+  /** Takes the memory of `body` over. */
+  validate(body: Buffer): Promise<Judged> {
+    const bytes = inOwnMemory(body);
+    return new Promise((resolve) => {
+      this.#thread.postMessage(bytes, [bytes.buffer]);
+      this.#waiting.push(resolve);
+    });
+  }
 }

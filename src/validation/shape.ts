@@ -20,6 +20,9 @@ interface Violation {
   readonly text: string;
 }
 
+/** Longer paths are cut in the middle. */
+export const PATH_CHARACTERS_MAX = 1_200;
+
 const KEY_TOO_LONG = `has a key longer than ${LIMITS.propertyKeyCharactersMax} characters`;
 const TOO_DEEP = 'is nested too deeply';
 const UNSTORABLE = 'contains a character that cannot be stored';
@@ -133,5 +136,12 @@ function within(segment: string, violation: Violation): Violation {
 function messageOf(violation: Violation): string {
   if (violation.path === '') return `user ${violation.text}`;
   const path = violation.path.startsWith('.') ? violation.path.slice(1) : `user${violation.path}`;
-  return `${path} ${violation.text}`;
+  return `${shortened(path)} ${violation.text}`;
+}
+
+/** A path can be nearly as long as the body; a thousand of those in one answer would be another body. */
+function shortened(path: string): string {
+  if (path.length <= PATH_CHARACTERS_MAX) return path;
+  const half = PATH_CHARACTERS_MAX / 2;
+  return `${path.slice(0, half).toWellFormed()}…${path.slice(-half).toWellFormed()}`;
 }

@@ -1,11 +1,11 @@
 /** The event log's contract on SQLite, and what only SQLite's segments do. */
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
-import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import { hasWal, listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
 import type { LogAppender } from '../../src/log.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
@@ -17,6 +17,7 @@ function openIn(folder: string, partition = 0): Promise<LogAppender> {
   return openSqliteLogAppender({
     folder,
     partition,
+    partitions: 1,
     segmentBytes: SEGMENT_BYTES,
     metrics: null,
     onFatal: (message) => assert.fail(message),
@@ -102,6 +103,46 @@ suite('Segments of the SQLite log', () => {
       const position = (await readAll(again, 0)).at(-1)?.position;
       assert.equal(position, 41);
       await again.close();
+    });
+  });
+
+  test('segments are removed once, and nothing brings them back', async () => {
+    await inFolder(async (folder) => {
+      const appender = await openIn(folder);
+      for (let n = 0; n < 40; n++)
+        await appender.append(entry({ receivedAt: 1, users: [{ pad: 'x'.repeat(10_000) }] }));
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      // Commits race with the thread that seals; in the end all but the newest are gone.
+      await eventually('all processed segments are removed', async () => {
+        await reader.commit(0, 41);
+        return listSegments(folder, 0).length === 1;
+      });
+      await appender.close();
+      await reader.commit(0, 41);
+      assert.equal(listSegments(folder, 0).length, 1);
+      await reader.close();
+    });
+  });
+
+  test('a partition that nobody writes to any more is still checked and sealed', async () => {
+    await inFolder(async (folder) => {
+      const second = await openIn(folder, 1);
+      await second.append(entry({ traceId: 'left behind' }));
+      const [segment] = listSegments(folder, 1);
+      assert.ok(segment);
+      // As a killed process leaves it: with its write-ahead log.
+      const left = `${folder}-left`;
+      cpSync(folder, left, { recursive: true });
+      await second.close();
+      const first = await openIn(left, 0);
+      await eventually('it is sealed', () => !hasWal(segment.file.replace(folder, left)));
+      const reader = openSqliteLogReader({ folder: left, retentionMs: 0, now: Date.now });
+      assert.deepEqual(
+        (await readAll(reader, 1)).map((record) => record.traceId),
+        ['left behind'],
+      );
+      await reader.close();
+      await first.close();
     });
   });
 

@@ -123,7 +123,9 @@ suite('Requests mutated at random', () => {
     const worrying = server()
       .stderr()
       .split('\n')
-      .filter((line) => line !== '' && !line.startsWith('{"level":"info"'));
+      .filter((line) => line !== '' && !line.startsWith('{"level":"info"'))
+      // A mutated Origin header makes a secret key look leaked, and it is right to say so.
+      .filter((line) => !line.includes('probably leaked'));
     assert.deepEqual(worrying, []);
 
     const records = await logOf(server());

@@ -225,7 +225,7 @@ suite('The patience of a server with slow bodies', () => {
       newTraceId: () => 'a-trace-id',
     };
     const waiting: ServerResponse[] = [];
-    const edge = createEdgeServer(parts, (_request, response) => waiting.push(response));
+    const { server: edge } = createEdgeServer(parts, (_request, response) => waiting.push(response));
     assert.deepEqual([edge.requestTimeout, edge.headersTimeout, edge.keepAliveTimeout], [60_000, 10_000, 65_000]);
     // The mechanism is the same for any time; nobody wants to wait a minute for this test.
     edge.requestTimeout = 500;

@@ -66,6 +66,7 @@ async function openLog(folder: string, segmentBytes: number): Promise<LogAppende
   return openSqliteLogAppender({
     folder,
     partition: 0,
+    partitions: 1,
     segmentBytes,
     metrics: null,
     onFatal: (message) => assert.fail(message),
@@ -129,6 +130,7 @@ suite('Random damage', () => {
     const next = await openSqliteLogAppender({
       folder,
       partition: 0,
+      partitions: 1,
       segmentBytes: 1e6,
       metrics: null,
       onFatal: assert.fail,

@@ -104,7 +104,7 @@ suite('A slow disk', () => {
   test('keeps what is in flight bounded: 503 beyond it, and /livez answers meanwhile', async (t) => {
     if (skipWithout(t, straceHindrance())) return;
     await using scope = new AsyncDisposableStack();
-    const server = await launch(scope, { env: { SLUICE_IN_FLIGHT_BYTES: '16MB' }, dataFolder: folderIn(scope) });
+    const server = await launch(scope, { env: { SLUICE_IN_FLIGHT_BYTES: '28MB' }, dataFolder: folderIn(scope) });
     const strace = await attachStrace(server.pid, TWO_SECONDS_EACH, join(folderIn(scope), 'trace'));
     const ledger = new Ledger(100_000);
     const load = startLoad(scope, server, server.key, ledger, 80);

@@ -95,6 +95,8 @@ class SqliteLogReader implements LogReader {
       const next = segments[index + 1];
       if (!next || next.firstPosition > position) return;
       if (segment.lost) continue;
+      // Not sealed yet: its turn comes with a later commit.
+      if (hasWal(segment.file)) return;
       if (newestReceivedAt(segment.file) > this.#setup.now() - this.#setup.retentionMs) return;
       removeSegment(segment.file);
     }

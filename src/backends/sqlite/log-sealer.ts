@@ -5,7 +5,9 @@
  * copied and synced, so a sync that failed must not be followed by one that seems to work.
  */
 
+import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import { pathToFileURL } from 'node:url';
 import { parentPort } from 'node:worker_threads';
 import { isOutOfFiles } from './disk.ts';
 
@@ -28,7 +30,11 @@ class Sealer {
   seal(file: string): SealReply {
     let database: DatabaseSync | undefined;
     try {
-      database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+      // Removed meanwhile, because it is processed: SQLite would make a new, empty file.
+      if (!existsSync(file)) return { file, outcome: 'sealed', message: '' };
+      const url = pathToFileURL(file);
+      url.searchParams.set('mode', 'rw');
+      database = new DatabaseSync(url, { timeout: BUSY_TIMEOUT_MS });
       database.exec('PRAGMA synchronous = FULL');
       const { busy } = database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get() as { busy: number };
       database.close();

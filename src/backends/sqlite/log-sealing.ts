@@ -6,11 +6,10 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
+import { threadFile } from '../../threads.ts';
 import type { SealReply, SealRequest } from './log-sealer.ts';
 
 const RETRY_MS = 5_000;
-/** Published builds are JavaScript, a checkout runs TypeScript; threads are started by file name. */
-const EXTENSION = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
 
 export class Sealing {
   readonly #onFailed: (message: string) => void;
@@ -42,10 +41,19 @@ export class Sealing {
   }
 
   #startThread(): Worker {
-    const thread = new Worker(new URL(`./log-sealer${EXTENSION}`, import.meta.url));
+    const thread = new Worker(threadFile('./log-sealer', import.meta.url));
     thread.on('message', (reply: SealReply) => this.#hear(reply));
+    // It could not be started (too many open files, say); what waits for it is asked for again.
+    thread.on('error', () => {
+      this.#thread = undefined;
+      for (const [file, connection] of this.#connections) this.#sealLater(file, connection);
+    });
     thread.unref();
     return thread;
+  }
+
+  #sealLater(file: string, connection: DatabaseSync | null): void {
+    setTimeout(() => this.seal(file, connection), RETRY_MS).unref();
   }
 
   #hear({ file, outcome, message }: SealReply): void {
@@ -58,7 +66,7 @@ export class Sealing {
         return;
       case 'later':
         // The connection stays: it keeps the index of the WAL, which readers could not make anew on a full disk.
-        setTimeout(() => this.seal(file, connection), RETRY_MS).unref();
+        this.#sealLater(file, connection);
         return;
       case 'failed':
         this.#onFailed(`sealing ${file}: ${message}`);

@@ -141,8 +141,9 @@ export function lastPosition(database: DatabaseSync): number | undefined {
   return row.last ?? undefined;
 }
 
+/** The database file goes last: without it nobody would ever look for the others. */
 export function removeSegment(file: string): void {
-  for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true });
+  for (const suffix of ['-shm', '-wal', '']) rmSync(file + suffix, { force: true });
 }
 
 /** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */

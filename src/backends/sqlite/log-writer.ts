@@ -18,6 +18,7 @@ import {
   createSegment,
   hasWal,
   insertStatement,
+  listPartitions,
   listSegments,
   partitionFolder,
   recordChecksum,
@@ -26,6 +27,8 @@ import {
 export interface WriterSetup {
   readonly folder: string;
   readonly partition: number;
+  /** How many partitions are written to now. The first writer also looks after those that an earlier start used. */
+  readonly partitions: number;
   readonly segmentBytes: number;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
 }
@@ -79,7 +82,10 @@ class Writer {
     this.#setup = setup;
     this.#port = port;
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
-    this.#nextPosition = this.#recover();
+    this.#nextPosition = this.#recover(setup.partition);
+    if (setup.partition === 0) {
+      for (const partition of listPartitions(setup.folder)) if (partition >= setup.partitions) this.#recover(partition);
+    }
     this.#database = createSegment(setup.folder, setup.partition, this.#nextPosition);
     this.#file = this.#database.location() ?? '';
     this.#insert = insertStatement(this.#database);
@@ -91,8 +97,8 @@ class Writer {
   }
 
   /** Checks what an earlier process left, seals it in the background, and finds where to go on. */
-  #recover(): number {
-    const segments = listSegments(this.#setup.folder, this.#setup.partition);
+  #recover(partition: number): number {
+    const segments = listSegments(this.#setup.folder, partition);
     let next = 1;
     for (const [index, segment] of segments.entries()) {
       const isNewest = index === segments.length - 1;

@@ -9,6 +9,7 @@
 import { Worker } from 'node:worker_threads';
 import { OperatorError } from '../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../log.ts';
+import { inOwnMemory, threadFile } from '../../threads.ts';
 import type { Group, WriterMessage, WriterReply, WriterSetup } from './log-writer.ts';
 
 /**
@@ -30,8 +31,7 @@ export interface AppenderSetup extends WriterSetup {
 
 /** Resolves when the partition has been checked and is ready for appends. */
 export async function openSqliteLogAppender({ onFatal, ...setup }: AppenderSetup): Promise<LogAppender> {
-  const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
-  const worker = new Worker(new URL(`./log-writer${extension}`, import.meta.url), { workerData: setup });
+  const worker = new Worker(threadFile('./log-writer', import.meta.url), { workerData: setup });
   await new Promise<void>((resolve, reject) => {
     worker.once('message', (reply: WriterReply) => {
       if (reply.type === 'refused') reject(new OperatorError(reply.message));
@@ -176,17 +176,10 @@ function packGroup(id: number, waiting: readonly Waiting[]): Group {
   return { id, fields, bodies };
 }
 
-/** A body that is alone and owns its memory is handed over as it is; others are copied behind one another. */
+/** A body that is alone is handed over as it is; several are copied behind one another. */
 function packBodies(waiting: readonly Waiting[]): ArrayBuffer {
-  const first = waiting[0]?.entry.body;
-  if (
-    waiting.length === 1 &&
-    first &&
-    first.buffer instanceof ArrayBuffer &&
-    first.buffer.byteLength === first.byteLength
-  ) {
-    return first.buffer;
-  }
+  const [first] = waiting;
+  if (first && waiting.length === 1) return inOwnMemory(first.entry.body).buffer;
   let bytes = 0;
   for (const { entry } of waiting) bytes += entry.body.byteLength;
   const bodies = new Uint8Array(bytes);
