@@ -6,7 +6,7 @@
  */
 
 import assert from 'node:assert/strict';
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
@@ -154,6 +154,8 @@ suite('Random damage', () => {
     t.diagnostic(`${noticed} of ${ROUNDS} were noticed, the others harmless`);
     assert.ok(noticed > ROUNDS / 4);
     assertSame(await recordsIn(folder), written, 'the undamaged log');
+    const others = readdirSync(join(folder, '0')).filter((name) => !name.endsWith('.db'));
+    assert.deepEqual(others, [], 'reading sealed segments left files behind');
   });
 
   test('to the write-ahead log of a killed process is refused, or is in its last two commits', async (t) => {

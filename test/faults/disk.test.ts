@@ -4,13 +4,14 @@
  */
 
 import assert from 'node:assert/strict';
-import { closeSync, openSync, readdirSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, rmSync, statfsSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { answerOf, eventually, type TestServer } from '../server.ts';
+import { Connection } from './connection.ts';
 import { type Disk, hindrance, mountSmallDisk, skipWithout } from './devices.ts';
-import { assertLedger, Ledger, type Load, startLoad } from './ledger.ts';
-import { launch, refusedStart } from './scope.ts';
+import { assertLedger, Ledger, type Load, sendNext, startLoad } from './ledger.ts';
+import { folderIn, launch, refusedStart } from './scope.ts';
 
 const KB = 1_024;
 const MB = 1_024 * KB;
@@ -138,6 +139,19 @@ suite('A full disk', () => {
     await eventually('a new segment is begun', () => segments() > 1, 20_000);
     await load.stop();
     assert.deepEqual([...load.counts.keys()], [202]);
+    await assertLedger(dataFolder, ledger);
+  });
+
+  test('is not brought about by small requests that each write a whole page', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const server = await launch(scope, { dataFolder, args: ARGS });
+    const ledger = new Ledger(0);
+    const connection = await Connection.open(server.port);
+    for (let n = 0; n < 600; n++) await sendNext(connection, ledger, server.key);
+    const folder = join(dataFolder, 'log', '0');
+    const sizes = readdirSync(folder).map((name) => statSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0);
+    assert.ok(Math.max(...sizes) < 5 * MB, `a segment of 1 MB has grown to ${Math.max(...sizes)} bytes`);
     await assertLedger(dataFolder, ledger);
   });
 

@@ -15,6 +15,8 @@ import { folderIn, launch } from './scope.ts';
 import { attachStrace, straceHindrance } from './strace.ts';
 
 const MB = 1_024 * 1_024;
+/** The least that can be set. */
+const IN_FLIGHT_MB = 28;
 const FAIL_ONCE = 'fsync,fdatasync:error=EIO:when=1';
 const TWO_SECONDS_EACH = 'fsync,fdatasync:delay_enter=2000000';
 
@@ -104,10 +106,13 @@ suite('A slow disk', () => {
   test('keeps what is in flight bounded: 503 beyond it, and /livez answers meanwhile', async (t) => {
     if (skipWithout(t, straceHindrance())) return;
     await using scope = new AsyncDisposableStack();
-    const server = await launch(scope, { env: { SLUICE_IN_FLIGHT_BYTES: '28MB' }, dataFolder: folderIn(scope) });
+    const server = await launch(scope, {
+      env: { SLUICE_IN_FLIGHT_BYTES: `${IN_FLIGHT_MB}MB` },
+      dataFolder: folderIn(scope),
+    });
     const strace = await attachStrace(server.pid, TWO_SECONDS_EACH, join(folderIn(scope), 'trace'));
     const ledger = new Ledger(100_000);
-    const load = startLoad(scope, server, server.key, ledger, 80);
+    const load = startLoad(scope, server, server.key, ledger, 160);
     await eventually('some are refused', () => (load.counts.get(503) ?? 0) > 100, 20_000);
     assert.match(load.heads.get(503) ?? '', /^Retry-After: \d+/im);
 
@@ -125,7 +130,7 @@ suite('A slow disk', () => {
     assert.ok(answersWhileWaiting > 0, '/livez answered only when the disk did');
     t.diagnostic(`at most ${(inFlightMax / MB).toFixed(1)} MB in flight; ${load.counts.get(503)} refused`);
     assert.ok(inFlightMax > 0, 'nothing was in flight');
-    assert.ok(inFlightMax <= 16 * MB, `${inFlightMax} bytes in flight`);
+    assert.ok(inFlightMax <= IN_FLIGHT_MB * MB, `${inFlightMax} bytes in flight`);
     await strace.detach();
     await eventually('it is quick again', () => (load.counts.get(202) ?? 0) > 100, 30_000);
     await load.stop();

@@ -19,8 +19,8 @@ const USERS_PER_REQUEST_MAX = 5;
 const PAUSE_AFTER_REFUSAL_MS = 20;
 
 export class Ledger {
-  /** Idempotency-Key → body, of everything that was ever sent. */
-  readonly sent = new Map<string, string>();
+  /** Idempotency-Key → what was in the body, of everything that was ever sent. */
+  readonly sent = new Map<string, { readonly hash: string; readonly users: number }>();
   /** trace_id → Idempotency-Key, written after the 202. */
   readonly acknowledged = new Map<string, string>();
   readonly #padding: string;
@@ -39,17 +39,20 @@ export class Ledger {
       events: [{ event_name: 'tested', padding: this.#padding }],
     }));
     const body = JSON.stringify({ users });
-    this.sent.set(idempotencyKey, body);
+    this.sent.set(idempotencyKey, { hash: hashOf(body), users: users.length });
     return { idempotencyKey, body };
   }
 
   acknowledge(idempotencyKey: string, answer: RawAnswer): void {
     const { trace_id, users_accepted } = JSON.parse(answer.body) as { trace_id: string; users_accepted: number };
     assert.ok(!this.acknowledged.has(trace_id), `trace_id ${trace_id} was given twice`);
-    const { users } = JSON.parse(this.sent.get(idempotencyKey) ?? '') as { users: unknown[] };
-    assert.equal(users_accepted, users.length);
+    assert.equal(users_accepted, this.sent.get(idempotencyKey)?.users);
     this.acknowledged.set(trace_id, idempotencyKey);
   }
+}
+
+function hashOf(body: string | Uint8Array): string {
+  return createHash('sha256').update(body).digest('base64');
 }
 
 /** Sends the next request of the ledger and notes a 202 in it. */
@@ -153,7 +156,7 @@ export async function audit(dataFolder: string, ledger: Ledger): Promise<Audit> 
         traces.set(traceId, record);
         keysSeen.add(idempotencyKey ?? '');
         const sent = ledger.sent.get(idempotencyKey ?? '');
-        const isAsSent = sent !== undefined && Buffer.from(record.body).toString('utf8') === sent;
+        const isAsSent = sent !== undefined && hashOf(record.body) === sent.hash && record.userCount === sent.users;
         const isAsAcknowledged = (ledger.acknowledged.get(traceId) ?? idempotencyKey) === idempotencyKey;
         if (!isAsSent || !isAsAcknowledged || record.rejections.length > 0) altered.push(traceId);
       }

@@ -16,6 +16,7 @@ export class Sealing {
   /** By file; null for a segment that an earlier process left. */
   readonly #connections = new Map<string, DatabaseSync | null>();
   #thread: Worker | undefined;
+  #isCopying = false;
   #stopped = false;
 
   constructor(onFailed: (message: string) => void) {
@@ -25,9 +26,14 @@ export class Sealing {
   seal(file: string, connection: DatabaseSync | null): void {
     if (this.#stopped) return;
     this.#connections.set(file, connection);
-    this.#thread ??= this.#startThread();
-    const request: SealRequest = { file };
-    this.#thread.postMessage(request);
+    this.#ask({ file, work: 'seal' });
+  }
+
+  /** Copies what is there of a segment that is still written. Does nothing while the last copy is under way. */
+  copy(file: string): void {
+    if (this.#stopped || this.#isCopying) return;
+    this.#isCopying = true;
+    this.#ask({ file, work: 'copy' });
   }
 
   /** Touches nothing any more: what a failed disk holds is left as it is. */
@@ -40,12 +46,18 @@ export class Sealing {
     for (const connection of this.#connections.values()) connection?.close();
   }
 
+  #ask(request: SealRequest): void {
+    this.#thread ??= this.#startThread();
+    this.#thread.postMessage(request);
+  }
+
   #startThread(): Worker {
     const thread = new Worker(threadFile('./log-sealer', import.meta.url));
     thread.on('message', (reply: SealReply) => this.#hear(reply));
     // It could not be started (too many open files, say); what waits for it is asked for again.
     thread.on('error', () => {
       this.#thread = undefined;
+      this.#isCopying = false;
       for (const [file, connection] of this.#connections) this.#sealLater(file, connection);
     });
     thread.unref();
@@ -56,21 +68,21 @@ export class Sealing {
     setTimeout(() => this.seal(file, connection), RETRY_MS).unref();
   }
 
-  #hear({ file, outcome, message }: SealReply): void {
+  #hear({ file, work, outcome, message }: SealReply): void {
+    if (work === 'copy') this.#isCopying = false;
     if (this.#stopped) return;
-    const connection = this.#connections.get(file) ?? null;
-    switch (outcome) {
-      case 'sealed':
-        this.#connections.delete(file);
-        connection?.close();
-        return;
-      case 'later':
-        // The connection stays: it keeps the index of the WAL, which readers could not make anew on a full disk.
-        this.#sealLater(file, connection);
-        return;
-      case 'failed':
-        this.#onFailed(`sealing ${file}: ${message}`);
-        return;
+    if (outcome === 'failed') {
+      this.#onFailed(`copying the write-ahead log of ${file}: ${message}`);
+      return;
     }
+    if (work === 'copy') return;
+    const connection = this.#connections.get(file) ?? null;
+    if (outcome === 'later') {
+      // The connection stays: it keeps the index of the WAL, which readers could not make anew on a full disk.
+      this.#sealLater(file, connection);
+      return;
+    }
+    this.#connections.delete(file);
+    connection?.close();
   }
 }

@@ -20,6 +20,7 @@ import {
   insertStatement,
   listPartitions,
   listSegments,
+  PAGE_BYTES,
   partitionFolder,
   recordChecksum,
 } from './log-segments.ts';
@@ -54,6 +55,10 @@ export type WriterReply =
 
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
+/** How much of the WAL is copied at a time: little enough that commits do not wait long for the disk meanwhile. */
+const COPY_BYTES = 2 * 1024 * 1024;
+/** A commit rewrites the pages that it does not fill: the last leaf, and those above it. */
+const COMMIT_PAGES = 2;
 /** How long to go on with a full segment when no new one can be made. */
 const ROTATE_RETRY_MS = 1_000;
 /**
@@ -73,6 +78,8 @@ class Writer {
   #insert: StatementSync;
   #nextPosition: number;
   #segmentBytes = 0;
+  /** About as much as the WAL has grown since it was last copied. */
+  #uncopiedBytes = 0;
   #rotateNotBefore = 0;
   #probe: NodeJS.Timeout | undefined;
   #dead = false;
@@ -159,6 +166,11 @@ class Writer {
       this.#metrics.inc(METRIC.log_entries, entries);
       this.#metrics.inc(METRIC.log_bytes, bytes);
       this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
+    }
+    this.#uncopiedBytes += bytes + COMMIT_PAGES * PAGE_BYTES;
+    if (this.#uncopiedBytes >= COPY_BYTES) {
+      this.#uncopiedBytes = 0;
+      this.#sealing.copy(this.#file);
     }
     if (this.#isSegmentFull() && performance.now() >= this.#rotateNotBefore) this.#rotate();
   }
@@ -252,6 +264,7 @@ class Writer {
       return;
     }
     this.#segmentBytes = 0;
+    this.#uncopiedBytes = 0;
     this.#metrics?.inc(METRIC.log_segments_sealed);
     this.#sealing.seal(finished.file, finished.database);
   }
