@@ -7,6 +7,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
 import { inOwnMemory, threadFile } from '../threads.ts';
+import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestVerdict, validateRequest } from '../validation/validate-request.ts';
 
 /**
@@ -16,8 +17,11 @@ import { type RequestVerdict, validateRequest } from '../validation/validate-req
 export const LARGE_BODY_BYTES = 128 * 1024;
 
 export function validateBody(body: Uint8Array): RequestVerdict {
-  if (!isUtf8(body))
+  if (!isUtf8(body)) {
     return { ok: false, message: 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding' };
+  }
+  const plain = acceptPlain(body);
+  if (plain !== null) return { ok: true, ...plain, rejections: [] };
   return validateRequest(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'));
 }
 
