@@ -29,7 +29,7 @@ export const FULL: Pace = {
   firstSeconds: 3,
   warmupSeconds: 0.5,
   seconds: 2.5,
-  pairs: 7,
+  pairs: 6,
   calibrationSeconds: 3,
   latencySeconds: 20,
   memorySeconds: 60,

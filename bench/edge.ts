@@ -86,7 +86,7 @@ export const edgesBenchmark: Benchmark = {
  */
 const OTHER_CORES_MAX = 0.15;
 const CAPACITY_SHARE_MIN = 0.85;
-const REPEATED_SHARE_MAX = 0.5;
+const REPEATED_SHARE_MAX = 0.34;
 
 interface Pairs {
   readonly first: readonly LoadResult[];

@@ -5,7 +5,7 @@
  * of a figure. Ctrl-C ends what was started and removes its data.
  */
 
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Capacity } from './capacity.ts';
@@ -87,7 +87,7 @@ async function runAll(
   const context = new Context(pace, new Generator(), new Progress(process.stdout, total), capacity, dataRoot);
   const interrupted = (): void => {
     context.close();
-    rmSync(dataRoot, { recursive: true, force: true });
+    removeIfEmpty(dataRoot);
     process.exit(130);
   };
   process.once('SIGINT', interrupted);
@@ -103,8 +103,17 @@ async function runAll(
   }
   context.close();
   await capacity.close();
-  rmSync(dataRoot, { recursive: true, force: true });
+  removeIfEmpty(dataRoot);
   return { outcomes, failed };
+}
+
+/** Each stage has removed its own folder; another run may still have one in here. */
+function removeIfEmpty(folder: string): void {
+  try {
+    rmdirSync(folder);
+  } catch {
+    // Not empty, or gone already.
+  }
 }
 
 function write(report: Report, full: boolean): string {
