@@ -53,17 +53,6 @@ export async function ensureTools(names: readonly string[], report: (line: strin
   return missing;
 }
 
-/** The paths of the programs by name, or why a test that needs them cannot run. */
-export function toolsOrReason(names: readonly string[]): { tools: Map<string, string>; reason: string | undefined } {
-  const tools = new Map<string, string>();
-  for (const name of names) {
-    const path = findTool(name);
-    if (path === undefined) return { tools, reason: `${name} is not installed` };
-    tools.set(name, path);
-  }
-  return { tools, reason: undefined };
-}
-
 function installHindrance(): string | undefined {
   if (process.platform !== 'linux') return `this is ${process.platform}, not Linux`;
   if (process.getuid?.() !== 0) return 'that needs root';
