@@ -5,19 +5,28 @@
  * nothing is worse than a refusal to start.
  */
 
-import { isIP } from 'node:net';
 import { mistakesError, readFlags, suggestion } from './cli/flags.ts';
+import {
+  bytes,
+  choice,
+  country,
+  DAY_MS,
+  duration,
+  FOREVER_MS,
+  GB,
+  host,
+  integer,
+  type Kind,
+  list,
+  MB,
+  retention,
+  SECOND_MS,
+  text,
+} from './config-values.ts';
 import { ENVIRONMENTS } from './model.ts';
 
 export type Env = Readonly<Record<string, string | undefined>>;
 export type Source = 'default' | 'environment' | 'flag';
-
-/** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
-interface Kind<T> {
-  readonly expected: string;
-  parse(text: string): T | undefined;
-  format(value: T): string;
-}
 
 export interface Setting<T> {
   readonly env: string;
@@ -31,14 +40,8 @@ export interface Setting<T> {
 }
 
 const PREFIX = 'SLUICE_';
-const KB = 1_024;
-const MB = 1_024 * KB;
 /** Room for one body of 10 MB, before and after decompression, within the share of large bodies (edge/admission.ts). */
 const EDGE_BYTES_MIN = 28 * MB;
-const BYTE_UNITS = { B: 1, kB: KB, MB, GB: 1_024 * MB };
-const SECOND_MS = 1_000;
-const DAY_MS = 86_400 * SECOND_MS;
-const DURATION_UNITS_MS = { ms: 1, s: SECOND_MS, m: 60 * SECOND_MS, h: 3_600 * SECOND_MS, d: DAY_MS };
 
 /** In the order of --help. */
 export const SETTINGS = {
@@ -112,10 +115,66 @@ export const SETTINGS = {
     env: 'SLUICE_LOG_RETENTION',
     flag: 'log-retention',
     placeholder: 'TIME',
-    kind: duration(0, Number.MAX_SAFE_INTEGER),
+    kind: retention(),
     default: 7 * DAY_MS,
+    description: 'How long processed requests stay in the log, as they came; unprocessed ones always stay.',
+  }),
+  backlogBytesMax: setting({
+    env: 'SLUICE_BACKLOG_MAX',
+    flag: 'backlog-max',
+    placeholder: 'SIZE',
+    kind: bytes(MB),
+    default: 4 * GB,
+    description: 'With more than this in the log that is not yet processed the answer is 503.',
+  }),
+  eventRetentionMs: setting({
+    env: 'SLUICE_EVENT_RETENTION',
+    flag: 'event-retention',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: FOREVER_MS,
+    description: 'How long events are kept after they came in; profiles stay.',
+  }),
+  traceRetentionMs: setting({
+    env: 'SLUICE_TRACE_RETENTION',
+    flag: 'trace-retention',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: 30 * DAY_MS,
+    description: 'How long the details of a trace are kept: warnings, merges, duplicates, rejected users.',
+  }),
+  rejectionRetentionMs: setting({
+    env: 'SLUICE_REJECTION_RETENTION',
+    flag: 'rejection-retention',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: 7 * DAY_MS,
+    description: 'How long rejected users are kept, with what was sent.',
+  }),
+  rejectionBytesMax: setting({
+    env: 'SLUICE_REJECTION_BYTES',
+    flag: 'rejection-bytes',
+    placeholder: 'SIZE',
+    kind: bytes(0),
+    default: 256 * MB,
+    description: 'How much of rejected users is kept at most; the oldest go first.',
+  }),
+  defaultCountry: setting({
+    env: 'SLUICE_DEFAULT_COUNTRY',
+    flag: 'default-country',
+    placeholder: 'CODE',
+    kind: country(),
+    default: '',
+    description: 'The country of phone numbers without + or 00, such as DE; set it before the first event.',
+  }),
+  junkValues: setting({
+    env: 'SLUICE_JUNK_VALUES',
+    flag: 'junk-values',
+    placeholder: 'LIST',
+    kind: list(),
+    default: '',
     description:
-      'How long processed events stay in the log; unprocessed ones always stay, and this version processes none yet.',
+      'More identifier values that name nobody, separated by commas; null, undefined, guest and such are known.',
   }),
   logLevel: setting({
     env: 'SLUICE_LOG_LEVEL',
@@ -213,11 +272,6 @@ export function processEnvironment(): Env {
   return process.env;
 }
 
-/** `7d`, `1.5h`, `500ms` in milliseconds; undefined for anything else. A number alone has no meaning but for 0. */
-export function parseDurationMs(text: string): number | undefined {
-  return parseWithUnit(text, DURATION_UNITS_MS, undefined);
-}
-
 /** A body that fits the limit must fit the memory, or its client would be told to come back for ever. */
 function tooLittleRoom({ inFlightBytesMax, edges }: Config): string[] {
   const needed = edges * EDGE_BYTES_MIN;
@@ -243,79 +297,4 @@ function misspeltVariables(env: Env): string[] {
 /** The kind alone decides the type, so that a choice stays one of its choices and is not any text. */
 function setting<T>(row: Omit<Setting<T>, 'default'> & { readonly default: NoInfer<T> }): Setting<T> {
   return row;
-}
-
-function integer(min: number, max: number): Kind<number> {
-  return {
-    expected: `a whole number from ${min} to ${max}`,
-    parse: (text) => (/^\d+$/.test(text) ? within(Number(text), min, max) : undefined),
-    format: String,
-  };
-}
-
-function bytes(min: number): Kind<number> {
-  const format = (value: number): string => formatWithUnit(value, BYTE_UNITS);
-  return {
-    expected: `a size of ${format(min)} or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)`,
-    parse: (text) => within(parseWithUnit(text.replace(/iB$/i, 'B'), BYTE_UNITS, 1), min, Number.MAX_SAFE_INTEGER),
-    format,
-  };
-}
-
-function duration(min: number, max: number): Kind<number> {
-  const format = (value: number): string => formatWithUnit(value, DURATION_UNITS_MS);
-  const range = max === Number.MAX_SAFE_INTEGER ? '' : ` from ${format(min)} to ${format(max)}`;
-  return {
-    expected: `a time${range}, such as 30s (units ms, s, m, h, d)`,
-    parse: (text) => within(parseDurationMs(text), min, max),
-    format,
-  };
-}
-
-function choice<const T extends string>(choices: readonly T[]): Kind<T> {
-  return {
-    expected: `one of ${choices.join(', ')}`,
-    parse: (text) => choices.find((choice) => choice === text.toLowerCase()),
-    format: (value) => value,
-  };
-}
-
-function text(expected: string): Kind<string> {
-  return { expected, parse: (text) => (text === '' ? undefined : text), format: (value) => value };
-}
-
-function host(): Kind<string> {
-  return {
-    expected: 'an IP address or a host name, without a port',
-    parse: (text) => (isIP(text) !== 0 || /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i.test(text) ? text : undefined),
-    format: (value) => value,
-  };
-}
-
-function within(value: number | undefined, min: number, max: number): number | undefined {
-  return value !== undefined && value >= min && value <= max ? value : undefined;
-}
-
-/** `unitless` is what a number alone is counted in. */
-function parseWithUnit(
-  text: string,
-  units: Readonly<Record<string, number>>,
-  unitless: number | undefined,
-): number | undefined {
-  const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(text);
-  if (match === null) return undefined;
-  const [, amount = '', given = ''] = match;
-  const unit = Object.keys(units).find((name) => name.toLowerCase() === given.toLowerCase());
-  const factor =
-    unit !== undefined ? units[unit] : given === '' ? (unitless ?? (Number(amount) === 0 ? 1 : undefined)) : undefined;
-  if (factor === undefined) return undefined;
-  const value = Math.round(Number(amount) * factor);
-  return Number.isSafeInteger(value) ? value : undefined;
-}
-
-/** In the largest unit that leaves a whole number. */
-function formatWithUnit(value: number, units: Readonly<Record<string, number>>): string {
-  const fitting = Object.entries(units).filter(([, factor]) => value !== 0 && value % factor === 0);
-  const [unit, factor] = fitting.at(-1) ?? ['', 1];
-  return `${value / factor}${unit}`;
 }

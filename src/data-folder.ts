@@ -13,3 +13,8 @@ export function keyFileOf(dataFolder: string): string {
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');
 }
+
+/** Profiles, events, traces, rejections and the books: what the processor made of the log. */
+export function storeFileOf(dataFolder: string): string {
+  return join(dataFolder, 'store.db');
+}

@@ -22,6 +22,8 @@ export interface LogEntry {
   readonly body: Uint8Array;
   /** How many users the body holds, rejected ones included. */
   readonly userCount: number;
+  /** How many events the accepted users have. */
+  readonly eventCount: number;
   /** Users in the body that are not to be stored, with the reason. In order of `userIndex`. */
   readonly rejections: readonly Rejection[];
 }
@@ -36,6 +38,9 @@ export interface LogRecord extends LogEntry {
   readonly position: number;
   readonly firstUserIndex: number;
 }
+
+/** A record without its body: cheap to read in large numbers. */
+export type LogHeader = Omit<LogRecord, 'body'>;
 
 export interface LogBatch {
   readonly records: readonly LogRecord[];
@@ -63,6 +68,12 @@ export interface LogReader {
    * one. Positions below the first kept one start at the first kept one. Throws `LogCorruptError` on damage.
    */
   read(partition: number, position: number, bytesMax: number): Promise<LogBatch>;
+  /** Like `read`, without bodies: at most `countMax` headers, fewer only at the end of the partition. */
+  headers(partition: number, position: number, countMax: number): Promise<{ headers: LogHeader[]; next: number }>;
+  /** The records of one request at or after `position`, in order: one, or several where a backend cuts requests. */
+  find(partition: number, position: number, traceId: string): Promise<LogHeader[]>;
+  /** About how many bytes on disk hold the records from `position` on: what is still to be processed. */
+  backlogBytes(partition: number, position: number): Promise<number>;
   /** Says that every record below `position` has been processed and may be removed once it is old enough. */
   commit(partition: number, position: number): Promise<void>;
   /** The highest committed position of a partition; 0 before the first commit. */

@@ -1,17 +1,18 @@
 /**
  * The command line and the composition root: the only file that names concrete backends, each loaded only when it is
- * used. In the main thread it runs a command; as the entry of a worker thread it is one edge of `sluice serve`.
+ * used. In the main thread it runs a command; as the entry of a worker thread it is one edge of `sluice serve`, or its
+ * processor.
  */
 
 import { mkdirSync, readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { isMainThread, parentPort, workerData } from 'node:worker_threads';
 import type { Env } from './config.ts';
-import { keyFileOf, logFolderOf } from './data-folder.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
 import type { LogAppender } from './log.ts';
-import type { KeyStore } from './store.ts';
-import type { EdgeMessage, EdgeSetup, SupervisorMessage } from './supervisor.ts';
+import type { KeyStore, Store } from './store.ts';
+import type { EdgeMessage, EdgeSetup, ProcessorMessage, ProcessorSetup, SupervisorMessage } from './supervisor.ts';
 
 // What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
 enableCompileCache();
@@ -26,6 +27,12 @@ function versionOf(): string {
 async function openKeyStore(file: string): Promise<KeyStore> {
   const { openSqliteKeyStore } = await import('./backends/sqlite/keys.ts');
   return openSqliteKeyStore(file);
+}
+
+/** In a thread of its own, completed by what is still in the log. */
+async function openStore(dataFolder: string): Promise<Store> {
+  const { openSqliteStoreClient } = await import('./backends/sqlite/store-client.ts');
+  return openSqliteStoreClient({ storeFile: storeFileOf(dataFolder), logFolder: logFolderOf(dataFolder) });
 }
 
 async function run(args: readonly string[], env: Env): Promise<number> {
@@ -89,7 +96,7 @@ async function serve(args: readonly string[], env: Env): Promise<number> {
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,
     version,
-    edgeThread: new URL(import.meta.url),
+    threadFile: new URL(import.meta.url),
   });
   const stopped = stopOnSignal();
   const port = await supervisor.start();
@@ -145,11 +152,12 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   try {
     // The log is checked in its own thread while this one loads the rest.
     const opening = openLog(setup, (message) => tell({ type: 'fatal', message }));
-    const [{ startEdge }, { statusOf }, { createLogger }, keyStore, log] = await Promise.all([
+    const [{ startEdge }, { statusOf }, { createLogger }, keyStore, store, log] = await Promise.all([
       import('./edge/edge.ts'),
       import('./supervisor.ts'),
       import('./logger.ts'),
       openKeyStore(keyFileOf(config.dataFolder)),
+      openStore(config.dataFolder),
       opening,
     ]);
     const edge = await startEdge(
@@ -157,6 +165,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         config,
         log,
         keyStore,
+        store,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),
         logger: createLogger(config.logLevel, `edge-${index}`),
@@ -177,6 +186,71 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   }
 }
 
+/** The processor's thread: reads all partitions of the log, writes the store. */
+async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSetup): Promise<void> {
+  const tell = (message: ProcessorMessage): void => parentPort?.postMessage(message);
+  const [
+    { openSqliteStoreWriter },
+    { openSqliteLogReader },
+    { Processor },
+    { Housekeeping },
+    { matchOptionsOf },
+    { createLogger },
+    { METRIC, metricsWriter, readCounter },
+    { metricsSlots, setBacklogFull },
+  ] = await Promise.all([
+    import('./backends/sqlite/store-writer.ts'),
+    import('./backends/sqlite/log-reader.ts'),
+    import('./processor/processor.ts'),
+    import('./processor/housekeeping.ts'),
+    import('./match-options.ts'),
+    import('./logger.ts'),
+    import('./metrics.ts'),
+    import('./supervisor.ts'),
+  ]);
+  try {
+    const writer = openSqliteStoreWriter({ file: storeFileOf(config.dataFolder) });
+    const folder = logFolderOf(config.dataFolder);
+    const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
+    const common = {
+      log,
+      writer,
+      metrics: metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1),
+      logger: createLogger(config.logLevel, 'processor'),
+      now: Date.now,
+    };
+    const housekeeping = new Housekeeping({
+      ...common,
+      retention: {
+        eventsMs: config.eventRetentionMs,
+        tracesMs: config.traceRetentionMs,
+        rejectionsMs: config.rejectionRetentionMs,
+        rejectionBytesMax: config.rejectionBytesMax,
+      },
+      backlogBytesMax: config.backlogBytesMax,
+      setBacklogFull: (isFull) => setBacklogFull(statusBuffer, isFull),
+    });
+    const { waitForAppends } = await import('./processor/wait.ts');
+    const processor = new Processor({
+      ...common,
+      options: matchOptionsOf(config),
+      waitForMore: waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries)),
+      betweenTransactions: (positions) => housekeeping.run(positions),
+    });
+    parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'drain') processor.stop();
+    });
+    tell({ type: 'started' });
+    await processor.run();
+    await writer.close();
+    await log.close();
+    tell({ type: 'stopped' });
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    tell({ type: 'refused', message: error.message });
+  }
+}
+
 if (isMainThread) {
   try {
     const { processEnvironment } = await import('./config.ts');
@@ -187,5 +261,6 @@ if (isMainThread) {
     process.exit(1);
   }
 } else {
-  await runEdge(workerData as EdgeSetup);
+  const setup = workerData as EdgeSetup | ProcessorSetup;
+  await (setup.role === 'edge' ? runEdge(setup) : runProcessor(setup));
 }

@@ -11,7 +11,7 @@ const DURATION_BUCKETS_SECONDS = [
 ];
 
 const STATUSES = ['202', '204', '400', '401', '403', '404', '405', '408', '413', '431', '500', '503'] as const;
-const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'keys', 'shutdown'] as const;
+const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shutdown'] as const;
 
 /** Counters add up over the slots; each gauge names how its slots make one value. */
 const FAMILIES = {
@@ -36,6 +36,21 @@ const FAMILIES = {
   log_segments_sealed: counter('sluice_log_segments_sealed_total', 'Segments of the log that were filled and closed.'),
   large_bodies: counter('sluice_large_bodies_total', 'Bodies validated in a thread of their own for their size.'),
   key_lookups: counter('sluice_key_lookups_total', 'Keys that the cache could not answer for by itself.'),
+  processed_records: counter('sluice_processed_records_total', 'Log records that the processor wrote to the store.'),
+  processed_users: counter('sluice_processed_users_total', 'Users that were stored; duplicates are not.'),
+  processed_events: counter('sluice_processed_events_total', 'Events that were stored; duplicates are not.'),
+  merges: counter('sluice_merges_total', 'Pairs of profiles found to be one person.'),
+  refusals: counter('sluice_refusals_total', 'Links and merges that a rule of identity refused.'),
+  records_set_aside: counter('sluice_records_set_aside_total', 'Records that the processor could not process.'),
+  processor_transactions: counter('sluice_processor_transactions_total', 'Transactions of the processor.'),
+  processor_transaction_duration: histogram('sluice_processor_transaction_duration_seconds', 'Of one transaction.'),
+  processor_lag: gauge('sluice_processor_lag_seconds', 'Age of the oldest record that waits for the processor.', 'max'),
+  backlog_bytes: gauge('sluice_backlog_bytes', 'Bytes of the log that wait for the processor.', 'sum'),
+  ledger_difference: gauge(
+    'sluice_ledger_difference',
+    'Users and events missing in the books: anything but 0 is a bug.',
+    'max',
+  ),
   disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
   ready: gauge('sluice_ready', '1 while events are accepted, 0 while they are refused.', 'min'),
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),
@@ -235,6 +250,11 @@ export function metricsWriter(buffer: SharedArrayBuffer, slot: number): MetricsW
   const slots = buffer.byteLength / (SLOT_CELLS * CELL_BYTES);
   if (!Number.isInteger(slot) || slot < 0 || slot >= slots) throw new RangeError(`no slot ${slot}, there are ${slots}`);
   return new MetricsWriter(new Float64Array(buffer, slot * SLOT_CELLS * CELL_BYTES, SLOT_CELLS));
+}
+
+/** The sum over all threads. */
+export function readCounter(buffer: SharedArrayBuffer, counter: CounterIndex): number {
+  return combined(new Float64Array(buffer), counter, 'sum');
 }
 
 /** All slots together, as Prometheus text. With a version, `sluice_info` says what runs. */

@@ -13,6 +13,14 @@
  * - **record**: what is read back from the log: a run of users of one request, at a position.
  * - **partition**: an independent, ordered part of the log. **position**: a place in one partition.
  * - **segment**: a file holding a contiguous run of records of one partition.
+ * - **origin**: where something came from: (received_at, trace_id, userIndex). Origins are ordered; "newer" means by it.
+ * - **match key**: an identifier, normalised: what people are matched by. Junk values make no match key.
+ * - **node**: where a match key points for ever: the profile it was first seen on. Has a number (ours) and an id (public).
+ * - **profile**: a surviving node with all nodes aliased to it; its id is the survivor's.
+ * - **merge**: two nodes found to be one person, with the request that said so. **alias**: node → surviving node.
+ * - **refusal**: a link or merge that a rule forbade, with the rule.
+ * - **statement**: what a user says of a person: profile fields and user_properties. The newest origin wins per name.
+ * - **tombstone**: the hash of an erased match key, with the time: older data does not bring it back.
  *
  * This file imports nothing and does nothing.
  */
@@ -53,3 +61,37 @@ export const LIMITS = {
 /** The four fields of `identifiers` that name a person, strongest first. All other fields are profile fields. */
 export const IDENTIFIER_TYPES = ['user_id', 'email', 'phone_number', 'anon_id'] as const;
 export type IdentifierType = (typeof IDENTIFIER_TYPES)[number];
+
+/** Where something came from. Ordered by received_at, then trace_id, then userIndex: see `identity/origin.ts`. */
+export interface Origin {
+  readonly receivedAt: number;
+  readonly traceId: string;
+  readonly userIndex: number;
+}
+
+/** An identifier as people are matched by it. `raw` is what the client wrote. */
+export interface MatchKey {
+  readonly type: IdentifierType;
+  readonly value: string;
+  readonly raw: string;
+}
+
+/** Our own number of a node, small and never reused; the public id is `Node.id`. */
+export type NodeNumber = number;
+
+/** Why a link or a merge was refused; rule numbers are those of docs/identity.md. */
+export const REFUSAL_REASONS = {
+  /** Rule 6: the profile of this identifier has another user_id. */
+  other_user_id: 'it belongs to a profile with another user_id',
+  /** Rule 7: a limit of identifiers or merged nodes per profile. */
+  limit: 'the profile has as many of these as a profile may have',
+  /** Rule 8: a publishable key may not join two known people. */
+  publishable_key: 'a publishable key may not join two known profiles',
+  /** Rule 16: an unmerge said that these are not one person. */
+  cannot_link: 'an unmerge said that these are two people',
+} as const;
+export type RefusalReason = keyof typeof REFUSAL_REASONS;
+
+/** How long an Idempotency-Key, and how long an `$event_id`, is remembered: by times of receipt. */
+export const IDEMPOTENCY_WINDOW_MS = 24 * 3_600_000;
+export const EVENT_ID_WINDOW_MS = 7 * 24 * 3_600_000;

@@ -1,9 +1,14 @@
 /**
- * What Sluice keeps besides the log. `KeyStore` holds accounts and API keys: small, read on every request through a
- * cache (`keys/cache.ts`), written rarely. `test/contract/keys.ts` is the suite that every backend passes.
+ * What Sluice keeps besides the log, as people read it. `KeyStore` holds accounts and API keys: small, read on every
+ * request through a cache (`keys/cache.ts`), written rarely. `Store` is all that was made of the log: profiles, events,
+ * traces, rejections and the books; the processor writes it through `StoreWriter` (`store-writer.ts`).
+ * `test/contract/keys.ts` and `test/contract/store.ts` are the suites that every backend passes.
+ *
+ * Every call of `Store` names the tenant first and sees nothing of another one. Lists are newest first; a cursor names
+ * the last row that was given, so rows that come in meanwhile neither repeat nor hide others.
  */
 
-import type { Environment, KeyKind } from './model.ts';
+import type { Environment, IdentifierType, KeyKind, RefusalReason, TenantId } from './model.ts';
 
 export interface Account {
   readonly id: string;
@@ -65,4 +70,267 @@ export interface KeyStore {
   /** Never moves `lastUsedAt` backwards; keeps the first suspected leak. Unknown ids are ignored. */
   recordSightings(sightings: readonly KeySighting[]): Promise<void>;
   close(): Promise<void>;
+}
+
+/** A JSON value as text: spliced into answers as it is, so that numbers keep their digits. */
+export type JsonText = string;
+
+export interface Page<Row> {
+  readonly rows: readonly Row[];
+  /** Where to go on; null when there is no more. */
+  readonly nextCursor: string | null;
+}
+
+export interface PageRequest {
+  readonly limit: number;
+  readonly cursor: string | null;
+}
+
+/** Of a value: which request told it, and when that came in. */
+export interface Provenance {
+  readonly value: JsonText;
+  readonly traceId: string;
+  readonly receivedAt: number;
+}
+
+export interface StoredProfile {
+  readonly id: string;
+  /** Ids of the nodes that were merged into it, oldest first. */
+  readonly mergedIds: readonly string[];
+  /** As the clients wrote them (the first spelling of each), oldest first. */
+  readonly identifiers: Readonly<Record<IdentifierType, readonly string[]>>;
+  /** In the order of their names, tombstones left out. */
+  readonly profileFields: ReadonlyMap<string, Provenance>;
+  readonly userProperties: ReadonlyMap<string, Provenance>;
+  readonly firstSeen: number;
+  readonly lastSeen: number;
+  readonly eventCount: number;
+}
+
+export interface StoredEvent {
+  /** `<trace_id>.<userIndex>.<index of the event>`. */
+  readonly id: string;
+  readonly eventName: string;
+  readonly timestamp: number;
+  readonly receivedAt: number;
+  /** JSON numbers. */
+  readonly revenue: JsonText | null;
+  readonly eventValue: JsonText | null;
+  /** A JSON object. */
+  readonly properties: JsonText;
+  /** Of the profile as it is now; null for events of users that nothing could be matched by. */
+  readonly profileId: string | null;
+  readonly traceId: string;
+  readonly userIndex: number;
+}
+
+/** By the events' own timestamps: from (inclusive) to (exclusive), milliseconds. */
+export interface EventQuery extends PageRequest {
+  readonly profileId: string | null;
+  readonly eventName: string | null;
+  readonly from: number | null;
+  readonly to: number | null;
+}
+
+export interface IdentifierLink {
+  readonly type: IdentifierType;
+  /** As the client first wrote it. */
+  readonly value: string;
+  /** As it is matched. */
+  readonly normalised: string;
+  /** Public id of the node it points to. */
+  readonly nodeId: string;
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly at: number;
+}
+
+export interface StoredMerge {
+  /** Public ids: `from` was merged into `into` then. */
+  readonly from: string;
+  readonly into: string;
+  /** Public ids of the two nodes that the request joined: the ends of the edge. */
+  readonly nodes: readonly [string, string];
+  readonly via: { readonly type: IdentifierType; readonly value: string };
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly at: number;
+}
+
+export interface StoredRefusal {
+  readonly type: IdentifierType;
+  readonly value: string;
+  readonly reason: RefusalReason;
+  /** Of the first one of this kind; `count` says how many there were, `lastAt` when the last was. */
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly at: number;
+  readonly lastAt: number;
+  readonly count: number;
+}
+
+export interface StoredIdentity {
+  readonly id: string;
+  readonly identifiers: readonly IdentifierLink[];
+  readonly merges: readonly StoredMerge[];
+  readonly refusals: readonly StoredRefusal[];
+}
+
+export type Interval = 'minute' | 'hour' | 'day';
+
+export interface CountQuery {
+  readonly interval: Interval;
+  /** From (inclusive) to (exclusive), by the events' own timestamps, in UTC. */
+  readonly from: number;
+  readonly to: number;
+  readonly byEventName: boolean;
+}
+
+export interface CountBucket {
+  readonly start: number;
+  readonly eventName: string | null;
+  readonly events: number;
+  readonly revenue: number;
+}
+
+/** What became of one user of a request. */
+export interface TracedUser {
+  readonly userIndex: number;
+  readonly status: 'accepted' | 'rejected';
+  readonly profileId: string | null;
+  /** Events that are stored (and not yet erased or expired). */
+  readonly events: number;
+  /** Events that were there already, by `$event_id`. */
+  readonly duplicateEvents: number;
+  readonly merged: readonly { readonly from: string; readonly into: string }[];
+  readonly warnings: readonly string[];
+  /** Why it was rejected. */
+  readonly message: string | null;
+}
+
+export interface StoredTrace {
+  readonly traceId: string;
+  readonly status: 'pending' | 'processed';
+  readonly receivedAt: number;
+  readonly processedAt: number | null;
+  readonly usersAccepted: number;
+  readonly usersRejected: number;
+  readonly duplicateOf: string | null;
+  readonly users: readonly TracedUser[];
+}
+
+export interface RejectionQuery extends PageRequest {
+  /** The message, with indexes left out: `events[].event_name is required …`. */
+  readonly reason: string | null;
+  /** By time of receipt. */
+  readonly from: number | null;
+  readonly to: number | null;
+}
+
+export interface StoredRejection {
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly receivedAt: number;
+  readonly message: string;
+  readonly reason: string;
+  /** The user as it was sent, or its beginning when it was too large to keep (`payloadIsCut`). */
+  readonly payload: string;
+  readonly payloadIsCut: boolean;
+}
+
+/** Sums of users or events of one hour of receipt. */
+export interface Books {
+  readonly received: number;
+  readonly stored: number;
+  readonly duplicates: number;
+  readonly erased: number;
+  /** Removed by retention. */
+  readonly expired: number;
+  /** In a record that the processor could not process: kept in the log, shown by `sluice doctor`. */
+  readonly setAside: number;
+  readonly pending: number;
+}
+
+export interface LedgerHour {
+  /** Start of the hour of receipt, UTC. */
+  readonly hour: number;
+  readonly users: Books;
+  readonly events: Books;
+  /** Users that failed validation; not part of the books, since nobody was told that they were stored. */
+  readonly rejectedUsers: number;
+}
+
+/** A record that the processor could not process. */
+export interface SetAsideRecord {
+  readonly tenantId: TenantId;
+  readonly traceId: string;
+  readonly partition: number;
+  readonly position: number;
+  readonly receivedAt: number;
+  readonly setAsideAt: number;
+  readonly cause: string;
+}
+
+export interface UnmergeResult {
+  /** Merges that were undone; 0 when the request merged nothing here. */
+  readonly undone: number;
+  /** Ids of the profiles that there are now instead of one, oldest first. */
+  readonly profileIds: readonly string[];
+}
+
+/** `trace_id` and time of an act of the API (unmerge, erase), for the audit. */
+export interface Act {
+  readonly traceId: string;
+  readonly at: number;
+}
+
+export interface AuditRow {
+  readonly kind: 'unmerge' | 'erase';
+  readonly traceId: string;
+  readonly at: number;
+  readonly detail: JsonText;
+}
+
+/** Reading, and the two acts that change what is stored without an event: unmerge and erase. */
+export interface Store {
+  /** All tenants that ever sent anything. */
+  tenants(): Promise<TenantId[]>;
+  /** `normalised` as by `identity/match-keys.ts`. */
+  findProfile(tenantId: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined>;
+  /** By public id; that of a node which was merged away gives the surviving profile. */
+  profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined>;
+  /** Profiles oldest first, for exports. */
+  profiles(tenantId: TenantId, page: PageRequest): Promise<Page<StoredProfile>>;
+  /** Undefined when `query.profileId` is given and unknown. */
+  events(tenantId: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined>;
+  /** In order of arrival, oldest first, after the place that `after` names; null starts with what comes next. */
+  arrivals(
+    tenantId: TenantId,
+    after: string | null,
+    limit: number,
+  ): Promise<{ readonly events: readonly StoredEvent[]; readonly last: string }>;
+  counts(tenantId: TenantId, query: CountQuery): Promise<CountBucket[]>;
+  identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined>;
+  /** Undefined for an unknown profile. */
+  unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined>;
+  /** False for an unknown profile. */
+  erase(tenantId: TenantId, id: string, act: Act): Promise<boolean>;
+  audit(tenantId: TenantId, page: PageRequest): Promise<Page<AuditRow>>;
+  /** What the processor made of a request; undefined while it has not come to it. A null tenant looks at all of them. */
+  trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined>;
+  rejections(tenantId: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>>;
+  /** The books without what is still in the log (`pending` is 0), and up to where the log is in them. */
+  ledger(
+    tenantId: TenantId | null,
+    hours: { readonly from: number | null; readonly to: number | null },
+  ): Promise<{ readonly hours: readonly LedgerHour[]; readonly positions: ReadonlyMap<number, number> }>;
+  setAside(limit: number): Promise<SetAsideRecord[]>;
+  /** Counts the rows that are there, and compares: what `ledger` says is stored. Slow: for `sluice doctor`. */
+  recount(): Promise<{ readonly eventsInBooks: number; readonly eventsInTables: number }>;
+  close(): Promise<void>;
+}
+
+/** A cursor that this server did not make. The API answers 400. */
+export class BadCursorError extends Error {
+  override readonly name = 'BadCursorError';
 }

@@ -1,8 +1,8 @@
 /**
- * The main thread of `sluice serve`. It starts the edge threads, writes what they saw of keys, watches the disk, and
- * stops everything in order. It serves nothing itself, so it always has time.
+ * The main thread of `sluice serve`. It starts the edge threads and the processor, writes what they saw of keys, watches
+ * the disk, and stops everything in order. It serves nothing itself, so it always has time.
  *
- * An edge that dies takes the process with it, on purpose: nothing unacknowledged is lost, and whoever runs Sluice
+ * A thread that dies takes the process with it, on purpose: nothing acknowledged is lost, and whoever runs Sluice
  * (a service manager, a container) starts it again.
  */
 
@@ -19,6 +19,7 @@ import type { KeySighting, KeyStore } from './store.ts';
 
 /** What an edge thread is started with. */
 export interface EdgeSetup {
+  readonly role: 'edge';
   readonly config: Config;
   readonly index: number;
   readonly port: number;
@@ -26,6 +27,19 @@ export interface EdgeSetup {
   readonly statusBuffer: SharedArrayBuffer;
   readonly version: string;
 }
+
+/** What the processor's thread is started with. */
+export interface ProcessorSetup {
+  readonly role: 'processor';
+  readonly config: Config;
+  readonly metricsBuffer: SharedArrayBuffer;
+  readonly statusBuffer: SharedArrayBuffer;
+}
+
+export type ProcessorMessage =
+  | { readonly type: 'started' }
+  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'stopped' };
 
 export type EdgeMessage =
   | { readonly type: 'listening'; readonly port: number }
@@ -42,9 +56,15 @@ const FATAL_GRACE_MS = 250;
 
 const SHUTTING_DOWN = 0;
 const DISK_LOW = 1;
+const BACKLOG_FULL = 2;
 
 export function allocateStatus(): SharedArrayBuffer {
-  return new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT);
+  return new SharedArrayBuffer(3 * Int32Array.BYTES_PER_ELEMENT);
+}
+
+/** The one flag that the processor sets. */
+export function setBacklogFull(buffer: SharedArrayBuffer, isFull: boolean): void {
+  new Int32Array(buffer)[BACKLOG_FULL] = isFull ? 1 : 0;
 }
 
 export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
@@ -52,12 +72,13 @@ export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
   return {
     isShuttingDown: () => flags[SHUTTING_DOWN] === 1,
     isDiskLow: () => flags[DISK_LOW] === 1,
+    isBacklogFull: () => flags[BACKLOG_FULL] === 1,
   };
 }
 
-/** Two slots an edge (itself and its log writer), and one for the supervisor. */
+/** Two slots an edge (itself and its log writer), one for the supervisor, one for the processor. */
 export function metricsSlots(edges: number): number {
-  return 2 * edges + 1;
+  return 2 * edges + 2;
 }
 
 export interface SupervisorParts {
@@ -66,7 +87,8 @@ export interface SupervisorParts {
   readonly metricsBuffer: SharedArrayBuffer;
   readonly logger: Logger;
   readonly version: string;
-  readonly edgeThread: URL;
+  /** The file that is edge or processor, as its setup says. */
+  readonly threadFile: URL;
 }
 
 export class Supervisor {
@@ -74,6 +96,7 @@ export class Supervisor {
   readonly #statusBuffer = allocateStatus();
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
+  #processor: Worker | undefined;
   #diskTimer: NodeJS.Timeout | undefined;
   /** One line a key is enough. */
   readonly #leaksTold = new Set<string>();
@@ -93,6 +116,7 @@ export class Supervisor {
     const port = await this.#startEdge(0, config.port);
     const others = Array.from({ length: config.edges - 1 }, (_, index) => this.#startEdge(index + 1, port));
     await Promise.all(others);
+    await this.#startProcessor();
     return port;
   }
 
@@ -114,21 +138,55 @@ export class Supervisor {
       ),
     );
     await drained;
+    // Last, because the edges were still writing to the log that it reads.
+    await this.#stopProcessor();
     // A disk that failed meanwhile has the last word.
     if (this.#doomed) await new Promise(() => undefined);
-    await Promise.all(this.#edges.map((edge) => edge.terminate()));
+    await Promise.all([...this.#edges, this.#processor].map((thread) => thread?.terminate()));
     await this.#parts.keyStore.close();
   }
 
-  #startEdge(index: number, port: number): Promise<number> {
-    const { config, metricsBuffer, version, edgeThread } = this.#parts;
-    const setup: EdgeSetup = { config, index, port, metricsBuffer, statusBuffer: this.#statusBuffer, version };
-    const edge = new Worker(edgeThread, { workerData: setup });
-    this.#edges.push(edge);
-    edge.on('error', (error: Error) => this.#die(`an edge thread crashed: ${error.message}`, error));
-    edge.on('exit', () => {
-      if (this.#flags[SHUTTING_DOWN] === 0) this.#die('an edge thread ended');
+  #startThread(name: string, setup: EdgeSetup | ProcessorSetup): Worker {
+    const thread = new Worker(this.#parts.threadFile, { workerData: setup });
+    thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
+    thread.on('exit', () => {
+      if (this.#flags[SHUTTING_DOWN] === 0) this.#die(`the ${name} thread ended`);
     });
+    return thread;
+  }
+
+  #startProcessor(): Promise<void> {
+    const { config, metricsBuffer } = this.#parts;
+    const setup: ProcessorSetup = { role: 'processor', config, metricsBuffer, statusBuffer: this.#statusBuffer };
+    const processor = this.#startThread('processor', setup);
+    this.#processor = processor;
+    return new Promise((resolve, reject) => {
+      processor.on('message', (message: ProcessorMessage) => {
+        if (message.type === 'started') resolve();
+        if (message.type !== 'refused') return;
+        this.#flags[SHUTTING_DOWN] = 1;
+        reject(new OperatorError(message.message));
+      });
+    });
+  }
+
+  #stopProcessor(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#processor?.on('message', (message: ProcessorMessage) => {
+      if (message.type === 'stopped') resolve();
+    });
+    const drain: SupervisorMessage = { type: 'drain' };
+    if (this.#processor === undefined) resolve();
+    else this.#processor.postMessage(drain);
+    return promise;
+  }
+
+  #startEdge(index: number, port: number): Promise<number> {
+    const { config, metricsBuffer, version } = this.#parts;
+    const statusBuffer = this.#statusBuffer;
+    const setup: EdgeSetup = { role: 'edge', config, index, port, metricsBuffer, statusBuffer, version };
+    const edge = this.#startThread('edge', setup);
+    this.#edges.push(edge);
     return new Promise((resolve, reject) => {
       edge.on('message', (message: EdgeMessage) => {
         switch (message.type) {

@@ -1,15 +1,29 @@
 /**
- * The error answers of everything behind Fastify. Status, text and whether to retry come from the table in `errors.ts`;
- * nothing of an exception ever gets into a body.
+ * The answers of everything behind Fastify, as text. Status, words and whether to retry come from the table in
+ * `errors.ts`; nothing of an exception ever gets into a body. A text, so that no route's response schema can take a
+ * field away from it.
  */
 
 import type { FastifyReply } from 'fastify';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
+import { type Json, jsonText } from './json-text.ts';
 
 export function sendError(reply: FastifyReply, code: ErrorCode, message?: string): FastifyReply {
   const { status, text, retryable } = ERRORS[code];
-  const body = { error: text, trace_id: reply.request.id, ...(message === undefined ? {} : { message }) };
   if (retryable) reply.header('retry-after', RETRY_AFTER_SECONDS);
-  // A string, so that no route's response schema can take a field away from it.
-  return reply.code(status).type('application/json; charset=utf-8').serializer(String).send(JSON.stringify(body));
+  return sendText(reply, status, { error: text, trace_id: reply.request.id, message });
+}
+
+/** Whoever has no key learns nothing more. */
+export function sendUnauthorized(reply: FastifyReply): FastifyReply {
+  return sendText(reply, ERRORS.unauthorized.status, { error: ERRORS.unauthorized.text });
+}
+
+/** Of a tenant's data, which nobody on the way may keep. */
+export function sendJson(reply: FastifyReply, status: number, body: Json): FastifyReply {
+  return sendText(reply.header('cache-control', 'no-store'), status, body);
+}
+
+function sendText(reply: FastifyReply, status: number, body: Json): FastifyReply {
+  return reply.code(status).type('application/json; charset=utf-8').serializer(String).send(jsonText(body));
 }

@@ -10,14 +10,27 @@
 
 import { METHODS, type RequestListener, type Server } from 'node:http';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { KeyStoreUnavailableError } from '../keys/cache.ts';
+import { BadCursorError } from '../store.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
 import { sendError } from './answers.ts';
+import { registerAuditRoutes } from './audit.ts';
+import { registerEventRoutes } from './events.ts';
+import { registerLedgerRoutes } from './ledger.ts';
 import { type OperatorParts, registerOperatorRoutes } from './operators.ts';
+import { BadParameterError } from './parameters.ts';
+import { registerProfileRoutes } from './profiles.ts';
+import { registerRejectionRoutes } from './rejections.ts';
+import type { TenantParts } from './tenant-route.ts';
+import { registerTraceRoutes } from './traces.ts';
 
-export interface AppOptions extends OperatorParts {
+export interface AppOptions extends OperatorParts, TenantParts {
   readonly serverFactory: (handler: RequestListener) => Server;
   readonly newTraceId: () => string;
   /** Told of every exception that nobody expected. Must not throw. */
   readonly onError: (error: unknown, traceId: string) => void;
+  /** Told when keys or the store cannot be read, which is answered 503. Must not throw. */
+  readonly onUnavailable: (error: Error, traceId: string) => void;
 }
 
 declare module 'fastify' {
@@ -68,6 +81,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
     if (!refusesEarly(request, reply)) done();
   });
   app.setErrorHandler((error: unknown, request, reply) => {
+    if (error instanceof KeyStoreUnavailableError || error instanceof StoreUnavailableError) {
+      options.onUnavailable(error, request.id);
+      return sendError(reply, 'unavailable');
+    }
     const refusal = refusalOf(error);
     if (refusal !== null) return sendError(reply, refusal.code, refusal.message);
     options.onError(error, request.id);
@@ -75,6 +92,12 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   registerOperatorRoutes(app, options);
+  registerProfileRoutes(app, options);
+  registerEventRoutes(app, options);
+  registerTraceRoutes(app, options);
+  registerRejectionRoutes(app, options);
+  registerLedgerRoutes(app, options);
+  registerAuditRoutes(app, options);
 
   refuseOtherMethods(app, new Map(allowed));
   return app;
@@ -97,9 +120,13 @@ function refusesEarly(request: FastifyRequest, reply: FastifyReply): boolean {
   return true;
 }
 
+const BAD_CURSOR = 'cursor is not one that this call gave: send next_cursor of an answer as it came';
+
 /** Fastify's own refusals of a request have codes that start with FST_: the client's doing. All else is ours. */
 function refusalOf(error: unknown): { code: 'bad_request' | 'too_large'; message?: string } | null {
   if (!(error instanceof Error)) return null;
+  if (error instanceof BadParameterError) return { code: 'bad_request', message: error.message };
+  if (error instanceof BadCursorError) return { code: 'bad_request', message: BAD_CURSOR };
   const { code, statusCode } = error as Partial<FastifyError>;
   if (code === undefined || !code.startsWith('FST_') || statusCode === undefined || statusCode > 499) return null;
   return statusCode === 413 ? { code: 'too_large' } : { code: 'bad_request', message: error.message };

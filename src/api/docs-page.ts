@@ -40,6 +40,8 @@ ${contents(document)}
   ${userRules(document)}
   ${errorTable(document)}
   ${limitTable(document)}
+  ${readingIntroduction(document)}
+  ${endpointsOf(document, 'Reading back').map((endpoint) => fullSection(document, endpoint))}
   ${operations(document)}
   <footer>${info.title} ${info.version}, licensed under ${info.license.name}.</footer>
 </main>
@@ -93,6 +95,8 @@ function contents(document: OpenApiDocument): Html {
     ['errors', 'Errors'],
     ['limits', 'Limits'],
   ])}
+  <h2>Reading back</h2>
+  ${links([['reading-back', 'How to ask'], ...linksTo('Reading back', ({ operation }) => operation.summary)])}
   <h2>Operations</h2>
   ${links(linksTo('Operations', ({ path }) => path))}
 </nav>`;
@@ -154,12 +158,12 @@ function fullSection(document: OpenApiDocument, endpoint: Endpoint): Html {
   <h2>${operation.summary}</h2>
   ${endpointLine(endpoint)}
   ${prose(operation.description)}
-  ${operation.parameters ? parameters(document, operation) : ''}
+  ${parameters(document, operation)}
   ${
     body === undefined
       ? ''
       : html`<h3>Body</h3>
-  <p>${inline(body.description)} <code>null</code> for an optional field counts as absent.</p>
+  <p>${inline(body.description)}</p>
   ${main ? schemaTable(document, main.schema, 'request') : ''}
   ${main ? exampleBlocks(main) : ''}`
   }
@@ -168,23 +172,33 @@ function fullSection(document: OpenApiDocument, endpoint: Endpoint): Html {
 </section>`;
 }
 
+const PARAMETER_PLACES = [
+  ['path', 'In the path'],
+  ['query', 'Parameters'],
+  ['header', 'Headers'],
+] as const;
+
 function parameters(document: OpenApiDocument, operation: Operation): Html {
-  const rows = (operation.parameters ?? []).map(
-    (parameter) => html`
+  const blocks = PARAMETER_PLACES.map(([place, heading]) => {
+    const here = (operation.parameters ?? []).filter((parameter) => parameter.in === place);
+    const rows = here.map(
+      (parameter) => html`
       <tr>
         <td class="field"><code>${parameter.name}</code></td>
         <td class="type">${typeText(document, parameter.schema)}</td>
         <td>${inline(parameter.description)}</td>
       </tr>`,
-  );
-  return html`<h3>Headers</h3>${table(['Name', 'Type', 'Meaning'], rows)}`;
+    );
+    return rows.length === 0 ? '' : html`<h3>${heading}</h3>${table(['Name', 'Type', 'Meaning'], rows)}`;
+  });
+  return html`${blocks}`;
 }
 
 function answers(document: OpenApiDocument, operation: Operation): Html {
   const blocks = Object.entries(operation.responses).map(([status, given]) => {
     const response = '$ref' in given ? follow(document.components.responses, given) : given;
     return html`
-  <details${status === '202' ? html` open` : ''}>
+  <details${status.startsWith('2') && operation.tags.every((tag) => tag !== 'Operations') ? html` open` : ''}>
     <summary><strong class="${tone(status)}">${status}</strong> ${inline(response.description)}</summary>
     <div class="inside">${answerBody(document, response)}</div>
   </details>`;
@@ -253,6 +267,15 @@ function limitTable(document: OpenApiDocument): Html {
 <section id="limits">
   <h2>Limits</h2>
   ${table(['What', 'Limit', 'Beyond it'], rows)}
+</section>`;
+}
+
+function readingIntroduction(document: OpenApiDocument): Html {
+  const tag = document.tags.find(({ name }) => name === 'Reading back');
+  return html`
+<section id="reading-back">
+  <h2>Reading back</h2>
+  ${prose(tag?.description ?? '')}
 </section>`;
 }
 

@@ -50,6 +50,7 @@ function fieldRows(document: OpenApiDocument, schema: JsonSchema, depth: number)
   const { additionalProperties: others } = object;
   if (typeof others === 'object') {
     rows.push({ depth, name: null, required: false, ...typeAndDescription(document, others) });
+    rows.push(...fieldRows(document, others, depth + 1));
   }
   return rows;
 }
@@ -91,6 +92,7 @@ export function typeText(document: OpenApiDocument, schema: JsonSchema): string 
     return `array of ${plural}${range(schema.minItems, schema.maxItems, '')}`;
   }
   if (type === 'string' && format === 'uuid') return 'string, UUID';
+  if (type === 'string' && format === 'date-time') return 'string, ISO 8601';
   if (type === 'string') return `string${range(schema.minLength, schema.maxLength, ' characters')}`;
   return type ?? 'any JSON value';
 }

@@ -4,19 +4,18 @@
  * that path is not in Fastify; a test keeps the rest in step with the routes that are.
  */
 
-import type { TSchema } from 'typebox';
-import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
+import { ERRORS, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { LIMITS } from '../model.ts';
+import { COMPONENT_SCHEMAS } from './component-schemas.ts';
 import * as examples from './examples.ts';
+import { answer, component, errorAnswer, json, reference, shared } from './openapi-parts.ts';
+import { readingPaths, READING_TAG } from './openapi-reading.ts';
 import type {
   Header,
-  JsonSchema,
-  MediaType,
   OpenApiDocument,
   Operation,
   Parameter,
   PathItem,
-  Reference,
   Response,
   SecurityScheme,
 } from './openapi-types.ts';
@@ -37,21 +36,22 @@ export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
       version: options.version,
       summary: 'A gate that lets a flow of customer events in, fast, without losing any.',
       description:
-        'Send customer events as JSON, in batches of users. A 202 means that the accepted users are on disk: they survive a crash and a power cut. When Sluice cannot promise that, it answers 503 and says when to come back.',
+        'Send customer events as JSON, in batches of users. A 202 means that the accepted users are on disk: they survive a crash and a power cut. When Sluice cannot promise that, it answers 503 and says when to come back. Then ask who somebody is, what they did, and why two identifiers are one person.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: options.serverUrl ?? '/', description: 'This server.' }],
     tags: [
       { name: 'Events', description: 'For applications: send events.' },
+      READING_TAG,
       {
         name: 'Operations',
         description: 'For those who run Sluice: health, metrics and this description. No key needed.',
       },
     ],
-    paths: { '/ingest/events': { post: ingestOperation() }, ...operatorPaths() },
+    paths: { '/ingest/events': { post: ingestOperation() }, ...readingPaths(), ...operatorPaths() },
     components: {
       schemas: Object.fromEntries(
-        Object.entries(schemas.COMPONENT_SCHEMAS).map(([title, schema]) => [title, component(schema)]),
+        Object.entries(COMPONENT_SCHEMAS).map(([title, schema]) => [title, component(schema)]),
       ),
       responses: errorResponses(),
       headers: HEADERS,
@@ -100,43 +100,6 @@ const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
   },
 };
 
-/** Replaces what has a component's title by a reference to it, all the way down. */
-function withReferences(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withReferences);
-  if (typeof value !== 'object' || value === null) return value;
-  if ('title' in value && typeof value.title === 'string' && Object.hasOwn(schemas.COMPONENT_SCHEMAS, value.title)) {
-    return { $ref: `#/components/schemas/${value.title}` };
-  }
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, withReferences(inner)]));
-}
-
-function reference(schema: TSchema): JsonSchema {
-  return withReferences(schema) as JsonSchema;
-}
-
-function component(schema: TSchema): JsonSchema {
-  return Object.fromEntries(Object.entries(schema).map(([key, inner]) => [key, withReferences(inner)]));
-}
-
-function json(schema: TSchema, ...named: [name: string, summary: string, value: unknown][]): Record<string, MediaType> {
-  const entries = named.map(([name, summary, value]) => [name, { summary, value }] as const);
-  return { 'application/json': { schema: reference(schema), examples: Object.fromEntries(entries) } };
-}
-
-function answer(description: string, content: Record<string, MediaType>, headers: string[] = []): Response {
-  const all: [string, Reference][] = [['X-Trace-Id', { $ref: '#/components/headers/TraceId' }]];
-  if (headers.includes('Retry-After')) all.push(['Retry-After', { $ref: '#/components/headers/RetryAfter' }]);
-  if (headers.includes('Allow')) all.push(['Allow', { $ref: '#/components/headers/Allow' }]);
-  return { description, headers: Object.fromEntries(all), content };
-}
-
-function errorAnswer(code: ErrorCode, schema: TSchema, description: string, message?: string): Response {
-  const { text, retryable } = ERRORS[code];
-  const body = { error: text, trace_id: examples.TRACE_ID, ...(message === undefined ? {} : { message }) };
-  const headers = [...(retryable ? ['Retry-After'] : []), ...(code === 'method_not_allowed' ? ['Allow'] : [])];
-  return answer(description, json(schema, [code, description, body]), headers);
-}
-
 function errorResponses(): Record<string, Response> {
   return {
     ValidationFailed: answer(
@@ -151,7 +114,12 @@ function errorResponses(): Record<string, Response> {
       'No valid key. Do not retry with the same one.',
       json(schemas.Unauthorized, ['unauthorized', 'No valid key', { error: ERRORS.unauthorized.text }]),
     ),
-    BadRequest: errorAnswer('bad_request', schemas.BadRequest, 'The request cannot be understood.'),
+    BadRequest: errorAnswer(
+      'bad_request',
+      schemas.BadRequest,
+      'The request cannot be understood.',
+      'limit must be a whole number from 1 to 500',
+    ),
     Forbidden: errorAnswer(
       'forbidden',
       schemas.Forbidden,
@@ -159,17 +127,13 @@ function errorResponses(): Record<string, Response> {
       'publishable keys may only be used under /ingest/',
     ),
     OriginForbidden: errorAnswer('forbidden', schemas.Forbidden, 'The publishable key is not meant for this origin.'),
-    NotFound: errorAnswer('not_found', schemas.NotFound, 'There is nothing at this path.'),
+    NotFound: errorAnswer('not_found', schemas.NotFound, 'There is no such thing, or nothing at this path.'),
     MethodNotAllowed: errorAnswer('method_not_allowed', schemas.MethodNotAllowed, 'Not with this method.'),
     RequestTimeout: errorAnswer('request_timeout', schemas.RequestTimeout, 'The request did not arrive in time.'),
-    PayloadTooLarge: errorAnswer('too_large', schemas.PayloadTooLarge, 'The body is over 10 MB.'),
+    PayloadTooLarge: errorAnswer('too_large', schemas.PayloadTooLarge, 'The body is too large.'),
     InternalError: errorAnswer('internal', schemas.InternalError, 'A fault on our side. Nothing was promised.'),
     Unavailable: errorAnswer('unavailable', schemas.Unavailable, 'Cannot take it now. Try again, backing off.'),
   };
-}
-
-function shared(name: string): Reference {
-  return { $ref: `#/components/responses/${name}` };
 }
 
 const INGEST_PARAMETERS: readonly Parameter[] = [
@@ -206,7 +170,7 @@ function ingestOperation(): Operation {
     parameters: INGEST_PARAMETERS,
     requestBody: {
       required: true,
-      description: 'UTF-8 JSON, at most 10 MB.',
+      description: 'UTF-8 JSON, at most 10 MB. `null` for an optional field counts as absent.',
       content: {
         ...json(
           schemas.IngestRequest,

@@ -21,13 +21,15 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
     'What was sent is not proper HTTP; or, outside `/ingest/`, the path or a parameter cannot be understood.',
   unauthorized: 'The key is missing, wrong, revoked, expired, or of an environment that is not served here.',
   forbidden: 'A publishable key is used outside `/ingest/`, or from an origin that it is not meant for.',
-  not_found: 'There is nothing at this path.',
+  not_found:
+    'There is nothing at this path; or no such profile or trace, as far as the account and environment of the key go.',
   method_not_allowed: 'The path exists, but not for this method. `Allow` lists those that do.',
   request_timeout: 'The request did not arrive completely in time.',
-  too_large: 'The body is over 10 MB, as sent or after decompression.',
+  too_large: 'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB.',
   headers_too_large: 'The request line and headers are too long.',
   internal: 'A fault on our side. Nothing was promised.',
-  unavailable: 'Cannot take it now: too much in flight, disk full or failing, key store unreachable, shutting down.',
+  unavailable:
+    'Cannot take it or tell it now: too much in flight, disk full or failing, keys or store unreachable, shutting down.',
 };
 
 export const ERROR_ROWS: readonly ErrorRow[] = (Object.keys(ERRORS) as ErrorCode[]).map((code) => ({

@@ -1,6 +1,6 @@
 /**
- * The shapes of what goes in and out over HTTP, once: Fastify serialises answers by them and the OpenAPI document is
- * made of them. A schema with a title is a component of that document, under its title.
+ * The shapes of what goes in, and of errors and health checks, once: the OpenAPI document is made of them. What is read
+ * back is in `reading-schemas.ts`. A schema with a title is a component of that document, under its title.
  *
  * The fast path judges requests with `validation/`, not with these; every request that it accepts without a rejection
  * also matches `IngestRequest` (a property test holds them together). The other way round it is not so: JSON Schema
@@ -109,7 +109,7 @@ export const IngestRequest = Type.Object(
   { title: 'IngestRequest', description: 'A batch of users with their events.' },
 );
 
-const traceId = Type.String({
+export const traceId = Type.String({
   format: 'uuid',
   description: 'Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.',
 });
@@ -170,10 +170,14 @@ function problem(code: ErrorCode, title: string, description: string) {
 
 export const BadRequest = problem('bad_request', 'BadRequest', 'The request cannot be understood.');
 export const Forbidden = problem('forbidden', 'Forbidden', 'The key is known, but may not do this.');
-export const NotFound = problem('not_found', 'NotFound', 'There is nothing at this path.');
+export const NotFound = problem('not_found', 'NotFound', 'There is no such thing, or nothing at this path.');
 export const MethodNotAllowed = problem('method_not_allowed', 'MethodNotAllowed', 'See the `Allow` header.');
 export const RequestTimeout = problem('request_timeout', 'RequestTimeout', 'The request did not arrive in time.');
-export const PayloadTooLarge = problem('too_large', 'PayloadTooLarge', 'The body is over 10 MB.');
+export const PayloadTooLarge = problem(
+  'too_large',
+  'PayloadTooLarge',
+  'The body is over 10 MB; outside `/ingest/`, over 64 kB.',
+);
 export const InternalError = problem('internal', 'InternalError', 'A fault on our side; nothing was promised.');
 export const Unavailable = problem('unavailable', 'Unavailable', 'Not now: try again after `Retry-After` seconds.');
 
@@ -194,27 +198,3 @@ export const NotReady = Type.Object(
   },
   { title: 'NotReady', description: 'Events are refused for now.' },
 );
-
-/** All that have a title, in the order in which a reader meets them. */
-export const COMPONENT_SCHEMAS = {
-  IngestRequest,
-  User,
-  Identifiers,
-  UserProperties,
-  Event,
-  IngestAccepted,
-  UserError,
-  ValidationFailed,
-  Unauthorized,
-  BadRequest,
-  Forbidden,
-  NotFound,
-  MethodNotAllowed,
-  RequestTimeout,
-  PayloadTooLarge,
-  InternalError,
-  Unavailable,
-  Alive,
-  Ready,
-  NotReady,
-};

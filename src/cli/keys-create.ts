@@ -4,7 +4,8 @@
  */
 
 import { baseUrlOf } from '../base-url.ts';
-import { parseDurationMs, SETTINGS } from '../config.ts';
+import { SETTINGS } from '../config.ts';
+import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
 import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';

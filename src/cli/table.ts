@@ -47,6 +47,6 @@ export function wrap(text: string, columns: number): string[] {
 }
 
 /** Cc: control characters, which could drive the terminal. Cf: invisible ones, which could turn the text around. */
-function printable(text: string): string {
+export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}]/gu, '\u{fffd}');
 }

@@ -13,10 +13,12 @@ import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, metricsWriter, renderMetrics } from '../metrics.ts';
-import type { KeySighting, KeyStore } from '../store.ts';
+import { matchOptionsOf } from '../match-options.ts';
+import type { KeySighting, KeyStore, Store } from '../store.ts';
 import { InFlight } from './admission.ts';
-import { Ingest } from './ingest.ts';
+import { Ingest, type Refusal } from './ingest.ts';
 import { listenError } from './listen-error.ts';
+import { isForeignOrigin } from './origins.ts';
 import { QuietLog } from './quiet-log.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { Sightings } from './sightings.ts';
@@ -27,6 +29,8 @@ export interface EdgeParts {
   readonly config: Config;
   readonly log: LogAppender;
   readonly keyStore: KeyStore;
+  /** Answers from another thread: nothing here waits for a disk but by a promise. */
+  readonly store: Store;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
   readonly status: ServerStatus;
   readonly logger: Logger;
@@ -39,6 +43,8 @@ export interface EdgeParts {
 export interface ServerStatus {
   isShuttingDown(): boolean;
   isDiskLow(): boolean;
+  /** More waits for the processor than may wait. */
+  isBacklogFull(): boolean;
 }
 
 export interface Edge {
@@ -57,18 +63,20 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const newTraceId = createTraceIds(now);
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const sightings = new Sightings(parts.handOverSightings);
+  const keys = new KeyCache(parts.keyStore);
+  const quietLogger = new QuietLog(logger, now);
   const ingest = new Ingest({
     log,
-    keys: new KeyCache(parts.keyStore),
+    keys,
     sightings,
     inFlight,
     largeBodies: new LargeBodyValidator(),
     metrics,
-    logger: new QuietLog(logger, now),
+    logger: quietLogger,
     environment: config.environment,
     now,
     newTraceId,
-    refusal: () => (status.isShuttingDown() ? 'shutdown' : status.isDiskLow() ? 'disk' : null),
+    refusal: () => refusalOf(status),
   });
   const readiness = () => readinessOf(parts);
   const tellTrouble = troubleTeller(log, logger);
@@ -96,6 +104,13 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     readiness,
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
     newTraceId,
+    store: parts.store,
+    keys,
+    environment: config.environment,
+    now,
+    matchOptions: matchOptionsOf(config),
+    noteUse: (key, at, origin, host) => sightings.note(key.id, at, isForeignOrigin(origin, host) ? origin : undefined),
+    onUnavailable: (error, traceId) => quietLogger.error({ traceId, reason: error.message }, 'nothing can be read'),
     onError: (error, traceId) => logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly'),
   });
   await app.ready();
@@ -112,6 +127,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       stopGauges();
       sightings.close();
       await log.close();
+      await parts.store.close();
       await parts.keyStore.close();
     },
   };
@@ -122,10 +138,17 @@ function portOf(server: Server | undefined): number {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
+function refusalOf(status: ServerStatus): Refusal | null {
+  if (status.isShuttingDown()) return 'shutdown';
+  if (status.isDiskLow()) return 'disk';
+  return status.isBacklogFull() ? 'backlog' : null;
+}
+
 function readinessOf({ status, log }: EdgeParts): { ready: boolean; reasons: string[] } {
   const reasons: string[] = [];
   if (status.isShuttingDown()) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
+  if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
   const trouble = log.trouble();
   if (trouble !== null) reasons.push(`the log cannot be written: ${trouble}`);
   return { ready: reasons.length === 0, reasons };

@@ -33,9 +33,17 @@ export interface IngestParts {
   readonly environment: 'any' | Environment;
   readonly now: () => number;
   readonly newTraceId: () => string;
-  /** Why nothing may be accepted now, apart from the log and the memory: shutting down, disk nearly full. */
-  readonly refusal: () => 'shutdown' | 'disk' | null;
+  readonly refusal: () => Refusal | null;
 }
+
+/** Why nothing may be accepted now, apart from the log and the memory. */
+export type Refusal = 'shutdown' | 'disk' | 'backlog';
+
+const REFUSED = {
+  shutdown: METRIC.unavailable_shutdown,
+  disk: METRIC.unavailable_disk,
+  backlog: METRIC.unavailable_backlog,
+} as const;
 
 /** One request under way. */
 interface Exchange {
@@ -148,7 +156,7 @@ export class Ingest {
     const { refusal, log, inFlight } = this.#parts;
     const refused = refusal();
     if (refused !== null) {
-      this.#unavailable(exchange, refused === 'disk' ? METRIC.unavailable_disk : METRIC.unavailable_shutdown);
+      this.#unavailable(exchange, REFUSED[refused]);
       return;
     }
     if (log.trouble() !== null) {
@@ -213,6 +221,7 @@ export class Ingest {
         idempotencyKey,
         body,
         userCount,
+        eventCount,
         rejections,
       })
       .then(

@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, suite, test } from 'node:test';
 import { assert as assertProperty, asyncProperty, integer } from 'fast-check';
-import type { LogAppender, LogEntry, LogReader, LogRecord } from '../../src/log.ts';
+import type { LogAppender, LogEntry, LogHeader, LogReader, LogRecord } from '../../src/log.ts';
 
 export interface LogUnderTest {
   openAppender(partition: number): Promise<LogAppender>;
@@ -27,9 +27,15 @@ export function entry(changes: Partial<LogEntry> & { users?: unknown[] } = {}): 
     idempotencyKey: null,
     body: Buffer.from(JSON.stringify({ users })),
     userCount: users.length,
+    eventCount: users.reduce<number>((sum, user) => sum + eventsIn(user), 0),
     rejections: [],
     ...rest,
   };
+}
+
+export function eventsIn(user: unknown): number {
+  if (typeof user !== 'object' || user === null || !('events' in user)) return 0;
+  return Array.isArray(user.events) ? user.events.length : 0;
 }
 
 interface ReadUser {
@@ -51,6 +57,39 @@ export function usersOf(records: readonly LogRecord[]): ReadUser[] {
   });
 }
 
+function headerOf({ body: _, ...header }: LogRecord): LogHeader {
+  return header;
+}
+
+async function headersAll(reader: LogReader, partition: number, countMax: number, from = 0): Promise<LogHeader[]> {
+  const all: LogHeader[] = [];
+  for (let position = from; ; ) {
+    const { headers, next } = await reader.headers(partition, position, countMax);
+    assert.ok(headers.length <= countMax);
+    all.push(...headers);
+    // Fewer than were asked for means that there are no more.
+    if (headers.length < countMax) return all;
+    position = next;
+  }
+}
+
+/** Requests of one to three users with one to three events each; the second user of three is rejected. */
+function mixedEntries(count: number): LogEntry[] {
+  return Array.from({ length: count }, (_, n) => {
+    const hasRejected = n % 3 === 2;
+    const users = Array.from({ length: 1 + (n % 3) }, (__, userIndex) => ({
+      pad: 'x'.repeat((n * 37) % 3_000),
+      events: hasRejected && userIndex === 1 ? [] : Array(userIndex + 1).fill({ event_name: 'tested' }),
+    }));
+    return entry({
+      traceId: `trace-${n}`,
+      users,
+      rejections: hasRejected ? [{ userIndex: 1, message: 'events array is required and must not be empty' }] : [],
+      idempotencyKey: n % 2 === 0 ? `once-${n}` : null,
+    });
+  });
+}
+
 export async function readAll(reader: LogReader, partition: number, from = 0): Promise<LogRecord[]> {
   const all: LogRecord[] = [];
   for (let position = from; ; ) {
@@ -59,6 +98,10 @@ export async function readAll(reader: LogReader, partition: number, from = 0): P
     all.push(...batch.records);
     position = batch.next;
   }
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
 }
 
 export function eventLogContract(name: string, open: () => Promise<LogUnderTest>): void {
@@ -92,7 +135,13 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       const body = Buffer.from(
         '{ "users" : [ {"identifiers":{"user_id":"ü"},\n"events":[{"n":12345678901234567890}]} ] }',
       );
-      const sent = entry({ body, idempotencyKey: 'retry-1', keyKind: 'publishable', tenantId: 'acct_x/production' });
+      const sent = entry({
+        body,
+        idempotencyKey: 'retry-1',
+        eventCount: 1,
+        keyKind: 'publishable',
+        tenantId: 'acct_x/production',
+      });
       await appended([sent]);
       const [record] = await withReader((reader) => readAll(reader, 0));
       assert.ok(record);
@@ -103,6 +152,8 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       assert.equal(record.keyKind, 'publishable');
       assert.equal(record.idempotencyKey, 'retry-1');
       assert.equal(record.userCount, 1);
+      assert.equal(record.firstUserIndex, 0);
+      assert.equal(record.eventCount, 1);
       assert.match(Buffer.from(record.body).toString('utf8'), /"n":12345678901234567890/);
     });
 
@@ -118,6 +169,22 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
           [2, null],
         ],
       );
+    });
+
+    test('users and events are counted once, however a request is cut into records', async () => {
+      const entries = mixedEntries(12);
+      await appended(entries);
+      const records = await withReader((reader) => readAll(reader, 0));
+      for (const { traceId, userCount, eventCount } of entries) {
+        const own = records.filter((record) => record.traceId === traceId);
+        assert.equal(sum(own.map((record) => record.userCount)), userCount);
+        assert.equal(sum(own.map((record) => record.eventCount)), eventCount);
+        assert.deepEqual(
+          usersOf(own).map((user) => user.userIndex),
+          Array.from({ length: userCount }, (_, userIndex) => userIndex),
+        );
+        for (const record of own) assert.equal(usersOf([record]).length, record.userCount);
+      }
     });
 
     test('users come back in the order in which they were appended', async () => {
@@ -213,6 +280,86 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
         ['one', 'two', 'three'],
       );
       assert.equal(new Set(records.map((record) => record.position)).size, 3);
+    });
+
+    test('headers are the records without their bodies, whatever the number asked for at a time', async () => {
+      await appended(mixedEntries(40));
+      await withReader(async (reader) => {
+        const whole = (await readAll(reader, 0)).map(headerOf);
+        await assertProperty(
+          asyncProperty(
+            integer({ min: 1, max: 100 }),
+            integer({ min: 0, max: whole.length }),
+            async (countMax, skip) => {
+              const from = whole[skip]?.position ?? (whole.at(-1)?.position ?? 0) + 1;
+              assert.deepEqual(await headersAll(reader, 0, countMax, from), whole.slice(skip));
+            },
+          ),
+          { numRuns: 25 },
+        );
+      });
+    });
+
+    test('at the end of a partition there are no headers, and later those that came since', async () => {
+      await withReader(async (reader) => assert.deepEqual(await reader.headers(0, 0, 10), { headers: [], next: 0 }));
+      await appended([entry({ traceId: 'first' })]);
+      await withReader(async (reader) => {
+        const { next } = await reader.headers(0, 0, 10);
+        assert.deepEqual(await reader.headers(0, next, 10), { headers: [], next });
+        await appended([entry({ traceId: 'second' })]);
+        const later = await reader.headers(0, next, 10);
+        assert.deepEqual(
+          later.headers.map((header) => header.traceId),
+          ['second'],
+        );
+      });
+    });
+
+    test('a request is found by its trace id, with all its users, as soon as it is durable', async () => {
+      const appender = await log.openAppender(0);
+      for (const row of mixedEntries(30)) await appender.append(row);
+      await withReader(async (reader) => {
+        const records = await readAll(reader, 0);
+        for (const traceId of ['trace-0', 'trace-17', 'trace-29']) {
+          const expected = records.filter((record) => record.traceId === traceId).map(headerOf);
+          assert.deepEqual(await reader.find(0, 0, traceId), expected);
+        }
+        const users = (await reader.find(0, 0, 'trace-17')).map((header) => header.userCount);
+        assert.equal(sum(users), 3);
+        assert.deepEqual(await reader.find(0, 0, 'trace-'), []);
+        assert.deepEqual(await reader.find(1, 0, 'trace-0'), []);
+      });
+      await appender.close();
+    });
+
+    test('a request is found only at or after the position that is given', async () => {
+      await appended(mixedEntries(10));
+      await withReader(async (reader) => {
+        const own = await reader.find(0, 0, 'trace-4');
+        const [first, last] = [own[0]?.position ?? 0, own.at(-1)?.position ?? 0];
+        assert.deepEqual(await reader.find(0, first, 'trace-4'), own);
+        assert.deepEqual(await reader.find(0, first + 1, 'trace-4'), own.slice(1));
+        assert.deepEqual(await reader.find(0, last + 1, 'trace-4'), []);
+      });
+    });
+
+    test('the backlog is nothing at the end, more the further back, and grows with what is appended', async () => {
+      await withReader(async (reader) => assert.equal(await reader.backlogBytes(0, 0), 0));
+      await appended(mixedEntries(60));
+      await withReader(async (reader) => {
+        const records = await readAll(reader, 0);
+        const end = (records.at(-1)?.position ?? 0) + 1;
+        const backlogs = await Promise.all(records.map(({ position }) => reader.backlogBytes(0, position)));
+        for (const [index, bytes] of backlogs.entries()) {
+          assert.ok(bytes > 0);
+          if (index > 0) assert.ok(bytes <= (backlogs[index - 1] ?? 0));
+        }
+        assert.ok((backlogs[0] ?? 0) > (backlogs.at(-1) ?? 0));
+        assert.equal(await reader.backlogBytes(0, 0), backlogs[0]);
+        assert.equal(await reader.backlogBytes(0, end), 0);
+        await appended([entry()]);
+        assert.ok((await reader.backlogBytes(0, end)) > 0);
+      });
     });
 
     test('partitions are apart: each has its own records', async () => {

@@ -1,27 +1,33 @@
 /** The event log's contract on SQLite, and what only SQLite's segments do. */
 
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, mkdirSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log-segments.ts';
-import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
+import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
 import type { LogAppender } from '../../src/log.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
+import { cutIntoUsers } from './cut-log.ts';
 import { entry, eventLogContract, type LogUnderTest, readAll } from './log.ts';
 
 const SEGMENT_BYTES = 64 * 1024;
 
-function openIn(folder: string, partition = 0): Promise<LogAppender> {
-  return openSqliteLogAppender({
+function setupOf(folder: string, partition: number): AppenderSetup {
+  return {
     folder,
     partition,
     partitions: 1,
     segmentBytes: SEGMENT_BYTES,
     metrics: null,
     onFatal: (message) => assert.fail(message),
-  });
+  };
+}
+
+function openIn(folder: string, partition = 0): Promise<LogAppender> {
+  return openSqliteLogAppender(setupOf(folder, partition));
 }
 
 function sqliteLog(): Promise<LogUnderTest> {
@@ -37,6 +43,7 @@ function sqliteLog(): Promise<LogUnderTest> {
 }
 
 eventLogContract('SQLite', sqliteLog);
+eventLogContract('SQLite, with requests cut into users', async () => cutIntoUsers(await sqliteLog()));
 
 suite('Segments of the SQLite log', () => {
   async function inFolder(use: (folder: string) => Promise<void>): Promise<void> {
@@ -156,6 +163,134 @@ suite('Segments of the SQLite log', () => {
         await appender.close();
       }
       assert.equal(listSegments(folder, 0).length, 3);
+    });
+  });
+
+  test('headers and the search for a request go on across segments', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 40);
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const { headers, next } = await reader.headers(0, 3, 30);
+      assert.deepEqual(
+        headers.map(({ position, traceId }) => [position, traceId]),
+        Array.from({ length: 30 }, (_, n) => [n + 3, `trace-${n + 2}`]),
+      );
+      assert.equal(next, 33);
+      const [found] = await reader.find(0, 3, 'trace-38');
+      assert.equal(found?.position, 39);
+      await reader.close();
+    });
+  });
+
+  test('headers and the search for a request do not look at bodies', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 3);
+      const [segment] = listSegments(folder, 0);
+      assert.ok(segment);
+      const bytes = readFileSync(segment.file);
+      // The head of a long body lies with the other columns; the rest is on pages of its own.
+      bytes.fill('y', bytes.lastIndexOf('xxxxxxxx'), bytes.lastIndexOf('xxxxxxxx') + 8);
+      writeFileSync(segment.file, bytes);
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      await assert.rejects(readAll(reader, 0), { name: 'LogCorruptError' });
+      assert.equal((await reader.headers(0, 0, 10)).headers.length, 3);
+      assert.equal((await reader.find(0, 0, 'trace-2')).length, 1);
+      await reader.close();
+    });
+  });
+
+  test('a position that is missing is noticed by headers too', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 40);
+      const second = listSegments(folder, 0)[1];
+      assert.ok(second);
+      rmSync(second.file);
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      await assert.rejects(reader.headers(0, 0, 100), { name: 'LogCorruptError', message: /has no position/ });
+      await reader.close();
+    });
+  });
+
+  test('a segment that is removed during the search for a request does not end it', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 40);
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const finding = reader.find(0, 0, 'trace-39');
+      const [, second] = listSegments(folder, 0);
+      assert.ok(second);
+      rmSync(second.file);
+      assert.equal((await finding)[0]?.position, 40);
+      await reader.close();
+    });
+  });
+
+  test('the backlog is the size of the segments that are not processed, and a share of the one that is half done', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 40);
+      const segments = listSegments(folder, 0);
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const sizes = segments.map(({ file }) => statSync(file).size);
+      const total = sizes.reduce((sum, size) => sum + size, 0);
+      const [first = 0] = sizes;
+      const inSecond = segments[1]?.firstPosition ?? 0;
+      assert.equal(await reader.backlogBytes(0, 0), total);
+      assert.equal(await reader.backlogBytes(0, inSecond), total - first);
+      const done = 2;
+      const share = (inSecond - 1 - done) / (inSecond - 1);
+      assert.equal(await reader.backlogBytes(0, 1 + done), Math.ceil(total - first + first * share));
+      await reader.close();
+    });
+  });
+
+  test('what is still in the write-ahead log counts as backlog', async () => {
+    await inFolder(async (folder) => {
+      const appender = await openIn(folder);
+      await appender.append(entry());
+      const [segment] = listSegments(folder, 0);
+      assert.ok(segment && hasWal(segment.file));
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const bytes = statSync(segment.file).size + statSync(`${segment.file}-wal`).size;
+      assert.equal(await reader.backlogBytes(0, 0), bytes);
+      assert.equal(await reader.backlogBytes(0, 2), 0);
+      await reader.close();
+      await appender.close();
+    });
+  });
+
+  test('a batch has a bound of its own, and asking for more loses nothing', async () => {
+    await inFolder(async (folder) => {
+      const appender = await openSqliteLogAppender({ ...setupOf(folder, 0), segmentBytes: 1_000_000_000 });
+      const pad = 'x'.repeat(10_000_000);
+      for (let n = 0; n < 8; n++) await appender.append(entry({ traceId: `trace-${n}`, users: [{ pad }] }));
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const first = await reader.read(0, 0, Number.POSITIVE_INFINITY);
+      const second = await reader.read(0, first.next, Number.POSITIVE_INFINITY);
+      assert.deepEqual(
+        [...first.records, ...second.records].map((record) => record.traceId),
+        Array.from({ length: 8 }, (_, n) => `trace-${n}`),
+      );
+      await reader.close();
+      await appender.close();
+    });
+  });
+
+  test('a segment without a count of events, as versions before the first release wrote it, is refused in words', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 3);
+      const [segment] = listSegments(folder, 0);
+      assert.ok(segment);
+      const database = new DatabaseSync(segment.file);
+      database.exec('ALTER TABLE records DROP COLUMN event_count; PRAGMA wal_checkpoint(TRUNCATE)');
+      database.close();
+      const inWords = {
+        message: /\.db was written by an older, unreleased version of Sluice; use a new data folder\.$/,
+      };
+      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      for (const reading of [reader.read(0, 0, 1), reader.headers(0, 0, 1), reader.find(0, 0, 'trace-1')]) {
+        await assert.rejects(reading, { name: 'LogCorruptError', ...inWords });
+      }
+      await reader.close();
+      await assert.rejects(openIn(folder), { name: 'OperatorError', ...inWords });
     });
   });
 });

@@ -7,22 +7,11 @@
  * holds hashes, never keys, and only its owner may read it.
  */
 
-import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
-import { dirname } from 'node:path';
-import { DatabaseSync, type SQLOutputValue, type StatementSync } from 'node:sqlite';
-import { OperatorError } from '../../errors.ts';
+import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite';
 import type { Environment, KeyKind } from '../../model.ts';
 import type { Account, ApiKey, KeySighting, KeyStore, NewKey } from '../../store.ts';
+import { openDatabase, transaction } from './database.ts';
 
-const BUSY_TIMEOUT_MS = 5_000;
-const OPEN_RETRY_MS = 20;
-
-/** Result codes of SQLite; the low byte of an extended code. */
-const SQLITE_BUSY = 5;
-const SQLITE_CORRUPT = 11;
-const SQLITE_NOT_A_DATABASE = 26;
-
-/** Statement n brings a file from version n to n + 1. Never edit one that was released: add the next. */
 const MIGRATIONS = [
   `CREATE TABLE accounts (
      id         TEXT PRIMARY KEY,
@@ -55,13 +44,16 @@ const SELECT_KEYS = `
   FROM keys JOIN accounts ON accounts.id = keys.account_id`;
 
 export function openSqliteKeyStore(file: string): KeyStore {
-  try {
-    makePrivateFile(file);
-    return new SqliteKeyStore(openWhenFree(file));
-  } catch (error) {
-    if (error instanceof OperatorError) throw error;
-    throw new OperatorError(explain(file, error), { cause: error });
-  }
+  const database = openDatabase({
+    file,
+    name: 'key file',
+    migrations: MIGRATIONS,
+    pragmas: 'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;',
+    check: true,
+    withoutBackup:
+      'move all three away and make new keys with "sluice keys create"; the event log is in other files and is not affected.',
+  });
+  return new SqliteKeyStore(database);
 }
 
 class SqliteKeyStore implements KeyStore {
@@ -150,78 +142,6 @@ class SqliteKeyStore implements KeyStore {
   }
 }
 
-/**
- * A file that is there already is never opened here: closing it would drop the locks that SQLite holds on it for
- * another connection of this process (POSIX locks belong to the process, not to the descriptor).
- */
-function makePrivateFile(file: string): void {
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  if (existsSync(file)) return;
-  try {
-    closeSync(openSync(file, 'wx', 0o600));
-  } catch (error) {
-    if (codeOf(error) !== 'EEXIST') throw error;
-  }
-}
-
-/**
- * SQLite does not wait for a lock when it turns a file to WAL, it fails; two processes that start at once on a new
- * file get into each other's way there, for a moment.
- */
-function openWhenFree(file: string): DatabaseSync {
-  const giveUpAt = performance.now() + BUSY_TIMEOUT_MS;
-  for (;;) {
-    try {
-      return open(file);
-    } catch (error) {
-      if (resultCodeOf(error) !== SQLITE_BUSY || performance.now() > giveUpAt) throw error;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, OPEN_RETRY_MS);
-    }
-  }
-}
-
-function open(file: string): DatabaseSync {
-  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS, enableForeignKeyConstraints: true });
-  try {
-    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
-    const findings = database.prepare('PRAGMA quick_check(1)').get();
-    if (findings?.quick_check !== 'ok') throw new OperatorError(damageText(file, String(findings?.quick_check)));
-    migrate(database, file);
-    return database;
-  } catch (error) {
-    database.close();
-    throw error;
-  }
-}
-
-function migrate(database: DatabaseSync, file: string): void {
-  transaction(database, () => {
-    const version = Number(database.prepare('PRAGMA user_version').get()?.user_version);
-    if (version > MIGRATIONS.length) {
-      throw new OperatorError(
-        `The key file ${file} was written by a newer Sluice (its version is ${version}, this one knows ` +
-          `${MIGRATIONS.length}). Start that newer version, or use another data folder.`,
-      );
-    }
-    for (const statements of MIGRATIONS.slice(version)) database.exec(statements);
-    if (version < MIGRATIONS.length) database.exec(`PRAGMA user_version = ${MIGRATIONS.length}`);
-  });
-}
-
-/** IMMEDIATE takes the write lock at the start, where SQLite waits for it; a later upgrade could only fail. */
-function transaction<T>(database: DatabaseSync, work: () => T): T {
-  database.exec('BEGIN IMMEDIATE');
-  try {
-    const result = work();
-    database.exec('COMMIT');
-    return result;
-  } catch (error) {
-    // Some errors (a full disk) make SQLite roll back by itself.
-    if (database.isTransaction) database.exec('ROLLBACK');
-    throw error;
-  }
-}
-
 type Row = Record<string, SQLOutputValue>;
 
 function toAccount(row: Row): Account {
@@ -247,32 +167,4 @@ function toApiKey(row: Row): ApiKey {
     leakSuspectedAt: row.leak_suspected_at as number | null,
     leakOrigin: row.leak_origin as string | null,
   };
-}
-
-function explain(file: string, error: unknown): string {
-  const reason = error instanceof Error ? error.message : String(error);
-  const resultCode = resultCodeOf(error);
-  if (resultCode === SQLITE_CORRUPT || resultCode === SQLITE_NOT_A_DATABASE) return damageText(file, reason);
-  if (resultCode === SQLITE_BUSY) {
-    return `The key file ${file} has been locked by another program for ${BUSY_TIMEOUT_MS / 1_000} s. End that program, then try again.`;
-  }
-  return `The key file ${file} cannot be opened (${reason}). Check that the folder exists on a disk with free space and that this user may read and write it.`;
-}
-
-function damageText(file: string, reason: string): string {
-  return (
-    `The key file ${file} is damaged (${reason}). Nothing in it was changed. Stop Sluice and put back a copy from a backup, ` +
-    `without ${file}-wal and ${file}-shm beside it. Without a backup, move all three away and make new keys with ` +
-    '"sluice keys create"; the event log is in other files and is not affected.'
-  );
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined;
-}
-
-function resultCodeOf(error: unknown): number | undefined {
-  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number'
-    ? error.errcode & 0xff
-    : undefined;
 }

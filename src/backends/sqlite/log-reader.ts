@@ -1,32 +1,37 @@
 /**
  * The reading half of the embedded event log. It reads all partitions beside the threads that write them, sees only
- * what is durable (SQLite shows a commit to others after its sync), checks every record's checksum and that no position
- * is missing, and removes segments once they are processed and older than the retention.
+ * what is durable (SQLite shows a commit to others after its sync), and removes segments once they are processed and
+ * older than the retention. How one segment is read, and what is checked, is in `log-segment-reader.ts`.
+ *
+ * Limits: `find` looks at every record from the position on, so it is meant for what is not processed yet. Several
+ * readers may be open at once; one of them may remove a segment that another is about to read, which then reads on
+ * behind it.
  */
 
-import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { type LogBatch, LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../../log.ts';
-import type { KeyKind, Rejection } from '../../model.ts';
-import { isOutOfFiles } from './disk.ts';
+import { setImmediate } from 'node:timers/promises';
+import type { LogBatch, LogHeader, LogReader, LogRecord } from '../../log.ts';
 import {
-  hasWal,
-  listPartitions,
-  listSegments,
-  openSegmentForReading,
-  PAGE_BYTES,
-  type RecordRow,
-  recordChecksum,
-  removeSegment,
-  type Segment,
-} from './log-segments.ts';
+  endOfSegment,
+  findHeaders,
+  newestReceivedAt,
+  readHeaders,
+  readRecords,
+  SegmentGoneError,
+  type Stretch,
+} from './log-segment-reader.ts';
+import { hasWal, listPartitions, listSegments, removeSegment, segmentBytes } from './log-segments.ts';
 
 export interface ReaderSetup {
   readonly folder: string;
   readonly retentionMs: number;
   readonly now: () => number;
 }
+
+/** With the one record that may go over it, far below what SQLite may hold in one value (`RECORD_BYTES_MAX`). */
+const BATCH_BYTES_MAX = 32 * 1024 * 1024;
+const LISTINGS_MAX = 5;
 
 export function openSqliteLogReader(setup: ReaderSetup): LogReader {
   return new SqliteLogReader(setup);
@@ -51,20 +56,59 @@ class SqliteLogReader implements LogReader {
   }
 
   async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    const segments = listSegments(this.#setup.folder, partition);
-    const startAt = Math.max(
-      0,
-      segments.findLastIndex((segment) => segment.firstPosition <= position),
-    );
-    const batch: Batch = { records: [], bytes: 0, bytesMax };
-    for (let index = startAt; index < segments.length && batch.bytes < bytesMax; index += 1) {
-      const segment = segments[index] as Segment;
-      if (segment.lost) continue;
-      const from = Math.max(position, segment.firstPosition);
-      readSegment({ segment, partition, from, until: segments[index + 1]?.firstPosition }, batch);
+    return this.#eachListing(partition, position, (stretches) => {
+      let records: LogRecord[] = [];
+      let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
+      for (const stretch of stretches) {
+        const read = readRecords(stretch, bytesLeft);
+        for (const { body } of read) bytesLeft -= body.byteLength;
+        records = records.concat(read);
+        if (bytesLeft <= 0) break;
+      }
+      return { records, next: after(records, position) };
+    });
+  }
+
+  async headers(
+    partition: number,
+    position: number,
+    countMax: number,
+  ): Promise<{ headers: LogHeader[]; next: number }> {
+    return this.#eachListing(partition, position, (stretches) => {
+      let headers: LogHeader[] = [];
+      for (const stretch of stretches) {
+        if (headers.length >= countMax) break;
+        headers = headers.concat(readHeaders(stretch, countMax - headers.length));
+      }
+      return { headers, next: after(headers, position) };
+    });
+  }
+
+  async find(partition: number, position: number, traceId: string): Promise<LogHeader[]> {
+    let found: LogHeader[] = [];
+    for (const stretch of this.#stretches(partition, position)) {
+      try {
+        found = found.concat(findHeaders(stretch, traceId));
+      } catch (error) {
+        // It was processed meanwhile: nothing in it is at or after the position that a caller would ask for now.
+        if (!(error instanceof SegmentGoneError)) throw error;
+      }
+      // Looking through a segment takes a while, and others on this thread wait.
+      await setImmediate();
     }
-    const last = batch.records.at(-1);
-    return { records: batch.records, next: last ? last.position + 1 : position };
+    return found;
+  }
+
+  async backlogBytes(partition: number, position: number): Promise<number> {
+    return this.#eachListing(partition, position, (stretches) => {
+      let bytes = 0;
+      for (const stretch of stretches) {
+        const { file, firstPosition } = stretch.segment;
+        const end = endOfSegment(stretch);
+        if (end > stretch.from) bytes += (segmentBytes(file) * (end - stretch.from)) / (end - firstPosition);
+      }
+      return Math.ceil(bytes);
+    });
   }
 
   async commit(partition: number, position: number): Promise<void> {
@@ -88,19 +132,49 @@ class SqliteLogReader implements LogReader {
     this.#positionsOpened?.close();
   }
 
-  /** The newest segment is never removed: it is being written, and its name says where to go on. */
-  #removeExpired(partition: number, position: number): void {
+  /** Where records from `position` on lie, in order. */
+  #stretches(partition: number, position: number): Stretch[] {
     const segments = listSegments(this.#setup.folder, partition);
+    const startAt = Math.max(
+      0,
+      segments.findLastIndex((segment) => segment.firstPosition <= position),
+    );
+    const stretches: Stretch[] = [];
     for (const [index, segment] of segments.entries()) {
-      const next = segments[index + 1];
-      if (!next || next.firstPosition > position) return;
-      if (segment.lost) continue;
-      // Not sealed yet: its turn comes with a later commit.
-      if (hasWal(segment.file)) return;
-      if (newestReceivedAt(segment.file) > this.#setup.now() - this.#setup.retentionMs) return;
-      removeSegment(segment.file);
+      if (index < startAt || segment.lost) continue;
+      const from = Math.max(position, segment.firstPosition);
+      stretches.push({ segment, partition, from, until: segments[index + 1]?.firstPosition });
+    }
+    return stretches;
+  }
+
+  /** Lists again when a segment has gone since: then it is not in the list, or the gap that it leaves is noticed. */
+  #eachListing<T>(partition: number, position: number, use: (stretches: readonly Stretch[]) => T): T {
+    for (let listings = 1; ; listings += 1) {
+      try {
+        return use(this.#stretches(partition, position));
+      } catch (error) {
+        if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
+      }
     }
   }
+
+  /** The newest segment is never removed: it is being written, and its name says where to go on. */
+  #removeExpired(partition: number, position: number): void {
+    for (const stretch of this.#stretches(partition, 0)) {
+      const { file } = stretch.segment;
+      if (stretch.until === undefined || stretch.until > position) return;
+      // Not sealed yet: its turn comes with a later commit.
+      if (hasWal(file)) return;
+      if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
+      removeSegment(file);
+    }
+  }
+}
+
+function after(headers: readonly LogHeader[], position: number): number {
+  const last = headers.at(-1);
+  return last ? last.position + 1 : position;
 }
 
 function openPositions(folder: string): DatabaseSync {
@@ -111,92 +185,4 @@ function openPositions(folder: string): DatabaseSync {
     PRAGMA synchronous = NORMAL;
     CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT`);
   return database;
-}
-
-interface Batch {
-  readonly records: LogRecord[];
-  readonly bytesMax: number;
-  bytes: number;
-}
-
-interface Stretch {
-  readonly segment: Segment;
-  readonly partition: number;
-  readonly from: number;
-  /** Where the next segment begins; undefined for the newest segment, which may still grow. */
-  readonly until: number | undefined;
-}
-
-function readSegment(stretch: Stretch, batch: Batch): void {
-  const { file } = stretch.segment;
-  const hadWal = hasWal(file);
-  try {
-    readRows(stretch, batch);
-  } catch (error) {
-    if (error instanceof LogCorruptError) throw error;
-    const { message } = error as Error;
-    if (isOutOfFiles(error)) throw new LogUnavailableError(`The log segment ${file} cannot be read now: ${message}.`);
-    // The writer is just making the newest one: the file is there before its WAL, and its WAL before its table.
-    const isNewest = stretch.until === undefined;
-    if (isNewest && !hadWal && hasWal(file)) readSegment(stretch, batch);
-    else if (!(isNewest && statSync(file).size <= PAGE_BYTES && /no such table: records/.test(message))) {
-      throw new LogCorruptError(`The log segment ${file} cannot be read: ${message}.`);
-    }
-  }
-}
-
-function readRows({ segment, partition, from, until }: Stretch, batch: Batch): void {
-  const database = openSegmentForReading(segment.file);
-  try {
-    let expected = from;
-    const rows = database.prepare('SELECT * FROM records WHERE position >= ? ORDER BY position').iterate(from);
-    for (const row of rows) {
-      const record = toRecord(row as unknown as RecordRow, partition, segment.file);
-      if (record.position !== expected) throw missing(segment.file, expected, record.position);
-      expected += 1;
-      batch.records.push(record);
-      batch.bytes += record.body.byteLength;
-      if (batch.bytes >= batch.bytesMax) return;
-    }
-    if (until !== undefined && expected !== until) throw missing(segment.file, expected, until);
-  } finally {
-    database.close();
-  }
-}
-
-function missing(file: string, from: number, to: number): LogCorruptError {
-  return new LogCorruptError(`The log segment ${file} is damaged: it has no position ${from}, where ${to} is next.`);
-}
-
-function toRecord(row: RecordRow, partition: number, file: string): LogRecord {
-  // A flipped bit can also turn the bytes of a body into a text of the same bytes.
-  if (!(row.body instanceof Uint8Array) || recordChecksum(row) !== row.checksum) {
-    throw new LogCorruptError(`The record at position ${row.position} of the log segment ${file} is damaged.`);
-  }
-  return {
-    partition,
-    position: row.position,
-    firstUserIndex: 0,
-    traceId: row.trace_id,
-    tenantId: row.tenant_id,
-    receivedAt: row.received_at,
-    keyId: row.key_id,
-    keyKind: row.key_kind as KeyKind,
-    idempotencyKey: row.idempotency_key,
-    body: row.body,
-    userCount: row.user_count,
-    rejections: row.rejections === null ? [] : (JSON.parse(row.rejections) as Rejection[]),
-  };
-}
-
-function newestReceivedAt(file: string): number {
-  const database = openSegmentForReading(file);
-  try {
-    const row = database.prepare('SELECT received_at FROM records ORDER BY position DESC LIMIT 1').get() as
-      | { received_at: number }
-      | undefined;
-    return row?.received_at ?? 0;
-  } finally {
-    database.close();
-  }
 }

@@ -13,7 +13,7 @@ import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'n
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { isFullDisk } from './disk.ts';
-import { hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './log-segments.ts';
+import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './log-segments.ts';
 
 export interface RecoveredSegment {
   /** undefined when the segment is empty. */
@@ -28,6 +28,7 @@ export function recoverSegment(file: string): RecoveredSegment {
     if (hasWal(file)) syncWal(file);
     return isUnfinished(file) ? { lastPosition: undefined, needsSealing: false } : inspect(file);
   } catch (error) {
+    if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
     const reason = error instanceof Error ? error.message : String(error);
     throw new LogCorruptError(
@@ -47,6 +48,7 @@ function inspect(file: string): RecoveredSegment {
     const verdict = database.prepare('PRAGMA quick_check(1)').get() as { quick_check: string };
     if (verdict.quick_check !== 'ok') throw new Error(verdict.quick_check);
     if (withWal) assertWalIsWhole(file, validFrames(database));
+    assertCurrentFormat(database, file);
     const last = lastPosition(database);
     return { lastPosition: last, needsSealing: withWal && last !== undefined };
   } finally {

@@ -15,6 +15,7 @@ import { dirname, join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { crc32 } from 'node:zlib';
+import { LogCorruptError } from '../../log.ts';
 import { isFullDisk } from './disk.ts';
 
 export interface Segment {
@@ -24,8 +25,8 @@ export interface Segment {
   readonly lost: boolean;
 }
 
-/** A row of `records`, as it lies in SQLite. */
-export interface RecordRow {
+/** A row of `records` as it lies in SQLite, but for the body. */
+export interface HeaderRow {
   readonly position: number;
   readonly trace_id: string;
   readonly tenant_id: string;
@@ -34,12 +35,13 @@ export interface RecordRow {
   readonly key_kind: string;
   readonly idempotency_key: string | null;
   readonly user_count: number;
+  readonly event_count: number;
   /** JSON of the rejections; null when there are none. */
   readonly rejections: string | null;
   readonly checksum: number;
-  readonly body: Uint8Array;
 }
 
+/** `body` comes last: SQLite finds the columns before it without reading the pages that a long body goes on in. */
 const SCHEMA = `
   CREATE TABLE records (
     position        INTEGER PRIMARY KEY,
@@ -50,6 +52,7 @@ const SCHEMA = `
     key_kind        TEXT    NOT NULL,
     idempotency_key TEXT,
     user_count      INTEGER NOT NULL,
+    event_count     INTEGER NOT NULL,
     rejections      TEXT,
     checksum        INTEGER NOT NULL,
     body            BLOB    NOT NULL
@@ -117,7 +120,31 @@ export function createSegment(folder: string, partition: number, firstPosition: 
 }
 
 export function insertStatement(database: DatabaseSync): StatementSync {
-  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+}
+
+export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): void {
+  insert.run(
+    row.position,
+    row.trace_id,
+    row.tenant_id,
+    row.received_at,
+    row.key_id,
+    row.key_kind,
+    row.idempotency_key,
+    row.user_count,
+    row.event_count,
+    row.rejections,
+    recordChecksum(row, body),
+    body,
+  );
+}
+
+/** On disk, with what lies beside the database file. */
+export function segmentBytes(file: string): number {
+  let bytes = 0;
+  for (const suffix of ['', '-wal']) bytes += statSync(file + suffix, { throwIfNoEntry: false })?.size ?? 0;
+  return bytes;
 }
 
 /** Whether records lie in a WAL beside the database file. A sealed segment has none, or an empty one. */
@@ -135,6 +162,15 @@ export function openSegmentForReading(file: string): DatabaseSync {
   return new DatabaseSync(url, { readOnly: true, limits });
 }
 
+/** Segments of the versions that came before the first release had no `event_count`. */
+export function assertCurrentFormat(database: DatabaseSync, file: string): void {
+  const columns = database.prepare("SELECT name FROM pragma_table_info('records')").all();
+  if (columns.length === 0 || columns.some(({ name }) => name === 'event_count')) return;
+  throw new LogCorruptError(
+    `The log segment ${file} was written by an older, unreleased version of Sluice; use a new data folder.`,
+  );
+}
+
 /** The last position in a segment, or undefined when it is empty. */
 export function lastPosition(database: DatabaseSync): number | undefined {
   const row = database.prepare('SELECT max(position) AS last FROM records').get() as { last: number | null };
@@ -147,9 +183,9 @@ export function removeSegment(file: string): void {
 }
 
 /** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */
-export function recordChecksum(row: Omit<RecordRow, 'checksum'>): number {
-  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${optional(row.rejections)}\n`;
-  return crc32(row.body, crc32(head));
+export function recordChecksum(row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): number {
+  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${row.event_count}\n${optional(row.rejections)}\n`;
+  return crc32(body, crc32(head));
 }
 
 /** Nothing and an empty text are not the same. */

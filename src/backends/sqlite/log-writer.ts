@@ -17,12 +17,12 @@ import { Sealing } from './log-sealing.ts';
 import {
   createSegment,
   hasWal,
+  insertRecord,
   insertStatement,
   listPartitions,
   listSegments,
   PAGE_BYTES,
   partitionFolder,
-  recordChecksum,
 } from './log-segments.ts';
 
 export interface WriterSetup {
@@ -41,7 +41,7 @@ export interface Group {
   readonly bodies: ArrayBuffer;
 }
 
-export const FIELDS_PER_ENTRY = 9;
+export const FIELDS_PER_ENTRY = 10;
 
 export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
 
@@ -186,7 +186,7 @@ class Writer {
     let position = firstPosition;
     let offset = 0;
     for (let at = 0; at < fields.length; at += FIELDS_PER_ENTRY) {
-      const bodyBytes = fields[at + 8] as number;
+      const bodyBytes = fields[at + 9] as number;
       const row = {
         position,
         trace_id: fields[at] as string,
@@ -196,22 +196,10 @@ class Writer {
         key_kind: fields[at + 4] as string,
         idempotency_key: fields[at + 5] as string | null,
         user_count: fields[at + 6] as number,
-        rejections: fields[at + 7] as string | null,
-        body: new Uint8Array(bodies, offset, bodyBytes),
+        event_count: fields[at + 7] as number,
+        rejections: fields[at + 8] as string | null,
       };
-      this.#insert.run(
-        position,
-        row.trace_id,
-        row.tenant_id,
-        row.received_at,
-        row.key_id,
-        row.key_kind,
-        row.idempotency_key,
-        row.user_count,
-        row.rejections,
-        recordChecksum(row),
-        row.body,
-      );
+      insertRecord(this.#insert, row, new Uint8Array(bodies, offset, bodyBytes));
       offset += bodyBytes;
       position += 1;
     }

@@ -169,6 +169,7 @@ function packGroup(id: number, waiting: readonly Waiting[]): Group {
       entry.keyKind,
       entry.idempotencyKey,
       entry.userCount,
+      entry.eventCount,
       entry.rejections.length === 0 ? null : JSON.stringify(entry.rejections),
       entry.body.byteLength,
     );

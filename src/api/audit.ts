@@ -1,0 +1,30 @@
+/**
+ * `GET /audit`: the acts of this API that changed what is stored, unmerge and erase, newest first. What requests did
+ * (links, merges, refusals) is told by the identity of a profile and by traces.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { raw } from './json-text.ts';
+import { cursor, limit } from './parameters.ts';
+import { timeText } from './stored-answers.ts';
+import { addTenantRoute, type TenantParts } from './tenant-route.ts';
+
+export const AUDIT_PARAMETERS = { limit, cursor };
+
+export function registerAuditRoutes(app: FastifyInstance, parts: TenantParts): void {
+  addTenantRoute(app, parts, {
+    method: 'GET',
+    url: '/audit',
+    parameters: AUDIT_PARAMETERS,
+    answer: async ({ store, tenantId, parameters }) => {
+      const { rows, nextCursor } = await store.audit(tenantId, parameters);
+      const acts = rows.map(({ kind, traceId, at, detail }) => ({
+        kind,
+        trace_id: traceId,
+        at: timeText(at),
+        detail: raw(detail),
+      }));
+      return { acts, next_cursor: nextCursor };
+    },
+  });
+}

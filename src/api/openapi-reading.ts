@@ -1,0 +1,243 @@
+/**
+ * The operations of the OpenAPI document that read back, and the two acts that take something back. Parameters are the
+ * very tables that the routes read requests by.
+ */
+
+import { AUDIT_PARAMETERS } from './audit.ts';
+import { ALL_EVENTS_PARAMETERS, COUNT_PARAMETERS, EVENT_PARAMETERS } from './events.ts';
+import { LEDGER_PARAMETERS } from './ledger.ts';
+import { answer, json, shared } from './openapi-parts.ts';
+import type { Operation, Parameter, PathItem, Reference, Response } from './openapi-types.ts';
+import { NO_PARAMETERS, type ParameterKinds } from './parameters.ts';
+import { FIND_PROFILE_PARAMETERS, IDENTITY_PARAMETERS, PROFILE_PARAMETERS } from './profiles.ts';
+import * as examples from './reading-examples.ts';
+import { READING_SCHEMAS as schemas } from './reading-schemas.ts';
+import { REJECTION_PARAMETERS } from './rejections.ts';
+
+export const READING_TAG = {
+  name: 'Reading back',
+  description: [
+    'Who is this, what did they do, why are these two one person, and what became of my request. With a secret key; publishable keys are answered 403.',
+    'Lists are newest first, 50 at a time: send `next_cursor` as `cursor` for what follows. What comes in meanwhile neither repeats nor hides anything. Times are ISO 8601 in UTC. An empty parameter counts as absent; an unknown one is refused.',
+  ].join('\n\n'),
+};
+
+interface Described {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description: string;
+  readonly path?: Parameter;
+  readonly query: ParameterKinds;
+  readonly requestBody?: NonNullable<Operation['requestBody']>;
+  readonly responses: Readonly<Record<string, Response | Reference>>;
+}
+
+const id: Parameter = {
+  name: 'id',
+  in: 'path',
+  required: true,
+  description: 'Id of a profile. One that was merged away stands for the surviving profile.',
+  schema: { type: 'string', format: 'uuid' },
+};
+
+const traceId: Parameter = {
+  name: 'trace_id',
+  in: 'path',
+  required: true,
+  description: 'The `trace_id` of an answer.',
+  schema: { type: 'string', format: 'uuid' },
+};
+
+function operation({ path, query, responses, requestBody, ...words }: Described): Operation {
+  const inQuery = Object.entries(query).map(
+    ([name, { description, schema }]): Parameter => ({ name, in: 'query', required: false, description, schema }),
+  );
+  return {
+    ...words,
+    tags: [READING_TAG.name],
+    security: [{ secretKey: [] }],
+    parameters: path === undefined ? inQuery : [path, ...inQuery],
+    ...(requestBody === undefined ? {} : { requestBody }),
+    responses: {
+      ...responses,
+      400: shared('BadRequest'),
+      401: shared('Unauthorized'),
+      403: shared('Forbidden'),
+      ...(path === undefined ? {} : { 404: shared('NotFound') }),
+      ...(requestBody === undefined ? {} : { 413: shared('PayloadTooLarge') }),
+      500: shared('InternalError'),
+      503: shared('Unavailable'),
+    },
+  };
+}
+
+export function readingPaths(): Record<string, PathItem> {
+  return {
+    '/profiles': { get: findProfile() },
+    '/profiles/{id}': { get: getProfile(), delete: eraseProfile() },
+    '/profiles/{id}/events': { get: profileEvents() },
+    '/profiles/{id}/identity': { get: profileIdentity() },
+    '/profiles/{id}/unmerge': { post: unmergeProfile() },
+    '/events': { get: events() },
+    '/events/counts': { get: counts() },
+    '/traces/{trace_id}': { get: trace() },
+    '/rejections': { get: rejections() },
+    '/ledger': { get: ledger() },
+    '/audit': { get: audit() },
+  };
+}
+
+const profileAnswers = json(
+  schemas.Profile,
+  ['profile', 'A profile', examples.PROFILE],
+  ['provenance', 'With `provenance=1`, shortened', examples.PROFILE_WITH_PROVENANCE],
+);
+
+function findProfile(): Operation {
+  return operation({
+    operationId: 'findProfile',
+    summary: 'Find a person by an identifier',
+    description:
+      'Takes exactly one of `user_id`, `email`, `phone_number` and `anon_id`, and matches it as identifiers of events are matched: e-mail addresses in capitals or not, phone numbers with or without spaces.',
+    query: FIND_PROFILE_PARAMETERS,
+    responses: { 200: answer('The profile.', profileAnswers), 404: shared('NotFound') },
+  });
+}
+
+function getProfile(): Operation {
+  return operation({
+    operationId: 'getProfile',
+    summary: 'Get a profile',
+    description: 'By its id, or by the id of a profile that was merged into it.',
+    path: id,
+    query: PROFILE_PARAMETERS,
+    responses: { 200: answer('The profile.', profileAnswers) },
+  });
+}
+
+function eraseProfile(): Operation {
+  return operation({
+    operationId: 'eraseProfile',
+    summary: 'Erase a person',
+    description:
+      'Erases the profile, its identifiers and its events, for good. What was received before the erasure and comes late does not bring them back; what is received after it starts a new profile. The act itself is kept in the audit, without personal data.',
+    path: id,
+    query: NO_PARAMETERS,
+    responses: { 202: answer('Erased.', json(schemas.Erased, ['erased', 'Erased', examples.ERASED])) },
+  });
+}
+
+function profileEvents(): Operation {
+  return operation({
+    operationId: 'profileEvents',
+    summary: 'What a person did',
+    description: 'The events of one profile, newest first by their own `timestamp`.',
+    path: id,
+    query: EVENT_PARAMETERS,
+    responses: { 200: answer('Events.', json(schemas.EventPage, ['events', 'Events', examples.EVENT_PAGE])) },
+  });
+}
+
+function profileIdentity(): Operation {
+  const chosen = json(
+    schemas.Identity,
+    ['identity', 'Everything that made this one person', examples.IDENTITY],
+    ['chain', 'Why an anonymous visitor is a customer', examples.IDENTITY_WITH_CHAIN],
+  );
+  return operation({
+    operationId: 'profileIdentity',
+    summary: 'Why this is one person',
+    description:
+      'Every identifier with the request that brought it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the one chain of requests that makes these two identifiers one person; 404 if one of them is not of this profile.',
+    path: id,
+    query: IDENTITY_PARAMETERS,
+    responses: { 200: answer('The causes.', chosen) },
+  });
+}
+
+function unmergeProfile(): Operation {
+  return operation({
+    operationId: 'unmergeProfile',
+    summary: 'Undo a merge',
+    description:
+      'Undoes, exactly, the merges that one request caused in this profile: properties, events and identifiers go back to where they belong. Later requests do not merge the same profiles again. 400 if that request merged nothing here.',
+    path: id,
+    query: NO_PARAMETERS,
+    requestBody: {
+      required: true,
+      description: 'Which request to take back; `merges` of the identity names it.',
+      content: json(schemas.UnmergeRequest, ['unmerge', 'Undo what one request merged', examples.UNMERGE_REQUEST]),
+    },
+    responses: { 200: answer('Undone.', json(schemas.Unmerged, ['unmerged', 'Undone', examples.UNMERGED])) },
+  });
+}
+
+function events(): Operation {
+  const chosen = json(schemas.EventPage, ['events', 'Events', examples.EVENT_PAGE])['application/json'];
+  const arrived = json(schemas.Arrivals, ['arrivals', 'With `after`', examples.ARRIVALS])['application/json'];
+  if (chosen === undefined || arrived === undefined) throw new Error('an answer in JSON is not JSON');
+  const schema = { anyOf: [chosen.schema, arrived.schema] };
+  const content = { 'application/json': { schema, examples: { ...chosen.examples, ...arrived.examples } } };
+  return operation({
+    operationId: 'listEvents',
+    summary: 'All events',
+    description:
+      'The events of all profiles, newest first by their own `timestamp`; or, with `after`, in order of arrival, for those who follow along: begin with `after=`, then send `last` of each answer as the next `after`.',
+    query: ALL_EVENTS_PARAMETERS,
+    responses: { 200: answer('Events.', content) },
+  });
+}
+
+function counts(): Operation {
+  return operation({
+    operationId: 'countEvents',
+    summary: 'Events by time',
+    description:
+      "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. At most 10,000 buckets.",
+    query: COUNT_PARAMETERS,
+    responses: { 200: answer('Buckets.', json(schemas.Counts, ['counts', 'By event name', examples.COUNTS])) },
+  });
+}
+
+function trace(): Operation {
+  return operation({
+    operationId: 'getTrace',
+    summary: 'What became of a request',
+    description: 'Right from the moment of the 202: `pending` first, `processed` soon after.',
+    path: traceId,
+    query: NO_PARAMETERS,
+    responses: { 200: answer('The trace.', json(schemas.Trace, ['trace', 'A processed request', examples.TRACE])) },
+  });
+}
+
+function rejections(): Operation {
+  const content = json(schemas.RejectionPage, ['rejections', 'Rejected users', examples.REJECTION_PAGE]);
+  return operation({
+    operationId: 'listRejections',
+    summary: 'Rejected users',
+    description: 'Users that were not valid, with the reason and what was sent. Kept for 7 days, bounded in size.',
+    query: REJECTION_PARAMETERS,
+    responses: { 200: answer('Rejected users.', content) },
+  });
+}
+
+function ledger(): Operation {
+  return operation({
+    operationId: 'getLedger',
+    summary: 'The books',
+    description:
+      'By hour of receipt, users and events: what was received is stored, a duplicate, erased, expired, set aside or pending. It adds up at every moment.',
+    query: LEDGER_PARAMETERS,
+    responses: { 200: answer('The books.', json(schemas.Ledger, ['ledger', 'Balanced books', examples.LEDGER])) },
+  });
+}
+
+function audit(): Operation {
+  return operation({
+    operationId: 'listActs',
+    summary: 'Who was unmerged or erased',
+    description: 'The acts of this API that changed what is stored: unmerge and erase.',
+    query: AUDIT_PARAMETERS,
+    responses: { 200: answer('Acts.', json(schemas.AuditPage, ['audit', 'One erasure', examples.AUDIT_PAGE])) },
+  });
+}

@@ -1,0 +1,107 @@
+/**
+ * The one way in to what belongs to a tenant. A route that is made here sees the tenant of its secret key and nothing
+ * else: who has no usable key is answered 401 before the body is read, and a key store that cannot be asked is 503.
+ * The key is taken from the `Authorization` header alone, since addresses end up in logs and histories.
+ *
+ * Routes give back what to answer as a value; a thing that is not there is null, and answered 404.
+ */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { MatchOptions } from '../identity/match-keys.ts';
+import { isUsable, type KeyCache } from '../keys/cache.ts';
+import { type Environment, type TenantId, tenantOf } from '../model.ts';
+import type { ApiKey, Store } from '../store.ts';
+import { sendError, sendJson, sendUnauthorized } from './answers.ts';
+import type { Json } from './json-text.ts';
+import { type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
+
+export interface TenantParts {
+  readonly store: Store;
+  readonly keys: KeyCache;
+  readonly environment: 'any' | Environment;
+  readonly now: () => number;
+  /** How identifiers that are asked for become match keys. */
+  readonly matchOptions: MatchOptions;
+  /** Told of every use of a key, with where the request came from. Must not throw. */
+  readonly noteUse: (key: ApiKey, at: number, origin: string | undefined, host: string | undefined) => void;
+}
+
+export interface Call<Kinds extends ParameterKinds> {
+  readonly tenantId: TenantId;
+  readonly store: Store;
+  readonly parameters: ValuesOf<Kinds>;
+  /** What stands for `:id` or `:trace_id` in the path, as a UUID; empty where the path has neither. */
+  readonly id: string;
+  readonly body: unknown;
+  /** Of this very request. */
+  readonly traceId: string;
+  readonly now: number;
+}
+
+export interface TenantRoute<Kinds extends ParameterKinds> {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly url: string;
+  readonly parameters: Kinds;
+  /** 200 unless said otherwise. */
+  readonly status?: number;
+  readonly answer: (call: Call<Kinds>) => Promise<Json>;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set by the hook that looks at the key; null on routes that belong to no tenant. */
+    tenantId: TenantId | null;
+  }
+}
+
+const BEARER = /^Bearer +(\S+) *$/i;
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+export function addTenantRoute<Kinds extends ParameterKinds>(
+  app: FastifyInstance,
+  parts: TenantParts,
+  route: TenantRoute<Kinds>,
+): void {
+  if (!app.hasRequestDecorator('tenantId')) app.decorateRequest('tenantId', null);
+  app.route({
+    method: route.method,
+    url: route.url,
+    onRequest: (request, reply) => authenticate(parts, request, reply),
+    handler: async (request, reply) => {
+      const { tenantId } = request;
+      if (tenantId === null) throw new Error('a request without a tenant got to its handler');
+      const parameters = readParameters(route.parameters, request.url);
+      const id = pathId(request.params);
+      const { store, now } = parts;
+      const call = { tenantId, store, parameters, id: id ?? '', body: request.body, traceId: request.id, now: now() };
+      const answer = id === null ? null : await route.answer(call);
+      return answer === null ? sendError(reply, 'not_found') : sendJson(reply, route.status ?? 200, answer);
+    },
+  });
+}
+
+async function authenticate(parts: TenantParts, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  const key = BEARER.exec(request.headers.authorization ?? '')?.[1];
+  if (key === undefined) return sendUnauthorized(reply);
+  const now = parts.now();
+  const found = parts.keys.peek(key, now) ?? (await parts.keys.lookup(key, now));
+  if (found === undefined || !isUsable(found, now, parts.environment)) return sendUnauthorized(reply);
+  // Known by their prefix and refused before this; their kind is what counts.
+  if (found.kind !== 'secret') return sendError(reply, 'forbidden');
+  parts.noteUse(found, now, request.headers.origin, request.headers.host);
+  request.tenantId = tenantOf(found.accountId, found.environment);
+  return undefined;
+}
+
+/** All ids are UUIDs; what is none cannot be there, and nobody needs to ask for it. Null for such. */
+function pathId(params: unknown): string | null {
+  if (typeof params !== 'object' || params === null) return '';
+  const [given] = Object.values(params);
+  return given === undefined ? '' : uuidOf(given);
+}
+
+export function uuidOf(given: unknown): string | null {
+  if (typeof given !== 'string') return null;
+  const lower = given.toLowerCase();
+  return UUID.test(lower) ? lower : null;
+}

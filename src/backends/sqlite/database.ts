@@ -1,0 +1,149 @@
+/**
+ * Opens the SQLite files of Sluice that live on and on (keys, store): private to their owner, WAL, brought up to date
+ * by numbered migrations, checked for damage, and refused with words that say what to do. Several threads and processes
+ * may open one file; each connection belongs to one thread.
+ */
+
+import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { OperatorError } from '../../errors.ts';
+
+const BUSY_TIMEOUT_MS = 5_000;
+const RETRY_MS = 20;
+
+/** Result codes of SQLite; the low byte of an extended code. */
+const SQLITE_BUSY = 5;
+const SQLITE_CORRUPT = 11;
+const SQLITE_NOT_A_DATABASE = 26;
+
+export interface DatabaseFile {
+  readonly file: string;
+  /** "key file", "store": how messages call it. */
+  readonly name: string;
+  /** Statement n brings a file from version n to n + 1. Never edit one that was released: add the next. */
+  readonly migrations: readonly string[];
+  /** Run before anything else; settings that a new file keeps (page size) among them. */
+  readonly pragmas: string;
+  /** Whether to look for damage in the whole file: for small ones. */
+  readonly check: boolean;
+  /** What to do when it is damaged and there is no backup. */
+  readonly withoutBackup: string;
+}
+
+export function openDatabase(what: DatabaseFile): DatabaseSync {
+  try {
+    makePrivateFile(what.file);
+    return whenFree(() => open(what));
+  } catch (error) {
+    if (error instanceof OperatorError) throw error;
+    throw new OperatorError(explain(what, error), { cause: error });
+  }
+}
+
+/** IMMEDIATE takes the write lock at the start, where SQLite waits for it; a later upgrade could only fail. */
+export function transaction<T>(database: DatabaseSync, work: () => T): T {
+  whenFree(() => database.exec('BEGIN IMMEDIATE'));
+  try {
+    const result = work();
+    database.exec('COMMIT');
+    return result;
+  } catch (error) {
+    // Some errors (a full disk) make SQLite roll back by itself.
+    if (database.isTransaction) database.exec('ROLLBACK');
+    throw error;
+  }
+}
+
+export function isBusy(error: unknown): boolean {
+  return resultCodeOf(error) === SQLITE_BUSY;
+}
+
+export function isDamage(error: unknown): boolean {
+  const code = resultCodeOf(error);
+  return code === SQLITE_CORRUPT || code === SQLITE_NOT_A_DATABASE;
+}
+
+/**
+ * A file that is there already is never opened here: closing it would drop the locks that SQLite holds on it for
+ * another connection of this process (POSIX locks belong to the process, not to the descriptor).
+ */
+function makePrivateFile(file: string): void {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  if (existsSync(file)) return;
+  try {
+    closeSync(openSync(file, 'wx', 0o600));
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+  }
+}
+
+/**
+ * SQLite does not wait for a lock when it turns a file to WAL, it fails; two processes that start at once on a new
+ * file get into each other's way there, for a moment.
+ */
+function whenFree<T>(attempt: () => T): T {
+  const giveUpAt = performance.now() + BUSY_TIMEOUT_MS;
+  for (;;) {
+    try {
+      return attempt();
+    } catch (error) {
+      if (!isBusy(error) || performance.now() > giveUpAt) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
+    }
+  }
+}
+
+function open(what: DatabaseFile): DatabaseSync {
+  const database = new DatabaseSync(what.file, { timeout: BUSY_TIMEOUT_MS, enableForeignKeyConstraints: true });
+  try {
+    database.exec(what.pragmas);
+    if (what.check) {
+      const findings = database.prepare('PRAGMA quick_check(1)').get();
+      if (findings?.quick_check !== 'ok') throw new OperatorError(damageText(what, String(findings?.quick_check)));
+    }
+    migrate(database, what);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+function migrate(database: DatabaseSync, { file, name, migrations }: DatabaseFile): void {
+  const versionOf = (): number => Number(database.prepare('PRAGMA user_version').get()?.user_version);
+  if (versionOf() === migrations.length) return;
+  transaction(database, () => {
+    const version = versionOf();
+    if (version > migrations.length) {
+      throw new OperatorError(
+        `The ${name} ${file} was written by a newer Sluice (its version is ${version}, this one knows ` +
+          `${migrations.length}). Start that newer version, or use another data folder.`,
+      );
+    }
+    for (const statements of migrations.slice(version)) database.exec(statements);
+    database.exec(`PRAGMA user_version = ${migrations.length}`);
+  });
+}
+
+function explain(what: DatabaseFile, error: unknown): string {
+  const reason = error instanceof Error ? error.message : String(error);
+  if (isDamage(error)) return damageText(what, reason);
+  if (isBusy(error)) {
+    return `The ${what.name} ${what.file} has been locked by another program for ${BUSY_TIMEOUT_MS / 1_000} s. End that program, then try again.`;
+  }
+  return `The ${what.name} ${what.file} cannot be opened (${reason}). Check that the folder exists on a disk with free space and that this user may read and write it.`;
+}
+
+export function damageText({ file, name, withoutBackup }: DatabaseFile, reason: string): string {
+  return (
+    `The ${name} ${file} is damaged (${reason}). Nothing in it was changed. Stop Sluice and put back a copy from a backup, ` +
+    `without ${file}-wal and ${file}-shm beside it. Without a backup, ${withoutBackup}`
+  );
+}
+
+function resultCodeOf(error: unknown): number | undefined {
+  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number'
+    ? error.errcode & 0xff
+    : undefined;
+}

@@ -1,0 +1,34 @@
+/**
+ * A bounded cache without bookkeeping on each hit: two maps, the young one takes what is new or used again, and becomes
+ * the old one when it is full; what was in the old one until then and was not used is gone. Holds at most twice
+ * `entriesMax`, forgets nothing that was among the last `entriesMax` used.
+ */
+export class GenerationCache<Key, Value> {
+  readonly #entriesMax: number;
+  #young = new Map<Key, Value>();
+  #old = new Map<Key, Value>();
+
+  constructor(entriesMax: number) {
+    this.#entriesMax = entriesMax;
+  }
+
+  get(key: Key): Value | undefined {
+    const young = this.#young.get(key);
+    if (young !== undefined) return young;
+    const old = this.#old.get(key);
+    if (old !== undefined) this.set(key, old);
+    return old;
+  }
+
+  set(key: Key, value: Value): void {
+    this.#young.set(key, value);
+    if (this.#young.size < this.#entriesMax) return;
+    this.#old = this.#young;
+    this.#young = new Map();
+  }
+
+  clear(): void {
+    this.#young = new Map();
+    this.#old = new Map();
+  }
+}

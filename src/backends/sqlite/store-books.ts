@@ -1,0 +1,173 @@
+/**
+ * The sums that the writer keeps: events by minute and hour, and the books by hour of receipt. They are gathered in
+ * memory and written once per transaction, however many batches it has.
+ *
+ * Invariant: a sum of revenues does not depend on where transactions end. The stored sum is fetched at the first event
+ * of a bucket, and each event is added to it in the order of the log.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { RecordHeader, Tally } from '../../store-writer.ts';
+
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 3_600_000;
+
+interface Bucket {
+  readonly tenant: number;
+  readonly width: number;
+  readonly start: number;
+  readonly eventName: string;
+  events: number;
+  revenue: number;
+}
+
+interface LedgerRow {
+  readonly tenant: number;
+  readonly hour: number;
+  usersReceived: number;
+  usersStored: number;
+  usersDuplicates: number;
+  usersErased: number;
+  usersSetAside: number;
+  usersRejected: number;
+  eventsReceived: number;
+  eventsStored: number;
+  eventsDuplicates: number;
+  eventsErased: number;
+  eventsSetAside: number;
+}
+
+const LEDGER_COLUMNS = [
+  'users_received',
+  'users_stored',
+  'users_duplicates',
+  'users_erased',
+  'users_set_aside',
+  'users_rejected',
+  'events_received',
+  'events_stored',
+  'events_duplicates',
+  'events_erased',
+  'events_set_aside',
+] as const;
+
+export class StoreBooks {
+  readonly #selectBucket: StatementSync;
+  readonly #writeBucket: StatementSync;
+  readonly #addToLedger: StatementSync;
+  readonly #buckets = new Map<string, Bucket>();
+  readonly #ledger = new Map<string, LedgerRow>();
+
+  constructor(database: DatabaseSync) {
+    this.#selectBucket = database.prepare(
+      'SELECT events, revenue FROM counts WHERE tenant = ? AND width = ? AND start = ? AND event_name = ?',
+    );
+    this.#writeBucket = database.prepare(
+      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?)
+       ON CONFLICT DO UPDATE SET events = excluded.events, revenue = excluded.revenue`,
+    );
+    const names = LEDGER_COLUMNS.join(', ');
+    const sums = LEDGER_COLUMNS.map((name) => `${name} = ${name} + excluded.${name}`).join(', ');
+    this.#addToLedger = database.prepare(
+      `INSERT INTO ledger (tenant, hour, ${names}, users_expired, events_expired)
+       VALUES (?, ?, ${LEDGER_COLUMNS.map(() => '?').join(', ')}, 0, 0) ON CONFLICT DO UPDATE SET ${sums}`,
+    );
+  }
+
+  countEvent(tenant: number, timestamp: number, eventName: string, revenue: number): void {
+    this.#count(tenant, MINUTE_MS, timestamp, eventName, revenue);
+    this.#count(tenant, HOUR_MS, timestamp, eventName, revenue);
+  }
+
+  bookRecord(tenant: number, header: RecordHeader, users: Tally, events: Tally): void {
+    const row = this.#ledgerRow(tenant, header.receivedAt);
+    row.usersReceived += header.usersAccepted;
+    row.usersRejected += header.usersRejected;
+    row.eventsReceived += header.eventsAccepted;
+    row.usersStored += users.stored;
+    row.usersDuplicates += users.duplicates;
+    row.usersErased += users.erased;
+    row.eventsStored += events.stored;
+    row.eventsDuplicates += events.duplicates;
+    row.eventsErased += events.erased;
+  }
+
+  bookSetAside(tenant: number, header: RecordHeader): void {
+    const row = this.#ledgerRow(tenant, header.receivedAt);
+    row.usersReceived += header.usersAccepted;
+    row.usersRejected += header.usersRejected;
+    row.eventsReceived += header.eventsAccepted;
+    row.usersSetAside += header.usersAccepted;
+    row.eventsSetAside += header.eventsAccepted;
+  }
+
+  /** To be called before the transaction is committed. */
+  flush(): void {
+    for (const bucket of this.#buckets.values()) {
+      const { tenant, width, start, eventName, events, revenue } = bucket;
+      this.#writeBucket.run(tenant, width, start, eventName, events, revenue);
+    }
+    for (const row of this.#ledger.values()) {
+      this.#addToLedger.run(
+        row.tenant,
+        row.hour,
+        row.usersReceived,
+        row.usersStored,
+        row.usersDuplicates,
+        row.usersErased,
+        row.usersSetAside,
+        row.usersRejected,
+        row.eventsReceived,
+        row.eventsStored,
+        row.eventsDuplicates,
+        row.eventsErased,
+        row.eventsSetAside,
+      );
+    }
+    this.forget();
+  }
+
+  forget(): void {
+    this.#buckets.clear();
+    this.#ledger.clear();
+  }
+
+  #count(tenant: number, width: number, timestamp: number, eventName: string, revenue: number): void {
+    const start = Math.floor(timestamp / width) * width;
+    const name = `${tenant} ${width} ${start} ${eventName}`;
+    let bucket = this.#buckets.get(name);
+    if (bucket === undefined) {
+      const row = this.#selectBucket.get(tenant, width, start, eventName);
+      const { events = 0, revenue: sum = 0 } = (row ?? {}) as { events?: number; revenue?: number };
+      bucket = { tenant, width, start, eventName, events, revenue: sum };
+      this.#buckets.set(name, bucket);
+    }
+    bucket.events += 1;
+    // Two absurd amounts must not add up to something that is no number.
+    bucket.revenue = Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, bucket.revenue + revenue));
+  }
+
+  #ledgerRow(tenant: number, receivedAt: number): LedgerRow {
+    const hour = Math.floor(receivedAt / HOUR_MS) * HOUR_MS;
+    const name = `${tenant} ${hour}`;
+    const known = this.#ledger.get(name);
+    if (known !== undefined) return known;
+    const row: LedgerRow = {
+      tenant,
+      hour,
+      usersReceived: 0,
+      usersStored: 0,
+      usersDuplicates: 0,
+      usersErased: 0,
+      usersSetAside: 0,
+      usersRejected: 0,
+      eventsReceived: 0,
+      eventsStored: 0,
+      eventsDuplicates: 0,
+      eventsErased: 0,
+      eventsSetAside: 0,
+    };
+    this.#ledger.set(name, row);
+    return row;
+  }
+}

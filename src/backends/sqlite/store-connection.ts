@@ -1,0 +1,88 @@
+/**
+ * A connection to the store's file: prepared statements by their text, read transactions, and what nearly every
+ * question begins with (tenants, tables of events, rows of nodes). Belongs to one thread. A read transaction is opened
+ * and ended within one call, never across an `await`, so that nothing keeps the write-ahead log from being emptied.
+ */
+
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
+import type { TenantId } from '../../model.ts';
+import { uuidBytes } from './store-schema.ts';
+
+/** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
+const STATEMENTS_MAX = 2_000;
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+export interface EventTable {
+  readonly no: number;
+  readonly first_event: number;
+  readonly events: number;
+  readonly timestamp_min: number | null;
+  readonly timestamp_max: number | null;
+}
+
+export class StoreConnection {
+  readonly database: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+  readonly #tenants = new Map<TenantId, number>();
+
+  constructor(database: DatabaseSync) {
+    this.database = database;
+  }
+
+  all<Row>(sql: string, ...values: SQLInputValue[]): Row[] {
+    return this.#prepare(sql).all(...values) as unknown as Row[];
+  }
+
+  get<Row>(sql: string, ...values: SQLInputValue[]): Row | undefined {
+    return this.#prepare(sql).get(...values) as unknown as Row | undefined;
+  }
+
+  /** One row at a time. The statement must not be used again before the last row. */
+  iterate<Row>(sql: string, ...values: SQLInputValue[]): IterableIterator<Row> {
+    return this.#prepare(sql).iterate(...values) as unknown as IterableIterator<Row>;
+  }
+
+  /** How many rows it changed. */
+  run(sql: string, ...values: SQLInputValue[]): number {
+    return Number(this.#prepare(sql).run(...values).changes);
+  }
+
+  /** Everything that `work` reads is of one moment. */
+  read<T>(work: () => T): T {
+    this.database.exec('BEGIN');
+    try {
+      return work();
+    } finally {
+      if (this.database.isTransaction) this.database.exec('COMMIT');
+    }
+  }
+
+  /** Undefined for a tenant that never sent anything. */
+  tenant(id: TenantId): number | undefined {
+    const known = this.#tenants.get(id);
+    if (known !== undefined) return known;
+    const no = this.get<{ no: number }>('SELECT no FROM tenants WHERE id = ?', id)?.no;
+    if (no !== undefined) this.#tenants.set(id, no);
+    return no;
+  }
+
+  /** Oldest first. To be asked in the transaction that uses the answer: the writer makes and removes tables. */
+  tables(): EventTable[] {
+    return this.all('SELECT no, first_event, events, timestamp_min, timestamp_max FROM event_tables ORDER BY no');
+  }
+
+  #prepare(sql: string): StatementSync {
+    const known = this.#statements.get(sql);
+    if (known !== undefined) return known;
+    if (this.#statements.size >= STATEMENTS_MAX) this.#statements.clear();
+    const statement = this.database.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+}
+
+/** Undefined for what is no UUID, and so is the id of nothing. */
+export function idBytes(id: string): Uint8Array | undefined {
+  return UUID.test(id) ? uuidBytes(id) : undefined;
+}

@@ -1,0 +1,136 @@
+/**
+ * What the writer knows of the identity graph: match keys, survivors, profiles. Keys and survivors are cached, because
+ * only this writer changes them; when another connection wrote (an erase, an unmerge) everything is forgotten. Reads of
+ * the database happen inside the writer's transaction, so they see what it wrote before.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { Changes, ProfileState, Snapshot } from '../../identity/graph.ts';
+import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../model.ts';
+import type { Question } from '../../store-writer.ts';
+import { GenerationCache } from './generation-cache.ts';
+import { uuidText } from './store-schema.ts';
+
+/** About 100 bytes each. */
+const CACHED_KEYS_MAX = 250_000;
+const CACHED_ROOTS_MAX = 250_000;
+
+const [USER_ID, EMAIL, PHONE_NUMBER] = [0, 1, 2];
+
+/** Nobody's node: that a key is unknown is worth remembering within a batch. */
+const UNKNOWN = 0;
+
+interface FoundRow {
+  readonly node: number;
+  readonly root: number | null;
+}
+
+export class StoreGraph {
+  readonly #find: StatementSync;
+  readonly #aliasOf: StatementSync;
+  readonly #nodesOf: StatementSync;
+  readonly #originOf: StatementSync;
+  readonly #identifiersOf: StatementSync;
+  readonly #apartFrom: StatementSync;
+  readonly #nodes = new GenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
+  readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
+
+  constructor(database: DatabaseSync) {
+    this.#find = database.prepare(
+      `SELECT identifiers.node, aliases.root FROM identifiers LEFT JOIN aliases ON aliases.node = identifiers.node
+       WHERE tenant = ? AND type = ? AND value = ?`,
+    );
+    this.#aliasOf = database.prepare('SELECT root FROM aliases WHERE node = ?');
+    this.#nodesOf = database.prepare('SELECT node FROM aliases WHERE root = ? ORDER BY node');
+    this.#originOf = database.prepare('SELECT received_at, trace_id, user_index FROM nodes WHERE no = ?');
+    this.#identifiersOf = database.prepare('SELECT type, value FROM identifiers WHERE node = ?');
+    this.#apartFrom = database.prepare('SELECT node_b FROM apart WHERE node_a = ? ORDER BY node_b');
+  }
+
+  forget(): void {
+    this.#nodes.clear();
+    this.#roots.clear();
+  }
+
+  snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
+    const nodes = new Map<MatchKey, NodeNumber>();
+    const roots = new Map<NodeNumber, NodeNumber>();
+    for (const keys of question.users) {
+      for (const key of keys) {
+        const node = this.#nodeOf(tenant, key);
+        nodes.set(key, node);
+        if (node !== UNKNOWN && !roots.has(node)) roots.set(node, this.#rootOf(node));
+      }
+    }
+    return {
+      nextNode,
+      nodeOf: (key) => {
+        const node = nodes.get(key) ?? this.#nodeOf(tenant, key);
+        return node === UNKNOWN ? undefined : node;
+      },
+      rootOf: (node) => roots.get(node) ?? this.#rootOf(node),
+      profileOf: (root) => this.#profileOf(root),
+    };
+  }
+
+  /** Keeps the caches in step with what was just written. */
+  learn(tenant: number, { identifiers, aliases }: Changes): void {
+    for (const { key, node } of identifiers) this.#nodes.set(cacheKey(tenant, key), node);
+    for (const [node, root] of aliases) this.#roots.set(node, root);
+  }
+
+  #nodeOf(tenant: number, key: MatchKey): NodeNumber {
+    const name = cacheKey(tenant, key);
+    const cached = this.#nodes.get(name);
+    if (cached !== undefined) return cached;
+    const row = this.#find.get(tenant, IDENTIFIER_TYPES.indexOf(key.type), key.value) as FoundRow | undefined;
+    if (row === undefined) return UNKNOWN;
+    this.#nodes.set(name, row.node);
+    this.#roots.set(row.node, row.root ?? row.node);
+    return row.node;
+  }
+
+  #rootOf(node: NodeNumber): NodeNumber {
+    const cached = this.#roots.get(node);
+    if (cached !== undefined) return cached;
+    const row = this.#aliasOf.get(node) as { root: number } | undefined;
+    const root = row?.root ?? node;
+    this.#roots.set(node, root);
+    return root;
+  }
+
+  #profileOf(root: NodeNumber): ProfileState {
+    const creation = this.#originOf.get(root) as { received_at: number; trace_id: Uint8Array; user_index: number };
+    const merged = this.#nodesOf.all(root) as unknown as { node: number }[];
+    const nodes = [root, ...merged.map(({ node }) => node)];
+    let userId: string | null = null;
+    const counts = [0, 0, 0, 0];
+    const apart: number[] = [];
+    for (const node of nodes) {
+      for (const row of this.#identifiersOf.all(node)) {
+        const { type, value } = row as unknown as { type: number; value: string };
+        counts[type] = (counts[type] ?? 0) + 1;
+        if (type === USER_ID) userId = value;
+      }
+      for (const row of this.#apartFrom.all(node)) apart.push(row.node_b as number);
+    }
+    return {
+      root,
+      origin: {
+        receivedAt: creation.received_at,
+        traceId: uuidText(creation.trace_id),
+        userIndex: creation.user_index,
+      },
+      nodes,
+      userId,
+      emails: counts[EMAIL as number] ?? 0,
+      phoneNumbers: counts[PHONE_NUMBER as number] ?? 0,
+      anonIds: counts[3] ?? 0,
+      apart,
+    };
+  }
+}
+
+function cacheKey(tenant: number, { type, value }: MatchKey): string {
+  return `${tenant}${type}:${value}`;
+}

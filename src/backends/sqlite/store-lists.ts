@@ -1,0 +1,232 @@
+/**
+ * What is read row by row from tables of its own: counts by interval, the books, rejections, acts, and records that
+ * were set aside. The books and the positions in the log are read in one transaction, so that whoever adds what is
+ * still in the log neither misses a record nor counts one twice.
+ */
+
+import type { TenantId } from '../../model.ts';
+import type {
+  AuditRow,
+  Books,
+  CountBucket,
+  CountQuery,
+  LedgerHour,
+  Page,
+  PageRequest,
+  RejectionQuery,
+  SetAsideRecord,
+  StoredRejection,
+} from '../../store.ts';
+import { HOUR_MS, MINUTE_MS } from './store-books.ts';
+import type { StoreConnection } from './store-connection.ts';
+import { cursorOf, numbersOf } from './store-cursor.ts';
+import { uuidText } from './store-schema.ts';
+
+const DAY_MS = 24 * HOUR_MS;
+const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
+
+interface CountRow {
+  readonly start: number;
+  readonly event_name: string | null;
+  readonly events: number;
+  readonly revenue: number;
+}
+
+/**
+ * Every bucket that has a part in the range is given whole: a range that begins or ends within a bucket is widened to
+ * it. Buckets without events are left out. Days are sums of hours, in UTC.
+ */
+export function listCounts(store: StoreConnection, tenant: number, query: CountQuery): CountBucket[] {
+  const width = WIDTH_MS[query.interval];
+  const from = Math.floor(query.from / width) * width;
+  const to = Math.ceil(query.to / width) * width;
+  const columns = query.byEventName
+    ? 'start, event_name, events, revenue'
+    : 'start, NULL AS event_name, sum(events) AS events, sum(revenue) AS revenue';
+  const rows = store.all<CountRow>(
+    `SELECT ${columns} FROM counts WHERE tenant = ? AND width = ? AND start >= ? AND start < ?
+     ${query.byEventName ? '' : 'GROUP BY start'} ORDER BY start${query.byEventName ? ', event_name' : ''}`,
+    tenant,
+    Math.min(width, HOUR_MS),
+    from,
+    to,
+  );
+  return width === DAY_MS ? sumDays(rows) : rows.map((row) => bucketOf(row, row.start));
+}
+
+function bucketOf({ event_name: eventName, events, revenue }: CountRow, start: number): CountBucket {
+  return { start, eventName, events, revenue };
+}
+
+function sumDays(hours: readonly CountRow[]): CountBucket[] {
+  const days = new Map<number, Map<string | null, CountBucket>>();
+  for (const hour of hours) {
+    const start = Math.floor(hour.start / DAY_MS) * DAY_MS;
+    const day = days.get(start) ?? new Map<string | null, CountBucket>();
+    days.set(start, day);
+    const before = day.get(hour.event_name);
+    const row = { ...hour, events: hour.events + (before?.events ?? 0), revenue: hour.revenue + (before?.revenue ?? 0) };
+    day.set(hour.event_name, bucketOf(row, start));
+  }
+  // As SQLite orders texts: by their bytes.
+  return [...days.values()].flatMap((day) =>
+    [...day.values()].sort((a, b) => Buffer.compare(Buffer.from(a.eventName ?? ''), Buffer.from(b.eventName ?? ''))),
+  );
+}
+
+/** Newest hour first. */
+export function readLedger(
+  store: StoreConnection,
+  tenant: number | null | undefined,
+  { from, to }: { readonly from: number | null; readonly to: number | null },
+): { hours: LedgerHour[]; positions: Map<number, number> } {
+  const sums = (['users', 'events'] as const).flatMap((what) =>
+    ['received', 'stored', 'duplicates', 'erased', 'expired', 'set_aside'].map(
+      (column) => `sum(${what}_${column}) AS ${what}_${column}`,
+    ),
+  );
+  const rows =
+    tenant === undefined
+      ? []
+      : store.all<Record<string, number>>(
+          `SELECT hour, sum(users_rejected) AS users_rejected, ${sums.join(', ')} FROM ledger
+           WHERE (?1 IS NULL OR tenant = ?1) AND hour >= ?2 AND hour < ?3 GROUP BY hour ORDER BY hour DESC`,
+          tenant,
+          from === null ? Number.MIN_SAFE_INTEGER : Math.floor(from / HOUR_MS) * HOUR_MS,
+          to ?? Number.MAX_SAFE_INTEGER,
+        );
+  const positions = store.all<{ partition: number; position: number }>('SELECT partition, position FROM positions');
+  return {
+    hours: rows.map((row) => ({
+      hour: row.hour ?? 0,
+      users: booksOf(row, 'users'),
+      events: booksOf(row, 'events'),
+      rejectedUsers: row.users_rejected ?? 0,
+    })),
+    positions: new Map(positions.map(({ partition, position }) => [partition, position])),
+  };
+}
+
+function booksOf(row: Readonly<Record<string, number>>, what: 'users' | 'events'): Books {
+  const sum = (column: string): number => row[`${what}_${column}`] ?? 0;
+  return {
+    received: sum('received'),
+    stored: sum('stored'),
+    duplicates: sum('duplicates'),
+    erased: sum('erased'),
+    expired: sum('expired'),
+    setAside: sum('set_aside'),
+    pending: 0,
+  };
+}
+
+interface RejectionRow {
+  readonly no: number;
+  readonly trace_id: Uint8Array;
+  readonly user_index: number;
+  readonly received_at: number;
+  readonly message: string;
+  readonly reason: string;
+  readonly payload: string;
+  readonly payload_is_cut: number;
+}
+
+export function listRejections(store: StoreConnection, tenant: number, query: RejectionQuery): Page<StoredRejection> {
+  const end = { time: query.to ?? Number.MAX_SAFE_INTEGER, no: 0 };
+  const [time = end.time, no = end.no] = query.cursor === null ? [] : numbersOf('rejections', query.cursor, 2);
+  const before = time < end.time ? { time, no } : end;
+  const rows = store.all<RejectionRow>(
+    `SELECT * FROM rejections WHERE tenant = ? ${query.reason === null ? '' : 'AND reason = ?'}
+       AND received_at <= ? AND received_at >= ? AND (received_at, no) < (?, ?)
+     ORDER BY received_at DESC, no DESC LIMIT ?`,
+    tenant,
+    ...(query.reason === null ? [] : [query.reason]),
+    before.time,
+    query.from ?? Number.MIN_SAFE_INTEGER,
+    before.time,
+    before.no,
+    query.limit + 1,
+  );
+  return pageOf(rows, query.limit, storedRejection, (row) => cursorOf('rejections', row.received_at, row.no));
+}
+
+function storedRejection(row: RejectionRow): StoredRejection {
+  return {
+    traceId: uuidText(row.trace_id),
+    userIndex: row.user_index,
+    receivedAt: row.received_at,
+    message: row.message,
+    reason: row.reason,
+    payload: row.payload,
+    payloadIsCut: row.payload_is_cut === 1,
+  };
+}
+
+interface ActRow {
+  readonly no: number;
+  readonly kind: AuditRow['kind'];
+  readonly trace_id: Uint8Array;
+  readonly at: number;
+  readonly detail: string;
+}
+
+export function listActs(store: StoreConnection, tenant: number, { limit, cursor }: PageRequest): Page<AuditRow> {
+  const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : numbersOf('audit', cursor, 1);
+  const rows = store.all<ActRow>(
+    'SELECT * FROM audit WHERE tenant = ? AND no < ? ORDER BY no DESC LIMIT ?',
+    tenant,
+    before,
+    limit + 1,
+  );
+  const actOf = ({ kind, trace_id, at, detail }: ActRow): AuditRow => ({ kind, traceId: uuidText(trace_id), at, detail });
+  return pageOf(rows, limit, actOf, ({ no }) => cursorOf('audit', no));
+}
+
+/** One row more than the limit was asked for, to know whether there are more. */
+function pageOf<Row, Given>(
+  rows: readonly Row[],
+  limit: number,
+  give: (row: Row) => Given,
+  cursorAfter: (row: Row) => string,
+): Page<Given> {
+  const given = rows.slice(0, limit);
+  const last = given.at(-1);
+  return { rows: given.map(give), nextCursor: rows.length > limit && last !== undefined ? cursorAfter(last) : null };
+}
+
+interface SetAsideRow {
+  readonly tenant_id: TenantId;
+  readonly trace_id: Uint8Array;
+  readonly partition: number;
+  readonly position: number;
+  readonly received_at: number;
+  readonly set_aside_at: number;
+  readonly cause: string;
+}
+
+/** Newest first. */
+export function listSetAside(store: StoreConnection, limit: number): SetAsideRecord[] {
+  const rows = store.all<SetAsideRow>(
+    `SELECT set_aside.*, tenants.id AS tenant_id FROM set_aside JOIN tenants ON tenants.no = set_aside.tenant
+     ORDER BY set_aside.no DESC LIMIT ?`,
+    limit,
+  );
+  return rows.map((row) => ({
+    tenantId: row.tenant_id,
+    traceId: uuidText(row.trace_id),
+    partition: row.partition,
+    position: row.position,
+    receivedAt: row.received_at,
+    setAsideAt: row.set_aside_at,
+    cause: row.cause,
+  }));
+}
+
+export function countEvents(store: StoreConnection): { eventsInBooks: number; eventsInTables: number } {
+  const books = store.get<{ events: number | null }>('SELECT sum(events_stored) AS events FROM ledger');
+  const eventsInTables = store
+    .tables()
+    .map(({ no }) => store.get<{ events: number }>(`SELECT count(*) AS events FROM events_${no}`)?.events ?? 0)
+    .reduce((sum, events) => sum + events, 0);
+  return { eventsInBooks: books?.events ?? 0, eventsInTables };
+}

@@ -1,0 +1,288 @@
+/**
+ * The tables of the embedded store, in one SQLite file, and how it is opened. One thread writes (the processor, or an
+ * act of the API between two of its transactions), any number read beside it.
+ *
+ * `synchronous = NORMAL`: a commit survives the death of the process; after a power loss the file may be some commits
+ * older, whole and consistent, and since the position in the log is in the same file, the processor does the rest again
+ * from the log. So the log lets go of a record only after a commit with `FULL` (`StoreWriter`).
+ *
+ * Events and records lie in tables of a bounded number of events each (`events_7`, `records_7`): indexes by person stay
+ * small enough for the cache however many events there are, and retention drops whole tables.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import { type DatabaseFile, openDatabase } from './database.ts';
+
+/** Types are stored as their place in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
+const MIGRATIONS = [
+  `
+  CREATE TABLE tenants (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
+
+  -- How far the log has been read, by partition.
+  CREATE TABLE positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT;
+
+  -- Numbers that were never given out: 'node', 'record', 'event'. What is erased is not given out again.
+  CREATE TABLE sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT;
+  INSERT INTO sequences VALUES ('node', 1), ('record', 1), ('event', 1);
+
+  -- A node: created by (received_at, trace_id, user_index); 'known' is what statements.ts makes of its statements.
+  CREATE TABLE nodes (
+    no          INTEGER PRIMARY KEY,
+    tenant      INTEGER NOT NULL,
+    id          BLOB    NOT NULL,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    user_index  INTEGER NOT NULL,
+    events      INTEGER NOT NULL,
+    first_seen  INTEGER NOT NULL,
+    last_seen   INTEGER NOT NULL,
+    known       TEXT
+  ) STRICT;
+  CREATE UNIQUE INDEX nodes_by_id ON nodes (id);
+
+  -- A match key points to its node for ever. 'raw' is null where it equals 'value'.
+  CREATE TABLE identifiers (
+    tenant      INTEGER NOT NULL,
+    type        INTEGER NOT NULL,
+    value       TEXT    NOT NULL,
+    node        INTEGER NOT NULL,
+    raw         TEXT,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    user_index  INTEGER NOT NULL,
+    PRIMARY KEY (tenant, type, value)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX identifiers_by_node ON identifiers (node);
+
+  -- Only nodes that were merged away have one; depth 1.
+  CREATE TABLE aliases (node INTEGER PRIMARY KEY, root INTEGER NOT NULL) STRICT;
+  CREATE INDEX aliases_by_root ON aliases (root);
+
+  -- The edges of the graph of nodes, with their causes. Both ends are in one profile.
+  CREATE TABLE merges (
+    no          INTEGER PRIMARY KEY,
+    tenant      INTEGER NOT NULL,
+    node_a      INTEGER NOT NULL,
+    node_b      INTEGER NOT NULL,
+    from_node   INTEGER NOT NULL,
+    into_node   INTEGER NOT NULL,
+    via_type    INTEGER NOT NULL,
+    via_value   TEXT    NOT NULL,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    user_index  INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX merges_by_node ON merges (node_a);
+
+  -- Pairs that an unmerge separated, each in both directions.
+  CREATE TABLE apart (
+    node_a   INTEGER NOT NULL,
+    node_b   INTEGER NOT NULL,
+    trace_id BLOB    NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (node_a, node_b)
+  ) STRICT, WITHOUT ROWID;
+
+  -- Refusals of one kind are counted, not repeated. 'node' is where the record went.
+  CREATE TABLE refusals (
+    node        INTEGER NOT NULL,
+    type        INTEGER NOT NULL,
+    value       TEXT    NOT NULL,
+    reason      TEXT    NOT NULL,
+    raw         TEXT    NOT NULL,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    user_index  INTEGER NOT NULL,
+    last_at     INTEGER NOT NULL,
+    count       INTEGER NOT NULL,
+    PRIMARY KEY (node, type, value, reason)
+  ) STRICT, WITHOUT ROWID;
+
+  -- SHA-256 of erased match keys.
+  CREATE TABLE tombstones (
+    tenant    INTEGER NOT NULL,
+    hash      BLOB    NOT NULL,
+    erased_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, hash)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE idempotency_keys (
+    tenant      INTEGER NOT NULL,
+    key         TEXT    NOT NULL,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    PRIMARY KEY (tenant, key)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX idempotency_keys_by_age ON idempotency_keys (received_at);
+
+  CREATE TABLE event_ids (
+    tenant      INTEGER NOT NULL,
+    id          TEXT    NOT NULL,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    PRIMARY KEY (tenant, id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX event_ids_by_age ON event_ids (received_at);
+
+  -- Events by minute and by hour (width in milliseconds) of their own timestamps.
+  CREATE TABLE counts (
+    tenant     INTEGER NOT NULL,
+    width      INTEGER NOT NULL,
+    start      INTEGER NOT NULL,
+    event_name TEXT    NOT NULL,
+    events     INTEGER NOT NULL,
+    revenue    REAL    NOT NULL,
+    PRIMARY KEY (tenant, width, start, event_name)
+  ) STRICT, WITHOUT ROWID;
+
+  -- The books, by hour of receipt.
+  CREATE TABLE ledger (
+    tenant            INTEGER NOT NULL,
+    hour              INTEGER NOT NULL,
+    users_received    INTEGER NOT NULL,
+    users_stored      INTEGER NOT NULL,
+    users_duplicates  INTEGER NOT NULL,
+    users_erased      INTEGER NOT NULL,
+    users_expired     INTEGER NOT NULL,
+    users_set_aside   INTEGER NOT NULL,
+    users_rejected    INTEGER NOT NULL,
+    events_received   INTEGER NOT NULL,
+    events_stored     INTEGER NOT NULL,
+    events_duplicates INTEGER NOT NULL,
+    events_erased     INTEGER NOT NULL,
+    events_expired    INTEGER NOT NULL,
+    events_set_aside  INTEGER NOT NULL,
+    PRIMARY KEY (tenant, hour)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE rejections (
+    no             INTEGER PRIMARY KEY,
+    tenant         INTEGER NOT NULL,
+    received_at    INTEGER NOT NULL,
+    trace_id       BLOB    NOT NULL,
+    user_index     INTEGER NOT NULL,
+    message        TEXT    NOT NULL,
+    reason         TEXT    NOT NULL,
+    payload        TEXT    NOT NULL,
+    payload_is_cut INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX rejections_by_time ON rejections (tenant, received_at);
+  CREATE INDEX rejections_by_reason ON rejections (tenant, reason, received_at);
+
+  CREATE TABLE set_aside (
+    no           INTEGER PRIMARY KEY,
+    tenant       INTEGER NOT NULL,
+    partition    INTEGER NOT NULL,
+    position     INTEGER NOT NULL,
+    received_at  INTEGER NOT NULL,
+    trace_id     BLOB    NOT NULL,
+    set_aside_at INTEGER NOT NULL,
+    cause        TEXT    NOT NULL,
+    UNIQUE (partition, position)
+  ) STRICT;
+
+  CREATE TABLE audit (
+    no       INTEGER PRIMARY KEY,
+    tenant   INTEGER NOT NULL,
+    kind     TEXT    NOT NULL,
+    trace_id BLOB    NOT NULL,
+    at       INTEGER NOT NULL,
+    detail   TEXT    NOT NULL
+  ) STRICT;
+
+  -- The tables of events, oldest first; times are those of the events in it.
+  CREATE TABLE event_tables (
+    no             INTEGER PRIMARY KEY,
+    first_event    INTEGER NOT NULL,
+    events         INTEGER NOT NULL,
+    timestamp_min  INTEGER,
+    timestamp_max  INTEGER,
+    received_max   INTEGER
+  ) STRICT;
+  `,
+];
+
+/**
+ * One table of events, and of the records that they came in. The events of a record have consecutive numbers from
+ * `first_event` on, so what became of its users follows from them; `notes` holds only what does not.
+ */
+export function eventTableSchema(no: number): string {
+  return `
+    CREATE TABLE events_${no} (
+      no          INTEGER PRIMARY KEY,
+      tenant      INTEGER NOT NULL,
+      node        INTEGER,
+      timestamp   INTEGER NOT NULL,
+      record      INTEGER NOT NULL,
+      user_index  INTEGER NOT NULL,
+      event_index INTEGER NOT NULL,
+      event_name  TEXT    NOT NULL,
+      revenue     ANY,
+      event_value ANY,
+      properties  TEXT    NOT NULL
+    ) STRICT;
+    CREATE INDEX events_${no}_by_node ON events_${no} (node, timestamp);
+    CREATE INDEX events_${no}_by_time ON events_${no} (tenant, timestamp);
+    CREATE TABLE records_${no} (
+      no               INTEGER PRIMARY KEY,
+      tenant           INTEGER NOT NULL,
+      trace_id         BLOB    NOT NULL,
+      received_at      INTEGER NOT NULL,
+      processed_at     INTEGER NOT NULL,
+      first_user_index INTEGER NOT NULL,
+      users_accepted   INTEGER NOT NULL,
+      users_rejected   INTEGER NOT NULL,
+      first_event      INTEGER NOT NULL,
+      events           INTEGER NOT NULL,
+      duplicate_of     BLOB,
+      notes            TEXT
+    ) STRICT;
+    CREATE INDEX records_${no}_by_trace ON records_${no} (trace_id);`;
+}
+
+/** What `records.notes` holds, as JSON; absent members mean "none". */
+export interface RecordNotes {
+  /** As `UserNote` in store-writer.ts, in order of userIndex. */
+  readonly users?: readonly import('../../store-writer.ts').UserNote[];
+  readonly rejected?: readonly (readonly [userIndex: number, message: string])[];
+}
+
+/** Between the small pages that random updates like and the large ones that appending likes (decision 008). */
+const PAGE_BYTES = 8_192;
+const WRITER_CACHE_KIB = 96 * 1_024;
+const READER_CACHE_KIB = 16 * 1_024;
+/** Enough that pages which change often are copied into the file once for many commits. */
+const WAL_PAGES = 16_384;
+
+export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile {
+  return {
+    file,
+    name: 'store',
+    migrations: MIGRATIONS,
+    pragmas: `
+      PRAGMA page_size = ${PAGE_BYTES};
+      PRAGMA auto_vacuum = INCREMENTAL;
+      PRAGMA journal_mode = WAL;
+      PRAGMA synchronous = NORMAL;
+      PRAGMA wal_autocheckpoint = ${WAL_PAGES};
+      PRAGMA cache_size = -${kind === 'writer' ? WRITER_CACHE_KIB : READER_CACHE_KIB};
+      PRAGMA temp_store = MEMORY;`,
+    check: false,
+    withoutBackup:
+      'move all three away: the next start makes a new one from what the event log still holds (SLUICE_LOG_RETENTION); keys are in another file.',
+  };
+}
+
+export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
+  return openDatabase(storeFile(file, kind));
+}
+
+/** A trace_id or node id as it is stored. */
+export function uuidBytes(uuid: string): Uint8Array {
+  return Buffer.from(uuid.replaceAll('-', ''), 'hex');
+}
+
+export function uuidText(bytes: Uint8Array): string {
+  const hex = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+}

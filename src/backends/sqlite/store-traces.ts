@@ -1,0 +1,140 @@
+/**
+ * What became of a request. Most of it follows from the events that are stored for it; the record's notes say the rest
+ * (merges, warnings, duplicates, rejections). A request that a log cut into several records is put together again.
+ * What was erased or has expired meanwhile is gone from the answer too: such a user has no profile and no events.
+ */
+
+import type { NodeNumber } from '../../model.ts';
+import type { StoredTrace, TracedUser } from '../../store.ts';
+import type { UserNote } from '../../store-writer.ts';
+import { idBytes, type StoreConnection } from './store-connection.ts';
+import { publicId } from './store-profiles.ts';
+import { type RecordNotes, uuidText } from './store-schema.ts';
+
+interface RecordRow {
+  readonly no: number;
+  readonly table: number;
+  readonly received_at: number;
+  readonly processed_at: number;
+  readonly first_user_index: number;
+  readonly users_accepted: number;
+  readonly users_rejected: number;
+  readonly first_event: number;
+  readonly events: number;
+  readonly duplicate_of: Uint8Array | null;
+  readonly notes: string | null;
+}
+
+interface UserEvents {
+  readonly user_index: number;
+  readonly node: NodeNumber | null;
+  readonly events: number;
+}
+
+/** `tenant` null looks at all of them; undefined is one that never sent anything. */
+export function readTrace(
+  store: StoreConnection,
+  tenant: number | null | undefined,
+  traceId: string,
+): StoredTrace | undefined {
+  const bytes = idBytes(traceId);
+  if (bytes === undefined || tenant === undefined) return undefined;
+  const records = store
+    .tables()
+    .toReversed()
+    .flatMap(({ no }) =>
+      store.all<RecordRow>(
+        `SELECT no, ${no} AS "table", received_at, processed_at, first_user_index, users_accepted, users_rejected,
+           first_event, events, duplicate_of, notes
+         FROM records_${no} WHERE trace_id = ? AND (?2 IS NULL OR tenant = ?2)`,
+        bytes,
+        tenant,
+      ),
+    )
+    .sort((a, b) => a.first_user_index - b.first_user_index);
+  const first = records[0];
+  if (first === undefined) return undefined;
+  const duplicateOf = records.find(({ duplicate_of }) => duplicate_of !== null)?.duplicate_of ?? null;
+  return {
+    traceId: traceId.toLowerCase(),
+    status: 'processed',
+    receivedAt: first.received_at,
+    processedAt: Math.max(...records.map(({ processed_at }) => processed_at)),
+    usersAccepted: records.reduce((sum, { users_accepted }) => sum + users_accepted, 0),
+    usersRejected: records.reduce((sum, { users_rejected }) => sum + users_rejected, 0),
+    duplicateOf: duplicateOf && uuidText(duplicateOf),
+    users: records.flatMap((record) => usersOf(store, record)),
+  };
+}
+
+function usersOf(store: StoreConnection, record: RecordRow): TracedUser[] {
+  const notes = JSON.parse(record.notes ?? '{}') as RecordNotes;
+  const rejected = new Map(notes.rejected);
+  const noted = new Map(notes.users?.map((note) => [note.userIndex, note]));
+  const stored = new Map(eventsOf(store, record).map((row) => [row.user_index, row]));
+  // Without its notes nobody knows which users were rejected; only those with events are certain.
+  const isCertain = record.users_rejected === rejected.size;
+  const users: TracedUser[] = [];
+  const end = record.first_user_index + record.users_accepted + record.users_rejected;
+  for (let userIndex = record.first_user_index; userIndex < end; userIndex += 1) {
+    const message = rejected.get(userIndex);
+    if (message !== undefined) users.push(rejectedUser(userIndex, message));
+    else if (isCertain || stored.has(userIndex) || noted.has(userIndex)) {
+      users.push(acceptedUser(store, userIndex, stored.get(userIndex), noted.get(userIndex)));
+    }
+  }
+  return users;
+}
+
+function eventsOf(store: StoreConnection, { table, no, first_event, events }: RecordRow): UserEvents[] {
+  return store.all(
+    `SELECT user_index, node, count(*) AS events FROM events_${table}
+     WHERE no >= ? AND no < ? AND record = ? GROUP BY user_index`,
+    first_event,
+    first_event + events,
+    no,
+  );
+}
+
+function acceptedUser(
+  store: StoreConnection,
+  userIndex: number,
+  stored: UserEvents | undefined,
+  note: UserNote | undefined,
+): TracedUser {
+  const node = stored?.node ?? note?.node ?? null;
+  const merged = (note?.merged ?? []).flatMap(([fromNode, intoNode]) => {
+    const from = publicId(store, fromNode);
+    const into = publicId(store, intoNode);
+    return from === undefined || into === undefined ? [] : [{ from, into }];
+  });
+  return {
+    userIndex,
+    status: 'accepted',
+    profileId: node === null ? null : profileIdOf(store, node),
+    events: stored?.events ?? 0,
+    duplicateEvents: note?.duplicateEvents ?? 0,
+    merged,
+    warnings: note?.warnings ?? [],
+    message: null,
+  };
+}
+
+export function rejectedUser(userIndex: number, message: string): TracedUser {
+  return {
+    userIndex,
+    status: 'rejected',
+    profileId: null,
+    events: 0,
+    duplicateEvents: 0,
+    merged: [],
+    warnings: [],
+    message,
+  };
+}
+
+/** Null when it was erased. */
+function profileIdOf(store: StoreConnection, node: NodeNumber): string | null {
+  const alias = store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node);
+  return publicId(store, alias?.root ?? node) ?? null;
+}

@@ -1,0 +1,367 @@
+/**
+ * The writing end of the embedded store: `StoreWriter` on one SQLite connection, for the processor's thread alone.
+ *
+ * Everything of a transaction lies between BEGIN IMMEDIATE and COMMIT, the position in the log included. Numbers of
+ * nodes, records and events count up from `sequences` and are written back with the commit. What is cached over
+ * transactions (keys, survivors, sequences) is forgotten whenever a transaction was rolled back or another connection
+ * has written to the file.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { Changes } from '../../identity/graph.ts';
+import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber, type TenantId } from '../../model.ts';
+import {
+  type Answer,
+  type FirstUse,
+  type Question,
+  type RecordHeader,
+  type RecordToStore,
+  type Retention,
+  type StoreWriter,
+  StoreUnavailableError,
+  type TenantBatch,
+  type WriteTransaction,
+} from '../../store-writer.ts';
+import { isBusy } from './database.ts';
+import { isOutOfFiles } from './disk.ts';
+import { EventTables } from './event-tables.ts';
+import { StoreBooks } from './store-books.ts';
+import { StoreGraph } from './store-graph.ts';
+import { StoreNodes, type Visit } from './store-nodes.ts';
+import { StoreRejections } from './store-rejections.ts';
+import { openStoreFile, type RecordNotes, uuidBytes, uuidText } from './store-schema.ts';
+import { sweep } from './store-sweep.ts';
+import { tombstoneOf } from './tombstone.ts';
+
+/** So many that there are few tables, so few that the index by person of one fits the cache. */
+const TABLE_EVENTS = 1_000_000;
+
+export interface WriterSetup {
+  readonly file: string;
+  /** Events of one table; tests take few. */
+  readonly tableEvents?: number;
+}
+
+export function openSqliteStoreWriter({ file, tableEvents = TABLE_EVENTS }: WriterSetup): StoreWriter {
+  return new SqliteStoreWriter(openStoreFile(file, 'writer'), tableEvents);
+}
+
+/** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
+const DIFFERENCE = `
+  SELECT
+    sum(abs(users_received - users_stored - users_duplicates - users_erased - users_expired - users_set_aside)) AS users,
+    sum(abs(events_received - events_stored - events_duplicates - events_erased - events_expired - events_set_aside))
+      AS events
+  FROM ledger`;
+
+interface Tenant {
+  readonly no: number;
+  readonly id: TenantId;
+  /** When something was last erased here; 0 for never. Records that came in later need not be checked. */
+  readonly lastErasedAt: number;
+}
+
+type SequenceName = 'node' | 'record' | 'event';
+
+class SqliteStoreWriter implements StoreWriter, WriteTransaction {
+  readonly #database: DatabaseSync;
+  readonly #graph: StoreGraph;
+  readonly #nodes: StoreNodes;
+  readonly #books: StoreBooks;
+  readonly #tables: EventTables;
+  readonly #rejections: StoreRejections;
+  readonly #statements: ReturnType<typeof prepare>;
+  readonly #tenants = new Map<TenantId, Tenant>();
+  #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
+  #dataVersion = -1;
+
+  constructor(database: DatabaseSync, tableEvents: number) {
+    this.#database = database;
+    this.#graph = new StoreGraph(database);
+    this.#nodes = new StoreNodes(database);
+    this.#books = new StoreBooks(database);
+    this.#tables = new EventTables(database, tableEvents);
+    this.#rejections = new StoreRejections(database);
+    this.#statements = prepare(database);
+  }
+
+  async positions(): Promise<Map<number, number>> {
+    const rows = this.#database.prepare('SELECT partition, position FROM positions').all();
+    return new Map(rows.map((row) => [row.partition as number, row.position as number]));
+  }
+
+  async begin(): Promise<WriteTransaction> {
+    this.#attempt(() => this.#database.exec('BEGIN IMMEDIATE'));
+    const version = this.#statements.dataVersion.get()?.data_version as number;
+    if (version !== this.#dataVersion) this.#forget();
+    this.#dataVersion = version;
+    if (this.#next.node === 0) {
+      for (const row of this.#database.prepare('SELECT name, next FROM sequences').all()) {
+        this.#next[row.name as SequenceName] = row.next as number;
+      }
+    }
+    return this;
+  }
+
+  async lookUp(questions: readonly Question[]): Promise<Answer[]> {
+    // Tenants share one sequence of node numbers, so each gets as many as it could use at most.
+    let nextNode = this.#next.node;
+    return questions.map((question) => {
+      const tenant = this.#tenant(question.tenantId);
+      const snapshot = this.#graph.snapshot(tenant.no, question, nextNode);
+      nextNode += question.users.length;
+      return {
+        snapshot,
+        firstUseOfIdempotencyKey: (key) => firstUse(this.#statements.idempotencyKey, tenant.no, key),
+        firstUseOfEventId: (id) => firstUse(this.#statements.eventId, tenant.no, id),
+        erasedAt: (key) => this.#erasedAt(tenant, key),
+      };
+    });
+  }
+
+  async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {
+    this.#attempt(() => {
+      for (const batch of batches) this.#writeTenant(batch, processedAt);
+    });
+  }
+
+  async setAside(header: RecordHeader, cause: string, at: number): Promise<void> {
+    const tenant = this.#tenant(header.tenantId);
+    this.#books.bookSetAside(tenant.no, header);
+    this.#database
+      .prepare('INSERT INTO set_aside VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)')
+      .run(tenant.no, header.partition, header.position, header.receivedAt, uuidBytes(header.traceId), at, cause);
+  }
+
+  async advance(partition: number, position: number): Promise<void> {
+    this.#statements.advance.run(partition, position);
+  }
+
+  async commit(durable: boolean): Promise<void> {
+    this.#attempt(() => {
+      this.#books.flush();
+      this.#tables.flush();
+      for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
+      this.#database.exec('COMMIT');
+      if (durable) this.#makeDurable();
+    });
+  }
+
+  async rollback(): Promise<void> {
+    // Some errors (a full disk) make SQLite roll back by itself.
+    if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
+    this.#forget();
+  }
+
+  async difference(): Promise<{ users: number; events: number }> {
+    const row = this.#database.prepare(DIFFERENCE).get();
+    return { users: Number(row?.users ?? 0), events: Number(row?.events ?? 0) };
+  }
+
+  async sweep(retention: Retention, now: number): Promise<boolean> {
+    const more = this.#attempt(() => sweep(this.#database, retention, now));
+    this.#tables.forget();
+    return more;
+  }
+
+  async close(): Promise<void> {
+    if (this.#database.isOpen) this.#database.close();
+  }
+
+  /** Syncing the write-ahead log for one more commit syncs all that came before it too. */
+  #makeDurable(): void {
+    this.#database.exec(`
+      PRAGMA synchronous = FULL;
+      BEGIN IMMEDIATE;
+      UPDATE sequences SET next = next WHERE name = 'node';
+      COMMIT;
+      PRAGMA synchronous = NORMAL`);
+  }
+
+  #forget(): void {
+    this.#graph.forget();
+    this.#books.forget();
+    this.#tables.forget();
+    this.#tenants.clear();
+    this.#next = { node: 0, record: 0, event: 0 };
+    this.#dataVersion = -1;
+  }
+
+  /** What may go well later is told apart from what is a bug. */
+  #attempt<T>(work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      if (!isOutOfFiles(error) && !isBusy(error)) throw error;
+      throw new StoreUnavailableError(error instanceof Error ? error.message : String(error), { cause: error });
+    }
+  }
+
+  #tenant(id: TenantId): Tenant {
+    const known = this.#tenants.get(id);
+    if (known !== undefined) return known;
+    this.#database.prepare('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING').run(id);
+    const row = this.#database.prepare('SELECT no FROM tenants WHERE id = ?').get(id);
+    const no = row?.no as number;
+    const erased = this.#database.prepare('SELECT max(erased_at) AS last FROM tombstones WHERE tenant = ?').get(no);
+    const tenant = { no, id, lastErasedAt: (erased?.last as number | null) ?? 0 };
+    this.#tenants.set(id, tenant);
+    return tenant;
+  }
+
+  #erasedAt(tenant: Tenant, key: MatchKey): number | undefined {
+    if (tenant.lastErasedAt === 0) return undefined;
+    const row = this.#statements.tombstone.get(tenant.no, tombstoneOf(tenant.id, key));
+    return row?.erased_at as number | undefined;
+  }
+
+  #writeTenant(batch: TenantBatch, processedAt: number): void {
+    const tenant = this.#tenant(batch.tenantId);
+    const visits = new Map<NodeNumber, Visit[]>();
+    for (const record of batch.records) this.#writeRecord(tenant, record, processedAt, visits);
+    this.#nodes.write(tenant, batch.changes.nodes, visits);
+    this.#writeChanges(tenant, batch.changes);
+    for (const { key, receivedAt, traceId } of batch.idempotencyKeys) {
+      this.#statements.rememberIdempotencyKey.run(tenant.no, key, receivedAt, uuidBytes(traceId));
+    }
+    for (const { id, receivedAt, traceId } of batch.eventIds) {
+      this.#statements.rememberEventId.run(tenant.no, id, receivedAt, uuidBytes(traceId));
+    }
+  }
+
+  #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Map<NodeNumber, Visit[]>): void {
+    const { header, users, rejections } = record;
+    const { traceId, receivedAt } = header;
+    const table = this.#tables.forRecord(this.#next.event);
+    const recordNo = this.#next.record++;
+    const firstEvent = this.#next.event;
+    for (const { userIndex, node, events, fields, properties } of users) {
+      for (const { eventIndex, name, timestamp, revenue, value, properties: told } of events) {
+        const no = this.#next.event++;
+        table.insertEvent.run(
+          no,
+          tenant.no,
+          node,
+          timestamp,
+          recordNo,
+          userIndex,
+          eventIndex,
+          name,
+          revenue,
+          value,
+          told,
+        );
+        if (timestamp < table.timestampMin) table.timestampMin = timestamp;
+        if (timestamp > table.timestampMax) table.timestampMax = timestamp;
+        this.#books.countEvent(tenant.no, timestamp, name, revenue === null ? 0 : Number(revenue));
+      }
+      if (node === null) continue;
+      const visit: Visit = { origin: { receivedAt, traceId, userIndex }, events: events.length, fields, properties };
+      const others = visits.get(node);
+      if (others === undefined) visits.set(node, [visit]);
+      else others.push(visit);
+    }
+    const eventCount = this.#next.event - firstEvent;
+    table.events += eventCount;
+    if (receivedAt > table.receivedMax) table.receivedMax = receivedAt;
+    table.insertRecord.run(
+      recordNo,
+      tenant.no,
+      uuidBytes(traceId),
+      receivedAt,
+      processedAt,
+      header.firstUserIndex,
+      header.usersAccepted,
+      header.usersRejected,
+      firstEvent,
+      eventCount,
+      record.duplicateOf === null ? null : uuidBytes(record.duplicateOf),
+      notesOf(record),
+    );
+    if (rejections.length > 0) this.#rejections.write(tenant.no, header, rejections);
+    this.#books.bookRecord(tenant.no, header, record.userTally, record.eventTally);
+  }
+
+  #writeChanges(tenant: Tenant, changes: Changes): void {
+    const { identifier, merge, alias, refusal } = this.#statements;
+    for (const { node } of changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
+    for (const { key, node, origin } of changes.identifiers) {
+      const { type, value, raw } = key;
+      identifier.run(
+        tenant.no,
+        IDENTIFIER_TYPES.indexOf(type),
+        value,
+        node,
+        raw === value ? null : raw,
+        origin.receivedAt,
+        uuidBytes(origin.traceId),
+        origin.userIndex,
+      );
+    }
+    for (const { nodes, from, into, via, origin } of changes.merges) {
+      merge.run(
+        tenant.no,
+        nodes[0],
+        nodes[1],
+        from,
+        into,
+        IDENTIFIER_TYPES.indexOf(via.type),
+        via.raw,
+        origin.receivedAt,
+        uuidBytes(origin.traceId),
+        origin.userIndex,
+      );
+    }
+    for (const [node, root] of changes.aliases) alias.run(node, root);
+    for (const { node, key, reason, origin } of changes.refusals) {
+      const { type, value, raw } = key;
+      const { receivedAt, traceId, userIndex } = origin;
+      const typeNo = IDENTIFIER_TYPES.indexOf(type);
+      refusal.run(node, typeNo, value, reason, raw, receivedAt, uuidBytes(traceId), userIndex, receivedAt);
+    }
+    this.#graph.learn(tenant.no, changes);
+  }
+}
+
+function notesOf({ notes, rejections }: RecordToStore): string | null {
+  if (notes.length === 0 && rejections.length === 0) return null;
+  const told: RecordNotes = {
+    ...(notes.length > 0 && { users: notes }),
+    ...(rejections.length > 0 && { rejected: rejections.map(({ userIndex, message }) => [userIndex, message]) }),
+  };
+  return JSON.stringify(told);
+}
+
+function firstUse(statement: StatementSync, tenant: number, key: string): FirstUse | undefined {
+  const row = statement.get(tenant, key);
+  if (row === undefined) return undefined;
+  return { receivedAt: row.received_at as number, traceId: uuidText(row.trace_id as Uint8Array) };
+}
+
+function prepare(database: DatabaseSync) {
+  return {
+    dataVersion: database.prepare('PRAGMA data_version'),
+    idempotencyKey: database.prepare('SELECT received_at, trace_id FROM idempotency_keys WHERE tenant = ? AND key = ?'),
+    eventId: database.prepare('SELECT received_at, trace_id FROM event_ids WHERE tenant = ? AND id = ?'),
+    tombstone: database.prepare('SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?'),
+    advance: database.prepare(
+      `INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = max(position, excluded.position)`,
+    ),
+    sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
+    rememberIdempotencyKey: database.prepare(
+      `INSERT INTO idempotency_keys VALUES (?, ?, ?, ?)
+       ON CONFLICT DO UPDATE SET received_at = excluded.received_at, trace_id = excluded.trace_id`,
+    ),
+    rememberEventId: database.prepare(
+      `INSERT INTO event_ids VALUES (?, ?, ?, ?)
+       ON CONFLICT DO UPDATE SET received_at = excluded.received_at, trace_id = excluded.trace_id`,
+    ),
+    identifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
+    merge: database.prepare('INSERT INTO merges VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
+    alias: database.prepare('INSERT INTO aliases VALUES (?, ?) ON CONFLICT DO UPDATE SET root = excluded.root'),
+    refusal: database.prepare(
+      `INSERT INTO refusals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
+       ON CONFLICT DO UPDATE SET count = count + 1, last_at = max(last_at, excluded.last_at)`,
+    ),
+  };
+}

@@ -1,0 +1,154 @@
+/**
+ * Sends one batch to `POST /ingest/events` and does not let go of it until it is taken, refused for good, or patience
+ * has run out. Repeats carry the same Idempotency-Key, so a batch whose answer was lost is stored once. The key of the
+ * tenant is in the request's header and nowhere else: not in messages, not in errors.
+ */
+
+import { OperatorError } from '../errors.ts';
+import { isObject } from '../validation/shape.ts';
+import { formatSpan } from './local-time.ts';
+import { pause } from './shell.ts';
+
+const ATTEMPT_MS_MAX = 60_000;
+const BACKOFF_MS_MIN = 250;
+const BACKOFF_MS_MAX = 15_000;
+/** A server that asks for more than this is asked again earlier. */
+const RETRY_AFTER_MS_MAX = 60_000;
+const RETRYABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
+
+export interface Target {
+  /** Of the ingest endpoint. */
+  readonly url: URL;
+  readonly key: string;
+  readonly patienceMs: number;
+  readonly stop: AbortSignal;
+  now(): number;
+  /** Told why it is waiting; null when it goes on. */
+  onWait(trouble: string | null): void;
+}
+
+export interface SentUser {
+  readonly userIndex: number;
+  readonly message: string;
+}
+
+/** `unsent`: nobody knows whether it was stored; sending it again with the same key is safe. */
+export type Sent =
+  | { readonly kind: 'taken'; readonly rejected: readonly SentUser[] }
+  | { readonly kind: 'refused'; readonly message: string }
+  | { readonly kind: 'too large' }
+  | { readonly kind: 'unsent'; readonly trouble: OperatorError | null };
+
+export async function sendBody(body: Buffer, idempotencyKey: string, target: Target): Promise<Sent> {
+  const { stop, now, patienceMs, onWait } = target;
+  let firstTroubleAt: number | undefined;
+  for (let tries = 1; ; tries++) {
+    if (stop.aborted) return { kind: 'unsent', trouble: null };
+    const answer = await attempt(body, idempotencyKey, target);
+    if (answer.kind !== 'later') {
+      if (tries > 1) onWait(null);
+      return answer;
+    }
+    firstTroubleAt ??= now();
+    const waitMs = answer.afterMs ?? backoffMs(tries);
+    if (now() - firstTroubleAt + waitMs > patienceMs) {
+      const message = `${answer.trouble}, and that for ${formatSpan(Math.max(patienceMs, 1))}; gave up (--patience)`;
+      return { kind: 'unsent', trouble: new OperatorError(message) };
+    }
+    onWait(answer.trouble);
+    await pause(waitMs, stop);
+  }
+}
+
+type Attempt = Sent | { readonly kind: 'later'; readonly trouble: string; readonly afterMs: number | null };
+
+async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }: Target): Promise<Attempt> {
+  try {
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${key}`,
+        'content-type': 'application/json',
+        'idempotency-key': idempotencyKey,
+      },
+      body: new Uint8Array(body.buffer as ArrayBuffer, body.byteOffset, body.byteLength),
+      // A redirect would carry the key to wherever it points.
+      redirect: 'manual',
+      signal: AbortSignal.any([stop, AbortSignal.timeout(ATTEMPT_MS_MAX)]),
+    });
+    return judge(response, await response.text(), url);
+  } catch (error) {
+    if (stop.aborted) return { kind: 'unsent', trouble: null };
+    return { kind: 'later', trouble: `${url.origin} cannot be reached (${reasonOf(error)})`, afterMs: null };
+  }
+}
+
+function judge(response: Response, text: string, url: URL): Attempt {
+  const { status } = response;
+  const answer = objectIn(text);
+  if (status === 202 && answer !== undefined && typeof answer['trace_id'] === 'string') {
+    return { kind: 'taken', rejected: rejectedIn(answer['errors']) };
+  }
+  if (status === 400 && answer !== undefined) {
+    const rejected = rejectedIn(answer['errors']);
+    if (rejected.length > 0) return { kind: 'taken', rejected };
+    const message = answer['message'] ?? answer['error'];
+    return { kind: 'refused', message: typeof message === 'string' ? message : 'the server answered 400' };
+  }
+  if (status === 413) return { kind: 'too large' };
+  if (RETRYABLE.has(status)) {
+    return { kind: 'later', trouble: `${url.origin} answers ${status}`, afterMs: retryAfterMs(response.headers) };
+  }
+  return { kind: 'unsent', trouble: new OperatorError(finalWords(status, response.headers, url)) };
+}
+
+function finalWords(status: number, headers: Headers, url: URL): string {
+  if (status === 401) {
+    return (
+      `${url.origin} does not know this key (401). Is it whole, not revoked or expired, and of this server's ` +
+      'environment? "sluice keys list" shows the keys of a data folder.'
+    );
+  }
+  if (status === 403) return `This key may not send events to ${url.origin} (403).`;
+  if (status >= 300 && status < 400) {
+    return `${url.origin} redirects to ${headers.get('location') ?? 'elsewhere'}; give that address with --url.`;
+  }
+  return `${url.origin} does not answer as Sluice does (${status} from ${url.pathname}). Is --url right?`;
+}
+
+/** Never negative: a clock that runs ahead must not make this a flood. */
+function retryAfterMs(headers: Headers): number | null {
+  const text = headers.get('retry-after') ?? '';
+  return /^\d+$/.test(text) ? Math.min(Math.max(Number(text) * 1_000, BACKOFF_MS_MIN), RETRY_AFTER_MS_MAX) : null;
+}
+
+/** Doubles, with a random half, so that requests which failed together do not come back together. */
+function backoffMs(tries: number): number {
+  const whole = Math.min(BACKOFF_MS_MIN * 2 ** (tries - 1), BACKOFF_MS_MAX);
+  return whole / 2 + (Math.random() * whole) / 2;
+}
+
+function rejectedIn(errors: unknown): SentUser[] {
+  if (!Array.isArray(errors)) return [];
+  return errors.flatMap((entry: unknown) => {
+    if (!isObject(entry)) return [];
+    const { userIndex, message } = entry;
+    return typeof userIndex === 'number' && typeof message === 'string' ? [{ userIndex, message }] : [];
+  });
+}
+
+function objectIn(text: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'no reason given';
+  if (error.name === 'TimeoutError') return `no answer within ${formatSpan(ATTEMPT_MS_MAX)}`;
+  const { cause } = error;
+  return cause instanceof Error && 'code' in cause ? String(cause.code) : error.message;
+}

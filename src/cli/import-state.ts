@@ -1,0 +1,158 @@
+/**
+ * Where an import stands, beside the file: `FILE.import` says up to where everything was answered, and
+ * `FILE.rejected.ndjson` holds the lines that did not go in. Both grow with the answered prefix of the file alone, so
+ * after a crash at any moment the import goes on where they say, and no rejected line is there twice.
+ */
+
+import { createHash, randomUUID } from 'node:crypto';
+import { closeSync, fstatSync, openSync, readFileSync, readSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { OperatorError } from '../errors.ts';
+import { isObject } from '../validation/shape.ts';
+import type { BadLine, Place } from './import-lines.ts';
+
+const PREFIX_BYTES = 65_536;
+
+export interface Standing extends Place {
+  readonly usersAccepted: number;
+  readonly usersRejected: number;
+  readonly rejectedBytes: number;
+}
+
+export const AT_THE_START: Standing = { offset: 0, lines: 0, usersAccepted: 0, usersRejected: 0, rejectedBytes: 0 };
+
+export interface ImportSource {
+  /** Null for stdin, which cannot be read again. */
+  readonly file: string | null;
+  /** The same for the same content, wherever the file lies; new for every stdin. */
+  readonly identity: string;
+  /** Null when nobody knows. */
+  readonly bytes: number | null;
+}
+
+/** The identity is made of the size and the first 64 kB: enough to notice that a file is not the one it was. */
+export function identify(file: string | null): ImportSource {
+  if (file === null) return { file, identity: randomUUID(), bytes: null };
+  try {
+    const descriptor = openSync(file, 'r');
+    try {
+      const stat = fstatSync(descriptor);
+      if (stat.isDirectory()) throw new OperatorError(`${file} is a folder; expected a file of one user a line.`);
+      const prefix = Buffer.alloc(PREFIX_BYTES);
+      const read = readSync(descriptor, prefix, 0, PREFIX_BYTES, 0);
+      const hash = createHash('sha256').update(`${stat.size}\n`).update(prefix.subarray(0, read));
+      return { file, identity: hash.digest('hex'), bytes: stat.size };
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch (error) {
+    if (error instanceof OperatorError) throw error;
+    throw new OperatorError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
+  }
+}
+
+/** Includes the bytes: a file that was mended in the middle must not be taken for what it was. */
+export function idempotencyKeyOf(source: ImportSource, firstLine: number, lastLine: number, body: Buffer): string {
+  const hash = createHash('sha256').update(`${source.identity}\n${firstLine}\n${lastLine}\n`).update(body);
+  return `import-${hash.digest('hex')}`;
+}
+
+export function rejectedFileOf(source: ImportSource): string {
+  return `${source.file ?? 'stdin'}.rejected.ndjson`;
+}
+
+export class ImportState {
+  readonly #source: ImportSource;
+  readonly #server: string;
+  standing: Standing;
+
+  /** `restart` forgets what an earlier import wrote down. */
+  constructor(source: ImportSource, server: string, restart: boolean) {
+    this.#source = source;
+    this.#server = server;
+    this.standing = (restart ? undefined : this.#read()) ?? AT_THE_START;
+    const rejectedFile = rejectedFileOf(source);
+    if (this.standing.rejectedBytes === 0) rmSync(rejectedFile, { force: true });
+    else truncateSync(rejectedFile, this.standing.rejectedBytes);
+  }
+
+  get #file(): string {
+    return `${this.#source.file}.import`;
+  }
+
+  /** Takes in a batch that was answered; the one before it must be in already. */
+  advance(next: Place, usersAccepted: number, rejected: readonly BadLine[]): void {
+    const before = this.standing;
+    const text = rejected.map((line) => `${rejectedLine(line)}\n`).join('');
+    if (text !== '') writeFileSync(rejectedFileOf(this.#source), text, { flag: 'a', mode: 0o600 });
+    this.standing = {
+      ...next,
+      usersAccepted: before.usersAccepted + usersAccepted,
+      usersRejected: before.usersRejected + rejected.length,
+      rejectedBytes: before.rejectedBytes + Buffer.byteLength(text),
+    };
+    if (this.#source.file === null) return;
+    const state = { ...this.standing, identity: this.#source.identity, server: this.#server };
+    writeFileSync(`${this.#file}.new`, `${JSON.stringify(state)}\n`, { mode: 0o600 });
+    renameSync(`${this.#file}.new`, this.#file);
+  }
+
+  /** All of it is in. */
+  finish(): void {
+    if (this.#source.file !== null) rmSync(this.#file, { force: true });
+  }
+
+  #read(): Standing | undefined {
+    if (this.#source.file === null) return undefined;
+    let text: string;
+    try {
+      text = readFileSync(this.#file, 'utf8');
+    } catch {
+      return undefined;
+    }
+    const state = parse(text);
+    if (state === undefined) {
+      throw new OperatorError(`${this.#file} is damaged. To import from the beginning: --restart`);
+    }
+    if (state.identity !== this.#source.identity) {
+      throw new OperatorError(
+        `${this.#source.file} has changed since its import was interrupted at line ${state.standing.lines}. ` +
+          'To import it from the beginning: --restart (what is unchanged may then be stored twice)',
+      );
+    }
+    if (state.server !== this.#server) {
+      throw new OperatorError(
+        `The interrupted import of ${this.#source.file} went to ${state.server}. Give that address with --url, ` +
+          'or import from the beginning: --restart',
+      );
+    }
+    return state.standing;
+  }
+}
+
+function parse(text: string): { standing: Standing; identity: string; server: string } | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isObject(value)) return undefined;
+  const { identity, server, ...numbers } = value;
+  const { offset, lines, usersAccepted, usersRejected, rejectedBytes } = numbers;
+  if (typeof identity !== 'string' || typeof server !== 'string') return undefined;
+  if (!isCount(offset) || !isCount(lines) || !isCount(usersAccepted)) return undefined;
+  if (!isCount(usersRejected) || !isCount(rejectedBytes)) return undefined;
+  return { identity, server, standing: { offset, lines, usersAccepted, usersRejected, rejectedBytes } };
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) >= 0;
+}
+
+/** What was JSON stays the bytes that it was; anything else becomes a text. */
+function rejectedLine({ number, reason, bytes }: BadLine): string {
+  const text = bytes.toString('utf8');
+  const isJson = reason.startsWith('the line ') ? 'text' : 'user';
+  const shown = isJson === 'user' ? text.trim() : JSON.stringify(text);
+  return `{"line":${number},"reason":${JSON.stringify(reason)},"${isJson}":${shown}}`;
+}

@@ -1,0 +1,234 @@
+/**
+ * `sluice import FILE.ndjson`: one user a line, sent to a server over HTTP like any client would. Up to four requests
+ * are under way; they are taken note of in the order of the file, so that an interrupted import goes on where everything
+ * before was answered. Exit code 0: all went in; 2: some were rejected, and are in a file with the reason; 1: it
+ * stopped, and can be started again.
+ */
+
+import { createReadStream } from 'node:fs';
+import { parseDurationMs } from '../config.ts';
+import { OperatorError } from '../errors.ts';
+import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
+import { importHelp, wantsHelp } from './help.ts';
+import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
+import { sendBody, type Target } from './import-send.ts';
+import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
+import { countOf, formatBytes, formatSpan } from './local-time.ts';
+import { Progress } from './progress.ts';
+import type { Shell } from './shell.ts';
+import { inkFor } from './table.ts';
+
+const REQUESTS_IN_FLIGHT_MAX = 4;
+const PATIENCE_DEFAULT_MS = 600_000;
+const READ_BYTES = 1_024 * 1_024;
+const HINT = 'More about it: sluice import --help';
+const FLAGS = {
+  url: 'value',
+  key: 'value',
+  patience: 'value',
+  restart: 'switch',
+  json: 'switch',
+} as const satisfies FlagKinds;
+
+interface Wishes {
+  readonly file: string | null;
+  readonly server: URL;
+  readonly key: string;
+  readonly patienceMs: number;
+  readonly restart: boolean;
+  readonly json: boolean;
+}
+
+/** A batch with its answer. */
+type Settled =
+  | { readonly kind: 'answered'; readonly batch: Batch; readonly rejected: readonly BadLine[] }
+  | { readonly kind: 'unsent'; readonly trouble: OperatorError | null };
+
+export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
+  if (wantsHelp(args)) {
+    shell.out(importHelp(inkFor(shell.outTerminal.isTty, shell.env)));
+    return 0;
+  }
+  const wishes = readWishes(args, shell);
+  const source = identify(wishes.file);
+  const state = new ImportState(source, wishes.server.href, wishes.restart);
+  const startedAt = shell.now();
+  const resumedAt = state.standing.lines;
+  if (resumedAt > 0) shell.err(`Going on after line ${resumedAt}, where the last import of this file stopped.\n`);
+  const title = wishes.file ?? 'stdin';
+  const progress = new Progress({
+    title,
+    noun: 'user',
+    terminal: shell.errTerminal,
+    err: shell.err,
+    now: shell.now,
+  });
+  const ended = await sendAll(source, state, wishes, shell, progress);
+  progress.end();
+  if (ended.kind === 'unsent') {
+    const { lines } = state.standing;
+    const reason = ended.trouble?.message ?? 'Stopped.';
+    const howToGoOn =
+      source.file === null
+        ? `Lines up to ${lines} are in.`
+        : `Lines up to ${lines} are in. To go on from there, run the same command again.`;
+    throw new OperatorError(`${reason}\n${howToGoOn}`);
+  }
+  state.finish();
+  shell.out(summary(source, state, wishes.json, shell.now() - startedAt));
+  return state.standing.usersRejected === 0 ? 0 : 2;
+}
+
+function readWishes(args: readonly string[], shell: Shell): Wishes {
+  const flags = readFlags(args, FLAGS);
+  const mistakes = [...flags.mistakes];
+  const [file, ...others] = flags.positionals;
+  if (file === undefined) mistakes.push('the file is missing; expected a file of one user a line, or - for stdin');
+  mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are imported one at a time`));
+  const server = readServer(flags.values.get('url') ?? shell.env['SLUICE_URL'] ?? '', mistakes);
+  const key = flags.values.get('key') ?? shell.env['SLUICE_KEY'] ?? '';
+  // The key itself is not repeated: it would end up in logs.
+  if (!/^[\x21-\x7e]+$/.test(key)) mistakes.push('the key is missing; expected --key KEY, or SLUICE_KEY in the environment');
+  const patience = flags.values.get('patience');
+  const patienceMs = patience === undefined ? PATIENCE_DEFAULT_MS : parseDurationMs(patience);
+  if (patienceMs === undefined) mistakes.push(`--patience is "${patience}"; expected a time such as 10m`);
+  if (server === undefined || patienceMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  return {
+    file: file === '-' || file === undefined ? null : file,
+    server,
+    key,
+    patienceMs,
+    restart: flags.switches.has('restart'),
+    json: flags.switches.has('json'),
+  };
+}
+
+function readServer(text: string, mistakes: string[]): URL | undefined {
+  const expected = 'expected the address of a server, such as http://127.0.0.1:8080';
+  if (text === '') {
+    mistakes.push(`the server is missing; ${expected}, with --url or as SLUICE_URL`);
+    return undefined;
+  }
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol)) {
+    mistakes.push(`--url is "${text}"; ${expected}`);
+    return undefined;
+  }
+  if (!url.pathname.endsWith('/')) url.pathname += '/';
+  return url;
+}
+
+async function sendAll(
+  source: ImportSource,
+  state: ImportState,
+  wishes: Wishes,
+  shell: Shell,
+  progress: Progress,
+): Promise<{ kind: 'all' } | Extract<Settled, { kind: 'unsent' }>> {
+  // One batch that cannot be sent calls the others off.
+  const callOff = new AbortController();
+  let trouble: string | null = null;
+  const show = (): void => {
+    const { offset, usersAccepted, usersRejected } = state.standing;
+    const notes = [usersRejected > 0 ? `${usersRejected} rejected` : '', trouble === null ? '' : `waiting: ${trouble}`];
+    const note = notes.filter((text) => text !== '').join('  ');
+    const standing = { count: usersAccepted, bytes: offset, done: offset, total: source.bytes };
+    progress.show(note === '' ? standing : { ...standing, note });
+  };
+  const target: Target = {
+    url: new URL('ingest/events', wishes.server),
+    key: wishes.key,
+    patienceMs: wishes.patienceMs,
+    stop: AbortSignal.any([shell.stop, callOff.signal]),
+    now: shell.now,
+    onWait: (reason) => {
+      trouble = reason;
+      show();
+    },
+  };
+  show();
+  const underWay: Promise<Settled>[] = [];
+  const settle = async (): Promise<Extract<Settled, { kind: 'unsent' }> | undefined> => {
+    const settled = await underWay.shift();
+    if (settled?.kind === 'unsent') return settled;
+    if (settled !== undefined) {
+      const { batch, rejected } = settled;
+      const all = [...batch.badLines, ...rejected].sort((a, b) => a.number - b.number);
+      state.advance(batch.next, batch.lines.length - rejected.length, all);
+      show();
+    }
+    return undefined;
+  };
+  const chunks = wishes.file === null ? shell.stdin : bytesFrom(wishes.file, state.standing.offset);
+  let failed: Extract<Settled, { kind: 'unsent' }> | undefined;
+  for await (const batch of batchesOf(chunks, state.standing)) {
+    underWay.push(sendLines(batch, source, target));
+    if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) failed = await settle();
+    if (failed !== undefined || shell.stop.aborted) break;
+  }
+  while (failed === undefined && underWay.length > 0) failed = await settle();
+  callOff.abort();
+  await Promise.all(underWay);
+  if (failed === undefined && shell.stop.aborted) return { kind: 'unsent', trouble: null };
+  return failed ?? { kind: 'all' };
+}
+
+function bytesFrom(file: string, offset: number): AsyncIterable<Uint8Array> {
+  return createReadStream(file, { start: offset, highWaterMark: READ_BYTES });
+}
+
+async function sendLines(batch: Batch, source: ImportSource, target: Target): Promise<Settled> {
+  const answer = await sendRun(batch.lines, source, target);
+  return answer.kind === 'unsent' ? answer : { kind: 'answered', batch, rejected: answer.rejected };
+}
+
+type RunAnswer =
+  | { readonly kind: 'answered'; readonly rejected: readonly BadLine[] }
+  | { readonly kind: 'unsent'; readonly trouble: OperatorError | null };
+
+/** A proxy may allow less than Sluice does: what is too large goes in halves. */
+async function sendRun(lines: readonly Line[], source: ImportSource, target: Target): Promise<RunAnswer> {
+  const [first, last] = [lines[0], lines.at(-1)];
+  if (first === undefined || last === undefined) return { kind: 'answered', rejected: [] };
+  const body = bodyOf(lines);
+  const sent = await sendBody(body, idempotencyKeyOf(source, first.number, last.number, body), target);
+  switch (sent.kind) {
+    case 'taken': {
+      const rejected = sent.rejected.flatMap(({ userIndex, message }) => {
+        const line = lines[userIndex];
+        return line === undefined ? [] : [{ ...line, reason: message }];
+      });
+      return { kind: 'answered', rejected };
+    }
+    case 'refused':
+      return { kind: 'answered', rejected: lines.map((line) => ({ ...line, reason: sent.message })) };
+    case 'too large': {
+      if (lines.length === 1) return { kind: 'answered', rejected: [{ ...first, reason: 'the server says it is too large (413)' }] };
+      const middle = Math.ceil(lines.length / 2);
+      const before = await sendRun(lines.slice(0, middle), source, target);
+      if (before.kind === 'unsent') return before;
+      const after = await sendRun(lines.slice(middle), source, target);
+      return after.kind === 'unsent' ? after : { kind: 'answered', rejected: [...before.rejected, ...after.rejected] };
+    }
+    case 'unsent':
+      return sent;
+  }
+}
+
+function summary(source: ImportSource, { standing }: ImportState, json: boolean, tookMs: number): string {
+  const { usersAccepted, usersRejected, lines, offset } = standing;
+  const rejectedFile = usersRejected === 0 ? null : rejectedFileOf(source);
+  if (json) {
+    const result = {
+      users_accepted: usersAccepted,
+      users_rejected: usersRejected,
+      lines,
+      bytes: offset,
+      rejected_file: rejectedFile,
+    };
+    return `${JSON.stringify(result)}\n`;
+  }
+  const done = `${countOf(usersAccepted, 'user')} went in (${formatBytes(offset)}, ${formatSpan(tookMs)}).\n`;
+  if (rejectedFile === null) return done;
+  return `${done}${countOf(usersRejected, 'line')} did not; ${rejectedFile} has each with its number and the reason.\n`;
+}

@@ -1,0 +1,156 @@
+/**
+ * `sluice profile user_id=42`: one person as Sluice knows them: identifiers, what was said of them and by which
+ * request, why all of it is one person, and the last events. Finds by an identifier, matched as the processor matches
+ * it, or by a profile id; the id of a profile that was merged away finds the surviving one.
+ */
+
+import { jsonText } from '../api/json-text.ts';
+import { eventAnswer, identityAnswer, profileAnswer } from '../api/stored-answers.ts';
+import { isJunk, normalise } from '../identity/match-keys.ts';
+import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
+import type { Provenance, Store, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
+import { type FlagKinds, mistakesError, readFlags, suggestion } from './flags.ts';
+import { profileHelp, wantsHelp } from './help.ts';
+import { countOf, localTime } from './local-time.ts';
+import { identityTree } from './profile-tree.ts';
+import type { Shell } from './shell.ts';
+import { type Ink, inkFor, printable, renderTable } from './table.ts';
+import { chooseTenant, readPlace, TENANT_FLAGS, type Tenant, withStore } from './tenant.ts';
+
+const EVENTS_SHOWN = 10;
+const VALUE_COLUMNS = 60;
+const HINT = 'More about it: sluice profile --help';
+const FLAGS = TENANT_FLAGS satisfies FlagKinds;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+type Who = { readonly id: string } | { readonly type: IdentifierType; readonly value: string };
+
+interface Found {
+  readonly profile: StoredProfile;
+  readonly identity: StoredIdentity;
+  readonly events: readonly StoredEvent[];
+}
+
+export async function runProfile(args: readonly string[], shell: Shell): Promise<number> {
+  const ink = inkFor(shell.outTerminal.isTty, shell.env);
+  if (wantsHelp(args)) {
+    shell.out(profileHelp(ink));
+    return 0;
+  }
+  const flags = readFlags(args, FLAGS);
+  const place = readPlace(flags, shell);
+  const [given, ...others] = flags.positionals;
+  const who = readWho(given, place.mistakes);
+  place.mistakes.push(...others.map((word) => `unexpected argument "${word}"; one person at a time`));
+  if (who === undefined || place.mistakes.length > 0) throw mistakesError(place.mistakes, HINT);
+
+  const isJson = flags.switches.has('json');
+  return withStore(shell, place.dataFolder, async (store) => {
+    const tenant = await chooseTenant(shell, store, place);
+    const found = await find(store, tenant, who, shell);
+    if (found === undefined) {
+      shell.out(isJson ? `${JSON.stringify({ error: 'not found' })}\n` : nobody(who, tenant, shell));
+      return 1;
+    }
+    shell.out(isJson ? `${jsonOf(found)}\n` : cardOf(found, tenant, ink));
+    return 0;
+  });
+}
+
+function readWho(given: string | undefined, mistakes: string[]): Who | undefined {
+  const expected = 'expected one of user_id=…, email=…, phone_number=…, anon_id=…, or a profile id';
+  if (given === undefined) {
+    mistakes.push(`who is meant is missing; ${expected}`);
+    return undefined;
+  }
+  if (UUID.test(given)) return { id: given.toLowerCase() };
+  const at = given.indexOf('=');
+  const name = at < 0 ? given : given.slice(0, at);
+  const type = IDENTIFIER_TYPES.find((known) => known === name);
+  if (at >= 0 && type !== undefined && given.slice(at + 1).trim() !== '') return { type, value: given.slice(at + 1) };
+  if (type !== undefined) mistakes.push(`${name} has no value; expected ${name}=…`);
+  else mistakes.push(`"${given}" names nobody; ${expected}${at < 0 ? '' : suggestion(name, IDENTIFIER_TYPES)}`);
+  return undefined;
+}
+
+async function find(store: Store, tenant: Tenant, who: Who, shell: Shell): Promise<Found | undefined> {
+  const profile =
+    'id' in who
+      ? await store.profile(tenant.id, who.id)
+      : await store.findProfile(tenant.id, who.type, normalise(who.type, who.value, shell.matchOptions));
+  if (profile === undefined) return undefined;
+  const identity = await store.identity(tenant.id, profile.id);
+  const page = await store.events(tenant.id, {
+    profileId: profile.id,
+    eventName: null,
+    from: null,
+    to: null,
+    limit: EVENTS_SHOWN,
+    cursor: null,
+  });
+  return {
+    profile,
+    identity: identity ?? { id: profile.id, identifiers: [], merges: [], refusals: [] },
+    events: page?.rows ?? [],
+  };
+}
+
+function jsonOf({ profile, identity, events }: Found): string {
+  return jsonText({
+    profile: profileAnswer(profile, true),
+    identity: identityAnswer(identity, undefined),
+    events: events.map(eventAnswer),
+  });
+}
+
+function cardOf({ profile, identity, events }: Found, tenant: Tenant, ink: Ink): string {
+  const identifiers = IDENTIFIER_TYPES.flatMap((type) => profile.identifiers[type].map((value) => [type, value]));
+  const merged = profile.mergedIds.length === 0 ? '' : `, ${countOf(profile.mergedIds.length, 'profile')} merged in`;
+  const parts = [
+    `${ink.bold(`Profile ${profile.id}`)}  ${ink.dim(tenant.title)}
+  first seen ${localTime(profile.firstSeen)}, last seen ${localTime(profile.lastSeen)}, ${countOf(profile.eventCount, 'event')}${merged}`,
+    renderTable(['identifier', 'value'], identifiers, ink),
+    ...valueTable('profile field', profile.profileFields, ink),
+    ...valueTable('user property', profile.userProperties, ink),
+    `${ink.bold('Why this is one person')}\n${identityTree(identity, ink)}`,
+  ];
+  if (events.length > 0) {
+    const title = events.length < profile.eventCount ? `last ${events.length} events` : 'events';
+    const rows = events.map((event) => [
+      localTime(event.timestamp),
+      event.eventName,
+      event.revenue ?? '',
+      shorten(event.properties),
+    ]);
+    parts.push(renderTable([title, 'name', 'revenue', 'properties'], rows, ink));
+  }
+  return `${parts.join('\n\n')}\n`;
+}
+
+function valueTable(title: string, told: ReadonlyMap<string, Provenance>, ink: Ink): string[] {
+  if (told.size === 0) return [];
+  const rows = [...told].map(([name, { value, traceId, receivedAt }]) => [
+    name,
+    shorten(value),
+    localTime(receivedAt),
+    traceId,
+  ]);
+  return [renderTable([title, 'value', 'said at', 'by request'], rows, ink)];
+}
+
+function nobody(who: Who, tenant: Tenant, shell: Shell): string {
+  const name = 'id' in who ? `the id ${who.id}` : `${who.type} ${JSON.stringify(who.value)}`;
+  const lines = [`Nobody in ${tenant.title} has ${printable(name)}.`];
+  if ('type' in who && isJunk(who.value.trim(), shell.matchOptions)) {
+    lines.push('That is a junk value: it stays on the record, but nobody is matched by it.');
+  }
+  if ('type' in who && who.type === 'phone_number' && !/^\s*(\+|00)/.test(who.value)) {
+    lines.push('A number without + or 00 and its country is matched by its digits alone.');
+  }
+  lines.push('Another tenant? --account NAME, --env production|development. Sent just now? sluice trace ID');
+  return `${lines.join('\n')}\n`;
+}
+
+function shorten(text: string): string {
+  return text.length <= VALUE_COLUMNS ? text : `${text.slice(0, VALUE_COLUMNS - 1)}…`;
+}

@@ -1,0 +1,93 @@
+/**
+ * How far a long command has come: a bar on a terminal, redrawn in place at most ten times a second, and a line every
+ * five seconds elsewhere, so that a log stays readable. Goes to stderr, never into the data. Rates are those since the
+ * start of this run; what an earlier run did counts for the share, not for the rate.
+ */
+
+import { countOf, formatBytes, formatCount, formatSpan } from './local-time.ts';
+import type { Terminal } from './shell.ts';
+
+const REDRAW_MS = 100;
+const LINE_MS = 5_000;
+const BAR_COLUMNS = 24;
+const SECOND_MS = 1_000;
+
+export interface ProgressSetup {
+  readonly title: string;
+  /** What is counted: `user`, `event`, `profile`. */
+  readonly noun: string;
+  readonly terminal: Terminal;
+  err(text: string): void;
+  now(): number;
+}
+
+export interface Standing {
+  readonly count: number;
+  readonly bytes: number;
+  /** What `done` is a part of, in any unit; null when nobody knows. */
+  readonly total: number | null;
+  readonly done: number;
+  /** Said at the end: `3 rejected`, `waiting: …`. */
+  readonly note?: string;
+}
+
+export class Progress {
+  readonly #setup: ProgressSetup;
+  readonly #startedAt: number;
+  #start: Standing | undefined;
+  #drawnAt: number;
+  #isBarShown = false;
+
+  constructor(setup: ProgressSetup) {
+    this.#setup = setup;
+    this.#startedAt = setup.now();
+    this.#drawnAt = setup.terminal.isTty ? this.#startedAt - REDRAW_MS : this.#startedAt;
+  }
+
+  /** The first call says where this run begins. */
+  show(standing: Standing): void {
+    this.#start ??= standing;
+    const { terminal, now, err, title } = this.#setup;
+    const at = now();
+    if (at - this.#drawnAt < (terminal.isTty ? REDRAW_MS : LINE_MS)) return;
+    this.#drawnAt = at;
+    const line = `${title}  ${this.#describe(standing, at)}`;
+    if (!terminal.isTty) {
+      err(`${line}\n`);
+      return;
+    }
+    err(`\r${line.slice(0, Math.max(1, terminal.columns - 1))}\u001b[K`);
+    this.#isBarShown = true;
+  }
+
+  /** Takes the bar away, so that what follows starts on a clean line. */
+  end(): void {
+    if (this.#isBarShown) this.#setup.err('\r\u001b[K');
+    this.#isBarShown = false;
+  }
+
+  #describe(standing: Standing, at: number): string {
+    const { total, done, bytes, count, note } = standing;
+    const start = this.#start ?? standing;
+    const seconds = (at - this.#startedAt) / SECOND_MS;
+    const perSecond = seconds > 0 ? (count - start.count) / seconds : 0;
+    const parts = [countOf(count, this.#setup.noun), formatBytes(bytes), `${formatCount(perSecond)}/s`];
+    if (note !== undefined) parts.push(note);
+    if (total !== null && total > 0) {
+      const share = Math.min(1, done / total);
+      const bar = this.#setup.terminal.isTty ? `${barOf(share)} ` : '';
+      parts.unshift(`${bar}${String(Math.floor(share * 100)).padStart(3)}%`);
+      const isMoving = done > start.done && seconds > 0;
+      if (isMoving && share < 1) {
+        const leftMs = ((total - done) / (done - start.done)) * seconds * SECOND_MS;
+        parts.push(`about ${formatSpan(Math.max(SECOND_MS, leftMs))} left`);
+      }
+    }
+    return parts.join('  ');
+  }
+}
+
+function barOf(share: number): string {
+  const full = Math.round(share * BAR_COLUMNS);
+  return `${'█'.repeat(full)}${'░'.repeat(BAR_COLUMNS - full)}`;
+}

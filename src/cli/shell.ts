@@ -1,0 +1,101 @@
+/**
+ * The world that the commands on data run in: where they write, the clock, when to stop, and how to open what lies in
+ * the data folder. main.ts makes one from the process; tests make their own. Commands write through it alone, so that
+ * nothing of theirs appears where it should not.
+ */
+
+import type { Env } from '../config.ts';
+import type { MatchOptions } from '../identity/match-keys.ts';
+import type { KeyStore, Store } from '../store.ts';
+
+export interface Terminal {
+  readonly isTty: boolean;
+  readonly columns: number;
+}
+
+export interface Shell {
+  /** To stdout: what was asked for. */
+  out(text: string): void;
+  /** Resolves once stdout can take more: for those who write a lot. */
+  drained(): Promise<void>;
+  /** To stderr: progress, and words that are not part of the answer. */
+  err(text: string): void;
+  readonly outTerminal: Terminal;
+  readonly errTerminal: Terminal;
+  readonly stdin: AsyncIterable<Uint8Array>;
+  readonly env: Env;
+  now(): number;
+  /** Aborted by Ctrl-C, SIGTERM, or when whoever reads stdout has gone. */
+  readonly stop: AbortSignal;
+  /** For reading, completed by what is still in the log. The folder is there, and the store in it. */
+  openStore(dataFolder: string): Promise<Store>;
+  openKeyStore(file: string): KeyStore;
+  /** How this deployment matches identifiers: as the processor does. */
+  readonly matchOptions: MatchOptions;
+}
+
+const COLUMNS_WITHOUT_TERMINAL = 120;
+
+interface Process {
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+  readonly stdin: NodeJS.ReadStream;
+  once(signal: 'SIGINT' | 'SIGTERM', listener: () => void): unknown;
+}
+
+/** Takes the signals over: after the first one the command ends by itself, a second one ends it at once. */
+export function shellOf(
+  host: Process,
+  rest: Pick<Shell, 'env' | 'openStore' | 'openKeyStore' | 'matchOptions'>,
+): Shell {
+  const { stdout, stderr, stdin } = host;
+  const stopping = new AbortController();
+  const stop = (): void => stopping.abort();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) host.once(signal, stop);
+  stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    stop();
+  });
+  return {
+    ...rest,
+    out: (text) => void stdout.write(text),
+    drained: () => drained(stdout, stopping.signal),
+    err: (text) => void stderr.write(text),
+    outTerminal: terminalOf(stdout),
+    errTerminal: terminalOf(stderr),
+    stdin,
+    now: Date.now,
+    stop: stopping.signal,
+  };
+}
+
+function terminalOf(stream: NodeJS.WriteStream): Terminal {
+  return {
+    isTty: stream.isTTY,
+    get columns(): number {
+      return stream.columns ?? COLUMNS_WITHOUT_TERMINAL;
+    },
+  };
+}
+
+function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
+  if (!stream.writableNeedDrain || stop.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    stream.once('drain', resolve);
+    stop.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+/** Resolves after the time, or at once when the command is to stop. */
+export function pause(milliseconds: number, stop: AbortSignal): Promise<void> {
+  if (stop.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer);
+      stop.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, milliseconds);
+    stop.addEventListener('abort', done);
+  });
+}

@@ -1,0 +1,125 @@
+/**
+ * `sluice tail`: events as they are processed, one line each, until Ctrl-C or until whoever reads has gone. Asks the
+ * store five times a second, so it works beside a running server and shows what is there when there is none. What
+ * `--since` shows comes by the events' own timestamps; what follows, in order of arrival.
+ */
+
+import { jsonText } from '../api/json-text.ts';
+import { eventAnswer } from '../api/stored-answers.ts';
+import { parseDurationMs } from '../config-values.ts';
+import type { Store, StoredEvent } from '../store.ts';
+import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
+import { tailHelp, wantsHelp } from './help.ts';
+import { localClock } from './local-time.ts';
+import { pause, type Shell } from './shell.ts';
+import { type Ink, inkFor, printable } from './table.ts';
+import { findTenant, type Place, readPlace, TENANT_FLAGS, type Tenant, withStore } from './tenant.ts';
+
+const POLL_MS = 200;
+const PAGE_EVENTS = 500;
+/** Of the past, with --since; they are held in memory to turn them round. */
+const PAST_EVENTS_MAX = 10_000;
+const NAME_COLUMNS = 24;
+const REVENUE_COLUMNS = 10;
+const PROPERTIES_COLUMNS_MIN = 20;
+
+const HINT = 'More about it: sluice tail --help';
+const FLAGS = { ...TENANT_FLAGS, event: 'value', since: 'value' } as const satisfies FlagKinds;
+
+export async function runTail(args: readonly string[], shell: Shell): Promise<number> {
+  const ink = inkFor(shell.outTerminal.isTty, shell.env);
+  if (wantsHelp(args)) {
+    shell.out(tailHelp(ink));
+    return 0;
+  }
+  const flags = readFlags(args, FLAGS);
+  const place = readPlace(flags, shell);
+  const { mistakes } = place;
+  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; one event name: --event "${word}"`));
+  const since = flags.values.get('since');
+  const sinceMs = since === undefined ? 0 : parseDurationMs(since);
+  if (sinceMs === undefined) mistakes.push(`--since is "${since}"; expected a time such as 10m or 2h`);
+  if (sinceMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+
+  const eventName = flags.values.get('event') ?? null;
+  const show = (event: StoredEvent): void => {
+    if (eventName !== null && event.eventName !== eventName) return;
+    shell.out(flags.switches.has('json') ? `${jsonText(eventAnswer(event))}\n` : `${lineOf(event, shell, ink)}\n`);
+  };
+  await withStore(shell, place.dataFolder, async (store) => {
+    const tenant = await waitForTenant(shell, store, place);
+    if (tenant !== undefined) await follow({ shell, store, tenant, eventName, sinceMs, show });
+  });
+  return 0;
+}
+
+async function waitForTenant(shell: Shell, store: Store, place: Place): Promise<Tenant | undefined> {
+  let hasSaidSo = false;
+  for (;;) {
+    const tenant = await findTenant(shell, store, place.dataFolder, place.wish);
+    if (tenant !== undefined || shell.stop.aborted) return tenant;
+    if (!hasSaidSo) shell.err('Nothing has been sent yet; waiting for the first event. Ctrl-C ends this.\n');
+    hasSaidSo = true;
+    await pause(POLL_MS, shell.stop);
+  }
+}
+
+interface Following {
+  readonly shell: Shell;
+  readonly store: Store;
+  readonly tenant: Tenant;
+  readonly eventName: string | null;
+  readonly sinceMs: number;
+  show(event: StoredEvent): void;
+}
+
+async function follow({ shell, store, tenant, eventName, sinceMs, show }: Following): Promise<void> {
+  let { last } = await store.arrivals(tenant.id, null, PAGE_EVENTS);
+  // Read after the place to go on from was taken: an event may be in both, and none is in neither.
+  const past = sinceMs === 0 ? [] : await eventsSince(store, tenant, eventName, shell.now() - sinceMs);
+  const shown = new Set(past.map(({ id }) => id));
+  for (const event of past.toReversed()) show(event);
+  if (past.length >= PAST_EVENTS_MAX) shell.err(`There were more; these are the last ${PAST_EVENTS_MAX}.\n`);
+
+  while (!shell.stop.aborted) {
+    const page = await store.arrivals(tenant.id, last, PAGE_EVENTS);
+    ({ last } = page);
+    for (const event of page.events) {
+      if (!shown.delete(event.id)) show(event);
+    }
+    await shell.drained();
+    if (page.events.length < PAGE_EVENTS) await pause(POLL_MS, shell.stop);
+  }
+}
+
+async function eventsSince(
+  store: Store,
+  tenant: Tenant,
+  eventName: string | null,
+  from: number,
+): Promise<StoredEvent[]> {
+  const found: StoredEvent[] = [];
+  let cursor: string | null = null;
+  do {
+    const page = await store.events(tenant.id, { profileId: null, eventName, from, to: null, limit: PAGE_EVENTS, cursor });
+    found.push(...(page?.rows ?? []));
+    cursor = page?.nextCursor ?? null;
+  } while (cursor !== null && found.length < PAST_EVENTS_MAX);
+  return found.slice(0, PAST_EVENTS_MAX);
+}
+
+function lineOf(event: StoredEvent, { outTerminal }: Shell, ink: Ink): string {
+  const start = [localClock(event.timestamp), shorten(printable(event.eventName), NAME_COLUMNS).padEnd(NAME_COLUMNS)];
+  const profile = event.profileId ?? '–'.padEnd(UUID_COLUMNS);
+  const revenue = (event.revenue ?? '').padStart(REVENUE_COLUMNS);
+  const taken = [...start, profile, revenue].join('  ').length + 2;
+  const room = Math.max(PROPERTIES_COLUMNS_MIN, outTerminal.columns - taken);
+  const properties = event.properties === '{}' ? '' : shorten(printable(event.properties), room);
+  return `${ink.dim(start[0] ?? '')}  ${ink.bold(start[1] ?? '')}  ${profile}  ${revenue}  ${properties}`.trimEnd();
+}
+
+const UUID_COLUMNS = 36;
+
+function shorten(text: string, columns: number): string {
+  return text.length <= columns ? text : `${text.slice(0, columns - 1)}…`;
+}

@@ -1,0 +1,144 @@
+/**
+ * What the commands that read the store share: where the data folder is, and whose data is meant. `--account` and
+ * `--env` choose the tenant; when only one has data it is taken without asking. A mistyped choice is told with what
+ * there is. Nothing is made: in a wrong folder these commands leave nothing behind.
+ */
+
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { type Config, readConfig } from '../config.ts';
+import { keyFileOf, storeFileOf } from '../data-folder.ts';
+import { OperatorError } from '../errors.ts';
+import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
+import type { Account, Store } from '../store.ts';
+import { type FlagKinds, type FlagsRead, suggestion } from './flags.ts';
+import type { Shell } from './shell.ts';
+
+export const STORE_FLAGS = { data: 'value', json: 'switch' } as const satisfies FlagKinds;
+export const TENANT_FLAGS = { ...STORE_FLAGS, account: 'value', env: 'value' } as const satisfies FlagKinds;
+
+export interface Tenant {
+  readonly id: TenantId;
+  /** For people: `account "default", development`. */
+  readonly title: string;
+}
+
+/** Which tenant a person named; what is undefined was left open. */
+export interface TenantWish {
+  readonly account: string | undefined;
+  readonly environment: Environment | undefined;
+}
+
+export interface Place {
+  readonly config: Config;
+  readonly dataFolder: string;
+  readonly wish: TenantWish;
+  readonly mistakes: string[];
+}
+
+/** The settings that the server would have, with `--data`, and the wish; all mistakes so far, those of flags included. */
+export function readPlace(flags: FlagsRead, shell: Pick<Shell, 'env'>): Place {
+  const data = flags.values.get('data');
+  const { config, mistakes } = readConfig({ env: shell.env, args: data === undefined ? [] : [`--data=${data}`] });
+  const all = [...flags.mistakes, ...mistakes];
+  const given = flags.values.get('env');
+  const environment = ENVIRONMENTS.find((name) => name === given);
+  if (given !== undefined && environment === undefined) {
+    all.push(`--env is "${given}"; expected ${ENVIRONMENTS.join(' or ')}${suggestion(given, ENVIRONMENTS)}`);
+  }
+  const wish = { account: flags.values.get('account'), environment };
+  return { config, dataFolder: config.dataFolder, wish, mistakes: all };
+}
+
+export async function withStore<T>(shell: Shell, dataFolder: string, work: (store: Store) => Promise<T>): Promise<T> {
+  if (!existsSync(storeFileOf(dataFolder))) {
+    throw new OperatorError(
+      `There is no data in ${resolve(dataFolder)}: no server has run there yet. ` +
+        'Look elsewhere with --data FOLDER (or SLUICE_DATA), or start one: sluice serve',
+    );
+  }
+  const store = await shell.openStore(dataFolder);
+  try {
+    return await work(store);
+  } finally {
+    await store.close();
+  }
+}
+
+/** Throws `OperatorError` when it is not clear who is meant; undefined when nobody has sent anything yet. */
+export async function findTenant(
+  shell: Shell,
+  store: Store,
+  dataFolder: string,
+  wish: TenantWish,
+): Promise<Tenant | undefined> {
+  const accounts = await accountsIn(shell, dataFolder);
+  if (wish.account !== undefined && !accounts.some(({ name }) => name === wish.account)) {
+    throw new OperatorError(unknownAccount(wish.account, accounts));
+  }
+  const named = new Map<TenantId, { readonly account: string; readonly environment: Environment }>();
+  for (const { id, name } of accounts) {
+    for (const environment of ENVIRONMENTS) named.set(tenantOf(id, environment), { account: name, environment });
+  }
+  const isMeant = (id: TenantId): boolean => {
+    const name = named.get(id);
+    if (wish.account !== undefined && wish.account !== name?.account) return false;
+    return wish.environment === undefined || wish.environment === name?.environment;
+  };
+  const withData = await store.tenants();
+  const meant = withData.filter(isMeant);
+  // Someone who named both means that one, data or none.
+  const candidates = meant.length > 0 || wish.account === undefined ? meant : [...named.keys()].filter(isMeant);
+  const [only, ...others] = candidates;
+  if (only === undefined) {
+    if (withData.length > 0)
+      throw new OperatorError(severalTenants('No data is there for that choice', withData, named));
+    return undefined;
+  }
+  if (others.length > 0 && meant.length === 0) return undefined;
+  if (others.length > 0) throw new OperatorError(severalTenants('It is not clear whose data is meant', meant, named));
+  return { id: only, title: titleOf(named.get(only), only) };
+}
+
+export async function chooseTenant(shell: Shell, store: Store, place: Place): Promise<Tenant> {
+  const tenant = await findTenant(shell, store, place.dataFolder, place.wish);
+  if (tenant === undefined) {
+    throw new OperatorError(
+      `Nothing has been sent to ${resolve(place.dataFolder)} yet. "sluice serve" prints a curl line that sends a first event.`,
+    );
+  }
+  return tenant;
+}
+
+async function accountsIn(shell: Shell, dataFolder: string): Promise<Account[]> {
+  const file = keyFileOf(dataFolder);
+  if (!existsSync(file)) return [];
+  const keyStore = shell.openKeyStore(file);
+  try {
+    return await keyStore.accounts();
+  } finally {
+    await keyStore.close();
+  }
+}
+
+type Named = { readonly account: string; readonly environment: Environment } | undefined;
+
+function titleOf(name: Named, id: TenantId): string {
+  return name === undefined ? `tenant ${id}` : `account "${name.account}", ${name.environment}`;
+}
+
+function severalTenants(title: string, tenants: readonly TenantId[], named: ReadonlyMap<TenantId, Named>): string {
+  const choices = tenants.map((id) => {
+    const name = named.get(id);
+    return name === undefined
+      ? `  (tenant ${id}, whose account is not in the key file)`
+      : `  --account "${name.account}" --env ${name.environment}`;
+  });
+  return [`${title}; there is:`, ...choices].join('\n');
+}
+
+function unknownAccount(given: string, accounts: readonly Account[]): string {
+  const names = accounts.map(({ name }) => name);
+  const choices = names.map((name) => `  --account "${name}"`);
+  return [`There is no account "${given}"${suggestion(given, names)}`, ...choices].join('\n');
+}

@@ -1,0 +1,125 @@
+/**
+ * How the values of settings are read and written: whole numbers, sizes, times, choices. Each kind says in words what it
+ * expects, for the message about a value that is not so.
+ */
+
+import { isIP } from 'node:net';
+
+/** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
+export interface Kind<T> {
+  readonly expected: string;
+  parse(text: string): T | undefined;
+  format(value: T): string;
+}
+
+const KB = 1_024;
+export const MB = 1_024 * KB;
+export const GB = 1_024 * MB;
+const BYTE_UNITS = { B: 1, kB: KB, MB, GB };
+export const SECOND_MS = 1_000;
+export const DAY_MS = 86_400 * SECOND_MS;
+const DURATION_UNITS_MS = { ms: 1, s: SECOND_MS, m: 60 * SECOND_MS, h: 3_600 * SECOND_MS, d: DAY_MS };
+/** Longer than any clock will run. */
+export const FOREVER_MS = Number.MAX_SAFE_INTEGER;
+
+/** `7d`, `1.5h`, `500ms` in milliseconds; undefined for anything else. A number alone has no meaning but for 0. */
+export function parseDurationMs(text: string): number | undefined {
+  return parseWithUnit(text, DURATION_UNITS_MS, undefined);
+}
+
+export function integer(min: number, max: number): Kind<number> {
+  return {
+    expected: `a whole number from ${min} to ${max}`,
+    parse: (text) => (/^\d+$/.test(text) ? within(Number(text), min, max) : undefined),
+    format: String,
+  };
+}
+
+export function bytes(min: number): Kind<number> {
+  const format = (value: number): string => formatWithUnit(value, BYTE_UNITS);
+  return {
+    expected: `a size of ${format(min)} or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)`,
+    parse: (text) => within(parseWithUnit(text.replace(/iB$/i, 'B'), BYTE_UNITS, 1), min, Number.MAX_SAFE_INTEGER),
+    format,
+  };
+}
+
+export function duration(min: number, max: number): Kind<number> {
+  const format = (value: number): string => formatWithUnit(value, DURATION_UNITS_MS);
+  const range = max === Number.MAX_SAFE_INTEGER ? '' : ` from ${format(min)} to ${format(max)}`;
+  return {
+    expected: `a time${range}, such as 30s (units ms, s, m, h, d)`,
+    parse: (text) => within(parseDurationMs(text), min, max),
+    format,
+  };
+}
+
+/** A time, or `forever`. */
+export function retention(): Kind<number> {
+  const { expected, parse, format } = duration(0, FOREVER_MS);
+  return {
+    expected: `${expected}, or "forever"`,
+    parse: (given) => (given.toLowerCase() === 'forever' ? FOREVER_MS : parse(given)),
+    format: (value) => (value === FOREVER_MS ? 'forever' : format(value)),
+  };
+}
+
+export function country(): Kind<string> {
+  return {
+    expected: 'a country code of two letters, such as DE',
+    parse: (given) => (/^[a-z]{2}$/i.test(given) ? given.toUpperCase() : undefined),
+    format: (value) => value,
+  };
+}
+
+export function list(): Kind<string> {
+  return { expected: 'values separated by commas', parse: (given) => given, format: (value) => value };
+}
+
+export function choice<const T extends string>(choices: readonly T[]): Kind<T> {
+  return {
+    expected: `one of ${choices.join(', ')}`,
+    parse: (text) => choices.find((choice) => choice === text.toLowerCase()),
+    format: (value) => value,
+  };
+}
+
+export function text(expected: string): Kind<string> {
+  return { expected, parse: (text) => (text === '' ? undefined : text), format: (value) => value };
+}
+
+export function host(): Kind<string> {
+  return {
+    expected: 'an IP address or a host name, without a port',
+    parse: (text) => (isIP(text) !== 0 || /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i.test(text) ? text : undefined),
+    format: (value) => value,
+  };
+}
+
+function within(value: number | undefined, min: number, max: number): number | undefined {
+  return value !== undefined && value >= min && value <= max ? value : undefined;
+}
+
+/** `unitless` is what a number alone is counted in. */
+function parseWithUnit(
+  text: string,
+  units: Readonly<Record<string, number>>,
+  unitless: number | undefined,
+): number | undefined {
+  const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(text);
+  if (match === null) return undefined;
+  const [, amount = '', given = ''] = match;
+  const unit = Object.keys(units).find((name) => name.toLowerCase() === given.toLowerCase());
+  const factor =
+    unit !== undefined ? units[unit] : given === '' ? (unitless ?? (Number(amount) === 0 ? 1 : undefined)) : undefined;
+  if (factor === undefined) return undefined;
+  const value = Math.round(Number(amount) * factor);
+  return Number.isSafeInteger(value) ? value : undefined;
+}
+
+/** In the largest unit that leaves a whole number. */
+function formatWithUnit(value: number, units: Readonly<Record<string, number>>): string {
+  const fitting = Object.entries(units).filter(([, factor]) => value !== 0 && value % factor === 0);
+  const [unit, factor] = fitting.at(-1) ?? ['', 1];
+  return `${value / factor}${unit}`;
+}

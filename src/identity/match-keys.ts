@@ -1,0 +1,118 @@
+/**
+ * From identifiers as the client wrote them to the keys that people are matched by: rules 1 to 4. Junk makes no key;
+ * `null` and blank values count as absent. Types never match each other, so the type is part of the key; the tenant is
+ * part of it too, but kept by the store (rule 1).
+ *
+ * Invariant: normalising twice changes nothing. This runs for every user: plain ASCII, which nearly all of it is, comes
+ * back as the same string.
+ */
+
+import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey } from '../model.ts';
+import { isPhoneNumberJunk, normalisePhoneNumber } from './phone-number.ts';
+
+export interface MatchOptions {
+  /** Two capital letters: where phone numbers without a country code belong; null if that is not known. */
+  readonly defaultCountry: string | null;
+  /** What the tenant calls junk besides the values below, in lower case. */
+  readonly junkValues: ReadonlySet<string>;
+}
+
+export interface MatchKeys {
+  /** Strongest first (rule 4), at most one of a type. */
+  readonly keys: MatchKey[];
+  /** Types whose value was there, but junk. */
+  readonly junk: readonly IdentifierType[];
+}
+
+/** Rule 3. Zeros and dashes come on top. */
+const JUNK_VALUES: ReadonlySet<string> = new Set([
+  '',
+  'null',
+  'nil',
+  'none',
+  'undefined',
+  'nan',
+  'n/a',
+  'unknown',
+  'anonymous',
+  'guest',
+  'true',
+  'false',
+  '-1',
+  '[object object]',
+  'id',
+  'email',
+  'user_id',
+  'distinct_id',
+  'not_authenticated',
+]);
+const JUNK_CHARACTERS_MAX = Math.max(...[...JUNK_VALUES].map((value) => value.length));
+const ZEROS_AND_DASHES = /^[0\-‐-―−]+$/;
+const QUOTES = '\'"`´‘’‚‛“”„‟«»‹›';
+
+const ZERO = 0x30;
+
+const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
+const UPPER_CASE_ASCII = /[A-Z]/;
+const NOTHING: readonly IdentifierType[] = [];
+
+/** `identifiers` has been validated: each of the four is a string, null or absent. */
+export function matchKeysOf(identifiers: Readonly<Record<string, unknown>>, options: MatchOptions): MatchKeys {
+  const keys: MatchKey[] = [];
+  let junk: IdentifierType[] | null = null;
+  // Rule 4: the order of the types is the order of priority.
+  for (const type of IDENTIFIER_TYPES) {
+    const raw = identifiers[type];
+    if (typeof raw !== 'string') continue;
+    const trimmed = PRINTABLE_ASCII.test(raw) ? raw : raw.trim();
+    if (trimmed === '') continue;
+    if (isJunk(trimmed, options) || (type === 'phone_number' && isPhoneNumberJunk(trimmed))) {
+      junk ??= [];
+      junk.push(type);
+    } else {
+      keys.push({ type, value: normalise(type, trimmed, options), raw });
+    }
+  }
+  return { keys, junk: junk ?? NOTHING };
+}
+
+/** Rule 2. */
+export function normalise(type: IdentifierType, raw: string, options: MatchOptions): string {
+  const text = PRINTABLE_ASCII.test(raw) ? raw : raw.normalize('NFC').trim();
+  if (type === 'phone_number') return normalisePhoneNumber(text, options.defaultCountry);
+  return type === 'email' ? lowerCase(text) : text;
+}
+
+function lowerCase(text: string): string {
+  if (PRINTABLE_ASCII.test(text)) return UPPER_CASE_ASCII.test(text) ? text.toLowerCase() : text;
+  // Some letters have a composed form in lower case alone.
+  return text.toLowerCase().normalize('NFC');
+}
+
+/** Rule 3, for a trimmed value of any type. */
+export function isJunk(value: string, options: MatchOptions): boolean {
+  const first = value.charCodeAt(0);
+  const isBare = isLetterOrDigit(first) && isLetterOrDigit(value.charCodeAt(value.length - 1));
+  const bare = isBare ? value : withoutQuotes(value);
+  if (options.junkValues.size > 0 && options.junkValues.has(bare.toLowerCase())) return true;
+  if (bare.length <= JUNK_CHARACTERS_MAX && JUNK_VALUES.has(bare.toLowerCase())) return true;
+  return (!isBare || first === ZERO) && ZEROS_AND_DASHES.test(bare);
+}
+
+/** Of ASCII, where nearly every value begins and ends. */
+function isLetterOrDigit(code: number): boolean {
+  return (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a) || (code >= ZERO && code <= 0x39);
+}
+
+/** Without quotes and white space at either end, paired or not: values out of broken exports often have one only. */
+function withoutQuotes(value: string): string {
+  let start = 0;
+  let end = value.length;
+  while (start < end && isQuoteOrSpace(value.charAt(start))) start++;
+  while (end > start && isQuoteOrSpace(value.charAt(end - 1))) end--;
+  return value.slice(start, end);
+}
+
+function isQuoteOrSpace(character: string): boolean {
+  return QUOTES.includes(character) || character.trim() === '';
+}

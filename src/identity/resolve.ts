@@ -1,0 +1,271 @@
+/**
+ * Who is who: takes accepted users in their order and says what changes in the graph (rules 5 to 9). Works on a
+ * snapshot and never writes; what earlier users of the same call changed is seen by later ones, so a batch gives what
+ * its users give one by one.
+ *
+ * Invariants: a key that has a node keeps it; an alias points at a survivor, never at another alias; a profile has at
+ * most one user_id (rule 6) and stays within its limits (rule 7); whatever is refused is written down. A user whose
+ * keys are all known and of one profile costs a look-up per key and nothing else.
+ */
+
+import type { IdentifierType, MatchKey, NodeNumber, Origin, RefusalReason } from '../model.ts';
+import {
+  type Changes,
+  type Claimant,
+  type Merge,
+  type NewIdentifier,
+  type NewNode,
+  type Outcome,
+  PROFILE_LIMITS,
+  type ProfileState,
+  type Refusal,
+  type Snapshot,
+} from './graph.ts';
+import { compareOrigins } from './origin.ts';
+
+export type ProfileLimits = { readonly [limit in keyof typeof PROFILE_LIMITS]: number };
+
+/** A profile while users are being resolved. */
+interface Profile {
+  readonly root: NodeNumber;
+  readonly origin: Origin;
+  readonly nodes: NodeNumber[];
+  userId: string | null;
+  emails: number;
+  phoneNumbers: number;
+  anonIds: number;
+  readonly apart: Set<NodeNumber>;
+}
+
+/** A key that was not taken, and why. */
+interface Refused {
+  readonly key: MatchKey;
+  readonly reason: RefusalReason;
+}
+
+const NO_MERGES: readonly Merge[] = [];
+const NO_REFUSALS: readonly Refusal[] = [];
+const NO_KEY: Outcome = { node: null, merges: NO_MERGES, refusals: NO_REFUSALS };
+
+/** Other limits than those of rule 7 are for tests. */
+export function resolve(
+  snapshot: Snapshot,
+  users: readonly Claimant[],
+  limits: ProfileLimits = PROFILE_LIMITS,
+): Changes {
+  const resolution = new Resolution(snapshot, limits);
+  for (const user of users) resolution.add(user);
+  return resolution.changes;
+}
+
+/** Whether `resolve` may ask for the profiles of this user: it has a key without a node, or keys of several profiles. */
+export function needsProfile(snapshot: Snapshot, user: Claimant): boolean {
+  let root: NodeNumber | undefined;
+  for (const key of user.keys) {
+    const node = snapshot.nodeOf(key);
+    if (node === undefined) return true;
+    const found = snapshot.rootOf(node);
+    if (root !== undefined && found !== root) return true;
+    root = found;
+  }
+  return false;
+}
+
+class Resolution {
+  readonly #snapshot: Snapshot;
+  readonly #limits: ProfileLimits;
+  readonly #nodes: NewNode[] = [];
+  readonly #identifiers: NewIdentifier[] = [];
+  readonly #merges: Merge[] = [];
+  readonly #refusals: Refusal[] = [];
+  readonly #aliases = new Map<NodeNumber, NodeNumber>();
+  readonly #outcomes: Outcome[] = [];
+  /** Nodes of the keys that this call has added. */
+  readonly #added = new Map<string, NodeNumber>();
+  /** By root; what this call has changed, and what it had to look at. */
+  readonly #profiles = new Map<NodeNumber, Profile>();
+
+  constructor(snapshot: Snapshot, limits: ProfileLimits) {
+    this.#snapshot = snapshot;
+    this.#limits = limits;
+  }
+
+  get changes(): Changes {
+    return {
+      nodes: this.#nodes,
+      identifiers: this.#identifiers,
+      merges: this.#merges,
+      refusals: this.#refusals,
+      aliases: this.#aliases,
+      outcomes: this.#outcomes,
+    };
+  }
+
+  add(user: Claimant): void {
+    const node = this.#settledNodeOf(user.keys);
+    if (user.keys.length === 0) this.#outcomes.push(NO_KEY);
+    else if (node !== undefined) this.#outcomes.push({ node, merges: NO_MERGES, refusals: NO_REFUSALS });
+    else this.#outcomes.push(this.#resolve(user));
+  }
+
+  /** The node of the strongest key, if all keys are known and of one profile: then there is nothing to decide. */
+  #settledNodeOf(keys: readonly MatchKey[]): NodeNumber | undefined {
+    let strongest: NodeNumber | undefined;
+    let root: NodeNumber | undefined;
+    for (const key of keys) {
+      const node = this.#nodeOf(key);
+      if (node === undefined) return undefined;
+      const found = this.#rootOf(node);
+      if (root !== undefined && found !== root) return undefined;
+      strongest ??= node;
+      root = found;
+    }
+    return strongest;
+  }
+
+  /** Rule 5: known keys first, strongest first, each taken or refused; then new keys go where the strongest is. */
+  #resolve(user: Claimant): Outcome {
+    const unknown: MatchKey[] = [];
+    const merges: Merge[] = [];
+    const refused: Refused[] = [];
+    // The record's own user_id counts from the start, even if nobody has it yet.
+    const claimed = user.keys.find((key) => key.type === 'user_id')?.value ?? null;
+    let node: NodeNumber | undefined;
+    for (const key of user.keys) {
+      const known = this.#nodeOf(key);
+      if (known === undefined) {
+        unknown.push(key);
+        continue;
+      }
+      const other = this.#profileOf(this.#rootOf(known));
+      if (node === undefined) {
+        if (differ(claimed, other.userId)) refused.push({ key, reason: 'other_user_id' });
+        else node = known;
+        continue;
+      }
+      const own = this.#profileOf(this.#rootOf(node));
+      if (own === other) continue;
+      const reason = this.#reasonAgainst(user, claimed, own, other, merges.length);
+      if (reason !== null) refused.push({ key, reason });
+      else merges.push(this.#merge(own, other, { nodes: [known, node], via: key, origin: user.origin }));
+    }
+    node ??= this.#create(user.origin);
+    for (const key of unknown) if (!this.#link(key, node, user.origin)) refused.push({ key, reason: 'limit' });
+    return { node, merges, refusals: this.#refuse(refused, node, user.origin) };
+  }
+
+  #reasonAgainst(
+    user: Claimant,
+    claimed: string | null,
+    own: Profile,
+    other: Profile,
+    mergesSoFar: number,
+  ): RefusalReason | null {
+    // Rule 6.
+    if (differ(own.userId, other.userId) || differ(claimed, other.userId)) return 'other_user_id';
+    // Rule 16.
+    if (own.nodes.some((node) => other.apart.has(node)) || other.nodes.some((node) => own.apart.has(node))) {
+      return 'cannot_link';
+    }
+    // Rule 7.
+    const limits = this.#limits;
+    if (
+      own.emails + other.emails > limits.emails ||
+      own.phoneNumbers + other.phoneNumbers > limits.phoneNumbers ||
+      own.anonIds + other.anonIds > limits.anonIds ||
+      own.nodes.length + other.nodes.length > limits.nodes
+    ) {
+      return 'limit';
+    }
+    // Rule 8.
+    const mayJoin = user.keyKind === 'secret' || (mergesSoFar === 0 && (isAnonymous(own) || isAnonymous(other)));
+    return mayJoin ? null : 'publishable_key';
+  }
+
+  /** Rule 9: the older one lives on. All nodes of the other get it as their alias, so that aliases are never chained. */
+  #merge(own: Profile, other: Profile, edge: Pick<Merge, 'nodes' | 'via' | 'origin'>): Merge {
+    const [into, from] = compareOrigins(own.origin, other.origin) < 0 ? [own, other] : [other, own];
+    for (const node of from.nodes) {
+      this.#aliases.set(node, into.root);
+      into.nodes.push(node);
+    }
+    for (const node of from.apart) into.apart.add(node);
+    into.userId ??= from.userId;
+    into.emails += from.emails;
+    into.phoneNumbers += from.phoneNumbers;
+    into.anonIds += from.anonIds;
+    this.#profiles.delete(from.root);
+    const merge: Merge = { ...edge, from: from.root, into: into.root };
+    this.#merges.push(merge);
+    return merge;
+  }
+
+  #create(origin: Origin): NodeNumber {
+    const node = this.#snapshot.nextNode + this.#nodes.length;
+    this.#nodes.push({ node, origin });
+    const empty = { userId: null, emails: 0, phoneNumbers: 0, anonIds: 0 };
+    this.#profiles.set(node, { root: node, origin, nodes: [node], apart: new Set(), ...empty });
+    return node;
+  }
+
+  /** False if rule 7 forbids it; then the key stays without a node. */
+  #link(key: MatchKey, node: NodeNumber, origin: Origin): boolean {
+    const profile = this.#profileOf(this.#rootOf(node));
+    if (key.type === 'user_id') {
+      profile.userId = key.value;
+    } else {
+      const count = COUNT_OF_TYPE[key.type];
+      if (profile[count] >= this.#limits[count]) return false;
+      profile[count]++;
+    }
+    this.#added.set(nameOf(key), node);
+    this.#identifiers.push({ key, node, origin });
+    return true;
+  }
+
+  #refuse(refused: readonly Refused[], node: NodeNumber, origin: Origin): readonly Refusal[] {
+    if (refused.length === 0) return NO_REFUSALS;
+    const refusals = refused.map(({ key, reason }): Refusal => ({ node, key, reason, origin }));
+    this.#refusals.push(...refusals);
+    return refusals;
+  }
+
+  #nodeOf(key: MatchKey): NodeNumber | undefined {
+    const known = this.#snapshot.nodeOf(key);
+    return known === undefined && this.#added.size > 0 ? this.#added.get(nameOf(key)) : known;
+  }
+
+  #rootOf(node: NodeNumber): NodeNumber {
+    const alias = this.#aliases.get(node);
+    if (alias !== undefined) return alias;
+    return node >= this.#snapshot.nextNode ? node : this.#snapshot.rootOf(node);
+  }
+
+  #profileOf(root: NodeNumber): Profile {
+    const seen = this.#profiles.get(root);
+    if (seen !== undefined) return seen;
+    const stored: ProfileState = this.#snapshot.profileOf(root);
+    const profile = { ...stored, nodes: [...stored.nodes], apart: new Set(stored.apart) };
+    this.#profiles.set(root, profile);
+    return profile;
+  }
+}
+
+const COUNT_OF_TYPE = { email: 'emails', phone_number: 'phoneNumbers', anon_id: 'anonIds' } as const satisfies Record<
+  Exclude<IdentifierType, 'user_id'>,
+  keyof ProfileLimits
+>;
+
+function nameOf(key: MatchKey): string {
+  return `${key.type}:${key.value}`;
+}
+
+/** Rule 6. */
+function differ(a: string | null, b: string | null): boolean {
+  return a !== null && b !== null && a !== b;
+}
+
+/** Rule 8. */
+function isAnonymous(profile: Profile): boolean {
+  return profile.userId === null && profile.emails === 0 && profile.phoneNumbers === 0;
+}

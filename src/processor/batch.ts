@@ -1,0 +1,66 @@
+/**
+ * One batch of log records through the store's transaction: prepare, look up, decide, write. Tenants of a batch are
+ * decided apart from each other, each in the order of the log.
+ */
+
+import type { MatchOptions } from '../identity/match-keys.ts';
+import type { LogRecord } from '../log.ts';
+import type { Answer, WriteTransaction } from '../store-writer.ts';
+import { decide, questionOf } from './decide.ts';
+import { type PreparedRecord, prepareRecord } from './prepare.ts';
+
+/** Where a test may stop the process: between any two steps. */
+export type Failpoint = (name: FailpointName) => void;
+export const FAILPOINTS = [
+  'read',
+  'begun',
+  'prepared',
+  'looked_up',
+  'decided',
+  'written',
+  'advanced',
+  'committed',
+  'log_committed',
+] as const;
+export type FailpointName = (typeof FAILPOINTS)[number];
+
+export interface BatchCounts {
+  readonly users: number;
+  readonly events: number;
+  readonly merges: number;
+  readonly refusals: number;
+}
+
+export async function processBatch(
+  transaction: WriteTransaction,
+  records: readonly LogRecord[],
+  context: { readonly options: MatchOptions; readonly now: () => number; readonly failpoint: Failpoint },
+): Promise<BatchCounts> {
+  const { options, now, failpoint } = context;
+  const byTenant = new Map<string, PreparedRecord[]>();
+  for (const record of records) {
+    const prepared = prepareRecord(record, options);
+    const others = byTenant.get(record.tenantId);
+    if (others === undefined) byTenant.set(record.tenantId, [prepared]);
+    else others.push(prepared);
+  }
+  failpoint('prepared');
+  const tenants = [...byTenant];
+  const answers = await transaction.lookUp(tenants.map(([tenantId, prepared]) => questionOf(tenantId, prepared)));
+  failpoint('looked_up');
+  const batches = tenants.map(([tenantId, prepared], index) => decide(tenantId, answers[index] as Answer, prepared));
+  failpoint('decided');
+  await transaction.write(batches, now());
+  failpoint('written');
+
+  const counts = { users: 0, events: 0, merges: 0, refusals: 0 };
+  for (const { changes, records: written } of batches) {
+    counts.merges += changes.merges.length;
+    counts.refusals += changes.refusals.length;
+    for (const { userTally, eventTally } of written) {
+      counts.users += userTally.stored;
+      counts.events += eventTally.stored;
+    }
+  }
+  return counts;
+}

@@ -1,0 +1,213 @@
+/**
+ * What becomes of the users of a batch, for one tenant: which are duplicates, which belong to somebody who was erased,
+ * who the others are, and what the trace will say of them. Pure: the same answers and records give the same decision.
+ * Every user and every event that the edge accepted ends up in exactly one of stored, duplicates and erased.
+ */
+
+import type { Claimant, Outcome } from '../identity/graph.ts';
+import { resolve } from '../identity/resolve.ts';
+import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, REFUSAL_REASONS } from '../model.ts';
+import type {
+  Answer,
+  FirstUse,
+  Question,
+  RecordHeader,
+  RecordToStore,
+  TenantBatch,
+  UserNote,
+  UserToStore,
+} from '../store-writer.ts';
+import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
+
+const DAY_MS = 86_400_000;
+/** A clock that is wrong, rather than one that is late: beyond these a timestamp is flagged. */
+const FUTURE_MS_MAX = DAY_MS;
+const PAST_MS_MAX = 5 * 365 * DAY_MS;
+
+export function questionOf(tenantId: string, records: readonly PreparedRecord[]): Question {
+  const users = records.flatMap((record) => record.users.map(({ keys }) => keys));
+  const idempotencyKeys: string[] = [];
+  const eventIds: string[] = [];
+  for (const { header, users: prepared } of records) {
+    if (header.idempotencyKey !== null) idempotencyKeys.push(header.idempotencyKey);
+    for (const { events } of prepared) for (const { eventId } of events) if (eventId !== null) eventIds.push(eventId);
+  }
+  return { tenantId, users, idempotencyKeys, eventIds };
+}
+
+/** A user that is neither a duplicate nor erased, on its way to a node. */
+interface Kept {
+  readonly user: PreparedUser;
+  readonly events: readonly PreparedEvent[];
+}
+
+/** One record, sorted out but for who its users are. */
+interface Sorted {
+  readonly record: PreparedRecord;
+  readonly duplicateOf: string | null;
+  readonly kept: readonly Kept[];
+  readonly duplicateEvents: ReadonlyMap<number, number>;
+  readonly erased: ReadonlySet<number>;
+}
+
+export function decide(tenantId: string, answer: Answer, records: readonly PreparedRecord[]): TenantBatch {
+  const memory = new Memory(answer);
+  const sorted = records.map((record) => sortOut(record, answer, memory));
+  const claimants: Claimant[] = [];
+  for (const { record, kept } of sorted) {
+    const { receivedAt, traceId, keyKind } = record.header;
+    for (const { user } of kept) {
+      claimants.push({ origin: { receivedAt, traceId, userIndex: user.userIndex }, keyKind, keys: user.keys });
+    }
+  }
+  const changes = resolve(answer.snapshot, claimants);
+  let next = 0;
+  const decided = sorted.map((one) => {
+    const outcomes = changes.outcomes.slice(next, next + one.kept.length);
+    next += one.kept.length;
+    return toStore(one, outcomes);
+  });
+  return {
+    tenantId,
+    changes,
+    records: decided,
+    idempotencyKeys: memory.idempotencyKeys,
+    eventIds: memory.eventIds,
+  };
+}
+
+/** First uses: those of the store, and those of earlier records of this batch. */
+class Memory {
+  readonly #answer: Answer;
+  readonly #keys = new Map<string, FirstUse>();
+  readonly #ids = new Map<string, FirstUse>();
+  readonly idempotencyKeys: (FirstUse & { readonly key: string })[] = [];
+  readonly eventIds: (FirstUse & { readonly id: string })[] = [];
+
+  constructor(answer: Answer) {
+    this.#answer = answer;
+  }
+
+  /** The trace that used the key before, within the window; otherwise the key is now this request's. */
+  duplicateOf({ idempotencyKey: key, traceId, receivedAt }: RecordHeader): string | null {
+    if (key === null) return null;
+    const first = this.#keys.get(key) ?? this.#answer.firstUseOfIdempotencyKey(key);
+    if (first !== undefined && Math.abs(receivedAt - first.receivedAt) < IDEMPOTENCY_WINDOW_MS) {
+      // A request that was cut into several records is not its own duplicate.
+      return first.traceId === traceId ? null : first.traceId;
+    }
+    this.#keys.set(key, { traceId, receivedAt });
+    this.idempotencyKeys.push({ key, traceId, receivedAt });
+    return null;
+  }
+
+  isDuplicateEvent(id: string, { traceId, receivedAt }: RecordHeader): boolean {
+    const first = this.#ids.get(id) ?? this.#answer.firstUseOfEventId(id);
+    if (first !== undefined && Math.abs(receivedAt - first.receivedAt) < EVENT_ID_WINDOW_MS) return true;
+    this.#ids.set(id, { traceId, receivedAt });
+    this.eventIds.push({ id, traceId, receivedAt });
+    return false;
+  }
+}
+
+const NO_DUPLICATES: ReadonlyMap<number, number> = new Map();
+const NOBODY: ReadonlySet<number> = new Set();
+
+function sortOut(record: PreparedRecord, answer: Answer, memory: Memory): Sorted {
+  const { header } = record;
+  const duplicateOf = memory.duplicateOf(header);
+  if (duplicateOf !== null) {
+    return { record, duplicateOf, kept: [], duplicateEvents: NO_DUPLICATES, erased: NOBODY };
+  }
+  const kept: Kept[] = [];
+  const duplicateEvents = new Map<number, number>();
+  const erased = new Set<number>();
+  for (const user of record.users) {
+    if (wasErasedSince(user, header.receivedAt, answer)) {
+      erased.add(user.userIndex);
+      continue;
+    }
+    const events = user.events.some(({ eventId }) => eventId !== null)
+      ? user.events.filter(({ eventId }) => eventId === null || !memory.isDuplicateEvent(eventId, header))
+      : user.events;
+    const duplicates = user.events.length - events.length;
+    if (duplicates > 0) duplicateEvents.set(user.userIndex, duplicates);
+    // All of its events were there already: a retry, which must not make old properties new again.
+    if (events.length > 0) kept.push({ user, events });
+  }
+  return { record, duplicateOf: null, kept, duplicateEvents, erased };
+}
+
+/** Rule 17: what came in before its person was erased does not come back. */
+function wasErasedSince({ keys }: PreparedUser, receivedAt: number, answer: Answer): boolean {
+  return keys.some((key) => (answer.erasedAt(key) ?? Number.NEGATIVE_INFINITY) >= receivedAt);
+}
+
+function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
+  const { record, duplicateOf, kept, duplicateEvents, erased } = sorted;
+  const users: UserToStore[] = [];
+  const notes: UserNote[] = [];
+  let storedEvents = 0;
+  for (const [index, { user, events }] of kept.entries()) {
+    const outcome = outcomes[index] as Outcome;
+    const { userIndex, fields, properties } = user;
+    users.push({ userIndex, node: outcome.node, events, fields, properties });
+    storedEvents += events.length;
+    const note = noteOf(user, outcome, record.header.receivedAt, duplicateEvents.get(userIndex) ?? 0);
+    if (note !== null) notes.push(note);
+  }
+  const keptIndexes = new Set(kept.map(({ user }) => user.userIndex));
+  for (const [userIndex, duplicates] of duplicateEvents) {
+    if (!keptIndexes.has(userIndex)) notes.push({ userIndex, duplicateEvents: duplicates });
+  }
+  for (const userIndex of erased) notes.push({ userIndex, warnings: [ERASED] });
+  notes.sort((a, b) => a.userIndex - b.userIndex);
+
+  const allEvents = sum(record.users, ({ events }) => events.length);
+  const erasedEvents = sum(record.users, ({ userIndex, events }) => (erased.has(userIndex) ? events.length : 0));
+  return {
+    header: record.header,
+    duplicateOf,
+    users,
+    rejections: duplicateOf === null ? record.rejections : [],
+    notes,
+    userTally: {
+      stored: users.length,
+      duplicates: record.users.length - users.length - erased.size,
+      erased: erased.size,
+    },
+    eventTally: { stored: storedEvents, duplicates: allEvents - storedEvents - erasedEvents, erased: erasedEvents },
+  };
+}
+
+const ERASED = 'not stored: this person was erased after the request was received';
+const NOBODY_TO_MATCH = 'stored without a profile: no identifier is left that could be matched';
+
+function noteOf(user: PreparedUser, outcome: Outcome, receivedAt: number, duplicates: number): UserNote | null {
+  const warnings: string[] = [];
+  for (const type of user.junk) warnings.push(`identifiers.${type} is a placeholder and was not matched by`);
+  if (outcome.node === null) warnings.push(NOBODY_TO_MATCH);
+  for (const { key, reason } of outcome.refusals) {
+    warnings.push(`identifiers.${key.type} was not linked: ${REFUSAL_REASONS[reason]}`);
+  }
+  for (const { eventIndex, timestamp } of user.events) {
+    if (timestamp > receivedAt + FUTURE_MS_MAX) warnings.push(`events[${eventIndex}].timestamp is in the future`);
+    else if (timestamp < receivedAt - PAST_MS_MAX) {
+      warnings.push(`events[${eventIndex}].timestamp is more than 5 years ago`);
+    }
+  }
+  if (warnings.length === 0 && outcome.merges.length === 0 && duplicates === 0) return null;
+  return {
+    userIndex: user.userIndex,
+    ...(outcome.merges.length > 0 && { merged: outcome.merges.map(({ from, into }) => [from, into] as const) }),
+    ...(warnings.length > 0 && { warnings: warnings.slice(0, WARNINGS_MAX) }),
+    ...(duplicates > 0 && { duplicateEvents: duplicates }),
+  };
+}
+
+/** A user with thousands of odd timestamps makes its point with the first few. */
+const WARNINGS_MAX = 20;
+
+function sum<T>(items: readonly T[], valueOf: (item: T) => number): number {
+  return items.reduce((total, item) => total + valueOf(item), 0);
+}

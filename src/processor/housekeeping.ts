@@ -1,0 +1,87 @@
+/**
+ * What the processor does besides processing, between two transactions: tells how much waits in the log and whether the
+ * edges must stop taking in more, removes what is too old, and looks whether the books balance.
+ */
+
+import type { LogReader } from '../log.ts';
+import type { Logger } from '../logger.ts';
+import { METRIC, type MetricsWriter } from '../metrics.ts';
+import type { Retention, StoreWriter } from '../store-writer.ts';
+
+const BACKLOG_INTERVAL_MS = 1_000;
+const BOOKS_INTERVAL_MS = 10_000;
+const SWEEP_INTERVAL_MS = 60_000;
+/** The edges take in again a little below the bound, or they would flicker. */
+const BACKLOG_LOW_SHARE = 0.9;
+
+export interface HousekeepingParts {
+  readonly log: LogReader;
+  readonly writer: StoreWriter;
+  readonly metrics: MetricsWriter;
+  readonly logger: Logger;
+  readonly now: () => number;
+  readonly retention: Retention;
+  readonly backlogBytesMax: number;
+  readonly setBacklogFull: (isFull: boolean) => void;
+}
+
+export class Housekeeping {
+  readonly #parts: HousekeepingParts;
+  #backlogAt = Number.NEGATIVE_INFINITY;
+  #booksAt = Number.NEGATIVE_INFINITY;
+  #sweepAt = Number.NEGATIVE_INFINITY;
+  #isBacklogFull = false;
+  #areBooksOut = false;
+
+  constructor(parts: HousekeepingParts) {
+    this.#parts = parts;
+  }
+
+  /** Cheap when nothing is due. */
+  async run(positions: ReadonlyMap<number, number>): Promise<void> {
+    // Not by the clock of the day, which may be set back.
+    const moment = performance.now();
+    if (moment - this.#backlogAt >= BACKLOG_INTERVAL_MS) {
+      this.#backlogAt = moment;
+      await this.#watchBacklog(positions);
+    }
+    if (moment - this.#booksAt >= BOOKS_INTERVAL_MS) {
+      this.#booksAt = moment;
+      await this.#checkBooks();
+    }
+    if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS) {
+      const { writer, retention, now } = this.#parts;
+      // One piece at a time: events come first.
+      const isMore = await writer.sweep(retention, now());
+      if (!isMore) this.#sweepAt = moment;
+    }
+  }
+
+  async #watchBacklog(positions: ReadonlyMap<number, number>): Promise<void> {
+    const { log, metrics, logger, backlogBytesMax, setBacklogFull } = this.#parts;
+    let bytes = 0;
+    for (const partition of await log.partitions()) {
+      bytes += await log.backlogBytes(partition, positions.get(partition) ?? 0);
+    }
+    metrics.set(METRIC.backlog_bytes, bytes);
+    const isFull = bytes > backlogBytesMax * (this.#isBacklogFull ? BACKLOG_LOW_SHARE : 1);
+    if (isFull !== this.#isBacklogFull) {
+      const line = { backlog_bytes: bytes, backlog_bytes_max: backlogBytesMax };
+      if (isFull) logger.error(line, 'the backlog is full: answering 503 until some of it is processed');
+      else logger.info(line, 'the backlog has room again');
+    }
+    this.#isBacklogFull = isFull;
+    setBacklogFull(isFull);
+  }
+
+  async #checkBooks(): Promise<void> {
+    const { writer, metrics, logger } = this.#parts;
+    const { users, events } = await writer.difference();
+    metrics.set(METRIC.ledger_difference, users + events);
+    const areOut = users !== 0 || events !== 0;
+    if (areOut && !this.#areBooksOut) {
+      logger.error({ users, events }, 'the books do not balance: this is a bug, see GET /ledger and sluice doctor');
+    }
+    this.#areBooksOut = areOut;
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * From a log record to users that identity and the store can work with: parsed, with match keys, statements and events
+ * ready to be stored. Pure. The record was validated at the edge, so what does not fit here is a bug and throws; the
+ * processor then sets the record aside.
+ */
+
+import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
+import { statementOf } from '../identity/statements.ts';
+import type { LogRecord } from '../log.ts';
+import type { IdentifierType, MatchKey } from '../model.ts';
+import type { EventToStore, RecordHeader, RejectionToStore } from '../store-writer.ts';
+import { parseExact } from '../validation/exact-json.ts';
+import { parseIso8601 } from '../validation/iso8601.ts';
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+export interface PreparedEvent extends EventToStore {
+  /** `$event_id`, by which the same event is recognised. */
+  readonly eventId: string | null;
+}
+
+export interface PreparedUser {
+  readonly userIndex: number;
+  readonly keys: readonly MatchKey[];
+  readonly junk: readonly IdentifierType[];
+  readonly events: readonly PreparedEvent[];
+  readonly fields: JsonObject | null;
+  readonly properties: JsonObject | null;
+}
+
+export interface PreparedRecord {
+  readonly header: RecordHeader;
+  readonly users: readonly PreparedUser[];
+  readonly rejections: readonly RejectionToStore[];
+}
+
+export function headerOf(record: Omit<LogRecord, 'body'>): RecordHeader {
+  return {
+    partition: record.partition,
+    position: record.position,
+    tenantId: record.tenantId,
+    traceId: record.traceId,
+    receivedAt: record.receivedAt,
+    keyId: record.keyId,
+    keyKind: record.keyKind,
+    idempotencyKey: record.idempotencyKey,
+    firstUserIndex: record.firstUserIndex,
+    usersAccepted: record.userCount - record.rejections.length,
+    usersRejected: record.rejections.length,
+    eventsAccepted: record.eventCount,
+  };
+}
+
+export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
+  const { body, firstUserIndex, receivedAt } = record;
+  const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
+  const parsed = parseExact(text.startsWith('\uFEFF') ? text.slice(1) : text) as { users: readonly JsonObject[] };
+  if (parsed.users.length !== record.userCount) {
+    throw new Error(`the body has ${parsed.users.length} users where the edge counted ${record.userCount}`);
+  }
+  const messages = new Map(record.rejections.map(({ userIndex, message }) => [userIndex, message]));
+  const users: PreparedUser[] = [];
+  const rejections: RejectionToStore[] = [];
+  for (const [index, user] of parsed.users.entries()) {
+    const userIndex = firstUserIndex + index;
+    const message = messages.get(userIndex);
+    if (message === undefined) users.push(prepareUser(user, userIndex, receivedAt, options));
+    else rejections.push({ userIndex, message, payload: JSON.stringify(user) });
+  }
+  return { header: headerOf(record), users, rejections };
+}
+
+function prepareUser(user: JsonObject, userIndex: number, receivedAt: number, options: MatchOptions): PreparedUser {
+  const identifiers = user.identifiers as JsonObject;
+  const { keys, junk } = matchKeysOf(identifiers, options);
+  const { fields, properties } = statementOf(identifiers, user.user_properties as JsonObject | null | undefined);
+  const given = user.events as readonly JsonObject[];
+  const events: PreparedEvent[] = [];
+  for (let index = 0; index < given.length; index++) {
+    events.push(prepareEvent(given[index] as JsonObject, index, receivedAt));
+  }
+  return { userIndex, keys, junk, events, fields, properties };
+}
+
+function prepareEvent(event: JsonObject, eventIndex: number, receivedAt: number): PreparedEvent {
+  // Rest makes data properties of everything, `__proto__` included.
+  const { event_name: name, timestamp, revenue, event_value: value, ...properties } = event;
+  const eventId = properties.$event_id;
+  return {
+    eventIndex,
+    name: name as string,
+    timestamp: typeof timestamp === 'string' ? timeOf(timestamp) : receivedAt,
+    revenue: amountOf(revenue),
+    value: amountOf(value),
+    properties: JSON.stringify(properties),
+    eventId: typeof eventId === 'string' ? eventId : null,
+  };
+}
+
+function timeOf(timestamp: string): number {
+  const time = parseIso8601(timestamp);
+  if (time === undefined) throw new Error('a timestamp that the edge accepted cannot be read');
+  return time;
+}
+
+/** A number with more digits than a double holds stays the text that it was. */
+function amountOf(value: unknown): number | string | null {
+  if (typeof value === 'number') return value;
+  return value === null || value === undefined ? null : JSON.stringify(value);
+}

@@ -1,0 +1,148 @@
+/**
+ * The writing end of the store, for the processor alone. A transaction takes in one or more batches of records: look
+ * up what is known, decide (purely), write, say how far the log has been read. Either all of it is there afterwards or
+ * nothing, the position included: that is what makes every record count exactly once.
+ *
+ * The order of calls in a transaction: `lookUp` for a batch, then `write` for the same batch; any number of batches;
+ * then `commit` or `rollback`.
+ */
+
+import type { Changes, Snapshot } from './identity/graph.ts';
+import type { KeyKind, MatchKey, NodeNumber, TenantId } from './model.ts';
+
+/** A log record without its body. */
+export interface RecordHeader {
+  readonly partition: number;
+  readonly position: number;
+  readonly tenantId: TenantId;
+  readonly traceId: string;
+  readonly receivedAt: number;
+  readonly keyId: string;
+  readonly keyKind: KeyKind;
+  readonly idempotencyKey: string | null;
+  readonly firstUserIndex: number;
+  /** As the edge counted them. */
+  readonly usersAccepted: number;
+  readonly usersRejected: number;
+  readonly eventsAccepted: number;
+}
+
+/** What has to be looked up for one tenant of a batch. */
+export interface Question {
+  readonly tenantId: TenantId;
+  /** The match keys of every user, in order. */
+  readonly users: readonly (readonly MatchKey[])[];
+  readonly idempotencyKeys: readonly string[];
+  readonly eventIds: readonly string[];
+}
+
+export interface FirstUse {
+  readonly traceId: string;
+  readonly receivedAt: number;
+}
+
+export interface Answer {
+  readonly snapshot: Snapshot;
+  firstUseOfIdempotencyKey(key: string): FirstUse | undefined;
+  firstUseOfEventId(id: string): FirstUse | undefined;
+  /** When a match key was erased (rule 17); undefined for one that was not. */
+  erasedAt(key: MatchKey): number | undefined;
+}
+
+export interface EventToStore {
+  readonly eventIndex: number;
+  readonly name: string;
+  readonly timestamp: number;
+  /** A text where a double would lose digits. */
+  readonly revenue: number | string | null;
+  readonly value: number | string | null;
+  /** A JSON object. */
+  readonly properties: string;
+}
+
+export interface UserToStore {
+  readonly userIndex: number;
+  readonly node: NodeNumber | null;
+  readonly events: readonly EventToStore[];
+  /** Null when there is nothing to tell. */
+  readonly fields: Readonly<Record<string, unknown>> | null;
+  readonly properties: Readonly<Record<string, unknown>> | null;
+}
+
+export interface RejectionToStore {
+  readonly userIndex: number;
+  readonly message: string;
+  readonly payload: string;
+}
+
+/** What a trace tells of a user beyond its node and events, which follow from the stored events. */
+export interface UserNote {
+  readonly userIndex: number;
+  readonly merged?: readonly (readonly [from: NodeNumber, into: NodeNumber])[];
+  readonly warnings?: readonly string[];
+  readonly duplicateEvents?: number;
+  /** For users without stored events: where they would have gone. */
+  readonly node?: NodeNumber;
+}
+
+export interface Tally {
+  readonly stored: number;
+  readonly duplicates: number;
+  readonly erased: number;
+}
+
+export interface RecordToStore {
+  readonly header: RecordHeader;
+  readonly duplicateOf: string | null;
+  readonly users: readonly UserToStore[];
+  readonly rejections: readonly RejectionToStore[];
+  readonly notes: readonly UserNote[];
+  /** What became of the users and events that the edge accepted; they add up to what the header says, or it is a bug. */
+  readonly userTally: Tally;
+  readonly eventTally: Tally;
+}
+
+export interface TenantBatch {
+  readonly tenantId: TenantId;
+  readonly changes: Changes;
+  readonly records: readonly RecordToStore[];
+  /** First uses to remember, in order; a later one of the same key replaces an expired one. */
+  readonly idempotencyKeys: readonly (FirstUse & { readonly key: string })[];
+  readonly eventIds: readonly (FirstUse & { readonly id: string })[];
+}
+
+export interface WriteTransaction {
+  /** The answers, in the order of the questions; at most one question a tenant. */
+  lookUp(questions: readonly Question[]): Promise<Answer[]>;
+  write(batches: readonly TenantBatch[], processedAt: number): Promise<void>;
+  /** A record that cannot be processed: counted in the books, with its cause, and passed over. */
+  setAside(header: RecordHeader, cause: string, at: number): Promise<void>;
+  advance(partition: number, position: number): Promise<void>;
+  /** With `durable` what was committed so far survives a power loss; without it only a crash of the process. */
+  commit(durable: boolean): Promise<void>;
+  rollback(): Promise<void>;
+}
+
+export interface Retention {
+  readonly eventsMs: number;
+  readonly tracesMs: number;
+  readonly rejectionsMs: number;
+  /** Of all tenants together; the oldest go first. */
+  readonly rejectionBytesMax: number;
+}
+
+export interface StoreWriter {
+  /** Where each partition goes on; partitions that were never read are not in it. */
+  positions(): Promise<Map<number, number>>;
+  begin(): Promise<WriteTransaction>;
+  /** By how much the books are out, over all tenants and hours; anything but 0 is a bug. */
+  difference(): Promise<{ readonly users: number; readonly events: number }>;
+  /** Removes what is too old, a bounded piece at a time; true when there is more to remove. */
+  sweep(retention: Retention, now: number): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+/** The store cannot be written now (full disk, lost connection): the batch is tried again later. */
+export class StoreUnavailableError extends Error {
+  override readonly name = 'StoreUnavailableError';
+}

@@ -1,0 +1,112 @@
+/**
+ * JSON as the client wrote it: `JSON.parse`, but a number that a double cannot hold (an integer beyond 2^53, too many
+ * digits, 1e400, -0) becomes a `JSON.rawJSON` object, which `JSON.stringify` writes back digit for digit. Numbers that
+ * keep their value are plain numbers, so `1.50` comes back as `1.5`.
+ *
+ * Invariant: without such a number the result is that of `JSON.parse`. A quick scan decides that for nearly all texts.
+ * Limit: where something is nested thousands deep, too deep for a
+ * reviver, numbers are rounded as `JSON.parse` rounds them; no valid user is nested deeper than 64.
+ */
+
+/** What `JSON.rawJSON` makes: a frozen object that holds the source text of a number. */
+export interface RawNumber {
+  readonly rawJSON: string;
+}
+
+interface ReviverContext {
+  readonly source?: string;
+}
+
+/** The part of `JSON` that the type library does not know yet. */
+interface ExactJson {
+  parse(text: string, reviver: (key: string, value: unknown, context: ReviverContext) => unknown): unknown;
+  rawJSON(source: string): RawNumber;
+  isRawJSON(value: unknown): value is RawNumber;
+}
+
+const exact = JSON as unknown as ExactJson;
+
+/**
+ * A double keeps any 15 digits if the exponent has at most two. So only a number with 16 or more characters of digits
+ * and point, with three digits in its exponent, or equal to -0 is in danger.
+ */
+const DANGEROUS_RUN_CHARACTERS = 16;
+const LARGE_EXPONENT_OR_MINUS_ZERO = /(?:\d[eE][+-]?\d{3,}|-0[.0]*(?:[eE][+-]?\d+)?)(?=[,\]}\s]|$)/;
+
+/** Every number, and what looks like one inside of strings. */
+const NUMBERS = /(?<![^[:,\s])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[,\]}\s]|$)/g;
+const NUMBER_PARTS = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
+
+const POINT = 0x2e;
+const ZERO = 0x30;
+const NINE = 0x39;
+
+/** Throws as `JSON.parse` does. */
+export function parseExact(text: string): unknown {
+  if (!mayLoseDigits(text) || !losesDigits(text)) return JSON.parse(text);
+  try {
+    return exact.parse(text, keepDigits);
+  } catch (error) {
+    if (error instanceof RangeError) return JSON.parse(text);
+    throw error;
+  }
+}
+
+/** The number that a value stands for; null if it is none, or one beyond what a double can hold. */
+export function numberOf(value: unknown): number | null {
+  const number = exact.isRawJSON(value) ? Number(value.rawJSON) : value;
+  return typeof number === 'number' && Number.isFinite(number) ? number : null;
+}
+
+/** Quick, and wrong in one direction only. */
+function mayLoseDigits(text: string): boolean {
+  return hasDangerousRun(text) || LARGE_EXPONENT_OR_MINUS_ZERO.test(text);
+}
+
+/** A run of 16 cannot hide between every 16th character. */
+function hasDangerousRun(text: string): boolean {
+  for (let at = DANGEROUS_RUN_CHARACTERS - 1; at < text.length; at += DANGEROUS_RUN_CHARACTERS) {
+    if (!isDigitOrPoint(text, at)) continue;
+    let start = at;
+    let end = at + 1;
+    while (start > 0 && isDigitOrPoint(text, start - 1)) start--;
+    while (end < text.length && isDigitOrPoint(text, end)) end++;
+    if (end - start >= DANGEROUS_RUN_CHARACTERS) return true;
+  }
+  return false;
+}
+
+function isDigitOrPoint(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code <= NINE && (code >= ZERO || code === POINT);
+}
+
+/** Reads all numbers, which costs less than a reviver: 0.1 + 0.2 has 17 digits, and loses none. */
+function losesDigits(text: string): boolean {
+  for (const [source] of text.matchAll(NUMBERS)) if (!survives(source, Number(source))) return true;
+  return false;
+}
+
+function keepDigits(_key: string, value: unknown, { source }: ReviverContext): unknown {
+  if (typeof value !== 'number' || source === undefined || survives(source, value)) return value;
+  return exact.rawJSON(source);
+}
+
+/** Whether the double has the very value that the source says. */
+function survives(source: string, value: number): boolean {
+  const text = String(value);
+  return text === source || (Number.isFinite(value) && canonical(text) === canonical(source));
+}
+
+/** One spelling per value: sign, digits without zeros at either end, exponent of ten. */
+function canonical(number: string): string {
+  const [, sign = '', whole = '', fraction = '', exponent = '0'] = NUMBER_PARTS.exec(number) ?? [];
+  const digits = whole + fraction;
+  let start = 0;
+  let end = digits.length;
+  // Loops, because a regular expression for zeros at the end takes quadratic time on hostile digits.
+  while (start < end && digits.charCodeAt(start) === ZERO) start++;
+  while (end > start && digits.charCodeAt(end - 1) === ZERO) end--;
+  if (start === end) return `${sign}0`;
+  return `${sign}${digits.slice(start, end)}e${Number(exponent) - fraction.length + digits.length - end}`;
+}

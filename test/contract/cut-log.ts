@@ -1,0 +1,77 @@
+/**
+ * A log that keeps one record a user, made from one that keeps requests whole: what a backend such as Kafka does. It
+ * shows that the contract holds for both kinds. Where a record stands in its request is kept in the trace id.
+ */
+
+import type { LogAppender, LogEntry, LogHeader, LogReader } from '../../src/log.ts';
+import { eventsIn, type LogUnderTest } from './log.ts';
+
+const MARK = '#user-';
+const HEADERS_AT_A_TIME = 100;
+
+export function cutIntoUsers(log: LogUnderTest): LogUnderTest {
+  return {
+    openAppender: async (partition) => cuttingAppender(await log.openAppender(partition)),
+    openReader: async (options) => cutReader(await log.openReader(options)),
+    dispose: () => log.dispose(),
+  };
+}
+
+function cuttingAppender(appender: LogAppender): LogAppender {
+  return {
+    append: async (entry) => {
+      await Promise.all(usersOf(entry).map((user) => appender.append(user)));
+    },
+    trouble: () => appender.trouble(),
+    close: () => appender.close(),
+  };
+}
+
+function usersOf(entry: LogEntry): LogEntry[] {
+  const { users } = JSON.parse(Buffer.from(entry.body).toString('utf8')) as { users: unknown[] };
+  return users.map((user, userIndex) => {
+    const rejections = entry.rejections.filter((rejection) => rejection.userIndex === userIndex);
+    return {
+      ...entry,
+      traceId: `${entry.traceId}${MARK}${userIndex}`,
+      // A single user stays as it was written: numbers keep their digits.
+      body: users.length === 1 ? entry.body : Buffer.from(JSON.stringify({ users: [user] })),
+      userCount: 1,
+      eventCount: rejections.length > 0 ? 0 : users.length === 1 ? entry.eventCount : eventsIn(user),
+      rejections,
+    };
+  });
+}
+
+function cutReader(reader: LogReader): LogReader {
+  const headers = async (partition: number, position: number, countMax: number) => {
+    const batch = await reader.headers(partition, position, countMax);
+    return { ...batch, headers: batch.headers.map(unmarked) };
+  };
+  return {
+    partitions: () => reader.partitions(),
+    read: async (partition, position, bytesMax) => {
+      const batch = await reader.read(partition, position, bytesMax);
+      return { ...batch, records: batch.records.map(unmarked) };
+    },
+    headers,
+    find: async (partition, position, traceId) => {
+      const found: LogHeader[] = [];
+      for (let from = position; ; ) {
+        const batch = await headers(partition, from, HEADERS_AT_A_TIME);
+        if (batch.headers.length === 0) return found;
+        found.push(...batch.headers.filter((header) => header.traceId === traceId));
+        from = batch.next;
+      }
+    },
+    backlogBytes: (partition, position) => reader.backlogBytes(partition, position),
+    commit: (partition, position) => reader.commit(partition, position),
+    committed: (partition) => reader.committed(partition),
+    close: () => reader.close(),
+  };
+}
+
+function unmarked<Header extends LogHeader>(header: Header): Header {
+  const [traceId = '', userIndex] = header.traceId.split(MARK);
+  return { ...header, traceId, firstUserIndex: Number(userIndex) };
+}

@@ -1,0 +1,142 @@
+/** Rules 11 to 13: last write wins per name, tombstones, profile fields, provenance. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import * as fc from 'fast-check';
+import { compareOrigins } from '../../src/identity/origin.ts';
+import { type Group, state, statementOf, type Told, type Values, view } from '../../src/identity/statements.ts';
+import type { Origin } from '../../src/model.ts';
+import { originAt } from './histories.ts';
+
+interface Said {
+  readonly origin: Origin;
+  readonly fields: Values;
+  readonly properties: Values;
+}
+
+const names = fc.constantFrom('plan', 'city', '__proto__', 'constructor', 'toString', '1');
+const values = (value: fc.Arbitrary<unknown>): fc.Arbitrary<Values> =>
+  fc.array(fc.tuple(names, value), { maxLength: 4 }).map((pairs): Values => Object.fromEntries(pairs));
+const value = fc.constantFrom<unknown>('a', 0, false, '', [null], { __proto__: null, b: null });
+
+const sayings: fc.Arbitrary<Said[]> = fc
+  .array(fc.tuple(values(fc.oneof(value, fc.constant(null))), values(fc.oneof(value, fc.constant(null)))), {
+    maxLength: 12,
+    size: 'max',
+  })
+  .map((pairs) => pairs.map(([fields, properties], index) => ({ origin: originAt(index), fields, properties })));
+
+function naive(said: readonly Said[]): { fields: Map<string, Told>; properties: Map<string, Told> } {
+  const fields = new Map<string, Told>();
+  const properties = new Map<string, Told>();
+  for (const { origin, ...statement } of said.toSorted((a, b) => compareOrigins(a.origin, b.origin))) {
+    for (const [name, told] of Object.entries(statement.fields)) {
+      if (told !== null) fields.set(name, { value: told, origin });
+    }
+    for (const [name, told] of Object.entries(statement.properties)) {
+      if (told === null) properties.delete(name);
+      else properties.set(name, { value: told, origin });
+    }
+  }
+  return { fields, properties };
+}
+
+function known(said: readonly Said[]): readonly Group[] {
+  return said.reduce<readonly Group[]>((groups, { origin, fields, properties }) => {
+    return state(groups, origin, fields, properties);
+  }, []);
+}
+
+const OLD = originAt(0);
+const NEW = originAt(9);
+
+suite('Statements', () => {
+  test('tell what a naive reader of the whole history tells, in any order, over any nodes (rules 11 and 13)', () => {
+    const cases = sayings.chain((said) =>
+      fc.tuple(
+        fc.constant(said),
+        fc.shuffledSubarray(said, { minLength: said.length }),
+        fc.array(fc.nat(2), { minLength: said.length, maxLength: said.length }),
+      ),
+    );
+    fc.assert(
+      fc.property(cases, ([said, shuffled, nodes]) => {
+        const parts = [0, 1, 2].map((node) => known(shuffled.filter((_, index) => nodes[index] === node)));
+        assert.deepEqual(view(parts), naive(said));
+        assert.deepEqual([...view(parts.toReversed()).properties.keys()], [...view(parts).properties.keys()]);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('are kept as groups, newest first, each name once, none empty, the same in any order', () => {
+    const cases = sayings.chain((said) =>
+      fc.tuple(fc.constant(said), fc.shuffledSubarray(said, { minLength: said.length })),
+    );
+    fc.assert(
+      fc.property(cases, ([said, shuffled]) => {
+        const groups = known(shuffled);
+        assert.deepEqual(groups, known(said));
+        for (const kind of [3, 4] as const) {
+          const all = groups.flatMap((group) => Object.keys(group[kind]));
+          assert.equal(new Set(all).size, all.length);
+        }
+        const times = groups.map(([receivedAt, traceId, userIndex]) => ({ receivedAt, traceId, userIndex }));
+        assert.deepEqual(times.toSorted(compareOrigins).toReversed(), times);
+        assert.ok(groups.every((group) => Object.keys(group[3]).length + Object.keys(group[4]).length > 0));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('said again change nothing, and the very same array comes back', () => {
+    fc.assert(
+      fc.property(sayings, (said) => {
+        const groups = known(said);
+        for (const { origin, fields, properties } of said) {
+          assert.equal(state(groups, origin, fields, properties), groups);
+        }
+      }),
+    );
+  });
+
+  test('that cover all that was said before leave one group', () => {
+    const groups = state(state([], OLD, {}, { plan: 'free' }), NEW, {}, { plan: 'pro', city: 'Rome' });
+    assert.deepEqual(groups, [[NEW.receivedAt, NEW.traceId, NEW.userIndex, {}, { plan: 'pro', city: 'Rome' }]]);
+  });
+
+  test('that delete keep a tombstone, so that an older value does not come back (rule 11)', () => {
+    const groups = state(state([], NEW, {}, { plan: null }), OLD, {}, { plan: 'free', age: 3 });
+    assert.deepEqual([...view([groups]).properties.keys()], ['age']);
+    assert.deepEqual(groups[0]?.[4], { plan: null });
+  });
+
+  test('replace objects and arrays whole (rule 11)', () => {
+    const groups = state(
+      state([], OLD, {}, { address: { city: 'Rome', zip: '1' } }),
+      NEW,
+      {},
+      { address: { city: 'Bonn' } },
+    );
+    assert.deepEqual(view([groups]).properties.get('address')?.value, { city: 'Bonn' });
+  });
+
+  test('keep profile fields apart from properties of the same name (rule 12)', () => {
+    const { fields, properties } = view([state([], OLD, { city: 'Rome' }, { city: 'Bonn' })]);
+    assert.deepEqual([fields.get('city')?.value, properties.get('city')?.value], ['Rome', 'Bonn']);
+  });
+
+  test('take every identifier but the four as a profile field, and null as absent (rule 12)', () => {
+    const identifiers: unknown = JSON.parse(
+      '{"user_id":"u","email":"e","phone_number":"p","anon_id":"a","first_name":"Ada","city":null,"__proto__":"x"}',
+    );
+    const { fields, properties } = statementOf(identifiers as Values, null);
+    assert.deepEqual(Object.entries(fields), [
+      ['first_name', 'Ada'],
+      ['__proto__', 'x'],
+    ]);
+    assert.deepEqual(properties, {});
+    const given = { plan: null };
+    assert.equal(statementOf({ user_id: 'u' }, given).properties, given);
+  });
+});
