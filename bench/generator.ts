@@ -6,6 +6,7 @@
 
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
+import type { Crowd } from './crowd.ts';
 import type { Quantiles } from './histogram.ts';
 import type { ShapeName } from './requests.ts';
 
@@ -49,6 +50,32 @@ export interface LoadResult {
   readonly serverDiskBytes: number;
 }
 
+/** So many requests of a crowd, each sent once, in a closed loop. */
+export interface StreamJob {
+  readonly port: number;
+  readonly key: string;
+  readonly connections: number;
+  readonly crowd: Crowd;
+  readonly requests: number;
+  readonly secondsMax: number;
+}
+
+export interface StreamResult {
+  /** When the first request was sent, in milliseconds since 1970. */
+  readonly startedAt: number;
+  /** Until the last answer. */
+  readonly seconds: number;
+  readonly accepted: number;
+  readonly users: number;
+  readonly statuses: Readonly<Record<string, number>>;
+  readonly broken: number;
+  readonly latency: Quantiles;
+  readonly generatorBusy: number;
+  readonly generatorCpuSeconds: number;
+  /** Of the generator's time: spent on making the requests. */
+  readonly makingSeconds: number;
+}
+
 const PATIENCE_SECONDS = 30;
 
 export class Generator {
@@ -59,18 +86,31 @@ export class Generator {
   }
 
   async run(job: LoadJob): Promise<LoadResult> {
-    return new Promise<LoadResult>((resolve, reject) => {
-      const limit = (job.warmupSeconds + job.seconds + PATIENCE_SECONDS) * 1000;
+    return this.ask<LoadResult>(job, job.warmupSeconds + job.seconds + PATIENCE_SECONDS);
+  }
+
+  async stream(job: StreamJob): Promise<StreamResult> {
+    return this.ask<StreamResult>(job, job.secondsMax);
+  }
+
+  close(): void {
+    this.child.removeAllListeners();
+    if (this.child.connected) this.child.disconnect();
+    this.child.kill('SIGKILL');
+  }
+
+  private async ask<Result>(job: LoadJob | StreamJob, secondsMax: number): Promise<Result> {
+    return new Promise<Result>((resolve, reject) => {
       const timer = setTimeout(() => {
         this.child.kill('SIGKILL');
         reject(new Error('the load generator did not finish its job in time'));
-      }, limit);
+      }, secondsMax * 1000);
       const settle = (settled: () => void): void => {
         clearTimeout(timer);
         this.child.removeAllListeners();
         settled();
       };
-      this.child.on('message', (message) => settle(() => resolve(message as LoadResult)));
+      this.child.on('message', (message) => settle(() => resolve(message as Result)));
       this.child.on('exit', (code, signal) =>
         settle(() => reject(new Error(`the load generator ended early (${signal ?? code})`))),
       );
@@ -79,16 +119,10 @@ export class Generator {
       });
     });
   }
-
-  close(): void {
-    this.child.removeAllListeners();
-    if (this.child.connected) this.child.disconnect();
-    this.child.kill('SIGKILL');
-  }
 }
 
 /** Fails loudly when a side answered anything but 202: a fast refusal must never look like a fast server. */
-export function assertAllAccepted(name: string, result: LoadResult): void {
+export function assertAllAccepted(name: string, result: Pick<LoadResult, 'accepted' | 'broken' | 'statuses'>): void {
   const other = Object.entries(result.statuses).filter(([status]) => status !== '202');
   if (other.length === 0 && result.broken === 0 && result.accepted > 0) return;
   const found = other.map(([status, count]) => `${count} × ${status}`).join(', ');

@@ -7,10 +7,11 @@
 
 import { performance } from 'node:perf_hooks';
 import { Connection } from './connection.ts';
-import type { LoadJob, LoadResult } from './generator.ts';
+import type { LoadJob, LoadResult, StreamJob } from './generator.ts';
 import { Histogram } from './histogram.ts';
 import { cpuSeconds, diskBytes, systemCpuSeconds } from './proc.ts';
 import { makeRequests, SHAPES } from './requests.ts';
+import { StreamRun } from './stream.ts';
 
 const TICK_MILLISECONDS = 1;
 const DRAIN_SECONDS_MAX = 10;
@@ -20,8 +21,9 @@ const cache = new Map<string, Buffer[]>();
 process.on('disconnect', () => process.exit(0));
 // Ctrl-C reaches every process of the terminal; the runner decides when this one ends.
 process.on('SIGINT', () => undefined);
-process.on('message', (job: LoadJob) => {
-  void new Run(job, requestsFor(job)).result().then((result) => process.send?.(result));
+process.on('message', (job: LoadJob | StreamJob) => {
+  const run = 'crowd' in job ? new StreamRun(job) : new Run(job, requestsFor(job));
+  void run.result().then((result) => process.send?.(result));
 });
 
 function requestsFor(job: LoadJob): Buffer[] {

@@ -41,12 +41,16 @@ export function makeRequests(shape: Shape, key: string): Buffer[] {
   const requests: Buffer[] = [];
   for (let n = 0; n < shape.distinct; n += 1) {
     const body = Buffer.from(`${bodyOf(shape, random)}\n`);
-    const head =
-      'POST /ingest/events HTTP/1.1\r\nHost: localhost\r\nUser-Agent: sluice-bench\r\n' +
-      `Authorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
-    requests.push(Buffer.concat([Buffer.from(head, 'latin1'), body]));
+    requests.push(Buffer.concat([Buffer.from(headOf(key, body.length), 'latin1'), body]));
   }
   return requests;
+}
+
+export function headOf(key: string, bodyBytes: number): string {
+  return (
+    'POST /ingest/events HTTP/1.1\r\nHost: localhost\r\nUser-Agent: sluice-bench\r\n' +
+    `Authorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${bodyBytes}\r\n\r\n`
+  );
 }
 
 function bodyOf(shape: Shape, random: () => number): string {
@@ -62,13 +66,13 @@ function bodyOf(shape: Shape, random: () => number): string {
   }
 }
 
-interface BenchUser {
+export interface BenchUser {
   readonly identifiers: Record<string, string>;
   readonly user_properties: Record<string, string | number>;
   readonly events: Record<string, string | number>[];
 }
 
-function userOf(random: () => number): BenchUser {
+export function userOf(random: () => number): BenchUser {
   const person = Math.floor(random() * PEOPLE);
   return {
     identifiers: {
@@ -109,7 +113,7 @@ function pick(values: readonly string[], random: () => number): string {
 }
 
 /** A small generator of numbers in [0, 1) with a seed, which Math.random does not take. */
-function mulberry32(seed: number): () => number {
+export function mulberry32(seed: number): () => number {
   let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;

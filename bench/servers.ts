@@ -91,6 +91,36 @@ export class Stage {
     return this.start(name, words, settings, { port, key: actualKey, probe: ready });
   }
 
+  /** Runs the program beside this file to its end; hands it the argument as JSON, and back what it printed as JSON. */
+  async runProgram<Result>(name: string, argument: object, secondsMax: number): Promise<Result> {
+    mkdirSync(this.root, { recursive: true });
+    const file = join(PROJECT, 'bench', `${name}.ts`);
+    const child = spawn(process.execPath, [file, JSON.stringify(argument)], {
+      cwd: PROJECT,
+      env: environment({}),
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
+    this.children.add(child);
+    const timer = setTimeout(() => signalGroup(child, 'SIGKILL'), secondsMax * 1000);
+    let printed = '';
+    let complaints = '';
+    child.stdout.setEncoding('utf8').on('data', (part: string) => {
+      printed += part;
+    });
+    child.stderr.setEncoding('utf8').on('data', (part: string) => {
+      complaints = `${complaints}${part}`.slice(-2000);
+    });
+    const ending = await new Promise<string>((resolve) => {
+      child.once('error', (error) => resolve(error.message));
+      child.once('close', (code, signal) => resolve(String(signal ?? code)));
+    });
+    clearTimeout(timer);
+    this.children.delete(child);
+    if (ending !== '0') throw new Error(`${name} ended with ${ending}:\n${complaints}`);
+    return JSON.parse(printed) as Result;
+  }
+
   /** Ends all that is still running, without waiting for it to agree, and removes the data. */
   close(): void {
     if (this.closed) return;

@@ -63,8 +63,7 @@ suite('The rules of the house', () => {
   test('of node:crypto identity takes hashes alone, no randomness', () => {
     const names = files
       .filter((file) => file.startsWith('identity/'))
-      .flatMap((file) => [...readFileSync(resolve(SRC, file), 'utf8').matchAll(/import (.+) from 'node:crypto'/g)])
-      .map((match) => match[1]);
+      .flatMap((file) => /import (.+) from 'node:crypto'/.exec(readFileSync(resolve(SRC, file), 'utf8'))?.[1] ?? []);
     assert.deepEqual([...new Set(names)], ['{ hash }']);
   });
 

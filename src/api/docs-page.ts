@@ -215,7 +215,7 @@ function answerBody(document: OpenApiDocument, response: Response): Html {
   const headers = Object.keys(response.headers).map((name) => html` <code>${name}</code>`);
   const content = Object.entries(response.content).map(([type, media]) =>
     type === 'application/json' && media.examples
-      ? html`${schemaTable(document, media.schema, 'answer')}${exampleBlocks(media)}`
+      ? html`${(media.schema.anyOf ?? [media.schema]).map((shape) => schemaTable(document, shape, 'answer'))}${exampleBlocks(media)}`
       : html`<p><code>${type}</code></p>`,
   );
   return html`${content}<p class="meta">Headers:${headers}</p>`;

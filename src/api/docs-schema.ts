@@ -18,7 +18,8 @@ interface Row {
 /** What is worth a note differs: in a request the fields that must be there, in an answer those that may be missing. */
 export function schemaTable(document: OpenApiDocument, schema: JsonSchema, of: 'request' | 'answer'): Html {
   const rows = fieldRows(document, schema, 0).map(({ depth, name, type, required, description }) => {
-    const note = of === 'request' && required ? 'required' : of === 'answer' && !required ? 'not always' : '';
+    const mayBeMissing = of === 'answer' && !required && name !== null;
+    const note = of === 'request' && required ? 'required' : mayBeMissing ? 'not always' : '';
     return html`
       <tr>
         <td class="field depth-${depth}">${name === null ? html`<i>any other</i>` : html`<code>${name}</code>`}</td>

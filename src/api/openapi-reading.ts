@@ -90,7 +90,7 @@ export function readingPaths(): Record<string, PathItem> {
 const profileAnswers = json(
   schemas.Profile,
   ['profile', 'A profile', examples.PROFILE],
-  ['provenance', 'With `provenance=1`, shortened', examples.PROFILE_WITH_PROVENANCE],
+  ['provenance', 'With provenance=1, shortened', examples.PROFILE_WITH_PROVENANCE],
 );
 
 function findProfile(): Operation {
@@ -174,7 +174,7 @@ function unmergeProfile(): Operation {
 
 function events(): Operation {
   const chosen = json(schemas.EventPage, ['events', 'Events', examples.EVENT_PAGE])['application/json'];
-  const arrived = json(schemas.Arrivals, ['arrivals', 'With `after`', examples.ARRIVALS])['application/json'];
+  const arrived = json(schemas.Arrivals, ['arrivals', 'With after', examples.ARRIVALS])['application/json'];
   if (chosen === undefined || arrived === undefined) throw new Error('an answer in JSON is not JSON');
   const schema = { anyOf: [chosen.schema, arrived.schema] };
   const content = { 'application/json': { schema, examples: { ...chosen.examples, ...arrived.examples } } };

@@ -94,7 +94,8 @@ export function choice<Choice extends string>(
       if (given === undefined || given === '') return null;
       const found = choices.find((one) => one === given);
       if (found !== undefined) return found;
-      throw new BadParameterError(`${name} must be ${choices.join(' or ')}`);
+      const listed = [choices.slice(0, -1).join(', '), choices.at(-1)].filter(Boolean).join(' or ');
+      throw new BadParameterError(`${name} must be ${listed}`);
     },
   };
 }

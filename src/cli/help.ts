@@ -19,7 +19,13 @@ ${ink.bold('Usage')}
   sluice serve [settings]         start the server; the first start prints a key and a curl line
   sluice keys create|list|revoke  make, see and withdraw API keys, also while a server runs
   sluice config [settings]        show each setting, its value and where that came from
-  sluice --help | --version       and sluice keys --help for more about keys
+  sluice tail                     watch events as they come in
+  sluice trace ID                 what became of a request
+  sluice profile user_id=42       who someone is, and why that is one person
+  sluice import FILE.ndjson       send the users in a file to a server
+  sluice export --format FORMAT   events or profiles as ndjson, csv or parquet
+  sluice doctor                   look at everything, and say what to do
+  sluice --help | --version       and sluice COMMAND --help for more about a command
 
 ${ink.bold('Examples')}
   sluice serve                                       ${ink.dim('everything at its default')}
@@ -43,7 +49,7 @@ function settingsHelp(ink: Ink): string {
   return SETTING_NAMES.map((name) => {
     const { flag, placeholder, env, description } = SETTINGS[name];
     const usage = `--${flag} ${placeholder}`.padEnd(26);
-    const preset = formatSetting(name, SETTINGS[name].default);
+    const preset = formatSetting(name, SETTINGS[name].default) || 'none';
     return [
       `  ${ink.bold(usage)}  ${env.padEnd(22)}  ${ink.dim(`default ${preset}`)}`,
       ...wrap(description, COLUMNS - indent.length).map((line) => indent + line),
@@ -84,5 +90,124 @@ ${ink.bold('Usage')}
   sluice config [settings] [--json]
 
 Takes the flags of "sluice serve" and reads the same environment, so it shows what serve would do.
+`;
+}
+
+const TENANT_HELP = `  --account NAME       whose data; needed once several accounts have some
+  --env ENVIRONMENT    production or development; needed once both have data
+  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+  --json               for programs; times are UTC there, and local otherwise`;
+
+export function tailHelp(ink: Ink): string {
+  return `${ink.bold('sluice tail')}: events as they are processed, one line each, until Ctrl-C.
+
+${ink.bold('Usage')}
+  sluice tail [--event NAME] [--since 10m] [--json]
+
+${ink.bold('Options')}
+  --event NAME         only events of that name
+  --since TIME         begin with those of the last 10m, 2h, …, by their own timestamps
+${TENANT_HELP}
+
+A line: time, name, profile (– where nobody could be matched), revenue, properties.
+Reads the data folder, not the network. Alone, without a server, it shows what --since asks for.
+`;
+}
+
+export function traceHelp(ink: Ink): string {
+  return `${ink.bold('sluice trace')}: what became of a request.
+
+${ink.bold('Usage')}
+  sluice trace ID [--json]
+
+${ink.bold('Options')}
+  ID                   the trace_id: in the answer, in its X-Trace-Id header, in the server's log;
+                       the id of an event will do, too
+  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+  --json               for programs
+
+Looks at all accounts. Exit codes: 0 found, 1 not found.
+`;
+}
+
+export function profileHelp(ink: Ink): string {
+  return `${ink.bold('sluice profile')}: who someone is: identifiers, properties and which request said so, why all
+of it is one person, and the last events.
+
+${ink.bold('Usage')}
+  sluice profile user_id=42
+  sluice profile email=ada@example.com
+  sluice profile "phone_number=+49 30 1234567"
+  sluice profile anon_id=visitor-1
+  sluice profile 0192f3a4-…            ${ink.dim('a profile id; one that was merged away will do')}
+
+${ink.bold('Options')}
+${TENANT_HELP}
+
+Exit codes: 0 found, 1 nobody has that identifier.
+`;
+}
+
+export function importHelp(ink: Ink): string {
+  return `${ink.bold('sluice import')}: sends the users in a file to a server, as any client would.
+
+${ink.bold('Usage')}
+  sluice import FILE.ndjson --url http://127.0.0.1:8080 --key KEY
+  zcat users.ndjson.gz | sluice import - --url URL --key KEY
+
+${ink.bold('Options')}
+  --url URL            the server (SLUICE_URL)
+  --key KEY            an API key (SLUICE_KEY, which keeps it out of the list of processes)
+  --patience TIME      how long to try when the server is away or answers 503; default 10m
+  --restart            begin anew, and forget where an interrupted import stopped
+  --json               the result for programs
+
+One user object a line, as in the users array of a request. Lines are sent as they are.
+
+${ink.bold('Interrupted?')} Run the same command again: it goes on where FILE.ndjson.import says. Every request
+has an Idempotency-Key made of its lines, so what was under way is stored once (within 24 h).
+${ink.bold('Rejected?')} FILE.ndjson.rejected.ndjson has each such line with its number and the reason.
+${ink.bold('Exit codes')}: 0 all went in, 2 some were rejected, 1 it stopped and can be run again.
+`;
+}
+
+export function exportHelp(ink: Ink): string {
+  return `${ink.bold('sluice export')}: events or profiles, in the shape of the HTTP API.
+
+${ink.bold('Usage')}
+  sluice export --format ndjson|csv|parquet [--what events|profiles] [--out FILE] [options]
+
+${ink.bold('Options')}
+  --format FORMAT      ndjson, csv or parquet
+  --what WHICH         events (newest first) or profiles (oldest first); default events
+  --out FILE           where to; without it to stdout (not for parquet)
+  --from T, --to T     events with a timestamp from T on, and before T: 24h (ago), 2026-01-31,
+                       2026-01-31T12:00Z (UTC)
+  --event NAME         only events of that name
+  --overwrite          replace FILE if it is there
+  --restart            begin anew instead of going on with an interrupted export
+${TENANT_HELP}
+
+${ink.bold('Interrupted?')} ndjson and csv go on from FILE.part when the same is asked for again; a parquet export
+starts over, since a parquet file is whole only with its end.
+${ink.bold('csv')}: RFC 4180. Cells are the data as it is: those that begin with = + - @ are not altered, though
+spreadsheets may take them for formulas. ${ink.bold('parquet')}: times in milliseconds (UTC), revenue and
+event_value as doubles, properties as JSON text.
+`;
+}
+
+export function doctorHelp(ink: Ink): string {
+  return `${ink.bold('sluice doctor')}: looks at settings, data folder, disk, clock, log, backlog, store, books and keys,
+and says what to do next. Changes nothing; works beside a running server.
+
+${ink.bold('Usage')}
+  sluice doctor [--deep] [--data FOLDER] [--json]
+
+${ink.bold('Options')}
+  --deep               read the whole store, and count its events: slow, thorough
+  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+  --json               for programs
+
+✓ well   ! a warning   ✗ broken. Exit codes: 0 all is well, 1 something is broken, 2 warnings only.
 `;
 }

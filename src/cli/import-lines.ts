@@ -28,6 +28,8 @@ export interface Line {
 
 export interface BadLine extends Line {
   readonly reason: string;
+  /** Whether the bytes are a JSON text. */
+  readonly isJson: boolean;
 }
 
 export interface Batch {
@@ -65,7 +67,7 @@ export async function* batchesOf(source: AsyncIterable<Uint8Array>, start: Place
       lines.push({ number: line.number, bytes: line.bytes });
       bytes += line.bytes.length + COMMA.length;
     } else if (reason !== '') {
-      badLines.push({ number: line.number, bytes: line.bytes, reason });
+      badLines.push({ number: line.number, bytes: line.bytes, reason, isJson: false });
     }
     next = { offset: line.end, lines: line.number };
   }

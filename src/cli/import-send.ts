@@ -22,9 +22,9 @@ export interface Target {
   readonly key: string;
   readonly patienceMs: number;
   readonly stop: AbortSignal;
-  now(): number;
+  readonly now: () => number;
   /** Told why it is waiting; null when it goes on. */
-  onWait(trouble: string | null): void;
+  readonly onWait: (trouble: string | null) => void;
 }
 
 export interface SentUser {

@@ -5,7 +5,17 @@
  */
 
 import { createHash, randomUUID } from 'node:crypto';
-import { closeSync, fstatSync, openSync, readFileSync, readSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
 import type { BadLine, Place } from './import-lines.ts';
@@ -150,9 +160,8 @@ function isCount(value: unknown): value is number {
 }
 
 /** What was JSON stays the bytes that it was; anything else becomes a text. */
-function rejectedLine({ number, reason, bytes }: BadLine): string {
+function rejectedLine({ number, reason, bytes, isJson }: BadLine): string {
   const text = bytes.toString('utf8');
-  const isJson = reason.startsWith('the line ') ? 'text' : 'user';
-  const shown = isJson === 'user' ? text.trim() : JSON.stringify(text);
-  return `{"line":${number},"reason":${JSON.stringify(reason)},"${isJson}":${shown}}`;
+  const sent = isJson ? `"user":${text.trim()}` : `"text":${JSON.stringify(text)}`;
+  return `{"line":${number},"reason":${JSON.stringify(reason)},${sent}}`;
 }

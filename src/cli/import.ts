@@ -6,7 +6,7 @@
  */
 
 import { createReadStream } from 'node:fs';
-import { parseDurationMs } from '../config.ts';
+import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
 import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
 import { importHelp, wantsHelp } from './help.ts';
@@ -88,7 +88,8 @@ function readWishes(args: readonly string[], shell: Shell): Wishes {
   const server = readServer(flags.values.get('url') ?? shell.env['SLUICE_URL'] ?? '', mistakes);
   const key = flags.values.get('key') ?? shell.env['SLUICE_KEY'] ?? '';
   // The key itself is not repeated: it would end up in logs.
-  if (!/^[\x21-\x7e]+$/.test(key)) mistakes.push('the key is missing; expected --key KEY, or SLUICE_KEY in the environment');
+  if (!/^[\x21-\x7e]+$/.test(key))
+    mistakes.push('the key is missing; expected --key KEY, or SLUICE_KEY in the environment');
   const patience = flags.values.get('patience');
   const patienceMs = patience === undefined ? PATIENCE_DEFAULT_MS : parseDurationMs(patience);
   if (patienceMs === undefined) mistakes.push(`--patience is "${patience}"; expected a time such as 10m`);
@@ -112,6 +113,10 @@ function readServer(text: string, mistakes: string[]): URL | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol)) {
     mistakes.push(`--url is "${text}"; ${expected}`);
+    return undefined;
+  }
+  if (url.username !== '' || url.password !== '') {
+    mistakes.push('--url has a name or a password in it; the key goes into --key or SLUICE_KEY');
     return undefined;
   }
   if (!url.pathname.endsWith('/')) url.pathname += '/';
@@ -196,14 +201,17 @@ async function sendRun(lines: readonly Line[], source: ImportSource, target: Tar
     case 'taken': {
       const rejected = sent.rejected.flatMap(({ userIndex, message }) => {
         const line = lines[userIndex];
-        return line === undefined ? [] : [{ ...line, reason: message }];
+        return line === undefined ? [] : [{ ...line, reason: message, isJson: true }];
       });
       return { kind: 'answered', rejected };
     }
     case 'refused':
-      return { kind: 'answered', rejected: lines.map((line) => ({ ...line, reason: sent.message })) };
+      return { kind: 'answered', rejected: lines.map((line) => ({ ...line, reason: sent.message, isJson: true })) };
     case 'too large': {
-      if (lines.length === 1) return { kind: 'answered', rejected: [{ ...first, reason: 'the server says it is too large (413)' }] };
+      if (lines.length === 1) {
+        const reason = 'the server says that it is too large (413)';
+        return { kind: 'answered', rejected: [{ ...first, reason, isJson: true }] };
+      }
       const middle = Math.ceil(lines.length / 2);
       const before = await sendRun(lines.slice(0, middle), source, target);
       if (before.kind === 'unsent') return before;
@@ -212,6 +220,8 @@ async function sendRun(lines: readonly Line[], source: ImportSource, target: Tar
     }
     case 'unsent':
       return sent;
+    default:
+      return sent satisfies never;
   }
 }
 

@@ -6,7 +6,8 @@
 
 import { jsonText } from '../api/json-text.ts';
 import { eventAnswer, identityAnswer, profileAnswer } from '../api/stored-answers.ts';
-import { isJunk, normalise } from '../identity/match-keys.ts';
+import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts';
+import { matchOptionsOf } from '../match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { Provenance, Store, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
 import { type FlagKinds, mistakesError, readFlags, suggestion } from './flags.ts';
@@ -44,12 +45,13 @@ export async function runProfile(args: readonly string[], shell: Shell): Promise
   place.mistakes.push(...others.map((word) => `unexpected argument "${word}"; one person at a time`));
   if (who === undefined || place.mistakes.length > 0) throw mistakesError(place.mistakes, HINT);
 
+  const options = matchOptionsOf(place.config);
   const isJson = flags.switches.has('json');
   return withStore(shell, place.dataFolder, async (store) => {
     const tenant = await chooseTenant(shell, store, place);
-    const found = await find(store, tenant, who, shell);
+    const found = await find(store, tenant, who, options);
     if (found === undefined) {
-      shell.out(isJson ? `${JSON.stringify({ error: 'not found' })}\n` : nobody(who, tenant, shell));
+      shell.out(isJson ? `${JSON.stringify({ error: 'not found' })}\n` : nobody(who, tenant, options));
       return 1;
     }
     shell.out(isJson ? `${jsonOf(found)}\n` : cardOf(found, tenant, ink));
@@ -73,11 +75,11 @@ function readWho(given: string | undefined, mistakes: string[]): Who | undefined
   return undefined;
 }
 
-async function find(store: Store, tenant: Tenant, who: Who, shell: Shell): Promise<Found | undefined> {
+async function find(store: Store, tenant: Tenant, who: Who, options: MatchOptions): Promise<Found | undefined> {
   const profile =
     'id' in who
       ? await store.profile(tenant.id, who.id)
-      : await store.findProfile(tenant.id, who.type, normalise(who.type, who.value, shell.matchOptions));
+      : await store.findProfile(tenant.id, who.type, normalise(who.type, who.value, options));
   if (profile === undefined) return undefined;
   const identity = await store.identity(tenant.id, profile.id);
   const page = await store.events(tenant.id, {
@@ -138,10 +140,10 @@ function valueTable(title: string, told: ReadonlyMap<string, Provenance>, ink: I
   return [renderTable([title, 'value', 'said at', 'by request'], rows, ink)];
 }
 
-function nobody(who: Who, tenant: Tenant, shell: Shell): string {
+function nobody(who: Who, tenant: Tenant, options: MatchOptions): string {
   const name = 'id' in who ? `the id ${who.id}` : `${who.type} ${JSON.stringify(who.value)}`;
   const lines = [`Nobody in ${tenant.title} has ${printable(name)}.`];
-  if ('type' in who && isJunk(who.value.trim(), shell.matchOptions)) {
+  if ('type' in who && isJunk(who.value.trim(), options)) {
     lines.push('That is a junk value: it stays on the record, but nobody is matched by it.');
   }
   if ('type' in who && who.type === 'phone_number' && !/^\s*(\+|00)/.test(who.value)) {

@@ -17,8 +17,8 @@ export interface ProgressSetup {
   /** What is counted: `user`, `event`, `profile`. */
   readonly noun: string;
   readonly terminal: Terminal;
-  err(text: string): void;
-  now(): number;
+  readonly err: (text: string) => void;
+  readonly now: () => number;
 }
 
 export interface Standing {

@@ -5,7 +5,6 @@
  */
 
 import type { Env } from '../config.ts';
-import type { MatchOptions } from '../identity/match-keys.ts';
 import type { KeyStore, Store } from '../store.ts';
 
 export interface Terminal {
@@ -15,23 +14,21 @@ export interface Terminal {
 
 export interface Shell {
   /** To stdout: what was asked for. */
-  out(text: string): void;
+  readonly out: (text: string) => void;
   /** Resolves once stdout can take more: for those who write a lot. */
-  drained(): Promise<void>;
+  readonly drained: () => Promise<void>;
   /** To stderr: progress, and words that are not part of the answer. */
-  err(text: string): void;
+  readonly err: (text: string) => void;
   readonly outTerminal: Terminal;
   readonly errTerminal: Terminal;
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly env: Env;
-  now(): number;
+  readonly now: () => number;
   /** Aborted by Ctrl-C, SIGTERM, or when whoever reads stdout has gone. */
   readonly stop: AbortSignal;
   /** For reading, completed by what is still in the log. The folder is there, and the store in it. */
-  openStore(dataFolder: string): Promise<Store>;
-  openKeyStore(file: string): KeyStore;
-  /** How this deployment matches identifiers: as the processor does. */
-  readonly matchOptions: MatchOptions;
+  readonly openStore: (dataFolder: string) => Promise<Store>;
+  readonly openKeyStore: (file: string) => KeyStore;
 }
 
 const COLUMNS_WITHOUT_TERMINAL = 120;
@@ -44,10 +41,7 @@ interface Process {
 }
 
 /** Takes the signals over: after the first one the command ends by itself, a second one ends it at once. */
-export function shellOf(
-  host: Process,
-  rest: Pick<Shell, 'env' | 'openStore' | 'openKeyStore' | 'matchOptions'>,
-): Shell {
+export function shellOf(host: Process, rest: Pick<Shell, 'env' | 'openStore' | 'openKeyStore'>): Shell {
   const { stdout, stderr, stdin } = host;
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
@@ -81,8 +75,13 @@ function terminalOf(stream: NodeJS.WriteStream): Terminal {
 function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
   if (!stream.writableNeedDrain || stop.aborted) return Promise.resolve();
   return new Promise((resolve) => {
-    stream.once('drain', resolve);
-    stop.addEventListener('abort', () => resolve(), { once: true });
+    const done = (): void => {
+      stream.off('drain', done);
+      stop.removeEventListener('abort', done);
+      resolve();
+    };
+    stream.once('drain', done);
+    stop.addEventListener('abort', done);
   });
 }
 

@@ -70,7 +70,7 @@ interface Following {
   readonly tenant: Tenant;
   readonly eventName: string | null;
   readonly sinceMs: number;
-  show(event: StoredEvent): void;
+  readonly show: (event: StoredEvent) => void;
 }
 
 async function follow({ shell, store, tenant, eventName, sinceMs, show }: Following): Promise<void> {
@@ -101,7 +101,14 @@ async function eventsSince(
   const found: StoredEvent[] = [];
   let cursor: string | null = null;
   do {
-    const page = await store.events(tenant.id, { profileId: null, eventName, from, to: null, limit: PAGE_EVENTS, cursor });
+    const page = await store.events(tenant.id, {
+      profileId: null,
+      eventName,
+      from,
+      to: null,
+      limit: PAGE_EVENTS,
+      cursor,
+    });
     found.push(...(page?.rows ?? []));
     cursor = page?.nextCursor ?? null;
   } while (cursor !== null && found.length < PAST_EVENTS_MAX);

@@ -28,7 +28,8 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
   const { dataFolder, mistakes } = readPlace(flags, shell);
   const [given, ...others] = flags.positionals;
   const [, traceId] = TRACE_ID.exec(given?.trim() ?? '') ?? [];
-  if (given === undefined) mistakes.push('the trace_id is missing; it is in the answer to the request, and in its X-Trace-Id header');
+  if (given === undefined)
+    mistakes.push('the trace_id is missing; it is in the answer to the request, and in its X-Trace-Id header');
   else if (traceId === undefined) mistakes.push(`"${given}" is not a trace_id; expected a UUID`);
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; traces are shown one at a time`));
   if (traceId === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);

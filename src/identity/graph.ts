@@ -39,6 +39,11 @@ export interface ProfileState {
 export interface Snapshot {
   readonly nextNode: NodeNumber;
   nodeOf(key: MatchKey): NodeNumber | undefined;
+  /**
+   * A shortcut: the node of the strongest of a user's keys, when it is known already that all of them have nodes of one
+   * profile. That stays true whatever is merged meanwhile. Undefined says nothing.
+   */
+  settledNodeOf?(keys: readonly MatchKey[]): NodeNumber | undefined;
   /** The survivor of a node that `nodeOf` gave: itself, or what its alias says. */
   rootOf(node: NodeNumber): NodeNumber;
   profileOf(root: NodeNumber): ProfileState;

@@ -102,7 +102,7 @@ class Resolution {
   }
 
   add(user: Claimant): void {
-    const node = this.#settledNodeOf(user.keys);
+    const node = this.#snapshot.settledNodeOf?.(user.keys) ?? this.#settledNodeOf(user.keys);
     if (user.keys.length === 0) this.#outcomes.push(NO_KEY);
     else if (node !== undefined) this.#outcomes.push({ node, merges: NO_MERGES, refusals: NO_REFUSALS });
     else this.#outcomes.push(this.#resolve(user));
@@ -145,7 +145,7 @@ class Resolution {
       }
       const own = this.#profileOf(this.#rootOf(node));
       if (own === other) continue;
-      const reason = this.#reasonAgainst(user, claimed, own, other, merges.length);
+      const reason = this.#reasonAgainst(user, claimed, own, other);
       if (reason !== null) refused.push({ key, reason });
       else merges.push(this.#merge(own, other, { nodes: [known, node], via: key, origin: user.origin }));
     }
@@ -154,19 +154,11 @@ class Resolution {
     return { node, merges, refusals: this.#refuse(refused, node, user.origin) };
   }
 
-  #reasonAgainst(
-    user: Claimant,
-    claimed: string | null,
-    own: Profile,
-    other: Profile,
-    mergesSoFar: number,
-  ): RefusalReason | null {
+  #reasonAgainst(user: Claimant, claimed: string | null, own: Profile, other: Profile): RefusalReason | null {
     // Rule 6.
     if (differ(own.userId, other.userId) || differ(claimed, other.userId)) return 'other_user_id';
     // Rule 16.
-    if (own.nodes.some((node) => other.apart.has(node)) || other.nodes.some((node) => own.apart.has(node))) {
-      return 'cannot_link';
-    }
+    if (own.nodes.some((node) => other.apart.has(node))) return 'cannot_link';
     // Rule 7.
     const limits = this.#limits;
     if (
@@ -177,9 +169,9 @@ class Resolution {
     ) {
       return 'limit';
     }
-    // Rule 8.
-    const mayJoin = user.keyKind === 'secret' || (mergesSoFar === 0 && (isAnonymous(own) || isAnonymous(other)));
-    return mayJoin ? null : 'publishable_key';
+    // Rule 8. An anonymous profile is reached by an anon_id alone, the weakest key and one of its type: so `own` is never
+    // anonymous here, and there is at most one such merge per record.
+    return user.keyKind === 'secret' || isAnonymous(other) ? null : 'publishable_key';
   }
 
   /** Rule 9: the older one lives on. All nodes of the other get it as their alias, so that aliases are never chained. */

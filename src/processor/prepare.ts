@@ -54,7 +54,7 @@ export function headerOf(record: Omit<LogRecord, 'body'>): RecordHeader {
 export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
   const { body, firstUserIndex, receivedAt } = record;
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
-  const parsed = parseExact(text.startsWith('\uFEFF') ? text.slice(1) : text) as { users: readonly JsonObject[] };
+  const parsed = parseBody(text.startsWith('\uFEFF') ? text.slice(1) : text);
   if (parsed.users.length !== record.userCount) {
     throw new Error(`the body has ${parsed.users.length} users where the edge counted ${record.userCount}`);
   }
@@ -67,7 +67,20 @@ export function prepareRecord(record: LogRecord, options: MatchOptions): Prepare
     if (message === undefined) users.push(prepareUser(user, userIndex, receivedAt, options));
     else rejections.push({ userIndex, message, payload: JSON.stringify(user) });
   }
+  const events = users.reduce((sum, user) => sum + user.events.length, 0);
+  if (events !== record.eventCount) {
+    throw new Error(`the accepted users have ${events} events where the edge counted ${record.eventCount}`);
+  }
   return { header: headerOf(record), users, rejections };
+}
+
+/** The words of `JSON.parse` quote what they could not read, which is nothing for logs. */
+function parseBody(text: string): { readonly users: readonly JsonObject[] } {
+  try {
+    return parseExact(text) as { users: readonly JsonObject[] };
+  } catch {
+    throw new Error('the body is not JSON');
+  }
 }
 
 function prepareUser(user: JsonObject, userIndex: number, receivedAt: number, options: MatchOptions): PreparedUser {
@@ -79,7 +92,13 @@ function prepareUser(user: JsonObject, userIndex: number, receivedAt: number, op
   for (let index = 0; index < given.length; index++) {
     events.push(prepareEvent(given[index] as JsonObject, index, receivedAt));
   }
-  return { userIndex, keys, junk, events, fields, properties };
+  return { userIndex, keys, junk, events, fields: orNull(fields), properties: orNull(properties) };
+}
+
+/** Nothing to tell is null, and costs nothing further on. */
+function orNull(values: JsonObject): JsonObject | null {
+  for (const _name in values) return values;
+  return null;
 }
 
 function prepareEvent(event: JsonObject, eventIndex: number, receivedAt: number): PreparedEvent {

@@ -10,6 +10,7 @@
  * set aside with its cause, and the others go on. A store that cannot be written now is waited for.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../log.ts';
 import type { Logger } from '../logger.ts';
@@ -40,6 +41,9 @@ export interface ProcessorParts {
   /** Called between transactions, with the positions that are committed. */
   readonly betweenTransactions: (positions: ReadonlyMap<number, number>) => Promise<void>;
   readonly failpoint?: Failpoint;
+  /** For tests: where batches and transactions end must not show in what is stored. */
+  readonly batchBytesMax?: number;
+  readonly transactionUsersMax?: number;
 }
 
 interface Read {
@@ -51,6 +55,8 @@ interface Read {
 export class Processor {
   readonly #parts: ProcessorParts;
   readonly #failpoint: Failpoint;
+  readonly #batchBytesMax: number;
+  readonly #transactionUsersMax: number;
   /** As in the store. */
   #committed = new Map<number, number>();
   /** As in the transaction under way. */
@@ -66,6 +72,8 @@ export class Processor {
   constructor(parts: ProcessorParts) {
     this.#parts = parts;
     this.#failpoint = parts.failpoint ?? (() => undefined);
+    this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
+    this.#transactionUsersMax = parts.transactionUsersMax ?? TRANSACTION_USERS_MAX;
   }
 
   /** Resolves after `stop`, with everything committed. Rejects only when going on would be wrong. */
@@ -110,7 +118,7 @@ export class Processor {
         for (const { partition, next } of reads) read.set(partition, next);
         transaction ??= await this.#begin();
         for (const one of reads) users += await this.#process(transaction, one);
-      } while (users < TRANSACTION_USERS_MAX && performance.now() - startedAt < TRANSACTION_MS_MAX);
+      } while (users < this.#transactionUsersMax && performance.now() - startedAt < TRANSACTION_MS_MAX);
       if (transaction === undefined) return false;
       await this.#commit(transaction, startedAt);
     } catch (error) {
@@ -167,7 +175,7 @@ export class Processor {
     let oldest = Number.POSITIVE_INFINITY;
     for (const partition of await log.partitions()) {
       const position = this.#positions.get(partition) ?? 0;
-      const { records, next } = await log.read(partition, position, BATCH_BYTES_MAX);
+      const { records, next } = await log.read(partition, position, this.#batchBytesMax);
       const [first] = records;
       if (first === undefined) continue;
       oldest = Math.min(oldest, first.receivedAt);
@@ -221,8 +229,12 @@ export class Processor {
   async #settle(): Promise<void> {
     const { now } = this.#parts;
     const isDue = Math.abs(now() - this.#lastDurableAt) >= DURABLE_INTERVAL_MS;
-    if (isDue) await this.#makeDurable();
-    await this.#parts.betweenTransactions(this.#committed);
+    try {
+      if (isDue) await this.#makeDurable();
+    } finally {
+      // Also when the store cannot be written: that is when the backlog grows.
+      await this.#parts.betweenTransactions(this.#committed);
+    }
   }
 
   /** Only what survives a power loss may leave the log. */
@@ -230,7 +242,12 @@ export class Processor {
     if (this.#isDurable) return;
     const { log, writer, now } = this.#parts;
     const transaction = await writer.begin();
-    await transaction.commit(true);
+    try {
+      await transaction.commit(true);
+    } catch (error) {
+      await transaction.rollback();
+      throw error;
+    }
     this.#isDurable = true;
     this.#lastDurableAt = now();
     for (const [partition, position] of this.#committed) await log.commit(partition, position);
@@ -279,9 +296,3 @@ function isPoison(error: unknown): boolean {
 
 /** SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH, SQLITE_RANGE. */
 const VALUE_ERRORS = new Set([18, 19, 20, 25]);
-
-function sleep(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, milliseconds);
-  });
-}

@@ -39,6 +39,18 @@ function matches(schema: JsonSchema, value: unknown): boolean {
   return Check(inlined(schema) as object, value);
 }
 
+/** The paths of the tree of routes that Fastify prints, written as OpenAPI writes them. */
+function pathsOf(tree: string): string[] {
+  const above: string[] = [];
+  return [...tree.matchAll(/^(.*?)(?:├|└)── (\S+) \(/gm)].map(([, indent = '', name = '']) => {
+    const depth = indent.length / 4;
+    // The root is the trunk of the tree, so what is right above it comes without its slash.
+    const path = `${depth === 0 ? '' : above[depth - 1]}${name}`;
+    above.splice(depth, Infinity, path);
+    return path.replaceAll(/:(\w+)/g, '{$1}');
+  });
+}
+
 function rejectionsOf(request: unknown): readonly unknown[] {
   const verdict = validateRequest(JSON.stringify(request));
   assert.ok(verdict.ok);
@@ -136,13 +148,20 @@ describe('the OpenAPI document', () => {
     const { text, headers } = await call('GET', '/openapi.json');
     assert.deepEqual(JSON.parse(text), DOCUMENT);
     assert.equal(headers['content-type'], 'application/json; charset=utf-8');
-    const served = [...app.printRoutes({ commonPrefix: false }).matchAll(/ (\S+) \(/g)].map(([, path = '']) =>
-      // The root is the trunk of the tree that is printed, so the others come without their slash.
-      path.startsWith('/') ? path : `/${path}`,
-    );
     const described = Object.keys(DOCUMENT.paths).filter((path) => !path.startsWith('/ingest/'));
     // The root only leads people to the reference.
-    assert.deepEqual(new Set(served), new Set([...described, '/']));
+    assert.deepEqual(new Set(pathsOf(app.printRoutes({ commonPrefix: false }))), new Set([...described, '/']));
+  });
+
+  test('has the methods of each path that the server has, and no others', async (t) => {
+    const { call } = await startApp(t);
+    for (const [path, item] of Object.entries(DOCUMENT.paths)) {
+      if (path.startsWith('/ingest/')) continue;
+      const { headers } = await call('OPTIONS', path.replace(/\{\w+\}/, 'x'));
+      const described = Object.keys(item).map((method) => method.toUpperCase());
+      if (described.includes('GET')) described.push('HEAD');
+      assert.equal(headers.allow, described.sort().join(', '), path);
+    }
   });
 
   test('describes the answers that the server gives', async (t) => {

@@ -5,6 +5,9 @@ import type { AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
 import { type AppOptions, buildApp } from '../../src/api/app.ts';
+import { KeyCache } from '../../src/keys/cache.ts';
+import type { KeyStore, Store } from '../../src/store.ts';
+import { StoreUnavailableError } from '../../src/store-writer.ts';
 
 export interface RunningApp {
   readonly app: FastifyInstance;
@@ -29,7 +32,13 @@ export interface StartOptions extends Partial<AppOptions> {
   readonly prepare?: (app: FastifyInstance) => void;
 }
 
-export async function startApp(context: TestContext, options: StartOptions = {}): Promise<RunningApp> {
+/** Every method of it rejects as a store does that cannot be read. */
+export function brokenStore(): Store & KeyStore {
+  const reject = (): Promise<never> => Promise.reject(new StoreUnavailableError('the disk is gone'));
+  return new Proxy({} as Store & KeyStore, { get: () => reject });
+}
+
+export async function startApp(context: Pick<TestContext, 'after'>, options: StartOptions = {}): Promise<RunningApp> {
   const errors: { error: unknown; traceId: string }[] = [];
   let traces = 0;
   const app = buildApp({
@@ -43,6 +52,13 @@ export async function startApp(context: TestContext, options: StartOptions = {})
     renderMetrics: () => '# HELP up Up.\n# TYPE up gauge\nup 1\n',
     newTraceId: () => `trace-${++traces}`,
     onError: (error, traceId) => errors.push({ error, traceId }),
+    onUnavailable: () => {},
+    store: brokenStore(),
+    keys: new KeyCache(brokenStore()),
+    environment: 'any',
+    now: Date.now,
+    matchOptions: { defaultCountry: null, junkValues: new Set() },
+    noteUse: () => {},
     ...options,
   });
   options.prepare?.(app);

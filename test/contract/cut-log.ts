@@ -4,7 +4,7 @@
  */
 
 import type { LogAppender, LogEntry, LogHeader, LogReader } from '../../src/log.ts';
-import { eventsIn, type LogUnderTest } from './log.ts';
+import { eventsIn, type LogUnderTest } from './log-entries.ts';
 
 const MARK = '#user-';
 const HEADERS_AT_A_TIME = 100;
@@ -31,8 +31,7 @@ function usersOf(entry: LogEntry): LogEntry[] {
   const { users } = JSON.parse(Buffer.from(entry.body).toString('utf8')) as { users: unknown[] };
   return users.map((user, userIndex) => {
     const rejections = entry.rejections.filter((rejection) => rejection.userIndex === userIndex);
-    return {
-      ...entry,
+    const own = {
       traceId: `${entry.traceId}${MARK}${userIndex}`,
       // A single user stays as it was written: numbers keep their digits.
       body: users.length === 1 ? entry.body : Buffer.from(JSON.stringify({ users: [user] })),
@@ -40,6 +39,7 @@ function usersOf(entry: LogEntry): LogEntry[] {
       eventCount: rejections.length > 0 ? 0 : users.length === 1 ? entry.eventCount : eventsIn(user),
       rejections,
     };
+    return Object.assign({}, entry, own);
   });
 }
 

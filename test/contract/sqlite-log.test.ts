@@ -11,7 +11,8 @@ import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sq
 import type { LogAppender } from '../../src/log.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
-import { entry, eventLogContract, type LogUnderTest, readAll } from './log.ts';
+import { entry, type LogUnderTest, readAll } from './log-entries.ts';
+import { eventLogContract } from './log.ts';
 
 const SEGMENT_BYTES = 64 * 1024;
 

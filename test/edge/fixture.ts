@@ -11,7 +11,7 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import type { LogRecord } from '../../src/log.ts';
 import type { Environment, KeyKind } from '../../src/model.ts';
-import { readAll } from '../contract/log.ts';
+import { readAll } from '../contract/log-entries.ts';
 import { type Answer, answerOf, removeFolder, type ServerOptions, startServer, type TestServer } from '../server.ts';
 
 export const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;

@@ -11,7 +11,7 @@ import * as fc from 'fast-check';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { createTraceIds } from '../../src/edge/trace-id.ts';
-import { entry, readAll } from '../contract/log.ts';
+import { entry, readAll } from '../contract/log-entries.ts';
 import { folderIn } from './scope.ts';
 
 const DAY_MS = 86_400_000;

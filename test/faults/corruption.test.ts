@@ -22,7 +22,7 @@ import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import type { LogReader } from '../../src/log.ts';
-import { readAll } from '../contract/log.ts';
+import { readAll } from '../contract/log-entries.ts';
 import { Connection } from './connection.ts';
 import { assertLedger, audit, Ledger, sendNext, startLoad } from './ledger.ts';
 import { folderIn, launch, refusedStart, type Scope } from './scope.ts';

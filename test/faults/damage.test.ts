@@ -15,7 +15,7 @@ import { recoverSegment } from '../../src/backends/sqlite/log-recovery.ts';
 import { listSegments, PAGE_BYTES } from '../../src/backends/sqlite/log-segments.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
 import type { LogAppender, LogRecord } from '../../src/log.ts';
-import { entry, readAll } from '../contract/log.ts';
+import { entry, readAll } from '../contract/log-entries.ts';
 import { seededRandom } from './ledger.ts';
 import { folderIn, type Scope } from './scope.ts';
 

@@ -10,7 +10,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import type { LogRecord } from '../../src/log.ts';
-import { readAll } from '../contract/log.ts';
+import { readAll } from '../contract/log-entries.ts';
 import { sleep } from '../server.ts';
 import type { Scope } from './scope.ts';
 import { Connection, ConnectionLostError, type RawAnswer } from './connection.ts';

@@ -57,10 +57,13 @@ suite('Resolving users', () => {
 
   test('when a survivor is merged away, all its nodes get the new one', () => {
     const graph = graphOf([A1], [E1], [P1], [P1, E1], [P1, A1]);
-    assert.deepEqual([...graph.aliases].sort(), [
-      [2, 1],
-      [3, 1],
-    ]);
+    assert.deepEqual(
+      [...graph.aliases].sort(([a], [b]) => a - b),
+      [
+        [2, 1],
+        [3, 1],
+      ],
+    );
   });
 
   test('two people on one device never become one, whatever is sent and in whatever order (rule 6)', () => {
@@ -128,6 +131,18 @@ suite('Resolving users', () => {
     assert.ok(!graph.isOneProfile(E1, A1));
     assert.ok(graph.isOneProfile(E1, A2));
     assert.deepEqual(added(graph, 'secret', E1, A1), ['a1 cannot_link']);
+  });
+
+  test('nodes that were parted stay so when one of them is merged with a third in the same batch (rule 16)', () => {
+    const graph = graphOf([A1], [E1], [P1], [E1, P1]);
+    graph.unmerge(originAt(3).traceId);
+    graph.add(history('secret', [P1, A1], [E1, A1]));
+    assert.ok(graph.isOneProfile(P1, A1));
+    assert.ok(!graph.isOneProfile(E1, A1));
+    assert.deepEqual(
+      graph.refusals.map((refusal) => `${refusal.key.value} ${refusal.reason}`),
+      ['a1 cannot_link'],
+    );
   });
 
   test('an unmerge keeps apart all the parts that the request had joined', () => {

@@ -70,7 +70,7 @@ export function readRecords(stretch: Stretch, bytesMax: number): LogRecord[] {
       const body = bodies.subarray(offset, offset + row.bytes);
       offset += row.bytes;
       if (recordChecksum(row, body) !== row.checksum) throw damaged(stretch, row.position);
-      return { ...toHeader(row, stretch), body };
+      return Object.assign(toHeader(row, stretch), { body });
     });
   });
 }

@@ -21,6 +21,9 @@ export interface EventTable {
   readonly timestamp_max: number | null;
 }
 
+/** A statement, by whose text nobody can see what rows it gives: the caller says so. */
+type Sql<Row> = string | (string & { readonly row: Row });
+
 export class StoreConnection {
   readonly database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
@@ -34,7 +37,7 @@ export class StoreConnection {
     return this.#prepare(sql).all(...values) as unknown as Row[];
   }
 
-  get<Row>(sql: string, ...values: SQLInputValue[]): Row | undefined {
+  get<Row>(sql: Sql<Row>, ...values: SQLInputValue[]): Row | undefined {
     return this.#prepare(sql).get(...values) as unknown as Row | undefined;
   }
 

@@ -155,7 +155,9 @@ function mergeStreams(
   const sources = query.nodes ?? [null];
   const count = Math.min(wanted, FETCH_MIN + Math.ceil(wanted / Math.max(1, sources.length)));
   let streams = overlapping.flatMap((table) =>
-    sources.map((node) => new Stream(table, query.before, (before) => fetchKeys(store, table.no, node, query, before, count))),
+    sources.map(
+      (node) => new Stream(table, query.before, (before) => fetchKeys(store, table.no, node, query, before, count)),
+    ),
   );
   const found: FoundEvent[] = [];
   while (found.length < wanted) {

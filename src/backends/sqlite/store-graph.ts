@@ -11,9 +11,11 @@ import type { Question } from '../../store-writer.ts';
 import { GenerationCache } from './generation-cache.ts';
 import { uuidText } from './store-schema.ts';
 
+/** People as they come again and again, with the same identifiers each time; about 150 bytes each. */
+const CACHED_PEOPLE_MAX = 200_000;
 /** About 100 bytes each. */
-const CACHED_KEYS_MAX = 250_000;
-const CACHED_ROOTS_MAX = 250_000;
+const CACHED_KEYS_MAX = 100_000;
+const CACHED_ROOTS_MAX = 100_000;
 
 const [USER_ID, EMAIL, PHONE_NUMBER] = [0, 1, 2];
 
@@ -32,6 +34,8 @@ export class StoreGraph {
   readonly #originOf: StatementSync;
   readonly #identifiersOf: StatementSync;
   readonly #apartFrom: StatementSync;
+  /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
+  readonly #people = new GenerationCache<string, NodeNumber>(CACHED_PEOPLE_MAX);
   readonly #nodes = new GenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
@@ -48,22 +52,26 @@ export class StoreGraph {
   }
 
   forget(): void {
+    this.#people.clear();
     this.#nodes.clear();
     this.#roots.clear();
   }
 
   snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
+    const settled = new Map<readonly MatchKey[], NodeNumber>();
     const nodes = new Map<MatchKey, NodeNumber>();
     const roots = new Map<NodeNumber, NodeNumber>();
     for (const keys of question.users) {
-      for (const key of keys) {
-        const node = this.#nodeOf(tenant, key);
-        nodes.set(key, node);
-        if (node !== UNKNOWN && !roots.has(node)) roots.set(node, this.#rootOf(node));
-      }
+      const person = personName(tenant, keys);
+      const known = this.#people.get(person);
+      const node = known ?? this.#settledNodeOf(tenant, keys, nodes, roots);
+      if (node === UNKNOWN) continue;
+      settled.set(keys, node);
+      if (known === undefined) this.#people.set(person, node);
     }
     return {
       nextNode,
+      settledNodeOf: (keys) => settled.get(keys),
       nodeOf: (key) => {
         const node = nodes.get(key) ?? this.#nodeOf(tenant, key);
         return node === UNKNOWN ? undefined : node;
@@ -77,6 +85,32 @@ export class StoreGraph {
   learn(tenant: number, { identifiers, aliases }: Changes): void {
     for (const { key, node } of identifiers) this.#nodes.set(cacheKey(tenant, key), node);
     for (const [node, root] of aliases) this.#roots.set(node, root);
+  }
+
+  /** Looks all keys up. The node of the strongest if all have nodes of one profile, else UNKNOWN. */
+  #settledNodeOf(
+    tenant: number,
+    keys: readonly MatchKey[],
+    nodes: Map<MatchKey, NodeNumber>,
+    roots: Map<NodeNumber, NodeNumber>,
+  ): NodeNumber {
+    let strongest = UNKNOWN;
+    let common = UNKNOWN;
+    let isSettled = keys.length > 0;
+    for (const key of keys) {
+      const node = this.#nodeOf(tenant, key);
+      nodes.set(key, node);
+      if (node === UNKNOWN) {
+        isSettled = false;
+        continue;
+      }
+      const root = this.#rootOf(node);
+      roots.set(node, root);
+      if (strongest === UNKNOWN) strongest = node;
+      if (common === UNKNOWN) common = root;
+      if (root !== common) isSettled = false;
+    }
+    return isSettled ? strongest : UNKNOWN;
   }
 
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {
@@ -129,6 +163,13 @@ export class StoreGraph {
       apart,
     };
   }
+}
+
+/** Types have names of different beginnings, and no value holds U+0000. */
+function personName(tenant: number, keys: readonly MatchKey[]): string {
+  let name = `${tenant}`;
+  for (const { type, value } of keys) name += `\0${type[0]}${value}`;
+  return name;
 }
 
 function cacheKey(tenant: number, { type, value }: MatchKey): string {

@@ -65,7 +65,11 @@ function sumDays(hours: readonly CountRow[]): CountBucket[] {
     const day = days.get(start) ?? new Map<string | null, CountBucket>();
     days.set(start, day);
     const before = day.get(hour.event_name);
-    const row = { ...hour, events: hour.events + (before?.events ?? 0), revenue: hour.revenue + (before?.revenue ?? 0) };
+    const row = {
+      ...hour,
+      events: hour.events + (before?.events ?? 0),
+      revenue: hour.revenue + (before?.revenue ?? 0),
+    };
     day.set(hour.event_name, bucketOf(row, start));
   }
   // As SQLite orders texts: by their bytes.
@@ -178,7 +182,12 @@ export function listActs(store: StoreConnection, tenant: number, { limit, cursor
     before,
     limit + 1,
   );
-  const actOf = ({ kind, trace_id, at, detail }: ActRow): AuditRow => ({ kind, traceId: uuidText(trace_id), at, detail });
+  const actOf = ({ kind, trace_id, at, detail }: ActRow): AuditRow => ({
+    kind,
+    traceId: uuidText(trace_id),
+    at,
+    detail,
+  });
   return pageOf(rows, limit, actOf, ({ no }) => cursorOf('audit', no));
 }
 

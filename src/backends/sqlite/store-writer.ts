@@ -106,17 +106,21 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   async lookUp(questions: readonly Question[]): Promise<Answer[]> {
     // Tenants share one sequence of node numbers, so each gets as many as it could use at most.
     let nextNode = this.#next.node;
-    return questions.map((question) => {
-      const tenant = this.#tenant(question.tenantId);
-      const snapshot = this.#graph.snapshot(tenant.no, question, nextNode);
-      nextNode += question.users.length;
-      return {
-        snapshot,
-        firstUseOfIdempotencyKey: (key) => firstUse(this.#statements.idempotencyKey, tenant.no, key),
-        firstUseOfEventId: (id) => firstUse(this.#statements.eventId, tenant.no, id),
-        erasedAt: (key) => this.#erasedAt(tenant, key),
-      };
-    });
+    return this.#attempt(() =>
+      questions.map((question) => {
+        const tenant = this.#tenant(question.tenantId);
+        const snapshot = this.#graph.snapshot(tenant.no, question, nextNode);
+        nextNode += question.users.length;
+        const { idempotencyKey, eventId } = this.#statements;
+        // Reading may fail for want of space too: it makes room in the cache by writing what was changed before.
+        return {
+          snapshot: { ...snapshot, profileOf: (root) => this.#attempt(() => snapshot.profileOf(root)) },
+          firstUseOfIdempotencyKey: (key) => this.#attempt(() => firstUse(idempotencyKey, tenant.no, key)),
+          firstUseOfEventId: (id) => this.#attempt(() => firstUse(eventId, tenant.no, id)),
+          erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
+        };
+      }),
+    );
   }
 
   async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {
@@ -126,15 +130,17 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async setAside(header: RecordHeader, cause: string, at: number): Promise<void> {
-    const tenant = this.#tenant(header.tenantId);
-    this.#books.bookSetAside(tenant.no, header);
-    this.#database
-      .prepare('INSERT INTO set_aside VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)')
-      .run(tenant.no, header.partition, header.position, header.receivedAt, uuidBytes(header.traceId), at, cause);
+    this.#attempt(() => {
+      const tenant = this.#tenant(header.tenantId);
+      this.#books.bookSetAside(tenant.no, header);
+      this.#database
+        .prepare('INSERT INTO set_aside VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)')
+        .run(tenant.no, header.partition, header.position, header.receivedAt, uuidBytes(header.traceId), at, cause);
+    });
   }
 
   async advance(partition: number, position: number): Promise<void> {
-    this.#statements.advance.run(partition, position);
+    this.#attempt(() => this.#statements.advance.run(partition, position));
   }
 
   async commit(durable: boolean): Promise<void> {

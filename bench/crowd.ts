@@ -1,0 +1,187 @@
+/**
+ * The people of the benchmarks that go all the way to the store, and the requests they make. A request is copied from
+ * one of a few templates, and what must differ is written over it in place: who, how many visits, when, which order. So
+ * hundreds of thousands of people need no memory, and a user costs the generator a fraction of a microsecond. Every
+ * field that is written over has a fixed width. The same crowd always draws the same people in the same order.
+ */
+
+import { mulberry32, userOf } from './requests.ts';
+
+/** Which identifiers the users of a crowd carry. */
+export type Says = 'everything' | 'anon_id' | 'email' | 'email and anon_id';
+
+export interface Crowd {
+  readonly people: number;
+  /** Drawn uniformly by a seed, or each in turn, `stride` apart (a prime that does not divide the number of people). */
+  readonly order: { readonly seed: number } | { readonly stride: number };
+  readonly says: Says;
+}
+
+export interface PersonIdentifiers {
+  readonly user_id: string;
+  readonly email: string;
+  readonly anon_id: string;
+}
+
+export const USERS_PER_REQUEST = 100;
+
+/** So many that plans, countries, names and amounts vary, so few that they stay in the processor's cache. */
+const TEMPLATES = 32;
+const PERSON_DIGITS = 8;
+const VISITS_MIN = 100;
+const VISITS_SPAN = 900;
+const MARKED_TIME = '2026-01-01T00:00:00.000Z';
+const MILLISECONDS_AT = MARKED_TIME.indexOf('.') + 1;
+const ZERO = 0x30;
+const HEX = Buffer.from('0123456789abcdef');
+/** Odd numbers: multiplying by one maps 32 bits to 32 bits without collisions. */
+const ANON_FACTORS = [2_654_435_761, 40_503, 97, 7_919];
+
+export function peopleOf({ people, order }: Crowd): () => number {
+  if ('seed' in order) {
+    const random = mulberry32(order.seed);
+    return () => Math.floor(random() * people);
+  }
+  let turn = 0;
+  return () => {
+    const person = (turn * order.stride) % people;
+    turn += 1;
+    return person;
+  };
+}
+
+export function identifiersOf(person: number): PersonIdentifiers {
+  const digits = String(person).padStart(PERSON_DIGITS, '0');
+  const anon = ANON_FACTORS.map((factor) => (Math.imul(person, factor) >>> 0).toString(16).padStart(8, '0'));
+  return { user_id: `u_${digits}`, email: `person.${digits}@example.com`, anon_id: anon.join('-') };
+}
+
+/** How many of the first `users` users of a crowd are these people. */
+export function timesDrawn(crowd: Crowd, users: number, people: readonly number[]): number[] {
+  const next = peopleOf(crowd);
+  const times = new Map(people.map((person) => [person, 0]));
+  for (let n = 0; n < users; n += 1) {
+    const person = next();
+    const before = times.get(person);
+    if (before !== undefined) times.set(person, before + 1);
+  }
+  return people.map((person) => times.get(person) ?? 0);
+}
+
+/** Where a user of a template has what is written over; -1 for what it does not say. */
+interface Places {
+  readonly userId: number;
+  readonly email: number;
+  readonly anonId: number;
+  readonly visits: number;
+  readonly timestamp: number;
+  readonly orderId: number;
+}
+
+interface Template {
+  readonly bytes: Buffer;
+  readonly users: readonly Places[];
+}
+
+export class RequestMaker {
+  private readonly templates: readonly Template[];
+  private readonly nextPerson: () => number;
+  private readonly random = mulberry32(20_260_202);
+  private turn = 0;
+
+  /** `head` goes before each body: of an HTTP request, or nothing. */
+  constructor(crowd: Crowd, usersPerRequest: number, head: (bodyBytes: number) => string) {
+    const random = mulberry32(20_260_101);
+    this.templates = Array.from({ length: TEMPLATES }, () => makeTemplate(crowd.says, usersPerRequest, head, random));
+    this.nextPerson = peopleOf(crowd);
+  }
+
+  /** The next request of the crowd, with events of the second that `now` is in. */
+  next(now: number): Buffer {
+    const template = this.templates[this.turn % this.templates.length];
+    if (template === undefined) throw new Error('a crowd without templates');
+    this.turn += 1;
+    const bytes = Buffer.allocUnsafe(template.bytes.length);
+    template.bytes.copy(bytes);
+    const time = Buffer.from(new Date(now).toISOString(), 'latin1');
+    for (const places of template.users) this.writeUser(bytes, places, time);
+    return bytes;
+  }
+
+  private writeUser(bytes: Buffer, places: Places, time: Buffer): void {
+    const person = this.nextPerson();
+    if (places.userId >= 0) writeDigits(bytes, places.userId, person, PERSON_DIGITS);
+    if (places.email >= 0) writeDigits(bytes, places.email, person, PERSON_DIGITS);
+    if (places.anonId >= 0) {
+      for (let part = 0; part < ANON_FACTORS.length; part += 1) {
+        writeHex(bytes, places.anonId + part * 9, Math.imul(person, ANON_FACTORS[part] ?? 1));
+      }
+    }
+    const chance = (this.random() * 2 ** 31) | 0;
+    writeDigits(bytes, places.visits, VISITS_MIN + (chance % VISITS_SPAN), 3);
+    bytes.set(time, places.timestamp);
+    writeDigits(bytes, places.timestamp + MILLISECONDS_AT, (chance >>> 10) % 1000, 3);
+    writeHex(bytes, places.orderId, chance);
+  }
+}
+
+function makeTemplate(
+  says: Says,
+  usersPerRequest: number,
+  head: (bodyBytes: number) => string,
+  random: () => number,
+): Template {
+  const texts = Array.from({ length: usersPerRequest }, () => JSON.stringify(markedUser(says, random)));
+  const opening = '{"users":[';
+  const body = `${opening}${texts.join(',')}]}\n`;
+  // All of it is ASCII, so characters are bytes.
+  const start = head(body.length);
+  let at = start.length + opening.length;
+  const users = texts.map((text) => {
+    const place = (before: string): number => {
+      const found = text.indexOf(before);
+      return found < 0 ? -1 : at + found + before.length;
+    };
+    const places = {
+      userId: place('"user_id":"u_'),
+      email: place('"email":"person.'),
+      anonId: place('"anon_id":"'),
+      visits: place('"visits":'),
+      timestamp: place('"timestamp":"'),
+      orderId: place('"order_id":"order_'),
+    };
+    at += text.length + 1;
+    return places;
+  });
+  return { bytes: Buffer.from(start + body, 'latin1'), users };
+}
+
+/** As the edge benchmarks have them, with a stand-in of the right width for all that is written over. */
+function markedUser(says: Says, random: () => number): object {
+  const { user_properties: properties, events } = userOf(random);
+  const { user_id, email, anon_id } = identifiersOf(0);
+  const identifiers = {
+    everything: { user_id, email, anon_id },
+    anon_id: { anon_id },
+    email: { email },
+    'email and anon_id': { email, anon_id },
+  }[says];
+  return {
+    identifiers,
+    user_properties: { ...properties, visits: VISITS_MIN },
+    events: events.map((event) => ({ ...event, timestamp: MARKED_TIME })),
+  };
+}
+
+function writeDigits(bytes: Buffer, at: number, value: number, width: number): void {
+  let left = value | 0;
+  for (let place = at + width - 1; place >= at; place -= 1) {
+    const rest = (left / 10) | 0;
+    bytes[place] = ZERO + left - rest * 10;
+    left = rest;
+  }
+}
+
+function writeHex(bytes: Buffer, at: number, value: number): void {
+  for (let digit = 0; digit < 8; digit += 1) bytes[at + digit] = HEX[(value >>> (28 - 4 * digit)) & 15] ?? ZERO;
+}

@@ -1,0 +1,152 @@
+/**
+ * Sends a crowd's requests to a server and waits until every event of them can be read back: the measurement that
+ * end-to-end, growth, merge-storm and cpu share. Time counts from the first request to the first answer of
+ * `GET /ledger` that has all of them stored and none pending. It fails when anything but a 202 came back, or when
+ * more or fewer events are stored than were sent.
+ */
+
+import { availableParallelism } from 'node:os';
+import { CAPACITY_SHARE_MIN, type Context, OTHER_CORES_MAX } from './context.ts';
+import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
+import { assertAllAccepted, type StreamResult } from './generator.ts';
+import { cpuSeconds, diskBytes, residentMegabytes, systemCpuSeconds } from './proc.ts';
+import type { Reader } from './reading.ts';
+import type { Server } from './servers.ts';
+
+/** As edge-100 has them. */
+const CONNECTIONS = 16;
+const POLL_MILLISECONDS = 20;
+/** Slower than this is not measured but given up. */
+const EVENTS_PER_SECOND_MIN = 1_000;
+const PATIENCE_SECONDS = 60;
+const STALLED_SECONDS_MAX = 30;
+
+export interface StoredResult {
+  readonly events: number;
+  /** From the first request until all of it could be read back. */
+  readonly seconds: number;
+  readonly perSecond: number;
+  readonly edge: StreamResult;
+  readonly serverCpuSeconds: number;
+  readonly serverDiskBytes: number;
+  /** The most so far, since the server was started. */
+  readonly serverMegabytes: number;
+  readonly transactions: number;
+  readonly usersPerTransaction: number;
+  readonly merges: number;
+  /** As `LoadResult.otherCpu`, and the least of `capacity.ts` before and after. */
+  readonly otherCpu: number;
+  readonly cores: number;
+}
+
+export async function sendAndWait(
+  context: Context,
+  server: Server,
+  reader: Reader,
+  crowd: Crowd,
+  users: number,
+): Promise<StoredResult> {
+  const coresBefore = await context.capacity.now();
+  const storedBefore = (await reader.books()).stored;
+  const before = await readings(server, reader);
+  const secondsMax = PATIENCE_SECONDS + users / EVENTS_PER_SECOND_MIN;
+  const edge = await context.generator.stream({
+    port: server.port,
+    key: server.key,
+    connections: CONNECTIONS,
+    crowd,
+    requests: Math.ceil(users / USERS_PER_REQUEST),
+    secondsMax,
+  });
+  assertAllAccepted(server.name, edge);
+  await waitUntilStored(reader, { before: storedBefore, sent: edge.users });
+  const endedAt = performance.timeOrigin + performance.now();
+  const after = await readings(server, reader);
+
+  const seconds = (endedAt - edge.startedAt) / 1000;
+  const transactions = after.transactions - before.transactions;
+  const serverCpuSeconds = after.serverCpu - before.serverCpu;
+  const ours = serverCpuSeconds + edge.generatorCpuSeconds + after.ownCpu - before.ownCpu;
+  return {
+    events: edge.users,
+    seconds,
+    perSecond: edge.users / seconds,
+    edge,
+    serverCpuSeconds,
+    serverDiskBytes: after.serverDisk - before.serverDisk,
+    serverMegabytes: residentMegabytes(server.pid).peak,
+    transactions,
+    usersPerTransaction: (after.users - before.users) / transactions,
+    merges: after.merges - before.merges,
+    otherCpu: Math.max(0, after.systemCpu - before.systemCpu - ours) / seconds,
+    cores: Math.min(coresBefore, await context.capacity.now()),
+  };
+}
+
+/** The books are read last: metrics count an event when it is written, the books when it is committed. */
+async function waitUntilStored(
+  reader: Reader,
+  { before, sent }: { readonly before: number; readonly sent: number },
+): Promise<void> {
+  let seen = -1;
+  let seenAt = performance.now();
+  for (;;) {
+    const { backlog, processed } = await progressOf(reader);
+    if (backlog) {
+      if (processed !== seen) seenAt = performance.now();
+      seen = processed;
+    } else {
+      const { stored, pending, difference } = await reader.books();
+      if (stored - before > sent || difference !== 0) {
+        throw new Error(`${stored - before} events are stored where ${sent} were sent, the books differ by ${difference}`);
+      }
+      if (stored - before === sent && pending === 0) return;
+    }
+    if (performance.now() - seenAt > STALLED_SECONDS_MAX * 1000) {
+      throw new Error(`nothing was processed for ${STALLED_SECONDS_MAX} s, and not all of ${sent} events are stored`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+  }
+}
+
+/** Asking for the books while much waits in the log would cost the server more than asking for metrics. */
+async function progressOf(reader: Reader): Promise<{ backlog: boolean; processed: number }> {
+  const metrics = await reader.metrics();
+  const processed = metrics.get('sluice_processed_records_total') ?? 0;
+  return { backlog: processed < (metrics.get('sluice_log_entries_total') ?? 0), processed };
+}
+
+interface Readings {
+  readonly serverCpu: number;
+  readonly serverDisk: number;
+  readonly systemCpu: number;
+  readonly ownCpu: number;
+  readonly users: number;
+  readonly transactions: number;
+  readonly merges: number;
+}
+
+async function readings(server: Server, reader: Reader): Promise<Readings> {
+  const metrics = await reader.metrics();
+  const own = process.cpuUsage();
+  return {
+    serverCpu: cpuSeconds(server.pid),
+    serverDisk: diskBytes(server.pid),
+    systemCpu: systemCpuSeconds(),
+    ownCpu: (own.user + own.system) / 1e6,
+    users: metrics.get('sluice_processed_users_total') ?? 0,
+    transactions: metrics.get('sluice_processor_transactions_total') ?? 0,
+    merges: metrics.get('sluice_merges_total') ?? 0,
+  };
+}
+
+/** Whether the machine had other things to do, in words. */
+export function disturbance(results: readonly Pick<StoredResult, 'cores' | 'otherCpu'>[]): string {
+  const cores = Math.min(...results.map((result) => result.cores));
+  const other = Math.max(...results.map((result) => result.otherCpu));
+  const isSpoilt = other > OTHER_CORES_MAX || cores < availableParallelism() * CAPACITY_SHARE_MIN;
+  return (
+    `${isSpoilt ? 'SPOILT, the machine was busy with other things: ' : ''}cores that were there ${cores.toFixed(1)} of ` +
+    `${availableParallelism()}, used by other programs ${other.toFixed(2)}`
+  );
+}

@@ -1,0 +1,270 @@
+/**
+ * The yardstick of end-to-end: a loop that inserts the rows that the processor makes of the same people and events,
+ * with prepared statements, into the same tables with the same indexes and settings, in transactions and batches of the
+ * same size. It parses nothing, looks nothing up and decides nothing; texts and ids are made before the clock starts.
+ * Like the processor it writes a person once a batch, keeps counts in memory until the commit, and syncs every five
+ * seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { eventTableSchema, openStoreFile } from '../src/backends/sqlite/store-schema.ts';
+import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
+import { type EventTexts, idOf, type Material, prepareMaterial, textOf } from './raw-material.ts';
+
+export interface RawInsertJob {
+  /** A file that is not there yet. */
+  readonly file: string;
+  readonly crowd: Crowd;
+  /** Of one event each; a multiple of what a request holds. */
+  readonly users: number;
+  readonly transactionUsers: number;
+  /** Users between which a person is written once. */
+  readonly batchUsers: number;
+}
+
+export interface RawInsertResult {
+  readonly seconds: number;
+  readonly cpuSeconds: number;
+  readonly transactions: number;
+  readonly people: number;
+}
+
+/** As the writer of the store has it. */
+const TABLE_EVENTS = 1_000_000;
+const DURABLE_INTERVAL_MILLISECONDS = 5_000;
+const TENANT = 1;
+const MINUTE_MILLISECONDS = 60_000;
+const HOUR_MILLISECONDS = 3_600_000;
+/** About how fast events come in, for their times. */
+const EVENTS_PER_MILLISECOND = 80;
+
+interface Bucket {
+  readonly width: number;
+  readonly start: number;
+  readonly name: string;
+  events: number;
+  revenue: number;
+}
+
+class Loop {
+  transactions = 0;
+  people = 0;
+  private readonly database: DatabaseSync;
+  private readonly job: RawInsertJob;
+  private readonly material: Material;
+  private readonly statements: ReturnType<typeof prepare>;
+  /** By person: the number of the node, 0 for none yet; events so far; and of the batch under way. */
+  private readonly nodes: Uint32Array;
+  private readonly stored: Uint32Array;
+  private readonly inBatch: Uint32Array;
+  private readonly buckets = new Map<string, Bucket>();
+  private insertEvent: StatementSync;
+  private insertRecord: StatementSync;
+  private table = 0;
+  private event = 0;
+  private record = 0;
+  private syncedAt = performance.now();
+
+  constructor(database: DatabaseSync, job: RawInsertJob, material: Material) {
+    this.database = database;
+    this.job = job;
+    this.material = material;
+    this.statements = prepare(database);
+    this.nodes = new Uint32Array(job.crowd.people);
+    this.stored = new Uint32Array(job.crowd.people);
+    this.inBatch = new Uint32Array(job.crowd.people);
+    [this.insertEvent, this.insertRecord] = this.nextTable();
+  }
+
+  run(): void {
+    const { users, transactionUsers, batchUsers } = this.job;
+    while (this.event < users) {
+      const end = Math.min(users, this.event + transactionUsers);
+      this.database.exec('BEGIN IMMEDIATE');
+      while (this.event < end) this.writeBatch(Math.min(end, this.event + batchUsers));
+      this.writeSums();
+      this.database.exec('COMMIT');
+      this.transactions += 1;
+      if (performance.now() - this.syncedAt > DURABLE_INTERVAL_MILLISECONDS) this.sync();
+    }
+    this.sync();
+  }
+
+  private nextTable(): [StatementSync, StatementSync] {
+    this.table += 1;
+    this.database.exec(eventTableSchema(this.table));
+    this.database
+      .prepare('INSERT INTO event_tables (no, first_event, events) VALUES (?, ?, 0)')
+      .run(this.table, this.event + 1);
+    return [
+      this.database.prepare(`INSERT INTO events_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
+      this.database.prepare(`INSERT INTO records_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
+    ];
+  }
+
+  private writeBatch(end: number): void {
+    const fresh: number[] = [];
+    const touched: number[] = [];
+    const first = this.event;
+    while (this.event < end) {
+      if (this.event >= this.table * TABLE_EVENTS) [this.insertEvent, this.insertRecord] = this.nextTable();
+      this.writeRecord(fresh, touched);
+    }
+    const texts = this.material.events;
+    for (const person of fresh) this.writeNode(person, textOf(texts, first + person).known);
+    const known = touched.map((person) => this.nodes[person] ?? 0);
+    const order = Array.from(known.keys()).sort((a, b) => (known[a] ?? 0) - (known[b] ?? 0));
+    for (const at of order) {
+      const person = touched[at] ?? 0;
+      const events = (this.stored[person] = (this.stored[person] ?? 0) + (this.inBatch[person] ?? 0));
+      this.inBatch[person] = 0;
+      const { startedAt } = this.material;
+      const lastSeen = startedAt + Math.floor(first / EVENTS_PER_MILLISECOND);
+      this.statements.updateNode.run(events, startedAt, lastSeen, textOf(texts, first + person).known, known[at] ?? 0);
+    }
+  }
+
+  private writeRecord(fresh: number[], touched: number[]): void {
+    const { drawn, events, traceIds, startedAt } = this.material;
+    const firstEvent = this.event;
+    this.record += 1;
+    const receivedAt = startedAt + Math.floor(firstEvent / EVENTS_PER_MILLISECOND);
+    for (let user = 0; user < USERS_PER_REQUEST; user += 1) {
+      const person = drawn[this.event] ?? 0;
+      const text = textOf(events, this.event);
+      this.event += 1;
+      let node = this.nodes[person] ?? 0;
+      if (node === 0) {
+        this.people += 1;
+        node = this.people;
+        this.nodes[person] = node;
+        fresh.push(person);
+      } else if (this.inBatch[person] === 0) {
+        touched.push(person);
+      }
+      this.inBatch[person] = (this.inBatch[person] ?? 0) + 1;
+      const timestamp = receivedAt - text.jitter;
+      this.insertEvent.run(
+        this.event,
+        TENANT,
+        node,
+        timestamp,
+        this.record,
+        user,
+        0,
+        text.name,
+        text.revenue,
+        null,
+        text.properties,
+      );
+      this.count(MINUTE_MILLISECONDS, timestamp, text);
+      this.count(HOUR_MILLISECONDS, timestamp, text);
+    }
+    const traceId = idOf(traceIds, this.record - 1);
+    this.insertRecord.run(
+      this.record,
+      TENANT,
+      traceId,
+      receivedAt,
+      receivedAt,
+      0,
+      USERS_PER_REQUEST,
+      0,
+      firstEvent + 1,
+      USERS_PER_REQUEST,
+      null,
+      null,
+    );
+  }
+
+  private writeNode(person: number, known: string): void {
+    const { identifiers, nodeIds, traceIds, startedAt } = this.material;
+    const node = this.nodes[person] ?? 0;
+    const events = this.inBatch[person] ?? 0;
+    this.inBatch[person] = 0;
+    this.stored[person] = events;
+    const at = startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
+    const traceId = idOf(traceIds, this.record - 1);
+    this.statements.insertNode.run(node, TENANT, idOf(nodeIds, node - 1), at, traceId, 0, events, at, at, known);
+    const [userId, email, anonId] = identifiers[person] ?? ['', '', ''];
+    this.statements.insertIdentifier.run(TENANT, 0, userId, node, null, at, traceId, 0);
+    this.statements.insertIdentifier.run(TENANT, 1, email, node, null, at, traceId, 0);
+    this.statements.insertIdentifier.run(TENANT, 3, anonId, node, null, at, traceId, 0);
+  }
+
+  private count(width: number, timestamp: number, { name, revenue }: EventTexts): void {
+    const start = Math.floor(timestamp / width) * width;
+    const key = `${width} ${start} ${name}`;
+    let bucket = this.buckets.get(key);
+    if (bucket === undefined) {
+      bucket = { width, start, name, events: 0, revenue: 0 };
+      this.buckets.set(key, bucket);
+    }
+    bucket.events += 1;
+    bucket.revenue += revenue;
+  }
+
+  private writeSums(): void {
+    const { addToCounts, addToLedger, advance, updateTable, updateSequence } = this.statements;
+    for (const { width, start, name, events, revenue } of this.buckets.values()) {
+      addToCounts.run(TENANT, width, start, name, events, revenue);
+    }
+    this.buckets.clear();
+    const hour = Math.floor(this.material.startedAt / HOUR_MILLISECONDS) * HOUR_MILLISECONDS;
+    addToLedger.run(TENANT, hour, this.event);
+    advance.run(0, this.record);
+    updateTable.run(this.event - (this.table - 1) * TABLE_EVENTS, this.table);
+    updateSequence.run(this.people + 1, 'node');
+    updateSequence.run(this.record + 1, 'record');
+    updateSequence.run(this.event + 1, 'event');
+  }
+
+  private sync(): void {
+    this.syncedAt = performance.now();
+    this.database.exec(`
+      PRAGMA synchronous = FULL;
+      BEGIN IMMEDIATE;
+      UPDATE sequences SET next = next WHERE name = 'node';
+      COMMIT;
+      PRAGMA synchronous = NORMAL`);
+  }
+}
+
+function prepare(database: DatabaseSync) {
+  return {
+    insertNode: database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
+    updateNode: database.prepare('UPDATE nodes SET events = ?, first_seen = ?, last_seen = ?, known = ? WHERE no = ?'),
+    insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
+    addToCounts: database.prepare(
+      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?)
+       ON CONFLICT DO UPDATE SET events = events + excluded.events, revenue = revenue + excluded.revenue`,
+    ),
+    addToLedger: database.prepare(
+      `INSERT INTO ledger VALUES (?1, ?2, ?3, ?3, 0, 0, 0, 0, 0, ?3, ?3, 0, 0, 0, 0)
+       ON CONFLICT DO UPDATE SET users_stored = excluded.users_stored, events_stored = excluded.events_stored`,
+    ),
+    advance: database.prepare(
+      'INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position',
+    ),
+    updateTable: database.prepare('UPDATE event_tables SET events = ? WHERE no = ?'),
+    updateSequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
+  };
+}
+
+const job = JSON.parse(process.argv[2] ?? '') as RawInsertJob;
+const material = prepareMaterial(job.crowd, job.users);
+const database = openStoreFile(job.file, 'writer');
+const cpuBefore = process.cpuUsage();
+const from = performance.now();
+const loop = new Loop(database, job, material);
+loop.run();
+const seconds = (performance.now() - from) / 1000;
+const cpu = process.cpuUsage(cpuBefore);
+database.close();
+const result: RawInsertResult = {
+  seconds,
+  cpuSeconds: (cpu.user + cpu.system) / 1e6,
+  transactions: loop.transactions,
+  people: loop.people,
+};
+console.log(JSON.stringify(result));

@@ -1,0 +1,214 @@
+/**
+ * Erasing a person (rule 17): events, nodes, identifiers, statements, merges, refusals and kept rejections go, hashed
+ * tombstones of the match keys stay, so that data received before is dropped when it comes late. Refusals of other
+ * people that name one of the erased identifiers go too.
+ *
+ * In one transaction, but for a person with very many events: those go in pieces before, so that the processor is not
+ * kept waiting; after a crash in between, the profile is there with fewer events and can be erased again. Freed bytes
+ * are overwritten (`secure_delete`), freed pages are given back, and the write-ahead log is emptied if nobody is
+ * reading: otherwise it is overwritten with time. The event log keeps requests until its own retention ends.
+ */
+
+import { type MatchOptions, matchKeysOf } from '../../identity/match-keys.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type TenantId } from '../../model.ts';
+import type { Act } from '../../store.ts';
+import { StoreUnavailableError } from '../../store-writer.ts';
+import { isBusy } from './database.ts';
+import { inWriteTransaction, writeAct } from './store-acts.ts';
+import type { StoreConnection } from './store-connection.ts';
+import { identifiersOf, nodesById, type ProfileNodes, typeOf } from './store-profiles.ts';
+import { type RemovableEvent, removeEvents, selectRemovable } from './store-removal.ts';
+import { tombstoneOf } from './tombstone.ts';
+
+const EVENTS_PER_TRANSACTION_MAX = 20_000;
+const REJECTIONS_PER_READ = 500;
+const VACUUM_PAGES = 512;
+/** Beyond that the sweep goes on, later. */
+const VACUUM_PIECES_MAX = 64;
+
+export interface Erasure {
+  readonly tenant: number;
+  readonly tenantId: TenantId;
+  readonly id: string;
+  readonly act: Act;
+  readonly matchOptions: MatchOptions;
+}
+
+/** False for an unknown profile. */
+export async function erase(store: StoreConnection, erasure: Erasure): Promise<boolean> {
+  const { tenant, id } = erasure;
+  const known = store.read(() => nodesById(store, tenant, id));
+  if (known === undefined) return false;
+  // Looked for before the transaction, since there may be many; what came in meanwhile is looked at in it.
+  const suspects = findRejections(store, erasure, keysOf(store, known), 0);
+  let events = 0;
+  for (;;) {
+    const piece = await inWriteTransaction(store, () => {
+      const profile = nodesById(store, tenant, id);
+      if (profile === undefined) return { removed: 0, isLast: true };
+      const removed = eraseEvents(store, profile);
+      const isLast = removed < EVENTS_PER_TRANSACTION_MAX;
+      if (isLast) eraseProfile(store, erasure, profile, suspects, events + removed);
+      return { removed, isLast };
+    });
+    events += piece.removed;
+    if (piece.isLast) break;
+  }
+  await giveSpaceBack(store);
+  return true;
+}
+
+function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): number {
+  let removed = 0;
+  for (const { no: table } of store.tables()) {
+    const sql = `${selectRemovable(table)} WHERE event.node = ? ORDER BY event.timestamp, event.no LIMIT ?`;
+    for (const { node } of nodes) {
+      const limit = EVENTS_PER_TRANSACTION_MAX - removed;
+      const found = store.all<RemovableEvent>(sql, node, limit);
+      const events = found.length < limit ? found : wholeUsers(store, table, found);
+      removeEvents(store, table, events, 'erased');
+      removed += events.length;
+      if (removed >= EVENTS_PER_TRANSACTION_MAX) return removed;
+    }
+  }
+  return removed;
+}
+
+/** A user counts once in the books, so where a piece ends within a user, the rest of it goes along. */
+function wholeUsers(store: StoreConnection, table: number, events: RemovableEvent[]): RemovableEvent[] {
+  const all = new Map(events.map((event) => [event.no, event]));
+  for (const [record, ofRecord] of Map.groupBy(events, ({ record }) => record)) {
+    const [{ node }] = ofRecord as [RemovableEvent];
+    const sql = `${selectRemovable(table)} WHERE event.no >= record.first_event AND
+      event.no < record.first_event + record.events AND record.no = ? AND event.node = ?`;
+    for (const event of store.all<RemovableEvent>(sql, record, node)) all.set(event.no, event);
+  }
+  return [...all.values()];
+}
+
+interface ErasedKey {
+  readonly type: IdentifierType;
+  readonly value: string;
+  readonly raw: string;
+}
+
+function keysOf(store: StoreConnection, { nodes }: ProfileNodes): ErasedKey[] {
+  return identifiersOf(store, nodes).map(({ type, value, raw }) => ({ type: typeOf(type), value, raw: raw ?? value }));
+}
+
+function nameOf({ type, value }: Pick<ErasedKey, 'type' | 'value'>): string {
+  return `${IDENTIFIER_TYPES.indexOf(type)}:${value}`;
+}
+
+interface Suspects {
+  readonly rejections: readonly number[];
+  /** All up to this one were looked at, for these keys. */
+  readonly upTo: number;
+  readonly keys: readonly ErasedKey[];
+}
+
+function eraseProfile(
+  store: StoreConnection,
+  erasure: Erasure,
+  profile: ProfileNodes,
+  suspects: Suspects,
+  events: number,
+): void {
+  const { tenant, tenantId, act } = erasure;
+  const keys = keysOf(store, profile);
+  const isSame = keys.length === suspects.keys.length;
+  const more = findRejections(store, erasure, keys, isSame ? suspects.upTo : 0);
+  for (const no of [...suspects.rejections, ...more.rejections]) {
+    store.run('DELETE FROM rejections WHERE no = ?', no);
+  }
+  store.run(
+    `DELETE FROM refusals WHERE type || ':' || value IN (SELECT value FROM json_each(?))
+       AND EXISTS (SELECT 1 FROM nodes WHERE nodes.no = refusals.node AND nodes.tenant = ?)`,
+    JSON.stringify(keys.map(nameOf)),
+    tenant,
+  );
+  for (const key of keys) {
+    store.run(
+      'INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)',
+      tenant,
+      tombstoneOf(tenantId, key),
+      act.at,
+    );
+    const typeNo = IDENTIFIER_TYPES.indexOf(key.type);
+    store.run('DELETE FROM identifiers WHERE tenant = ? AND type = ? AND value = ?', tenant, typeNo, key.value);
+  }
+  for (const { node } of profile.nodes) eraseNode(store, node);
+  writeAct(store, tenant, 'erase', act, { profile_id: profile.root.id, nodes: profile.nodes.length, events });
+}
+
+function eraseNode(store: StoreConnection, node: number): void {
+  store.run('DELETE FROM merges WHERE node_a = ?', node);
+  store.run('DELETE FROM refusals WHERE node = ?', node);
+  store.run('DELETE FROM aliases WHERE node = ?', node);
+  for (const { node_b } of store.all<{ node_b: number }>('SELECT node_b FROM apart WHERE node_a = ?', node)) {
+    store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node, node_b);
+    store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node_b, node);
+  }
+  store.run('DELETE FROM nodes WHERE no = ?', node);
+}
+
+/** Rejected users that name one of these keys, after the rejection `after`. */
+function findRejections(store: StoreConnection, erasure: Erasure, keys: readonly ErasedKey[], after: number): Suspects {
+  const names = new Set(keys.map(nameOf));
+  const found: number[] = [];
+  let upTo = after;
+  for (;;) {
+    // The plus makes SQLite go by number, in which they are read in pieces.
+    const rows = store.all<{ no: number; payload: string }>(
+      'SELECT no, payload FROM rejections WHERE no > ? AND +tenant = ? ORDER BY no LIMIT ?',
+      upTo,
+      erasure.tenant,
+      REJECTIONS_PER_READ,
+    );
+    for (const { no, payload } of rows) if (isAbout(payload, keys, names, erasure.matchOptions)) found.push(no);
+    upTo = rows.at(-1)?.no ?? upTo;
+    if (rows.length < REJECTIONS_PER_READ) return { rejections: found, upTo, keys };
+  }
+}
+
+function isAbout(
+  payload: string,
+  keys: readonly ErasedKey[],
+  names: ReadonlySet<string>,
+  options: MatchOptions,
+): boolean {
+  let user: unknown;
+  try {
+    user = JSON.parse(payload);
+  } catch {
+    // Only its beginning was kept. Rather one too many than one too few: rejections are kept for a few days anyway.
+    const text = payload.toLowerCase();
+    const isIn = (value: string): boolean => text.includes(JSON.stringify(value).toLowerCase());
+    return keys.some(({ value, raw }) => isIn(value) || isIn(raw));
+  }
+  const identifiers = memberOf(user, 'identifiers');
+  const given = IDENTIFIER_TYPES.map((type) => [type, memberOf(identifiers, type)] as const);
+  const texts = Object.fromEntries(given.filter(([, value]) => typeof value === 'string'));
+  return matchKeysOf(texts, options).keys.some((key) => names.has(nameOf(key)));
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  if (typeof value !== 'object' || value === null) return undefined;
+  return Object.getOwnPropertyDescriptor(value, name)?.value;
+}
+
+/** What is erased is erased by now; this only makes the file smaller and the write-ahead log empty, if it can. */
+async function giveSpaceBack(store: StoreConnection): Promise<void> {
+  try {
+    for (let piece = 0; piece < VACUUM_PIECES_MAX && freePages(store) > 0; piece += 1) {
+      await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
+    }
+    store.database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+  } catch (error) {
+    if (!isBusy(error) && !(error instanceof StoreUnavailableError)) throw error;
+  }
+}
+
+export function freePages(store: StoreConnection): number {
+  return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
+}

@@ -1,0 +1,174 @@
+/**
+ * Takes events out of the store, for an erase and for retention, and keeps every sum in step with what can be read
+ * afterwards: the event count of nodes and tables, the counts by minute and hour, and the books, where the events move
+ * from stored to erased or expired. Works within the caller's write transaction, on a bounded number of events.
+ *
+ * Numbers of events are exact. Sums of revenue are made anew from the remaining events, because taking a sum apart
+ * leaves rounding behind; where a minute holds very many events that would take too long, the revenue is subtracted.
+ */
+
+import type { NodeNumber } from '../../model.ts';
+import { HOUR_MS, MINUTE_MS } from './store-books.ts';
+import type { EventTable, StoreConnection } from './store-connection.ts';
+
+/** Events that are read to sum revenue anew, for all minutes of one call together. */
+const RESUMMED_EVENTS_MAX = 200_000;
+
+export interface RemovableEvent {
+  readonly no: number;
+  readonly tenant: number;
+  readonly node: NodeNumber | null;
+  readonly timestamp: number;
+  readonly record: number;
+  readonly user_index: number;
+  readonly event_name: string;
+  readonly revenue: number | string | null;
+  readonly received_at: number;
+}
+
+/** To be completed by conditions on `event` and `record`. */
+export function selectRemovable(table: number): string {
+  return `SELECT event.no, event.tenant, event.node, event.timestamp, event.record, event.user_index, event.event_name,
+      event.revenue, record.received_at
+    FROM events_${table} AS event LEFT JOIN records_${table} AS record ON record.no = event.record`;
+}
+
+/** All events of a user in a record have to go together, or the users in the books are wrong. */
+export function removeEvents(
+  store: StoreConnection,
+  table: number,
+  events: readonly RemovableEvent[],
+  becoming: 'erased' | 'expired',
+): void {
+  if (events.length === 0) return;
+  for (const { no } of events) store.run(`DELETE FROM events_${table} WHERE no = ?`, no);
+  store.run('UPDATE event_tables SET events = events - ? WHERE no = ?', events.length, table);
+  for (const [node, removed] of Map.groupBy(events, ({ node }) => node)) {
+    if (node !== null) store.run('UPDATE nodes SET events = events - ? WHERE no = ?', removed.length, node);
+  }
+  moveInBooks(store, events, becoming);
+  for (const [tenant, removed] of Map.groupBy(events, ({ tenant }) => tenant)) uncount(store, tenant, removed);
+}
+
+function moveInBooks(store: StoreConnection, events: readonly RemovableEvent[], becoming: 'erased' | 'expired'): void {
+  const byHour = Map.groupBy(events, (event) => `${event.tenant} ${startOf(event.received_at, HOUR_MS)}`);
+  for (const removed of byHour.values()) {
+    const [{ tenant, received_at }] = removed as [RemovableEvent];
+    const users = new Set(removed.map(({ record, user_index }) => `${record} ${user_index}`)).size;
+    store.run(
+      `UPDATE ledger SET users_stored = users_stored - ?1, users_${becoming} = users_${becoming} + ?1,
+         events_stored = events_stored - ?2, events_${becoming} = events_${becoming} + ?2
+       WHERE tenant = ?3 AND hour = ?4`,
+      users,
+      removed.length,
+      tenant,
+      startOf(received_at, HOUR_MS),
+    );
+  }
+}
+
+/** A bucket of counts, with what is taken out of it. */
+interface Loss {
+  readonly start: number;
+  readonly eventName: string;
+  events: number;
+  revenue: number;
+}
+
+function uncount(store: StoreConnection, tenant: number, events: readonly RemovableEvent[]): void {
+  const minutes = lossesOf(events, MINUTE_MS);
+  const tables = store.tables();
+  let budget = RESUMMED_EVENTS_MAX;
+  for (const [start, losses] of Map.groupBy(minutes, ({ start }) => start)) {
+    let revenues: ReadonlyMap<string, number> | undefined;
+    if (losses.some(({ revenue }) => revenue !== 0)) {
+      const size = eventsInMinute(store, tenant, start);
+      if (size <= budget) revenues = revenuesOf(store, tables, tenant, start);
+      budget -= Math.min(size, budget);
+    }
+    for (const loss of losses) takeFromMinute(store, tenant, loss, revenues);
+  }
+  for (const loss of lossesOf(events, HOUR_MS)) takeFromHour(store, tenant, loss);
+}
+
+function lossesOf(events: readonly RemovableEvent[], width: number): Loss[] {
+  const losses = new Map<string, Loss>();
+  for (const { timestamp, event_name: eventName, revenue } of events) {
+    const start = startOf(timestamp, width);
+    const name = `${start} ${eventName}`;
+    const loss = losses.get(name) ?? { start, eventName, events: 0, revenue: 0 };
+    losses.set(name, loss);
+    loss.events += 1;
+    loss.revenue += Number(revenue ?? 0);
+  }
+  return [...losses.values()];
+}
+
+function eventsInMinute(store: StoreConnection, tenant: number, start: number): number {
+  const sql = 'SELECT sum(events) AS events FROM counts WHERE tenant = ? AND width = ? AND start = ?';
+  return store.get<{ events: number | null }>(sql, tenant, MINUTE_MS, start)?.events ?? 0;
+}
+
+/** By event name, from the events that are left. */
+function revenuesOf(
+  store: StoreConnection,
+  tables: readonly EventTable[],
+  tenant: number,
+  start: number,
+): Map<string, number> {
+  const sums = new Map<string, number>();
+  for (const { no, timestamp_min, timestamp_max } of tables) {
+    if ((timestamp_min ?? Number.POSITIVE_INFINITY) >= start + MINUTE_MS) continue;
+    if ((timestamp_max ?? Number.NEGATIVE_INFINITY) < start) continue;
+    // In the order of the log, as the writer adds them; the plus lets SQLite go by the index of time all the same.
+    const rows = store.iterate<{ event_name: string; revenue: number | string }>(
+      `SELECT event_name, revenue FROM events_${no}
+       WHERE tenant = ? AND timestamp >= ? AND timestamp < ? AND revenue IS NOT NULL ORDER BY +no`,
+      tenant,
+      start,
+      start + MINUTE_MS,
+    );
+    for (const { event_name, revenue } of rows) sums.set(event_name, (sums.get(event_name) ?? 0) + Number(revenue));
+  }
+  return sums;
+}
+
+const BUCKET = 'tenant = ? AND width = ? AND start = ? AND event_name = ?';
+
+function takeFromMinute(
+  store: StoreConnection,
+  tenant: number,
+  { start, eventName, events, revenue }: Loss,
+  revenues: ReadonlyMap<string, number> | undefined,
+): void {
+  const bucket = [tenant, MINUTE_MS, start, eventName] as const;
+  if (store.run(`DELETE FROM counts WHERE ${BUCKET} AND events <= ?`, ...bucket, events) > 0) return;
+  store.run(`UPDATE counts SET events = events - ? WHERE ${BUCKET}`, events, ...bucket);
+  if (revenues !== undefined) {
+    store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, finite(revenues.get(eventName) ?? 0), ...bucket);
+  } else if (revenue !== 0) {
+    store.run(`UPDATE counts SET revenue = revenue - ? WHERE ${BUCKET}`, finite(revenue), ...bucket);
+  }
+}
+
+/** An hour's revenue is that of its minutes, which are right by now. */
+function takeFromHour(store: StoreConnection, tenant: number, { start, eventName, events, revenue }: Loss): void {
+  const bucket = [tenant, HOUR_MS, start, eventName] as const;
+  if (store.run(`DELETE FROM counts WHERE ${BUCKET} AND events <= ?`, ...bucket, events) > 0) return;
+  store.run(`UPDATE counts SET events = events - ? WHERE ${BUCKET}`, events, ...bucket);
+  if (revenue === 0) return;
+  let sum = 0;
+  for (let minute = start; minute < start + HOUR_MS; minute += MINUTE_MS) {
+    const sql = `SELECT revenue FROM counts WHERE ${BUCKET}`;
+    sum += store.get<{ revenue: number }>(sql, tenant, MINUTE_MS, minute, eventName)?.revenue ?? 0;
+  }
+  store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, finite(sum), ...bucket);
+}
+
+function startOf(time: number, width: number): number {
+  return Math.floor(time / width) * width;
+}
+
+function finite(sum: number): number {
+  return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, sum));
+}

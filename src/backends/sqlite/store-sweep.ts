@@ -1,0 +1,166 @@
+/**
+ * Retention: removes what is too old, a bounded piece at a time, on the connection of the writer, between two of its
+ * transactions. Each call is one transaction, after which every sum agrees with what can be read.
+ *
+ * Events go record by record, oldest first, with the record itself, and a table of events is dropped once it is empty;
+ * the newest table stays, because it is being written. Traces outlive their notes: a record stays as long as its
+ * events. Records are looked for in the order of the log; one with a time of receipt in the future (a clock that was
+ * wrong) keeps the few thousand behind it at most.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
+import type { Retention } from '../../store-writer.ts';
+import { transaction } from './database.ts';
+import { type EventTable, StoreConnection } from './store-connection.ts';
+import { freePages } from './store-erase.ts';
+import { type RemovableEvent, removeEvents, selectRemovable } from './store-removal.ts';
+
+const ROWS_PER_SWEEP = 2_000;
+const EVENTS_PER_SWEEP = 5_000;
+const VACUUM_PAGES = 512;
+/** 32 MB: room for what comes next, without moving pages to and fro. */
+const FREE_PAGES_KEPT = 4_096;
+
+/**
+ * Below this record there are no notes that are too old. Kept in memory: a new process looks at all records once more,
+ * a piece at a time.
+ */
+const sweptNotes = new WeakMap<DatabaseSync, number>();
+
+/** True when there is more to remove. */
+export function sweep(database: DatabaseSync, retention: Retention, now: number): boolean {
+  const store = new StoreConnection(database);
+  const hasRemoved = transaction(
+    database,
+    () =>
+      sweepFirstUses(store, now) ||
+      sweepNotes(store, now - retention.tracesMs) ||
+      sweepEvents(store, now - retention.eventsMs) ||
+      sweepRejections(store, now - retention.rejectionsMs) ||
+      sweepExcessRejections(store, retention.rejectionBytesMax),
+  );
+  return hasRemoved || vacuum(store);
+}
+
+function sweepFirstUses(store: StoreConnection, now: number): boolean {
+  const ids = removeOldest(store, 'event_ids', 'id', now - EVENT_ID_WINDOW_MS);
+  const keys = removeOldest(store, 'idempotency_keys', 'key', now - IDEMPOTENCY_WINDOW_MS);
+  return ids + keys > 0;
+}
+
+function removeOldest(store: StoreConnection, table: string, name: string, cutoff: number): number {
+  return store.run(
+    `DELETE FROM ${table} WHERE (tenant, ${name}) IN
+       (SELECT tenant, ${name} FROM ${table} WHERE received_at < ? ORDER BY received_at LIMIT ?)`,
+    cutoff,
+    ROWS_PER_SWEEP,
+  );
+}
+
+function sweepRejections(store: StoreConnection, cutoff: number): boolean {
+  const removed = store.run(
+    `DELETE FROM rejections WHERE received_at < ? AND no IN (SELECT no FROM rejections ORDER BY no LIMIT ?)`,
+    cutoff,
+    ROWS_PER_SWEEP,
+  );
+  return removed > 0;
+}
+
+/** Adds up the sizes of all of them, so it comes last. */
+function sweepExcessRejections(store: StoreConnection, bytesMax: number): boolean {
+  const kept = store.get<{ bytes: number | null }>('SELECT sum(octet_length(payload)) AS bytes FROM rejections');
+  let excess = (kept?.bytes ?? 0) - bytesMax;
+  if (excess <= 0) return false;
+  const oldest = store.all<{ no: number; bytes: number }>(
+    'SELECT no, octet_length(payload) AS bytes FROM rejections ORDER BY no LIMIT ?',
+    ROWS_PER_SWEEP,
+  );
+  for (const { no, bytes } of oldest) {
+    if (excess <= 0) break;
+    store.run('DELETE FROM rejections WHERE no = ?', no);
+    excess -= bytes;
+  }
+  return true;
+}
+
+interface RecordAge {
+  readonly no: number;
+  readonly received_at: number;
+  readonly events: number;
+}
+
+function oldestRecords(store: StoreConnection, { no }: EventTable, from: number): RecordAge[] {
+  return store.all(
+    `SELECT no, received_at, events FROM records_${no} WHERE no >= ? ORDER BY no LIMIT ?`,
+    from,
+    ROWS_PER_SWEEP,
+  );
+}
+
+function sweepNotes(store: StoreConnection, cutoff: number): boolean {
+  const from = sweptNotes.get(store.database) ?? 0;
+  for (const table of store.tables()) {
+    const records = oldestRecords(store, table, from);
+    const last = records.at(-1);
+    if (last === undefined) continue;
+    const young = records.find(({ received_at }) => received_at >= cutoff);
+    const cleared = store.run(
+      `UPDATE records_${table.no} SET notes = NULL
+       WHERE no >= ? AND no <= ? AND received_at < ? AND notes IS NOT NULL`,
+      from,
+      last.no,
+      cutoff,
+    );
+    sweptNotes.set(store.database, young?.no ?? last.no + 1);
+    return young === undefined || cleared > 0;
+  }
+  return false;
+}
+
+function sweepEvents(store: StoreConnection, cutoff: number): boolean {
+  const tables = store.tables();
+  for (const table of tables) {
+    const records = oldestRecords(store, table, 0);
+    if (records.length === 0 && table !== tables.at(-1)) {
+      dropTable(store, table);
+      return true;
+    }
+    if (
+      expire(
+        store,
+        table,
+        records.filter(({ received_at }) => received_at < cutoff),
+      ) > 0
+    )
+      return true;
+  }
+  return false;
+}
+
+function dropTable(store: StoreConnection, { no }: EventTable): void {
+  store.database.exec(`DROP TABLE events_${no}; DROP TABLE records_${no}`);
+  store.run('DELETE FROM event_tables WHERE no = ?', no);
+}
+
+/** How many records went. */
+function expire(store: StoreConnection, { no: table }: EventTable, records: readonly RecordAge[]): number {
+  const events: RemovableEvent[] = [];
+  let removed = 0;
+  for (const { no } of records) {
+    const sql = `${selectRemovable(table)} WHERE record.no = ? AND event.no >= record.first_event
+      AND event.no < record.first_event + record.events`;
+    events.push(...store.all<RemovableEvent>(sql, no));
+    removed += 1;
+    if (events.length >= EVENTS_PER_SWEEP) break;
+  }
+  removeEvents(store, table, events, 'expired');
+  for (const { no } of records.slice(0, removed)) store.run(`DELETE FROM records_${table} WHERE no = ?`, no);
+  return removed;
+}
+
+function vacuum(store: StoreConnection): boolean {
+  if (freePages(store) <= FREE_PAGES_KEPT) return false;
+  store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`);
+  return freePages(store) > FREE_PAGES_KEPT;
+}

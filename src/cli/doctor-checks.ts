@@ -1,0 +1,199 @@
+/**
+ * What `sluice doctor` is made of: a check looks at one thing and gives findings, each with what to do next. Checks
+ * never change anything, and never throw for what they came to find. Here: settings, data folder, disk and keys; what
+ * lies in the log and the store is looked at in `doctor-data.ts`.
+ */
+
+import { accessSync, constants, existsSync, readdirSync, type Stats, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config.ts';
+import { keyFileOf } from '../data-folder.ts';
+import type { LogReader } from '../log.ts';
+import type { KeyStore, Store } from '../store.ts';
+import { displayOf } from './keys-show.ts';
+import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
+
+export interface Finding {
+  readonly check: string;
+  readonly state: 'well' | 'warning' | 'broken';
+  readonly message: string;
+  /** What to do next; null when nothing is to be done. */
+  readonly advice: string | null;
+}
+
+/** A segment of the log, as far as the doctor looks at it. */
+export interface SegmentName {
+  readonly file: string;
+  readonly firstPosition: number;
+  /** Given up by an operator. */
+  readonly lost: boolean;
+}
+
+/** Whether a server holds the data folder, and the process that was the last to say that it does. */
+export interface LockHolder {
+  readonly isHeld: boolean;
+  readonly pid: number | null;
+}
+
+export interface DoctorParts {
+  readonly config: Config;
+  readonly dataFolder: string;
+  /** What `sluice serve` would refuse to start with. */
+  readonly settingMistakes: readonly string[];
+  readonly env: Env;
+  readonly isDeep: boolean;
+  readonly now: () => number;
+  readonly pause: (milliseconds: number) => Promise<void>;
+  readonly openStore: () => Promise<Store>;
+  readonly openKeyStore: (file: string) => KeyStore;
+  readonly openLogReader: () => LogReader;
+  /** Of one partition, in order. */
+  readonly segments: (partition: number) => readonly SegmentName[];
+  readonly lockHolder: () => LockHolder;
+  readonly freeBytes: () => number;
+  /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it. */
+  readonly quickCheck: () => Promise<string[]>;
+}
+
+export type Check = (parts: DoctorParts) => Promise<Finding[]>;
+
+const EXPIRES_SOON_MS = 7 * 86_400_000;
+/** With less than this many times the limit, it is time to look at it. */
+const FREE_BYTES_COMFORT = 4;
+const PRIVATE_MODE = 0o700;
+const OTHERS_MODE = 0o077;
+/** Kept in the environment for clients, and what Kubernetes adds on its own. */
+const KNOWN_VARIABLES = /^SLUICE_(KEY|URL|SERVICE_.*|PORT|PORT_.*)$/;
+
+export function well(check: string, message: string): Finding {
+  return { check, state: 'well', message, advice: null };
+}
+
+export function warning(check: string, message: string, advice: string): Finding {
+  return { check, state: 'warning', message, advice };
+}
+
+export function broken(check: string, message: string, advice: string): Finding {
+  return { check, state: 'broken', message, advice };
+}
+
+export const checkSettings: Check = async ({ settingMistakes, env }) => {
+  const findings = settingMistakes.map((mistake) =>
+    broken('settings', mistake, 'Mend it: "sluice serve" refuses to start like this. All settings: sluice config'),
+  );
+  const known = new Set(SETTING_NAMES.map((name): string => SETTINGS[name].env));
+  const told = settingMistakes.join('\n');
+  const unknown = Object.keys(env).filter(
+    (name) =>
+      name.startsWith('SLUICE_') && !known.has(name) && !KNOWN_VARIABLES.test(name) && !told.includes(` ${name};`),
+  );
+  if (unknown.length > 0) {
+    const names = unknown.join(', ');
+    findings.push(
+      warning('settings', `unknown in the environment: ${names}`, 'They do nothing; remove or rename them.'),
+    );
+  }
+  return findings.length > 0 ? findings : [well('settings', 'no mistake in them')];
+};
+
+export const checkFolder: Check = async ({ dataFolder, lockHolder }) => {
+  const folder = resolve(dataFolder);
+  const stat = statOf(folder);
+  if (stat === undefined || !stat.isDirectory()) {
+    const what = stat === undefined ? 'is not there' : 'is not a folder';
+    return [broken('data folder', `${folder} ${what}`, 'Say where it is with --data FOLDER or SLUICE_DATA.')];
+  }
+  try {
+    accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch {
+    const advice = 'Run this as the user that the server runs as, or give that user the folder.';
+    return [broken('data folder', `${folder} cannot be read and written by this user`, advice)];
+  }
+  const findings: Finding[] = [];
+  const names = readdirSync(folder);
+  if (!['keys.db', 'store.db', 'log', 'lock.db'].some((name) => names.includes(name))) {
+    const what = names.length === 0 ? 'is empty' : 'holds other things, and nothing of Sluice';
+    findings.push(warning('data folder', `${folder} ${what}`, 'Is it the right one? A first "sluice serve" fills it.'));
+  }
+  if (process.platform !== 'win32' && (stat.mode & OTHERS_MODE) !== 0) {
+    const mode = (stat.mode & 0o777).toString(8);
+    const advice = `Events of people are in it. Close it: chmod ${PRIVATE_MODE.toString(8)} ${folder}`;
+    findings.push(warning('data folder', `others may look into ${folder} (mode ${mode})`, advice));
+  }
+  if (findings.length === 0) findings.push(well('data folder', `${folder} is there and private`));
+  return [...findings, serverFinding(lockHolder())];
+};
+
+function serverFinding({ isHeld, pid }: LockHolder): Finding {
+  const name = pid === null ? '' : ` (process ${pid})`;
+  if (!isHeld)
+    return well('server', `none runs on this folder${pid === null ? '' : `; the last one${name} has ended`}`);
+  if (pid !== null && !isAlive(pid)) {
+    const advice = 'That is right for a container. If the folder is on a network disk, move it to a local one.';
+    return warning('server', `one runs on this folder, but its process ${pid} is not seen from here`, advice);
+  }
+  return well('server', `one runs on this folder${name}`);
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // Someone else's process is alive, too.
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+  }
+}
+
+export const checkDisk: Check = async ({ config, freeBytes }) => {
+  const free = freeBytes();
+  const least = config.diskFreeBytesMin;
+  const limit = `${SETTINGS.diskFreeBytesMin.env} is ${formatSetting('diskFreeBytesMin', least)}`;
+  if (free < least) {
+    const advice = 'Clients get 503. Free space on that disk; the server goes on by itself within seconds.';
+    return [broken('disk', `${formatBytes(free)} are free, and ${limit}`, advice)];
+  }
+  if (free < least * FREE_BYTES_COMFORT) {
+    const advice = 'Below the limit clients get 503: make room, or shorten SLUICE_LOG_RETENTION.';
+    return [warning('disk', `only ${formatBytes(free)} are free, and ${limit}`, advice)];
+  }
+  return [well('disk', `${formatBytes(free)} are free`)];
+};
+
+export const checkKeys: Check = async ({ dataFolder, openKeyStore, now }) => {
+  const file = keyFileOf(dataFolder);
+  const advice = 'Make one: sluice keys create --name NAME --kind secret --env production';
+  if (!existsSync(file)) return [warning('keys', 'there are none yet', advice)];
+  const store = openKeyStore(file);
+  try {
+    const keys = (await store.list()).filter(({ revokedAt }) => revokedAt === null);
+    const findings: Finding[] = [];
+    for (const key of keys) {
+      const name = `"${key.name}" (${displayOf(key)}, ${key.environment})`;
+      const left = key.expiresAt === null ? Number.POSITIVE_INFINITY : key.expiresAt - now();
+      if (key.leakSuspectedAt !== null) {
+        findings.push(
+          warning(
+            'keys',
+            `the secret key ${name} was used from the web page ${key.leakOrigin} at ${localTime(key.leakSuspectedAt)}`,
+            `Probably leaked. Make a new one, move over, then: sluice keys revoke ${key.id}`,
+          ),
+        );
+      }
+      if (left <= 0) {
+        const then = `Whoever still uses it gets 401. When nobody does: sluice keys revoke ${key.id}`;
+        findings.push(warning('keys', `${name} expired ${formatSpan(-left)} ago`, then));
+      } else if (left < EXPIRES_SOON_MS) {
+        findings.push(warning('keys', `${name} expires in ${formatSpan(left)}`, 'Make a new one and move over.'));
+      }
+    }
+    if (keys.length === 0) findings.push(warning('keys', 'there are none that work', advice));
+    return findings.length > 0 ? findings : [well('keys', `${countOf(keys.length, 'key')}, none expired or leaked`)];
+  } finally {
+    await store.close();
+  }
+};
+
+function statOf(path: string): Stats | undefined {
+  return statSync(path, { throwIfNoEntry: false });
+}

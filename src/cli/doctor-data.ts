@@ -1,0 +1,278 @@
+/**
+ * The doctor's look at the data: log, clock, backlog, store and books. The log is read at both ends of every segment,
+ * which finds what is missing or cannot be opened; `--deep` reads the whole store. Beside a running server these are
+ * looks at one moment each.
+ */
+
+import { existsSync } from 'node:fs';
+import { basename } from 'node:path';
+import { logFolderOf, storeFileOf } from '../data-folder.ts';
+import { LogCorruptError, type LogReader } from '../log.ts';
+import type { Books, LedgerHour, Store } from '../store.ts';
+import {
+  broken,
+  type Check,
+  type DoctorParts,
+  type Finding,
+  type SegmentName,
+  warning,
+  well,
+} from './doctor-checks.ts';
+import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
+
+const HEADERS_PER_LOOK = 10_000;
+/** Beyond this the exact number no longer matters. */
+const BACKLOG_RECORDS_COUNTED_MAX = 1_000_000;
+const SECOND_LOOK_MS = 1_000;
+const BACKLOG_OLD_MS = 60_000;
+const CLOCK_TOLERANCE_MS = 5_000;
+/** No server of Sluice ran before this. */
+const CLOCK_EARLIEST = Date.UTC(2026, 0, 1);
+const SHOWN_MAX = 5;
+
+type Positions = ReadonlyMap<number, number>;
+
+export const checkLog: Check = async (parts) => {
+  if (!existsSync(logFolderOf(parts.dataFolder))) return [well('log', 'there is none yet')];
+  return withLog(parts, async (log) => {
+    const findings: Finding[] = [];
+    let count = 0;
+    for (const partition of await log.partitions()) {
+      const segments = parts.segments(partition);
+      count += segments.length;
+      for (const [index, segment] of segments.entries()) {
+        findings.push(...(await segmentFindings(log, partition, segment, segments[index + 1])));
+      }
+    }
+    return findings.length > 0 ? findings : [well('log', `${countOf(count, 'segment')}, readable at both ends`)];
+  });
+};
+
+async function segmentFindings(
+  log: LogReader,
+  partition: number,
+  segment: SegmentName,
+  next: SegmentName | undefined,
+): Promise<Finding[]> {
+  const name = `${partition}/${basename(segment.file)}`;
+  if (segment.lost) {
+    const advice =
+      'Its events are missing from the store. A copy from a backup, put back under its old name without .lost, brings them back.';
+    return [warning('log', `the segment ${name} was given up`, advice)];
+  }
+  // A start that was followed by nothing leaves an empty one.
+  if (next?.firstPosition === segment.firstPosition) return [];
+  const ends = next === undefined ? [segment.firstPosition] : [segment.firstPosition, next.firstPosition - 1];
+  try {
+    for (const position of new Set(ends)) {
+      const { records } = await log.read(partition, position, 1);
+      const [first] = records;
+      if (next !== undefined && first?.position !== position && existsSync(segment.file)) {
+        throw new LogCorruptError(`position ${position} is not there`);
+      }
+    }
+    return [];
+  } catch (error) {
+    // Retention may just have removed it.
+    if (!existsSync(segment.file)) return [];
+    const advice =
+      'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to go on without its records.';
+    return [broken('log', `the segment ${name} cannot be read: ${messageOf(error)}`, advice)];
+  }
+}
+
+export const checkBacklog: Check = async (parts) => {
+  if (!hasBoth(parts)) return [];
+  return withLogAndStore(parts, async (log, store) => {
+    const before = await lookAtBacklog(log, await positionsOf(store));
+    if (before.records === 0) return [well('backlog', 'all that came in is processed')];
+    const age = parts.now() - (before.oldest ?? parts.now());
+    const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
+    const size = `${more}${countOf(before.records, 'request')} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
+    if (!parts.lockHolder().isHeld) {
+      return [
+        warning(
+          'backlog',
+          `${size}; no server runs`,
+          'They are safe in the log. Start the server to go on: sluice serve',
+        ),
+      ];
+    }
+    await parts.pause(SECOND_LOOK_MS);
+    const processed = advance(before.positions, await positionsOf(store));
+    if (processed === 0) {
+      const advice = 'Look for errors in the log of the server, and at the disk; a restart loses nothing.';
+      return [broken('backlog', `${size}, and nothing was processed within a second`, advice)];
+    }
+    const speed = `${formatCount(processed)} were processed within a second`;
+    if (age < BACKLOG_OLD_MS) return [well('backlog', `${size}; ${speed}`)];
+    return [
+      warning('backlog', `${size}; ${speed}`, 'It works, but behind. Look again in a minute: is the wait shorter?'),
+    ];
+  });
+};
+
+interface Backlog {
+  readonly positions: Positions;
+  readonly records: number;
+  readonly bytes: number;
+  readonly oldest: number | null;
+}
+
+async function lookAtBacklog(log: LogReader, positions: Positions): Promise<Backlog> {
+  let [records, bytes] = [0, 0];
+  let oldest: number | null = null;
+  for (const partition of await log.partitions()) {
+    let position = positions.get(partition) ?? 0;
+    bytes += await log.backlogBytes(partition, position);
+    for (;;) {
+      const page = await log.headers(partition, position, HEADERS_PER_LOOK);
+      const [first] = page.headers;
+      if (first !== undefined) oldest = Math.min(oldest ?? first.receivedAt, first.receivedAt);
+      records += page.headers.length;
+      position = page.next;
+      if (page.headers.length < HEADERS_PER_LOOK || records >= BACKLOG_RECORDS_COUNTED_MAX) break;
+    }
+  }
+  return { positions, records, bytes: records === 0 ? 0 : bytes, oldest };
+}
+
+function advance(before: Positions, after: Positions): number {
+  let sum = 0;
+  for (const [partition, position] of after) sum += position - (before.get(partition) ?? 0);
+  return sum;
+}
+
+/** The newest thing that came in must not be of tomorrow: the order of what was said last hangs on it. */
+export const checkClock: Check = async (parts) => {
+  const now = parts.now();
+  if (now < CLOCK_EARLIEST) {
+    return [broken('clock', `it says ${isoTime(now)}`, 'Set the clock, or let the machine keep it (NTP).')];
+  }
+  if (!hasBoth(parts)) return [well('clock', `${localTime(now)}, and nothing to compare it with yet`)];
+  return withLogAndStore(parts, async (log, store) => {
+    const { hours, positions } = await store.ledger(null, { from: null, to: null });
+    let newest = hours.reduce((latest, { hour }) => Math.max(latest, hour), 0);
+    for (const partition of await log.partitions()) {
+      // The last one that was processed, and what came after it.
+      const { headers } = await log.headers(
+        partition,
+        Math.max(0, (positions.get(partition) ?? 0) - 1),
+        HEADERS_PER_LOOK,
+      );
+      for (const { receivedAt } of headers) newest = Math.max(newest, receivedAt);
+    }
+    const ahead = newest - parts.now();
+    if (ahead <= CLOCK_TOLERANCE_MS) return [well('clock', `${localTime(now)}, and nothing came in later than that`)];
+    return [
+      warning(
+        'clock',
+        `it says ${localTime(now)}, but something came in at ${localTime(newest)}, ${formatSpan(ahead)} from now`,
+        'The clock was set back, or was ahead then. Until it has caught up, what was said then counts as newer than what is said now.',
+      ),
+    ];
+  });
+};
+
+export const checkStore: Check = async (parts) => {
+  if (!existsSync(storeFileOf(parts.dataFolder))) return [well('store', 'there is none yet')];
+  const store = await parts.openStore();
+  try {
+    const tenants = await store.tenants();
+    const findings = [well('store', `it opens, and has data of ${countOf(tenants.length, 'tenant')}`)];
+    if (!parts.isDeep) return findings;
+    const problems = await parts.quickCheck();
+    for (const problem of problems.slice(0, SHOWN_MAX)) {
+      const advice =
+        'Stop the server and put back a backup, or move store.db away: the next start makes it anew from what the log still holds.';
+      findings.push(broken('store', `it is damaged: ${problem}`, advice));
+    }
+    if (problems.length === 0) findings.push(well('store', 'every page of it is sound'));
+    return findings;
+  } finally {
+    await store.close();
+  }
+};
+
+export const checkBooks: Check = async (parts) => {
+  if (!existsSync(storeFileOf(parts.dataFolder))) return [];
+  const store = await parts.openStore();
+  try {
+    const { hours } = await store.ledger(null, { from: null, to: null });
+    const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
+    for (const { traceId, cause, setAsideAt } of await store.setAside(SHOWN_MAX)) {
+      findings.push(
+        broken(
+          'books',
+          `the request ${traceId} could not be processed and was set aside at ${localTime(setAsideAt)}: ${cause}`,
+          'It is kept in the log. This is a bug of Sluice: please report the cause. What it was: sluice trace ' +
+            traceId,
+        ),
+      );
+    }
+    if (parts.isDeep) findings.push(...(await recountFindings(store)));
+    if (findings.every(({ state }) => state === 'well')) {
+      const sum = hours.reduce((total, { events }) => total + events.received, 0);
+      findings.unshift(well('books', `${countOf(sum, 'event')} received, and all accounted for`));
+    }
+    return findings;
+  } finally {
+    await store.close();
+  }
+};
+
+async function recountFindings(store: Store): Promise<Finding[]> {
+  const { eventsInBooks, eventsInTables } = await store.recount();
+  if (eventsInBooks === eventsInTables)
+    return [well('books', `${countOf(eventsInTables, 'event')} counted, as the books say`)];
+  const message = `the books say ${countOf(eventsInBooks, 'event')}, and ${formatCount(eventsInTables)} are there`;
+  return [broken('books', message, BOOKS_ADVICE)];
+}
+
+const BOOKS_ADVICE = 'This is a bug of Sluice, or a damaged file: please report it, and look at the store with --deep.';
+
+function imbalances({ hour, users, events }: LedgerHour): Finding[] {
+  return [['users', users] as const, ['events', events] as const].flatMap(([noun, books]) => {
+    const difference = books.received - accountedFor(books);
+    if (difference === 0) return [];
+    const message = `of ${formatCount(books.received)} ${noun} received in the hour of ${localTime(hour)}, ${formatCount(Math.abs(difference))} are ${difference > 0 ? 'missing' : 'too many'}`;
+    return [broken('books', message, BOOKS_ADVICE)];
+  });
+}
+
+function accountedFor({ stored, duplicates, erased, expired, setAside, pending }: Books): number {
+  return stored + duplicates + erased + expired + setAside + pending;
+}
+
+function hasBoth({ dataFolder }: DoctorParts): boolean {
+  return existsSync(logFolderOf(dataFolder)) && existsSync(storeFileOf(dataFolder));
+}
+
+async function positionsOf(store: Store): Promise<Positions> {
+  // No hour is in this range: only the positions are wanted.
+  return (await store.ledger(null, { from: 0, to: 0 })).positions;
+}
+
+async function withLog<T>(parts: DoctorParts, work: (log: LogReader) => Promise<T>): Promise<T> {
+  const log = parts.openLogReader();
+  try {
+    return await work(log);
+  } finally {
+    await log.close();
+  }
+}
+
+function withLogAndStore<T>(parts: DoctorParts, work: (log: LogReader, store: Store) => Promise<T>): Promise<T> {
+  return withLog(parts, async (log) => {
+    const store = await parts.openStore();
+    try {
+      return await work(log, store);
+    } finally {
+      await store.close();
+    }
+  });
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

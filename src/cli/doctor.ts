@@ -1,0 +1,136 @@
+/**
+ * `sluice doctor`: looks at everything that tends to go wrong and says what to do next. Works beside a running server
+ * and without one, and changes nothing. Exit code 0: all is well; 1: something is broken; 2: there are warnings only.
+ */
+
+import { readConfig } from '../config.ts';
+import type { LogReader } from '../log.ts';
+import {
+  type Check,
+  checkDisk,
+  checkFolder,
+  checkKeys,
+  checkSettings,
+  type DoctorParts,
+  type Finding,
+  type LockHolder,
+  type SegmentName,
+} from './doctor-checks.ts';
+import { checkBacklog, checkBooks, checkClock, checkLog, checkStore } from './doctor-data.ts';
+import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
+import { doctorHelp, wantsHelp } from './help.ts';
+import { pause, type Shell } from './shell.ts';
+import { type Ink, inkFor, printable, wrap } from './table.ts';
+import { STORE_FLAGS } from './tenant.ts';
+
+/** What the doctor needs beyond what other commands do. */
+export interface DoctorShell extends Shell {
+  readonly openLogReader: (dataFolder: string) => LogReader;
+  readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
+  readonly lockHolder: (dataFolder: string) => LockHolder;
+  /** On the disk of the folder, for users other than root. */
+  readonly freeBytes: (dataFolder: string) => number;
+  /** What is wrong in the store's file, in words; nothing when it is whole. */
+  readonly quickCheck: (dataFolder: string) => Promise<string[]>;
+}
+
+const FLAGS = { ...STORE_FLAGS, deep: 'switch' } as const satisfies FlagKinds;
+const HINT = 'More about it: sluice doctor --help';
+const SIGNS = { well: '✓', warning: '!', broken: '✗' } as const;
+const TEXT_COLUMNS = 96;
+
+/** Each with what it is called when it cannot even be made; in the order in which they are shown. */
+const CHECKS: readonly (readonly [name: string, check: Check])[] = [
+  ['disk', checkDisk],
+  ['clock', checkClock],
+  ['log', checkLog],
+  ['store', checkStore],
+  ['backlog', checkBacklog],
+  ['books', checkBooks],
+  ['keys', checkKeys],
+];
+
+export async function runDoctor(args: readonly string[], shell: DoctorShell): Promise<number> {
+  const ink = inkFor(shell.outTerminal.isTty, shell.env);
+  if (wantsHelp(args)) {
+    shell.out(doctorHelp(ink));
+    return 0;
+  }
+  const flags = readFlags(args, FLAGS);
+  const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
+  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const findings = await examine(partsOf(shell, flags.values.get('data'), flags.switches.has('deep')));
+  const code = exitCodeOf(findings);
+  if (flags.switches.has('json')) shell.out(`${JSON.stringify({ well: code === 0, findings }, undefined, 2)}\n`);
+  else shell.out(`${findings.map((finding) => describe(finding, ink)).join('\n')}\n\n${verdict(code)}\n`);
+  return code;
+}
+
+/** Without a folder there is nothing else to look at. */
+export async function examine(parts: DoctorParts): Promise<Finding[]> {
+  const findings = [
+    ...(await attempt('settings', checkSettings, parts)),
+    ...(await attempt('data folder', checkFolder, parts)),
+  ];
+  if (findings.some(({ check, state }) => check === 'data folder' && state === 'broken')) return findings;
+  for (const [name, check] of CHECKS) findings.push(...(await attempt(name, check, parts)));
+  return findings;
+}
+
+/** A check that fails has found something, too. */
+async function attempt(name: string, check: Check, parts: DoctorParts): Promise<Finding[]> {
+  try {
+    return await check(parts);
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    return [{ check: name, state: 'broken', message: `it cannot be looked at: ${message}`, advice: null }];
+  }
+}
+
+function partsOf(shell: DoctorShell, data: string | undefined, isDeep: boolean): DoctorParts {
+  const { env, stop, now } = shell;
+  const { config, mistakes } = readConfig({ env, args: data === undefined ? [] : [`--data=${data}`] });
+  const { dataFolder } = config;
+  return {
+    config,
+    dataFolder,
+    settingMistakes: mistakes,
+    env,
+    isDeep,
+    now,
+    pause: (milliseconds) => pause(milliseconds, stop),
+    openStore: () => shell.openStore(dataFolder),
+    openKeyStore: shell.openKeyStore,
+    openLogReader: () => shell.openLogReader(dataFolder),
+    segments: (partition) => shell.segments(dataFolder, partition),
+    lockHolder: () => shell.lockHolder(dataFolder),
+    freeBytes: () => shell.freeBytes(dataFolder),
+    quickCheck: () => shell.quickCheck(dataFolder),
+  };
+}
+
+function exitCodeOf(findings: readonly Finding[]): number {
+  if (findings.some(({ state }) => state === 'broken')) return 1;
+  return findings.some(({ state }) => state === 'warning') ? 2 : 0;
+}
+
+const NAME_COLUMNS = 12;
+
+function describe({ check, state, message, advice }: Finding, ink: Ink): string {
+  const indent = ' '.repeat(NAME_COLUMNS + 3);
+  const [first = '', ...rest] = wrap(printable(message), TEXT_COLUMNS - indent.length);
+  const lines = [
+    `${ink.bold(SIGNS[state])} ${check.padEnd(NAME_COLUMNS)} ${first}`,
+    ...rest.map((line) => indent + line),
+  ];
+  if (advice !== null) {
+    const [start = '', ...more] = wrap(`→ ${printable(advice)}`, TEXT_COLUMNS - indent.length);
+    lines.push(...[start, ...more].map((line) => `${indent}${ink.dim(line)}`));
+  }
+  return lines.join('\n');
+}
+
+function verdict(code: number): string {
+  if (code === 0) return 'All is well.';
+  return code === 1 ? 'Something is broken: see ✗ above.' : 'It works; see ! above for what to look after.';
+}

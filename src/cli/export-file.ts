@@ -1,0 +1,139 @@
+/**
+ * The file of an export while it is being written: `FILE.part`, and beside it `FILE.part.state`, which says how much of
+ * it is synced, where the store goes on, and what was asked for. An export that was interrupted goes on from there when
+ * it is asked for the same. The file gets its name only when it is whole.
+ */
+
+import {
+  closeSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { OperatorError } from '../errors.ts';
+import { isObject } from '../validation/shape.ts';
+
+/** How much work an interruption may cost. */
+const CHECKPOINT_BYTES = 32 * 1_024 * 1_024;
+
+/** What was asked for, as the person wrote it: the part of another export is not continued. */
+export type Asked = Readonly<Record<string, string | null>>;
+
+export interface Checkpoint {
+  /** Where to read on in the store. */
+  readonly cursor: string;
+  readonly rows: number;
+  /** Of `FILE.part`, synced. */
+  readonly bytes: number;
+  /** Times that were relative when the export began. */
+  readonly from: number | null;
+  readonly to: number | null;
+}
+
+export function partOf(file: string): string {
+  return `${file}.part`;
+}
+
+/** What an earlier run of the same export left; undefined when there is nothing. Throws when it was another export. */
+export function readCheckpoint(file: string, asked: Asked): Checkpoint | undefined {
+  const stateFile = `${partOf(file)}.state`;
+  let text: string;
+  try {
+    text = readFileSync(stateFile, 'utf8');
+  } catch {
+    return undefined;
+  }
+  const found = parse(text);
+  if (found === undefined || JSON.stringify(found.asked) !== JSON.stringify(asked)) {
+    throw new OperatorError(
+      `${partOf(file)} is part of an export that was interrupted, and it was asked for something else. ` +
+        'Ask for the same to go on with it, or begin anew with --restart.',
+    );
+  }
+  return found.checkpoint;
+}
+
+export class PartFile {
+  readonly #file: string;
+  readonly #asked: Asked;
+  readonly #descriptor: number;
+  #bytes: number;
+  #syncedBytes: number;
+
+  /** Cuts off what came after the checkpoint, or begins anew without one. */
+  constructor(file: string, asked: Asked, checkpoint: Checkpoint | undefined) {
+    this.#file = file;
+    this.#asked = asked;
+    this.#bytes = checkpoint?.bytes ?? 0;
+    this.#syncedBytes = this.#bytes;
+    const part = partOf(file);
+    try {
+      this.#descriptor = openSync(part, checkpoint === undefined ? 'w' : 'r+', 0o600);
+    } catch (error) {
+      throw new OperatorError(`${part} cannot be written: ${error instanceof Error ? error.message : String(error)}.`);
+    }
+    ftruncateSync(this.#descriptor, this.#bytes);
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  write(text: string): void {
+    const bytes = Buffer.from(text);
+    for (let at = 0; at < bytes.length; )
+      at += writeSync(this.#descriptor, bytes, at, bytes.length - at, this.#bytes + at);
+    this.#bytes += bytes.length;
+  }
+
+  /** Called between pages; syncs now and then, and whenever it is asked to. */
+  reach(place: Omit<Checkpoint, 'bytes'>, now: boolean): void {
+    if (!now && this.#bytes - this.#syncedBytes < CHECKPOINT_BYTES) return;
+    fsyncSync(this.#descriptor);
+    const stateFile = `${partOf(this.#file)}.state`;
+    const state = { asked: this.#asked, checkpoint: { ...place, bytes: this.#bytes } };
+    writeFileSync(`${stateFile}.new`, `${JSON.stringify(state)}\n`, { mode: 0o600, flush: true });
+    renameSync(`${stateFile}.new`, stateFile);
+    this.#syncedBytes = this.#bytes;
+  }
+
+  /** It is whole: gives it its name. */
+  finish(): void {
+    fsyncSync(this.#descriptor);
+    closeSync(this.#descriptor);
+    giveName(this.#file);
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+}
+
+/** From `FILE.part` to `FILE`. */
+export function giveName(file: string): void {
+  renameSync(partOf(file), file);
+  rmSync(`${partOf(file)}.state`, { force: true });
+}
+
+function parse(text: string): { asked: unknown; checkpoint: Checkpoint } | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isObject(value) || !isObject(value['checkpoint'])) return undefined;
+  const { cursor, rows, bytes, from, to } = value['checkpoint'];
+  if (typeof cursor !== 'string' || typeof rows !== 'number' || typeof bytes !== 'number') return undefined;
+  if (!isNumberOrNull(from) || !isNumberOrNull(to)) return undefined;
+  return { asked: value['asked'], checkpoint: { cursor, rows, bytes, from, to } };
+}
+
+function isNumberOrNull(value: unknown): value is number | null {
+  return value === null || typeof value === 'number';
+}

@@ -1,0 +1,108 @@
+/**
+ * What a person asked `sluice export` for, read from the command line, with all mistakes told at once.
+ */
+
+import { suggestion, type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import type { Asked } from './export-file.ts';
+import { MOMENT_EXPECTED, readMoment } from './local-time.ts';
+import type { Shell } from './shell.ts';
+import { type Place, readPlace, TENANT_FLAGS } from './tenant.ts';
+
+const FORMATS = ['ndjson', 'csv', 'parquet'] as const;
+const KINDS = ['events', 'profiles'] as const;
+const HINT = 'More about it: sluice export --help';
+const FLAGS = {
+  ...TENANT_FLAGS,
+  format: 'value',
+  what: 'value',
+  from: 'value',
+  to: 'value',
+  event: 'value',
+  out: 'value',
+  restart: 'switch',
+  overwrite: 'switch',
+} as const satisfies FlagKinds;
+
+export interface ExportWishes {
+  readonly place: Place;
+  readonly format: (typeof FORMATS)[number];
+  readonly what: (typeof KINDS)[number];
+  readonly from: number | null;
+  readonly to: number | null;
+  readonly eventName: string | null;
+  readonly out: string | null;
+  readonly restart: boolean;
+  readonly overwrite: boolean;
+  readonly json: boolean;
+  /** As it was written: what makes two exports the same. */
+  readonly asked: Asked;
+}
+
+export function readExportWishes(args: readonly string[], shell: Shell): ExportWishes {
+  const flags = readFlags(args, FLAGS);
+  const place = readPlace(flags, shell);
+  const { mistakes } = place;
+  mistakes.push(
+    ...flags.positionals.map((word) => `unexpected argument "${word}"; a file to write to: --out "${word}"`),
+  );
+  const format = readChoice('format', flags, FORMATS, undefined, mistakes);
+  const what = readChoice('what', flags, KINDS, 'events', mistakes);
+  const now = shell.now();
+  const from = readTime('from', flags, now, mistakes);
+  const to = readTime('to', flags, now, mistakes);
+  if (from !== null && to !== null && from >= to) mistakes.push('--from is not before --to');
+  const eventName = flags.values.get('event') ?? null;
+  const out = flags.values.get('out') ?? null;
+  if (what === 'profiles' && (from !== null || to !== null || eventName !== null)) {
+    mistakes.push('--from, --to and --event choose among events; with --what profiles all are exported');
+  }
+  if (format === 'parquet' && out === null) mistakes.push('parquet needs a file; say which with --out FILE');
+  if (out === null && flags.switches.has('json')) {
+    mistakes.push('--json is for the summary of an export to a file; for JSON on stdout: --format ndjson');
+  }
+  if (format === undefined || what === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  return {
+    place,
+    format,
+    what,
+    from,
+    to,
+    eventName,
+    out,
+    restart: flags.switches.has('restart'),
+    overwrite: flags.switches.has('overwrite'),
+    json: flags.switches.has('json'),
+    asked: {
+      format,
+      what,
+      from: flags.values.get('from') ?? null,
+      to: flags.values.get('to') ?? null,
+      event: eventName,
+    },
+  };
+}
+
+function readChoice<T extends string>(
+  flag: string,
+  flags: FlagsRead,
+  choices: readonly T[],
+  preset: T | undefined,
+  mistakes: string[],
+): T | undefined {
+  const given = flags.values.get(flag) ?? preset;
+  const chosen = choices.find((choice) => choice === given);
+  if (chosen === undefined) {
+    const is = given === undefined ? 'missing' : `"${given}"`;
+    const meant = given === undefined ? '' : suggestion(given, choices);
+    mistakes.push(`--${flag} is ${is}; expected ${choices.join(', ')}${meant}`);
+  }
+  return chosen;
+}
+
+function readTime(flag: string, flags: FlagsRead, now: number, mistakes: string[]): number | null {
+  const given = flags.values.get(flag);
+  if (given === undefined) return null;
+  const time = readMoment(given, now);
+  if (time === undefined) mistakes.push(`--${flag} is "${given}"; expected ${MOMENT_EXPECTED}`);
+  return time ?? null;
+}

@@ -1,0 +1,225 @@
+/**
+ * `sluice export`: events or profiles of a tenant as NDJSON, CSV or parquet. Reads the store page by page through its
+ * cursor, so memory stays flat and a running server is not held up; events come newest first, profiles oldest first.
+ * What comes in meanwhile and is newer than the first page is not part of it. NDJSON and CSV files are resumable
+ * (`export-file.ts`).
+ */
+
+import { closeSync, existsSync, fsyncSync, openSync, rmSync, statSync } from 'node:fs';
+import { OperatorError } from '../errors.ts';
+import { BadCursorError, type Page, type Store, type StoredEvent, type StoredProfile } from '../store.ts';
+import { csvHeader, csvLine } from './export-csv.ts';
+import { type Asked, type Checkpoint, giveName, PartFile, partOf, readCheckpoint } from './export-file.ts';
+import { writeParquet } from './export-parquet.ts';
+import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
+import { type ExportWishes, readExportWishes } from './export-wishes.ts';
+import { exportHelp, wantsHelp } from './help.ts';
+import { countOf, formatBytes } from './local-time.ts';
+import { Progress } from './progress.ts';
+import type { Shell } from './shell.ts';
+import { inkFor } from './table.ts';
+import { chooseTenant, type Tenant, withStore } from './tenant.ts';
+
+const PAGE_ROWS = 1_000;
+
+/** Rows of one kind, and how to get a page of them. */
+interface Source<Row> {
+  readonly shape: Shape<Row>;
+  /** How many there are; null when that is not known without reading them. */
+  readonly total: number | null;
+  page(cursor: string | null): Promise<Page<Row>>;
+}
+
+interface Job {
+  readonly shell: Shell;
+  readonly wishes: ExportWishes;
+  readonly checkpoint: Checkpoint | undefined;
+  readonly progress: Progress;
+}
+
+export async function runExport(args: readonly string[], shell: Shell): Promise<number> {
+  if (wantsHelp(args)) {
+    shell.out(exportHelp(inkFor(shell.outTerminal.isTty, shell.env)));
+    return 0;
+  }
+  const wishes = readExportWishes(args, shell);
+  const { out } = wishes;
+  if (out !== null && existsSync(out) && !wishes.overwrite) {
+    throw new OperatorError(`${out} is there already. Choose another name, or replace it with --overwrite.`);
+  }
+  return withStore(shell, wishes.place.dataFolder, async (store) => {
+    const tenant = await chooseTenant(shell, store, wishes.place);
+    const checkpoint = checkpointFor(wishes, tenant);
+    if (checkpoint !== undefined) {
+      shell.err(`Going on after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
+    }
+    const range = checkpoint ?? wishes;
+    const title = out ?? 'stdout';
+    const noun = wishes.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
+    const progress = new Progress({ title, noun, terminal: shell.errTerminal, err: shell.err, now: shell.now });
+    const job = { shell, wishes: { ...wishes, from: range.from, to: range.to }, checkpoint, progress };
+    try {
+      return wishes.what === 'events'
+        ? await write(await eventSource(store, tenant, job.wishes), tenant, job)
+        : await write(profileSource(store, tenant), tenant, job);
+    } catch (error) {
+      if (!(error instanceof BadCursorError)) throw error;
+      throw new OperatorError(
+        `${partOf(title)} cannot be continued: the store has changed. Begin anew with --restart.`,
+      );
+    } finally {
+      progress.end();
+    }
+  });
+}
+
+function askedOf(wishes: ExportWishes, tenant: Tenant): Asked {
+  return { ...wishes.asked, tenant: tenant.id };
+}
+
+function checkpointFor(wishes: ExportWishes, tenant: Tenant): Checkpoint | undefined {
+  const { out, restart, format } = wishes;
+  if (out === null || restart || format === 'parquet') return undefined;
+  return readCheckpoint(out, askedOf(wishes, tenant));
+}
+
+async function eventSource(
+  store: Store,
+  tenant: Tenant,
+  { eventName, from, to }: ExportWishes,
+): Promise<Source<StoredEvent>> {
+  const isAll = eventName === null && from === null && to === null;
+  const books = isAll ? await store.ledger(tenant.id, { from: null, to: null }) : undefined;
+  return {
+    shape: EVENT_SHAPE,
+    total: books?.hours.reduce((sum, { events }) => sum + events.stored, 0) ?? null,
+    page: async (cursor) => {
+      const query = { profileId: null, eventName, from, to, limit: PAGE_ROWS, cursor };
+      return (await store.events(tenant.id, query)) ?? { rows: [], nextCursor: null };
+    },
+  };
+}
+
+function profileSource(store: Store, tenant: Tenant): Source<StoredProfile> {
+  return {
+    shape: PROFILE_SHAPE,
+    total: null,
+    page: (cursor) => store.profiles(tenant.id, { limit: PAGE_ROWS, cursor }),
+  };
+}
+
+async function write<Row>(source: Source<Row>, tenant: Tenant, job: Job): Promise<number> {
+  const { format, out } = job.wishes;
+  if (format === 'parquet' && out !== null) return writeParquetFile(source, out, job);
+  return out === null ? writeStdout(source, job) : writeTextFile(source, out, tenant, job);
+}
+
+async function writeStdout<Row>(source: Source<Row>, job: Job): Promise<number> {
+  const { shell, wishes } = job;
+  let [rows, bytes] = [0, 0];
+  let isWhole = false;
+  const put = (text: string): void => {
+    shell.out(text);
+    bytes += Buffer.byteLength(text);
+  };
+  if (wishes.format === 'csv') put(csvHeader(source.shape.columns));
+  for await (const page of pagesOf(source, null, job)) {
+    put(textOf(page.rows, source.shape, wishes.format));
+    rows += page.rows.length;
+    // On a terminal the rows themselves are the progress, and a bar between them would be a mess.
+    if (!shell.outTerminal.isTty) job.progress.show({ count: rows, bytes, done: rows, total: source.total });
+    isWhole = page.nextCursor === null;
+    await shell.drained();
+  }
+  return isWhole ? 0 : 1;
+}
+
+async function writeTextFile<Row>(source: Source<Row>, out: string, tenant: Tenant, job: Job): Promise<number> {
+  const { shell, wishes, checkpoint, progress } = job;
+  const part = new PartFile(out, askedOf(wishes, tenant), checkpoint);
+  let rows = checkpoint?.rows ?? 0;
+  let isWhole = false;
+  try {
+    if (checkpoint === undefined && wishes.format === 'csv') part.write(csvHeader(source.shape.columns));
+    for await (const page of pagesOf(source, checkpoint?.cursor ?? null, job)) {
+      part.write(textOf(page.rows, source.shape, wishes.format));
+      rows += page.rows.length;
+      progress.show({ count: rows, bytes: part.bytes, done: rows, total: source.total });
+      isWhole = page.nextCursor === null;
+      if (page.nextCursor === null) break;
+      part.reach({ cursor: page.nextCursor, rows, from: wishes.from, to: wishes.to }, shell.stop.aborted);
+    }
+  } catch (error) {
+    part.close();
+    throw error;
+  }
+  if (!isWhole) {
+    part.close();
+    throw stopped(`To go on after ${countOf(rows, source.shape.noun)}, run the same command again.`);
+  }
+  part.finish();
+  return done(source.shape.noun, rows, part.bytes, out, job);
+}
+
+async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job): Promise<number> {
+  const { progress } = job;
+  let rows = 0;
+  let isWhole = false;
+  async function* cells(): AsyncGenerator<Cell[]> {
+    for await (const page of pagesOf(source, null, job)) {
+      for (const row of page.rows) yield source.shape.cells(row);
+      rows += page.rows.length;
+      isWhole = page.nextCursor === null;
+      progress.show({ count: rows, bytes: statSync(partOf(out)).size, done: rows, total: source.total });
+    }
+  }
+  try {
+    await writeParquet(partOf(out), source.shape.columns, cells());
+  } catch (error) {
+    rmSync(partOf(out), { force: true });
+    throw error;
+  }
+  if (!isWhole) {
+    rmSync(partOf(out), { force: true });
+    throw stopped('A parquet export starts over when it is run again.');
+  }
+  sync(partOf(out));
+  giveName(out);
+  return done(source.shape.noun, rows, statSync(out).size, out, job);
+}
+
+/** Ends early, without an error, when the command is to stop; whoever reads them looks at `shell.stop` then. */
+async function* pagesOf<Row>(source: Source<Row>, from: string | null, { shell }: Job): AsyncGenerator<Page<Row>> {
+  let cursor = from;
+  do {
+    const page: Page<Row> = await source.page(cursor);
+    yield page;
+    cursor = page.nextCursor;
+  } while (cursor !== null && !shell.stop.aborted);
+}
+
+function textOf<Row>(rows: readonly Row[], shape: Shape<Row>, format: ExportWishes['format']): string {
+  const lines =
+    format === 'csv' ? rows.map((row) => csvLine(shape.cells(row))) : rows.map((row) => `${shape.json(row)}\n`);
+  return lines.join('');
+}
+
+function stopped(howToGoOn: string): OperatorError {
+  return new OperatorError(`Stopped. ${howToGoOn}`);
+}
+
+function done(noun: string, rows: number, bytes: number, out: string, { shell, wishes, progress }: Job): number {
+  progress.end();
+  shell.out(
+    wishes.json
+      ? `${JSON.stringify({ file: out, rows, bytes })}\n`
+      : `${countOf(rows, noun)} in ${out} (${formatBytes(bytes)}).\n`,
+  );
+  return 0;
+}
+
+function sync(file: string): void {
+  const descriptor = openSync(file, 'r+');
+  fsyncSync(descriptor);
+  closeSync(descriptor);
+}

@@ -1,0 +1,219 @@
+/**
+ * The store as the API and the commands see it: completed by what is still in the log. From the moment of the 202 a
+ * request has a trace (pending, then processed), and the books balance at every moment, because the store says in one
+ * breath what it holds and up to where the log is in it; what the log has from there on is pending.
+ *
+ * Limits: the pending part of the books is counted from the headers in the log at every call, which takes time in
+ * proportion to the backlog. A request that its log cut into several records counts as processed with the first.
+ */
+
+import type { LogHeader, LogReader } from './log.ts';
+import type { TenantId } from './model.ts';
+import type { Books, LedgerHour, Store, StoredTrace, TracedUser } from './store.ts';
+
+const HOUR_MS = 3_600_000;
+const HEADERS_PER_READ = 5_000;
+/** A log from which records vanish this often while they are counted is not one that a processor works on. */
+const LEDGER_TRIES_MAX = 20;
+const SET_ASIDE_MAX = 1_000;
+/** No hours: for the positions alone. */
+const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+const SET_ASIDE = 'could not be processed and was set aside: see sluice doctor';
+
+export function createReading(store: Store, log: LogReader): Store {
+  return {
+    tenants: () => store.tenants(),
+    findProfile: (...args) => store.findProfile(...args),
+    profile: (...args) => store.profile(...args),
+    profiles: (...args) => store.profiles(...args),
+    events: (...args) => store.events(...args),
+    arrivals: (...args) => store.arrivals(...args),
+    counts: (...args) => store.counts(...args),
+    identity: (...args) => store.identity(...args),
+    unmerge: (...args) => store.unmerge(...args),
+    erase: (...args) => store.erase(...args),
+    audit: (...args) => store.audit(...args),
+    trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
+    rejections: (...args) => store.rejections(...args),
+    ledger: (tenantId, hours) => readLedger(store, log, tenantId, hours),
+    setAside: (limit) => store.setAside(limit),
+    recount: () => store.recount(),
+    close: async () => {
+      await store.close();
+      await log.close();
+    },
+  };
+}
+
+async function readTrace(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId | null,
+  traceId: string,
+): Promise<StoredTrace | undefined> {
+  if (!UUID.test(traceId)) return undefined;
+  const id = traceId.toLowerCase();
+  const processed = await store.trace(tenantId, id);
+  if (processed !== undefined) return processed;
+  const { positions } = await store.ledger(tenantId, NO_HOURS);
+  for (const partition of await log.partitions()) {
+    const headers = await log.find(partition, positions.get(partition) ?? 0, id);
+    const own = headers.filter((header) => tenantId === null || header.tenantId === tenantId);
+    if (own.length > 0) return pendingTrace(id, own, []);
+  }
+  // The processor may have come to it between the two looks.
+  return (await store.trace(tenantId, id)) ?? setAsideTrace(store, log, tenantId, id);
+}
+
+/** The log keeps what was set aside until its retention ends, below the position up to which it is processed. */
+async function setAsideTrace(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId | null,
+  traceId: string,
+): Promise<StoredTrace | undefined> {
+  const records = (await store.setAside(SET_ASIDE_MAX)).filter(
+    (record) => record.traceId === traceId && (tenantId === null || record.tenantId === tenantId),
+  );
+  const [first] = records;
+  if (first === undefined) return undefined;
+  const found = await Promise.all(
+    records.map(({ partition, position }) => log.headers(partition, position, 1).then(({ headers }) => headers)),
+  );
+  const headers = found.flat().filter((header) => header.traceId === traceId);
+  if (headers.length > 0) return pendingTrace(traceId, headers, [SET_ASIDE]);
+  const nobody = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, users: [] };
+  return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, ...nobody };
+}
+
+function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: readonly string[]): StoredTrace {
+  const users = headers.flatMap((header) => pendingUsers(header, warnings));
+  return {
+    traceId,
+    status: 'pending',
+    receivedAt: Math.min(...headers.map(({ receivedAt }) => receivedAt)),
+    processedAt: null,
+    usersAccepted: users.filter(({ status }) => status === 'accepted').length,
+    usersRejected: users.filter(({ status }) => status === 'rejected').length,
+    duplicateOf: null,
+    users: users.sort((a, b) => a.userIndex - b.userIndex),
+  };
+}
+
+function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warnings: readonly string[]): TracedUser[] {
+  const messages = new Map(rejections.map(({ userIndex, message }) => [userIndex, message]));
+  return Array.from({ length: userCount }, (_, index) => {
+    const userIndex = firstUserIndex + index;
+    const message = messages.get(userIndex) ?? null;
+    return {
+      userIndex,
+      status: message === null ? 'accepted' : 'rejected',
+      profileId: null,
+      events: 0,
+      duplicateEvents: 0,
+      merged: [],
+      warnings: message === null ? warnings : [],
+      message,
+    };
+  });
+}
+
+type Ledger = Awaited<ReturnType<Store['ledger']>>;
+
+async function readLedger(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId | null,
+  hours: Parameters<Store['ledger']>[1],
+): Promise<Ledger> {
+  for (let tries = 1; ; tries += 1) {
+    const ledger = await store.ledger(tenantId, hours);
+    const pending = new Pending(tenantId, hours);
+    const gaps = await countPending(log, ledger.positions, pending);
+    // Records that were processed meanwhile may have left the log uncounted. A gap that stays is no such case.
+    const now = gaps.length === 0 ? ledger : await store.ledger(tenantId, NO_HOURS);
+    const hasMoved = gaps.some((partition) => now.positions.get(partition) !== ledger.positions.get(partition));
+    if (!hasMoved || tries >= LEDGER_TRIES_MAX) return pending.addTo(ledger);
+  }
+}
+
+/** The partitions in which positions were missing. */
+async function countPending(
+  log: LogReader,
+  positions: ReadonlyMap<number, number>,
+  pending: Pending,
+): Promise<number[]> {
+  const gaps = new Set<number>();
+  for (const partition of await log.partitions()) {
+    let expected = positions.get(partition) ?? 0;
+    for (;;) {
+      const { headers, next } = await log.headers(partition, expected, HEADERS_PER_READ);
+      for (const header of headers) {
+        if (header.position !== expected) gaps.add(partition);
+        expected = header.position + 1;
+        pending.count(header);
+      }
+      if (headers.length < HEADERS_PER_READ) break;
+      expected = next;
+    }
+  }
+  return [...gaps];
+}
+
+interface Sums {
+  users: number;
+  events: number;
+  rejectedUsers: number;
+}
+
+/** What is in the log and not yet in the store, by hour of receipt. */
+class Pending {
+  readonly #tenantId: TenantId | null;
+  readonly #from: number;
+  readonly #to: number;
+  readonly #hours = new Map<number, Sums>();
+
+  constructor(tenantId: TenantId | null, { from, to }: Parameters<Store['ledger']>[1]) {
+    this.#tenantId = tenantId;
+    this.#from = from === null ? Number.NEGATIVE_INFINITY : Math.floor(from / HOUR_MS) * HOUR_MS;
+    this.#to = to ?? Number.POSITIVE_INFINITY;
+  }
+
+  count({ tenantId, receivedAt, userCount, eventCount, rejections }: LogHeader): void {
+    if (this.#tenantId !== null && this.#tenantId !== tenantId) return;
+    const hour = Math.floor(receivedAt / HOUR_MS) * HOUR_MS;
+    if (hour < this.#from || hour >= this.#to) return;
+    const sums = this.#hours.get(hour) ?? { users: 0, events: 0, rejectedUsers: 0 };
+    this.#hours.set(hour, sums);
+    sums.users += userCount - rejections.length;
+    sums.events += eventCount;
+    sums.rejectedUsers += rejections.length;
+  }
+
+  addTo({ hours, positions }: Ledger): Ledger {
+    const byHour = new Map(hours.map((row) => [row.hour, row]));
+    for (const [hour, sums] of this.#hours) {
+      const row = byHour.get(hour) ?? emptyHour(hour);
+      byHour.set(hour, {
+        hour,
+        users: withPending(row.users, sums.users),
+        events: withPending(row.events, sums.events),
+        rejectedUsers: row.rejectedUsers + sums.rejectedUsers,
+      });
+    }
+    return { hours: [...byHour.values()].sort((a, b) => b.hour - a.hour), positions };
+  }
+}
+
+function withPending(books: Books, pending: number): Books {
+  return { ...books, received: books.received + pending, pending: books.pending + pending };
+}
+
+const EMPTY: Books = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, setAside: 0, pending: 0 };
+
+function emptyHour(hour: number): LedgerHour {
+  return { hour, users: EMPTY, events: EMPTY, rejectedUsers: 0 };
+}

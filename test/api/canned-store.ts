@@ -1,0 +1,217 @@
+/**
+ * A store with a fixed answer to every question of one tenant and nothing for others, which remembers what it was
+ * asked. For what the real one cannot be made to say on demand.
+ */
+
+import type { EventQuery, Page, Store, StoredEvent, StoredProfile } from '../../src/store.ts';
+import { BadCursorError } from '../../src/store.ts';
+
+export const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
+export const NODE_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';
+export const TRACE_ID = '019a8267-8f3a-7c41-9d0e-5b6a7f21c3de';
+const AT = Date.UTC(2026, 10, 14, 9, 30, 1, 210);
+
+const told = (value: string) => ({ value, traceId: TRACE_ID, receivedAt: AT });
+
+export const PROFILE: StoredProfile = {
+  id: PROFILE_ID,
+  mergedIds: [NODE_ID],
+  identifiers: { user_id: ['u-1'], email: ['Ada@example.com'], phone_number: [], anon_id: ['a-1', 'a-2'] },
+  profileFields: new Map([
+    ['__proto__', told('"field"')],
+    ['city', told('"Lisbon"')],
+  ]),
+  userProperties: new Map([
+    ['__proto__', told('{"__proto__":{"x":1},"constructor":null}')],
+    ['big', told('12345678901234567890.10')],
+    ['hasOwnProperty', told('1e400')],
+  ]),
+  firstSeen: AT,
+  lastSeen: AT + 1,
+  eventCount: 3,
+};
+
+export const EVENT: StoredEvent = {
+  id: `${TRACE_ID}.0.0`,
+  eventName: 'order "completed"\u2028',
+  timestamp: AT - 1_210,
+  receivedAt: AT,
+  revenue: '0.10000000000000000001',
+  eventValue: null,
+  properties: '{"__proto__":9007199254740993,"a":[1.50]}',
+  profileId: PROFILE_ID,
+  traceId: TRACE_ID,
+  userIndex: 0,
+};
+
+const origin = { traceId: TRACE_ID, userIndex: 0, at: AT };
+const books = { received: 7, stored: 1, duplicates: 2, erased: 1, expired: 1, setAside: 1, pending: 1 };
+const HOUR_MS = 3_600_000;
+export const HOUR = Date.UTC(2026, 10, 14, 9);
+
+export interface Asked {
+  readonly method: string;
+  readonly arguments: readonly unknown[];
+}
+
+export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } {
+  const asked: Asked[] = [];
+  /** The answer for the tenant that has something, or what a tenant without anything gets. */
+  const answers = <Given extends unknown[], Value>(method: string, own: (...given: Given) => Value, none: Value) => {
+    return (tenant: string | null, ...given: Given): Promise<Value> => {
+      asked.push({ method, arguments: [tenant, ...given] });
+      return Promise.resolve().then(() => (tenant === tenantId ? own(...given) : none));
+    };
+  };
+  const page = <Row>(rows: readonly Row[]) => {
+    return ({ cursor }: { cursor: string | null }): Page<Row> => {
+      if (cursor === 'nonsense') throw new BadCursorError('not a cursor');
+      return { rows, nextCursor: cursor === null ? 'next' : null };
+    };
+  };
+  const nothing: Page<never> = { rows: [], nextCursor: null };
+  const forProfile = <Value>(value: Value) => {
+    return (id: string): Value | undefined => (id === PROFILE_ID || id === NODE_ID ? value : undefined);
+  };
+  const store: Store = {
+    tenants: () => Promise.resolve([tenantId]),
+    findProfile: answers(
+      'findProfile',
+      (_type, normalised) => (normalised === 'nobody' ? undefined : PROFILE),
+      undefined,
+    ),
+    profile: answers('profile', forProfile(PROFILE), undefined),
+    profiles: answers('profiles', page([PROFILE]), nothing),
+    events: (tenant, query) => {
+      const none = query.profileId === null ? nothing : undefined;
+      const own = (): Page<StoredEvent> | undefined =>
+        query.profileId === null || query.profileId === PROFILE_ID ? page([EVENT])(query) : undefined;
+      return answers('events', (_query: EventQuery) => own(), none)(tenant, query);
+    },
+    arrivals: answers(
+      'arrivals',
+      (after) => {
+        if (after === 'nonsense') throw new BadCursorError('not a place');
+        return { events: [EVENT], last: 'last' };
+      },
+      { events: [], last: 'first' },
+    ),
+    counts: answers('counts', () => [{ start: HOUR, eventName: 'x', events: 2, revenue: 0.5 }], []),
+    identity: answers(
+      'identity',
+      forProfile({
+        id: PROFILE_ID,
+        identifiers: [
+          { type: 'anon_id' as const, value: 'a-1', normalised: 'a-1', nodeId: PROFILE_ID, ...origin },
+          {
+            type: 'email' as const,
+            value: 'Ada@example.com',
+            normalised: 'ada@example.com',
+            nodeId: NODE_ID,
+            ...origin,
+          },
+        ],
+        merges: [
+          {
+            from: NODE_ID,
+            into: PROFILE_ID,
+            nodes: [PROFILE_ID, NODE_ID] as const,
+            via: { type: 'anon_id' as const, value: 'a-1' },
+            ...origin,
+          },
+        ],
+        refusals: [
+          {
+            type: 'email' as const,
+            value: 'eve@example.com',
+            reason: 'other_user_id' as const,
+            lastAt: AT,
+            count: 2,
+            ...origin,
+          },
+        ],
+      }),
+      undefined,
+    ),
+    unmerge: answers(
+      'unmerge',
+      (id, mergedBy) => forProfile({ undone: mergedBy === TRACE_ID ? 1 : 0, profileIds: [PROFILE_ID, NODE_ID] })(id),
+      undefined,
+    ),
+    erase: answers('erase', (id) => id === PROFILE_ID, false),
+    audit: answers(
+      'audit',
+      page([{ kind: 'erase' as const, traceId: TRACE_ID, at: AT, detail: '{"n":1.0}' }]),
+      nothing,
+    ),
+    trace: answers(
+      'trace',
+      (traceId) =>
+        traceId !== TRACE_ID
+          ? undefined
+          : {
+              traceId,
+              status: 'processed' as const,
+              receivedAt: AT,
+              processedAt: AT + 38,
+              usersAccepted: 1,
+              usersRejected: 1,
+              duplicateOf: null,
+              users: [
+                {
+                  userIndex: 0,
+                  status: 'accepted' as const,
+                  profileId: PROFILE_ID,
+                  events: 1,
+                  duplicateEvents: 1,
+                  merged: [{ from: NODE_ID, into: PROFILE_ID }],
+                  warnings: ['w'],
+                  message: null,
+                },
+                {
+                  userIndex: 1,
+                  status: 'rejected' as const,
+                  profileId: null,
+                  events: 0,
+                  duplicateEvents: 0,
+                  merged: [],
+                  warnings: [],
+                  message: 'm',
+                },
+              ],
+            },
+      undefined,
+    ),
+    rejections: answers(
+      'rejections',
+      page([
+        {
+          ...origin,
+          receivedAt: AT,
+          message: 'events[3] x',
+          reason: 'events[] x',
+          payload: '{"a":1.0}',
+          payloadIsCut: false,
+        },
+        { ...origin, receivedAt: AT, message: 'y', reason: 'y', payload: '{"a":"', payloadIsCut: true },
+      ]),
+      nothing,
+    ),
+    ledger: answers(
+      'ledger',
+      () => ({
+        hours: [
+          { hour: HOUR - 240 * HOUR_MS, users: { ...books, received: 8 }, events: books, rejectedUsers: 0 },
+          { hour: HOUR - HOUR_MS, users: books, events: books, rejectedUsers: 4 },
+          { hour: HOUR, users: books, events: books, rejectedUsers: 0 },
+        ],
+        positions: new Map(),
+      }),
+      { hours: [], positions: new Map() },
+    ),
+    setAside: () => Promise.resolve([]),
+    recount: () => Promise.resolve({ eventsInBooks: 0, eventsInTables: 0 }),
+    close: () => Promise.resolve(),
+  };
+  return { store, asked };
+}

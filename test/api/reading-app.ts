@@ -1,0 +1,75 @@
+/** The app with real keys and a canned store, and short ways to ask it. */
+
+import type { TestContext } from 'node:test';
+import { KeyCache } from '../../src/keys/cache.ts';
+import { createKey, newAccount } from '../../src/keys/create.ts';
+import type { Environment, KeyKind } from '../../src/model.ts';
+import type { KeyStore } from '../../src/store.ts';
+import { temporaryKeyStore } from '../keys/temporary-store.ts';
+import { type Asked, cannedStore } from './canned-store.ts';
+import { type Answer, startApp, type StartOptions } from './running-app.ts';
+
+export const NOW = Date.UTC(2026, 10, 14, 10);
+
+export interface ReadingApp {
+  /** Of the tenant that has something. */
+  readonly key: string;
+  readonly keyId: string;
+  readonly asked: Asked[];
+  readonly errors: readonly unknown[];
+  readonly keyStore: KeyStore;
+  readonly makeKey: (wishes?: KeyWishes) => Promise<string>;
+  readonly ask: (path: string, options?: AskOptions) => Promise<Answer & { readonly body: unknown }>;
+}
+
+export interface KeyWishes {
+  readonly account?: string;
+  readonly kind?: KeyKind;
+  readonly environment?: Environment;
+  readonly expiresAt?: number;
+}
+
+export interface AskOptions {
+  readonly method?: string;
+  /** Null for none. */
+  readonly key?: string | null;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly json?: unknown;
+}
+
+export async function startReadingApp(context: TestContext, options: StartOptions = {}): Promise<ReadingApp> {
+  const { store: keyStore } = await temporaryKeyStore(context);
+  const make = async (wishes: KeyWishes = {}) => {
+    const account = await keyStore.ensureAccount(newAccount(wishes.account ?? 'own', NOW));
+    return createKey(keyStore, {
+      name: 'test',
+      kind: wishes.kind ?? 'secret',
+      environment: wishes.environment ?? 'development',
+      origins: [],
+      expiresAt: wishes.expiresAt ?? null,
+      accountId: account.id,
+      now: NOW,
+    });
+  };
+  const own = await make();
+  const { store, asked } = cannedStore(`${own.row.accountId}/development`);
+  const { call, errors } = await startApp(context, {
+    store,
+    keys: new KeyCache(keyStore),
+    now: () => NOW,
+    ...options,
+  });
+  const ask = async (path: string, { method = 'GET', key = own.key, headers = {}, json }: AskOptions = {}) => {
+    const answer = await call(method, path, {
+      headers: {
+        ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+        ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+    });
+    return { ...answer, body: answer.text === '' ? undefined : (JSON.parse(answer.text) as unknown) };
+  };
+  const makeKey = async (wishes: KeyWishes = {}): Promise<string> => (await make(wishes)).key;
+  return { key: own.key, keyId: own.row.id, asked, errors, keyStore, makeKey, ask };
+}

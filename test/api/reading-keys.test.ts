@@ -1,0 +1,197 @@
+/** Who may read: every reading call with every kind of key, other tenants' ids, hostile ids, methods, and failures. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { openApiDocument } from '../../src/api/openapi.ts';
+import { KeyCache } from '../../src/keys/cache.ts';
+import { makeKey as makeUnknownKey } from '../../src/keys/format.ts';
+import type { ApiKey } from '../../src/store.ts';
+import { PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { type AskOptions, NOW, startReadingApp } from './reading-app.ts';
+import { brokenStore } from './running-app.ts';
+
+interface ReadingCall {
+  readonly method: string;
+  readonly path: string;
+  readonly options: AskOptions;
+}
+
+/** One good call for each operation that the document describes: a new one is in every test here from its first day. */
+const CALLS: readonly ReadingCall[] = Object.entries(openApiDocument({ version: '1' }).paths).flatMap(([path, item]) =>
+  Object.entries(item)
+    .filter(([, { tags }]) => tags.includes('Reading back'))
+    .map(([name]): ReadingCall => {
+      const method = name.toUpperCase();
+      const filled = path.replace('{id}', PROFILE_ID).replace('{trace_id}', TRACE_ID);
+      const query = path === '/profiles' ? '?user_id=u-1' : '';
+      const json = method === 'POST' ? { json: { trace_id: TRACE_ID } } : {};
+      return { method, path: filled + query, options: { method, ...json } };
+    }),
+);
+
+const UNAUTHORIZED = '{"error":"unauthorized"}';
+
+test('there are calls to test', () => assert.ok(CALLS.length >= 12));
+
+for (const { method, path, options } of CALLS) {
+  suite(`${method} ${path}`, () => {
+    test('is answered to a secret key of the tenant, and its use is noted', async (t) => {
+      const uses: [string, number, string | undefined][] = [];
+      const noteUse = (key: ApiKey, at: number, origin: string | undefined): void => {
+        uses.push([key.id, at, origin]);
+      };
+      const { ask, keyId } = await startReadingApp(t, { noteUse });
+      const headers = { origin: 'https://elsewhere.example' };
+      const { status, headers: answered } = await ask(path, { ...options, headers });
+      assert.equal(status, method === 'DELETE' ? 202 : 200);
+      assert.equal(answered['access-control-allow-origin'], undefined);
+      assert.deepEqual(uses, [[keyId, NOW, 'https://elsewhere.example']]);
+    });
+
+    test('is 401 and nothing else without a good key, and the store is not asked', async (t) => {
+      const { ask, key, asked, keyStore, makeKey } = await startReadingApp(t);
+      const revoked = await makeKey();
+      const [newest] = await keyStore.list();
+      await keyStore.revoke(newest?.id ?? '', NOW);
+      const expired = await makeKey({ expiresAt: NOW + 1 });
+      const keys = [null, '', 'sk_dev_short', `${key}x`, makeUnknownKey('secret', 'development'), revoked];
+      for (const bad of keys) {
+        const { status, text, headers } = await ask(path, { ...options, key: bad });
+        assert.equal(status, 401, String(bad));
+        assert.equal(text, UNAUTHORIZED);
+        assert.ok(headers['x-trace-id']);
+      }
+      assert.deepEqual(asked, []);
+      const later = await startReadingApp(t, { keys: new KeyCache(keyStore), now: () => NOW + 1 });
+      assert.equal((await later.ask(path, { ...options, key: expired })).status, 401);
+    });
+
+    test('takes no key from the address, nor by another scheme', async (t) => {
+      const { ask, key, asked } = await startReadingApp(t);
+      const inAddress = `${path}${path.includes('?') ? '&' : '?'}key=${key}`;
+      assert.equal((await ask(inAddress, { ...options, key: null })).status, 401);
+      for (const authorization of [`Basic ${key}`, key, `Bearer ${key} ${key}`]) {
+        assert.equal((await ask(path, { ...options, key: null, headers: { authorization } })).status, 401);
+      }
+      assert.deepEqual(asked, []);
+    });
+
+    test('is 403 for a publishable key', async (t) => {
+      const { ask, makeKey, asked } = await startReadingApp(t);
+      const { status, text } = await ask(path, { ...options, key: await makeKey({ kind: 'publishable' }) });
+      assert.equal(status, 403);
+      assert.ok(text.includes('"error":"forbidden"'));
+      assert.deepEqual(asked, []);
+    });
+
+    test('is 401 for a key of the environment that is not served', async (t) => {
+      const { ask, makeKey } = await startReadingApp(t, { environment: 'production' });
+      assert.equal((await ask(path, options)).status, 401);
+      const key = await makeKey({ environment: 'production' });
+      assert.notEqual((await ask(path, { ...options, key })).status, 401);
+    });
+
+    test('shows nothing to another account, nor to the other environment of the same one', async (t) => {
+      const { ask, makeKey, asked } = await startReadingApp(t);
+      for (const wishes of [{ account: 'another' }, { environment: 'production' as const }]) {
+        const { status, text, body } = await ask(path, { ...options, key: await makeKey(wishes) });
+        assert.ok(!text.includes(PROFILE_ID) && !text.includes(TRACE_ID));
+        if (/[0-9a-f]{12}|\?user_id/.test(path)) assert.equal(status, 404);
+        else assert.ok(Object.values(body as object).some((value) => Array.isArray(value) && value.length === 0));
+      }
+      const tenants = asked.map(({ arguments: [tenantId] }) => tenantId);
+      assert.equal(new Set(tenants).size, 2);
+    });
+
+    test('is 503 with Retry-After while keys or the store cannot be read', async (t) => {
+      const told: string[] = [];
+      const onUnavailable = (error: Error): void => {
+        told.push(error.name);
+      };
+      const noKeys = await startReadingApp(t, { keys: new KeyCache(brokenStore()), onUnavailable });
+      const noStore = await startReadingApp(t, { store: brokenStore(), onUnavailable });
+      for (const { ask, errors } of [noKeys, noStore]) {
+        const { status, body, headers } = await ask(path, options);
+        assert.equal(status, 503);
+        assert.equal(headers['retry-after'], '1');
+        assert.deepEqual(body, { error: 'service temporarily unavailable', trace_id: 'trace-1' });
+        assert.deepEqual(errors, []);
+      }
+      assert.deepEqual(told, ['KeyStoreUnavailableError', 'StoreUnavailableError']);
+    });
+
+    if (method === 'GET') {
+      test('answers HEAD as it answers GET, without the body, and needs the key for it', async (t) => {
+        const { ask } = await startReadingApp(t);
+        const get = await ask(path);
+        const head = await ask(path, { method: 'HEAD' });
+        assert.deepEqual([head.status, head.text], [200, '']);
+        assert.equal(head.headers['content-length'], get.headers['content-length']);
+        assert.equal((await ask(path, { method: 'HEAD', key: null })).status, 401);
+      });
+    }
+
+    test('is 405 for methods that it does not have', async (t) => {
+      const { ask } = await startReadingApp(t);
+      for (const other of ['PUT', 'PATCH', 'OPTIONS']) {
+        const { status, headers } = await ask(path, { method: other });
+        assert.equal(status, 405);
+        assert.ok(headers.allow?.includes(method));
+      }
+    });
+  });
+}
+
+test('a key that is revoked stops reading within two seconds', async (t) => {
+  let now = NOW;
+  const { ask, keyId, keyStore } = await startReadingApp(t, { now: () => now });
+  assert.equal((await ask('/events')).status, 200);
+  await keyStore.revoke(keyId, now);
+  now += 2_000;
+  assert.equal((await ask('/events')).status, 401);
+});
+
+suite('An id that cannot be one', () => {
+  const hostile = [
+    'x',
+    '{id}',
+    '%00',
+    '%27%20OR%201=1--',
+    "'; DROP TABLE nodes;--".replaceAll(' ', '%20'),
+    '..%2f..%2fkeys.db',
+    '__proto__',
+    'constructor',
+    `${PROFILE_ID}%00`,
+    ` ${PROFILE_ID}`.replace(' ', '%20'),
+    `${PROFILE_ID}0`,
+    PROFILE_ID.replaceAll('-', ''),
+    'x'.repeat(10_000),
+    '%F0%9F%98%80',
+    '%zz',
+    '%ff',
+  ];
+
+  for (const id of hostile) {
+    test(`is not found: ${id.slice(0, 40)}`, async (t) => {
+      const { ask, asked, errors } = await startReadingApp(t);
+      for (const { path, options } of CALLS) {
+        const changed = path.replace(PROFILE_ID, id).replace(TRACE_ID, id);
+        if (changed === path) continue;
+        const { status, body } = await ask(changed, options);
+        assert.equal(status, 404, changed);
+        assert.deepEqual(Object.keys(body as object), ['error', 'trace_id']);
+      }
+      assert.deepEqual([asked, errors], [[], []]);
+    });
+  }
+
+  test('is not found: one of nobody', async (t) => {
+    const { ask } = await startReadingApp(t);
+    const nobody = '019a8262-f0d8-83b1-a1c5-000000000000';
+    for (const { path, options } of CALLS) {
+      const changed = path.replace(PROFILE_ID, nobody).replace(TRACE_ID, nobody);
+      if (changed !== path) assert.equal((await ask(changed, options)).status, 404, changed);
+    }
+    assert.equal((await ask('/profiles?user_id=nobody')).status, 404);
+  });
+});

@@ -1,0 +1,182 @@
+/**
+ * A data folder with everything real in it (keys, log, store), filled through the log and the processor, and a shell
+ * that runs commands on it in this process and keeps what they wrote.
+ */
+
+import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
+import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
+import type { Shell } from '../../src/cli/shell.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import { OperatorError } from '../../src/errors.ts';
+import { newAccount } from '../../src/keys/create.ts';
+import type { LogEntry } from '../../src/log.ts';
+import { createLogger } from '../../src/logger.ts';
+import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
+import { type Environment, tenantOf } from '../../src/model.ts';
+import { Processor } from '../../src/processor/processor.ts';
+import type { Store } from '../../src/store.ts';
+import { entry } from '../contract/log-entries.ts';
+import { removeFolder, temporaryFolder } from '../server.ts';
+
+export const NOW = Date.UTC(2026, 10, 15, 12, 0, 0);
+
+export interface Ran {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+export interface DataFolder {
+  readonly data: string;
+  /** Appends requests to the log of an account's tenant; all are durable afterwards, none is processed. */
+  readonly append: (entries: readonly NewEntry[]) => Promise<void>;
+  /** Processes what is in the log. */
+  readonly process: () => Promise<void>;
+  /** Both. */
+  readonly send: (entries: readonly NewEntry[]) => Promise<void>;
+  readonly shell: (changes?: Partial<Shell>) => TestShell;
+  readonly withStore: <T>(work: (store: Store) => Promise<T>) => Promise<T>;
+  readonly tenantId: (account?: string, environment?: Environment) => Promise<string>;
+}
+
+export interface NewEntry extends Partial<LogEntry> {
+  readonly users?: unknown[];
+  readonly account?: string;
+  readonly environment?: Environment;
+}
+
+export interface TestShell {
+  readonly shell: Shell;
+  readonly stopping: AbortController;
+  readonly out: () => string;
+  readonly err: () => string;
+}
+
+export type Command = (args: readonly string[], shell: Shell) => Promise<number>;
+
+/** A UUID that tells which one it is. */
+export function traceId(n: number): string {
+  return `01930000-0000-7000-8000-${String(n).padStart(12, '0')}`;
+}
+
+export function openDataFolder(context: TestContext): DataFolder {
+  const data = temporaryFolder();
+  context.after(() => removeFolder(data));
+  mkdirSync(logFolderOf(data), { recursive: true, mode: 0o700 });
+
+  const tenantId = async (account = 'default', environment: Environment = 'development'): Promise<string> => {
+    const keyStore = openSqliteKeyStore(keyFileOf(data));
+    const { id } = await keyStore.ensureAccount(newAccount(account, NOW));
+    await keyStore.close();
+    return tenantOf(id, environment);
+  };
+  let nextTrace = 1;
+  const append = async (entries: readonly NewEntry[]): Promise<void> => {
+    const appender = await openSqliteLogAppender({
+      folder: logFolderOf(data),
+      partition: 0,
+      partitions: 1,
+      segmentBytes: 64 * 1_024 * 1_024,
+      metrics: null,
+      onFatal: (message) => assert.fail(message),
+    });
+    for (const { account, environment, ...rest } of entries) {
+      const n = nextTrace++;
+      const made = {
+        traceId: traceId(n),
+        receivedAt: NOW - 3_600_000 + n,
+        tenantId: await tenantId(account, environment),
+      };
+      await appender.append(entry({ ...made, ...rest }));
+    }
+    await appender.close();
+  };
+  const process = (): Promise<void> => processLog(data);
+  const withStore = async <T>(work: (store: Store) => Promise<T>): Promise<T> => {
+    const store = openSqliteStore(storeFileOf(data));
+    try {
+      return await work(store);
+    } finally {
+      await store.close();
+    }
+  };
+  return {
+    data,
+    append,
+    process,
+    send: async (entries) => {
+      await append(entries);
+      await process();
+    },
+    shell: (changes) => testShell({ env: { SLUICE_DATA: data }, ...changes }),
+    withStore,
+    tenantId,
+  };
+}
+
+async function processLog(data: string): Promise<void> {
+  const log = openSqliteLogReader({ folder: logFolderOf(data), retentionMs: 86_400_000, now: () => NOW });
+  const writer = openSqliteStoreWriter({ file: storeFileOf(data) });
+  await new Processor({
+    log,
+    writer,
+    options: { defaultCountry: null, junkValues: new Set() },
+    metrics: metricsWriter(allocateMetrics(1), 0),
+    logger: createLogger('silent', 'test'),
+    now: () => NOW,
+    waitForMore: async () => undefined,
+    betweenTransactions: async () => undefined,
+  }).drain();
+  await log.close();
+  await writer.close();
+}
+
+export function testShell(changes: Partial<Shell>): TestShell {
+  let [out, err] = ['', ''];
+  const stopping = new AbortController();
+  const shell: Shell = {
+    out: (text) => {
+      out += text;
+    },
+    drained: async () => undefined,
+    err: (text) => {
+      err += text;
+    },
+    outTerminal: { isTty: false, columns: 120 },
+    errTerminal: { isTty: false, columns: 120 },
+    stdin: (async function* () {})(),
+    env: {},
+    now: () => NOW,
+    stop: stopping.signal,
+    openStore: async (folder) => openSqliteStore(storeFileOf(folder)),
+    openKeyStore: openSqliteKeyStore,
+    ...changes,
+  };
+  return { shell, stopping, out: () => out, err: () => err };
+}
+
+export async function run(command: Command, args: readonly string[], { shell, out, err }: TestShell): Promise<Ran> {
+  const code = await command(args, shell);
+  return { code, out: out(), err: err() };
+}
+
+/** The words of a refusal. */
+export async function refusal(command: Command, args: readonly string[], { shell }: TestShell): Promise<string> {
+  const error: unknown = await command(args, shell).then(
+    () => new Error('it was not refused'),
+    (reason: unknown) => reason,
+  );
+  assert.ok(error instanceof OperatorError, String(error));
+  return error.message;
+}
+
+export function fileIn(folder: string, name: string): string {
+  return join(folder, name);
+}

@@ -1,0 +1,291 @@
+/**
+ * What every backend of the store must do: what the processor wrote through `StoreWriter` is read back through `Store`.
+ * A backend's test calls `storeContract` with a way to open it. This file is about reading; the acts, retention and
+ * the separation of tenants are in files beside it.
+ */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import { BadCursorError } from '../../src/store.ts';
+import { differenceOf, dumpOf } from '../processor/store-dump.ts';
+import { entriesOf } from '../processor/history.ts';
+import { storeActsContract } from './store-acts.ts';
+import {
+  ALL_EVENTS,
+  allPages,
+  DAY_MS,
+  eventsOf,
+  feed,
+  type OpenStore,
+  PROCESSED_AT,
+  person,
+  profileOf,
+  request,
+  type StoreUnderTest,
+  START,
+  send,
+  TENANT,
+} from './store-feeding.ts';
+import { storeRetentionContract } from './store-retention.ts';
+import { storeTenantsContract } from './store-tenants.ts';
+import { storeTimelineContract } from './store-timeline.ts';
+import { storeTracesContract } from './store-traces.ts';
+
+export function storeContract(name: string, open: OpenStore): void {
+  suite(`The store on ${name}`, () => {
+    storeProfilesContract(open);
+    storeTimelineContract(open);
+    storeTracesContract(open);
+    storeActsContract(open);
+    storeRetentionContract(open);
+    storeTenantsContract(open);
+  });
+}
+
+function storeProfilesContract(open: OpenStore): void {
+  suite('profiles', () => {
+    let under: StoreUnderTest;
+    beforeEach(async () => {
+      under = await open();
+    });
+    afterEach(() => under.close());
+
+    test('a profile is found by each of its identifiers and by its id', async () => {
+      const identifiers = { user_id: 'u1', email: 'Ada@Example.com', phone_number: '+49 30 901820', anon_id: 'a1' };
+      await send(under, [person(identifiers)]);
+      const profile = await profileOf(under, 'user_id', 'u1');
+      assert.deepEqual(await profileOf(under, 'email', 'ada@example.com'), profile);
+      assert.deepEqual(await profileOf(under, 'phone_number', '+4930901820'), profile);
+      assert.deepEqual(await profileOf(under, 'anon_id', 'a1'), profile);
+      assert.deepEqual(await under.store.profile(TENANT, profile.id), profile);
+      assert.deepEqual(await under.store.profile(TENANT, profile.id.toUpperCase()), profile);
+      assert.deepEqual(profile.identifiers, {
+        user_id: ['u1'],
+        email: ['Ada@Example.com'],
+        phone_number: ['+49 30 901820'],
+        anon_id: ['a1'],
+      });
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'U1'), undefined);
+      assert.equal(await under.store.findProfile(TENANT, 'email', 'u1'), undefined);
+    });
+
+    test('first_seen, last_seen and event_count are those of all its nodes', async () => {
+      await send(under, [person({ anon_id: 'a' }, [{}, {}])], { receivedAt: START });
+      await send(under, [person({ user_id: 'u' }, [{}])], { receivedAt: START + 5_000 });
+      await send(under, [person({ user_id: 'u', anon_id: 'a' }, [{}, {}, {}])], { receivedAt: START + 2_000 });
+      const profile = await profileOf(under, 'user_id', 'u');
+      assert.equal(profile.firstSeen, START);
+      assert.equal(profile.lastSeen, START + 5_000);
+      assert.equal(profile.eventCount, 6);
+      assert.equal((await eventsOf(under, { profileId: profile.id })).length, 6);
+    });
+
+    test('the id of a node that was merged away answers with the surviving profile', async () => {
+      await send(under, [person({ anon_id: 'a' })], { receivedAt: START });
+      await send(under, [person({ user_id: 'u' })], { receivedAt: START + 1 });
+      const merged = await profileOf(under, 'user_id', 'u');
+      const survivor = await profileOf(under, 'anon_id', 'a');
+      await send(under, [person({ user_id: 'u', anon_id: 'a' })], { receivedAt: START + 2 });
+      const profile = await under.store.profile(TENANT, merged.id);
+      assert.equal(profile?.id, survivor.id);
+      assert.deepEqual(profile.mergedIds, [merged.id]);
+      assert.deepEqual(await under.store.profile(TENANT, survivor.id), profile);
+      const timeline = await eventsOf(under, { profileId: merged.id });
+      assert.deepEqual(
+        timeline.map(({ profileId }) => profileId),
+        [survivor.id, survivor.id, survivor.id],
+      );
+    });
+
+    test('properties and fields are the newest of all nodes, with who said so (rules 11 to 13)', async () => {
+      const first = await send(
+        under,
+        [person({ anon_id: 'a', first_name: 'Ada' }, [{}], { plan: 'free', left: 1, gone: 'x' })],
+        { receivedAt: START },
+      );
+      await send(under, [person({ user_id: 'u' }, [{}], { plan: 'pro', gone: 'y' })], { receivedAt: START + 10 });
+      const last = await send(under, [person({ user_id: 'u', anon_id: 'a' }, [{}], { gone: null, plan: 'max' })], {
+        receivedAt: START + 20,
+      });
+      const { userProperties, profileFields } = await profileOf(under, 'user_id', 'u');
+      assert.deepEqual(
+        [...userProperties],
+        [
+          ['left', { value: '1', traceId: first, receivedAt: START }],
+          ['plan', { value: '"max"', traceId: last, receivedAt: START + 20 }],
+        ],
+      );
+      assert.deepEqual([...profileFields], [['first_name', { value: '"Ada"', traceId: first, receivedAt: START }]]);
+    });
+
+    test('numbers keep their digits and __proto__ is a name like any other', async () => {
+      const digits = '12345678901234567890';
+      const json = `{"identifiers":{"user_id":"u"},"user_properties":{"__proto__":{"deep":${digits}},"constructor":0.10000000000000000001},
+        "events":[{"event_name":"tested","revenue":${digits},"event_value":-1.5,"__proto__":${digits}}]}`;
+      const entry = request([person({ user_id: 'u' })]);
+      await feed(under, [{ ...entry, body: Buffer.from(`{"users":[${json}]}`) }]);
+      const { userProperties } = await profileOf(under, 'user_id', 'u');
+      assert.deepEqual(
+        [...userProperties].map(([name, { value }]) => [name, value]),
+        [
+          ['__proto__', `{"deep":${digits}}`],
+          ['constructor', '0.10000000000000000001'],
+        ],
+      );
+      const [event] = await eventsOf(under);
+      assert.equal(event?.revenue, digits);
+      assert.equal(event.eventValue, '-1.5');
+      assert.equal(event.properties, `{"__proto__":${digits}}`);
+    });
+
+    test('why it is one person: links, merges and counted refusals with their requests, oldest first (rule 15)', async () => {
+      const [one, two] = [START, START + 10];
+      const first = await send(under, [person({ anon_id: 'a' })], { receivedAt: one });
+      const second = await send(under, [person({ email: 'Ada@x.org' })], { receivedAt: two });
+      const third = await send(under, [person({ user_id: 'u', email: 'ada@x.org', anon_id: 'a' })], {
+        receivedAt: START + 20,
+      });
+      await send(under, [person({ user_id: 'v' })], { receivedAt: START + 30 });
+      const refused = await send(under, [person({ user_id: 'v', anon_id: 'a' })], { receivedAt: START + 40 });
+      await send(under, [person({ user_id: 'v', anon_id: 'a' })], { receivedAt: START + 50 });
+
+      const profile = await profileOf(under, 'user_id', 'u');
+      const identity = await under.store.identity(TENANT, profile.id);
+      assert.ok(identity);
+      assert.deepEqual(
+        identity.identifiers.map(({ type, value, normalised, traceId, at }) => [type, value, normalised, traceId, at]),
+        [
+          ['anon_id', 'a', 'a', first, one],
+          ['email', 'Ada@x.org', 'ada@x.org', second, two],
+          ['user_id', 'u', 'u', third, START + 20],
+        ],
+      );
+      assert.equal(identity.merges.length, 1);
+      const [merge] = identity.merges;
+      assert.equal(merge?.into, profile.id);
+      assert.equal(merge.from, profile.mergedIds[0]);
+      assert.deepEqual([merge.traceId, merge.userIndex, merge.at], [third, 0, START + 20]);
+      assert.deepEqual(merge.nodes.toSorted(), [profile.id, ...profile.mergedIds].toSorted());
+      assert.deepEqual(identity.refusals, []);
+
+      const other = await profileOf(under, 'user_id', 'v');
+      const refusals = (await under.store.identity(TENANT, other.id))?.refusals;
+      assert.deepEqual(refusals, [
+        {
+          type: 'anon_id',
+          value: 'a',
+          reason: 'other_user_id',
+          traceId: refused,
+          userIndex: 0,
+          at: START + 40,
+          lastAt: START + 50,
+          count: 2,
+        },
+      ]);
+    });
+
+    test('profiles are listed oldest first, each once, page by page', async () => {
+      for (let n = 0; n < 7; n++) await send(under, [person({ user_id: `u${n}` }), person({ anon_id: `a${n}` })]);
+      await send(under, [person({ user_id: 'u3', anon_id: 'a1' })]);
+      const ids = await allPages((page) => under.store.profiles(TENANT, { ...page, limit: 4 }));
+      assert.equal(ids.length, 13);
+      assert.equal(new Set(ids.map(({ id }) => id)).size, 13);
+      const seen = ids.map(({ firstSeen }) => firstSeen);
+      assert.deepEqual(seen, seen.toSorted((a, b) => a - b));
+    });
+
+    test('ids that are none are unknown, and never an error', async () => {
+      const trace = await send(under, [person({ user_id: 'u' })]);
+      const act = { traceId: trace, at: PROCESSED_AT };
+      for (const id of ['', 'x', "' OR 1=1 --", '%00', 'ü'.repeat(10_000), trace, `${trace}0`, '0'.repeat(32)]) {
+        assert.equal(await under.store.profile(TENANT, id), undefined);
+        assert.equal(await under.store.identity(TENANT, id), undefined);
+        assert.equal(await under.store.events(TENANT, { ...ALL_EVENTS, profileId: id }), undefined);
+        assert.equal(await under.store.unmerge(TENANT, id, id, act), undefined);
+        assert.equal(await under.store.erase(TENANT, id, act), false);
+        if (id !== trace) assert.equal(await under.store.trace(TENANT, id), undefined);
+      }
+      assert.deepEqual(await under.store.tenants(), [TENANT]);
+      assert.equal((await eventsOf(under)).length, 1);
+    });
+
+    test('a cursor of another list, or none of ours, is refused by name', async () => {
+      for (let n = 0; n < 3; n++) await send(under, [person({ user_id: `u${n}` }, [{}, {}]), 7]);
+      const page = { limit: 1, cursor: null };
+      const events = await under.store.events(TENANT, { ...ALL_EVENTS, limit: 1 });
+      const profiles = await under.store.profiles(TENANT, page);
+      const all = { reason: null, from: null, to: null };
+      const rejections = await under.store.rejections(TENANT, { ...all, ...page });
+      const arrivals = await under.store.arrivals(TENANT, null, 1);
+      const good = [events?.nextCursor, profiles.nextCursor, rejections.nextCursor, arrivals.last];
+      assert.equal(new Set(good).size, 4);
+      for (const cursor of ['', 'x', '!!', 'e30', `${events?.nextCursor}=`, `${events?.nextCursor}x`, ...good]) {
+        assert.ok(typeof cursor === 'string');
+        const refusals = [
+          [good[0], () => under.store.events(TENANT, { ...ALL_EVENTS, cursor })],
+          [good[1], () => under.store.profiles(TENANT, { limit: 1, cursor })],
+          [good[2], () => under.store.rejections(TENANT, { ...all, limit: 1, cursor })],
+          [good[3], () => under.store.arrivals(TENANT, cursor, 1)],
+          ['none', () => under.store.audit(TENANT, { limit: 1, cursor })],
+        ] as const;
+        for (const [own, ask] of refusals) {
+          if (cursor === own) await ask();
+          else await assert.rejects(ask, BadCursorError);
+        }
+      }
+    });
+
+    test('whatever the history: each event once, sums agree, the books balance', async () => {
+      const entries = entriesOf(7, 400);
+      for (let start = 0; start < entries.length; start += 50) await feed(under, entries.slice(start, start + 50));
+      const lines = await dumpOf(
+        under.store,
+        entries.map(({ traceId }) => traceId),
+      );
+      assert.ok(lines.length > 1_000);
+      for (const tenantId of await under.store.tenants()) {
+        const events = await eventsOf(under, {}, tenantId);
+        const profiles = await allPages((page) => under.store.profiles(tenantId, page));
+        for (const { id, eventCount } of profiles) {
+          assert.equal(events.filter(({ profileId }) => profileId === id).length, eventCount);
+          assert.equal((await eventsOf(under, { profileId: id }, tenantId)).length, eventCount);
+        }
+      }
+    });
+
+    test('the books tell what was received and what became of it, and up to where the log is in them', async () => {
+      const users = [person({ user_id: 'u' }, [{ $event_id: 'e1' }, {}]), 17, person({ user_id: 'v' })];
+      await send(under, users, { receivedAt: START });
+      await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e1' }])], { receivedAt: START + 1 });
+      await send(under, [person({ user_id: 'w' })], { receivedAt: START + 2 * DAY_MS, idempotencyKey: 'k' });
+      await send(under, [person({ user_id: 'w' })], { receivedAt: START + 2 * DAY_MS, idempotencyKey: 'k' });
+      const { hours, positions } = await under.store.ledger(TENANT, { from: null, to: null });
+      assert.deepEqual([...positions], [[0, 4]]);
+      assert.deepEqual(
+        hours.map(({ hour, users: { received, stored, duplicates }, events, rejectedUsers }) => [
+          [hour, rejectedUsers],
+          [received, stored, duplicates],
+          [events.received, events.stored, events.duplicates],
+        ]),
+        [
+          [
+            [START + 2 * DAY_MS, 0],
+            [2, 1, 1],
+            [2, 1, 1],
+          ],
+          [
+            [START, 1],
+            [3, 2, 1],
+            [4, 3, 1],
+          ],
+        ],
+      );
+      for (const hour of hours) assert.equal(differenceOf(hour.users) + differenceOf(hour.events), 0);
+      const some = await under.store.ledger(TENANT, { from: START + DAY_MS, to: null });
+      assert.equal(some.hours.length, 1);
+      assert.equal((await under.store.ledger(TENANT, { from: null, to: START + DAY_MS })).hours.length, 1);
+      assert.deepEqual((await under.store.ledger(null, { from: null, to: null })).hours, hours);
+      assert.deepEqual(await under.store.recount(), { eventsInBooks: 4, eventsInTables: 4 });
+    });
+  });
+}
