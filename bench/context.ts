@@ -6,6 +6,7 @@
 import type { Capacity } from './capacity.ts';
 import { assertAllAccepted } from './generator.ts';
 import type { Generator, LoadJob, LoadResult } from './generator.ts';
+import type { StoredResult } from './pipeline.ts';
 import type { Progress } from './progress.ts';
 import type { Outcome } from './report.ts';
 import type { ShapeName } from './requests.ts';
@@ -23,6 +24,18 @@ export interface Pace {
   readonly latencySeconds: number;
   readonly memorySeconds: number;
   readonly starts: number;
+  readonly endToEnd: { readonly events: number; readonly people: number };
+  readonly mergePeople: number;
+  readonly growth: GrowthPace;
+}
+
+export interface GrowthPace {
+  /** Stored events at which it is measured, ascending; the first is what the others are compared with. */
+  readonly sizes: readonly number[];
+  readonly warmupEvents: number;
+  readonly roundEvents: number;
+  readonly rounds: number;
+  readonly reads: number;
 }
 
 export const FULL: Pace = {
@@ -34,7 +47,20 @@ export const FULL: Pace = {
   latencySeconds: 20,
   memorySeconds: 60,
   starts: 5,
+  endToEnd: { events: 2_000_000, people: 200_000 },
+  mergePeople: 200_000,
+  growth: { sizes: [500_000, 1_000_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
 };
+
+/** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
+export const GROWTH_BY_NAME: GrowthPace = {
+  sizes: [1_000_000, 10_000_000],
+  warmupEvents: 100_000,
+  roundEvents: 200_000,
+  rounds: 3,
+  reads: 2_000,
+};
+export const GROWTH_LONG: GrowthPace = { ...GROWTH_BY_NAME, sizes: [...GROWTH_BY_NAME.sizes, 50_000_000] };
 
 export const SHORT: Pace = {
   firstSeconds: 0.5,
@@ -45,7 +71,17 @@ export const SHORT: Pace = {
   latencySeconds: 2,
   memorySeconds: 10,
   starts: 1,
+  endToEnd: { events: 5_000, people: 1_000 },
+  mergePeople: 1_000,
+  growth: { sizes: [2_000, 4_000], warmupEvents: 500, roundEvents: 1_000, rounds: 1, reads: 50 },
 };
+
+/**
+ * When a measurement counts as disturbed: other programs use more cores than this, or the machine has less than this
+ * share of its cores to give, before, within or after it.
+ */
+export const OTHER_CORES_MAX = 0.15;
+export const CAPACITY_SHARE_MIN = 0.85;
 
 export interface Benchmark {
   readonly name: string;
@@ -69,6 +105,8 @@ export class Context {
   readonly capacity: Capacity;
   /** Requests a second of ours in edge-1, once it is known. */
   peak: number | null = null;
+  /** What end-to-end found, once it is known. */
+  endToEnd: StoredResult | null = null;
   private readonly ceilings = new Map<string, LoadResult>();
   private readonly dataRoot: string;
   private stage: Stage | null = null;

@@ -5,7 +5,7 @@
  */
 
 import { availableParallelism } from 'node:os';
-import { calibrationSeconds, perSecond, START_SECONDS } from './context.ts';
+import { calibrationSeconds, CAPACITY_SHARE_MIN, OTHER_CORES_MAX, perSecond, START_SECONDS } from './context.ts';
 import type { Benchmark, Context, Pace, Workload } from './context.ts';
 import type { LoadResult } from './generator.ts';
 import { median, thousands } from './report.ts';
@@ -80,12 +80,7 @@ export const edgesBenchmark: Benchmark = {
   },
 };
 
-/**
- * When a pair of rounds counts as disturbed: other programs use more cores than this, or the machine has less than this
- * share of its cores to give, before, between or after the rounds. And how many pairs may be repeated for it.
- */
-const OTHER_CORES_MAX = 0.15;
-const CAPACITY_SHARE_MIN = 0.85;
+/** How many pairs may be repeated because they were disturbed. */
 const REPEATED_SHARE_MAX = 0.34;
 
 interface Pairs {

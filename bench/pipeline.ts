@@ -98,7 +98,9 @@ async function waitUntilStored(
     } else {
       const { stored, pending, difference } = await reader.books();
       if (stored - before > sent || difference !== 0) {
-        throw new Error(`${stored - before} events are stored where ${sent} were sent, the books differ by ${difference}`);
+        throw new Error(
+          `${stored - before} events are stored where ${sent} were sent, the books differ by ${difference}`,
+        );
       }
       if (stored - before === sent && pending === 0) return;
     }

@@ -3,7 +3,7 @@
  * stand against the address they are made for. Keys are base62, so nothing in them needs escaping.
  */
 
-const EXAMPLE = { users: [{ identifiers: { user_id: 'ada' }, events: [{ event_name: 'signed_up', plan: 'free' }] }] };
+const EXAMPLE = { users: [{ identifiers: { user_id: 'grace' }, events: [{ event_name: 'signed_up', plan: 'free' }] }] };
 
 /** For bash and other POSIX shells, on one line. */
 export function curlLine(baseUrl: string, key: string): string {

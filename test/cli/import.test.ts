@@ -124,14 +124,11 @@ suite('sluice import', () => {
     'when patience runs out it says so; started again it goes on, and nothing is stored twice',
     SLOW,
     async (context) => {
-      let isDown = false;
-      const stub = await startIngestStub(context, (request) => {
-        const { users } = JSON.parse(request.body) as { users: { n: number }[] };
-        const first = users[0]?.n ?? 0;
-        // The second batch fails; those after it may get in before it is given up.
-        isDown ||= first === 500 && stub.received.length < 6;
-        return isDown && first === 500 ? { status: 503 } : undefined;
-      });
+      let isDown = true;
+      // The second batch fails; those after it may get in before it is given up.
+      const stub = await startIngestStub(context, ({ body }) =>
+        isDown && body.startsWith('{"users":[{"n":500}') ? { status: 503 } : undefined,
+      );
       const file = temporaryFile(context, `${lines(1_500)}not json\n${lines(1_000)}`);
       const words = await refusal(runImport, [file, '--patience', '1ms'], shellFor(stub));
       assert.match(words, /answers 503, .*gave up/);
@@ -144,7 +141,6 @@ suite('sluice import', () => {
       const { code, err } = await run(runImport, [file], shellFor(stub));
       assert.equal(code, 2);
       assert.match(err, /Going on after line 500/);
-      assert.ok(before >= 2);
       assert.equal(usersIn(stub.stored).length, 2_500);
       assert.deepEqual(
         rejectedIn(file).map(({ line }) => line),

@@ -258,16 +258,24 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  test('a batch has a bound of its own, and asking for more loses nothing', async () => {
+  test('a batch has a bound of its own, for bodies and for what is said about them', async () => {
     await inFolder(async (folder) => {
       const appender = await openSqliteLogAppender({ ...setupOf(folder, 0), segmentBytes: 1_000_000_000 });
-      const pad = 'x'.repeat(10_000_000);
-      for (let n = 0; n < 8; n++) await appender.append(entry({ traceId: `trace-${n}`, users: [{ pad }] }));
+      const long = '"'.repeat(9_000_000);
+      for (let n = 0; n < 8; n++) {
+        const rejections = n < 4 ? [] : [{ userIndex: 0, message: long }];
+        await appender.append(entry({ traceId: `trace-${n}`, users: [n < 4 ? { long } : 0], rejections }));
+      }
       const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-      const first = await reader.read(0, 0, Number.POSITIVE_INFINITY);
-      const second = await reader.read(0, first.next, Number.POSITIVE_INFINITY);
+      const traces: string[] = [];
+      for (let position = 0; traces.length < 8; ) {
+        const { records, next } = await reader.read(0, position, Number.POSITIVE_INFINITY);
+        assert.ok(records.length > 0 && records.length < 4);
+        traces.push(...records.map((record) => record.traceId));
+        position = next;
+      }
       assert.deepEqual(
-        [...first.records, ...second.records].map((record) => record.traceId),
+        traces,
         Array.from({ length: 8 }, (_, n) => `trace-${n}`),
       );
       await reader.close();

@@ -13,6 +13,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import type { LogBatch, LogHeader, LogReader, LogRecord } from '../../log.ts';
 import {
+  BATCH_BYTES_MAX,
   endOfSegment,
   findHeaders,
   newestReceivedAt,
@@ -29,8 +30,6 @@ export interface ReaderSetup {
   readonly now: () => number;
 }
 
-/** With the one record that may go over it, far below what SQLite may hold in one value (`RECORD_BYTES_MAX`). */
-const BATCH_BYTES_MAX = 32 * 1024 * 1024;
 const LISTINGS_MAX = 5;
 
 export function openSqliteLogReader(setup: ReaderSetup): LogReader {
@@ -61,9 +60,9 @@ class SqliteLogReader implements LogReader {
       let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
       for (const stretch of stretches) {
         const read = readRecords(stretch, bytesLeft);
-        for (const { body } of read) bytesLeft -= body.byteLength;
-        records = records.concat(read);
-        if (bytesLeft <= 0) break;
+        records = records.concat(read.records);
+        for (const { body } of read.records) bytesLeft -= body.byteLength;
+        if (!read.isEnd || bytesLeft <= 0) break;
       }
       return { records, next: after(records, position) };
     });

@@ -35,51 +35,96 @@ export interface Stretch {
 /** The segment was removed, or given up, since the folder was listed. */
 export class SegmentGoneError extends LogUnavailableError {}
 
-/** All columns but the body. */
+/** All columns but the body, in the order of `HeaderValues`. */
 const HEADER_COLUMNS =
   'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, checksum';
 
+type HeaderValues = [
+  number,
+  string,
+  string,
+  number,
+  string,
+  string,
+  string | null,
+  number,
+  number,
+  string | null,
+  number,
+];
+
 /**
- * Bodies are fetched as one run of bytes and cut here: made one by one, their buffers take most of the time of a read
- * when they are small. The records of a batch share that memory. Should SQLite ever join them in another order, the
- * checksums would not fit.
+ * With the one record that may go over it, and escaped as JSON, below what SQLite may hold in one value
+ * (`RECORD_BYTES_MAX`).
  */
-const JOINED_BODIES = `SELECT CAST(group_concat(body, '') AS BLOB) AS bodies
-  FROM (SELECT body FROM records WHERE position BETWEEN ? AND ? ORDER BY position)`;
+export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
+/** More than a record takes besides its body and its rejections. */
+const HEADER_BYTES = 256;
+
+/**
+ * All records of a run in two values, headers as JSON and bodies behind one another: of small records, row by row, the
+ * making of rows and buffers takes twice as long as all the rest. The bodies of a batch share memory.
+ */
+const RUN = `
+  SELECT json_group_array(json_array(${HEADER_COLUMNS}, bytes)) AS headers, CAST(group_concat(body, '') AS BLOB) AS bodies
+  FROM (SELECT ${HEADER_COLUMNS}, length(body) AS bytes, body FROM records
+        WHERE position BETWEEN ? AND ? ORDER BY position)`;
+
+export interface ReadRecords {
+  readonly records: LogRecord[];
+  /** Whether these are all that the segment has from there on. */
+  readonly isEnd: boolean;
+}
 
 /** At least one record if there is one, then as many as bring the bodies to `bytesMax` bytes. */
-export function readRecords(stretch: Stretch, bytesMax: number): LogRecord[] {
-  return inSegment(stretch, [], (database) => {
-    const rows: (HeaderRow & { readonly bytes: number })[] = [];
-    let bytes = 0;
-    const select = database.prepare(
-      `SELECT ${HEADER_COLUMNS}, length(body) AS bytes FROM records WHERE position >= ? ORDER BY position`,
+export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
+  return inSegment(stretch, { records: [], isEnd: true }, (database) => {
+    const sizes = database.prepare(
+      `SELECT position, length(body) AS bytes, coalesce(length(rejections), 0) AS more
+       FROM records WHERE position >= ? ORDER BY position`,
     );
-    eachInTurn(stretch, select.iterate(stretch.from), (row) => {
-      const sized = row as HeaderRow & { readonly bytes: number };
-      rows.push(sized);
-      bytes += sized.bytes;
-      return bytes < bytesMax;
+    let last = stretch.from - 1;
+    let bytes = 0;
+    let bytesInAll = 0;
+    const isEnd = eachInTurn(stretch, sizes.iterate(stretch.from), (row: SizeRow) => {
+      last = row.position;
+      bytes += row.bytes;
+      bytesInAll += row.bytes + row.more + HEADER_BYTES;
+      return bytes < bytesMax && bytesInAll < BATCH_BYTES_MAX;
     });
-    const last = rows.at(-1);
-    if (!last) return [];
-    const joined = database.prepare(JOINED_BODIES).get(stretch.from, last.position)?.bodies;
-    const bodies = joined instanceof Uint8Array ? joined : new Uint8Array();
-    let offset = 0;
-    return rows.map((row) => {
-      const body = bodies.subarray(offset, offset + row.bytes);
-      offset += row.bytes;
-      if (recordChecksum(row, body) !== row.checksum) throw damaged(stretch, row.position);
-      return Object.assign(toHeader(row, stretch), { body });
-    });
+    return { records: last < stretch.from ? [] : readRun(database, stretch, last), isEnd };
   });
+}
+
+interface SizeRow {
+  readonly position: number;
+  readonly bytes: number;
+  readonly more: number;
+}
+
+function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRecord[] {
+  const run = database.prepare(RUN).get(stretch.from, last) as { headers: string; bodies: Uint8Array };
+  const headers = parse(run.headers, stretch.from, stretch) as [...HeaderValues, number][];
+  let offset = 0;
+  let position = stretch.from;
+  const records: LogRecord[] = [];
+  for (const values of headers) {
+    const row = toRow(values);
+    const body = run.bodies.subarray(offset, offset + values[11]);
+    if (row.position !== position || recordChecksum(row, body) !== row.checksum) throw damaged(stretch, position);
+    records.push(Object.assign(toHeader(row, stretch), { body }));
+    offset += body.byteLength;
+    position += 1;
+  }
+  if (position !== last + 1) throw damaged(stretch, position);
+  return records;
 }
 
 export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
   return inSegment(stretch, [], (database) => {
     const headers: LogHeader[] = [];
     const select = database.prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE position >= ? ORDER BY position`);
-    eachInTurn(stretch, select.iterate(stretch.from), (row) => {
+    eachInTurn(stretch, select.iterate(stretch.from), (row: HeaderRow) => {
       headers.push(toHeader(row, stretch));
       return headers.length < countMax;
     });
@@ -141,19 +186,39 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
   }
 }
 
-/** Gives rows on until `take` says that it has enough, and throws when one is missing before that. */
-function eachInTurn(
+/**
+ * Gives rows on until `take` says that it has enough, and throws when one is missing before that. Returns whether it
+ * came to the end of the segment.
+ */
+function eachInTurn<Row extends { readonly position: number }>(
   { segment, from, until }: Stretch,
   rows: Iterable<unknown>,
-  take: (row: HeaderRow) => boolean,
-): void {
+  take: (row: Row) => boolean,
+): boolean {
   let expected = from;
-  for (const row of rows as Iterable<HeaderRow>) {
+  for (const row of rows as Iterable<Row>) {
     if (row.position !== expected) throw missing(segment.file, expected, row.position);
     expected += 1;
-    if (!take(row)) return;
+    if (!take(row)) return expected === until;
   }
   if (until !== undefined && expected !== until) throw missing(segment.file, expected, until);
+  return true;
+}
+
+function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
+  return {
+    position: values[0],
+    trace_id: values[1],
+    tenant_id: values[2],
+    received_at: values[3],
+    key_id: values[4],
+    key_kind: values[5],
+    idempotency_key: values[6],
+    user_count: values[7],
+    event_count: values[8],
+    rejections: values[9],
+    checksum: values[10],
+  };
 }
 
 function toHeader(row: HeaderRow, stretch: Stretch): LogHeader {
@@ -169,14 +234,14 @@ function toHeader(row: HeaderRow, stretch: Stretch): LogHeader {
     idempotencyKey: row.idempotency_key,
     userCount: row.user_count,
     eventCount: row.event_count,
-    rejections: row.rejections === null ? [] : parseRejections(row.rejections, row.position, stretch),
+    rejections: row.rejections === null ? [] : (parse(row.rejections, row.position, stretch) as Rejection[]),
   };
 }
 
 /** What JSON.parse says about damaged text quotes it, and it may quote a client. */
-function parseRejections(text: string, position: number, stretch: Stretch): Rejection[] {
+function parse(text: string, position: number, stretch: Stretch): unknown {
   try {
-    return JSON.parse(text) as Rejection[];
+    return JSON.parse(text);
   } catch {
     throw damaged(stretch, position);
   }

@@ -1,0 +1,172 @@
+/**
+ * The benchmarks end-to-end (from the first request until every event can be read back, against raw-insert) and cpu
+ * (what that costs). The yardstick runs right before and right after ours, in a process of its own; the ratio is to the
+ * mean of the two. Transactions of the yardstick are as large as the processor's were on average; the one that runs
+ * before cannot know that yet and takes what the processor does under load.
+ */
+
+import { join } from 'node:path';
+import { type Benchmark, type Context, START_SECONDS } from './context.ts';
+import { type Crowd, identifiersOf, timesDrawn, USERS_PER_REQUEST } from './crowd.ts';
+import { disturbance, sendAndWait, type StoredResult } from './pipeline.ts';
+import type { RawInsertJob, RawInsertResult } from './raw-insert.ts';
+import { Reader } from './reading.ts';
+import { milliseconds, type Outcome, thousands } from './report.ts';
+import type { Server, Stage } from './servers.ts';
+
+const RATIO_GOAL = 0.7;
+const RATIO_FLOOR = 0.5;
+const RATE_GOAL = 100_000;
+const RATE_FLOOR = 60_000;
+const CPU_SECONDS_GOAL = 12;
+
+const SEED = 20_261_115;
+const ASSUMED_TRANSACTION_USERS = 45_000;
+/** 4 MB of bodies, which is what the processor reads at once. */
+const BATCH_USERS = 10_700;
+const SAMPLED_PEOPLE = 40;
+/** For the progress bar. */
+const OURS_PER_SECOND = 60_000;
+const RAW_PER_SECOND = 100_000;
+const RAW_SECONDS_MAX = 600;
+
+export const endToEndBenchmark: Benchmark = {
+  name: 'end-to-end',
+  what: 'until all events can be read back, against inserting the same rows',
+  seconds: ({ endToEnd: { events } }) => START_SECONDS + events / OURS_PER_SECOND + (2 * events) / RAW_PER_SECOND,
+  run: async (context) => context.onStage(async (stage) => compare(context, stage)),
+};
+
+export const cpuBenchmark: Benchmark = {
+  name: 'cpu',
+  what: 'CPU-seconds of the server per million events, during end-to-end',
+  // Nothing in a run of all, because end-to-end was before it.
+  seconds: () => 0,
+  run: async (context) => [cpuOutcome(await endToEnd(context))],
+};
+
+/** Of this run: measured now unless it was before. */
+export async function endToEnd(context: Context): Promise<StoredResult> {
+  return (context.endToEnd ??= await context.onStage(async (stage) => measure(context, stage)));
+}
+
+async function measure(context: Context, stage: Stage): Promise<StoredResult> {
+  const { events } = context.pace.endToEnd;
+  context.progress.begin('end-to-end: starting', START_SECONDS);
+  const server = await stage.startSluice('ours', null, {});
+  const reader = new Reader(server);
+  const crowd = crowdOf(context);
+  context.progress.begin(`end-to-end: ours, ${thousands(events)} events`, events / OURS_PER_SECOND);
+  const result = await sendAndWait(context, server, reader, crowd, events);
+  await check(reader, server, crowd, result);
+  reader.close();
+  await server.stop();
+  return result;
+}
+
+async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
+  const before = await rawInsert(context, stage, 'before', ASSUMED_TRANSACTION_USERS);
+  const ours = await measure(context, stage);
+  context.endToEnd = ours;
+  const after = await rawInsert(context, stage, 'after', ours.usersPerTransaction);
+  const rawPerSecond = (2 * ours.events) / (before.seconds + after.seconds);
+  const ratio = ours.perSecond / rawPerSecond;
+  const { edge } = ours;
+  return [
+    {
+      name: 'end-to-end',
+      ours: `${thousands(ours.perSecond)} events/s`,
+      yardstick: `raw-insert: ${thousands(rawPerSecond)} events/s`,
+      ratio,
+      goal: `≥ ${RATIO_GOAL} × raw-insert`,
+      met: ratio >= RATIO_GOAL,
+      notes: [
+        `${ratio >= RATIO_FLOOR ? 'above' : 'BELOW'} the floor of ${RATIO_FLOOR}; ${disturbance([ours])}`,
+        `raw-insert before ${rateOf(ours, before)}, after ${rateOf(ours, after)} events/s, CPU-seconds per million ` +
+          `${perMillion(before.cpuSeconds, ours.events)} and ${perMillion(after.cpuSeconds, ours.events)}; events a ` +
+          `transaction: ours ${thousands(ours.usersPerTransaction)}, raw-insert ` +
+          `${thousands(ours.events / before.transactions)} and ${thousands(ours.events / after.transactions)}`,
+        `every event is stored exactly once, by the books and by the counts, for ${thousands(after.people)} people`,
+        `answered in ${edge.seconds.toFixed(1)} s of ${ours.seconds.toFixed(1)} s, p50 ` +
+          `${milliseconds(edge.latency.p50)}, p99 ${milliseconds(edge.latency.p99)}; the generator used ` +
+          `${edge.generatorCpuSeconds.toFixed(1)} CPU-seconds, ${edge.makingSeconds.toFixed(1)} s to make the requests`,
+        `written to disk by ours: ${thousands(ours.serverDiskBytes / ours.events)} bytes an event; ` +
+          `memory at most ${thousands(ours.serverMegabytes)} MB`,
+      ],
+      data: { ours, before, after },
+    },
+    {
+      name: 'end-to-end, rate',
+      ours: `${thousands(ours.perSecond)} events/s`,
+      yardstick: '–',
+      ratio: null,
+      goal: `≥ ${thousands(RATE_GOAL)} events/s`,
+      met: ours.perSecond >= RATE_GOAL,
+      notes: [`${ours.perSecond >= RATE_FLOOR ? 'above' : 'BELOW'} the floor of ${thousands(RATE_FLOOR)}`],
+      data: { perSecond: ours.perSecond },
+    },
+  ];
+}
+
+async function rawInsert(context: Context, stage: Stage, when: string, users: number): Promise<RawInsertResult> {
+  const { events } = context.pace.endToEnd;
+  context.progress.begin(`end-to-end: raw-insert ${when}`, events / RAW_PER_SECOND);
+  const folder = stage.freshFolder();
+  const job: RawInsertJob = {
+    file: join(folder, 'store.db'),
+    crowd: crowdOf(context),
+    users: events,
+    transactionUsers: Math.max(1, Math.round(users / USERS_PER_REQUEST)) * USERS_PER_REQUEST,
+    batchUsers: BATCH_USERS,
+  };
+  const result = await stage.runProgram<RawInsertResult>('raw-insert', job, RAW_SECONDS_MAX);
+  stage.removeFolder(folder);
+  return result;
+}
+
+/** The counts of the read API agree with what was sent, and so do the profiles of some people. */
+async function check(reader: Reader, server: Server, crowd: Crowd, { events, edge }: StoredResult): Promise<void> {
+  const counted = await reader.countedEvents(edge.startedAt - 3_600_000);
+  if (counted !== events) throw new Error(`${server.name}: ${counted} events are counted where ${events} were sent`);
+  const step = crowd.people / SAMPLED_PEOPLE;
+  const people = Array.from({ length: SAMPLED_PEOPLE }, (_, n) => Math.floor(n * step));
+  for (const [n, times] of timesDrawn(crowd, events, people).entries()) {
+    if (times === 0) continue;
+    const { id, event_count } = await reader.profile({ user_id: identifiersOf(people[n] ?? 0).user_id });
+    const { events: page } = await reader.timeline(id);
+    if (event_count !== times || page.length !== Math.min(times, 50)) {
+      throw new Error(
+        `${server.name}: a person who sent ${times} events has ${event_count}, ${page.length} to be read`,
+      );
+    }
+  }
+}
+
+function cpuOutcome(result: StoredResult): Outcome {
+  const perMillionEvents = (result.serverCpuSeconds / result.events) * 1e6;
+  return {
+    name: 'cpu',
+    ours: `${perMillionEvents.toFixed(1)} s per million events`,
+    yardstick: '–',
+    ratio: null,
+    goal: `< ${CPU_SECONDS_GOAL} s`,
+    met: perMillionEvents < CPU_SECONDS_GOAL,
+    notes: [
+      `all threads of the server, during end-to-end of this run: ${result.serverCpuSeconds.toFixed(1)} CPU-seconds in ` +
+        `${result.seconds.toFixed(1)} s; ${disturbance([result])}`,
+    ],
+    data: { perMillionEvents, serverCpuSeconds: result.serverCpuSeconds, events: result.events },
+  };
+}
+
+function crowdOf({ pace }: Context): Crowd {
+  return { people: pace.endToEnd.people, order: { seed: SEED }, says: 'everything' };
+}
+
+function rateOf({ events }: StoredResult, { seconds }: RawInsertResult): string {
+  return thousands(events / seconds);
+}
+
+function perMillion(value: number, events: number): string {
+  return ((value / events) * 1e6).toFixed(1);
+}

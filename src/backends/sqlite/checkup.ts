@@ -1,0 +1,60 @@
+/**
+ * What `sluice doctor` asks of the embedded files: who holds the data folder, what the log's segments are called, how
+ * much disk is free, whether every page of the store is sound. Reads only; takes no lock that a server would notice.
+ */
+
+import { existsSync, readFileSync, statfsSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { isBusy, isDamage } from './database.ts';
+
+const FINDINGS_MAX = 5;
+
+/** The lock itself says whether a server runs; the process id is what the last one wrote down. */
+export function lockHolderOf(folder: string): { isHeld: boolean; pid: number | null } {
+  return { isHeld: isLocked(join(folder, 'lock.db')), pid: pidIn(join(folder, 'server.pid')) };
+}
+
+/** For users other than root. */
+export function freeBytesOf(folder: string): number {
+  const { bavail, bsize } = statfsSync(folder);
+  return bavail * bsize;
+}
+
+/** What is wrong in a database, in SQLite's words; nothing when it is whole. Reads all of it. */
+export function quickCheckOf(file: string): string[] {
+  const database = new DatabaseSync(file, { readOnly: true });
+  try {
+    const rows = database.prepare(`PRAGMA quick_check(${FINDINGS_MAX})`).all();
+    return rows.map((row) => String(row['quick_check'])).filter((text) => text !== 'ok');
+  } catch (error) {
+    if (!isDamage(error) || !(error instanceof Error)) throw error;
+    return [error.message];
+  } finally {
+    database.close();
+  }
+}
+
+function isLocked(file: string): boolean {
+  if (!existsSync(file)) return false;
+  const database = new DatabaseSync(file, { readOnly: true, timeout: 0 });
+  try {
+    // Any read takes a shared lock for a moment, which a server's exclusive one forbids.
+    database.prepare('SELECT count(*) FROM sqlite_schema').get();
+    return false;
+  } catch (error) {
+    if (isBusy(error)) return true;
+    throw error;
+  } finally {
+    database.close();
+  }
+}
+
+function pidIn(file: string): number | null {
+  try {
+    const pid = Number(readFileSync(file, 'utf8').trim());
+    return Number.isSafeInteger(pid) && pid > 0 ? pid : null;
+  } catch {
+    return null;
+  }
+}

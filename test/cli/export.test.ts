@@ -1,0 +1,265 @@
+/**
+ * `sluice export`: what is in the store, in three formats, all of it and once, also when it was interrupted.
+ */
+
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, type TestContext, test } from 'node:test';
+import fc from 'fast-check';
+import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
+import { csvLine } from '../../src/cli/export-csv.ts';
+import { runExport } from '../../src/cli/export.ts';
+import type { EventQuery, Store, StoredEvent } from '../../src/store.ts';
+import { removeFolder, temporaryFolder } from '../server.ts';
+import { type DataFolder, NOW, openDataFolder, refusal, run, testShell } from './data-shell.ts';
+
+const EVENTS = 3_500;
+
+/** Users with events of all kinds; some with nothing to match by, some with numbers that a double cannot hold. */
+async function filledFolder(context: TestContext): Promise<DataFolder> {
+  const folder = openDataFolder(context);
+  const users = Array.from({ length: EVENTS / 5 }, (_, n) => {
+    const events = Array.from({ length: 5 }, (_, i) => ({
+      event_name: i === 0 ? 'paid' : 'seen "it", =1+1',
+      timestamp: new Date(NOW - 86_400_000 + n * 60_000 + i).toISOString(),
+      ...(i === 0 && { revenue: n + 0.25 }),
+      note: `line\r\nbreak ${n}`,
+    }));
+    return { identifiers: { user_id: n % 7 === 0 ? 'null' : `u${n}` }, events, user_properties: { n } };
+  });
+  await folder.send([{ users }]);
+  return folder;
+}
+
+async function eventsOf(folder: DataFolder): Promise<StoredEvent[]> {
+  const tenantId = await folder.tenantId();
+  return folder.withStore(async (store) => {
+    const query = { profileId: null, eventName: null, from: null, to: null, limit: 1_000_000, cursor: null };
+    return [...((await store.events(tenantId, query))?.rows ?? [])];
+  });
+}
+
+function outFile(context: TestContext, name: string): string {
+  const folder = temporaryFolder();
+  context.after(() => removeFolder(folder));
+  return join(folder, name);
+}
+
+/** A CSV reader of its own: cells with quotes, commas and line breaks. */
+function parseCsv(text: string): string[][] {
+  const rows: string[][] = [];
+  let row: string[] = [];
+  for (const [, quoted, bare = '', end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n)/g)) {
+    row.push(quoted === undefined ? bare : quoted.replaceAll('""', '"'));
+    if (end === '\r\n') {
+      rows.push(row);
+      row = [];
+    }
+  }
+  return rows;
+}
+
+/** A store that stops the command after some pages, or dies there. */
+function interrupting(store: Store, pages: number, interrupt: () => void): Store {
+  let asked = 0;
+  const events = async (tenantId: string, query: EventQuery): ReturnType<Store['events']> => {
+    const page = await store.events(tenantId, query);
+    asked += 1;
+    if (asked === pages) interrupt();
+    return page;
+  };
+  return Object.assign(Object.create(store) as Store, {
+    events,
+    ledger: store.ledger.bind(store),
+    tenants: store.tenants.bind(store),
+    close: store.close.bind(store),
+  });
+}
+
+suite('sluice export', () => {
+  test('ndjson has every event once, newest first, in the shape of the API', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events.ndjson');
+    const ran = await run(runExport, ['--format', 'ndjson', '--out', out], folder.shell());
+    assert.equal(ran.code, 0);
+    assert.match(ran.out, /^3,500 events in /);
+    const events = await eventsOf(folder);
+    const rows = readFileSync(out, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    assert.deepEqual(
+      rows.map(({ id }) => id),
+      events.map(({ id }) => id),
+    );
+    assert.equal(rows.length, EVENTS);
+    assert.deepEqual(Object.keys(rows[0] ?? {}), [
+      'id',
+      'event_name',
+      'timestamp',
+      'received_at',
+      'revenue',
+      'event_value',
+      'properties',
+      'profile_id',
+      'trace_id',
+      'userIndex',
+    ]);
+    assert.ok(!existsSync(`${out}.part`) && !existsSync(`${out}.part.state`));
+    assert.equal(statSync(out).mode & 0o077, 0);
+  });
+
+  test('csv can be read back cell for cell', async (context) => {
+    const folder = await filledFolder(context);
+    const { out } = await run(runExport, ['--format', 'csv'], folder.shell());
+    const [header, ...rows] = parseCsv(out);
+    const events = await eventsOf(folder);
+    assert.equal(header?.[6], 'properties');
+    assert.equal(rows.length, EVENTS);
+    for (const [index, row] of rows.entries()) {
+      const event = events[index];
+      assert.ok(event !== undefined);
+      assert.equal(row[0], event.id);
+      assert.equal(row[1], event.eventName);
+      assert.equal(row[2], new Date(event.timestamp).toISOString());
+      assert.equal(row[4], event.revenue ?? '');
+      assert.equal(row[6], event.properties);
+      assert.equal(row[7], event.profileId ?? '');
+    }
+  });
+
+  test('any text survives csv, formulas included', () => {
+    fc.assert(
+      fc.property(fc.array(fc.string({ unit: 'binary' }), { minLength: 1 }), (texts) => {
+        const line = csvLine(texts.map((text) => ({ kind: 'text', text })));
+        assert.deepEqual(parseCsv(line), [texts]);
+      }),
+    );
+    assert.equal(csvLine([{ kind: 'text', text: '=1+1' }, null, { kind: 'text', text: '' }]), '=1+1,,""\r\n');
+  });
+
+  test('parquet reads back as what the store holds, with times as timestamps', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events.parquet');
+    const { code } = await run(runExport, ['--format', 'parquet', '--out', out], folder.shell());
+    assert.equal(code, 0);
+    const file = await asyncBufferFromFile(out);
+    const rows = await parquetReadObjects({ file });
+    const events = await eventsOf(folder);
+    assert.equal(rows.length, EVENTS);
+    for (const [index, row] of rows.entries()) {
+      const event = events[index];
+      assert.ok(event !== undefined);
+      assert.deepEqual(row, {
+        id: event.id,
+        event_name: event.eventName,
+        timestamp: new Date(event.timestamp),
+        received_at: new Date(event.receivedAt),
+        revenue: event.revenue === null ? null : Number(event.revenue),
+        event_value: null,
+        properties: event.properties,
+        profile_id: event.profileId,
+        trace_id: event.traceId,
+        userIndex: event.userIndex,
+      });
+    }
+    const { schema } = await parquetMetadataAsync(file);
+    assert.equal(schema.find(({ name }) => name === 'timestamp')?.converted_type, 'TIMESTAMP_MILLIS');
+  });
+
+  test('profiles come in all formats, too', async (context) => {
+    const folder = await filledFolder(context);
+    const people = EVENTS / 5 - 100;
+    const out = outFile(context, 'profiles.parquet');
+    await run(runExport, ['--format', 'parquet', '--what', 'profiles', '--out', out], folder.shell());
+    const rows = await parquetReadObjects({ file: await asyncBufferFromFile(out) });
+    assert.equal(rows.length, people);
+    assert.equal(rows[0]?.['user_id'], '["u1"]');
+    assert.equal(rows[0]?.['user_properties'], '{"n":1}');
+    assert.equal(rows[0]?.['event_count'], 5);
+    const { out: ndjson } = await run(runExport, ['--format', 'ndjson', '--what', 'profiles'], folder.shell());
+    assert.equal(ndjson.trimEnd().split('\n').length, people);
+    const { out: csv } = await run(runExport, ['--format', 'csv', '--what', 'profiles'], folder.shell());
+    assert.equal(parseCsv(csv).length, people + 1);
+  });
+
+  test('an empty export is a whole file', async (context) => {
+    const folder = await filledFolder(context);
+    for (const format of ['ndjson', 'csv', 'parquet']) {
+      const out = outFile(context, `none.${format}`);
+      const { code } = await run(runExport, ['--format', format, '--event', 'never', '--out', out], folder.shell());
+      assert.equal(code, 0);
+      assert.ok(existsSync(out));
+      if (format === 'parquet')
+        assert.deepEqual(await parquetReadObjects({ file: await asyncBufferFromFile(out) }), []);
+    }
+  });
+
+  test('--event, --from and --to choose', async (context) => {
+    const folder = await filledFolder(context);
+    const { out } = await run(runExport, ['--format', 'ndjson', '--event', 'paid', '--from', '1h'], folder.shell());
+    assert.equal(out, '');
+    const args = ['--format', 'ndjson', '--event', 'paid', '--from', '24h', '--to', '2026-11-14T12:10Z'];
+    const { out: first } = await run(runExport, args, folder.shell());
+    assert.equal(first.trimEnd().split('\n').length, 10);
+  });
+
+  for (const format of ['ndjson', 'csv']) {
+    test(`an interrupted ${format} export goes on and ends as if nothing had happened`, async (context) => {
+      const folder = await filledFolder(context);
+      const whole = outFile(context, `whole.${format}`);
+      await run(runExport, ['--format', format, '--out', whole], folder.shell());
+
+      const out = outFile(context, `events.${format}`);
+      const shell = folder.shell();
+      const openStore = async (data: string): Promise<Store> =>
+        interrupting(await shell.shell.openStore(data), 2, () => shell.stopping.abort());
+      const stopped = { ...shell, shell: { ...shell.shell, openStore } };
+      assert.match(await refusal(runExport, ['--format', format, '--out', out], stopped), /run the same command again/);
+      assert.ok(!existsSync(out) && existsSync(`${out}.part.state`));
+      // As a crash leaves it: more was written than was noted down.
+      writeFileSync(`${out}.part`, 'half a li', { flag: 'a' });
+
+      assert.match(
+        await refusal(runExport, ['--format', format, '--out', out, '--event', 'paid'], folder.shell()),
+        /asked for something else/,
+      );
+      const { code, err } = await run(runExport, ['--format', format, '--out', out], folder.shell());
+      assert.equal(code, 0);
+      assert.match(err, /Going on after 2,000 rows/);
+      assert.ok(readFileSync(out).equals(readFileSync(whole)));
+      assert.ok(!existsSync(`${out}.part.state`));
+    });
+  }
+
+  test('an export that is interrupted to parquet leaves nothing behind', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events.parquet');
+    const shell = folder.shell();
+    const openStore = async (data: string): Promise<Store> =>
+      interrupting(await shell.shell.openStore(data), 2, () => shell.stopping.abort());
+    const stopped = { ...shell, shell: { ...shell.shell, openStore } };
+    assert.match(await refusal(runExport, ['--format', 'parquet', '--out', out], stopped), /starts over/);
+    assert.ok(!existsSync(out) && !existsSync(`${out}.part`));
+  });
+
+  test('a file that is there is replaced only when that is asked for', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events.ndjson');
+    writeFileSync(out, 'mine');
+    assert.match(await refusal(runExport, ['--format', 'ndjson', '--out', out], folder.shell()), /--overwrite/);
+    assert.equal(readFileSync(out, 'utf8'), 'mine');
+    const { code } = await run(runExport, ['--format', 'ndjson', '--out', out, '--overwrite'], folder.shell());
+    assert.equal(code, 0);
+  });
+
+  test('all mistakes are told at once', async () => {
+    const args = ['--format', 'parqet', '--what', 'profiles', '--from', 'then', '--event', 'x'];
+    const words = await refusal(runExport, args, testShell({}));
+    assert.match(words, /did you mean parquet/);
+    assert.match(words, /--from is "then"/);
+    assert.match(words, /--event choose among events/);
+    assert.match(await refusal(runExport, ['--format', 'parquet'], testShell({})), /parquet needs a file/);
+  });
+});

@@ -1,0 +1,243 @@
+/** The contract of the store: the two acts that change what is stored without an event, unmerge and erase. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import type { LogEntry } from '../../src/log.ts';
+import { entriesOf, TENANTS } from '../processor/history.ts';
+import { dumpOf } from '../processor/store-dump.ts';
+import {
+  allPages,
+  eventsOf,
+  feed,
+  HOUR_MS,
+  type OpenStore,
+  person,
+  profileOf,
+  request,
+  type StoreUnderTest,
+  START,
+  send,
+  TENANT,
+} from './store-feeding.ts';
+
+const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
+const PAGE = { limit: 50, cursor: null };
+
+export function storeActsContract(open: OpenStore): void {
+  suite('unmerge and erase', () => {
+    let under: StoreUnderTest;
+    beforeEach(async () => {
+      under = await open();
+    });
+    afterEach(() => under.close());
+
+    /** Two people, and the request that joined them. */
+    async function joined(): Promise<string> {
+      await send(under, [person({ anon_id: 'a' }, [{}, {}], { plan: 'free' })], { receivedAt: START });
+      await send(under, [person({ user_id: 'u' }, [{}], { plan: 'pro' })], { receivedAt: START + 1 });
+      return send(under, [person({ user_id: 'u', anon_id: 'a' }, [{}])], { receivedAt: START + 2 });
+    }
+
+    test('an unmerge gives back both profiles as they were, with their events and properties (rule 16)', async () => {
+      const mergedBy = await joined();
+      const both = await profileOf(under, 'user_id', 'u');
+      const result = await under.store.unmerge(TENANT, both.id, mergedBy, ACT);
+      assert.deepEqual(result, { undone: 1, profileIds: [both.id, ...both.mergedIds] });
+      const anonymous = await profileOf(under, 'anon_id', 'a');
+      const known = await profileOf(under, 'user_id', 'u');
+      assert.deepEqual([anonymous.id, known.id], result.profileIds);
+      assert.deepEqual([anonymous.mergedIds, known.mergedIds], [[], []]);
+      assert.deepEqual([anonymous.eventCount, known.eventCount], [2, 2]);
+      assert.equal(anonymous.userProperties.get('plan')?.value, '"free"');
+      assert.equal(known.userProperties.get('plan')?.value, '"pro"');
+      assert.equal((await eventsOf(under, { profileId: anonymous.id })).length, 2);
+      assert.deepEqual((await under.store.identity(TENANT, known.id))?.merges, []);
+    });
+
+    test('what was unmerged is not merged again by traffic, and the refusal says why (rule 16)', async () => {
+      const mergedBy = await joined();
+      const { id } = await profileOf(under, 'user_id', 'u');
+      await under.store.unmerge(TENANT, id, mergedBy, ACT);
+      await send(under, [person({ user_id: 'u', anon_id: 'a' })], { receivedAt: START + 9 });
+      const known = await profileOf(under, 'user_id', 'u');
+      assert.notEqual(known.id, (await profileOf(under, 'anon_id', 'a')).id);
+      const refusals = (await under.store.identity(TENANT, known.id))?.refusals;
+      assert.deepEqual(
+        refusals?.map(({ type, reason }) => [type, reason]),
+        [['anon_id', 'cannot_link']],
+      );
+    });
+
+    test('an unmerge takes back the merges of one request and leaves the others', async () => {
+      await joined();
+      await send(under, [person({ email: 'x@y.z' })], { receivedAt: START + 3 });
+      const second = await send(under, [person({ user_id: 'u', email: 'x@y.z' })], { receivedAt: START + 4 });
+      const { id } = await profileOf(under, 'user_id', 'u');
+      const result = await under.store.unmerge(TENANT, id, second.toUpperCase(), ACT);
+      assert.equal(result?.undone, 1);
+      assert.deepEqual((await profileOf(under, 'email', 'x@y.z')).mergedIds, []);
+      const rest = await profileOf(under, 'user_id', 'u');
+      assert.equal(rest.id, (await profileOf(under, 'anon_id', 'a')).id);
+      assert.equal(rest.mergedIds.length, 1);
+    });
+
+    test('a request that merged nothing here changes nothing, and leaves no act', async () => {
+      const mergedBy = await joined();
+      const stranger = await send(under, [person({ user_id: 'v' })]);
+      const { id } = await profileOf(under, 'user_id', 'u');
+      const other = await profileOf(under, 'user_id', 'v');
+      for (const cause of [stranger, 'nonsense', ACT.traceId]) {
+        const result = await under.store.unmerge(TENANT, id, cause, ACT);
+        assert.deepEqual(result, { undone: 0, profileIds: [id] });
+      }
+      assert.equal((await under.store.unmerge(TENANT, other.id, mergedBy, ACT))?.undone, 0);
+      assert.deepEqual((await under.store.audit(TENANT, PAGE)).rows, []);
+    });
+
+    test('acts are in the audit, newest first, without personal data (rule 15)', async () => {
+      const mergedBy = await joined();
+      const { id } = await profileOf(under, 'user_id', 'u');
+      const result = await under.store.unmerge(TENANT, id, mergedBy, ACT);
+      await under.store.erase(TENANT, id, { ...ACT, at: ACT.at + 1 });
+      const acts = await allPages((page) => under.store.audit(TENANT, { ...page, limit: 1 }));
+      assert.deepEqual(
+        acts.map(({ kind, traceId, at, detail }) => [kind, traceId, at, JSON.parse(detail) as unknown]),
+        [
+          ['erase', ACT.traceId, ACT.at + 1, { profile_id: id, nodes: 1, events: 2 }],
+          [
+            'unmerge',
+            ACT.traceId,
+            ACT.at,
+            { profile_id: id, merged_by: mergedBy, undone: 1, profile_ids: result?.profileIds },
+          ],
+        ],
+      );
+    });
+
+    test('nothing that can be read tells of an erased person any more (rule 17)', async () => {
+      const value = 'sesame';
+      const before = [
+        person({ user_id: 'friend', anon_id: 'shared' }, [{ timestamp: '2026-03-01T12:00:00Z', revenue: 0.3 }]),
+        person({ user_id: 'sibling' }),
+      ];
+      const entries: LogEntry[] = [request(before)];
+      await feed(under, entries);
+      const without = await dumpOf(
+        under.store,
+        entries.map(({ traceId }) => traceId),
+      );
+      const about = [
+        person({ user_id: `${value}-1`, email: `${value}@Example.com` }, [
+          { timestamp: '2026-03-01T12:00:00Z', revenue: 0.1, note: value },
+          { event_name: value, revenue: 0.2 },
+        ]),
+        person({ anon_id: `${value}-2`, first_name: value }, [{}], { [value]: value }),
+        person({ user_id: `${value}-1`, anon_id: `${value}-2` }),
+        // Refused (rule 6), so it stands among the refusals of somebody else.
+        person({ user_id: 'sibling', email: `${value}@example.com` }),
+        { identifiers: { email: `${value.toUpperCase()}@example.com` }, events: [], hint: value },
+      ];
+      const traceId = await send(under, about);
+      const profile = await profileOf(under, 'email', `${value}@example.com`);
+      assert.ok((await everything(under, [traceId])).includes(value));
+
+      assert.equal(await under.store.erase(TENANT, profile.id, ACT), true);
+      const left = await everything(under, [traceId]);
+      assert.ok(!left.toLowerCase().includes(value), left.slice(0, 3_000));
+      for (const id of [profile.id, ...profile.mergedIds]) {
+        assert.equal(await under.store.profile(TENANT, id), undefined);
+        assert.equal(await under.store.events(TENANT, { ...{ eventName: null, from: null, to: null }, ...PAGE, profileId: id }), undefined);
+      }
+      const trace = await under.store.trace(TENANT, traceId);
+      assert.deepEqual(
+        trace?.users.map(({ events, merged }) => [events, merged.length]),
+        [
+          [0, 0],
+          [0, 0],
+          [0, 0],
+          [1, 0],
+          [0, 0],
+        ],
+      );
+      const friends = without.filter((line) => /^event .*"tested"/.test(line));
+      for (const line of friends) assert.ok(left.includes(line.slice(0, 200)));
+    });
+
+    test('sums are as if the erased events had never been, and the books say erased', async () => {
+      const time = '2026-03-01T12:00:30Z';
+      const friend = request([person({ user_id: 'friend' }, [{ timestamp: time, revenue: 0.1 }])]);
+      const person2 = request([
+        person({ user_id: 'gone' }, [{ timestamp: time, revenue: 0.2 }, { timestamp: time }]),
+        person({ user_id: 'gone' }, [{ timestamp: time, revenue: 1e17 }]),
+        person({ user_id: 'gone' }, [{ event_name: 'only', timestamp: '2026-02-01' }]),
+      ]);
+      await feed(under, [person2, friend]);
+      const { id } = await profileOf(under, 'user_id', 'gone');
+      await under.store.erase(TENANT, id, ACT);
+      for (const interval of ['minute', 'hour', 'day'] as const) {
+        const range = { from: START - 100 * HOUR_MS * 24, to: START + HOUR_MS * 24 };
+        const buckets = await under.store.counts(TENANT, { interval, ...range, byEventName: true });
+        assert.deepEqual(
+          buckets.map(({ eventName, events, revenue }) => [eventName, events, revenue]),
+          [['tested', 1, 0.1]],
+        );
+      }
+      const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
+      const [hour] = hours;
+      assert.deepEqual([hour?.users.received, hour?.users.stored, hour?.users.erased], [4, 1, 3]);
+      assert.deepEqual([hour?.events.received, hour?.events.stored, hour?.events.erased], [5, 1, 4]);
+      assert.deepEqual(await under.store.recount(), { eventsInBooks: 1, eventsInTables: 1 });
+    });
+
+    test('late data from before an erase is dropped, data from after it starts afresh (rule 17)', async () => {
+      await send(under, [person({ user_id: 'u', anon_id: 'a' }, [{}], { plan: 'old' })], { receivedAt: START });
+      const erased = await profileOf(under, 'user_id', 'u');
+      await under.store.erase(TENANT, erased.id, ACT);
+      const late = await send(under, [person({ anon_id: 'a' }), person({ user_id: 'v' })], { receivedAt: ACT.at });
+      assert.equal(await under.store.findProfile(TENANT, 'anon_id', 'a'), undefined);
+      assert.equal((await eventsOf(under)).length, 1);
+      assert.match((await under.store.trace(TENANT, late))?.users[0]?.warnings.join() ?? '', /erased/);
+      await send(under, [person({ user_id: 'u', anon_id: 'a' })], { receivedAt: ACT.at + 1 });
+      const fresh = await profileOf(under, 'user_id', 'u');
+      assert.notEqual(fresh.id, erased.id);
+      assert.equal(fresh.eventCount, 1);
+      assert.equal(fresh.userProperties.size, 0);
+      const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
+      assert.equal(
+        hours.reduce((sum, { users }) => sum + users.erased, 0),
+        2,
+      );
+    });
+
+    test('acts between the writer’s batches leave every sum right, whatever the history', async () => {
+      const entries = entriesOf(11, 240, 12);
+      for (let start = 0; start < entries.length; start += 30) {
+        await feed(under, entries.slice(start, start + 30));
+        for (const tenantId of TENANTS) {
+          const profiles = await allPages((page) => under.store.profiles(tenantId, page));
+          const [first, second] = profiles.toSorted((a, b) => b.mergedIds.length - a.mergedIds.length);
+          const merges = first && (await under.store.identity(tenantId, first.id))?.merges;
+          const cause = merges?.at(-1)?.traceId;
+          if (first && cause) assert.ok(((await under.store.unmerge(tenantId, first.id, cause, ACT))?.undone ?? 0) > 0);
+          if (second) assert.ok(await under.store.erase(tenantId, second.id, { ...ACT, at: START }));
+        }
+        const lines = await dumpOf(under.store, []);
+        assert.ok(lines.length > 10);
+        await assertEventCounts(under);
+      }
+    });
+  });
+}
+
+async function assertEventCounts(under: StoreUnderTest): Promise<void> {
+  for (const tenantId of TENANTS) {
+    const events = await eventsOf(under, {}, tenantId);
+    for (const { id, eventCount } of await allPages((page) => under.store.profiles(tenantId, page))) {
+      assert.equal(events.filter(({ profileId }) => profileId === id).length, eventCount);
+    }
+  }
+}
+
+async function everything(under: StoreUnderTest, traceIds: readonly string[]): Promise<string> {
+  return (await dumpOf(under.store, traceIds)).join('\n');
+}

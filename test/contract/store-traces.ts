@@ -1,0 +1,192 @@
+/** The contract of the store: what became of a request, and the users that were rejected. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import type { TracedUser } from '../../src/store.ts';
+import {
+  allPages,
+  feed,
+  type OpenStore,
+  PROCESSED_AT,
+  person,
+  profileOf,
+  request,
+  type StoreUnderTest,
+  START,
+  send,
+  TENANT,
+} from './store-feeding.ts';
+
+const ALL = { reason: null, from: null, to: null, limit: 50, cursor: null };
+
+export function storeTracesContract(open: OpenStore): void {
+  suite('traces and rejections', () => {
+    let under: StoreUnderTest;
+    beforeEach(async () => {
+      under = await open();
+    });
+    afterEach(() => under.close());
+
+    function accepted(userIndex: number, changes: Partial<TracedUser> = {}): TracedUser {
+      const common = { duplicateEvents: 0, merged: [], warnings: [], message: null, profileId: null, events: 0 };
+      return { userIndex, status: 'accepted', ...common, ...changes };
+    }
+
+    test('a trace tells per user the profile, the events and why it was rejected', async () => {
+      const users = [person({ user_id: 'u' }, [{}, {}]), { identifiers: { user_id: 'x' } }, person({ anon_id: 'a' })];
+      const traceId = await send(under, users, { receivedAt: START });
+      const trace = await under.store.trace(TENANT, traceId);
+      assert.deepEqual(trace, {
+        traceId,
+        status: 'processed',
+        receivedAt: START,
+        processedAt: PROCESSED_AT,
+        usersAccepted: 2,
+        usersRejected: 1,
+        duplicateOf: null,
+        users: [
+          accepted(0, { profileId: (await profileOf(under, 'user_id', 'u')).id, events: 2 }),
+          {
+            ...accepted(1),
+            status: 'rejected',
+            message: 'events array is required and must not be empty',
+          },
+          accepted(2, { profileId: (await profileOf(under, 'anon_id', 'a')).id, events: 1 }),
+        ],
+      });
+      assert.deepEqual(await under.store.trace(null, traceId), trace);
+      assert.deepEqual(await under.store.trace(TENANT, traceId.toUpperCase()), trace);
+    });
+
+    test('a trace tells which profiles a user merged, and names the profile as it is now', async () => {
+      const first = await send(under, [person({ anon_id: 'a' })], { receivedAt: START });
+      await send(under, [person({ user_id: 'u' })], { receivedAt: START + 1 });
+      const merged = await profileOf(under, 'user_id', 'u');
+      const third = await send(under, [person({ email: 'x@y.z' }), person({ user_id: 'u', anon_id: 'a' })], {
+        receivedAt: START + 2,
+      });
+      const survivor = await profileOf(under, 'user_id', 'u');
+      const trace = await under.store.trace(TENANT, third);
+      assert.deepEqual(trace?.users[1]?.merged, [{ from: merged.id, into: survivor.id }]);
+      assert.deepEqual(trace.users[0]?.merged, []);
+      const older = await under.store.trace(TENANT, first);
+      assert.equal(older?.users[0]?.profileId, survivor.id);
+    });
+
+    test('junk, refused links and odd times are warnings', async () => {
+      await send(under, [person({ user_id: 'u', anon_id: 'a' })]);
+      const traceId = await send(under, [
+        person({ user_id: 'null' }),
+        person({ user_id: 'v', anon_id: 'a' }, [{ timestamp: '2099-01-01' }]),
+      ]);
+      const trace = await under.store.trace(TENANT, traceId);
+      const [junk, refused] = trace?.users ?? [];
+      assert.equal(junk?.profileId, null);
+      assert.equal(junk.events, 1);
+      assert.match(junk.warnings.join('\n'), /identifiers\.user_id is a placeholder/);
+      assert.equal(refused?.warnings.length, 2);
+      assert.match(refused.warnings.join('\n'), /anon_id was not linked.*\n.*in the future/);
+    });
+
+    test('a request that repeats an Idempotency-Key names the first one, and nothing is stored', async () => {
+      const first = await send(under, [person({ user_id: 'u' })], { idempotencyKey: 'once' });
+      const second = await send(under, [person({ user_id: 'u' }), person({ user_id: 'v' })], {
+        idempotencyKey: 'once',
+      });
+      const trace = await under.store.trace(TENANT, second);
+      assert.equal(trace?.duplicateOf, first);
+      assert.equal(trace.usersAccepted, 2);
+      assert.deepEqual(trace.users, [accepted(0), accepted(1)]);
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'v'), undefined);
+      assert.equal((await under.store.trace(TENANT, first))?.duplicateOf, null);
+    });
+
+    test('events that were there already by $event_id are counted as such', async () => {
+      await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e' }])]);
+      const traceId = await send(under, [
+        person({ user_id: 'u' }, [{ $event_id: 'e' }, { $event_id: 'f' }]),
+        person({ user_id: 'v' }, [{ $event_id: 'e' }]),
+      ]);
+      const trace = await under.store.trace(TENANT, traceId);
+      const { id: profileId } = await profileOf(under, 'user_id', 'u');
+      assert.deepEqual(trace?.users, [
+        accepted(0, { profileId, events: 1, duplicateEvents: 1 }),
+        accepted(1, { duplicateEvents: 1 }),
+      ]);
+    });
+
+    test('a request that the log cut into records is one trace', async () => {
+      const whole = request([person({ user_id: 'u0' })]);
+      const about = { traceId: whole.traceId, receivedAt: whole.receivedAt };
+      const others = [1, 3].map((firstUserIndex) =>
+        request([person({ user_id: `u${firstUserIndex}` }), 7], { ...about, firstUserIndex }),
+      );
+      await feed(under, [whole]);
+      await feed(under, others.toReversed());
+      const trace = await under.store.trace(TENANT, whole.traceId);
+      assert.equal(trace?.usersAccepted, 3);
+      assert.equal(trace.usersRejected, 2);
+      assert.deepEqual(
+        trace.users.map(({ userIndex, status, events }) => [userIndex, status, events]),
+        [
+          [0, 'accepted', 1],
+          [1, 'accepted', 1],
+          [2, 'rejected', 0],
+          [3, 'accepted', 1],
+          [4, 'rejected', 0],
+        ],
+      );
+    });
+
+    test('a record that was set aside is listed with its cause and counted in the books', async () => {
+      const { body, userCount, eventCount, rejections, ...header } = request([person({ user_id: 'u' }, [{}, {}])]);
+      assert.ok(body.byteLength > 0 && userCount === 1 && rejections.length === 0);
+      const transaction = await under.writer.begin();
+      const counts = { usersAccepted: userCount, usersRejected: 0, eventsAccepted: eventCount };
+      await transaction.setAside({ ...header, ...counts, partition: 3, position: 9 }, 'Error: it is broken', 77);
+      await transaction.advance(3, 10);
+      await transaction.commit(true);
+      const { tenantId, traceId, receivedAt } = header;
+      assert.deepEqual(await under.store.setAside(10), [
+        { tenantId, traceId, receivedAt, partition: 3, position: 9, setAsideAt: 77, cause: 'Error: it is broken' },
+      ]);
+      const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
+      assert.deepEqual([hours[0]?.users.setAside, hours[0]?.events.setAside], [1, 2]);
+      assert.equal(await under.store.trace(TENANT, traceId), undefined);
+    });
+
+    test('rejected users are kept as they were sent, newest first, by reason and time', async () => {
+      const sent: string[] = [];
+      for (let n = 0; n < 5; n++) {
+        const bad = n % 2 === 0 ? { n } : { identifiers: { user_id: 'x' }, events: [{ a: 1 }, { event_name: 'e' }], n };
+        sent.push(await send(under, [person({ user_id: 'u' }), bad], { receivedAt: START + n }));
+      }
+      const rows = await allPages((page) => under.store.rejections(TENANT, { ...ALL, ...page, limit: 2 }));
+      assert.deepEqual(
+        rows.map(({ traceId }) => traceId),
+        sent.toReversed(),
+      );
+      assert.deepEqual(rows[0], {
+        traceId: sent[4],
+        userIndex: 1,
+        receivedAt: START + 4,
+        message: 'at least one identifier is required (user_id, email, phone_number, or anon_id)',
+        reason: 'at least one identifier is required (user_id, email, phone_number, or anon_id)',
+        payload: '{"n":4}',
+        payloadIsCut: false,
+      });
+      const reason = 'events[].event_name is required and must be a non-empty string';
+      const named = await under.store.rejections(TENANT, { ...ALL, reason });
+      assert.deepEqual(
+        named.rows.map(({ traceId }) => traceId),
+        [sent[3], sent[1]],
+      );
+      assert.equal(named.rows[0]?.message, 'events[0].event_name is required and must be a non-empty string');
+      const range = await under.store.rejections(TENANT, { ...ALL, from: START + 1, to: START + 3 });
+      assert.deepEqual(
+        range.rows.map(({ traceId }) => traceId),
+        [sent[2], sent[1]],
+      );
+    });
+  });
+}
