@@ -36,6 +36,8 @@ const ZERO = 0x30;
 const HEX = Buffer.from('0123456789abcdef');
 /** Odd numbers: multiplying by one maps 32 bits to 32 bits without collisions. */
 const ANON_FACTORS = [2_654_435_761, 40_503, 97, 7_919];
+/** The first person must not get an anon_id of zeros, which names nobody (rule 3). */
+const ANON_FIRST = 1;
 
 export function peopleOf({ people, order }: Crowd): () => number {
   if ('seed' in order) {
@@ -52,7 +54,9 @@ export function peopleOf({ people, order }: Crowd): () => number {
 
 export function identifiersOf(person: number): PersonIdentifiers {
   const digits = String(person).padStart(PERSON_DIGITS, '0');
-  const anon = ANON_FACTORS.map((factor) => (Math.imul(person, factor) >>> 0).toString(16).padStart(8, '0'));
+  const anon = ANON_FACTORS.map((factor) =>
+    (Math.imul(person + ANON_FIRST, factor) >>> 0).toString(16).padStart(8, '0'),
+  );
   return { user_id: `u_${digits}`, email: `person.${digits}@example.com`, anon_id: anon.join('-') };
 }
 
@@ -114,7 +118,7 @@ export class RequestMaker {
     if (places.email >= 0) writeDigits(bytes, places.email, person, PERSON_DIGITS);
     if (places.anonId >= 0) {
       for (let part = 0; part < ANON_FACTORS.length; part += 1) {
-        writeHex(bytes, places.anonId + part * 9, Math.imul(person, ANON_FACTORS[part] ?? 1));
+        writeHex(bytes, places.anonId + part * 9, Math.imul(person + ANON_FIRST, ANON_FACTORS[part] ?? 1));
       }
     }
     const chance = (this.random() * 2 ** 31) | 0;
@@ -169,7 +173,7 @@ function markedUser(says: Says, random: () => number): object {
   return {
     identifiers,
     user_properties: { ...properties, visits: VISITS_MIN },
-    events: events.map((event) => ({ ...event, timestamp: MARKED_TIME })),
+    events: [{ ...events[0], timestamp: MARKED_TIME }],
   };
 }
 

@@ -10,7 +10,7 @@ import { endToEnd } from './end-to-end.ts';
 import { disturbance, sendAndWait, type StoredResult } from './pipeline.ts';
 import { Reader } from './reading.ts';
 import { type Outcome, thousands } from './report.ts';
-import type { Stage } from './servers.ts';
+import type { Server, Stage } from './servers.ts';
 
 const GOAL = 0.3;
 const FLOOR = 0.2;
@@ -36,15 +36,7 @@ async function measure(context: Context, stage: Stage): Promise<StoredResult> {
   context.progress.begin('merge-storm: starting', START_SECONDS);
   const server = await stage.startSluice('ours', null, {});
   const reader = new Reader(server);
-  const send = async (says: keyof typeof STRIDES): Promise<StoredResult> =>
-    sendAndWait(context, server, reader, crowdOf(people, says), people);
-  context.progress.begin('merge-storm: everybody twice, apart', (2 * people) / APART_PER_SECOND);
-  const apart = (await send('anon_id')).merges + (await send('email')).merges;
-  context.progress.begin(`merge-storm: ${thousands(people)} merges`, people / MERGES_PER_SECOND);
-  const result = await send('email and anon_id');
-  if (apart !== 0 || result.merges !== people) {
-    throw new Error(`${people} records that merge made ${result.merges} merges, and those before ${apart}`);
-  }
+  const result = await sendStorm(context, server, reader, people);
   for (let n = 0; n < SAMPLED_PEOPLE; n += 1) {
     const { email } = identifiersOf(Math.floor((n * people) / SAMPLED_PEOPLE));
     const { event_count, merged_ids } = await reader.profile({ email });
@@ -54,6 +46,25 @@ async function measure(context: Context, stage: Stage): Promise<StoredResult> {
   }
   reader.close();
   await server.stop();
+  return result;
+}
+
+/** The result is that of the records that merge. */
+export async function sendStorm(
+  context: Context,
+  server: Server,
+  reader: Reader,
+  people: number,
+): Promise<StoredResult> {
+  const send = async (says: keyof typeof STRIDES): Promise<StoredResult> =>
+    sendAndWait(context, server, reader, crowdOf(people, says), people);
+  context.progress.begin('merge-storm: everybody twice, apart', (2 * people) / APART_PER_SECOND);
+  const apart = (await send('anon_id')).merges + (await send('email')).merges;
+  context.progress.begin(`merge-storm: ${thousands(people)} merges`, people / MERGES_PER_SECOND);
+  const result = await send('email and anon_id');
+  if (apart !== 0 || result.merges !== people) {
+    throw new Error(`${people} records that merge made ${result.merges} merges, and those before ${apart}`);
+  }
   return result;
 }
 

@@ -45,10 +45,32 @@ const FILES: readonly (readonly [RegExp, string])[] = [
   [/\/src\/keys\//, 'keys'],
   [/\/src\/backends\/sqlite\/keys/, 'keys'],
   [/\/src\/backends\/sqlite\/(log-writer|log-segments|disk)/, 'log writer'],
+  [/\/src\/backends\/sqlite\/log-(reader|segment-reader)/, 'reading the log'],
+  [/\/src\/backends\/sqlite\/generation-cache/, 'store: looking keys and profiles up'],
+  [/\/src\/identity\/statements/, 'statements of nodes'],
+  [/\/src\/identity\/(match-keys|phone-number)/, 'match keys'],
+  [/\/src\/identity\//, 'resolving identities'],
+  [/\/src\/processor\/prepare/, 'preparing users and events'],
+  [/\/src\/processor\//, 'processor'],
   [/\/src\/backends\/sqlite\//, 'log: handing over'],
   [/\/src\/edge\/trace-id/, 'trace ids'],
   [/\/src\/metrics/, 'metrics'],
   [/\/src\/edge\//, 'edge'],
+];
+
+/**
+ * By file and function of the store: what it is doing there, mostly inside SQLite. The engine often counts native calls
+ * as time of the function that makes them, so the two are not told apart.
+ */
+const STORE: readonly (readonly [RegExp, RegExp, string])[] = [
+  [/\/store-graph/, /./, 'store: looking keys and profiles up'],
+  [/\/store-nodes/, /^(fold|rowOfNewNode)$/, 'statements of nodes'],
+  [/\/store-nodes/, /./, 'store: nodes'],
+  [/\/store-books/, /./, 'store: counts and books'],
+  [/\/(store-writer|event-tables)/, /writeRecord|forRecord|create/, 'store: events and records'],
+  [/\/store-writer/, /writeChanges/, 'store: identifiers, merges, aliases'],
+  [/\/store-writer/, /commit|begin|Durable|anonymous/, 'store: commit, checkpoint, sync'],
+  [/\/(store-|event-tables)/, /./, 'store: other'],
 ];
 
 const SQLITE_CALLS = /^(run|exec|get|all|iterate|prepare|StatementSync|DatabaseSync|open|close)$/;
@@ -63,7 +85,12 @@ export function categoryOf(frame: CallFrame, callers: readonly CallFrame[], line
   if (line !== null && frame.url.startsWith('file:') && /\bJSON\.parse\(/.test(sourceLine(frame.url, line))) {
     return 'JSON.parse';
   }
-  return FILES.find(([pattern]) => pattern.test(frame.url))?.[1] ?? 'other';
+  return storeCategory(frame) ?? FILES.find(([pattern]) => pattern.test(frame.url))?.[1] ?? 'other';
+}
+
+function storeCategory({ url, functionName }: CallFrame): string | undefined {
+  if (!url.includes('/src/backends/sqlite/')) return undefined;
+  return STORE.find(([file, name]) => file.test(url) && name.test(functionName || 'anonymous'))?.[2];
 }
 
 export function nameOf(frame: CallFrame): string {
@@ -77,8 +104,10 @@ function categoryOfNative(frame: CallFrame, callers: readonly CallFrame[]): stri
   const known = NATIVE.find(([pattern]) => pattern.test(frame.functionName))?.[1];
   if (known !== undefined) return known;
   const caller = callers.find(({ url }) => url !== '');
-  const inLog = caller?.url.includes('/src/backends/sqlite/') === true;
-  if (inLog && SQLITE_CALLS.test(frame.functionName)) return 'SQLite: insert, commit, sync';
+  const inBackend = caller?.url.includes('/src/backends/sqlite/') === true;
+  if (caller !== undefined && inBackend && SQLITE_CALLS.test(frame.functionName)) {
+    return storeCategory(caller) ?? 'SQLite: insert, commit, sync';
+  }
   return FILES.find(([pattern]) => pattern.test(caller?.url ?? ''))?.[1] ?? 'other';
 }
 

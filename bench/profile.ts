@@ -1,6 +1,6 @@
 /**
- * Where the time goes: `node bench/profile.ts edge-1` runs Sluice under Node's CPU profiler while the load generator
- * drives it, and prints, thread by thread, time by kind of work and the costliest functions. Given `.cpuprofile` files
+ * Where the time goes: `node bench/profile.ts edge-1` (or `end-to-end`, `merge-storm`) runs Sluice under Node's CPU
+ * profiler while the load generator drives it, and prints, thread by thread, time by kind of work and the costliest functions. Given `.cpuprofile` files
  * instead, it prints those. Figures are self time; the profiler itself costs some, so shares count, not rates.
  */
 
@@ -8,17 +8,21 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Capacity } from './capacity.ts';
 import { Context, perSecond, SHORT } from './context.ts';
-import type { Workload } from './context.ts';
 import { EDGE_CASES } from './edge.ts';
 import { Generator } from './generator.ts';
+import { sendStorm } from './merge-storm.ts';
+import { sendAndWait } from './pipeline.ts';
 import { Progress } from './progress.ts';
 import { categoryOf, nameOf } from './profile-categories.ts';
 import type { CallFrame } from './profile-categories.ts';
+import { Reader } from './reading.ts';
 import { table, thousands } from './report.ts';
-import { PROJECT } from './servers.ts';
+import { PROJECT, type Server } from './servers.ts';
 
 const LOAD_SECONDS = 8;
 const FUNCTIONS_SHOWN = 14;
+const EVENTS = 200_000;
+const PEOPLE = 40_000;
 
 interface ProfileNode {
   readonly id: number;
@@ -34,19 +38,50 @@ interface CpuProfile {
   readonly timeDeltas: readonly number[];
 }
 
+/** Puts a server under load, and says how it went. */
+type Load = (context: Context, server: Server) => Promise<string>;
+
+const LOADS: ReadonlyMap<string, Load> = new Map([
+  ...EDGE_CASES.map((edge): [string, Load] => [
+    edge.name,
+    async (context, server) => {
+      const result = await context.drive(server, edge, LOAD_SECONDS);
+      return `${thousands(perSecond(result))} requests/s`;
+    },
+  ]),
+  ['end-to-end', endToEnd],
+  ['merge-storm', mergeStorm],
+]);
+
 const names = process.argv.slice(2);
 const files = names.filter((name) => name.endsWith('.cpuprofile'));
-const edge = EDGE_CASES.find(({ name }) => name === names[0]);
+const load = LOADS.get(names[0] ?? '');
 if (files.length > 0) {
   for (const file of files) print(readProfile(file));
-} else if (edge === undefined) {
-  console.log(`node bench/profile.ts ${EDGE_CASES.map(({ name }) => name).join('|')}\nnode bench/profile.ts FILE…`);
+} else if (load === undefined) {
+  console.log(`node bench/profile.ts ${[...LOADS.keys()].join('|')}\nnode bench/profile.ts FILE…`);
   process.exitCode = 1;
 } else {
-  await profileServer(edge);
+  await profileServer(load);
 }
 
-async function profileServer(workload: Workload): Promise<void> {
+async function endToEnd(context: Context, server: Server): Promise<string> {
+  const reader = new Reader(server);
+  const crowd = { people: PEOPLE, order: { seed: 1 }, says: 'everything' } as const;
+  const { perSecond, seconds } = await sendAndWait(context, server, reader, crowd, EVENTS);
+  reader.close();
+  return `${thousands(perSecond)} events/s, ${seconds.toFixed(1)} s`;
+}
+
+/** People are seen apart in the same profile: of its records a third merge. */
+async function mergeStorm(context: Context, server: Server): Promise<string> {
+  const reader = new Reader(server);
+  const { perSecond, seconds } = await sendStorm(context, server, reader, PEOPLE);
+  reader.close();
+  return `${thousands(perSecond)} merges/s, the last ${seconds.toFixed(1)} s`;
+}
+
+async function profileServer(underLoad: Load): Promise<void> {
   const capacity = await Capacity.open();
   const context = new Context(
     SHORT,
@@ -60,6 +95,7 @@ async function profileServer(workload: Workload): Promise<void> {
     process.exit(130);
   };
   process.once('SIGINT', interrupted);
+  process.once('SIGTERM', interrupted);
   try {
     await context.onStage(async (stage) => {
       const folder = stage.freshFolder();
@@ -67,10 +103,10 @@ async function profileServer(workload: Workload): Promise<void> {
         nodeArguments: ['--cpu-prof', `--cpu-prof-dir=${folder}`],
       });
       context.progress.begin('under the profiler', LOAD_SECONDS + 1);
-      const result = await context.drive(server, workload, LOAD_SECONDS);
+      const result = await underLoad(context, server);
       await server.stop();
       context.progress.close();
-      console.log(`${thousands(perSecond(result))} requests/s under the profiler`);
+      console.log(`${result} under the profiler`);
       for (const file of readdirSync(folder).sort()) print(readProfile(join(folder, file)));
     });
   } finally {
@@ -140,6 +176,7 @@ function threadName(profile: CpuProfile): string {
   if (has('/log-sealer.ts')) return 'log sealer thread';
   if (has('/log-writer.ts')) return 'log writer thread';
   if (has('/validator-thread.ts')) return 'validator thread';
+  if (has('/processor/processor.ts')) return 'processor thread';
   return has('/edge/ingest.ts') ? 'edge thread' : 'main thread';
 }
 

@@ -44,7 +44,7 @@ export class Reader {
   }
 
   async profile(userOrEmail: { readonly user_id: string } | { readonly email: string }): Promise<Profile> {
-    return JSON.parse(await this.text(`/profiles?${new URLSearchParams({ ...userOrEmail })}`)) as Profile;
+    return JSON.parse(await this.text(`/profiles?${new URLSearchParams({ ...userOrEmail }).toString()}`)) as Profile;
   }
 
   /** The newest page, as it is unless told otherwise. */
@@ -59,7 +59,9 @@ export class Reader {
       from: new Date(from).toISOString(),
       to: new Date(Date.now() + 60_000).toISOString(),
     });
-    const { buckets } = JSON.parse(await this.text(`/events/counts?${query}`)) as { buckets: { events: number }[] };
+    const { buckets } = JSON.parse(await this.text(`/events/counts?${query.toString()}`)) as {
+      buckets: { events: number }[];
+    };
     return buckets.reduce((sum, { events }) => sum + events, 0);
   }
 

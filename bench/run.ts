@@ -9,13 +9,16 @@ import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Capacity } from './capacity.ts';
-import { Context, FULL, SHORT } from './context.ts';
-import type { Benchmark } from './context.ts';
+import { Context, FULL, GROWTH_BY_NAME, GROWTH_LONG, SHORT } from './context.ts';
+import type { Benchmark, Pace } from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark } from './edge.ts';
+import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
 import { Generator } from './generator.ts';
+import { growthBenchmark } from './growth.ts';
 import { latencyBenchmark } from './latency.ts';
 import { describeMachine, machineLine } from './machine.ts';
 import { memoryBenchmark } from './memory.ts';
+import { mergeStormBenchmark } from './merge-storm.ts';
 import { Progress } from './progress.ts';
 import { DURABILITY, formatReport } from './report.ts';
 import type { Outcome, Report } from './report.ts';
@@ -29,13 +32,18 @@ const BENCHMARKS: readonly Benchmark[] = [
   memoryBenchmark,
   startBenchmark,
   edgesBenchmark,
+  endToEndBenchmark,
+  cpuBenchmark,
+  mergeStormBenchmark,
+  growthBenchmark,
 ];
 
-const HELP = `npm run bench -- [NAME…] [--short] [--data FOLDER]
+const HELP = `npm run bench -- [NAME…] [--short] [--long] [--data FOLDER]
 
 ${BENCHMARKS.map(({ name, what }) => `  ${name.padEnd(11)} ${what}`).join('\n')}
 
   --short        a few seconds each: shows that they work, says little about speed
+  --long         growth up to 50 million events: needs 40 GB of disk and half an hour
   --data FOLDER  where data folders are made (bench/.data); should be on a real disk
 `;
 
@@ -46,6 +54,7 @@ async function main(): Promise<number> {
     allowPositionals: true,
     options: {
       short: { type: 'boolean', default: false },
+      long: { type: 'boolean', default: false },
       data: { type: 'string', default: join(PROJECT, 'bench', '.data') },
       help: { type: 'boolean', default: false },
     },
@@ -59,7 +68,7 @@ async function main(): Promise<number> {
   const from = performance.now();
   const machine = describeMachine(values.data);
   console.log(`${machineLine(machine)}\n`);
-  const { outcomes, failed } = await runAll(chosen, values.short, values.data);
+  const { outcomes, failed } = await runAll(chosen, paceOf(values, positionals), values.data);
   const seconds = (performance.now() - from) / 1000;
   const report: Report = {
     date: new Date().toISOString(),
@@ -70,18 +79,27 @@ async function main(): Promise<number> {
     outcomes,
   };
   console.log(`\n${formatReport(report)}`);
-  const file = write(report, chosen.length === BENCHMARKS.length && !values.short && failed.length === 0);
+  const file = write(
+    report,
+    chosen.length === BENCHMARKS.length && !values.short && !values.long && failed.length === 0,
+  );
   console.log(`Written to bench/results/${file}.`);
   for (const message of failed) console.error(`\nCould not be run: ${message}`);
   return failed.length === 0 ? 0 : 1;
 }
 
+/** A run of all has ten minutes; growth to sizes that mean something has more only when it is wanted. */
+function paceOf({ short, long }: { readonly short: boolean; readonly long: boolean }, names: readonly string[]): Pace {
+  if (short) return SHORT;
+  if (long) return { ...FULL, growth: GROWTH_LONG };
+  return names.includes(growthBenchmark.name) ? { ...FULL, growth: GROWTH_BY_NAME } : FULL;
+}
+
 async function runAll(
   chosen: readonly Benchmark[],
-  short: boolean,
+  pace: Pace,
   dataRoot: string,
 ): Promise<{ outcomes: Outcome[]; failed: string[] }> {
-  const pace = short ? SHORT : FULL;
   const total = chosen.reduce((sum, benchmark) => sum + benchmark.seconds(pace), 0);
   const capacity = await Capacity.open();
   const context = new Context(pace, new Generator(), new Progress(process.stdout, total), capacity, dataRoot);

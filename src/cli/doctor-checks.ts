@@ -44,7 +44,8 @@ export interface DoctorParts {
   readonly isDeep: boolean;
   readonly now: () => number;
   readonly pause: (milliseconds: number) => Promise<void>;
-  readonly openStore: () => Promise<Store>;
+  /** Opened when it is first asked for, and closed when all checks are done. */
+  readonly store: () => Promise<Store>;
   readonly openKeyStore: (file: string) => KeyStore;
   readonly openLogReader: () => LogReader;
   /** Of one partition, in order. */

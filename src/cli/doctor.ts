@@ -5,6 +5,7 @@
 
 import { readConfig } from '../config.ts';
 import type { LogReader } from '../log.ts';
+import type { Store } from '../store.ts';
 import {
   type Check,
   checkDisk,
@@ -34,6 +35,10 @@ export interface DoctorShell extends Shell {
   readonly quickCheck: (dataFolder: string) => Promise<string[]>;
 }
 
+interface OwnParts extends DoctorParts {
+  readonly close: () => Promise<void>;
+}
+
 const FLAGS = { ...STORE_FLAGS, deep: 'switch' } as const satisfies FlagKinds;
 const HINT = 'More about it: sluice doctor --help';
 const SIGNS = { well: '✓', warning: '!', broken: '✗' } as const;
@@ -59,7 +64,9 @@ export async function runDoctor(args: readonly string[], shell: DoctorShell): Pr
   const flags = readFlags(args, FLAGS);
   const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
   if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  const findings = await examine(partsOf(shell, flags.values.get('data'), flags.switches.has('deep')));
+  const parts = partsOf(shell, flags.values.get('data'), flags.switches.has('deep'));
+  const findings = await examine(parts);
+  await parts.close();
   const code = exitCodeOf(findings);
   if (flags.switches.has('json')) shell.out(`${JSON.stringify({ well: code === 0, findings }, undefined, 2)}\n`);
   else shell.out(`${findings.map((finding) => describe(finding, ink)).join('\n')}\n\n${verdict(code)}\n`);
@@ -87,10 +94,11 @@ async function attempt(name: string, check: Check, parts: DoctorParts): Promise<
   }
 }
 
-function partsOf(shell: DoctorShell, data: string | undefined, isDeep: boolean): DoctorParts {
+function partsOf(shell: DoctorShell, data: string | undefined, isDeep: boolean): OwnParts {
   const { env, stop, now } = shell;
   const { config, mistakes } = readConfig({ env, args: data === undefined ? [] : [`--data=${data}`] });
   const { dataFolder } = config;
+  let store: Promise<Store> | undefined;
   return {
     config,
     dataFolder,
@@ -99,7 +107,14 @@ function partsOf(shell: DoctorShell, data: string | undefined, isDeep: boolean):
     isDeep,
     now,
     pause: (milliseconds) => pause(milliseconds, stop),
-    openStore: () => shell.openStore(dataFolder),
+    store: () => {
+      store ??= shell.openStore(dataFolder);
+      return store;
+    },
+    close: async () => {
+      // What could not be opened is a finding, and there is nothing to close.
+      await (await store?.catch(() => undefined))?.close();
+    },
     openKeyStore: shell.openKeyStore,
     openLogReader: () => shell.openLogReader(dataFolder),
     segments: (partition) => shell.segments(dataFolder, partition),

@@ -1,14 +1,20 @@
 /**
- * Parquet, written row group by row group, so that memory stays flat however much there is. Times are TIMESTAMP in
- * milliseconds, UTC. `revenue` and `event_value` are DOUBLE: a number with more digits than a double holds is rounded
- * here, and here alone; `properties` are JSON text and keep theirs. A parquet file is whole only with its end, so an
- * interrupted export starts over.
+ * Parquet, written row group by row group, so that memory stays flat however much there is: a group ends after 50,000
+ * rows or 32 MB of text. Times are TIMESTAMP in milliseconds, UTC. `revenue` and `event_value` are DOUBLE: a number with
+ * more digits than a double holds is rounded here, and here alone; `properties` are JSON text and keep theirs. A parquet
+ * file is whole only with its end, so an interrupted export starts over.
  */
 
 import type { Cell, Column } from './export-shape.ts';
 
-const ROWS_PER_GROUP = 50_000;
+const GROUP_ROWS_MAX = 50_000;
+const GROUP_CHARACTERS_MAX = 32 * 1_024 * 1_024;
 const TYPES = { text: 'STRING', integer: 'INT32', number: 'DOUBLE', time: 'TIMESTAMP' } as const;
+
+type Value = string | number | Date | null;
+
+/** One array a column. */
+type Group = readonly Value[][];
 
 export async function writeParquet(
   file: string,
@@ -16,26 +22,40 @@ export async function writeParquet(
   rows: AsyncIterable<readonly Cell[]>,
 ): Promise<void> {
   // Loaded here because no other command needs it.
-  const { fileWriter, parquetWriteRows } = await import('hyparquet-writer');
-  await parquetWriteRows({
+  const { fileWriter, ParquetWriter, schemaFromColumnData } = await import('hyparquet-writer');
+  const columnData = (group: Group) =>
+    columns.map(({ name, kind, nullable }, index) => ({ name, type: TYPES[kind], nullable, data: group[index] ?? [] }));
+  const empty = columns.map(() => []);
+  const writer = new ParquetWriter({
     writer: fileWriter(file),
-    columns: columns.map(({ name, kind, nullable }) => ({ name, type: TYPES[kind], nullable })),
-    rows: recordsOf(columns, rows),
-    rowGroupSize: ROWS_PER_GROUP,
+    schema: schemaFromColumnData({ columnData: columnData(empty) }),
   });
-}
-
-async function* recordsOf(
-  columns: readonly Column[],
-  rows: AsyncIterable<readonly Cell[]>,
-): AsyncGenerator<Record<string, string | number | Date | null>> {
-  for await (const cells of rows) {
-    // The names are those of our own columns, not of clients.
-    yield Object.fromEntries(columns.map(({ name }, index) => [name, valueOf(cells[index] ?? null)]));
+  for await (const group of groupsOf(columns, rows)) {
+    await writer.write({ columnData: columnData(group), rowGroupSize: GROUP_ROWS_MAX });
   }
+  await writer.finish();
 }
 
-function valueOf(cell: Cell): string | number | Date | null {
+async function* groupsOf(columns: readonly Column[], rows: AsyncIterable<readonly Cell[]>): AsyncGenerator<Group> {
+  let group = columns.map((): Value[] => []);
+  let [count, characters] = [0, 0];
+  for await (const cells of rows) {
+    for (const [index, values] of group.entries()) {
+      const value = valueOf(cells[index] ?? null);
+      values.push(value);
+      if (typeof value === 'string') characters += value.length;
+    }
+    count += 1;
+    if (count >= GROUP_ROWS_MAX || characters >= GROUP_CHARACTERS_MAX) {
+      yield group;
+      group = columns.map(() => []);
+      [count, characters] = [0, 0];
+    }
+  }
+  if (count > 0) yield group;
+}
+
+function valueOf(cell: Cell): Value {
   if (cell === null) return null;
   if (cell.kind === 'time') return new Date(cell.time);
   return cell.kind === 'number' ? Number(cell.text) : cell.text;

@@ -6,6 +6,7 @@
  */
 
 import { closeSync, existsSync, fsyncSync, openSync, rmSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
 import { OperatorError } from '../errors.ts';
 import { BadCursorError, type Page, type Store, type StoredEvent, type StoredProfile } from '../store.ts';
 import { csvHeader, csvLine } from './export-csv.ts';
@@ -54,7 +55,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
       shell.err(`Going on after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
     }
     const range = checkpoint ?? wishes;
-    const title = out ?? 'stdout';
+    const title = out === null ? 'stdout' : basename(out);
     const noun = wishes.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
     const progress = new Progress({ title, noun, terminal: shell.errTerminal, err: shell.err, now: shell.now });
     const job = { shell, wishes: { ...wishes, from: range.from, to: range.to }, checkpoint, progress };
@@ -65,7 +66,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     } catch (error) {
       if (!(error instanceof BadCursorError)) throw error;
       throw new OperatorError(
-        `${partOf(title)} cannot be continued: the store has changed. Begin anew with --restart.`,
+        `${partOf(out ?? title)} cannot be continued: the store has changed. Begin anew with --restart.`,
       );
     } finally {
       progress.end();

@@ -6,6 +6,7 @@
  */
 
 import { createReadStream } from 'node:fs';
+import { basename } from 'node:path';
 import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
 import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
@@ -55,7 +56,7 @@ export async function runImport(args: readonly string[], shell: Shell): Promise<
   const startedAt = shell.now();
   const resumedAt = state.standing.lines;
   if (resumedAt > 0) shell.err(`Going on after line ${resumedAt}, where the last import of this file stopped.\n`);
-  const title = wishes.file ?? 'stdin';
+  const title = wishes.file === null ? 'stdin' : basename(wishes.file);
   const progress = new Progress({
     title,
     noun: 'user',

@@ -34,9 +34,12 @@ export function localTime(time: number): string {
   return `${String(date.getFullYear()).padStart(4, '0')}-${month}-${day} ${hour}:${minute}:${second}`;
 }
 
-/** `12:30:07.123` in the local zone. */
-export function localClock(time: number): string {
-  return `${localTime(time).slice(11)}.${String(new Date(time).getMilliseconds()).padStart(3, '0')}`;
+/** In 12 columns: `12:30:07.123` of today, `03-01 12:30` of another day. */
+export function shortTime(time: number, now: number): string {
+  const [date = '', clock = ''] = localTime(time).split(' ');
+  const isToday = localTime(now).startsWith(date);
+  const milliseconds = String(new Date(time).getMilliseconds()).padStart(3, '0');
+  return isToday ? `${clock}.${milliseconds}` : `${date.slice(5)} ${clock.slice(0, 5)} `;
 }
 
 export function isoTime(time: number): string {

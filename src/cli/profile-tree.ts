@@ -29,7 +29,7 @@ export function identityTree(identity: StoredIdentity, ink: Ink): string {
   const refusals = identity.refusals.map(({ type, value, reason, traceId, at, count }) => ({
     label:
       `${type} ${shown(value)} was not joined: ${REFUSAL_REASONS[reason]}` +
-      ` ${ink.dim(`${countOf(count, 'time')}, first ${localTime(at)} by ${traceId}`)}`,
+      ` ${ink.dim(`(${countOf(count, 'time')}, first at ${localTime(at)} by ${traceId})`)}`,
     branches: [],
   }));
   const branches = [...trunk.branches, ...strays, ...refusals];

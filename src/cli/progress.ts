@@ -9,7 +9,7 @@ import type { Terminal } from './shell.ts';
 
 const REDRAW_MS = 100;
 const LINE_MS = 5_000;
-const BAR_COLUMNS = 24;
+const BAR_COLUMNS = 16;
 const SECOND_MS = 1_000;
 
 export interface ProgressSetup {

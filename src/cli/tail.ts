@@ -10,7 +10,7 @@ import { parseDurationMs } from '../config-values.ts';
 import type { Store, StoredEvent } from '../store.ts';
 import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
 import { tailHelp, wantsHelp } from './help.ts';
-import { localClock } from './local-time.ts';
+import { shortTime } from './local-time.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable } from './table.ts';
 import { findTenant, type Place, readPlace, TENANT_FLAGS, type Tenant, withStore } from './tenant.ts';
@@ -19,9 +19,12 @@ const POLL_MS = 200;
 const PAGE_EVENTS = 500;
 /** Of the past, with --since; they are held in memory to turn them round. */
 const PAST_EVENTS_MAX = 10_000;
+const WIDE_COLUMNS = 120;
 const NAME_COLUMNS = 24;
+const NARROW_NAME_COLUMNS = 16;
 const REVENUE_COLUMNS = 10;
-const PROPERTIES_COLUMNS_MIN = 20;
+const NARROW_REVENUE_COLUMNS = 8;
+const PROPERTIES_COLUMNS_MIN = 8;
 
 const HINT = 'More about it: sluice tail --help';
 const FLAGS = { ...TENANT_FLAGS, event: 'value', since: 'value' } as const satisfies FlagKinds;
@@ -115,14 +118,19 @@ async function eventsSince(
   return found.slice(0, PAST_EVENTS_MAX);
 }
 
-function lineOf(event: StoredEvent, { outTerminal }: Shell, ink: Ink): string {
-  const start = [localClock(event.timestamp), shorten(printable(event.eventName), NAME_COLUMNS).padEnd(NAME_COLUMNS)];
-  const profile = event.profileId ?? '–'.padEnd(UUID_COLUMNS);
-  const revenue = (event.revenue ?? '').padStart(REVENUE_COLUMNS);
-  const taken = [...start, profile, revenue].join('  ').length + 2;
-  const room = Math.max(PROPERTIES_COLUMNS_MIN, outTerminal.columns - taken);
-  const properties = event.properties === '{}' ? '' : shorten(printable(event.properties), room);
-  return `${ink.dim(start[0] ?? '')}  ${ink.bold(start[1] ?? '')}  ${profile}  ${revenue}  ${properties}`.trimEnd();
+/** The profile is never cut: it is there to be copied. In narrow terminals the properties go first. */
+function lineOf(event: StoredEvent, { outTerminal, now }: Shell, ink: Ink): string {
+  const { columns } = outTerminal;
+  const isNarrow = columns < WIDE_COLUMNS;
+  const nameColumns = isNarrow ? NARROW_NAME_COLUMNS : NAME_COLUMNS;
+  const time = shortTime(event.timestamp, now());
+  const name = shorten(printable(event.eventName), nameColumns).padEnd(nameColumns);
+  const profile = (event.profileId ?? '–').padEnd(UUID_COLUMNS);
+  const revenue = (event.revenue ?? '').padStart(isNarrow ? NARROW_REVENUE_COLUMNS : REVENUE_COLUMNS);
+  const room = columns - [time, name, profile, revenue, ''].join('  ').length;
+  const isShown = event.properties !== '{}' && room >= PROPERTIES_COLUMNS_MIN;
+  const properties = isShown ? shorten(printable(event.properties), room) : '';
+  return `${ink.dim(time)}  ${ink.bold(name)}  ${profile}  ${revenue}  ${properties}`.trimEnd();
 }
 
 const UUID_COLUMNS = 36;

@@ -9,8 +9,10 @@ import { resolve } from 'node:path';
 import { type Config, readConfig } from '../config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder.ts';
 import { OperatorError } from '../errors.ts';
+import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Account, Store } from '../store.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
 import { type FlagKinds, type FlagsRead, suggestion } from './flags.ts';
 import type { Shell } from './shell.ts';
 
@@ -60,9 +62,23 @@ export async function withStore<T>(shell: Shell, dataFolder: string, work: (stor
   const store = await shell.openStore(dataFolder);
   try {
     return await work(store);
+  } catch (error) {
+    throw isUnreadable(error) ? new OperatorError(unreadableText(dataFolder, error)) : error;
   } finally {
     await store.close();
   }
+}
+
+function isUnreadable(error: unknown): error is Error {
+  return (
+    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError
+  );
+}
+
+/** Errors that came from another thread may carry the stack of that thread, which helps nobody here. */
+function unreadableText(dataFolder: string, error: Error): string {
+  const [reason = ''] = error.message.replace(/^\w*Error: /, '').split('\n');
+  return `The data in ${resolve(dataFolder)} cannot be read: ${reason}\n"sluice doctor" says what to do.`;
 }
 
 /** Throws `OperatorError` when it is not clear who is meant; undefined when nobody has sent anything yet. */

@@ -76,7 +76,7 @@ function describe(trace: StoredTrace, now: number, ink: Ink): string {
 }
 
 const PENDING_LONG_MS = 60_000;
-const HEADERS = ['user', 'status', 'profile', 'events', 'merged', 'warnings'];
+const HEADERS = ['user', 'status', 'profile', 'events', 'merged in', 'notes'];
 
 function cellsOf(user: TracedUser): string[] {
   const duplicates = user.duplicateEvents > 0 ? ` (${user.duplicateEvents} more were there already)` : '';
@@ -85,7 +85,7 @@ function cellsOf(user: TracedUser): string[] {
     user.status,
     user.profileId ?? '–',
     user.status === 'accepted' ? `${user.events}${duplicates}` : '–',
-    user.merged.map(({ from, into }) => `${from} into ${into}`).join(', ') || '–',
+    user.merged.map(({ from }) => from).join(', ') || '–',
     printable([...(user.message === null ? [] : [user.message]), ...user.warnings].join('; ')) || '–',
   ];
 }

@@ -1,61 +1,10 @@
-/** Reading back on a real server, from the request to the answer: what was sent, by whom, and what came of it. */
+/** Reading back on a real server, from the request to the answer: who somebody is, and why, and for whom. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { ask, makeKey, useServer } from '../edge/fixture.ts';
-import { type Answer, eventually, post, type TestServer } from '../server.ts';
-
-/** What these tests look at in answers. */
-interface Profile {
-  readonly id: string;
-  readonly merged_ids: string[];
-  readonly identifiers: Record<string, string[]>;
-  readonly user_properties: Record<string, unknown>;
-  readonly event_count: number;
-}
-interface Event {
-  readonly id: string;
-  readonly event_name: string;
-  readonly profile_id: string | null;
-  readonly trace_id: string;
-}
-interface EventPage {
-  readonly events: Event[];
-  readonly next_cursor: string | null;
-}
-
-let accounts = 0;
-
-/** Each test has a tenant of its own on the shared server. */
-async function tenant(server: TestServer) {
-  const { key } = await makeKey(server.dataFolder, { account: `reading ${++accounts}` });
-  const authorization = `Bearer ${key}`;
-  const get = (path: string): Promise<Answer> => ask(server, path, { headers: { authorization } });
-  const act = (method: string, path: string, body?: object): Promise<Answer> =>
-    ask(server, path, {
-      method,
-      headers: { authorization, ...(body !== undefined && { 'content-type': 'application/json' }) },
-      body: body === undefined ? null : JSON.stringify(body),
-    });
-  /** Sends, and waits until it can be read back. */
-  const send = async (body: unknown): Promise<string> => {
-    const answer = await post(server, key, body);
-    const traceId = answer.headers.get('x-trace-id') ?? '';
-    await processed(traceId);
-    return traceId;
-  };
-  const processed = (traceId: string): Promise<unknown> =>
-    eventually('the request is processed', async () => {
-      const { status, body } = await get(`/traces/${traceId}`);
-      assert.equal(status, 200);
-      return (body as { status: string }).status === 'processed';
-    });
-  return { key, get, act, send };
-}
-
-function user(identifiers: object, events: object[] = [{ event_name: 'tested' }], more: object = {}): object {
-  return { users: [{ identifiers, events, ...more }] };
-}
+import { useServer } from '../edge/fixture.ts';
+import { post } from '../server.ts';
+import { type EventPage, type Profile, tenant, user } from './reading-tenant.ts';
 
 suite('Reading back', () => {
   const server = useServer();
@@ -162,98 +111,6 @@ suite('Reading back', () => {
     assert.ok(balanced);
     assert.equal(totals['events']?.['received'], 3);
     assert.equal(totals['events']?.['erased'], 2);
-  });
-
-  test('pages neither repeat nor skip anything, whatever comes in between them', async () => {
-    const { get, send } = await tenant(server());
-    const day = (n: number): string => new Date(Date.UTC(2026, 0, 1, 0, n)).toISOString();
-    // Every third has the same time as the one before: a cursor by time alone would lose some.
-    const times = Array.from({ length: 60 }, (_, n) => day(10 + n - (n % 3 === 2 ? 1 : 0)));
-    await send(
-      user(
-        { user_id: 'u-1' },
-        times.map((timestamp, n) => ({ event_name: `e-${n}`, timestamp })),
-      ),
-    );
-    const { id } = (await get('/profiles?user_id=u-1')).body as Profile;
-    for (const path of ['/events', `/profiles/${id}/events`]) {
-      const seen: Event[] = [];
-      let cursor: string | null = '';
-      for (let page = 0; cursor !== null; page++) {
-        assert.ok(page < 20);
-        const { body } = await get(`${path}?limit=7&to=2026-02-01&cursor=${encodeURIComponent(cursor)}`);
-        const { events, next_cursor } = body as EventPage;
-        seen.push(...events);
-        cursor = next_cursor;
-        const late = [day(0), day(30), day(200)].map((timestamp) => ({ event_name: 'late', timestamp }));
-        if (page < 4) await send(user({ user_id: 'u-1' }, late));
-      }
-      const names = seen.map(({ event_name }) => event_name).filter((name) => name !== 'late');
-      assert.equal(new Set(seen.map(({ id }) => id)).size, seen.length);
-      assert.deepEqual(names.toSorted(), times.map((_, n) => `e-${n}`).toSorted());
-    }
-  });
-
-  test('whoever follows along gets each event once, in order of arrival', async () => {
-    const { get, send } = await tenant(server());
-    await send(user({ user_id: 'u-0' }));
-    let { last } = (await get('/events?after=')).body as { last: string };
-    const names: string[] = [];
-    for (const name of ['a', 'b', 'c']) {
-      await send(
-        user({ user_id: name }, [{ event_name: name, timestamp: '2001-01-01' }, { event_name: `${name}${name}` }]),
-      );
-      for (let events: Event[] = [], more = true; more; more = events.length > 0) {
-        const { body } = await get(`/events?limit=1&after=${encodeURIComponent(last)}`);
-        ({ events, last } = body as { events: Event[]; last: string });
-        names.push(...events.map(({ event_name }) => event_name));
-      }
-    }
-    assert.deepEqual(names, ['a', 'aa', 'b', 'bb', 'c', 'cc']);
-  });
-
-  test('events are counted by time and name, and found by either', async () => {
-    const { get, send } = await tenant(server());
-    await send(
-      user({ user_id: 'u-1' }, [
-        { event_name: 'sold', timestamp: '2026-01-01T00:59:59.999Z', revenue: 1.5 },
-        { event_name: 'sold', timestamp: '2026-01-01T01:00:00Z', revenue: 2 },
-        { event_name: 'seen', timestamp: '2026-01-01T01:30:00+00:00' },
-        { event_name: 'seen', timestamp: '2026-01-02T00:00:00Z' },
-      ]),
-    );
-    const range = 'from=2026-01-01&to=2026-01-02';
-    const [one, two] = ['2026-01-01T00:00:00.000Z', '2026-01-01T01:00:00.000Z'];
-    const buckets = async (query: string): Promise<unknown> =>
-      ((await get(`/events/counts?${range}&${query}`)).body as { buckets: unknown }).buckets;
-    assert.deepEqual(await buckets('interval=day'), [{ start: one, events: 3, revenue: 3.5 }]);
-    assert.deepEqual(await buckets('interval=hour'), [
-      { start: one, events: 1, revenue: 1.5 },
-      { start: two, events: 2, revenue: 2 },
-    ]);
-    assert.deepEqual(await buckets('interval=day&group_by=event_name'), [
-      { start: one, event_name: 'seen', events: 1, revenue: 0 },
-      { start: one, event_name: 'sold', events: 2, revenue: 3.5 },
-    ]);
-    const found = (await get(`/events?event_name=seen&${range}`)).body as EventPage;
-    assert.equal(found.events.length, 1);
-  });
-
-  test('a rejected user can be looked at, with its reason', async () => {
-    const { get, send } = await tenant(server());
-    const traceId = await send(
-      '{"users":[{"identifiers":{"user_id":"u-1"},"events":[{"event_name":"x"},{"event_name":" ","n":12345678901234567890}]},{"identifiers":{"user_id":"u-2"},"events":[]}]}',
-    );
-    const reason = 'events[].event_name is required and must be a non-empty string';
-    const { text, body } = await get(`/rejections?reason=${encodeURIComponent(reason.replace('[]', '[7]'))}`);
-    const { rejections } = body as { rejections: { trace_id: string; userIndex: number; reason: string }[] };
-    assert.deepEqual(
-      rejections.map((one) => [one.trace_id, one.userIndex, one.reason]),
-      [[traceId, 0, reason]],
-    );
-    assert.ok(text.includes('"n":12345678901234567890'));
-    assert.equal(((await get('/rejections')).body as { rejections: unknown[] }).rejections.length, 2);
-    assert.equal(((await get('/rejections?to=2026-01-01')).body as { rejections: unknown[] }).rejections.length, 0);
   });
 
   test('a tenant neither sees nor changes anything of another, on any route', async () => {

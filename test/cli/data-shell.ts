@@ -21,6 +21,7 @@ import { createLogger } from '../../src/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
 import { type Environment, tenantOf } from '../../src/model.ts';
 import { Processor } from '../../src/processor/processor.ts';
+import { createReading } from '../../src/reading.ts';
 import type { Store } from '../../src/store.ts';
 import { entry } from '../contract/log-entries.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
@@ -155,7 +156,11 @@ export function testShell(changes: Partial<Shell>): TestShell {
     env: {},
     now: () => NOW,
     stop: stopping.signal,
-    openStore: async (folder) => openSqliteStore(storeFileOf(folder)),
+    openStore: async (folder) =>
+      createReading(
+        openSqliteStore(storeFileOf(folder)),
+        openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: Number.MAX_SAFE_INTEGER, now: () => NOW }),
+      ),
     openKeyStore: openSqliteKeyStore,
     ...changes,
   };

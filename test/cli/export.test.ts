@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import { csvLine } from '../../src/cli/export-csv.ts';
 import { runExport } from '../../src/cli/export.ts';
@@ -16,7 +16,7 @@ import { type DataFolder, NOW, openDataFolder, refusal, run, testShell } from '.
 
 const EVENTS = 3_500;
 
-/** Users with events of all kinds; some with nothing to match by, some with numbers that a double cannot hold. */
+/** Users with events of two kinds; some with nothing to match by. */
 async function filledFolder(context: TestContext): Promise<DataFolder> {
   const folder = openDataFolder(context);
   const users = Array.from({ length: EVENTS / 5 }, (_, n) => {

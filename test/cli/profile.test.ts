@@ -45,7 +45,7 @@ suite('sluice profile', () => {
     const other = { identifiers: { user_id: 'bob', anon_id: 'visitor-1' }, events: [event] };
     await folder.send([{ users: [JOINED] }, { users: [other] }]);
     const { out } = await run(runProfile, ['user_id=bob'], folder.shell());
-    assert.match(out, /anon_id "visitor-1" was not joined: it belongs to a profile with another user_id 1 time/);
+    assert.match(out, /anon_id "visitor-1" was not joined: it belongs to a profile with another user_id \(1 time/);
   });
 
   test('the id of a profile that was merged away finds the surviving one', async (context) => {

@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { formatBytes, formatCount, formatSpan, localTime, readMoment } from '../../src/cli/local-time.ts';
+import { formatBytes, formatCount, formatSpan, localTime, readMoment, shortTime } from '../../src/cli/local-time.ts';
 import { Progress } from '../../src/cli/progress.ts';
 
 function progressOn(isTty: boolean): { progress: Progress; text: () => string; wait: (milliseconds: number) => void } {
@@ -37,7 +37,7 @@ suite('Progress', () => {
     const drawn = text().split('\r').at(-1) ?? '';
     assert.match(
       drawn,
-      /^users\.ndjson {2}█{6}░{18} {2}25% {2}2,000 users {2}1\.0 MB {2}1,000\/s {2}3 rejected {2}about 6s left/,
+      /^users\.ndjson {2}█{4}░{12} {2}25% {2}2,000 users {2}1\.0 MB {2}1,000\/s {2}3 rejected {2}about 6s left/,
     );
     progress.end();
     assert.ok(text().endsWith('\r\u001b[K'));
@@ -91,6 +91,8 @@ suite('Times and amounts for people', () => {
   test('a local time is that of the zone of the process', () => {
     const time = new Date(2026, 0, 2, 3, 4, 5).valueOf();
     assert.equal(localTime(time), '2026-01-02 03:04:05');
+    assert.equal(shortTime(time + 6, time), '03:04:05.006');
+    assert.equal(shortTime(time, time + 86_400_000), '01-02 03:04 ');
   });
 
   test('moments are times ago or ISO 8601', () => {

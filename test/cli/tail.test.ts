@@ -60,12 +60,17 @@ suite('sluice tail', () => {
     const folder = openDataFolder(context);
     const events = [{ event_name: 'x'.repeat(60), text: 'y'.repeat(500) }];
     await folder.send([{ users: [{ identifiers: { user_id: 'ada' }, events }] }]);
-    const tail = folder.shell({ outTerminal: { isTty: false, columns: 110 } });
-    const ended = runTail(['--since', '2h'], tail.shell);
-    await eventually('it shows', () => tail.out() !== '');
-    tail.stopping.abort();
-    await ended;
-    assert.equal(tail.out().trimEnd().length, 110);
+    for (const columns of [80, 100, 160]) {
+      const tail = folder.shell({ outTerminal: { isTty: false, columns } });
+      const ended = runTail(['--since', '2h'], tail.shell);
+      await eventually('it shows', () => tail.out() !== '');
+      tail.stopping.abort();
+      await ended;
+      const line = tail.out().trimEnd();
+      assert.ok(columns === 80 ? line.length <= columns : line.length === columns, `${line.length} in ${columns}`);
+      assert.match(line, / [0-9a-f]{8}-[0-9a-f-]{27}/);
+      assert.equal(line.includes('"text":"y'), columns > 80);
+    }
   });
 
   test('before anything was sent it says so, and waits for the first event', async (context) => {

@@ -146,7 +146,10 @@ export function storeActsContract(open: OpenStore): void {
       assert.ok(!left.toLowerCase().includes(value), left.slice(0, 3_000));
       for (const id of [profile.id, ...profile.mergedIds]) {
         assert.equal(await under.store.profile(TENANT, id), undefined);
-        assert.equal(await under.store.events(TENANT, { ...{ eventName: null, from: null, to: null }, ...PAGE, profileId: id }), undefined);
+        assert.equal(
+          await under.store.events(TENANT, { ...{ eventName: null, from: null, to: null }, ...PAGE, profileId: id }),
+          undefined,
+        );
       }
       const trace = await under.store.trace(TENANT, traceId);
       assert.deepEqual(

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import fc from 'fast-check';
+import { array, assert as assertProperty, asyncProperty, boolean, constantFrom, integer, record } from 'fast-check';
 import type { CountBucket, Interval, StoredEvent } from '../../src/store.ts';
 import {
   ALL_EVENTS,
@@ -120,17 +120,17 @@ export function storeTimelineContract(open: OpenStore): void {
     });
 
     test('a cursor stays right while data comes in: nothing twice, nothing that was there is missed', async () => {
-      const step = fc.record({
-        days: fc.array(fc.integer({ min: -3, max: 3 }), { minLength: 1, maxLength: 6 }),
-        who: fc.constantFrom({ user_id: 'u' }, { anon_id: 'a' }, { user_id: 'u', anon_id: 'a' }),
+      const step = record({
+        days: array(integer({ min: -3, max: 3 }), { minLength: 1, maxLength: 6 }),
+        who: constantFrom({ user_id: 'u' }, { anon_id: 'a' }, { user_id: 'u', anon_id: 'a' }),
       });
-      await fc.assert(
-        fc.asyncProperty(
-          fc.array(step, { minLength: 1, maxLength: 6 }),
-          fc.array(step, { maxLength: 6 }),
-          fc.integer({ min: 1, max: 4 }),
-          fc.boolean(),
-          fc.constantFrom(null, 'tested'),
+      await assertProperty(
+        asyncProperty(
+          array(step, { minLength: 1, maxLength: 6 }),
+          array(step, { maxLength: 6 }),
+          integer({ min: 1, max: 4 }),
+          boolean(),
+          constantFrom(null, 'tested'),
           async (before, during, limit, byProfile, eventName) => {
             const fresh = await open();
             try {
@@ -158,9 +158,15 @@ export function storeTimelineContract(open: OpenStore): void {
               }
               const ids = seen.map(({ id }) => id);
               assert.equal(new Set(ids).size, ids.length);
-              assert.deepEqual(there.filter((id) => !ids.includes(id)), []);
+              assert.deepEqual(
+                there.filter((id) => !ids.includes(id)),
+                [],
+              );
               const times = seen.map(({ timestamp }) => timestamp);
-              assert.deepEqual(times, times.toSorted((a, b) => b - a));
+              assert.deepEqual(
+                times,
+                times.toSorted((a, b) => b - a),
+              );
             } finally {
               await fresh.close();
             }

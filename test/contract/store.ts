@@ -191,7 +191,10 @@ function storeProfilesContract(open: OpenStore): void {
       assert.equal(ids.length, 13);
       assert.equal(new Set(ids.map(({ id }) => id)).size, 13);
       const seen = ids.map(({ firstSeen }) => firstSeen);
-      assert.deepEqual(seen, seen.toSorted((a, b) => a - b));
+      assert.deepEqual(
+        seen,
+        seen.toSorted((a, b) => a - b),
+      );
     });
 
     test('ids that are none are unknown, and never an error', async () => {

@@ -81,7 +81,7 @@ class History {
     this.#count += 1;
     this.#clock += this.#step();
     const tenantId = this.#pick(TENANTS);
-    const users: unknown[] = Array.from({ length: 1 + this.#below(3) }, () => this.#user());
+    const users: unknown[] = Array.from({ length: this.#pick([1, 1, 1, 1, 2, 2, 3]) }, () => this.#user());
     if (this.#chance(0.05)) users.splice(this.#below(2), 0, this.#pick(BAD_USERS));
     const keyKind: KeyKind = this.#chance(0.25) ? 'publishable' : 'secret';
     return entryOf(users, {
@@ -107,7 +107,7 @@ class History {
     return {
       identifiers: { ...this.#identifiers(person), ...(this.#chance(0.3) && { first_name: `N${this.#below(9)}` }) },
       ...(properties && { user_properties: properties }),
-      events: Array.from({ length: 1 + this.#below(2) }, () => this.#event()),
+      events: Array.from({ length: this.#pick([1, 1, 1, 1, 2]) }, () => this.#event()),
     };
   }
 

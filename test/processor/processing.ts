@@ -47,6 +47,9 @@ export interface Processing extends Partial<ProcessorParts> {
   readonly tableEvents?: number;
 }
 
+/** So small that a short log makes many batches, transactions and tables of events. */
+export const KILLED_PROCESSING: Processing = { batchBytesMax: 2_500, transactionUsersMax: 30, tableEvents: 70 };
+
 /** Until the log is used up. */
 export async function processAll(dataFolder: string, processing: Processing = {}): Promise<void> {
   const { storeFile = storeFileOf(dataFolder), tableEvents, ...parts } = processing;

@@ -3,8 +3,8 @@
  * Notices positions that are missing, and in bodies and all that is said about them any byte that is not what was
  * written. Headers alone cannot be checked: the checksum of a record covers its body.
  *
- * Each call opens the segment and closes it again. That takes a hundredth of the time that 2 MB of records take, and a
- * connection that stayed open beside the writer's would leave an empty WAL behind when the segment is sealed.
+ * Each call opens the segment and closes it again: 0.3 ms, where 2 MB of small records take 30 ms. A connection that
+ * stayed open beside the writer's would leave an empty WAL and its index behind when the segment is sealed.
  */
 
 import { existsSync, statSync } from 'node:fs';
@@ -62,8 +62,8 @@ export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
 const HEADER_BYTES = 256;
 
 /**
- * All records of a run in two values, headers as JSON and bodies behind one another: of small records, row by row, the
- * making of rows and buffers takes twice as long as all the rest. The bodies of a batch share memory.
+ * All records of a run in two values, headers as JSON and bodies behind one another: with bodies of 400 bytes that takes
+ * a quarter off the CPU time of a read by rows, with large ones it is about even. The bodies of a batch share memory.
  */
 const RUN = `
   SELECT json_group_array(json_array(${HEADER_COLUMNS}, bytes)) AS headers, CAST(group_concat(body, '') AS BLOB) AS bodies
@@ -86,7 +86,8 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
     let last = stretch.from - 1;
     let bytes = 0;
     let bytesInAll = 0;
-    const isEnd = eachInTurn(stretch, sizes.iterate(stretch.from), (row: SizeRow) => {
+    const rows = sizes.iterate(stretch.from) as unknown as Iterable<SizeRow>;
+    const isEnd = eachInTurn(stretch, rows, (row) => {
       last = row.position;
       bytes += row.bytes;
       bytesInAll += row.bytes + row.more + HEADER_BYTES;
@@ -112,7 +113,7 @@ function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRec
     const row = toRow(values);
     const body = run.bodies.subarray(offset, offset + values[11]);
     if (row.position !== position || recordChecksum(row, body) !== row.checksum) throw damaged(stretch, position);
-    records.push(Object.assign(toHeader(row, stretch), { body }));
+    records.push({ ...toHeader(row, stretch), body });
     offset += body.byteLength;
     position += 1;
   }
@@ -124,7 +125,7 @@ export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
   return inSegment(stretch, [], (database) => {
     const headers: LogHeader[] = [];
     const select = database.prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE position >= ? ORDER BY position`);
-    eachInTurn(stretch, select.iterate(stretch.from), (row: HeaderRow) => {
+    eachInTurn(stretch, select.iterate(stretch.from) as unknown as Iterable<HeaderRow>, (row) => {
       headers.push(toHeader(row, stretch));
       return headers.length < countMax;
     });
@@ -192,11 +193,11 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
  */
 function eachInTurn<Row extends { readonly position: number }>(
   { segment, from, until }: Stretch,
-  rows: Iterable<unknown>,
+  rows: Iterable<Row>,
   take: (row: Row) => boolean,
 ): boolean {
   let expected = from;
-  for (const row of rows as Iterable<Row>) {
+  for (const row of rows) {
     if (row.position !== expected) throw missing(segment.file, expected, row.position);
     expected += 1;
     if (!take(row)) return expected === until;

@@ -20,7 +20,7 @@ import { uuidBytes, uuidText } from './store-schema.ts';
 
 const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;
-const READ_BUSY_TIMEOUT_MS = 5_000;
+export const READ_BUSY_TIMEOUT_MS = 5_000;
 
 /** `work` runs in one write transaction, which is durable when this resolves. Rejects if the lock is not to be had. */
 export async function inWriteTransaction<T>({ database }: StoreConnection, work: () => T): Promise<T> {

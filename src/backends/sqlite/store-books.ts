@@ -21,6 +21,11 @@ interface Bucket {
   revenue: number;
 }
 
+/** A minute, and the hour that it is part of. */
+interface Minute extends Bucket {
+  readonly hour: Bucket;
+}
+
 interface LedgerRow {
   readonly tenant: number;
   readonly hour: number;
@@ -55,7 +60,9 @@ export class StoreBooks {
   readonly #selectBucket: StatementSync;
   readonly #writeBucket: StatementSync;
   readonly #addToLedger: StatementSync;
-  readonly #buckets = new Map<string, Bucket>();
+  /** By tenant, then start of the minute, then name. */
+  readonly #minutes = new Map<number, Map<number, Map<string, Minute>>>();
+  readonly #hours = new Map<string, Bucket>();
   readonly #ledger = new Map<string, LedgerRow>();
 
   constructor(database: DatabaseSync) {
@@ -75,8 +82,10 @@ export class StoreBooks {
   }
 
   countEvent(tenant: number, timestamp: number, eventName: string, revenue: number): void {
-    this.#count(tenant, MINUTE_MS, timestamp, eventName, revenue);
-    this.#count(tenant, HOUR_MS, timestamp, eventName, revenue);
+    const start = Math.floor(timestamp / MINUTE_MS) * MINUTE_MS;
+    const minute = this.#minutes.get(tenant)?.get(start)?.get(eventName) ?? this.#minute(tenant, start, eventName);
+    add(minute, revenue);
+    add(minute.hour, revenue);
   }
 
   bookRecord(tenant: number, header: RecordHeader, users: Tally, events: Tally): void {
@@ -103,7 +112,8 @@ export class StoreBooks {
 
   /** To be called before the transaction is committed. */
   flush(): void {
-    for (const bucket of this.#buckets.values()) {
+    const minutes = [...this.#minutes.values()].flatMap((starts) => [...starts.values()]);
+    for (const bucket of [...minutes.flatMap((names) => [...names.values()]), ...this.#hours.values()]) {
       const { tenant, width, start, eventName, events, revenue } = bucket;
       this.#writeBucket.run(tenant, width, start, eventName, events, revenue);
     }
@@ -128,23 +138,27 @@ export class StoreBooks {
   }
 
   forget(): void {
-    this.#buckets.clear();
+    this.#minutes.clear();
+    this.#hours.clear();
     this.#ledger.clear();
   }
 
-  #count(tenant: number, width: number, timestamp: number, eventName: string, revenue: number): void {
-    const start = Math.floor(timestamp / width) * width;
-    const name = `${tenant} ${width} ${start} ${eventName}`;
-    let bucket = this.#buckets.get(name);
-    if (bucket === undefined) {
-      const row = this.#selectBucket.get(tenant, width, start, eventName);
-      const { events = 0, revenue: sum = 0 } = (row ?? {}) as { events?: number; revenue?: number };
-      bucket = { tenant, width, start, eventName, events, revenue: sum };
-      this.#buckets.set(name, bucket);
-    }
-    bucket.events += 1;
-    // Two absurd amounts must not add up to something that is no number.
-    bucket.revenue = Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, bucket.revenue + revenue));
+  #minute(tenant: number, start: number, eventName: string): Minute {
+    const hourStart = Math.floor(start / HOUR_MS) * HOUR_MS;
+    const hourName = `${tenant} ${hourStart} ${eventName}`;
+    const hour = this.#hours.get(hourName) ?? this.#stored(tenant, HOUR_MS, hourStart, eventName);
+    this.#hours.set(hourName, hour);
+    const minute = { ...this.#stored(tenant, MINUTE_MS, start, eventName), hour };
+    const starts = this.#minutes.get(tenant) ?? new Map<number, Map<string, Minute>>();
+    const names = starts.get(start) ?? new Map<string, Minute>();
+    this.#minutes.set(tenant, starts.set(start, names.set(eventName, minute)));
+    return minute;
+  }
+
+  #stored(tenant: number, width: number, start: number, eventName: string): Bucket {
+    const row = this.#selectBucket.get(tenant, width, start, eventName);
+    const { events = 0, revenue = 0 } = (row ?? {}) as { events?: number; revenue?: number };
+    return { tenant, width, start, eventName, events, revenue };
   }
 
   #ledgerRow(tenant: number, receivedAt: number): LedgerRow {
@@ -170,4 +184,10 @@ export class StoreBooks {
     this.#ledger.set(name, row);
     return row;
   }
+}
+
+function add(bucket: Bucket, revenue: number): void {
+  bucket.events += 1;
+  // Two absurd amounts must not add up to something that is no number.
+  bucket.revenue = Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, bucket.revenue + revenue));
 }

@@ -4,9 +4,11 @@
  * people that name one of the erased identifiers go too.
  *
  * In one transaction, but for a person with very many events: those go in pieces before, so that the processor is not
- * kept waiting; after a crash in between, the profile is there with fewer events and can be erased again. Freed bytes
- * are overwritten (`secure_delete`), freed pages are given back, and the write-ahead log is emptied if nobody is
- * reading: otherwise it is overwritten with time. The event log keeps requests until its own retention ends.
+ * kept waiting; after a crash in between, the profile is there with fewer events and can be erased again.
+ *
+ * Freed bytes are overwritten (`secure_delete`), freed pages are given back, and the write-ahead log is emptied unless
+ * somebody is reading just then. Limits: where SQLite moved rows between pages before, copies may stay in the unused
+ * part of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention.
  */
 
 import { type MatchOptions, matchKeysOf } from '../../identity/match-keys.ts';
@@ -14,7 +16,7 @@ import { IDENTIFIER_TYPES, type IdentifierType, type TenantId } from '../../mode
 import type { Act } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { isBusy } from './database.ts';
-import { inWriteTransaction, writeAct } from './store-acts.ts';
+import { inWriteTransaction, READ_BUSY_TIMEOUT_MS, writeAct } from './store-acts.ts';
 import type { StoreConnection } from './store-connection.ts';
 import { identifiersOf, nodesById, type ProfileNodes, typeOf } from './store-profiles.ts';
 import { type RemovableEvent, removeEvents, selectRemovable } from './store-removal.ts';
@@ -25,6 +27,7 @@ const REJECTIONS_PER_READ = 500;
 const VACUUM_PAGES = 512;
 /** Beyond that the sweep goes on, later. */
 const VACUUM_PIECES_MAX = 64;
+const CHECKPOINT_TRIES_MAX = 5;
 
 export interface Erasure {
   readonly tenant: number;
@@ -203,9 +206,23 @@ async function giveSpaceBack(store: StoreConnection): Promise<void> {
     for (let piece = 0; piece < VACUUM_PIECES_MAX && freePages(store) > 0; piece += 1) {
       await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
     }
-    store.database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+    for (let tries = 0; tries < CHECKPOINT_TRIES_MAX; tries += 1) {
+      // The lock was free a moment ago, so it is now: the processor pauses for longer than that.
+      await inWriteTransaction(store, () => undefined);
+      if (emptyWriteAheadLog(store)) return;
+    }
   } catch (error) {
     if (!isBusy(error) && !(error instanceof StoreUnavailableError)) throw error;
+  }
+}
+
+/** Without waiting for readers and writers, which would keep this thread from reading. */
+function emptyWriteAheadLog(store: StoreConnection): boolean {
+  store.database.exec('PRAGMA busy_timeout = 0');
+  try {
+    return store.get<{ busy: number }>('PRAGMA wal_checkpoint(TRUNCATE)')?.busy === 0;
+  } finally {
+    store.database.exec(`PRAGMA busy_timeout = ${READ_BUSY_TIMEOUT_MS}`);
   }
 }
 

@@ -36,6 +36,8 @@ export class StoreGraph {
   readonly #apartFrom: StatementSync;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new GenerationCache<string, NodeNumber>(CACHED_PEOPLE_MAX);
+  /** By tenant: the users of the last snapshot that were not settled. */
+  readonly #unsettled = new Map<number, (readonly MatchKey[])[]>();
   readonly #nodes = new GenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
@@ -53,19 +55,25 @@ export class StoreGraph {
 
   forget(): void {
     this.#people.clear();
+    this.#unsettled.clear();
     this.#nodes.clear();
     this.#roots.clear();
   }
 
   snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
     const settled = new Map<readonly MatchKey[], NodeNumber>();
+    const unsettled: (readonly MatchKey[])[] = [];
+    this.#unsettled.set(tenant, unsettled);
     const nodes = new Map<MatchKey, NodeNumber>();
     const roots = new Map<NodeNumber, NodeNumber>();
     for (const keys of question.users) {
       const person = personName(tenant, keys);
       const known = this.#people.get(person);
       const node = known ?? this.#settledNodeOf(tenant, keys, nodes, roots);
-      if (node === UNKNOWN) continue;
+      if (node === UNKNOWN) {
+        unsettled.push(keys);
+        continue;
+      }
       settled.set(keys, node);
       if (known === undefined) this.#people.set(person, node);
     }
@@ -83,8 +91,17 @@ export class StoreGraph {
 
   /** Keeps the caches in step with what was just written. */
   learn(tenant: number, { identifiers, aliases }: Changes): void {
-    for (const { key, node } of identifiers) this.#nodes.set(cacheKey(tenant, key), node);
+    for (const { key, node } of identifiers) {
+      this.#nodes.set(cacheKey(tenant, key), node);
+      if (!this.#roots.get(node)) this.#roots.set(node, node);
+    }
     for (const [node, root] of aliases) this.#roots.set(node, root);
+    // Whoever was new a moment ago is known by now, and will come again.
+    for (const keys of this.#unsettled.get(tenant) ?? []) {
+      const node = this.#settledNodeOf(tenant, keys, new Map(), new Map());
+      if (node !== UNKNOWN) this.#people.set(personName(tenant, keys), node);
+    }
+    this.#unsettled.delete(tenant);
   }
 
   /** Looks all keys up. The node of the strongest if all have nodes of one profile, else UNKNOWN. */

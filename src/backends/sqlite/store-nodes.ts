@@ -1,7 +1,10 @@
 /**
  * Writes what a batch tells of nodes: how many events, when first and last seen, and the statements, folded into what
- * was known (identity/statements.ts). Each node of a batch is read and written once, in the order of their numbers, so
- * that neighbours share a page.
+ * was known (identity/statements.ts). Each node of a batch is written once, in the order of their numbers, so that
+ * neighbours share a page.
+ *
+ * Most statements say the same names as the one before them. Where it is remembered that a node knows just one group,
+ * of the same names and older, the new group takes its place without the old one being read.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -10,6 +13,7 @@ import { nodeIdOf } from '../../identity/node-id.ts';
 import { type Group, state } from '../../identity/statements.ts';
 import type { NodeNumber, Origin, TenantId } from '../../model.ts';
 import { parseExact } from '../../validation/exact-json.ts';
+import { GenerationCache } from './generation-cache.ts';
 import { uuidBytes } from './store-schema.ts';
 
 /** One user that went to a node. */
@@ -20,27 +24,36 @@ export interface Visit {
   readonly properties: Readonly<Record<string, unknown>> | null;
 }
 
-interface NodeRow {
-  readonly events: number;
-  readonly first_seen: number;
-  readonly last_seen: number;
-  readonly known: string | null;
+/** The only group that a node knows: when it was said, and the names that it has. */
+interface OnlyGroup {
+  readonly receivedAt: number;
+  readonly names: string;
 }
 
 const NOTHING: Readonly<Record<string, unknown>> = {};
 const NOTHING_KNOWN: readonly Group[] = [];
+/** About 100 bytes each. */
+const CACHED_NODES_MAX = 200_000;
+/** Names of a group, one after the other; longer ones are not worth remembering. */
+const NAMES_LENGTH_MAX = 500;
 
 export class StoreNodes {
   readonly #insert: StatementSync;
   readonly #select: StatementSync;
+  readonly #count: StatementSync;
   readonly #update: StatementSync;
+  readonly #onlyGroups = new GenerationCache<NodeNumber, OnlyGroup>(CACHED_NODES_MAX);
 
   constructor(database: DatabaseSync) {
     this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
-    this.#select = database.prepare('SELECT events, first_seen, last_seen, known FROM nodes WHERE no = ?');
-    this.#update = database.prepare(
-      'UPDATE nodes SET events = ?, first_seen = ?, last_seen = ?, known = ? WHERE no = ?',
-    );
+    this.#select = database.prepare('SELECT known FROM nodes WHERE no = ?');
+    const sums = 'events = events + ?, first_seen = min(first_seen, ?), last_seen = max(last_seen, ?)';
+    this.#count = database.prepare(`UPDATE nodes SET ${sums} WHERE no = ?`);
+    this.#update = database.prepare(`UPDATE nodes SET ${sums}, known = ? WHERE no = ?`);
+  }
+
+  forget(): void {
+    this.#onlyGroups.clear();
   }
 
   write(
@@ -51,46 +64,102 @@ export class StoreNodes {
     const isNew = new Set<NodeNumber>();
     for (const { node, origin } of created) {
       isNew.add(node);
-      const { receivedAt, traceId, userIndex } = origin;
-      const told = fold(rowOfNewNode(receivedAt), visits.get(node) ?? []);
-      this.#insert.run(
-        node,
-        tenant.no,
-        uuidBytes(nodeIdOf(tenant.id, origin)),
-        receivedAt,
-        uuidBytes(traceId),
-        userIndex,
-        told.events,
-        told.first_seen,
-        told.last_seen,
-        told.known,
-      );
+      this.#create(tenant, node, origin, visits.get(node) ?? []);
     }
-    const known = [...visits.keys()].filter((node) => !isNew.has(node)).sort((a, b) => a - b);
-    for (const node of known) {
-      const row = this.#select.get(node) as NodeRow | undefined;
-      if (row === undefined) throw new Error(`node ${node} is not in the store`);
-      const told = fold(row, visits.get(node) ?? []);
-      this.#update.run(told.events, told.first_seen, told.last_seen, told.known, node);
+    const nodes = [...visits.keys()].filter((node) => !isNew.has(node)).sort((a, b) => a - b);
+    for (const node of nodes) this.#tell(node, visits.get(node) ?? []);
+  }
+
+  #create(
+    tenant: { readonly no: number; readonly id: TenantId },
+    node: NodeNumber,
+    origin: Origin,
+    visits: readonly Visit[],
+  ): void {
+    const { events, first, last } = sumOf(visits);
+    const { receivedAt, traceId, userIndex } = origin;
+    this.#insert.run(
+      node,
+      tenant.no,
+      uuidBytes(nodeIdOf(tenant.id, origin)),
+      receivedAt,
+      uuidBytes(traceId),
+      userIndex,
+      events,
+      Math.min(receivedAt, first),
+      Math.max(receivedAt, last),
+      visits.every(saysNothing) ? null : this.#fold(node, NOTHING_KNOWN, visits),
+    );
+  }
+
+  #tell(node: NodeNumber, visits: readonly Visit[]): void {
+    const { events, first, last } = sumOf(visits);
+    if (visits.every(saysNothing)) {
+      this.#mustChange(node, this.#count.run(events, first, last, node).changes);
+      return;
     }
+    const known = this.#replaced(node, visits) ?? this.#fold(node, this.#known(node), visits);
+    this.#mustChange(node, this.#update.run(events, first, last, known, node).changes);
+  }
+
+  /** What the node knows now, if it is certain that nothing of what it knew before is left. */
+  #replaced(node: NodeNumber, visits: readonly Visit[]): string | undefined {
+    const [only, ...others] = visits;
+    if (only === undefined || others.length > 0) return undefined;
+    const before = this.#onlyGroups.get(node);
+    const { receivedAt, traceId, userIndex } = only.origin;
+    if (before === undefined || before.receivedAt >= receivedAt) return undefined;
+    const fields = only.fields ?? NOTHING;
+    const properties = only.properties ?? NOTHING;
+    if (namesOf(fields, properties) !== before.names) return undefined;
+    this.#onlyGroups.set(node, { receivedAt, names: before.names });
+    return JSON.stringify([[receivedAt, traceId, userIndex, fields, properties]]);
+  }
+
+  #known(node: NodeNumber): readonly Group[] {
+    const known = this.#select.get(node)?.known as string | null | undefined;
+    return typeof known === 'string' ? (parseExact(known) as readonly Group[]) : NOTHING_KNOWN;
+  }
+
+  #fold(node: NodeNumber, before: readonly Group[], visits: readonly Visit[]): string {
+    let groups = before;
+    for (const { origin, fields, properties } of visits) {
+      groups = state(groups, origin, fields ?? NOTHING, properties ?? NOTHING);
+    }
+    const [only, ...others] = groups;
+    if (only !== undefined && others.length === 0) {
+      const names = namesOf(only[3], only[4]);
+      if (names.length <= NAMES_LENGTH_MAX) this.#onlyGroups.set(node, { receivedAt: only[0], names });
+    }
+    return JSON.stringify(groups);
+  }
+
+  #mustChange(node: NodeNumber, changes: number | bigint): void {
+    if (Number(changes) !== 1) throw new Error(`node ${node} is not in the store`);
   }
 }
 
-function rowOfNewNode(receivedAt: number): NodeRow {
-  return { events: 0, first_seen: receivedAt, last_seen: receivedAt, known: null };
+function saysNothing({ fields, properties }: Visit): boolean {
+  return fields === null && properties === null;
 }
 
-function fold(row: NodeRow, visits: readonly Visit[]): NodeRow {
-  let { events, first_seen, last_seen } = row;
-  let groups: readonly Group[] | undefined;
-  for (const { origin, events: more, fields, properties } of visits) {
+function sumOf(visits: readonly Visit[]): { events: number; first: number; last: number } {
+  let events = 0;
+  let first = Number.POSITIVE_INFINITY;
+  let last = Number.NEGATIVE_INFINITY;
+  for (const { origin, events: more } of visits) {
     events += more;
-    if (origin.receivedAt < first_seen) first_seen = origin.receivedAt;
-    if (origin.receivedAt > last_seen) last_seen = origin.receivedAt;
-    if (fields === null && properties === null) continue;
-    groups ??= row.known === null ? NOTHING_KNOWN : (parseExact(row.known) as readonly Group[]);
-    groups = state(groups, origin, fields ?? NOTHING, properties ?? NOTHING);
+    if (origin.receivedAt < first) first = origin.receivedAt;
+    if (origin.receivedAt > last) last = origin.receivedAt;
   }
-  const known = groups === undefined ? row.known : JSON.stringify(groups);
-  return { events, first_seen, last_seen, known };
+  return { events, first, last };
+}
+
+/** No name holds U+0000. In another order they count as others, which only costs a reading. */
+function namesOf(fields: Readonly<Record<string, unknown>>, properties: Readonly<Record<string, unknown>>): string {
+  let names = '';
+  for (const name in fields) names += `${name}\0`;
+  names += '\0';
+  for (const name in properties) names += `${name}\0`;
+  return names;
 }

@@ -266,7 +266,8 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
       PRAGMA synchronous = NORMAL;
       PRAGMA wal_autocheckpoint = ${WAL_PAGES};
       PRAGMA cache_size = -${kind === 'writer' ? WRITER_CACHE_KIB : READER_CACHE_KIB};
-      PRAGMA temp_store = MEMORY;`,
+      PRAGMA temp_store = MEMORY;
+      PRAGMA secure_delete = FAST;`,
     check: false,
     withoutBackup:
       'move all three away: the next start makes a new one from what the event log still holds (SLUICE_LOG_RETENTION); keys are in another file.',

@@ -186,6 +186,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   #forget(): void {
     this.#graph.forget();
+    this.#nodes.forget();
     this.#books.forget();
     this.#tables.forget();
     this.#tenants.clear();

@@ -1,0 +1,301 @@
+/**
+ * `sluice doctor` finds what is wrong, says what to do, and changes nothing. Every check meets the real thing it is for:
+ * real files that are missing, open to others, damaged or given up, and a real server.
+ */
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { chmodSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { suite, test } from 'node:test';
+import { freeBytesOf, lockHolderOf, quickCheckOf } from '../../src/backends/sqlite/checkup.ts';
+import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
+import type { Finding } from '../../src/cli/doctor-checks.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
+import { type DataFolder, NOW, openDataFolder, refusal, testShell } from './data-shell.ts';
+
+interface Examined {
+  readonly code: number;
+  readonly findings: readonly Finding[];
+  /** Findings that are not well, as one text. */
+  readonly trouble: string;
+}
+
+function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell: DoctorShell; out: () => string } {
+  const { shell, out } = testShell({ env: { SLUICE_DATA: data, SLUICE_DISK_FREE_MIN: '0' } });
+  return {
+    shell: {
+      ...shell,
+      openLogReader: (folder) =>
+        openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: Number.MAX_SAFE_INTEGER, now: () => NOW }),
+      segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
+      lockHolder: lockHolderOf,
+      freeBytes: freeBytesOf,
+      quickCheck: async (folder) => quickCheckOf(storeFileOf(folder)),
+      ...changes,
+    },
+    out,
+  };
+}
+
+async function examine(
+  data: string,
+  args: readonly string[] = [],
+  changes: Partial<DoctorShell> = {},
+): Promise<Examined> {
+  const { shell, out } = doctorShell(data, changes);
+  const code = await runDoctor([...args, '--json'], shell);
+  const { findings } = JSON.parse(out()) as { findings: Finding[] };
+  const trouble = findings
+    .filter(({ state }) => state !== 'well')
+    .map(({ check, state, message, advice }) => `${state} ${check}: ${message} → ${advice}`)
+    .join('\n');
+  return { code, findings, trouble };
+}
+
+/** Processed data and a working key. */
+async function healthyFolder(folder: DataFolder): Promise<void> {
+  await folder.send([{ users: [user('ada')] }, { users: [user('bob')] }]);
+  const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
+  const { id } = await keyStore.ensureAccount(newAccount('default', NOW));
+  await createKey(keyStore, { ...KEY, accountId: id });
+  await keyStore.close();
+}
+
+const KEY = {
+  name: 'shop',
+  kind: 'secret',
+  environment: 'development',
+  origins: [],
+  expiresAt: null,
+  now: NOW,
+} as const;
+
+/** Every file with its content, but for SQLite's count of openings in its first page. */
+function filesIn(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => statSync(join(folder, name)).isFile() && !/-(wal|shm)$/.test(name))
+    .sort()
+    .map((name) => {
+      const bytes = readFileSync(join(folder, name)).fill(0, 24, 28).fill(0, 92, 96);
+      return `${name} ${createHash('sha256').update(bytes).digest('hex')}`;
+    });
+}
+
+suite('sluice doctor', () => {
+  test('on a healthy folder all is well, exit code 0, and no file is changed', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const before = filesIn(folder.data);
+    const { code, findings, trouble } = await examine(folder.data, ['--deep']);
+    assert.equal(trouble, '');
+    assert.equal(code, 0);
+    const checks = new Set(findings.map(({ check }) => check));
+    for (const check of [
+      'settings',
+      'data folder',
+      'server',
+      'disk',
+      'clock',
+      'log',
+      'store',
+      'backlog',
+      'books',
+      'keys',
+    ]) {
+      assert.ok(checks.has(check), check);
+    }
+    assert.deepEqual(filesIn(folder.data), before);
+  });
+
+  test('for people it is a list with signs, what to do, and a verdict', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    chmodSync(folder.data, 0o755);
+    const { shell, out } = doctorShell(folder.data);
+    assert.equal(await runDoctor([], shell), 2);
+    assert.match(out(), /^✓ settings {5}no mistake in them\n! data folder {2}others may look into/);
+    assert.match(out(), /→ Events of people are in it\. Close it: chmod 700/);
+    assert.match(out(), /✓ books +2 events received, and all accounted for/);
+    assert.match(out(), /It works; see ! above/);
+  });
+
+  test('a folder that is not there is broken, and nothing else is looked at', async (context) => {
+    const folder = openDataFolder(context);
+    const { code, trouble, findings } = await examine(join(folder.data, 'nowhere'));
+    assert.equal(code, 1);
+    assert.match(trouble, /broken data folder: .*nowhere is not there → Say where it is with --data/);
+    assert.equal(findings.length, 2);
+  });
+
+  test('settings: mistakes are broken, unknown variables a warning, keys of clients neither', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const env = { SLUICE_DATA: folder.data, SLUICE_DISK_FREE_MIN: '0', SLUICE_KEY: 'x', SLUICE_SERVICE_HOST: 'x' };
+    assert.equal((await examine(folder.data, [], { env })).code, 0);
+    const odd = await examine(folder.data, [], { env: { ...env, SLUICE_COLOUR_OF_THE_DAY: 'secret-value' } });
+    assert.equal(odd.code, 2);
+    assert.match(odd.trouble, /unknown in the environment: SLUICE_COLOUR_OF_THE_DAY/);
+    assert.ok(!odd.trouble.includes('secret-value'));
+    const wrong = await examine(folder.data, [], { env: { ...env, SLUICE_EDGES: 'many' } });
+    assert.equal(wrong.code, 1);
+    assert.match(wrong.trouble, /broken settings: SLUICE_EDGES is "many"/);
+  });
+
+  test('disk: below the limit is broken, near it a warning', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const env = { SLUICE_DATA: folder.data, SLUICE_DISK_FREE_MIN: '1GB' };
+    const full = await examine(folder.data, [], { env, freeBytes: () => 10 });
+    assert.match(full.trouble, /broken disk: 10 B are free, and SLUICE_DISK_FREE_MIN is 1GB/);
+    const near = await examine(folder.data, [], { env, freeBytes: () => 2 * 1_024 ** 3 });
+    assert.match(near.trouble, /warning disk: only 2\.0 GB are free/);
+  });
+
+  test('clock: something that came in later than now is told, and so is a clock that was never set', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    await folder.send([{ users: [user('eve')], receivedAt: NOW + 7_200_000 }]);
+    const { trouble } = await examine(folder.data);
+    assert.match(trouble, /warning clock: .*2h from now/);
+    const unset = await examine(folder.data, [], { now: () => 0 });
+    assert.match(unset.trouble, /broken clock: it says 1970-01-01/);
+  });
+
+  test('log: a segment that was given up is a warning, one that cannot be read is broken', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    await folder.send([{ users: [user('eve')] }]);
+    const [first, second] = listSegments(logFolderOf(folder.data), 0);
+    assert.ok(first !== undefined && second !== undefined);
+    const bytes = readFileSync(first.file);
+    writeFileSync(first.file, bytes.fill(0x5a, 100, bytes.length));
+    const { code, trouble } = await examine(folder.data);
+    assert.equal(code, 1);
+    assert.match(trouble, /broken log: the segment 0\/0{15}1\.db cannot be read/);
+    renameSync(first.file, `${first.file}.lost`);
+    const lost = await examine(folder.data);
+    assert.equal(lost.code, 2);
+    assert.match(lost.trouble, /warning log: the segment 0\/0{15}1\.db\.lost was given up/);
+  });
+
+  test('backlog: without a server it waits safely; with one that stands still it is broken', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    await folder.append([{ users: [user('eve')] }, { users: [user('zoe')] }]);
+    const { code, trouble } = await examine(folder.data);
+    assert.equal(code, 2);
+    assert.match(
+      trouble,
+      /warning backlog: 2 requests \(.*\) wait, the oldest for 1h; no server runs → .*sluice serve/,
+    );
+    const stuck = await examine(folder.data, [], { lockHolder: () => ({ isHeld: true, pid: process.pid }) });
+    assert.equal(stuck.code, 1);
+    assert.match(stuck.trouble, /broken backlog: .*nothing was processed within 1s/);
+  });
+
+  test('store: damage is found by --deep', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const database = new DatabaseSync(storeFileOf(folder.data));
+    database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+    const { rootpage } = database
+      .prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'identifiers_by_node'")
+      .get() as {
+      rootpage: number;
+    };
+    const { page_size } = database.prepare('PRAGMA page_size').get() as { page_size: number };
+    database.close();
+    const bytes = readFileSync(storeFileOf(folder.data));
+    bytes.fill(0, (rootpage - 1) * page_size, rootpage * page_size);
+    writeFileSync(storeFileOf(folder.data), bytes);
+    const { code, trouble } = await examine(folder.data, ['--deep']);
+    assert.equal(code, 1);
+    assert.match(trouble, /broken store: it is damaged: /);
+  });
+
+  test('a store that is no database at all is told in words', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    for (const suffix of ['-wal', '-shm']) writeFileSync(storeFileOf(folder.data) + suffix, '');
+    writeFileSync(storeFileOf(folder.data), 'this is not a database, it is a text of some length'.repeat(40));
+    const { code, trouble } = await examine(folder.data);
+    assert.equal(code, 1);
+    assert.match(trouble, /broken store: it cannot be looked at: .*damaged/);
+  });
+
+  test('books: an hour that does not balance is broken, and so are events that --deep cannot find', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const database = new DatabaseSync(storeFileOf(folder.data));
+    database.exec('UPDATE ledger SET events_stored = events_stored - 1');
+    database.close();
+    const { code, trouble } = await examine(folder.data, ['--deep']);
+    assert.equal(code, 1);
+    assert.match(trouble, /broken books: of 2 events received in the hour of .*, 1 are missing/);
+    assert.match(trouble, /broken books: the books say 1 event, and 2 are there/);
+  });
+
+  test('books: a record that was set aside is shown with its cause and its trace', async (context) => {
+    const folder = openDataFolder(context);
+    // What no edge would let in: the processor cannot make anything of it.
+    await folder.send([{ users: [user('ada')] }, { body: Buffer.from('{"users":'), userCount: 1, eventCount: 1 }]);
+    const { code, trouble } = await examine(folder.data);
+    assert.equal(code, 1);
+    assert.match(trouble, /broken books: the request 01930000-\S+2 could not be processed and was set aside at/);
+  });
+
+  test('keys: none, expired, expiring and leaked ones are told', async (context) => {
+    const folder = openDataFolder(context);
+    await folder.send([{ users: [user('ada')] }]);
+    assert.match((await examine(folder.data)).trouble, /warning keys: there are none that work/);
+    const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
+    const { id: accountId } = await keyStore.ensureAccount(newAccount('default', NOW));
+    await createKey(keyStore, { ...KEY, accountId, name: 'old', now: NOW - 86_400_000, expiresAt: NOW - 3_600_000 });
+    await createKey(keyStore, { ...KEY, accountId, name: 'soon', expiresAt: NOW + 86_400_000 });
+    const { row } = await createKey(keyStore, { ...KEY, accountId, name: 'seen' });
+    await keyStore.recordSightings([{ keyId: row.id, usedAt: NOW, leakOrigin: 'https://shop.example' }]);
+    await keyStore.close();
+    const { code, trouble } = await examine(folder.data);
+    assert.equal(code, 2);
+    assert.match(trouble, /"old" \(.*\) expired 1h ago/);
+    assert.match(trouble, /"soon" \(.*\) expires in 1d/);
+    assert.match(
+      trouble,
+      new RegExp(`"seen" .* was used from the web page https://shop.example .*keys revoke ${row.id}`),
+    );
+  });
+
+  test('beside a running server it names the process, and after kill -9 it says that none runs', {
+    timeout: 60_000,
+  }, async (context) => {
+    const folder = openDataFolder(context);
+    const server = await startServer({ dataFolder: folder.data });
+    context.after(() => server.kill());
+    const { key } = await createKeyWithCommand(folder.data);
+    await post(server, key, { users: [user('ada')] });
+    const running = await examine(folder.data, ['--deep'], { now: Date.now });
+    assert.equal(running.trouble, '');
+    const message = ({ findings }: Examined): string => findings.find(({ check }) => check === 'server')?.message ?? '';
+    assert.equal(message(running), `one runs on this folder (process ${server.pid})`);
+    await server.kill();
+    const dead = await examine(folder.data, [], { now: Date.now });
+    assert.equal(message(dead), `none runs on this folder; the last one (process ${server.pid}) has ended`);
+  });
+
+  test('all mistakes are told at once', async (context) => {
+    const folder = openDataFolder(context);
+    const words = await refusal(
+      (args) => runDoctor(args, doctorShell(folder.data).shell),
+      ['--dep', 'now'],
+      testShell({}),
+    );
+    assert.match(words, /did you mean --deep/);
+  });
+});

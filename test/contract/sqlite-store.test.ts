@@ -1,0 +1,193 @@
+/** The store's contract on SQLite, and what only SQLite's file does. */
+
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { suite, test } from 'node:test';
+import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
+import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
+import { entriesOf } from '../processor/history.ts';
+import { removeFolder, temporaryFolder } from '../server.ts';
+import { storeContract } from './store.ts';
+import {
+  DAY_MS,
+  eventsOf,
+  feed,
+  HOUR_MS,
+  KEEP_ALL,
+  person,
+  profileOf,
+  request,
+  type StoreUnderTest,
+  START,
+  send,
+  sweepAll,
+  TENANT,
+} from './store-feeding.ts';
+
+/** Few, so that every test has several tables. */
+const TABLE_EVENTS = 5;
+const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
+
+interface SqliteStoreUnderTest extends StoreUnderTest {
+  readonly file: string;
+}
+
+function openIn(folder: string, tableEvents = TABLE_EVENTS): SqliteStoreUnderTest {
+  const file = join(folder, 'store.db');
+  const writer = openSqliteStoreWriter({ file, tableEvents });
+  const store = openSqliteStore(file);
+  return {
+    file,
+    writer,
+    store,
+    close: async () => {
+      await store.close();
+      await writer.close();
+      removeFolder(folder);
+    },
+  };
+}
+
+storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
+storeContract('SQLite, in many tables', () => Promise.resolve(openIn(temporaryFolder())));
+
+suite('The file of the SQLite store', () => {
+  async function inFile(use: (under: SqliteStoreUnderTest) => Promise<void>, tableEvents?: number): Promise<void> {
+    const under = openIn(temporaryFolder(), tableEvents);
+    try {
+      await use(under);
+    } finally {
+      await under.close();
+    }
+  }
+
+  function bytesOf({ file }: SqliteStoreUnderTest): string {
+    const files = [file, `${file}-wal`].filter((name) => existsSync(name));
+    return files.map((name) => readFileSync(name).toString('latin1')).join('');
+  }
+
+  function tablesOf({ file }: SqliteStoreUnderTest): string[] {
+    const database = new DatabaseSync(file, { readOnly: true });
+    const rows = database
+      .prepare("SELECT name FROM sqlite_schema WHERE name GLOB 'events_[0-9]*' AND type = 'table'")
+      .all();
+    database.close();
+    return rows.map(({ name }) => String(name));
+  }
+
+  test('the bytes of an erased person are gone from the file and its write-ahead log', async () => {
+    await inFile(async (under) => {
+      for (const entry of entriesOf(3, 300)) await feed(under, [{ ...entry, tenantId: TENANT }]);
+      for (let n = 0; n < 60; n++) {
+        await send(under, [
+          person(
+            { user_id: 'gone-sesame', email: `sesame${n % 9}@x.org`, first_name: `sesame ${n}` },
+            [{ a: 'sesame' }],
+            {
+              [`sesame${n % 7}`]: 'sesame'.repeat(1 + (n % 40)),
+            },
+          ),
+          { identifiers: { user_id: 'gone-sesame' }, events: [] },
+          person({ user_id: `other${n}` }, [{ pad: 'x'.repeat(n * 30) }]),
+        ]);
+      }
+      assert.ok(bytesOf(under).includes('sesame'));
+      const { id } = await profileOf(under, 'user_id', 'gone-sesame');
+      assert.equal(await under.store.erase(TENANT, id, ACT), true);
+      assert.equal(bytesOf(under).includes('sesame'), false);
+    }, 1_000_000);
+  });
+
+  test('tables of events are dropped once they are empty, the newest never', async () => {
+    await inFile(async (under) => {
+      for (let day = 0; day < 4; day++) {
+        for (let n = 0; n < 10; n++)
+          await send(under, [person({ user_id: 'u' })], { receivedAt: START + day * DAY_MS });
+      }
+      assert.equal(tablesOf(under).length, 8);
+      await sweepAll(under, { eventsMs: 2 * DAY_MS }, START + 4 * DAY_MS - 1);
+      assert.equal((await eventsOf(under)).length, 20);
+      assert.equal(tablesOf(under).length, 4);
+      await sweepAll(under, { eventsMs: 0 }, START + 9 * DAY_MS);
+      assert.deepEqual(tablesOf(under), ['events_8']);
+      await send(under, [person({ user_id: 'u' })], { receivedAt: START + 9 * DAY_MS });
+      assert.equal((await eventsOf(under)).length, 1);
+    });
+  });
+
+  test('retention gives the space back', async () => {
+    await inFile(async (under) => {
+      const pad = 'x'.repeat(20_000);
+      const users = Array.from({ length: 40 }, (_, n) => person({ user_id: `u${n}` }, [{ pad }, { pad }]));
+      for (let n = 0; n < 40; n++) await feed(under, [request(users, { receivedAt: START })]);
+      const pagesOf = (): number => {
+        const database = new DatabaseSync(under.file);
+        const pages = Number(database.prepare('PRAGMA page_count').get()?.page_count);
+        database.close();
+        return pages;
+      };
+      const before = pagesOf();
+      await sweepAll(under, { eventsMs: DAY_MS }, START + 9 * DAY_MS);
+      assert.deepEqual(await eventsOf(under), []);
+      assert.ok(pagesOf() < before * 0.6, `${pagesOf()} of ${before} pages are left`);
+    }, 100);
+  });
+
+  test('a person with very many events is erased in pieces, with the books right', async () => {
+    await inFile(async (under) => {
+      const events = Array.from({ length: 900 }, (_, n) => ({ timestamp: new Date(START - n * 50_000).toISOString() }));
+      for (let n = 0; n < 25; n++) {
+        await send(under, [
+          person({ user_id: 'busy' }, events),
+          person({ user_id: 'busy' }),
+          person({ user_id: 'other' }),
+        ]);
+      }
+      const { id, eventCount } = await profileOf(under, 'user_id', 'busy');
+      assert.equal(eventCount, 25 * 901);
+      assert.equal(await under.store.erase(TENANT, id, ACT), true);
+      const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
+      assert.deepEqual([hours[0]?.users.stored, hours[0]?.users.erased], [25, 50]);
+      assert.deepEqual([hours[0]?.events.stored, hours[0]?.events.erased], [25, 25 * 901]);
+      assert.equal((await eventsOf(under)).length, 25);
+      const range = { from: START - DAY_MS * 2, to: START + DAY_MS };
+      const [bucket] = await under.store.counts(TENANT, { interval: 'hour', ...range, byEventName: false });
+      assert.equal(bucket?.events, 25);
+    }, 10_000);
+  });
+
+  test('an act waits for the writer without keeping readers waiting, and the writer sees it', async () => {
+    await inFile(async (under) => {
+      await send(under, [person({ user_id: 'u' })]);
+      const { id } = await profileOf(under, 'user_id', 'u');
+      const transaction = await under.writer.begin();
+      let isErased = false;
+      const erasing = under.store.erase(TENANT, id, ACT).then((result) => {
+        isErased = true;
+        return result;
+      });
+      for (let n = 0; n < 20; n++) {
+        assert.equal((await eventsOf(under)).length, 1);
+        await new Promise((resolve) => {
+          setTimeout(resolve, 1);
+        });
+      }
+      assert.equal(isErased, false);
+      await transaction.commit(false);
+      assert.equal(await erasing, true);
+      await send(under, [person({ user_id: 'u' })], { receivedAt: ACT.at + 1 });
+      assert.notEqual((await profileOf(under, 'user_id', 'u')).id, id);
+    });
+  });
+
+  test('a sweep works within a transaction of its own and leaves none open', async () => {
+    await inFile(async (under) => {
+      await send(under, [person({ user_id: 'u' })]);
+      await under.writer.sweep(KEEP_ALL, START);
+      await send(under, [person({ user_id: 'u' })]);
+      assert.equal((await eventsOf(under)).length, 2);
+    });
+  });
+});

@@ -1,0 +1,274 @@
+/**
+ * The ledger test, end to end. Clients send requests in which every event has a mark that exists once in the world, and
+ * write down a trace_id only after its 202. Some requests have an Idempotency-Key or event ids and are sent again when
+ * the answer was lost, and sometimes when it was not; the others are sent once. At the end everything is read back over
+ * the API: what was acknowledged is there exactly once, and nothing that was refused is there at all.
+ */
+
+import assert from 'node:assert/strict';
+import { answerOf, eventually, sleep, type TestServer } from '../server.ts';
+import { Connection, ConnectionLostError } from './connection.ts';
+
+/** How a request is known when it comes again. */
+export type Recognition = 'idempotency_key' | 'event_ids' | 'none';
+
+interface Sent {
+  readonly recognition: Recognition;
+  readonly idempotencyKey: string | null;
+  readonly body: string;
+  /** Of the events of valid users. */
+  readonly marks: readonly string[];
+  readonly rejectedMarks: readonly string[];
+  readonly usersAccepted: number;
+  /** trace_ids that came with a 202. */
+  readonly acknowledged: string[];
+}
+
+interface Ingested {
+  readonly trace_id: string;
+  readonly users_accepted: number;
+}
+
+export interface TraceAnswer {
+  readonly status: 'pending' | 'processed';
+  readonly users_accepted: number;
+  readonly duplicate_of: string | null;
+  readonly users: readonly { readonly status: string; readonly events: number; readonly profile_id: string | null }[];
+}
+
+export interface LedgerAnswer {
+  readonly balanced: boolean;
+  readonly hours: readonly object[];
+  readonly totals: Record<'users' | 'events', Readonly<Record<string, number>>>;
+}
+
+const PAUSE_MS = 20;
+const AGAIN_SHARE = 0.15;
+
+export class EndToEndLedger {
+  readonly sent: Sent[] = [];
+  readonly #random: () => number;
+  answers = 0;
+  /** Trace look-ups and looks at the books that were answered while the load ran. */
+  looks = 0;
+
+  constructor(random: () => number) {
+    this.#random = random;
+  }
+
+  next(): Sent {
+    const n = this.sent.length;
+    const recognition = (['idempotency_key', 'event_ids', 'none'] as const)[n % 3] ?? 'none';
+    const marks: string[] = [];
+    const rejectedMarks: string[] = [];
+    const users = Array.from({ length: 1 + Math.floor(this.#random() * 4) }, (_, userIndex) => {
+      const isBad = userIndex > 0 && this.#random() < 0.2;
+      const events = Array.from({ length: 1 + (userIndex % 2) }, (__, eventIndex) => {
+        const mark = `${n}.${userIndex}.${eventIndex}`;
+        (isBad ? rejectedMarks : marks).push(mark);
+        return { event_name: 'marked', mark, ...(recognition === 'event_ids' && { $event_id: mark }) };
+      });
+      // Few people, so that batches write to the same profiles and merge them.
+      const person = Math.floor(this.#random() * 40);
+      const identifiers = this.#random() < 0.5 ? { user_id: `u${person}` } : { user_id: `u${person}`, anon_id: `a${n}` };
+      return { identifiers: isBad ? {} : identifiers, user_properties: { latest: n }, events };
+    });
+    const sent: Sent = {
+      recognition,
+      idempotencyKey: recognition === 'idempotency_key' ? `request-${n}` : null,
+      body: JSON.stringify({ users }),
+      marks,
+      rejectedMarks,
+      usersAccepted: users.filter(({ identifiers }) => 'user_id' in identifiers).length,
+      acknowledged: [],
+    };
+    this.sent.push(sent);
+    return sent;
+  }
+
+  /** True when the answer was 202. */
+  async send(connection: Connection, key: string, sent: Sent): Promise<boolean> {
+    const headers = {
+      Authorization: `Bearer ${key}`,
+      'Content-Type': 'application/json',
+      ...(sent.idempotencyKey !== null && { 'Idempotency-Key': sent.idempotencyKey }),
+    };
+    const answer = await connection.request('POST', '/ingest/events', headers, sent.body);
+    if (answer.status === 503) return false;
+    assert.equal(answer.status, 202, `${answer.head}\n${answer.body}`);
+    const { trace_id, users_accepted } = JSON.parse(answer.body) as Ingested;
+    assert.equal(users_accepted, sent.usersAccepted);
+    sent.acknowledged.push(trace_id);
+    this.answers += 1;
+    return true;
+  }
+}
+
+/** Where to send to: changes when the server is started again. */
+export interface Target {
+  port: number;
+  baseUrl: string;
+}
+
+export interface EndToEndLoad {
+  stop(): Promise<void>;
+}
+
+export function startEndToEndLoad(
+  target: Target,
+  key: string,
+  ledger: EndToEndLedger,
+  random: () => number,
+  clients: number,
+): EndToEndLoad {
+  let stopping = false;
+
+  /** A request that can be recognised goes out until it is acknowledged, whatever happens; others once. */
+  async function deliver(open: () => Promise<Connection | undefined>): Promise<void> {
+    const sent = ledger.next();
+    const times = sent.recognition !== 'none' && random() < AGAIN_SHARE ? 2 : 1;
+    for (let time = 0; time < times; ) {
+      const connection = await open();
+      if (connection === undefined) {
+        if (sent.recognition === 'none') return;
+        if (stopping) return;
+        await sleep(PAUSE_MS);
+        continue;
+      }
+      try {
+        if (await ledger.send(connection, key, sent)) time += 1;
+        else await sleep(PAUSE_MS);
+      } catch (error) {
+        if (!(error instanceof ConnectionLostError)) throw error;
+        connection.close();
+        if (sent.recognition === 'none' || stopping) return;
+      }
+    }
+  }
+
+  async function client(): Promise<void> {
+    let connection: Connection | undefined;
+    let port = 0;
+    const open = async (): Promise<Connection | undefined> => {
+      if (connection !== undefined && !connection.socket.destroyed && port === target.port) return connection;
+      port = target.port;
+      connection = await Connection.open(port).catch(() => undefined);
+      return connection;
+    };
+    while (!stopping) await deliver(open);
+    connection?.close();
+  }
+
+  /** The books balance and a trace is known at every moment that anybody looks. */
+  async function lookOn(): Promise<void> {
+    while (!stopping) {
+      await sleep(PAUSE_MS * 3);
+      const { baseUrl } = target;
+      const newest = ledger.sent.findLast(({ acknowledged }) => acknowledged.length > 0)?.acknowledged.at(-1);
+      try {
+        const books = await answerOf(await ask(baseUrl, key, '/ledger'));
+        if (books.status === 200) assertBalanced(books.body as LedgerAnswer);
+        if (newest === undefined) continue;
+        const trace = await answerOf(await ask(baseUrl, key, `/traces/${newest}`));
+        if (trace.status !== 503) assert.equal(trace.status, 200, `a trace that was given out is unknown: ${trace.text}`);
+        ledger.looks += 1;
+      } catch (error) {
+        // Nobody answers while the server is dead.
+        if (!(error instanceof TypeError)) throw error;
+      }
+    }
+  }
+
+  const running = Promise.all([...Array.from({ length: clients }, client), lookOn()]);
+  return {
+    stop: async () => {
+      stopping = true;
+      await running;
+    },
+  };
+}
+
+export function ask(baseUrl: string, key: string, path: string, init: RequestInit = {}): Promise<Response> {
+  return fetch(baseUrl + path, { ...init, headers: { authorization: `Bearer ${key}` } });
+}
+
+export async function get<T>(server: Pick<TestServer, 'baseUrl'>, key: string, path: string): Promise<T> {
+  const answer = await answerOf(await ask(server.baseUrl, key, path));
+  assert.equal(answer.status, 200, `${path}: ${answer.text}`);
+  return answer.body as T;
+}
+
+export function assertBalanced(books: LedgerAnswer): void {
+  assert.ok(books.balanced, `the books do not balance: ${JSON.stringify(books)}`);
+  for (const { difference } of Object.values(books.totals)) assert.equal(difference, 0);
+}
+
+/** The books once nothing waits any more. */
+export async function settled(server: Pick<TestServer, 'baseUrl'>, key: string): Promise<LedgerAnswer> {
+  return eventually(
+    'everything is processed',
+    async () => {
+      const books = await get<LedgerAnswer>(server, key, '/ledger');
+      assertBalanced(books);
+      return books.totals.users['pending'] === 0 && books.totals.events['pending'] === 0 ? books : undefined;
+    },
+    30_000,
+  );
+}
+
+export interface EventAnswer {
+  readonly id: string;
+  readonly trace_id: string;
+  readonly timestamp: string;
+  readonly profile_id: string | null;
+  readonly properties: { readonly mark?: string };
+}
+
+export async function allEvents(server: Pick<TestServer, 'baseUrl'>, key: string): Promise<EventAnswer[]> {
+  const all: EventAnswer[] = [];
+  for (let cursor = ''; ; ) {
+    const path = `/events?limit=500${cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`}`;
+    const page = await get<{ events: EventAnswer[]; next_cursor: string | null }>(server, key, path);
+    all.push(...page.events);
+    if (page.next_cursor === null) return all;
+    cursor = page.next_cursor;
+  }
+}
+
+/** Reads everything back; returns how many events there are. */
+export async function assertReadable(server: TestServer, key: string, ledger: EndToEndLedger): Promise<number> {
+  const books = await settled(server, key);
+  const events = await allEvents(server, key);
+  assert.equal(new Set(events.map(({ id }) => id)).size, events.length, 'an event is listed twice');
+  assert.equal(books.totals.events['stored'], events.length);
+  const counts = Map.groupBy(events, ({ properties }) => properties.mark ?? '');
+  for (const sent of ledger.sent) {
+    const isAcknowledged = sent.acknowledged.length > 0;
+    for (const mark of sent.marks) {
+      const times = counts.get(mark)?.length ?? 0;
+      const expected = isAcknowledged ? 'exactly once' : 'at most once';
+      assert.ok(times === 1 || (times === 0 && !isAcknowledged), `${mark} (${sent.recognition}) is there ${times} times, not ${expected}`);
+    }
+    for (const mark of sent.rejectedMarks) assert.equal(counts.get(mark), undefined, `${mark} was rejected`);
+    await assertTraces(server, key, sent);
+  }
+  const metrics = await (await fetch(`${server.baseUrl}/metrics`)).text();
+  assert.match(metrics, /^sluice_ledger_difference 0$/m);
+  return events.length;
+}
+
+async function assertTraces(server: TestServer, key: string, sent: Sent): Promise<void> {
+  const originals = new Set<string>();
+  for (const traceId of sent.acknowledged) {
+    const trace = await get<TraceAnswer>(server, key, `/traces/${traceId}`);
+    assert.equal(trace.status, 'processed');
+    assert.equal(trace.users_accepted, sent.usersAccepted);
+    if (sent.recognition === 'idempotency_key') originals.add(trace.duplicate_of ?? traceId);
+    else assert.equal(trace.duplicate_of, null);
+    const stored = trace.users.reduce((sum, { events }) => sum + events, 0);
+    if (sent.recognition === 'none') assert.equal(stored, sent.marks.length);
+    if (trace.duplicate_of !== null) assert.equal(stored, 0);
+  }
+  // However often it was sent, one request is the original of all.
+  assert.ok(originals.size <= 1, `${sent.idempotencyKey} was stored by ${originals.size} requests`);
+}

@@ -1,0 +1,153 @@
+/**
+ * Row 13, behind the edge: a clock that jumps a day back and ten years ahead between records, and under the processor
+ * itself. The windows of Idempotency-Key and `$event_id` hold by times of receipt, ids and survivors follow their rules,
+ * and everything is stored.
+ */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { storeFileOf } from '../../src/data-folder.ts';
+import type { LogEntry } from '../../src/log.ts';
+import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../src/model.ts';
+import type { Store } from '../../src/store.ts';
+import { folderIn } from '../faults/scope.ts';
+import { entriesOf, entryOf, traceIdOf } from './history.ts';
+import { appendAll, processAll, withStore } from './processing.ts';
+import { dumpOf } from './store-dump.ts';
+
+const TENANT = 'acct_t/production';
+const START = Date.UTC(2026, 0, 15, 10);
+const DAY_MS = 86_400_000;
+const TEN_YEARS_MS = 3_652 * DAY_MS;
+
+function at(n: number, receivedAt: number, about: { key?: string; user?: object; event?: object } = {}): LogEntry {
+  const user = { identifiers: { user_id: 'ada' }, events: [{ event_name: 'tested', ...about.event }], ...about.user };
+  return entryOf([user], {
+    traceId: traceIdOf(receivedAt, n),
+    tenantId: TENANT,
+    receivedAt,
+    keyKind: 'secret',
+    idempotencyKey: about.key ?? null,
+  });
+}
+
+async function processed<T>(entries: readonly LogEntry[], use: (store: Store) => Promise<T>): Promise<T> {
+  await using scope = new AsyncDisposableStack();
+  const dataFolder = folderIn(scope);
+  await appendAll(dataFolder, entries);
+  await processAll(dataFolder, { batchBytesMax: 200, transactionUsersMax: 2 });
+  return withStore(storeFileOf(dataFolder), async (store) => {
+    await dumpOf(store, []);
+    return use(store);
+  });
+}
+
+/** For each entry: undefined when it was stored, or the index of the entry that it repeats. */
+async function duplicatesOf(entries: readonly LogEntry[]): Promise<(number | undefined)[]> {
+  return processed(entries, (store) =>
+    Promise.all(
+      entries.map(async ({ traceId }) => {
+        const duplicateOf = (await store.trace(TENANT, traceId))?.duplicateOf ?? null;
+        const index = entries.findIndex((entry) => entry.traceId === duplicateOf);
+        return index === -1 ? undefined : index;
+      }),
+    ),
+  );
+}
+
+const KEY = { key: 'once' };
+
+suite('With times of receipt that jump', () => {
+  test('an Idempotency-Key holds for 24 hours, to the millisecond, and then begins anew', async () => {
+    const window = IDEMPOTENCY_WINDOW_MS;
+    const times = [0, 1, window - 1, window, window + 1, 2 * window - 1, 2 * window];
+    const entries = times.map((time, n) => at(n, START + time, KEY));
+    assert.deepEqual(await duplicatesOf(entries), [undefined, 0, 0, undefined, 3, 3, undefined]);
+  });
+
+  test('an Idempotency-Key holds for a request that seems to come a while before the first', async () => {
+    const entries = [0, -3_600_000, 1 - DAY_MS, -DAY_MS, -DAY_MS + 5].map((time, n) => at(n, START + time, KEY));
+    assert.deepEqual(await duplicatesOf(entries), [undefined, 0, 0, undefined, 3]);
+  });
+
+  test('ten years ahead and home again, a key is new at each place and holds there', async () => {
+    const times = [0, TEN_YEARS_MS, TEN_YEARS_MS + 5, 10, 20];
+    const entries = times.map((time, n) => at(n, START + time, KEY));
+    assert.deepEqual(await duplicatesOf(entries), [undefined, undefined, 1, undefined, 3]);
+  });
+
+  test('an $event_id holds for 7 days, to the millisecond, and then begins anew', async () => {
+    const window = EVENT_ID_WINDOW_MS;
+    const times = [0, 5, -DAY_MS, window - 1, window, window + 1, TEN_YEARS_MS, TEN_YEARS_MS + 1];
+    const entries = times.map((time, n) => at(n, START + time, { event: { $event_id: 'e1' } }));
+    const stored = await processed(entries, (store) =>
+      Promise.all(
+        entries.map(async ({ traceId }) => {
+          const user = (await store.trace(TENANT, traceId))?.users[0];
+          assert.equal((user?.events ?? 0) + (user?.duplicateEvents ?? 0), 1);
+          return user?.events;
+        }),
+      ),
+    );
+    assert.deepEqual(stored, [1, 0, 0, 0, 1, 0, 1, 0]);
+  });
+
+  test('the newest time of receipt wins (rule 11), and first and last seen are the ends', async () => {
+    const plan = (value: string): { user: object } => ({ user: { user_properties: { plan: value } } });
+    const entries = [
+      at(1, START, plan('today')),
+      at(2, START + TEN_YEARS_MS, plan('in ten years')),
+      at(3, START - DAY_MS, plan('yesterday')),
+      at(4, START + 1, plan('a moment later')),
+    ];
+    await processed(entries, async (store) => {
+      const profile = await store.findProfile(TENANT, 'user_id', 'ada');
+      assert.equal(profile?.userProperties.get('plan')?.value, '"in ten years"');
+      assert.equal(profile?.firstSeen, START - DAY_MS);
+      assert.equal(profile?.lastSeen, START + TEN_YEARS_MS);
+      assert.equal(profile?.eventCount, 4);
+    });
+  });
+
+  test('of two nodes the one with the smaller time of receipt survives (rule 9), whichever came first', async () => {
+    const entries = [
+      at(1, START + TEN_YEARS_MS, { user: { identifiers: { anon_id: 'phone' } } }),
+      at(2, START - DAY_MS, { user: { identifiers: { user_id: 'ada' } } }),
+      at(3, START, { user: { identifiers: { user_id: 'ada', anon_id: 'phone' } } }),
+    ];
+    await processed(entries, async (store) => {
+      const profile = await store.findProfile(TENANT, 'anon_id', 'phone');
+      const trace = await store.trace(TENANT, entries[1]?.traceId ?? '');
+      assert.equal(profile?.id, trace?.users[0]?.profileId);
+      assert.equal(profile?.mergedIds.length, 1);
+      assert.equal(profile?.eventCount, 3);
+    });
+  });
+});
+
+test("a processor whose own clock jumps stores everything once, and says when by that clock's word", async () => {
+  await using scope = new AsyncDisposableStack();
+  const dataFolder = folderIn(scope);
+  const entries = entriesOf(3, 300, 30);
+  await appendAll(dataFolder, entries);
+  const clock = [START, START - DAY_MS, START + TEN_YEARS_MS, START + 1];
+  let reading = 0;
+  await processAll(dataFolder, {
+    batchBytesMax: 4_000,
+    transactionUsersMax: 40,
+    now: () => clock[reading++ % clock.length] as number,
+  });
+  await processAll(dataFolder, { storeFile: `${storeFileOf(dataFolder)}.steady` });
+  const traceIds = entries.map(({ traceId }) => traceId);
+  const [jumping, steady] = await Promise.all(
+    [storeFileOf(dataFolder), `${storeFileOf(dataFolder)}.steady`].map((file) =>
+      withStore(file, (store) => dumpOf(store, traceIds)),
+    ),
+  );
+  const withoutClock = (lines: readonly string[] = []): string[] =>
+    lines.map((line) => line.replace(/"processedAt":\d+/, ''));
+  assert.deepEqual(withoutClock(jumping), withoutClock(steady));
+  const times = new Set(jumping?.flatMap((line) => /"processedAt":(\d+)/.exec(line)?.[1] ?? []).map(Number));
+  assert.ok(times.size > 1);
+  for (const time of times) assert.ok(clock.includes(time));
+});

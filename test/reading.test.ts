@@ -1,0 +1,182 @@
+/** The store completed by what is still in the log: right from the moment of the 202, while a processor works. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import { openSqliteLogReader } from '../src/backends/sqlite/log-reader.ts';
+import { openSqliteStore } from '../src/backends/sqlite/store.ts';
+import { logFolderOf, storeFileOf } from '../src/data-folder.ts';
+import type { LogEntry, LogReader } from '../src/log.ts';
+import { createReading } from '../src/reading.ts';
+import type { Books, Store } from '../src/store.ts';
+import { OTHER_TENANT, person, request, START, TENANT } from './contract/store-feeding.ts';
+import { entriesOf } from './processor/history.ts';
+import { appendAll, processAll } from './processor/processing.ts';
+import { differenceOf } from './processor/store-dump.ts';
+import { removeFolder, temporaryFolder } from './server.ts';
+
+const ALL = { from: null, to: null };
+
+suite('Reading what is still in the log', () => {
+  let folder: string;
+  let log: LogReader;
+  let store: Store;
+  let reading: Store;
+  beforeEach(() => {
+    folder = temporaryFolder();
+    log = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 0, now: Date.now });
+    store = openSqliteStore(storeFileOf(folder));
+    reading = createReading(store, log);
+  });
+  afterEach(async () => {
+    await reading.close();
+    removeFolder(folder);
+  });
+
+  const sumOf = (hours: readonly { readonly users: Books; readonly events: Books }[], name: keyof Books): number[] => [
+    hours.reduce((sum, { users }) => sum + users[name], 0),
+    hours.reduce((sum, { events }) => sum + events[name], 0),
+  ];
+
+  test('a trace is pending, with its rejected users, until it is processed', async () => {
+    const entry = request([person({ user_id: 'u' }, [{}, {}]), 7]);
+    await appendAll(folder, [request([person({ user_id: 'v' })]), entry]);
+    const pending = await reading.trace(TENANT, entry.traceId.toUpperCase());
+    assert.equal(pending?.status, 'pending');
+    assert.equal(pending.processedAt, null);
+    assert.equal(pending.receivedAt, entry.receivedAt);
+    assert.deepEqual([pending.usersAccepted, pending.usersRejected], [1, 1]);
+    assert.deepEqual(
+      pending.users.map(({ userIndex, status, message }) => [userIndex, status, message]),
+      [
+        [0, 'accepted', null],
+        [1, 'rejected', 'user must be an object'],
+      ],
+    );
+    assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
+    assert.deepEqual(await reading.trace(null, entry.traceId), pending);
+    await processAll(folder);
+    const processed = await reading.trace(TENANT, entry.traceId);
+    assert.equal(processed?.status, 'processed');
+    assert.deepEqual(processed, await store.trace(TENANT, entry.traceId));
+  });
+
+  test('an unknown trace is unknown, and so is what is no trace_id', async () => {
+    await appendAll(folder, [request([person({ user_id: 'u' })])]);
+    for (const id of ['01957000-0000-7000-8000-00000000ffff', '', 'x', "'; --", '0'.repeat(10_000)]) {
+      assert.equal(await reading.trace(TENANT, id), undefined);
+    }
+  });
+
+  test('a request that is processed between the looks at store and log is found all the same', async () => {
+    const entry = request([person({ user_id: 'u' })]);
+    await appendAll(folder, [entry]);
+    let looks = 0;
+    const racing: Store = {
+      ...createReading(store, log),
+      trace: async (...args) => {
+        const answer = await store.trace(...args);
+        looks += 1;
+        if (looks === 1) await processAll(folder);
+        return answer;
+      },
+    };
+    const trace = await createReading(racing, log).trace(TENANT, entry.traceId);
+    assert.equal(trace?.status, 'processed');
+    assert.equal(looks, 2);
+  });
+
+  test('a record that was set aside is pending for ever, and says so', async () => {
+    const entry = request([person({ user_id: 'u' })]);
+    const broken = { ...entry, userCount: 2 };
+    await appendAll(folder, [broken]);
+    await processAll(folder);
+    const trace = await reading.trace(TENANT, entry.traceId);
+    assert.equal(trace?.status, 'pending');
+    assert.match(trace.users[0]?.warnings[0] ?? '', /set aside/);
+    assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
+  });
+
+  test('what is in the log and not in the store is pending in the books, by tenant and hour', async () => {
+    const entries = [
+      request([person({ user_id: 'u' }, [{}, {}]), 7], { receivedAt: START }),
+      request([person({ user_id: 'v' })], { receivedAt: START + 3_600_000 }),
+      request([person({ user_id: 'w' })], { receivedAt: START, tenantId: OTHER_TENANT }),
+    ];
+    await appendAll(folder, entries);
+    const { hours } = await reading.ledger(TENANT, ALL);
+    assert.deepEqual(
+      hours.map(({ hour, users, events, rejectedUsers }) => [hour, users.pending, events.pending, rejectedUsers]),
+      [
+        [START + 3_600_000, 1, 1, 0],
+        [START, 1, 2, 1],
+      ],
+    );
+    assert.equal((await reading.ledger(TENANT, { from: START + 3_600_000, to: null })).hours.length, 1);
+    assert.equal((await reading.ledger(TENANT, { from: null, to: START + 1 })).hours.length, 1);
+    assert.deepEqual(sumOf((await reading.ledger(null, ALL)).hours, 'pending'), [3, 4]);
+    await processAll(folder);
+    const after = await reading.ledger(TENANT, ALL);
+    assert.deepEqual(sumOf(after.hours, 'pending'), [0, 0]);
+    assert.deepEqual(sumOf(after.hours, 'received'), sumOf(hours, 'received'));
+  });
+
+  test('the books balance at every moment while requests come in and are processed', async () => {
+    const parts: LogEntry[][] = [];
+    for (let seed = 0; seed < 6; seed++) parts.push(entriesOf(seed + 100, 40));
+    const progress = { isDone: false };
+    const working = (async () => {
+      for (const [index, part] of parts.entries()) {
+        await appendAll(folder, part, index % 2);
+        await processAll(folder, { transactionUsersMax: 5, batchBytesMax: 2_000 });
+      }
+      progress.isDone = true;
+    })();
+    let looks = 0;
+    let received = 0;
+    while (!progress.isDone) {
+      const { hours } = await reading.ledger(null, ALL);
+      for (const { users, events } of hours) {
+        assert.equal(differenceOf(users), 0);
+        assert.equal(differenceOf(events), 0);
+      }
+      const [users = 0] = sumOf(hours, 'received');
+      assert.ok(users >= received, 'what was received is never less than before');
+      received = users;
+      looks += 1;
+      await new Promise(setImmediate);
+    }
+    await working;
+    assert.ok(looks > 5);
+    const sent = parts.flat().reduce((sum, { userCount, rejections }) => sum + userCount - rejections.length, 0);
+    const { hours } = await reading.ledger(null, ALL);
+    assert.deepEqual(sumOf(hours, 'received')[0], sent);
+    assert.deepEqual(sumOf(hours, 'pending'), [0, 0]);
+  });
+
+  test('records that leave the log while they are counted are not lost from the books', async () => {
+    await appendAll(folder, [request([person({ user_id: 'u' })])]);
+    await appendAll(folder, [request([person({ user_id: 'v' })])]);
+    let isFirst = true;
+    const vanishing: LogReader = {
+      partitions: () => log.partitions(),
+      read: (...args) => log.read(...args),
+      find: (...args) => log.find(...args),
+      backlogBytes: (...args) => log.backlogBytes(...args),
+      commit: (...args) => log.commit(...args),
+      committed: (...args) => log.committed(...args),
+      close: () => log.close(),
+      headers: async (partition, position, countMax) => {
+        if (isFirst) {
+          isFirst = false;
+          await processAll(folder);
+          // The first segment is processed, too old, and not the newest: it goes.
+          await log.commit(0, 1_000);
+        }
+        return log.headers(partition, position, countMax);
+      },
+    };
+    const { hours } = await createReading(store, vanishing).ledger(null, ALL);
+    assert.deepEqual(sumOf(hours, 'received'), [2, 2]);
+    assert.deepEqual(sumOf(hours, 'pending'), [0, 0]);
+  });
+});
