@@ -39,8 +39,9 @@ async function measure(context: Context, stage: Stage): Promise<StoredResult> {
   const result = await sendStorm(context, server, reader, people);
   for (let n = 0; n < SAMPLED_PEOPLE; n += 1) {
     const { email } = identifiersOf(Math.floor((n * people) / SAMPLED_PEOPLE));
-    const { event_count, merged_ids } = await reader.profile({ email });
-    if (event_count !== 3 || merged_ids.length !== 1) {
+    const profile = await reader.profile({ email });
+    if (profile?.event_count !== 3 || profile.merged_ids.length !== 1) {
+      const { event_count, merged_ids } = profile ?? { event_count: 0, merged_ids: [] };
       throw new Error(`a merged person has ${event_count} events instead of 3, and ${merged_ids.length} merged ids`);
     }
   }

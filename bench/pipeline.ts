@@ -9,7 +9,7 @@ import { availableParallelism } from 'node:os';
 import { CAPACITY_SHARE_MIN, type Context, OTHER_CORES_MAX } from './context.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
 import { assertAllAccepted, type StreamResult } from './generator.ts';
-import { cpuSeconds, diskBytes, residentMegabytes, systemCpuSeconds } from './proc.ts';
+import { cpuSeconds, diskBytes, residentMegabytes, systemCpuSeconds, threadTimes, type ThreadTime } from './proc.ts';
 import type { Reader } from './reading.ts';
 import type { Server } from './servers.ts';
 
@@ -28,6 +28,8 @@ export interface StoredResult {
   readonly perSecond: number;
   readonly edge: StreamResult;
   readonly serverCpuSeconds: number;
+  /** The same by thread, the busiest first, without threads that have ended. */
+  readonly threads: readonly ThreadTime[];
   readonly serverDiskBytes: number;
   /** The most so far, since the server was started. */
   readonly serverMegabytes: number;
@@ -73,6 +75,7 @@ export async function sendAndWait(
     perSecond: edge.users / seconds,
     edge,
     serverCpuSeconds,
+    threads: busiest(before.threads, after.threads),
     serverDiskBytes: after.serverDisk - before.serverDisk,
     serverMegabytes: residentMegabytes(server.pid).peak,
     transactions,
@@ -120,6 +123,7 @@ async function progressOf(reader: Reader): Promise<{ backlog: boolean; processed
 
 interface Readings {
   readonly serverCpu: number;
+  readonly threads: ReadonlyMap<string, ThreadTime>;
   readonly serverDisk: number;
   readonly systemCpu: number;
   readonly ownCpu: number;
@@ -133,6 +137,7 @@ async function readings(server: Server, reader: Reader): Promise<Readings> {
   const own = process.cpuUsage();
   return {
     serverCpu: cpuSeconds(server.pid),
+    threads: threadTimes(server.pid),
     serverDisk: diskBytes(server.pid),
     systemCpu: systemCpuSeconds(),
     ownCpu: (own.user + own.system) / 1e6,
@@ -140,6 +145,14 @@ async function readings(server: Server, reader: Reader): Promise<Readings> {
     transactions: metrics.get('sluice_processor_transactions_total') ?? 0,
     merges: metrics.get('sluice_merges_total') ?? 0,
   };
+}
+
+function busiest(before: Readings['threads'], after: Readings['threads']): ThreadTime[] {
+  const times = [...after].map(([thread, { name, seconds }]) => ({
+    name,
+    seconds: seconds - (before.get(thread)?.seconds ?? 0),
+  }));
+  return times.filter(({ seconds }) => seconds > 0).sort((a, b) => b.seconds - a.seconds);
 }
 
 /** Whether the machine had other things to do, in words. */

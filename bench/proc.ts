@@ -3,13 +3,38 @@
  * and of all processes together, to see whether others were at work meanwhile. On other systems every figure is NaN, and the tables print a dash.
  */
 
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 
 /** Linux reports process times in hundredths of a second to every program, whatever the kernel's own tick is. */
 const TICKS_PER_SECOND = 100;
 
 export function cpuSeconds(pid: number): number {
-  const text = read(pid, 'stat');
+  return statSeconds(read(pid, 'stat'));
+}
+
+export interface ThreadTime {
+  readonly name: string;
+  readonly seconds: number;
+}
+
+/** CPU time of each thread that lives now, by its number. Threads without a name of their own are `WorkerThread`s. */
+export function threadTimes(pid: number): ReadonlyMap<string, ThreadTime> {
+  let threads: string[] = [];
+  try {
+    threads = readdirSync(`/proc/${pid}/task`);
+  } catch {
+    // Not Linux, or it has ended.
+  }
+  return new Map(
+    threads.map((thread) => {
+      const text = read(pid, `task/${thread}/stat`);
+      const name = text.slice(text.indexOf('(') + 1, text.lastIndexOf(')'));
+      return [thread, { name, seconds: statSeconds(text) }];
+    }),
+  );
+}
+
+function statSeconds(text: string): number {
   // The command name is in parentheses and may hold spaces, so fields are counted after the last one.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;

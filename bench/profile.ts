@@ -21,7 +21,7 @@ import { PROJECT, type Server } from './servers.ts';
 
 const LOAD_SECONDS = 8;
 const FUNCTIONS_SHOWN = 14;
-const EVENTS = 200_000;
+const EVENTS = 400_000;
 const PEOPLE = 40_000;
 
 interface ProfileNode {
@@ -177,6 +177,8 @@ function threadName(profile: CpuProfile): string {
   if (has('/log-writer.ts')) return 'log writer thread';
   if (has('/validator-thread.ts')) return 'validator thread';
   if (has('/processor/processor.ts')) return 'processor thread';
+  if (has('/processor/prepare.ts')) return 'preparer thread';
+  if (has('/store-thread.ts')) return 'store reader thread';
   return has('/edge/ingest.ts') ? 'edge thread' : 'main thread';
 }
 

@@ -1,10 +1,13 @@
 /**
  * The runner's own calls to a server that is measured: metrics, the books, profiles and timelines, one at a time on one
- * connection that stays open. Anything but a 200 is an error.
+ * connection that stays open. Anything but a 200 is an error, but for a person who is not there.
  */
 
 import { Agent, get } from 'node:http';
 import type { Server } from './servers.ts';
+
+/** What a page of a timeline holds unless told otherwise. */
+export const PAGE_EVENTS = 50;
 
 export interface Books {
   readonly received: number;
@@ -43,11 +46,14 @@ export class Reader {
     return totals.events;
   }
 
-  async profile(userOrEmail: { readonly user_id: string } | { readonly email: string }): Promise<Profile> {
-    return JSON.parse(await this.text(`/profiles?${new URLSearchParams({ ...userOrEmail }).toString()}`)) as Profile;
+  /** Undefined for somebody who is not known. */
+  async profile(who: { readonly user_id: string } | { readonly email: string }): Promise<Profile | undefined> {
+    const path = `/profiles?${new URLSearchParams({ ...who }).toString()}`;
+    const { status, body } = await this.ask(path);
+    return status === 404 ? undefined : (JSON.parse(expected200(path, status, body)) as Profile);
   }
 
-  /** The newest page, as it is unless told otherwise. */
+  /** The newest page. */
   async timeline(id: string): Promise<{ readonly events: readonly unknown[] }> {
     return JSON.parse(await this.text(`/profiles/${id}/events`)) as { events: unknown[] };
   }
@@ -70,6 +76,11 @@ export class Reader {
   }
 
   private async text(path: string): Promise<string> {
+    const { status, body } = await this.ask(path);
+    return expected200(path, status, body);
+  }
+
+  private async ask(path: string): Promise<{ status: number; body: string }> {
     const { port, key } = this.server;
     return new Promise((resolve, reject) => {
       const headers = { Authorization: `Bearer ${key}` };
@@ -79,12 +90,14 @@ export class Reader {
           body += part;
         });
         response.on('error', reject);
-        response.on('end', () => {
-          if (response.statusCode === 200) resolve(body);
-          else reject(new Error(`GET ${path.replace(/\?.*/, '')} was answered ${response.statusCode}`));
-        });
+        response.on('end', () => resolve({ status: response.statusCode ?? 0, body }));
       });
       request.on('error', reject);
     });
   }
+}
+
+function expected200(path: string, status: number, body: string): string {
+  if (status !== 200) throw new Error(`GET ${path.replace(/\?.*/, '')} was answered ${status}`);
+  return body;
 }

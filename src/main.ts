@@ -1,23 +1,26 @@
 /**
- * The command line and the composition root: the only file that names concrete backends, each loaded only when it is
- * used. In the main thread it runs a command; as the entry of a worker thread it is one edge of `sluice serve`, or its
- * processor.
+ * The command line and the composition root of the main thread: with `thread.ts`, the only file that names concrete
+ * backends, each loaded only when it is used.
  */
 
 import { mkdirSync, readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
-import { isMainThread, parentPort, workerData } from 'node:worker_threads';
 import type { Env } from './config.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
-import type { LogAppender } from './log.ts';
 import type { KeyStore, Store } from './store.ts';
-import type { EdgeMessage, EdgeSetup, ProcessorMessage, ProcessorSetup, SupervisorMessage } from './supervisor.ts';
+import { threadFile } from './threads.ts';
 
 // What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
 enableCompileCache();
 
-const COMMANDS = ['serve', 'keys', 'config'];
+const DATA_COMMANDS = ['tail', 'trace', 'profile', 'import', 'export', 'doctor'] as const;
+type DataCommand = (typeof DATA_COMMANDS)[number];
+const COMMANDS = ['serve', 'keys', 'config', ...DATA_COMMANDS];
+
+function isDataCommand(command: string | undefined): command is DataCommand {
+  return DATA_COMMANDS.some((one) => one === command);
+}
 
 function versionOf(): string {
   const file = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
@@ -29,14 +32,27 @@ async function openKeyStore(file: string): Promise<KeyStore> {
   return openSqliteKeyStore(file);
 }
 
-/** In a thread of its own, completed by what is still in the log. */
-async function openStore(dataFolder: string): Promise<Store> {
-  const { openSqliteStoreClient } = await import('./backends/sqlite/store-client.ts');
-  return openSqliteStoreClient({ storeFile: storeFileOf(dataFolder), logFolder: logFolderOf(dataFolder) });
+/** For the commands, which may block: no thread. */
+async function openStore(dataFolder: string, env: Env): Promise<Store> {
+  const [{ openSqliteStore }, { openSqliteLogReader }, { createReading }, { matchOptionsOf }, { readConfig }] =
+    await Promise.all([
+      import('./backends/sqlite/store.ts'),
+      import('./backends/sqlite/log-reader.ts'),
+      import('./reading.ts'),
+      import('./match-options.ts'),
+      import('./config.ts'),
+    ]);
+  const matchOptions = matchOptionsOf(readConfig({ env, args: [] }).config);
+  const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), ...READ_ONLY });
+  return createReading(openSqliteStore(storeFileOf(dataFolder), { matchOptions }), log);
 }
+
+/** A reader of the log for which nothing is ever too old. */
+const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
 async function run(args: readonly string[], env: Env): Promise<number> {
   const [command, ...rest] = args;
+  if (isDataCommand(command)) return runDataCommand(command, rest, env);
   const isTty = process.stdout.isTTY;
   const out = (text: string): void => void process.stdout.write(text);
   // Whoever reads may have seen enough: `sluice config | head`.
@@ -73,6 +89,49 @@ async function run(args: readonly string[], env: Env): Promise<number> {
   }
 }
 
+/** The commands on what is in the data folder, or on its way there. They answer --help themselves. */
+async function runDataCommand(command: DataCommand, args: readonly string[], env: Env): Promise<number> {
+  const [{ shellOf }, { openSqliteKeyStore }] = await Promise.all([
+    import('./cli/shell.ts'),
+    import('./backends/sqlite/keys.ts'),
+  ]);
+  const openStoreOf = (folder: string): Promise<Store> => openStore(folder, env);
+  const shell = shellOf(process, { env, openStore: openStoreOf, openKeyStore: openSqliteKeyStore });
+  switch (command) {
+    case 'tail':
+      return (await import('./cli/tail.ts')).runTail(args, shell);
+    case 'trace':
+      return (await import('./cli/trace.ts')).runTrace(args, shell);
+    case 'profile':
+      return (await import('./cli/profile.ts')).runProfile(args, shell);
+    case 'import':
+      return (await import('./cli/import.ts')).runImport(args, shell);
+    case 'export':
+      return (await import('./cli/export.ts')).runExport(args, shell);
+    case 'doctor': {
+      const [
+        { openSqliteLogReader: openReader },
+        { runDoctor },
+        { listSegments },
+        { freeBytesOf, lockHolderOf, quickCheckOf },
+      ] = await Promise.all([
+        import('./backends/sqlite/log-reader.ts'),
+        import('./cli/doctor.ts'),
+        import('./backends/sqlite/log-segments.ts'),
+        import('./backends/sqlite/checkup.ts'),
+      ]);
+      return runDoctor(args, {
+        ...shell,
+        openLogReader: (folder) => openReader({ folder: logFolderOf(folder), ...READ_ONLY }),
+        segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
+        lockHolder: lockHolderOf,
+        freeBytes: freeBytesOf,
+        quickCheck: async (folder) => quickCheckOf(storeFileOf(folder)),
+      });
+    }
+  }
+}
+
 /** Runs until a signal; resolves with the exit code. */
 async function serve(args: readonly string[], env: Env): Promise<number> {
   const { loadConfig } = await import('./config.ts');
@@ -96,7 +155,7 @@ async function serve(args: readonly string[], env: Env): Promise<number> {
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,
     version,
-    threadFile: new URL(import.meta.url),
+    threadFile: threadFile('./thread', import.meta.url),
   });
   const stopped = stopOnSignal();
   const port = await supervisor.start();
@@ -130,137 +189,11 @@ function stopOnSignal(): Promise<string> {
   });
 }
 
-async function openLog(
-  { config, index, metricsBuffer }: EdgeSetup,
-  onFatal: (message: string) => void,
-): Promise<LogAppender> {
-  const { openSqliteLogAppender } = await import('./backends/sqlite/log.ts');
-  return openSqliteLogAppender({
-    folder: logFolderOf(config.dataFolder),
-    partition: index,
-    partitions: config.edges,
-    segmentBytes: config.logSegmentBytes,
-    metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
-    onFatal,
-  });
-}
-
-/** One edge thread: its partition of the log, its reading end of the key store, its HTTP server. */
-async function runEdge(setup: EdgeSetup): Promise<void> {
-  const { config, index, metricsBuffer, version } = setup;
-  const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
-  try {
-    // The log is checked in its own thread while this one loads the rest.
-    const opening = openLog(setup, (message) => tell({ type: 'fatal', message }));
-    const [{ startEdge }, { statusOf }, { createLogger }, keyStore, store, log] = await Promise.all([
-      import('./edge/edge.ts'),
-      import('./supervisor.ts'),
-      import('./logger.ts'),
-      openKeyStore(keyFileOf(config.dataFolder)),
-      openStore(config.dataFolder),
-      opening,
-    ]);
-    const edge = await startEdge(
-      {
-        config,
-        log,
-        keyStore,
-        store,
-        metrics: { buffer: metricsBuffer, slot: 2 * index },
-        status: statusOf(setup.statusBuffer),
-        logger: createLogger(config.logLevel, `edge-${index}`),
-        version,
-        now: Date.now,
-        handOverSightings: (sightings) => tell({ type: 'sightings', sightings }),
-      },
-      setup.port,
-    );
-    parentPort?.on('message', (message: SupervisorMessage) => {
-      if (message.type === 'drain') void edge.drain().then(() => tell({ type: 'drained' }));
-    });
-    tell({ type: 'listening', port: edge.port });
-  } catch (error) {
-    // What the operator can mend is said in words; anything else is a bug and crashes with its stack.
-    if (!(error instanceof OperatorError)) throw error;
-    tell({ type: 'refused', message: error.message });
-  }
-}
-
-/** The processor's thread: reads all partitions of the log, writes the store. */
-async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSetup): Promise<void> {
-  const tell = (message: ProcessorMessage): void => parentPort?.postMessage(message);
-  const [
-    { openSqliteStoreWriter },
-    { openSqliteLogReader },
-    { Processor },
-    { Housekeeping },
-    { matchOptionsOf },
-    { createLogger },
-    { METRIC, metricsWriter, readCounter },
-    { metricsSlots, setBacklogFull },
-  ] = await Promise.all([
-    import('./backends/sqlite/store-writer.ts'),
-    import('./backends/sqlite/log-reader.ts'),
-    import('./processor/processor.ts'),
-    import('./processor/housekeeping.ts'),
-    import('./match-options.ts'),
-    import('./logger.ts'),
-    import('./metrics.ts'),
-    import('./supervisor.ts'),
-  ]);
-  try {
-    const writer = openSqliteStoreWriter({ file: storeFileOf(config.dataFolder) });
-    const folder = logFolderOf(config.dataFolder);
-    const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
-    const common = {
-      log,
-      writer,
-      metrics: metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1),
-      logger: createLogger(config.logLevel, 'processor'),
-      now: Date.now,
-    };
-    const housekeeping = new Housekeeping({
-      ...common,
-      retention: {
-        eventsMs: config.eventRetentionMs,
-        tracesMs: config.traceRetentionMs,
-        rejectionsMs: config.rejectionRetentionMs,
-        rejectionBytesMax: config.rejectionBytesMax,
-      },
-      backlogBytesMax: config.backlogBytesMax,
-      setBacklogFull: (isFull) => setBacklogFull(statusBuffer, isFull),
-    });
-    const { waitForAppends } = await import('./processor/wait.ts');
-    const processor = new Processor({
-      ...common,
-      options: matchOptionsOf(config),
-      waitForMore: waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries)),
-      betweenTransactions: (positions) => housekeeping.run(positions),
-    });
-    parentPort?.on('message', (message: SupervisorMessage) => {
-      if (message.type === 'drain') processor.stop();
-    });
-    tell({ type: 'started' });
-    await processor.run();
-    await writer.close();
-    await log.close();
-    tell({ type: 'stopped' });
-  } catch (error) {
-    if (!(error instanceof OperatorError)) throw error;
-    tell({ type: 'refused', message: error.message });
-  }
-}
-
-if (isMainThread) {
-  try {
-    const { processEnvironment } = await import('./config.ts');
-    process.exitCode = await run(process.argv.slice(2), processEnvironment());
-  } catch (error) {
-    if (!(error instanceof OperatorError)) throw error;
-    process.stderr.write(`sluice: ${error.message}\n`);
-    process.exit(1);
-  }
-} else {
-  const setup = workerData as EdgeSetup | ProcessorSetup;
-  await (setup.role === 'edge' ? runEdge(setup) : runProcessor(setup));
+try {
+  const { processEnvironment } = await import('./config.ts');
+  process.exitCode = await run(process.argv.slice(2), processEnvironment());
+} catch (error) {
+  if (!(error instanceof OperatorError)) throw error;
+  process.stderr.write(`sluice: ${error.message}\n`);
+  process.exit(1);
 }

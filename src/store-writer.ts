@@ -27,11 +27,17 @@ export interface RecordHeader {
   readonly eventsAccepted: number;
 }
 
+/** Somebody by their match keys. `person` is all of them in one text, different for different keys. */
+export interface Named {
+  readonly person: string;
+  readonly keys: readonly MatchKey[];
+}
+
 /** What has to be looked up for one tenant of a batch. */
 export interface Question {
   readonly tenantId: TenantId;
-  /** The match keys of every user, in order. */
-  readonly users: readonly (readonly MatchKey[])[];
+  /** In order. */
+  readonly users: readonly Named[];
   readonly idempotencyKeys: readonly string[];
   readonly eventIds: readonly string[];
 }
@@ -65,8 +71,15 @@ export interface UserToStore {
   readonly node: NodeNumber | null;
   readonly events: readonly EventToStore[];
   /** Null when there is nothing to tell. */
-  readonly fields: Readonly<Record<string, unknown>> | null;
-  readonly properties: Readonly<Record<string, unknown>> | null;
+  readonly statement: StatementToStore | null;
+}
+
+/** What a user says of a person, as JSON objects: parsed only where something else was said before. */
+export interface StatementToStore {
+  /** All names, fields first; the same for the same names in the same order, and only for them. */
+  readonly names: string;
+  readonly fields: string;
+  readonly properties: string;
 }
 
 export interface RejectionToStore {

@@ -36,6 +36,12 @@ export interface ProcessorSetup {
   readonly statusBuffer: SharedArrayBuffer;
 }
 
+/** What the processor starts its own helper with, which reads and parses for it. */
+export interface PreparerSetup {
+  readonly role: 'preparer';
+  readonly config: Config;
+}
+
 export type ProcessorMessage =
   | { readonly type: 'started' }
   | { readonly type: 'refused'; readonly message: string }

@@ -5,15 +5,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import {
-  describeConfig,
-  type Env,
-  formatSetting,
-  loadConfig,
-  parseDurationMs,
-  SETTING_NAMES,
-  SETTINGS,
-} from '../src/config.ts';
+import { describeConfig, type Env, formatSetting, loadConfig, SETTING_NAMES, SETTINGS } from '../src/config.ts';
+import { parseDurationMs } from '../src/config-values.ts';
 import { OperatorError } from '../src/errors.ts';
 
 const MB = 1_048_576;

@@ -6,6 +6,7 @@
 
 import {
   closeSync,
+  fstatSync,
   fsyncSync,
   ftruncateSync,
   openSync,
@@ -72,10 +73,12 @@ export class PartFile {
     this.#bytes = checkpoint?.bytes ?? 0;
     this.#syncedBytes = this.#bytes;
     const part = partOf(file);
-    try {
-      this.#descriptor = openSync(part, checkpoint === undefined ? 'w' : 'r+', 0o600);
-    } catch (error) {
-      throw new OperatorError(`${part} cannot be written: ${error instanceof Error ? error.message : String(error)}.`);
+    // The state of another export must not be taken for that of this one.
+    if (checkpoint === undefined) forgetPart(file);
+    this.#descriptor = openSync(part, checkpoint === undefined ? 'wx' : 'r+', 0o600);
+    if (fstatSync(this.#descriptor).size < this.#bytes) {
+      closeSync(this.#descriptor);
+      throw new OperatorError(`${part} is shorter than it was. Begin anew with --restart.`);
     }
     ftruncateSync(this.#descriptor, this.#bytes);
   }
@@ -112,6 +115,13 @@ export class PartFile {
   close(): void {
     closeSync(this.#descriptor);
   }
+}
+
+/** What an earlier export left of a file that was to get this name. */
+export function forgetPart(file: string): void {
+  // The state first: without it nobody goes on with the part.
+  rmSync(`${partOf(file)}.state`, { force: true });
+  rmSync(partOf(file), { force: true });
 }
 
 /** From `FILE.part` to `FILE`. */

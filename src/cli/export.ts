@@ -5,19 +5,19 @@
  * (`export-file.ts`).
  */
 
-import { closeSync, existsSync, fsyncSync, openSync, rmSync, statSync } from 'node:fs';
+import { closeSync, existsSync, fsyncSync, openSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { OperatorError } from '../errors.ts';
 import { BadCursorError, type Page, type Store, type StoredEvent, type StoredProfile } from '../store.ts';
 import { csvHeader, csvLine } from './export-csv.ts';
-import { type Asked, type Checkpoint, giveName, PartFile, partOf, readCheckpoint } from './export-file.ts';
+import { type Asked, type Checkpoint, forgetPart, giveName, PartFile, partOf, readCheckpoint } from './export-file.ts';
 import { writeParquet } from './export-parquet.ts';
 import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
 import { type ExportWishes, readExportWishes } from './export-wishes.ts';
 import { exportHelp, wantsHelp } from './help.ts';
 import { countOf, formatBytes } from './local-time.ts';
 import { Progress } from './progress.ts';
-import type { Shell } from './shell.ts';
+import { inWords, type Shell } from './shell.ts';
 import { inkFor } from './table.ts';
 import { chooseTenant, type Tenant, withStore } from './tenant.ts';
 
@@ -64,7 +64,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
         ? await write(await eventSource(store, tenant, job.wishes), tenant, job)
         : await write(profileSource(store, tenant), tenant, job);
     } catch (error) {
-      if (!(error instanceof BadCursorError)) throw error;
+      if (!(error instanceof BadCursorError)) throw inWords(error);
       throw new OperatorError(
         `${partOf(out ?? title)} cannot be continued: the store has changed. Begin anew with --restart.`,
       );
@@ -79,8 +79,8 @@ function askedOf(wishes: ExportWishes, tenant: Tenant): Asked {
 }
 
 function checkpointFor(wishes: ExportWishes, tenant: Tenant): Checkpoint | undefined {
-  const { out, restart, format } = wishes;
-  if (out === null || restart || format === 'parquet') return undefined;
+  const { out, restart } = wishes;
+  if (out === null || restart) return undefined;
   return readCheckpoint(out, askedOf(wishes, tenant));
 }
 
@@ -174,14 +174,17 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
       progress.show({ count: rows, bytes: statSync(partOf(out)).size, done: rows, total: source.total });
     }
   }
+  // The writer of parquet makes files that all may read; this one is there before it looks.
+  forgetPart(out);
+  closeSync(openSync(partOf(out), 'wx', 0o600));
   try {
     await writeParquet(partOf(out), source.shape.columns, cells());
   } catch (error) {
-    rmSync(partOf(out), { force: true });
+    forgetPart(out);
     throw error;
   }
   if (!isWhole) {
-    rmSync(partOf(out), { force: true });
+    forgetPart(out);
     throw stopped('A parquet export starts over when it is run again.');
   }
   sync(partOf(out));

@@ -13,6 +13,7 @@ import {
   readSync,
   renameSync,
   rmSync,
+  statSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -79,8 +80,12 @@ export class ImportState {
   constructor(source: ImportSource, server: string, restart: boolean) {
     this.#source = source;
     this.#server = server;
-    this.standing = (restart ? undefined : this.#read()) ?? AT_THE_START;
+    if (restart) this.finish();
+    const found = this.#read() ?? AT_THE_START;
     const rejectedFile = rejectedFileOf(source);
+    const size = statSync(rejectedFile, { throwIfNoEntry: false })?.size ?? 0;
+    // Someone may have taken the file away meanwhile; the import goes on all the same.
+    this.standing = { ...found, rejectedBytes: Math.min(found.rejectedBytes, size) };
     if (this.standing.rejectedBytes === 0) rmSync(rejectedFile, { force: true });
     else truncateSync(rejectedFile, this.standing.rejectedBytes);
   }
@@ -106,7 +111,7 @@ export class ImportState {
     renameSync(`${this.#file}.new`, this.#file);
   }
 
-  /** All of it is in. */
+  /** All of it is in, or is to be sent anew. */
   finish(): void {
     if (this.#source.file !== null) rmSync(this.#file, { force: true });
   }

@@ -16,7 +16,7 @@ import { sendBody, type Target } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
-import type { Shell } from './shell.ts';
+import { inWords, type Shell } from './shell.ts';
 import { inkFor } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
@@ -51,6 +51,14 @@ export async function runImport(args: readonly string[], shell: Shell): Promise<
     return 0;
   }
   const wishes = readWishes(args, shell);
+  try {
+    return await importAll(wishes, shell);
+  } catch (error) {
+    throw inWords(error);
+  }
+}
+
+async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
   const source = identify(wishes.file);
   const state = new ImportState(source, wishes.server.href, wishes.restart);
   const startedAt = shell.now();

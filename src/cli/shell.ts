@@ -5,6 +5,7 @@
  */
 
 import type { Env } from '../config.ts';
+import { OperatorError } from '../errors.ts';
 import type { KeyStore, Store } from '../store.ts';
 
 export interface Terminal {
@@ -67,7 +68,8 @@ function terminalOf(stream: NodeJS.WriteStream): Terminal {
   return {
     isTty: stream.isTTY,
     get columns(): number {
-      return stream.columns ?? COLUMNS_WITHOUT_TERMINAL;
+      // Some terminals do not know their width and say 0.
+      return stream.columns > 0 ? stream.columns : COLUMNS_WITHOUT_TERMINAL;
     },
   };
 }
@@ -83,6 +85,12 @@ function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
     stream.once('drain', done);
     stop.addEventListener('abort', done);
   });
+}
+
+/** A full disk, a folder that may not be written: told in words, without a stack; anything else as it is. */
+export function inWords(error: unknown): unknown {
+  const isOfFiles = error instanceof Error && 'syscall' in error && 'code' in error;
+  return isOfFiles ? new OperatorError(`It cannot go on: ${error.message}`) : error;
 }
 
 /** Resolves after the time, or at once when the command is to stop. */

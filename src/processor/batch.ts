@@ -36,13 +36,22 @@ export async function processBatch(
   records: readonly LogRecord[],
   context: { readonly options: MatchOptions; readonly now: () => number; readonly failpoint: Failpoint },
 ): Promise<BatchCounts> {
-  const { options, now, failpoint } = context;
+  const prepared = records.map((record) => prepareRecord(record, context.options));
+  return processPrepared(transaction, prepared, context);
+}
+
+export async function processPrepared(
+  transaction: WriteTransaction,
+  records: readonly PreparedRecord[],
+  context: { readonly now: () => number; readonly failpoint: Failpoint },
+): Promise<BatchCounts> {
+  const { now, failpoint } = context;
   const byTenant = new Map<string, PreparedRecord[]>();
   for (const record of records) {
-    const prepared = prepareRecord(record, options);
-    const others = byTenant.get(record.tenantId);
-    if (others === undefined) byTenant.set(record.tenantId, [prepared]);
-    else others.push(prepared);
+    const { tenantId } = record.header;
+    const others = byTenant.get(tenantId);
+    if (others === undefined) byTenant.set(tenantId, [record]);
+    else others.push(record);
   }
   failpoint('prepared');
   const tenants = [...byTenant];

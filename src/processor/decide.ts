@@ -25,7 +25,7 @@ const FUTURE_MS_MAX = DAY_MS;
 const PAST_MS_MAX = 5 * 365 * DAY_MS;
 
 export function questionOf(tenantId: string, records: readonly PreparedRecord[]): Question {
-  const users = records.flatMap((record) => record.users.map(({ keys }) => keys));
+  const users = records.flatMap((record) => record.users);
   const idempotencyKeys: string[] = [];
   const eventIds: string[] = [];
   for (const { header, users: prepared } of records) {
@@ -150,8 +150,8 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
   let storedEvents = 0;
   for (const [index, { user, events }] of kept.entries()) {
     const outcome = outcomes[index] as Outcome;
-    const { userIndex, fields, properties } = user;
-    users.push({ userIndex, node: outcome.node, events, fields, properties });
+    const { userIndex, statement } = user;
+    users.push({ userIndex, node: outcome.node, events, statement });
     storedEvents += events.length;
     const note = noteOf(user, outcome, record.header.receivedAt, duplicateEvents.get(userIndex) ?? 0);
     if (note !== null) notes.push(note);

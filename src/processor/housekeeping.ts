@@ -51,9 +51,10 @@ export class Housekeeping {
     }
     if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS) {
       const { writer, retention, now } = this.#parts;
+      // Said before, so that a store which cannot be written is not waited for at every turn.
+      this.#sweepAt = moment;
       // One piece at a time: events come first.
-      const isMore = await writer.sweep(retention, now());
-      if (!isMore) this.#sweepAt = moment;
+      if (await writer.sweep(retention, now())) this.#sweepAt = Number.NEGATIVE_INFINITY;
     }
   }
 

@@ -8,7 +8,7 @@ import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
 import { statementOf } from '../identity/statements.ts';
 import type { LogRecord } from '../log.ts';
 import type { IdentifierType, MatchKey } from '../model.ts';
-import type { EventToStore, RecordHeader, RejectionToStore } from '../store-writer.ts';
+import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { parseExact } from '../validation/exact-json.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 
@@ -19,13 +19,11 @@ export interface PreparedEvent extends EventToStore {
   readonly eventId: string | null;
 }
 
-export interface PreparedUser {
+export interface PreparedUser extends Named {
   readonly userIndex: number;
-  readonly keys: readonly MatchKey[];
   readonly junk: readonly IdentifierType[];
   readonly events: readonly PreparedEvent[];
-  readonly fields: JsonObject | null;
-  readonly properties: JsonObject | null;
+  readonly statement: StatementToStore | null;
 }
 
 export interface PreparedRecord {
@@ -92,13 +90,31 @@ function prepareUser(user: JsonObject, userIndex: number, receivedAt: number, op
   for (let index = 0; index < given.length; index++) {
     events.push(prepareEvent(given[index] as JsonObject, index, receivedAt));
   }
-  return { userIndex, keys, junk, events, fields: orNull(fields), properties: orNull(properties) };
+  return {
+    userIndex,
+    person: personOf(keys),
+    keys,
+    junk,
+    events,
+    statement: statementToStore(fields, properties),
+  };
+}
+
+/** Types begin with different letters, and no value holds U+0000. */
+function personOf(keys: readonly MatchKey[]): string {
+  let person = '';
+  for (const { type, value } of keys) person += `\0${type[0]}${value}`;
+  return person;
 }
 
 /** Nothing to tell is null, and costs nothing further on. */
-function orNull(values: JsonObject): JsonObject | null {
-  for (const _name in values) return values;
-  return null;
+function statementToStore(fields: JsonObject, properties: JsonObject): StatementToStore | null {
+  let names = '';
+  for (const name in fields) names += `${name}\0`;
+  names += '\0';
+  for (const name in properties) names += `${name}\0`;
+  if (names === '\0') return null;
+  return { names, fields: JSON.stringify(fields), properties: JSON.stringify(properties) };
 }
 
 function prepareEvent(event: JsonObject, eventIndex: number, receivedAt: number): PreparedEvent {

@@ -12,12 +12,14 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
-import { LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../log.ts';
+import type { LogReader, LogRecord } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
-import { StoreUnavailableError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
-import { type Failpoint, processBatch } from './batch.ts';
-import { headerOf } from './prepare.ts';
+import type { StoreWriter, WriteTransaction } from '../store-writer.ts';
+import { type Failpoint, processPrepared } from './batch.ts';
+import { isPoison, isWorthWaiting } from './failures.ts';
+import { headerOf, prepareRecord } from './prepare.ts';
+import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
 
 const BATCH_BYTES_MAX = 4 * 1024 * 1024;
 const TRANSACTION_USERS_MAX = 50_000;
@@ -40,20 +42,21 @@ export interface ProcessorParts {
   readonly waitForMore: () => Promise<void>;
   /** Called between transactions, with the positions that are committed. */
   readonly betweenTransactions: (positions: ReadonlyMap<number, number>) => Promise<void>;
+  /** Where prepared records come from; on the spot unless given. */
+  readonly source?: RecordSource;
   readonly failpoint?: Failpoint;
   /** For tests: where batches and transactions end must not show in what is stored. */
   readonly batchBytesMax?: number;
   readonly transactionUsersMax?: number;
 }
 
-interface Read {
+interface Read extends PreparedBatch {
   readonly partition: number;
-  readonly records: readonly LogRecord[];
-  readonly next: number;
 }
 
 export class Processor {
   readonly #parts: ProcessorParts;
+  readonly #source: RecordSource;
   readonly #failpoint: Failpoint;
   readonly #batchBytesMax: number;
   readonly #transactionUsersMax: number;
@@ -67,10 +70,13 @@ export class Processor {
   #lastDurableAt = 0;
   #isDurable = true;
   #stopping = false;
-  #trouble: string | null = null;
+  /** What could not be done at the last try, and the reasons that were told since all was well. */
+  readonly #waiting = new Set<'process' | 'settle'>();
+  readonly #toldReasons = new Set<string>();
 
   constructor(parts: ProcessorParts) {
     this.#parts = parts;
+    this.#source = parts.source ?? sourceOnTheSpot(parts.log, parts.options);
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
     this.#transactionUsersMax = parts.transactionUsersMax ?? TRANSACTION_USERS_MAX;
@@ -80,13 +86,13 @@ export class Processor {
   async run(): Promise<void> {
     this.#committed = await this.#parts.writer.positions();
     while (!this.#stopping) {
-      const found = await this.#guarded(() => this.#transaction());
-      await this.#guarded(() => this.#settle());
+      const found = await this.#guarded('process', () => this.#transaction());
+      await this.#guarded('settle', () => this.#settle());
       if (this.#stopping) break;
       if (found) await sleep(TURN_MS);
       else await this.#parts.waitForMore();
     }
-    await this.#guarded(() => this.#makeDurable());
+    await this.#guarded('settle', () => this.#makeDurable());
   }
 
   /** After the transaction under way. */
@@ -97,8 +103,8 @@ export class Processor {
   /** Everything that is in the log now; for tests and tools. Resolves when it is used up. */
   async drain(): Promise<void> {
     this.#committed = await this.#parts.writer.positions();
-    while (await this.#guarded(() => this.#transaction()));
-    await this.#guarded(() => this.#makeDurable());
+    while (await this.#guarded('process', () => this.#transaction()));
+    await this.#guarded('settle', () => this.#makeDurable());
   }
 
   /** One transaction; false when there was nothing to do. */
@@ -142,7 +148,8 @@ export class Processor {
     const startedAt = performance.now();
     const transaction = await this.#begin();
     try {
-      await this.#process(transaction, { partition, records, next });
+      const prepared = [prepareRecord(record, this.#parts.options)];
+      await this.#process(transaction, { partition, records: prepared, next, problem: null });
       await this.#commit(transaction, startedAt);
     } catch (error) {
       await transaction.rollback();
@@ -175,19 +182,19 @@ export class Processor {
     let oldest = Number.POSITIVE_INFINITY;
     for (const partition of await log.partitions()) {
       const position = this.#positions.get(partition) ?? 0;
-      const { records, next } = await log.read(partition, position, this.#batchBytesMax);
-      const [first] = records;
-      if (first === undefined) continue;
-      oldest = Math.min(oldest, first.receivedAt);
-      reads.push({ partition, records, next });
+      const batch = await this.#source.read(partition, position, this.#batchBytesMax);
+      if (batch.next === position) continue;
+      oldest = Math.min(oldest, batch.records[0]?.header.receivedAt ?? now());
+      reads.push({ partition, ...batch });
     }
     metrics.set(METRIC.processor_lag, Number.isFinite(oldest) ? Math.max(0, now() - oldest) / 1000 : 0);
     return reads;
   }
 
-  async #process(transaction: WriteTransaction, { partition, records, next }: Read): Promise<number> {
-    const { metrics, options, now } = this.#parts;
-    const counts = await processBatch(transaction, records, { options, now, failpoint: this.#failpoint });
+  async #process(transaction: WriteTransaction, { partition, records, next, problem }: Read): Promise<number> {
+    if (problem !== null) throw problem;
+    const { metrics, now } = this.#parts;
+    const counts = await processPrepared(transaction, records, { now, failpoint: this.#failpoint });
     await transaction.advance(partition, next);
     this.#positions.set(partition, next);
     this.#failpoint('advanced');
@@ -227,8 +234,7 @@ export class Processor {
   }
 
   async #settle(): Promise<void> {
-    const { now } = this.#parts;
-    const isDue = Math.abs(now() - this.#lastDurableAt) >= DURABLE_INTERVAL_MS;
+    const isDue = Math.abs(this.#parts.now() - this.#lastDurableAt) >= DURABLE_INTERVAL_MS;
     try {
       if (isDue) await this.#makeDurable();
     } finally {
@@ -255,44 +261,26 @@ export class Processor {
   }
 
   /** Waits where waiting helps. Anything else ends the thread, and with it the process: the log replays. */
-  async #guarded(work: () => Promise<boolean | void>): Promise<boolean> {
+  async #guarded(task: 'process' | 'settle', work: () => Promise<boolean | void>): Promise<boolean> {
+    const { logger } = this.#parts;
     try {
       const result = await work();
-      if (this.#trouble !== null) this.#parts.logger.info('the processor goes on');
-      this.#trouble = null;
+      this.#waiting.delete(task);
+      if (this.#waiting.size === 0 && this.#toldReasons.size > 0) {
+        logger.info('the processor goes on');
+        this.#toldReasons.clear();
+      }
       return result === true;
     } catch (error) {
       if (!isWorthWaiting(error)) throw error;
-      if (this.#trouble !== error.message) {
-        this.#parts.logger.error(
-          { reason: error.message },
-          'the processor waits; what was accepted is safe in the log',
-        );
+      const reason = error.message;
+      if (!this.#toldReasons.has(reason)) {
+        logger.error({ reason }, 'the processor waits; what was accepted is safe in the log');
       }
-      this.#trouble = error.message;
+      this.#waiting.add(task);
+      this.#toldReasons.add(reason);
       await sleep(RETRY_MS);
       return false;
     }
   }
 }
-
-/** A store or a log that cannot be used now; a damaged log waits for a person, and events are taken in meanwhile. */
-function isWorthWaiting(error: unknown): error is Error {
-  return (
-    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError
-  );
-}
-
-/**
- * Whether a record may be the cause. Not if the database says that it cannot work (SQLite's own codes, but for those
- * about values and constraints), and not if the log is damaged.
- */
-function isPoison(error: unknown): boolean {
-  if (isWorthWaiting(error)) return false;
-  if (!(error instanceof Error)) return true;
-  if ('errcode' in error && typeof error.errcode === 'number') return VALUE_ERRORS.has(error.errcode & 0xff);
-  return true;
-}
-
-/** SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH, SQLITE_RANGE. */
-const VALUE_ERRORS = new Set([18, 19, 20, 25]);

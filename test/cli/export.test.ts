@@ -144,6 +144,7 @@ suite('sluice export', () => {
     const out = outFile(context, 'events.parquet');
     const { code } = await run(runExport, ['--format', 'parquet', '--out', out], folder.shell());
     assert.equal(code, 0);
+    assert.equal(statSync(out).mode & 0o077, 0);
     const file = await asyncBufferFromFile(out);
     const rows = await parquetReadObjects({ file });
     const events = await eventsOf(folder);
@@ -242,6 +243,32 @@ suite('sluice export', () => {
     const stopped = { ...shell, shell: { ...shell.shell, openStore } };
     assert.match(await refusal(runExport, ['--format', 'parquet', '--out', out], stopped), /starts over/);
     assert.ok(!existsSync(out) && !existsSync(`${out}.part`));
+  });
+
+  test('what is left of another export is in the way of no other, and a lost part is told', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events');
+    const shell = folder.shell();
+    const openStore = async (data: string): Promise<Store> =>
+      interrupting(await shell.shell.openStore(data), 2, () => shell.stopping.abort());
+    await refusal(runExport, ['--format', 'csv', '--out', out], { ...shell, shell: { ...shell.shell, openStore } });
+    assert.match(await refusal(runExport, ['--format', 'parquet', '--out', out], folder.shell()), /something else/);
+    writeFileSync(`${out}.part`, 'cut');
+    assert.match(await refusal(runExport, ['--format', 'csv', '--out', out], folder.shell()), /shorter than it was/);
+    const { code } = await run(runExport, ['--format', 'parquet', '--out', out, '--restart'], folder.shell());
+    assert.equal(code, 0);
+    assert.ok(!existsSync(`${out}.part`) && !existsSync(`${out}.part.state`));
+  });
+
+  test('a file that cannot be written is told in words', async (context) => {
+    const folder = await filledFolder(context);
+    for (const format of ['ndjson', 'parquet']) {
+      const out = join(folder.data, 'no', 'such', 'folder');
+      assert.match(
+        await refusal(runExport, ['--format', format, '--out', out], folder.shell()),
+        /cannot go on: ENOENT/,
+      );
+    }
   });
 
   test('a file that is there is replaced only when that is asked for', async (context) => {

@@ -14,6 +14,9 @@ import { appendAll, processAll, storeCopyOf, withStore } from './processing.ts';
 import { assertSame } from './store-dump.ts';
 
 const RECORDS = 100_000;
+const PEOPLE = 4_000;
+/** Of the traces every so manieth is compared: what they say comes from events and records, which all are. */
+const TRACES_EVERY = 5;
 
 function hashOf(file: string): string {
   return createHash('sha256').update(readFileSync(file)).digest('base64');
@@ -25,7 +28,7 @@ suite('A history of 100,000 mixed records', () => {
     t.diagnostic(`FAULT_SEED=${seed}`);
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
-    const entries = entriesOf(seed, RECORDS);
+    const entries = entriesOf(seed, RECORDS, PEOPLE);
     await appendAll(dataFolder, entries);
     const other = storeCopyOf(dataFolder, 'other');
     await processAll(dataFolder);
@@ -40,11 +43,8 @@ suite('A history of 100,000 mixed records', () => {
     await withStore(file, (one) =>
       withStore(other, async (two) => {
         // The dump holds it to the invariants that every store must keep, too.
-        const lines = await assertSame(
-          one,
-          two,
-          entries.map(({ traceId }) => traceId),
-        );
+        const traceIds = entries.filter((_, n) => n % TRACES_EVERY === 0).map(({ traceId }) => traceId);
+        const lines = await assertSame(one, two, traceIds);
         t.diagnostic(`${lines} lines are the same`);
         const { hours } = await one.ledger(null, { from: null, to: null });
         const totals = { received: 0, stored: 0, duplicates: 0, rejected: 0 };

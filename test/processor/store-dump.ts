@@ -37,7 +37,8 @@ export async function* linesOf(store: Store, traceIds: Iterable<string>): AsyncG
 
 async function* profileLines(store: Store, tenantId: TenantId): AsyncGenerator<string> {
   for await (const profile of pages((page) => store.profiles(tenantId, page))) {
-    yield `profile ${text(profile)}`;
+    const { profileFields, userProperties, ...rest } = profile;
+    yield `profile ${text(rest)} ${text([...profileFields])} ${text([...userProperties])}`;
     yield `identity ${text(await store.identity(tenantId, profile.id))}`;
   }
 }
@@ -72,9 +73,8 @@ async function* pages<Row>(ask: (page: PageRequest) => Promise<Page<Row>>): Asyn
   }
 }
 
-/** With the digits that are there; a Map as its pairs. */
 function text(value: unknown): string {
-  return JSON.stringify(value, (_name, inner: unknown) => (inner instanceof Map ? [...inner] : inner));
+  return JSON.stringify(value);
 }
 
 export function differenceOf(books: Books): number {

@@ -4,7 +4,7 @@
  * may open one file; each connection belongs to one thread.
  */
 
-import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../errors.ts';
@@ -23,7 +23,8 @@ export interface DatabaseFile {
   readonly name: string;
   /** Statement n brings a file from version n to n + 1. Never edit one that was released: add the next. */
   readonly migrations: readonly string[];
-  /** Run before anything else; settings that a new file keeps (page size) among them. */
+  /** Settings that a file keeps (page size), run when it is still empty: later they would only write to it. */
+  readonly newFilePragmas: string;
   readonly pragmas: string;
   /** Whether to look for damage in the whole file: for small ones. */
   readonly check: boolean;
@@ -97,6 +98,7 @@ function whenFree<T>(attempt: () => T): T {
 function open(what: DatabaseFile): DatabaseSync {
   const database = new DatabaseSync(what.file, { timeout: BUSY_TIMEOUT_MS, enableForeignKeyConstraints: true });
   try {
+    if (statSync(what.file).size === 0) database.exec(what.newFilePragmas);
     database.exec(what.pragmas);
     if (what.check) {
       const findings = database.prepare('PRAGMA quick_check(1)').get();

@@ -48,6 +48,7 @@ export function openSqliteKeyStore(file: string): KeyStore {
     file,
     name: 'key file',
     migrations: MIGRATIONS,
+    newFilePragmas: '',
     pragmas: 'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;',
     check: true,
     withoutBackup:

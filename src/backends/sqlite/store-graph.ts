@@ -7,7 +7,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../model.ts';
-import type { Question } from '../../store-writer.ts';
+import type { Named, Question } from '../../store-writer.ts';
 import { GenerationCache } from './generation-cache.ts';
 import { uuidText } from './store-schema.ts';
 
@@ -37,7 +37,7 @@ export class StoreGraph {
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new GenerationCache<string, NodeNumber>(CACHED_PEOPLE_MAX);
   /** By tenant: the users of the last snapshot that were not settled. */
-  readonly #unsettled = new Map<number, (readonly MatchKey[])[]>();
+  readonly #unsettled = new Map<number, Named[]>();
   readonly #nodes = new GenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
@@ -62,20 +62,20 @@ export class StoreGraph {
 
   snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
     const settled = new Map<readonly MatchKey[], NodeNumber>();
-    const unsettled: (readonly MatchKey[])[] = [];
+    const unsettled: Named[] = [];
     this.#unsettled.set(tenant, unsettled);
     const nodes = new Map<MatchKey, NodeNumber>();
     const roots = new Map<NodeNumber, NodeNumber>();
-    for (const keys of question.users) {
-      const person = personName(tenant, keys);
+    for (const { person: name, keys } of question.users) {
+      const person = `${tenant}${name}`;
       const known = this.#people.get(person);
       const node = known ?? this.#settledNodeOf(tenant, keys, nodes, roots);
       if (node === UNKNOWN) {
-        unsettled.push(keys);
+        unsettled.push({ person, keys });
         continue;
       }
       settled.set(keys, node);
-      if (known === undefined) this.#people.set(person, node);
+      if (known === undefined) this.#people.set(ownCopy(person), node);
     }
     return {
       nextNode,
@@ -92,14 +92,14 @@ export class StoreGraph {
   /** Keeps the caches in step with what was just written. */
   learn(tenant: number, { identifiers, aliases }: Changes): void {
     for (const { key, node } of identifiers) {
-      this.#nodes.set(cacheKey(tenant, key), node);
+      this.#nodes.set(ownCopy(cacheKey(tenant, key)), node);
       if (!this.#roots.get(node)) this.#roots.set(node, node);
     }
     for (const [node, root] of aliases) this.#roots.set(node, root);
     // Whoever was new a moment ago is known by now, and will come again.
-    for (const keys of this.#unsettled.get(tenant) ?? []) {
+    for (const { person, keys } of this.#unsettled.get(tenant) ?? []) {
       const node = this.#settledNodeOf(tenant, keys, new Map(), new Map());
-      if (node !== UNKNOWN) this.#people.set(personName(tenant, keys), node);
+      if (node !== UNKNOWN) this.#people.set(ownCopy(person), node);
     }
     this.#unsettled.delete(tenant);
   }
@@ -136,7 +136,7 @@ export class StoreGraph {
     if (cached !== undefined) return cached;
     const row = this.#find.get(tenant, IDENTIFIER_TYPES.indexOf(key.type), key.value) as FoundRow | undefined;
     if (row === undefined) return UNKNOWN;
-    this.#nodes.set(name, row.node);
+    this.#nodes.set(ownCopy(name), row.node);
     this.#roots.set(row.node, row.root ?? row.node);
     return row.node;
   }
@@ -182,11 +182,9 @@ export class StoreGraph {
   }
 }
 
-/** Types have names of different beginnings, and no value holds U+0000. */
-function personName(tenant: number, keys: readonly MatchKey[]): string {
-  let name = `${tenant}`;
-  for (const { type, value } of keys) name += `\0${type[0]}${value}`;
-  return name;
+/** A text may be a slice of a whole batch (processor/packing.ts), which would stay in memory with it. */
+function ownCopy(text: string): string {
+  return ` ${text}`.slice(1);
 }
 
 function cacheKey(tenant: number, { type, value }: MatchKey): string {

@@ -10,8 +10,9 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NewNode } from '../../identity/graph.ts';
 import { nodeIdOf } from '../../identity/node-id.ts';
-import { type Group, state } from '../../identity/statements.ts';
+import { type Group, state, type Values } from '../../identity/statements.ts';
 import type { NodeNumber, Origin, TenantId } from '../../model.ts';
+import type { StatementToStore } from '../../store-writer.ts';
 import { parseExact } from '../../validation/exact-json.ts';
 import { GenerationCache } from './generation-cache.ts';
 import { uuidBytes } from './store-schema.ts';
@@ -20,8 +21,7 @@ import { uuidBytes } from './store-schema.ts';
 export interface Visit {
   readonly origin: Origin;
   readonly events: number;
-  readonly fields: Readonly<Record<string, unknown>> | null;
-  readonly properties: Readonly<Record<string, unknown>> | null;
+  readonly statement: StatementToStore | null;
 }
 
 /** The only group that a node knows: when it was said, and the names that it has. */
@@ -30,7 +30,10 @@ interface OnlyGroup {
   readonly names: string;
 }
 
-const NOTHING: Readonly<Record<string, unknown>> = {};
+/** Nothing is newer than it. */
+const NOT_JUST_ONE: OnlyGroup = { receivedAt: Number.POSITIVE_INFINITY, names: '' };
+
+const NOTHING: Values = {};
 const NOTHING_KNOWN: readonly Group[] = [];
 /** About 100 bytes each. */
 const CACHED_NODES_MAX = 200_000;
@@ -105,15 +108,14 @@ export class StoreNodes {
   /** What the node knows now, if it is certain that nothing of what it knew before is left. */
   #replaced(node: NodeNumber, visits: readonly Visit[]): string | undefined {
     const [only, ...others] = visits;
-    if (only === undefined || others.length > 0) return undefined;
+    if (only?.statement == null || others.length > 0) return undefined;
     const before = this.#onlyGroups.get(node);
     const { receivedAt, traceId, userIndex } = only.origin;
     if (before === undefined || before.receivedAt >= receivedAt) return undefined;
-    const fields = only.fields ?? NOTHING;
-    const properties = only.properties ?? NOTHING;
-    if (namesOf(fields, properties) !== before.names) return undefined;
+    const { names, fields, properties } = only.statement;
+    if (names !== before.names) return undefined;
     this.#onlyGroups.set(node, { receivedAt, names: before.names });
-    return JSON.stringify([[receivedAt, traceId, userIndex, fields, properties]]);
+    return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
   }
 
   #known(node: NodeNumber): readonly Group[] {
@@ -123,15 +125,23 @@ export class StoreNodes {
 
   #fold(node: NodeNumber, before: readonly Group[], visits: readonly Visit[]): string {
     let groups = before;
-    for (const { origin, fields, properties } of visits) {
-      groups = state(groups, origin, fields ?? NOTHING, properties ?? NOTHING);
+    for (const { origin, statement } of visits) {
+      if (statement !== null)
+        groups = state(groups, origin, valuesOf(statement.fields), valuesOf(statement.properties));
     }
-    const [only, ...others] = groups;
-    if (only !== undefined && others.length === 0) {
-      const names = namesOf(only[3], only[4]);
-      if (names.length <= NAMES_LENGTH_MAX) this.#onlyGroups.set(node, { receivedAt: only[0], names });
-    }
+    this.#remember(node, groups);
     return JSON.stringify(groups);
+  }
+
+  #remember(node: NodeNumber, groups: readonly Group[]): void {
+    const [only, ...others] = groups;
+    const names = only !== undefined && others.length === 0 ? namesOf(only[3], only[4]) : null;
+    if (only !== undefined && names !== null && names.length <= NAMES_LENGTH_MAX) {
+      this.#onlyGroups.set(node, { receivedAt: only[0], names });
+    } else if (this.#onlyGroups.get(node) !== undefined) {
+      // It knew just one until now: nothing may take the place of them all.
+      this.#onlyGroups.set(node, NOT_JUST_ONE);
+    }
   }
 
   #mustChange(node: NodeNumber, changes: number | bigint): void {
@@ -139,8 +149,12 @@ export class StoreNodes {
   }
 }
 
-function saysNothing({ fields, properties }: Visit): boolean {
-  return fields === null && properties === null;
+function saysNothing({ statement }: Visit): boolean {
+  return statement === null;
+}
+
+function valuesOf(text: string): Values {
+  return text === '{}' ? NOTHING : (parseExact(text) as Values);
 }
 
 function sumOf(visits: readonly Visit[]): { events: number; first: number; last: number } {
@@ -155,8 +169,8 @@ function sumOf(visits: readonly Visit[]): { events: number; first: number; last:
   return { events, first, last };
 }
 
-/** No name holds U+0000. In another order they count as others, which only costs a reading. */
-function namesOf(fields: Readonly<Record<string, unknown>>, properties: Readonly<Record<string, unknown>>): string {
+/** As `StatementToStore.names`. */
+function namesOf(fields: Values, properties: Values): string {
   let names = '';
   for (const name in fields) names += `${name}\0`;
   names += '\0';

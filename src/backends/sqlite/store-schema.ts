@@ -259,9 +259,8 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
     file,
     name: 'store',
     migrations: MIGRATIONS,
+    newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
-      PRAGMA page_size = ${PAGE_BYTES};
-      PRAGMA auto_vacuum = INCREMENTAL;
       PRAGMA journal_mode = WAL;
       PRAGMA synchronous = NORMAL;
       PRAGMA wal_autocheckpoint = ${WAL_PAGES};

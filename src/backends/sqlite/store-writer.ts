@@ -242,8 +242,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const table = this.#tables.forRecord(this.#next.event);
     const recordNo = this.#next.record++;
     const firstEvent = this.#next.event;
-    for (const { userIndex, node, events, fields, properties } of users) {
-      for (const { eventIndex, name, timestamp, revenue, value, properties: told } of events) {
+    for (const { userIndex, node, events, statement } of users) {
+      for (const { eventIndex, name, timestamp, revenue, value, properties } of events) {
         const no = this.#next.event++;
         table.insertEvent.run(
           no,
@@ -256,14 +256,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
           name,
           revenue,
           value,
-          told,
+          properties,
         );
         if (timestamp < table.timestampMin) table.timestampMin = timestamp;
         if (timestamp > table.timestampMax) table.timestampMax = timestamp;
         this.#books.countEvent(tenant.no, timestamp, name, revenue === null ? 0 : Number(revenue));
       }
       if (node === null) continue;
-      const visit: Visit = { origin: { receivedAt, traceId, userIndex }, events: events.length, fields, properties };
+      const visit: Visit = { origin: { receivedAt, traceId, userIndex }, events: events.length, statement };
       const others = visits.get(node);
       if (others === undefined) visits.set(node, [visit]);
       else others.push(visit);

@@ -1,0 +1,28 @@
+/**
+ * What an error says about whom to blame: the store or the log, which may work again later, or a record, which will not.
+ * Anything that is neither ends the processor.
+ */
+
+import { LogCorruptError, LogUnavailableError } from '../log.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+
+/** A store or a log that cannot be used now; a damaged log waits for a person, and events are taken in meanwhile. */
+export function isWorthWaiting(error: unknown): error is Error {
+  return (
+    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError
+  );
+}
+
+/**
+ * Whether a record may be the cause. Not if the database says that it cannot work (SQLite's own codes, but for those
+ * about values and constraints), and not if the log is damaged.
+ */
+export function isPoison(error: unknown): boolean {
+  if (isWorthWaiting(error)) return false;
+  if (!(error instanceof Error)) return true;
+  if ('errcode' in error && typeof error.errcode === 'number') return VALUE_ERRORS.has(error.errcode & 0xff);
+  return true;
+}
+
+/** SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH, SQLITE_RANGE. */
+const VALUE_ERRORS = new Set([18, 19, 20, 25]);

@@ -1,0 +1,113 @@
+/**
+ * Where the processor gets prepared records from. Preparing (parsing above all) takes a third of the work and needs
+ * nothing of the store, so under `sluice serve` it happens in a thread of its own, one batch ahead; in tests and tools it
+ * happens on the spot. Either way the records of a partition come in order, and what cannot be prepared is told with the
+ * place where reading goes on, so that the processor can look at those records one by one.
+ */
+
+import type { MessagePort, Worker } from 'node:worker_threads';
+import type { MatchOptions } from '../identity/match-keys.ts';
+import { LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
+import { type Packed, pack, unpack } from './packing.ts';
+import { type PreparedRecord, prepareRecord } from './prepare.ts';
+
+export interface PreparedBatch {
+  readonly records: readonly PreparedRecord[];
+  readonly next: number;
+  /** Why the records up to `next` could not be prepared; then there are none here. */
+  readonly problem: Error | null;
+}
+
+export interface RecordSource {
+  read(partition: number, position: number, bytesMax: number): Promise<PreparedBatch>;
+}
+
+export function sourceOnTheSpot(log: LogReader, options: MatchOptions): RecordSource {
+  return {
+    read: async (partition, position, bytesMax) => {
+      const { records, next } = await log.read(partition, position, bytesMax);
+      try {
+        return { records: records.map((record) => prepareRecord(record, options)), next, problem: null };
+      } catch (error) {
+        return { records: [], next, problem: error instanceof Error ? error : new Error(String(error)) };
+      }
+    },
+  };
+}
+
+interface Request {
+  readonly call: number;
+  readonly partition: number;
+  readonly position: number;
+  readonly bytesMax: number;
+}
+
+type Reply = { readonly call: number } & (
+  | { readonly packed: Packed; readonly next: number; readonly problem: string | null }
+  | { readonly failure: { readonly name: string; readonly message: string } }
+);
+
+/** The thread's end: answers requests, and prepares what will be asked for next meanwhile. */
+export function serveRecords(port: MessagePort, source: RecordSource): void {
+  const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PreparedBatch> }>();
+  port.on('message', ({ call, partition, position, bytesMax }: Request) => {
+    const prepared = ahead.get(partition);
+    ahead.delete(partition);
+    const batch = prepared?.position === position ? prepared.batch : source.read(partition, position, bytesMax);
+    batch.then(
+      ({ records, next, problem }) => {
+        const packed = pack(records);
+        const reply: Reply = { call, packed, next, problem: problem?.message ?? null };
+        port.postMessage(reply, [packed.lengths.buffer, packed.numbers.buffer]);
+        // At the end of the log there is nothing to prepare: it is asked for again when there is more.
+        if (next === position) return;
+        const following = source.read(partition, next, bytesMax);
+        // Who asks for it gets to know; an end that was reached is no answer for later.
+        void following.then(
+          (found) => found.next === next && forget(partition, next),
+          () => forget(partition, next),
+        );
+        ahead.set(partition, { position: next, batch: following });
+      },
+      (error: unknown) => {
+        const { name, message } = error instanceof Error ? error : new Error(String(error));
+        const reply: Reply = { call, failure: { name, message } };
+        port.postMessage(reply);
+      },
+    );
+  });
+
+  function forget(partition: number, position: number): void {
+    if (ahead.get(partition)?.position === position) ahead.delete(partition);
+  }
+}
+
+/** The processor's end. A thread that dies is an error event of the worker, and ends the process. */
+export function sourceInThread(thread: Worker): RecordSource {
+  const waiting = new Map<number, { resolve(batch: PreparedBatch): void; reject(error: Error): void }>();
+  let calls = 0;
+  thread.on('message', (reply: Reply) => {
+    const caller = waiting.get(reply.call);
+    waiting.delete(reply.call);
+    if ('failure' in reply) caller?.reject(errorOf(reply.failure));
+    else {
+      const { packed, next, problem } = reply;
+      caller?.resolve({ records: unpack(packed), next, problem: problem === null ? null : new Error(problem) });
+    }
+  });
+  return {
+    read: (partition, position, bytesMax) =>
+      new Promise((resolve, reject) => {
+        const request: Request = { call: ++calls, partition, position, bytesMax };
+        waiting.set(request.call, { resolve, reject });
+        thread.postMessage(request);
+      }),
+  };
+}
+
+/** What the processor waits for must still be told apart on this side. */
+function errorOf({ name, message }: { readonly name: string; readonly message: string }): Error {
+  if (name === 'LogCorruptError') return new LogCorruptError(message);
+  if (name === 'LogUnavailableError') return new LogUnavailableError(message);
+  return new Error(`${name}: ${message}`);
+}

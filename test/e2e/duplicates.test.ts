@@ -1,0 +1,164 @@
+/**
+ * Rows 17 and 18: the same batch sent five times at once and across restarts, and a 202 that is lost on the wire. With
+ * one Idempotency-Key it is stored once, and the traces of the others say whose duplicate they are.
+ */
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { suite, test } from 'node:test';
+import { Connection, ConnectionLostError } from '../faults/connection.ts';
+import { allEvents, get, settled, type TraceAnswer } from '../faults/processor-load.ts';
+import { folderIn, launch, type Scope } from '../faults/scope.ts';
+import { createKey, post } from '../server.ts';
+
+const SENDERS = 5;
+const BATCH = {
+  users: [
+    { identifiers: { user_id: 'ada', email: 'ada@example.com' }, events: [{ event_name: 'a' }, { event_name: 'b' }] },
+    { identifiers: {}, events: [{ event_name: 'never stored' }] },
+    { identifiers: { anon_id: 'device-1' }, events: [{ event_name: 'c' }] },
+  ],
+};
+const BATCH_EVENTS = 3;
+
+interface Ingested {
+  readonly trace_id: string;
+}
+
+async function sendAtOnce(server: { baseUrl: string }, key: string, idempotencyKey: string): Promise<string[]> {
+  const answers = await Promise.all(
+    Array.from({ length: SENDERS }, () => post(server, key, BATCH, { 'Idempotency-Key': idempotencyKey })),
+  );
+  return answers.map(({ status, body }) => {
+    assert.equal(status, 202);
+    return (body as Ingested).trace_id;
+  });
+}
+
+/** The one trace that was stored; all others have to be its duplicates. */
+async function originalOf(server: { baseUrl: string }, key: string, traceIds: readonly string[]): Promise<string> {
+  const traces = await Promise.all(
+    traceIds.map(async (traceId) => ({ traceId, ...(await get<TraceAnswer>(server, key, `/traces/${traceId}`)) })),
+  );
+  const stored = traces.filter(({ duplicate_of }) => duplicate_of === null);
+  assert.equal(stored.length, 1);
+  const original = stored[0]?.traceId ?? '';
+  for (const { traceId, duplicate_of, users, users_accepted } of traces) {
+    assert.equal(users_accepted, 2);
+    assert.equal(
+      users.reduce((sum, { events }) => sum + events, 0),
+      traceId === original ? BATCH_EVENTS : 0,
+    );
+    if (traceId !== original) assert.equal(duplicate_of, original);
+  }
+  return original;
+}
+
+/** Hands everything on; replies are dropped, with the connection, as long as `isDropping`. */
+async function startProxy(scope: Scope, port: number): Promise<{ port: number; isDropping: boolean; dropped: number }> {
+  const sockets = new Set<Socket>();
+  const state = { port: 0, isDropping: true, dropped: 0 };
+  const proxy = createServer((client) => {
+    const upstream = connect({ host: '127.0.0.1', port });
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on('error', () => undefined);
+    }
+    client.pipe(upstream);
+    upstream.on('data', (reply) => {
+      if (!state.isDropping) {
+        client.write(reply);
+        return;
+      }
+      state.dropped += 1;
+      client.destroy();
+      upstream.destroy();
+    });
+    client.on('close', () => upstream.destroy());
+    upstream.on('close', () => client.destroy());
+  });
+  proxy.listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  scope.defer(() => {
+    for (const socket of sockets) socket.destroy();
+    proxy.close();
+  });
+  state.port = (proxy.address() as AddressInfo).port;
+  return state;
+}
+
+suite('A batch with an Idempotency-Key', () => {
+  test('that is sent five times at once, and again after kill -9 and after a stop, is stored once', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const args = ['--edges', '2'];
+    const first = await launch(scope, { dataFolder, args });
+    const { key } = first;
+    const traceIds = await sendAtOnce(first, key, 'batch-1');
+    await first.kill('SIGKILL');
+    const second = await launch(scope, { dataFolder, args });
+    traceIds.push(...(await sendAtOnce(second, key, 'batch-1')));
+    assert.equal(await second.stop(), 0);
+    const third = await launch(scope, { dataFolder, args });
+    traceIds.push(...(await sendAtOnce(third, key, 'batch-1')));
+    const others = await sendAtOnce(third, key, 'batch-2');
+
+    const books = await settled(third, key);
+    const events = await allEvents(third, key);
+    assert.deepEqual(
+      new Set(events.map(({ trace_id }) => trace_id)),
+      new Set([await originalOf(third, key, traceIds), await originalOf(third, key, others)]),
+    );
+    assert.equal(events.length, 2 * BATCH_EVENTS);
+    const { received, stored, duplicates } = books.totals.events;
+    assert.deepEqual([received, stored, duplicates], [4 * SENDERS * BATCH_EVENTS, 6, (4 * SENDERS - 2) * BATCH_EVENTS]);
+    assert.deepEqual([books.totals.users['stored'], books.totals.users['duplicates']], [4, (4 * SENDERS - 2) * 2]);
+  });
+
+  test('of another tenant is another batch', async () => {
+    await using scope = new AsyncDisposableStack();
+    const server = await launch(scope, { dataFolder: folderIn(scope) });
+    const other = await createKey(server.dataFolder, { env: 'production' });
+    const mine = await sendAtOnce(server, server.key, 'same');
+    const theirs = await sendAtOnce(server, other.key, 'same');
+    await settled(server, server.key);
+    await settled(server, other.key);
+    assert.ok(mine.includes(await originalOf(server, server.key, mine)));
+    assert.ok(theirs.includes(await originalOf(server, other.key, theirs)));
+  });
+
+  test('whose 202 is lost on the wire is stored once when it is sent again', async () => {
+    await using scope = new AsyncDisposableStack();
+    const server = await launch(scope, { dataFolder: folderIn(scope) });
+    const { key } = server;
+    const proxy = await startProxy(scope, server.port);
+    const headers = {
+      Authorization: `Bearer ${key}`,
+      'Content-Type': 'application/json',
+      'Idempotency-Key': 'lost on the way',
+    };
+    const body = JSON.stringify(BATCH);
+    for (let attempt = 0; attempt < 3; attempt++) {
+      const connection = await Connection.open(proxy.port);
+      await assert.rejects(connection.request('POST', '/ingest/events', headers, body), ConnectionLostError);
+    }
+    assert.equal(proxy.dropped, 3);
+    proxy.isDropping = false;
+    const connection = await Connection.open(proxy.port);
+    const answer = await connection.request('POST', '/ingest/events', headers, body);
+    connection.close();
+    assert.equal(answer.status, 202);
+
+    const books = await settled(server, key);
+    assert.deepEqual([books.totals.events['stored'], books.totals.events['duplicates']], [3, 9]);
+    const events = await allEvents(server, key);
+    assert.equal(events.length, BATCH_EVENTS);
+    const { trace_id } = JSON.parse(answer.body) as Ingested;
+    const trace = await get<TraceAnswer>(server, key, `/traces/${trace_id}`);
+    assert.ok(trace.duplicate_of !== null);
+    for (const event of events) assert.equal(event.trace_id, trace.duplicate_of);
+    const original = await get<TraceAnswer>(server, key, `/traces/${trace.duplicate_of}`);
+    assert.equal(original.duplicate_of, null);
+  });
+});

@@ -1,0 +1,135 @@
+/**
+ * Row 9 for the store: pages that are zeroed, torn or hold something else. Every page of a store is damaged in turn, and
+ * everything is read: what comes back is what was stored, or an error; a server refuses to start or answers with errors,
+ * in words. Limit: SQLite keeps no checksums of pages, so a flipped letter inside of a stored text is not noticed.
+ */
+
+import assert from 'node:assert/strict';
+import { closeSync, copyFileSync, openSync, readFileSync, readSync, statSync, writeSync } from 'node:fs';
+import { suite, test } from 'node:test';
+import { storeFileOf } from '../../src/data-folder.ts';
+import { OperatorError } from '../../src/errors.ts';
+import { StoreUnavailableError } from '../../src/store-writer.ts';
+import { entriesOf } from '../processor/history.ts';
+import { appendAll, processAll, storeCopyOf, withStore } from '../processor/processing.ts';
+import { dumpOf } from '../processor/store-dump.ts';
+import { answerOf, eventually, post, user } from '../server.ts';
+import { ask, settled } from './processor-load.ts';
+import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
+
+const RECORDS = 400;
+
+function pageBytesOf(file: string): number {
+  return readFileSync(file).readUInt16BE(16);
+}
+
+function overwrite(file: string, at: number, bytes: Uint8Array): void {
+  const descriptor = openSync(file, 'r+');
+  try {
+    writeSync(descriptor, bytes, 0, bytes.length, at);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function pageOf(file: string, page: number, bytes: number): Buffer {
+  const content = Buffer.alloc(bytes);
+  const descriptor = openSync(file, 'r');
+  try {
+    readSync(descriptor, content, 0, bytes, page * bytes);
+  } finally {
+    closeSync(descriptor);
+  }
+  return content;
+}
+
+type Damage = (content: Buffer, page: number) => Buffer;
+
+const DAMAGES: Readonly<Record<string, Damage>> = {
+  'is zeroed': (content) => Buffer.alloc(content.length),
+  'holds noise': (content, page) => Buffer.from(content.map((_, n) => (n * 31 + page * 7) & 0xff)),
+  'has a flipped head': (content) => Buffer.concat([content.subarray(0, 8).map((byte) => byte ^ 0x55), content.subarray(8)]),
+};
+
+async function storeIn(scope: Scope): Promise<{ dataFolder: string; file: string; traceIds: string[]; dump: string[] }> {
+  const dataFolder = folderIn(scope);
+  const entries = entriesOf(21, RECORDS, 60);
+  await appendAll(dataFolder, entries);
+  await processAll(dataFolder);
+  const file = storeFileOf(dataFolder);
+  const traceIds = entries.map(({ traceId }) => traceId);
+  return { dataFolder, file, traceIds, dump: await withStore(file, (store) => dumpOf(store, traceIds)) };
+}
+
+suite('A store of which a page', () => {
+  for (const [what, damage] of Object.entries(DAMAGES)) {
+    test(`${what} gives back what was stored, or an error that says so`, async (t) => {
+      await using scope = new AsyncDisposableStack();
+      const { dataFolder, file, traceIds, dump } = await storeIn(scope);
+      const pageBytes = pageBytesOf(file);
+      const pages = statSync(file).size / pageBytes;
+      const outcomes = { refused: 0, noticed: 0, harmless: 0 };
+      const silent: number[] = [];
+      for (let page = 0; page < pages; page++) {
+        const damaged = storeCopyOf(dataFolder, `damaged-${page}`);
+        copyFileSync(file, damaged);
+        overwrite(damaged, page * pageBytes, damage(pageOf(file, page, pageBytes), page));
+        try {
+          const found = await withStore(damaged, (store) => dumpOf(store, traceIds));
+          if (found.join('\n') === dump.join('\n')) outcomes.harmless += 1;
+          else silent.push(page);
+        } catch (error) {
+          if (error instanceof OperatorError) outcomes.refused += 1;
+          else outcomes.noticed += 1;
+        }
+      }
+      t.diagnostic(`${pages} pages: ${JSON.stringify(outcomes)}, silently wrong: ${silent.join() || 'none'}`);
+      assert.deepEqual(silent, []);
+      assert.ok(outcomes.refused > 0 && outcomes.noticed > pages / 2);
+    });
+  }
+
+  test('is read by a server makes that read an error, and not a wrong answer', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const first = await launch(scope, { dataFolder });
+    const { key } = first;
+    const users = Array.from({ length: 300 }, (_, n) => user(`user-${n}`, [{ event_name: 'tested', padding: 'x'.repeat(200) }]));
+    assert.equal((await post(first, key, { users })).status, 202);
+    await settled(first, key);
+    assert.equal(await first.stop(), 0);
+
+    const file = storeFileOf(dataFolder);
+    const pageBytes = pageBytesOf(file);
+    const bytes = readFileSync(file);
+    const page = Math.floor(bytes.indexOf('"padding":"xxx') / pageBytes);
+    overwrite(file, page * pageBytes, Buffer.alloc(pageBytes));
+    const second = await launch(scope, { dataFolder });
+    const answer = await answerOf(await ask(second.baseUrl, key, '/events?limit=500'));
+    assert.equal(answer.status, 503, answer.text);
+    assert.doesNotMatch(answer.text, /malformed|SQLITE|sqlite/, 'a client is told about our files');
+    await eventually('it is in the log', () => /malformed/.test(second.stderr()));
+    assert.equal((await fetch(`${second.baseUrl}/livez`)).status, 200);
+  });
+
+  test('that is the first is damaged makes a server refuse to start, in words', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const first = await launch(scope, { dataFolder });
+    assert.equal((await post(first, first.key, { users: [user('ada')] })).status, 202);
+    await settled(first, first.key);
+    assert.equal(await first.stop(), 0);
+    overwrite(storeFileOf(dataFolder), 0, Buffer.alloc(100));
+    const words = await refusedStart({ dataFolder });
+    assert.match(words, /store .*store\.db is damaged/);
+    assert.match(words, /backup/);
+  });
+});
+
+test('an error of a damaged store is one that the server knows', async () => {
+  await using scope = new AsyncDisposableStack();
+  const { file } = await storeIn(scope);
+  const pageBytes = pageBytesOf(file);
+  for (let page = 3; page < statSync(file).size / pageBytes; page++) overwrite(file, page * pageBytes, Buffer.alloc(pageBytes));
+  await withStore(file, (store) => assert.rejects(dumpOf(store, []), StoreUnavailableError));
+});
