@@ -8,6 +8,7 @@ import { assertAllAccepted } from './generator.ts';
 import type { Generator, LoadJob, LoadResult } from './generator.ts';
 import type { StoredResult } from './pipeline.ts';
 import type { Progress } from './progress.ts';
+import { Reader } from './reading.ts';
 import type { Outcome } from './report.ts';
 import type { ShapeName } from './requests.ts';
 import type { Server } from './servers.ts';
@@ -41,8 +42,8 @@ export interface GrowthPace {
 export const FULL: Pace = {
   firstSeconds: 3,
   warmupSeconds: 0.5,
-  seconds: 2.5,
-  pairs: 6,
+  seconds: 1.5,
+  pairs: 5,
   calibrationSeconds: 3,
   latencySeconds: 20,
   memorySeconds: 60,
@@ -97,6 +98,10 @@ export interface Workload {
 }
 
 export const START_SECONDS = 1;
+/** About how long a server needs after a round until it rests; and when it is no longer waited for. */
+export const SETTLE_SECONDS = 4;
+const SETTLE_SECONDS_MAX = 60;
+const SETTLE_POLL_MILLISECONDS = 50;
 
 export class Context {
   readonly pace: Pace;
@@ -154,6 +159,21 @@ export class Context {
     });
     assertAllAccepted(server.name, result);
     return result;
+  }
+
+  /**
+   * Waits until a server that stores has processed all that it has answered: what it still does would slow down the
+   * other side's round. One that takes too long is not waited for; the next round then counts as disturbed.
+   */
+  async settle(server: Server): Promise<void> {
+    if (!server.stores) return;
+    this.progress.begin(`${server.name}: letting the processor finish`, SETTLE_SECONDS);
+    const reader = new Reader(server);
+    const giveUpAt = performance.now() + SETTLE_SECONDS_MAX * 1000;
+    while ((await reader.progress()).isBehind && performance.now() < giveUpAt) {
+      await new Promise((resolve) => setTimeout(resolve, SETTLE_POLL_MILLISECONDS));
+    }
+    reader.close();
   }
 
   /** How fast the generator goes against a responder that costs next to nothing. Measured once a run and workload. */

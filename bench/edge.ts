@@ -1,11 +1,19 @@
 /**
  * The benchmarks of throughput: edge-1, edge-100 and edge-1000 (ours against bare), generator (its ceiling) and edges
  * (one edge thread against two). Both sides run at the same time on ports of their own and take turns under load, so
- * that a machine that slows down slows both; the ratio is the median of the pairs.
+ * that a machine that slows down slows both; the ratio is the median of the pairs. In its round ours also processes what
+ * it takes in, as in production; before the other side's round it may finish.
  */
 
 import { availableParallelism } from 'node:os';
-import { calibrationSeconds, CAPACITY_SHARE_MIN, OTHER_CORES_MAX, perSecond, START_SECONDS } from './context.ts';
+import {
+  calibrationSeconds,
+  CAPACITY_SHARE_MIN,
+  OTHER_CORES_MAX,
+  perSecond,
+  SETTLE_SECONDS,
+  START_SECONDS,
+} from './context.ts';
 import type { Benchmark, Context, Pace, Workload } from './context.ts';
 import type { LoadResult } from './generator.ts';
 import { median, thousands } from './report.ts';
@@ -53,7 +61,7 @@ export const generatorBenchmark: Benchmark = {
 export const edgeBenchmarks: readonly Benchmark[] = EDGE_CASES.map((edge) => ({
   name: edge.name,
   what: `${edge.connections} connections, ${edge.shape} a request, durable 202, against bare`,
-  seconds: (pace) => calibrationSeconds(pace) + pairsSeconds(pace) + 2 * START_SECONDS,
+  seconds: (pace) => calibrationSeconds(pace) + pairsSeconds(pace, 1) + 2 * START_SECONDS,
   run: async (context) =>
     context.onStage(async (stage) => {
       const ceiling = await context.ceiling(stage, edge);
@@ -70,7 +78,7 @@ export const edgeBenchmarks: readonly Benchmark[] = EDGE_CASES.map((edge) => ({
 export const edgesBenchmark: Benchmark = {
   name: 'edges',
   what: 'two edge threads against one',
-  seconds: (pace) => 2 * (pairsSeconds(pace) + 2 * START_SECONDS),
+  seconds: (pace) => 2 * (pairsSeconds(pace, 2) + 2 * START_SECONDS),
   run: async (context) => {
     const outcomes: Outcome[] = [];
     for (const edge of EDGE_CASES.filter(({ name }) => name !== 'edge-1000')) {
@@ -98,8 +106,10 @@ interface Pair {
   readonly cores: number;
 }
 
-function pairsSeconds(pace: Pace): number {
-  return 2 * pace.firstSeconds + pace.pairs * 2 * (pace.warmupSeconds + pace.seconds);
+/** `storing`: how many of the two sides store what they answer. */
+function pairsSeconds(pace: Pace, storing: number): number {
+  const rounds = 2 * pace.firstSeconds + pace.pairs * 2 * (pace.warmupSeconds + pace.seconds);
+  return rounds + storing * pace.pairs * SETTLE_SECONDS;
 }
 
 async function takeTurns(
@@ -112,11 +122,14 @@ async function takeTurns(
   const { pace } = context;
   const turn = async (server: Server, round: number): Promise<LoadResult> => {
     context.progress.begin(`${label}: ${server.name}, round ${round}`, pace.warmupSeconds + pace.seconds);
-    return context.drive(server, workload, pace.seconds);
+    const result = await context.drive(server, workload, pace.seconds);
+    await context.settle(server);
+    return result;
   };
   for (const server of [first, second]) {
     context.progress.begin(`${label}: ${server.name}, warming up`, pace.firstSeconds);
     await context.drive(server, workload, pace.firstSeconds - pace.warmupSeconds);
+    await context.settle(server);
   }
   const pairs: Pair[] = [];
   const roundsMax = Math.ceil(pace.pairs * (1 + REPEATED_SHARE_MAX));

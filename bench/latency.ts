@@ -26,6 +26,7 @@ export const latencyBenchmark: Benchmark = {
       // Also warms both up when the peak is known already.
       await context.drive(bare, WORKLOAD, context.pace.firstSeconds);
       const warm = await context.drive(ours, WORKLOAD, context.pace.firstSeconds);
+      await context.settle(ours);
       context.peak ??= perSecond(warm);
       const rate = Math.round(context.peak / 2);
       const results = { ours: await steady(context, ours, rate), bare: await steady(context, bare, rate) };
@@ -38,7 +39,9 @@ async function steady(context: Context, server: Server, rate: number): Promise<L
   const { pace } = context;
   const label = `latency: ${server.name} at ${thousands(rate)} requests/s`;
   context.progress.begin(label, pace.warmupSeconds + pace.latencySeconds);
-  return context.drive(server, WORKLOAD, pace.latencySeconds, { rate });
+  const result = await context.drive(server, WORKLOAD, pace.latencySeconds, { rate });
+  await context.settle(server);
+  return result;
 }
 
 function outcomes(rate: number, { ours, bare }: { ours: LoadResult; bare: LoadResult }): Outcome[] {

@@ -94,8 +94,8 @@ async function waitUntilStored(
   let seen = -1;
   let seenAt = performance.now();
   for (;;) {
-    const { backlog, processed } = await progressOf(reader);
-    if (backlog) {
+    const { isBehind, processed } = await reader.progress();
+    if (isBehind) {
       if (processed !== seen) seenAt = performance.now();
       seen = processed;
     } else {
@@ -112,13 +112,6 @@ async function waitUntilStored(
     }
     await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
   }
-}
-
-/** Asking for the books while much waits in the log would cost the server more than asking for metrics. */
-async function progressOf(reader: Reader): Promise<{ backlog: boolean; processed: number }> {
-  const metrics = await reader.metrics();
-  const processed = metrics.get('sluice_processed_records_total') ?? 0;
-  return { backlog: processed < (metrics.get('sluice_log_entries_total') ?? 0), processed };
 }
 
 interface Readings {

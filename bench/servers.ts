@@ -27,6 +27,8 @@ export interface Server {
   /** Of the process itself; for `npm start` of npm, whose child the server is. */
   readonly pid: number;
   readonly key: string;
+  /** Whether it goes on working on what it has answered. */
+  readonly stores: boolean;
   /** From spawn to the first 200 of /readyz. */
   readonly readySeconds: number;
   stop(): Promise<void>;
@@ -68,7 +70,7 @@ export class Stage {
     const port = await freePort();
     const file = join(PROJECT, 'bench', `${name}.ts`);
     const probe = name === 'canned' ? connectable : ready;
-    return this.start(name, [process.execPath, file, String(port)], {}, { port, key: 'none', probe });
+    return this.start(name, [process.execPath, file, String(port)], {}, { port, key: 'none', stores: false, probe });
   }
 
   async createKey(folder: string): Promise<string> {
@@ -88,7 +90,7 @@ export class Stage {
     if (options.edges !== undefined) settings['SLUICE_EDGES'] = String(options.edges);
     const words = options.npm ? ['npm', 'start'] : [process.execPath, ...(options.nodeArguments ?? []), MAIN, 'serve'];
     const actualKey = key ?? (options.folder === undefined ? await this.createKey(folder) : 'none');
-    return this.start(name, words, settings, { port, key: actualKey, probe: ready });
+    return this.start(name, words, settings, { port, key: actualKey, stores: true, probe: ready });
   }
 
   /** Runs the program beside this file to its end; hands it the argument as JSON, and back what it printed as JSON. */
@@ -133,7 +135,7 @@ export class Stage {
     name: string,
     words: readonly string[],
     settings: Readonly<Record<string, string>>,
-    at: { readonly port: number; readonly key: string; readonly probe: (port: number) => Promise<boolean> },
+    at: Pick<Server, 'port' | 'key' | 'stores'> & { readonly probe: (port: number) => Promise<boolean> },
   ): Promise<Server> {
     mkdirSync(this.root, { recursive: true });
     const logFile = join(this.root, `${name.replaceAll(/\W+/g, '-')}-${at.port}.log`);
@@ -168,7 +170,7 @@ export class Stage {
       clearTimeout(timer);
       this.children.delete(child);
     };
-    return { name, port: at.port, pid: child.pid ?? 0, key: at.key, readySeconds, stop };
+    return { name, port: at.port, pid: child.pid ?? 0, key: at.key, stores: at.stores, readySeconds, stop };
   }
 }
 

@@ -56,11 +56,11 @@ export function duration(min: number, max: number): Kind<number> {
 
 /** A time, or `forever`. */
 export function retention(): Kind<number> {
-  const { expected, parse, format } = duration(0, FOREVER_MS);
+  const time = duration(0, FOREVER_MS);
   return {
-    expected: `${expected}, or "forever"`,
-    parse: (given) => (given.toLowerCase() === 'forever' ? FOREVER_MS : parse(given)),
-    format: (value) => (value === FOREVER_MS ? 'forever' : format(value)),
+    expected: `${time.expected}, or "forever"`,
+    parse: (given) => (given.toLowerCase() === 'forever' ? FOREVER_MS : time.parse(given)),
+    format: (value) => (value === FOREVER_MS ? 'forever' : time.format(value)),
   };
 }
 

@@ -148,7 +148,8 @@ export class Supervisor {
     await this.#stopProcessor();
     // A disk that failed meanwhile has the last word.
     if (this.#doomed) await new Promise(() => undefined);
-    await Promise.all([...this.#edges, this.#processor].map((thread) => thread?.terminate()));
+    const threads = this.#processor === undefined ? this.#edges : [...this.#edges, this.#processor];
+    await Promise.all(threads.map((thread) => thread.terminate()));
     await this.#parts.keyStore.close();
   }
 

@@ -7,8 +7,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
+import { processBatch } from '../../src/processor/batch.ts';
 import { entriesOf } from '../processor/history.ts';
-import { removeFolder, temporaryFolder } from '../server.ts';
+import { removeFolder, sleep, temporaryFolder } from '../server.ts';
 import { storeContract } from './store.ts';
 import {
   DAY_MS,
@@ -170,15 +171,57 @@ suite('The file of the SQLite store', () => {
       });
       for (let n = 0; n < 20; n++) {
         assert.equal((await eventsOf(under)).length, 1);
-        await new Promise((resolve) => {
-          setTimeout(resolve, 1);
-        });
+        await sleep(1);
       }
       assert.equal(isErased, false);
       await transaction.commit(false);
       assert.equal(await erasing, true);
       await send(under, [person({ user_id: 'u' })], { receivedAt: ACT.at + 1 });
       assert.notEqual((await profileOf(under, 'user_id', 'u')).id, id);
+    });
+  });
+
+  test('a rejected user that comes in while an erase waits is found and removed too', async () => {
+    await inFile(async (under) => {
+      await send(under, [person({ user_id: 'u' })], { receivedAt: START });
+      const { id } = await profileOf(under, 'user_id', 'u');
+      const entry = request([person({ user_id: 'v' }), { identifiers: { user_id: ' u ' }, events: [] }]);
+      const transaction = await under.writer.begin();
+      const erasing = under.store.erase(TENANT, id, ACT);
+      // It has looked at what is there and waits for the lock.
+      await sleep(20);
+      await processBatch(transaction, [{ ...entry, partition: 0, position: 1 }], {
+        options: { defaultCountry: null, junkValues: new Set() },
+        now: () => START,
+        failpoint: () => undefined,
+      });
+      await transaction.commit(false);
+      assert.equal(await erasing, true);
+      const query = { reason: null, from: null, to: null, limit: 9, cursor: null };
+      assert.deepEqual((await under.store.rejections(TENANT, query)).rows, []);
+      assert.equal((await eventsOf(under)).length, 1);
+    });
+  });
+
+  test('first uses that no longer matter are removed from the file', async () => {
+    await inFile(async (under) => {
+      const uses = (): unknown[] => {
+        const database = new DatabaseSync(under.file, { readOnly: true });
+        const sql = 'SELECT (SELECT count(*) FROM idempotency_keys) AS keys, (SELECT count(*) FROM event_ids) AS ids';
+        const row = database.prepare(sql).get();
+        database.close();
+        return [row?.keys, row?.ids];
+      };
+      await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e' }])], { idempotencyKey: 'k', receivedAt: START });
+      for (const [hours, left] of [
+        [23, [1, 1]],
+        [25, [0, 1]],
+        [7 * 24 - 1, [0, 1]],
+        [7 * 24 + 1, [0, 0]],
+      ] as const) {
+        await sweepAll(under, {}, START + hours * HOUR_MS);
+        assert.deepEqual(uses(), left);
+      }
     });
   });
 

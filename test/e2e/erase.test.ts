@@ -21,7 +21,16 @@ const PHONE = '+49 151 55667788';
 const ANON = 'erased-device-1';
 const LATE_ANON = 'erased-device-2';
 /** As they were written, and as they are matched. */
-const TRACES_OF_HER = [EMAIL, EMAIL.toLowerCase(), PHONE, '+4915155667788', ANON, LATE_ANON, 'erased-city', 'erased-word'];
+const TRACES_OF_HER = [
+  EMAIL,
+  EMAIL.toLowerCase(),
+  PHONE,
+  '+4915155667788',
+  ANON,
+  LATE_ANON,
+  'erased-city',
+  'erased-word',
+];
 
 const ADA = { user_id: 'ada-to-be-erased', email: EMAIL, phone_number: PHONE, city: 'erased-city' };
 
@@ -42,7 +51,10 @@ async function sendHerLife({ baseUrl, key }: TestServer): Promise<void> {
     // Bob with her address: refused (rule 6), and noted on him.
     [{ identifiers: { user_id: 'bob', email: EMAIL }, events: [{ event_name: 'bought' }] }],
     // Rejected, and kept with its payload.
-    [{ identifiers: { user_id: 'bob' }, events: [{ event_name: 'bought' }] }, { identifiers: ADA, events: [] }],
+    [
+      { identifiers: { user_id: 'bob' }, events: [{ event_name: 'bought' }] },
+      { identifiers: ADA, events: [] },
+    ],
   ]) {
     const { status } = await post({ baseUrl }, key, { users });
     assert.equal(status, 202);
@@ -64,9 +76,10 @@ suite('Somebody who was erased', () => {
     const erased = await answerOf(await ask(server.baseUrl, key, `/profiles/${id}`, { method: 'DELETE' }));
     assert.equal(erased.status, 202, erased.text);
     await eventually('it is gone', async () => (await ask(server.baseUrl, key, `/profiles/${id}`)).status === 404);
-    await eventually('no trace of her is left in the files', () => foundIn(dataFolder, TRACES_OF_HER).length === 0).catch(
-      () => assert.deepEqual(foundIn(dataFolder, TRACES_OF_HER), []),
-    );
+    await eventually(
+      'no trace of her is left in the files',
+      () => foundIn(dataFolder, TRACES_OF_HER).length === 0,
+    ).catch(() => assert.deepEqual(foundIn(dataFolder, TRACES_OF_HER), []));
     const after = await settled(server, key);
     assert.equal(after.totals.events['erased'], 2);
     assert.equal(after.totals.events['received'], before.totals.events['received']);

@@ -46,7 +46,10 @@ const WIDTHS = { minute: 16, hour: 13, day: 10 } as const;
 const RANGES: Record<keyof typeof WIDTHS, readonly (readonly [from: string, to: string])[]> = {
   minute: [...new Set(TIMES.map(([, moment]) => moment.slice(0, 10)))].map((day) => [day, dayAfter(day)]),
   hour: [['2026-01-01', '2027-02-01']],
-  day: [['1969-01-01', '1970-06-01'], ['2024-01-01', '2027-02-01']],
+  day: [
+    ['1969-01-01', '1970-06-01'],
+    ['2024-01-01', '2027-02-01'],
+  ],
 };
 
 function dayAfter(day: string): string {
@@ -90,7 +93,7 @@ for (const zone of ZONES) {
         const path = `/events/counts?interval=${interval}&from=${from}&to=${to}`;
         const { buckets } = await get<{ buckets: Bucket[] }>(server, key, path);
         const found = new Map(buckets.map(({ start, events }) => [start, events]));
-        assert.deepEqual(found, new Map([...expectedBuckets(interval, from, to)].toSorted()), `${interval} ${from}`);
+        assert.deepEqual(found, expectedBuckets(interval, from, to), `${interval} ${from}`);
       }
     }
   });

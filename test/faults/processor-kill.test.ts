@@ -16,7 +16,7 @@ const EXIT_MS_MAX = 30_000;
 
 suite('End to end, under load', () => {
   for (const { signal, rounds, answersMax } of [
-    { signal: 'SIGKILL', rounds: 9, answersMax: 160 },
+    { signal: 'SIGKILL', rounds: 7, answersMax: 160 },
     { signal: 'SIGTERM', rounds: 2, answersMax: 200 },
   ] as const) {
     test(`${rounds} times ${signal} loses nothing that was acknowledged and doubles nothing`, async (t) => {
@@ -29,9 +29,10 @@ suite('End to end, under load', () => {
       const target: Target = { port: server.port, baseUrl: server.baseUrl };
       const load = startEndToEndLoad(target, key, ledger, random, CLIENTS);
       for (let round = 1; round <= rounds; round++) {
-        const before = ledger.answers;
+        const before = { answers: ledger.answers, looks: ledger.looks };
         const answers = 20 + Math.floor(random() * answersMax);
-        await eventually(`${answers} answers`, () => ledger.answers >= before + answers, 60_000);
+        const isEnough = (): boolean => ledger.answers >= before.answers + answers && ledger.looks > before.looks;
+        await eventually(`${answers} answers and a look at the books`, isEnough, 60_000);
         await sleep(random() * 30);
         assert.equal(server.process.exitCode, null, `the server ended by itself:\n${server.stderr()}`);
         const startedAt = performance.now();
@@ -44,7 +45,6 @@ suite('End to end, under load', () => {
       await load.stop();
       const events = await assertReadable(server, key, ledger);
       t.diagnostic(`${ledger.answers} answers, ${ledger.looks} looks, ${events} events`);
-      assert.ok(ledger.answers > rounds * 20 && ledger.looks > rounds);
       assert.equal(await server.stop(), 0);
       assert.doesNotMatch(server.stderr(), /the books do not balance|set aside/);
     });

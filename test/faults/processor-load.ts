@@ -70,7 +70,8 @@ export class EndToEndLedger {
       });
       // Few people, so that batches write to the same profiles and merge them.
       const person = Math.floor(this.#random() * 40);
-      const identifiers = this.#random() < 0.5 ? { user_id: `u${person}` } : { user_id: `u${person}`, anon_id: `a${n}` };
+      const identifiers =
+        this.#random() < 0.5 ? { user_id: `u${person}` } : { user_id: `u${person}`, anon_id: `a${n}` };
       return { identifiers: isBad ? {} : identifiers, user_properties: { latest: n }, events };
     });
     const sent: Sent = {
@@ -121,7 +122,7 @@ export function startEndToEndLoad(
   random: () => number,
   clients: number,
 ): EndToEndLoad {
-  let stopping = false;
+  const stopping = new AbortController();
 
   /** A request that can be recognised goes out until it is acknowledged, whatever happens; others once. */
   async function deliver(open: () => Promise<Connection | undefined>): Promise<void> {
@@ -131,7 +132,7 @@ export function startEndToEndLoad(
       const connection = await open();
       if (connection === undefined) {
         if (sent.recognition === 'none') return;
-        if (stopping) return;
+        if (stopping.signal.aborted) return;
         await sleep(PAUSE_MS);
         continue;
       }
@@ -141,7 +142,7 @@ export function startEndToEndLoad(
       } catch (error) {
         if (!(error instanceof ConnectionLostError)) throw error;
         connection.close();
-        if (sent.recognition === 'none' || stopping) return;
+        if (sent.recognition === 'none' || stopping.signal.aborted) return;
       }
     }
   }
@@ -155,13 +156,13 @@ export function startEndToEndLoad(
       connection = await Connection.open(port).catch(() => undefined);
       return connection;
     };
-    while (!stopping) await deliver(open);
+    while (!stopping.signal.aborted) await deliver(open);
     connection?.close();
   }
 
   /** The books balance and a trace is known at every moment that anybody looks. */
   async function lookOn(): Promise<void> {
-    while (!stopping) {
+    while (!stopping.signal.aborted) {
       await sleep(PAUSE_MS * 3);
       const { baseUrl } = target;
       const newest = ledger.sent.findLast(({ acknowledged }) => acknowledged.length > 0)?.acknowledged.at(-1);
@@ -170,7 +171,8 @@ export function startEndToEndLoad(
         if (books.status === 200) assertBalanced(books.body as LedgerAnswer);
         if (newest === undefined) continue;
         const trace = await answerOf(await ask(baseUrl, key, `/traces/${newest}`));
-        if (trace.status !== 503) assert.equal(trace.status, 200, `a trace that was given out is unknown: ${trace.text}`);
+        if (trace.status !== 503)
+          assert.equal(trace.status, 200, `a trace that was given out is unknown: ${trace.text}`);
         ledger.looks += 1;
       } catch (error) {
         // Nobody answers while the server is dead.
@@ -182,7 +184,7 @@ export function startEndToEndLoad(
   const running = Promise.all([...Array.from({ length: clients }, client), lookOn()]);
   return {
     stop: async () => {
-      stopping = true;
+      stopping.abort();
       await running;
     },
   };
@@ -247,7 +249,10 @@ export async function assertReadable(server: TestServer, key: string, ledger: En
     for (const mark of sent.marks) {
       const times = counts.get(mark)?.length ?? 0;
       const expected = isAcknowledged ? 'exactly once' : 'at most once';
-      assert.ok(times === 1 || (times === 0 && !isAcknowledged), `${mark} (${sent.recognition}) is there ${times} times, not ${expected}`);
+      assert.ok(
+        times === 1 || (times === 0 && !isAcknowledged),
+        `${mark} (${sent.recognition}) is there ${times} times, not ${expected}`,
+      );
     }
     for (const mark of sent.rejectedMarks) assert.equal(counts.get(mark), undefined, `${mark} was rejected`);
     await assertTraces(server, key, sent);

@@ -25,9 +25,10 @@ const RANDOM_KILLS = 8;
 /** Two partitions that share no tenant, so that nothing depends on which of them is read first; one record is poison. */
 async function logIn(scope: Scope): Promise<{ dataFolder: string; traceIds: string[] }> {
   const dataFolder = folderIn(scope);
-  const entries = entriesOf(11, RECORDS, 20).map((entry, n): LogEntry =>
-    n === RECORDS / 2 ? { ...entry, userCount: entry.userCount + 1 } : entry,
-  );
+  const history = entriesOf(11, RECORDS, 20);
+  const spoilt = history[RECORDS / 2];
+  assert.ok(spoilt);
+  const entries = history.with(RECORDS / 2, { ...spoilt, userCount: spoilt.userCount + 1 });
   const isFirst = ({ tenantId }: LogEntry): boolean => TENANTS.findIndex((id) => id === tenantId) < 2;
   await appendAll(dataFolder, entries.filter(isFirst), 0);
   await appendAll(

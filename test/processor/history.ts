@@ -164,7 +164,9 @@ class History {
     return {
       event_name: this.#pick(EVENTS),
       ...(this.#chance(0.4) && { timestamp: this.#timestamp() }),
-      ...(this.#chance(0.3) && { revenue: this.#chance(0.9) ? this.#below(10_000) / 100 : rawNumber('0.10000000000000000001') }),
+      ...(this.#chance(0.3) && {
+        revenue: this.#chance(0.9) ? this.#below(10_000) / 100 : rawNumber('0.10000000000000000001'),
+      }),
       ...(this.#chance(0.1) && { event_value: rawNumber(this.#pick(LONG_NUMBERS.slice(0, 3))) }),
       ...(this.#chance(0.15) && { $event_id: this.#sometimesAgain(this.#eventIds, 'event') }),
       ...(this.#chance(0.5) && { [this.#pick(NAMES)]: this.#value() }),

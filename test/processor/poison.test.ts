@@ -203,10 +203,7 @@ suite('A record that cannot be processed', () => {
         setAside.map(({ traceId }) => traceId).toSorted(),
         [good(100), good(117), good(239)].map(({ traceId }) => traceId),
       );
-      await assertStored(store, [
-        ...first.filter((_, n) => n !== 0 && n !== 17),
-        ...second.filter((_, n) => n !== 39),
-      ]);
+      await assertStored(store, [...first.filter((_, n) => n !== 0 && n !== 17), ...second.filter((_, n) => n !== 39)]);
       await dumpOf(store, []);
     });
   });

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { MessageChannel, type Worker } from 'node:worker_threads';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
@@ -15,6 +16,7 @@ import type { LogEntry } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
 import { Processor, type ProcessorParts } from '../../src/processor/processor.ts';
+import { serveRecords, sourceInThread, sourceOnTheSpot } from '../../src/processor/source.ts';
 import type { Store } from '../../src/store.ts';
 
 const SEGMENT_BYTES = 8 * 1_024 * 1_024;
@@ -45,21 +47,33 @@ export async function appendAll(dataFolder: string, entries: readonly LogEntry[]
 export interface Processing extends Partial<ProcessorParts> {
   readonly storeFile?: string;
   readonly tableEvents?: number;
+  /** Records are packed and sent through a channel, as between the threads of a server. */
+  readonly isPacked?: boolean;
 }
 
 /** So small that a short log makes many batches, transactions and tables of events. */
-export const KILLED_PROCESSING: Processing = { batchBytesMax: 2_500, transactionUsersMax: 30, tableEvents: 70 };
+export const KILLED_PROCESSING: Processing = {
+  batchBytesMax: 2_500,
+  transactionUsersMax: 30,
+  tableEvents: 70,
+  isPacked: true,
+};
 
 /** Until the log is used up. */
 export async function processAll(dataFolder: string, processing: Processing = {}): Promise<void> {
-  const { storeFile = storeFileOf(dataFolder), tableEvents, ...parts } = processing;
+  const { storeFile = storeFileOf(dataFolder), tableEvents, isPacked = false, ...parts } = processing;
+  const options = parts.options ?? { defaultCountry: null, junkValues: new Set() };
   const writer = openSqliteStoreWriter({ file: storeFile, ...(tableEvents !== undefined && { tableEvents }) });
   const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+  const channel = isPacked ? new MessageChannel() : undefined;
+  if (channel !== undefined) serveRecords(channel.port2, sourceOnTheSpot(log, options));
   try {
     const processor = new Processor({
       log,
       writer,
-      options: { defaultCountry: null, junkValues: new Set() },
+      options,
+      // A port is all of a thread that is needed here.
+      ...(channel && { source: sourceInThread(channel.port1 as unknown as Worker) }),
       metrics: metricsWriter(allocateMetrics(1), 0),
       logger: createLogger('silent', 'test'),
       now: () => PROCESSED_AT,
@@ -69,6 +83,7 @@ export async function processAll(dataFolder: string, processing: Processing = {}
     });
     await processor.drain();
   } finally {
+    channel?.port1.close();
     await writer.close();
     await log.close();
   }

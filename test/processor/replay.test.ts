@@ -37,6 +37,7 @@ suite('A history of 100,000 mixed records', () => {
       batchBytesMax: 50_000,
       transactionUsersMax: 3_000,
       tableEvents: 60_000,
+      isPacked: true,
     });
 
     const file = storeFileOf(dataFolder);

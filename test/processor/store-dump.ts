@@ -16,7 +16,9 @@ export async function* linesOf(store: Store, traceIds: Iterable<string>): AsyncG
     yield `tenant ${tenantId}`;
     yield* profileLines(store, tenantId);
     yield* eventLines(store, tenantId);
-    for await (const row of pages((page) => store.rejections(tenantId, { ...page, reason: null, from: null, to: null })))
+    for await (const row of pages((page) =>
+      store.rejections(tenantId, { ...page, reason: null, from: null, to: null }),
+    ))
       yield `rejection ${text(row)}`;
     for await (const row of pages((page) => store.audit(tenantId, page))) yield `act ${text(row)}`;
     const { hours } = await store.ledger(tenantId, { from: null, to: null });
@@ -29,7 +31,7 @@ export async function* linesOf(store: Store, traceIds: Iterable<string>): AsyncG
   for (const traceId of traceIds) yield `trace ${text((await store.trace(null, traceId)) ?? null)}`;
   for (const row of await store.setAside(PAGE_ROWS)) yield `set aside ${text(row)}`;
   const { hours, positions } = await store.ledger(null, { from: null, to: null });
-  yield `books ${text(hours)} ${text([...positions].sort())}`;
+  yield `books ${text(hours)} ${text([...positions].sort(([a], [b]) => a - b))}`;
   const { eventsInBooks, eventsInTables } = await store.recount();
   assert.equal(eventsInBooks, eventsInTables, 'the books say another number of events than there is');
   yield `recount ${eventsInTables}`;
@@ -97,7 +99,8 @@ export async function assertSame(one: Store, other: Store, traceIds: readonly st
   for await (const line of linesOf(one, traceIds)) {
     const next = await others.next();
     // Not assert.equal: it would draw a picture of two long lines for every one.
-    if (next.value !== line) assert.fail(`line ${lines} differs:\n${line.slice(0, 2_000)}\n${String(next.value).slice(0, 2_000)}`);
+    if (next.value !== line)
+      assert.fail(`line ${lines} differs:\n${line.slice(0, 2_000)}\n${String(next.value).slice(0, 2_000)}`);
     lines += 1;
   }
   assert.equal((await others.next()).done, true, 'the other store holds more');

@@ -36,7 +36,7 @@ async function processed<T>(entries: readonly LogEntry[], use: (store: Store) =>
   const dataFolder = folderIn(scope);
   await appendAll(dataFolder, entries);
   await processAll(dataFolder, { batchBytesMax: 200, transactionUsersMax: 2 });
-  return withStore(storeFileOf(dataFolder), async (store) => {
+  return await withStore(storeFileOf(dataFolder), async (store) => {
     await dumpOf(store, []);
     return use(store);
   });

@@ -112,11 +112,10 @@ export class StoreBooks {
 
   /** To be called before the transaction is committed. */
   flush(): void {
-    const minutes = [...this.#minutes.values()].flatMap((starts) => [...starts.values()]);
-    for (const bucket of [...minutes.flatMap((names) => [...names.values()]), ...this.#hours.values()]) {
-      const { tenant, width, start, eventName, events, revenue } = bucket;
-      this.#writeBucket.run(tenant, width, start, eventName, events, revenue);
+    for (const starts of this.#minutes.values()) {
+      for (const names of starts.values()) for (const minute of names.values()) this.#write(minute);
     }
+    for (const hour of this.#hours.values()) this.#write(hour);
     for (const row of this.#ledger.values()) {
       this.#addToLedger.run(
         row.tenant,
@@ -141,6 +140,10 @@ export class StoreBooks {
     this.#minutes.clear();
     this.#hours.clear();
     this.#ledger.clear();
+  }
+
+  #write({ tenant, width, start, eventName, events, revenue }: Bucket): void {
+    this.#writeBucket.run(tenant, width, start, eventName, events, revenue);
   }
 
   #minute(tenant: number, start: number, eventName: string): Minute {

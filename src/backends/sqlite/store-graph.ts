@@ -17,7 +17,11 @@ const CACHED_PEOPLE_MAX = 200_000;
 const CACHED_KEYS_MAX = 100_000;
 const CACHED_ROOTS_MAX = 100_000;
 
-const [USER_ID, EMAIL, PHONE_NUMBER] = [0, 1, 2];
+/** Places in IDENTIFIER_TYPES. */
+const USER_ID = 0;
+const EMAIL = 1;
+const PHONE_NUMBER = 2;
+const ANON_ID = 3;
 
 /** Nobody's node: that a key is unknown is worth remembering within a batch. */
 const UNKNOWN = 0;
@@ -174,9 +178,9 @@ export class StoreGraph {
       },
       nodes,
       userId,
-      emails: counts[EMAIL as number] ?? 0,
-      phoneNumbers: counts[PHONE_NUMBER as number] ?? 0,
-      anonIds: counts[3] ?? 0,
+      emails: counts[EMAIL] ?? 0,
+      phoneNumbers: counts[PHONE_NUMBER] ?? 0,
+      anonIds: counts[ANON_ID] ?? 0,
       apart,
     };
   }

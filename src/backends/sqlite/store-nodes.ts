@@ -108,7 +108,7 @@ export class StoreNodes {
   /** What the node knows now, if it is certain that nothing of what it knew before is left. */
   #replaced(node: NodeNumber, visits: readonly Visit[]): string | undefined {
     const [only, ...others] = visits;
-    if (only?.statement == null || others.length > 0) return undefined;
+    if (only === undefined || only.statement === null || others.length > 0) return undefined;
     const before = this.#onlyGroups.get(node);
     const { receivedAt, traceId, userIndex } = only.origin;
     if (before === undefined || before.receivedAt >= receivedAt) return undefined;
