@@ -5,6 +5,7 @@
 
 import { mkdirSync, readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
+import type { Shell } from './cli/shell.ts';
 import type { Env } from './config.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
@@ -108,28 +109,29 @@ async function runDataCommand(command: DataCommand, args: readonly string[], env
       return (await import('./cli/import.ts')).runImport(args, shell);
     case 'export':
       return (await import('./cli/export.ts')).runExport(args, shell);
-    case 'doctor': {
-      const [
-        { openSqliteLogReader: openReader },
-        { runDoctor },
-        { listSegments },
-        { freeBytesOf, lockHolderOf, quickCheckOf },
-      ] = await Promise.all([
-        import('./backends/sqlite/log-reader.ts'),
-        import('./cli/doctor.ts'),
-        import('./backends/sqlite/log-segments.ts'),
-        import('./backends/sqlite/checkup.ts'),
-      ]);
-      return runDoctor(args, {
-        ...shell,
-        openLogReader: (folder) => openReader({ folder: logFolderOf(folder), ...READ_ONLY }),
-        segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
-        lockHolder: lockHolderOf,
-        freeBytes: freeBytesOf,
-        quickCheck: async (folder) => quickCheckOf(storeFileOf(folder)),
-      });
-    }
+    case 'doctor':
+      return runDoctorCommand(args, shell);
+    default:
+      throw new Error(`no way to run ${command satisfies never}`);
   }
+}
+
+async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<number> {
+  const [{ openSqliteLogReader }, { runDoctor }, { listSegments }, { freeBytesOf, lockHolderOf, quickCheckOf }] =
+    await Promise.all([
+      import('./backends/sqlite/log-reader.ts'),
+      import('./cli/doctor.ts'),
+      import('./backends/sqlite/log-segments.ts'),
+      import('./backends/sqlite/checkup.ts'),
+    ]);
+  return runDoctor(args, {
+    ...shell,
+    openLogReader: (folder) => openSqliteLogReader({ folder: logFolderOf(folder), ...READ_ONLY }),
+    segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
+    lockHolder: lockHolderOf,
+    freeBytes: freeBytesOf,
+    quickCheck: async (folder) => quickCheckOf(storeFileOf(folder)),
+  });
 }
 
 /** Runs until a signal; resolves with the exit code. */
