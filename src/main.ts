@@ -15,12 +15,20 @@ import { threadFile } from './threads.ts';
 // What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
 enableCompileCache();
 
-const DATA_COMMANDS = ['tail', 'trace', 'profile', 'import', 'export', 'doctor'] as const;
-type DataCommand = (typeof DATA_COMMANDS)[number];
-const COMMANDS = ['serve', 'keys', 'config', ...DATA_COMMANDS];
+/** The commands on what is in the data folder, or on its way there. They answer --help themselves. */
+const DATA_COMMANDS = {
+  tail: async (args: readonly string[], shell: Shell) => (await import('./cli/tail.ts')).runTail(args, shell),
+  trace: async (args: readonly string[], shell: Shell) => (await import('./cli/trace.ts')).runTrace(args, shell),
+  profile: async (args: readonly string[], shell: Shell) => (await import('./cli/profile.ts')).runProfile(args, shell),
+  import: async (args: readonly string[], shell: Shell) => (await import('./cli/import.ts')).runImport(args, shell),
+  export: async (args: readonly string[], shell: Shell) => (await import('./cli/export.ts')).runExport(args, shell),
+  doctor: runDoctorCommand,
+};
+type DataCommand = keyof typeof DATA_COMMANDS;
+const COMMANDS = ['serve', 'keys', 'config', ...Object.keys(DATA_COMMANDS)];
 
 function isDataCommand(command: string | undefined): command is DataCommand {
-  return DATA_COMMANDS.some((one) => one === command);
+  return command !== undefined && Object.hasOwn(DATA_COMMANDS, command);
 }
 
 function versionOf(): string {
@@ -90,7 +98,6 @@ async function run(args: readonly string[], env: Env): Promise<number> {
   }
 }
 
-/** The commands on what is in the data folder, or on its way there. They answer --help themselves. */
 async function runDataCommand(command: DataCommand, args: readonly string[], env: Env): Promise<number> {
   const [{ shellOf }, { openSqliteKeyStore }] = await Promise.all([
     import('./cli/shell.ts'),
@@ -98,22 +105,7 @@ async function runDataCommand(command: DataCommand, args: readonly string[], env
   ]);
   const openStoreOf = (folder: string): Promise<Store> => openStore(folder, env);
   const shell = shellOf(process, { env, openStore: openStoreOf, openKeyStore: openSqliteKeyStore });
-  switch (command) {
-    case 'tail':
-      return (await import('./cli/tail.ts')).runTail(args, shell);
-    case 'trace':
-      return (await import('./cli/trace.ts')).runTrace(args, shell);
-    case 'profile':
-      return (await import('./cli/profile.ts')).runProfile(args, shell);
-    case 'import':
-      return (await import('./cli/import.ts')).runImport(args, shell);
-    case 'export':
-      return (await import('./cli/export.ts')).runExport(args, shell);
-    case 'doctor':
-      return runDoctorCommand(args, shell);
-    default:
-      throw new Error(`no way to run ${command satisfies never}`);
-  }
+  return DATA_COMMANDS[command](args, shell);
 }
 
 async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<number> {
