@@ -5,6 +5,7 @@
  * before cannot know that yet and takes what the processor does under load.
  */
 
+import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
 import { join } from 'node:path';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
 import { type Crowd, identifiersOf, timesDrawn, USERS_PER_REQUEST } from './crowd.ts';
@@ -22,8 +23,8 @@ const CPU_SECONDS_GOAL = 12;
 
 const SEED = 20_261_115;
 const ASSUMED_TRANSACTION_USERS = 45_000;
-/** 4 MB of bodies, which is what the processor reads at once. */
-const BATCH_USERS = 10_700;
+/** What the processor reads at once, of users of about 390 bytes. */
+const BATCH_USERS = Math.round(BATCH_BYTES_MAX / 390);
 const SAMPLED_PEOPLE = 40;
 /** For the progress bar. */
 const OURS_PER_SECOND = 60_000;

@@ -31,7 +31,7 @@ export interface FillResult {
   readonly events: number;
 }
 
-const BATCH_REQUESTS = 107;
+const BATCH_REQUESTS = 27;
 const TRANSACTION_USERS = 50_000;
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 

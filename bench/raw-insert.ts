@@ -6,6 +6,7 @@
  * seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
  */
 
+import { TABLE_EVENTS } from '../src/backends/sqlite/store-writer.ts';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { eventTableSchema, openStoreFile } from '../src/backends/sqlite/store-schema.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
@@ -29,8 +30,6 @@ export interface RawInsertResult {
   readonly people: number;
 }
 
-/** As the writer of the store has it. */
-const TABLE_EVENTS = 1_000_000;
 const DURABLE_INTERVAL_MILLISECONDS = 5_000;
 const TENANT = 1;
 const MINUTE_MILLISECONDS = 60_000;

@@ -154,7 +154,7 @@ export class Supervisor {
   }
 
   #startThread(name: string, setup: EdgeSetup | ProcessorSetup): Worker {
-    const thread = new Worker(this.#parts.threadFile, { workerData: setup });
+    const thread = new Worker(this.#parts.threadFile, { workerData: setup, name });
     thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
     thread.on('exit', () => {
       if (this.#flags[SHUTTING_DOWN] === 0) this.#die(`the ${name} thread ended`);

@@ -19,6 +19,7 @@ import type {
   ProcessorSetup,
   SupervisorMessage,
 } from './supervisor.ts';
+import { yieldToOthers } from './threads.ts';
 
 enableCompileCache();
 
@@ -96,6 +97,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
 /** The processor's thread: reads all partitions of the log, writes the store. */
 async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSetup): Promise<void> {
   const tell = (message: ProcessorMessage): void => parentPort?.postMessage(message);
+  yieldToOthers();
   const [
     { openSqliteStoreWriter },
     { openSqliteLogReader },
@@ -145,7 +147,7 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
     const processor = new Processor({
       ...common,
       options: matchOptionsOf(config),
-      source: sourceInThread(new Worker(new URL(import.meta.url), { workerData: preparer })),
+      source: sourceInThread(new Worker(new URL(import.meta.url), { workerData: preparer, name: 'preparer' })),
       waitForMore: waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries)),
       betweenTransactions: (positions) => housekeeping.run(positions),
     });
@@ -170,6 +172,7 @@ async function runPreparer({ config }: PreparerSetup): Promise<void> {
     import('./processor/source.ts'),
     import('./match-options.ts'),
   ]);
+  yieldToOthers();
   if (parentPort === null) throw new Error('the preparer runs in a thread of the processor only');
   const folder = logFolderOf(config.dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });

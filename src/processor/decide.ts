@@ -169,7 +169,7 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
     header: record.header,
     duplicateOf,
     users,
-    rejections: duplicateOf === null ? record.rejections : [],
+    rejections: record.rejections,
     notes,
     userTally: {
       stored: users.length,

@@ -21,7 +21,8 @@ import { isPoison, isWorthWaiting } from './failures.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
 import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
 
-const BATCH_BYTES_MAX = 4 * 1024 * 1024;
+/** So little that what becomes of it fits the young part of the heap. */
+export const BATCH_BYTES_MAX = 1024 * 1024;
 const TRANSACTION_USERS_MAX = 50_000;
 const TRANSACTION_MS_MAX = 750;
 /** Between two transactions, so that an unmerge or an erase gets its turn to write. */

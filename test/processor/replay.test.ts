@@ -4,7 +4,6 @@
  */
 
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { suite, test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder.ts';
@@ -18,8 +17,10 @@ const PEOPLE = 4_000;
 /** Of the traces every so manieth is compared: what they say comes from events and records, which all are. */
 const TRACES_EVERY = 5;
 
-function hashOf(file: string): string {
-  return createHash('sha256').update(readFileSync(file)).digest('base64');
+/** Where two files differ first; -1 if they do not. */
+function firstDifference(one: Buffer, other: Buffer): number {
+  if (one.equals(other)) return -1;
+  return one.findIndex((byte, index) => byte !== other[index]);
 }
 
 suite('A history of 100,000 mixed records', () => {
@@ -65,8 +66,9 @@ suite('A history of 100,000 mixed records', () => {
       }),
     );
 
-    const before = hashOf(file);
+    const before = readFileSync(file);
     await processAll(dataFolder);
-    assert.equal(hashOf(file), before);
+    const after = readFileSync(file);
+    assert.equal(firstDifference(after, before), -1, `${before.length} bytes before, ${after.length} after`);
   });
 });

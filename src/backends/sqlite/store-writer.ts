@@ -34,7 +34,7 @@ import { sweep } from './store-sweep.ts';
 import { tombstoneOf } from './tombstone.ts';
 
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
-const TABLE_EVENTS = 1_000_000;
+export const TABLE_EVENTS = 1_000_000;
 
 export interface WriterSetup {
   readonly file: string;
@@ -285,7 +285,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       record.duplicateOf === null ? null : uuidBytes(record.duplicateOf),
       notesOf(record),
     );
-    if (rejections.length > 0) this.#rejections.write(tenant.no, header, rejections);
+    // Those of a repeated request were kept the first time; its trace names them all the same.
+    if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
     this.#books.bookRecord(tenant.no, header, record.userTally, record.eventTally);
   }
 
