@@ -149,7 +149,7 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
       options: matchOptionsOf(config),
       source: sourceInThread(new Worker(new URL(import.meta.url), { workerData: preparer, name: 'preparer' })),
       waitForMore: waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries)),
-      betweenTransactions: (positions) => housekeeping.run(positions),
+      betweenTransactions: (positions, caughtUpTo) => housekeeping.run(positions, caughtUpTo),
     });
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'drain') processor.stop();

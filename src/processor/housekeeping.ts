@@ -38,7 +38,7 @@ export class Housekeeping {
   }
 
   /** Cheap when nothing is due. */
-  async run(positions: ReadonlyMap<number, number>): Promise<void> {
+  async run(positions: ReadonlyMap<number, number>, caughtUpTo: number): Promise<void> {
     // Not by the clock of the day, which may be set back.
     const moment = performance.now();
     if (moment - this.#backlogAt >= BACKLOG_INTERVAL_MS) {
@@ -54,7 +54,8 @@ export class Housekeeping {
       // Said before, so that a store which cannot be written is not waited for at every turn.
       this.#sweepAt = moment;
       // One piece at a time: events come first.
-      if (await writer.sweep(retention, now())) this.#sweepAt = Number.NEGATIVE_INFINITY;
+      // An Idempotency-Key must outlive the requests that still wait in the log, however late they are processed.
+      if (await writer.sweep(retention, Math.min(now(), caughtUpTo))) this.#sweepAt = Number.NEGATIVE_INFINITY;
     }
   }
 

@@ -41,8 +41,8 @@ export interface ProcessorParts {
   readonly now: () => number;
   /** Resolves when there may be more in the log, or after a moment anyway. */
   readonly waitForMore: () => Promise<void>;
-  /** Called between transactions, with the positions that are committed. */
-  readonly betweenTransactions: (positions: ReadonlyMap<number, number>) => Promise<void>;
+  /** Called between transactions, with the positions that are committed; nothing older than `caughtUpTo` waits. */
+  readonly betweenTransactions: (positions: ReadonlyMap<number, number>, caughtUpTo: number) => Promise<void>;
   /** Where prepared records come from; on the spot unless given. */
   readonly source?: RecordSource;
   readonly failpoint?: Failpoint;
@@ -70,6 +70,7 @@ export class Processor {
   readonly #tries = new Map<string, number>();
   #lastDurableAt = 0;
   #isDurable = true;
+  #caughtUpTo = 0;
   #stopping = false;
   /** What could not be done at the last try, and the reasons that were told since all was well. */
   readonly #waiting = new Set<'process' | 'settle'>();
@@ -185,10 +186,11 @@ export class Processor {
       const position = this.#positions.get(partition) ?? 0;
       const batch = await this.#source.read(partition, position, this.#batchBytesMax);
       if (batch.next === position) continue;
-      oldest = Math.min(oldest, batch.records[0]?.header.receivedAt ?? now());
+      oldest = Math.min(oldest, batch.records[0]?.header.receivedAt ?? this.#caughtUpTo);
       reads.push({ partition, ...batch });
     }
-    metrics.set(METRIC.processor_lag, Number.isFinite(oldest) ? Math.max(0, now() - oldest) / 1000 : 0);
+    this.#caughtUpTo = Math.min(now(), oldest);
+    metrics.set(METRIC.processor_lag, Math.max(0, now() - this.#caughtUpTo) / 1000);
     return reads;
   }
 
@@ -240,7 +242,7 @@ export class Processor {
       if (isDue) await this.#makeDurable();
     } finally {
       // Also when the store cannot be written: that is when the backlog grows.
-      await this.#parts.betweenTransactions(this.#committed);
+      await this.#parts.betweenTransactions(this.#committed, this.#caughtUpTo);
     }
   }
 

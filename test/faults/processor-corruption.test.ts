@@ -17,7 +17,7 @@ import { answerOf, eventually, post, user } from '../server.ts';
 import { ask, settled } from './processor-load.ts';
 import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
-const RECORDS = 400;
+const RECORDS = 250;
 
 function pageBytesOf(file: string): number {
   return readFileSync(file).readUInt16BE(16);

@@ -195,7 +195,11 @@ suite('A record that cannot be processed', () => {
     const second = Array.from({ length: 40 }, (_, n) => good(200 + n));
     await appendAll(dataFolder, first.with(0, spoil(good(100))).with(17, spoil(good(117))), 0);
     await appendAll(dataFolder, second.with(39, spoil(good(239))), 1);
-    const { setAsideCount } = await processWatched(dataFolder, { batchBytesMax: 600, transactionUsersMax: 12 });
+    const { setAsideCount } = await processWatched(dataFolder, {
+      batchBytesMax: 600,
+      transactionUsersMax: 12,
+      isPacked: true,
+    });
     assert.equal(setAsideCount, 3);
     await withStore(storeFileOf(dataFolder), async (store) => {
       const setAside = await store.setAside(10);

@@ -6,9 +6,15 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
+import { logFolderOf, storeFileOf } from '../../src/data-folder.ts';
 import type { LogEntry } from '../../src/log.ts';
+import { createLogger } from '../../src/logger.ts';
+import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../src/model.ts';
+import { Housekeeping } from '../../src/processor/housekeeping.ts';
+import { Processor } from '../../src/processor/processor.ts';
 import type { Store } from '../../src/store.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entriesOf, entryOf, traceIdOf } from './history.ts';
@@ -150,4 +156,51 @@ test("a processor whose own clock jumps stores everything once, and says when by
   const times = new Set(jumping?.flatMap((line) => /"processedAt":(\d+)/.exec(line)?.[1] ?? []).map(Number));
   assert.ok(times.size > 1);
   for (const time of times) assert.ok(clock.includes(time));
+});
+
+test('an Idempotency-Key is remembered for what still waits in the log, however late that is processed', async () => {
+  await using scope = new AsyncDisposableStack();
+  const dataFolder = folderIn(scope);
+  const entries = [0, 1, 2, 3].map((n) => at(n, START + n * 3_600_000, KEY));
+  await appendAll(dataFolder, entries);
+  // Days later a processor comes to it, and tidies up after every record.
+  const late = START + 5 * DAY_MS;
+  const writer = openSqliteStoreWriter({ file: storeFileOf(dataFolder) });
+  const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: () => late });
+  const parts = {
+    log,
+    writer,
+    metrics: metricsWriter(allocateMetrics(1), 0),
+    logger: createLogger('silent', 'test'),
+    now: () => late,
+  };
+  let sweeps = 0;
+  const housekeepingAt = (caughtUpTo: number): Promise<void> => {
+    sweeps += 1;
+    // A new one each time, so that everything is due.
+    return new Housekeeping({
+      ...parts,
+      retention: { eventsMs: 1e15, tracesMs: 1e15, rejectionsMs: 1e15, rejectionBytesMax: 1e9 },
+      backlogBytesMax: 1e9,
+      setBacklogFull: () => undefined,
+    }).run(new Map(), caughtUpTo);
+  };
+  const processor = new Processor({
+    ...parts,
+    options: { defaultCountry: null, junkValues: new Set() },
+    batchBytesMax: 1,
+    transactionUsersMax: 0,
+    waitForMore: async () => processor.stop(),
+    betweenTransactions: (_positions, caughtUpTo) => housekeepingAt(caughtUpTo),
+  });
+  await processor.run();
+  await writer.close();
+  await log.close();
+  assert.ok(sweeps > entries.length);
+  await withStore(storeFileOf(dataFolder), async (store) => {
+    const stored = await Promise.all(
+      entries.map(async ({ traceId }) => (await store.trace(TENANT, traceId))?.duplicateOf),
+    );
+    assert.deepEqual(stored, [null, ...Array.from({ length: 3 }, () => entries[0]?.traceId)]);
+  });
 });
