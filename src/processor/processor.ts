@@ -23,8 +23,8 @@ import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source
 
 /** So little that what becomes of it fits the young part of the heap. */
 export const BATCH_BYTES_MAX = 1024 * 1024;
-const TRANSACTION_USERS_MAX = 50_000;
-const TRANSACTION_MS_MAX = 750;
+const TRANSACTION_USERS_MAX = 100_000;
+const TRANSACTION_MS_MAX = 1_500;
 /** Between two transactions, so that an unmerge or an erase gets its turn to write. */
 const TURN_MS = 4;
 const TRIES_MAX = 3;

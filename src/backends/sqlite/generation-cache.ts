@@ -32,3 +32,8 @@ export class GenerationCache<Key, Value> {
     this.#old = new Map();
   }
 }
+
+/** A text may be a slice of a whole batch (processor/packing.ts), which would stay in memory as long as it is cached. */
+export function ownCopy(text: string): string {
+  return ` ${text}`.slice(1);
+}

@@ -8,7 +8,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../model.ts';
 import type { Named, Question } from '../../store-writer.ts';
-import { GenerationCache } from './generation-cache.ts';
+import { GenerationCache, ownCopy } from './generation-cache.ts';
 import { uuidText } from './store-schema.ts';
 
 /** People as they come again and again, with the same identifiers each time; about 150 bytes each. */
@@ -184,11 +184,6 @@ export class StoreGraph {
       apart,
     };
   }
-}
-
-/** A text may be a slice of a whole batch (processor/packing.ts), which would stay in memory with it. */
-function ownCopy(text: string): string {
-  return ` ${text}`.slice(1);
 }
 
 function cacheKey(tenant: number, { type, value }: MatchKey): string {

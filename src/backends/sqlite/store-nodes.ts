@@ -14,8 +14,8 @@ import { type Group, state, type Values } from '../../identity/statements.ts';
 import type { NodeNumber, Origin, TenantId } from '../../model.ts';
 import type { StatementToStore } from '../../store-writer.ts';
 import { parseExact } from '../../validation/exact-json.ts';
-import { GenerationCache } from './generation-cache.ts';
-import { uuidBytes } from './store-schema.ts';
+import { GenerationCache, ownCopy } from './generation-cache.ts';
+import { rememberingUuidBytes, uuidBytes } from './store-schema.ts';
 
 /** One user that went to a node. */
 export interface Visit {
@@ -26,7 +26,7 @@ export interface Visit {
 
 /** The only group that a node knows: when it was said, and the names that it has. */
 interface OnlyGroup {
-  readonly receivedAt: number;
+  receivedAt: number;
   readonly names: string;
 }
 
@@ -45,6 +45,7 @@ export class StoreNodes {
   readonly #select: StatementSync;
   readonly #count: StatementSync;
   readonly #update: StatementSync;
+  readonly #traceBytes = rememberingUuidBytes();
   readonly #onlyGroups = new GenerationCache<NodeNumber, OnlyGroup>(CACHED_NODES_MAX);
 
   constructor(database: DatabaseSync) {
@@ -86,12 +87,12 @@ export class StoreNodes {
       tenant.no,
       uuidBytes(nodeIdOf(tenant.id, origin)),
       receivedAt,
-      uuidBytes(traceId),
+      this.#traceBytes(traceId),
       userIndex,
       events,
       Math.min(receivedAt, first),
       Math.max(receivedAt, last),
-      visits.every(saysNothing) ? null : this.#fold(node, NOTHING_KNOWN, visits),
+      visits.every(saysNothing) ? null : this.#first(node, visits),
     );
   }
 
@@ -105,17 +106,29 @@ export class StoreNodes {
     this.#mustChange(node, this.#update.run(events, first, last, known, node).changes);
   }
 
+  /** What a new node knows. */
+  #first(node: NodeNumber, visits: readonly Visit[]): string {
+    const only = visits[0];
+    if (visits.length > 1 || only === undefined || only.statement === null) {
+      return this.#fold(node, NOTHING_KNOWN, visits);
+    }
+    const { names } = only.statement;
+    if (names.length <= NAMES_LENGTH_MAX) {
+      this.#onlyGroups.set(node, { receivedAt: only.origin.receivedAt, names: ownCopy(names) });
+    }
+    return groupsText(only.origin, only.statement);
+  }
+
   /** What the node knows now, if it is certain that nothing of what it knew before is left. */
   #replaced(node: NodeNumber, visits: readonly Visit[]): string | undefined {
-    const [only, ...others] = visits;
-    if (only === undefined || only.statement === null || others.length > 0) return undefined;
+    const only = visits[0];
+    if (visits.length > 1 || only === undefined || only.statement === null) return undefined;
     const before = this.#onlyGroups.get(node);
-    const { receivedAt, traceId, userIndex } = only.origin;
+    const { receivedAt } = only.origin;
     if (before === undefined || before.receivedAt >= receivedAt) return undefined;
-    const { names, fields, properties } = only.statement;
-    if (names !== before.names) return undefined;
-    this.#onlyGroups.set(node, { receivedAt, names: before.names });
-    return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
+    if (only.statement.names !== before.names) return undefined;
+    before.receivedAt = receivedAt;
+    return groupsText(only.origin, only.statement);
   }
 
   #known(node: NodeNumber): readonly Group[] {
@@ -134,8 +147,8 @@ export class StoreNodes {
   }
 
   #remember(node: NodeNumber, groups: readonly Group[]): void {
-    const [only, ...others] = groups;
-    const names = only !== undefined && others.length === 0 ? namesOf(only[3], only[4]) : null;
+    const only = groups[0];
+    const names = only !== undefined && groups.length === 1 ? namesOf(only[3], only[4]) : null;
     if (only !== undefined && names !== null && names.length <= NAMES_LENGTH_MAX) {
       this.#onlyGroups.set(node, { receivedAt: only[0], names });
     } else if (this.#onlyGroups.get(node) !== undefined) {
@@ -147,6 +160,11 @@ export class StoreNodes {
   #mustChange(node: NodeNumber, changes: number | bigint): void {
     if (Number(changes) !== 1) throw new Error(`node ${node} is not in the store`);
   }
+}
+
+/** As `state` would make it of a statement alone. */
+function groupsText({ receivedAt, traceId, userIndex }: Origin, { fields, properties }: StatementToStore): string {
+  return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
 }
 
 function saysNothing({ statement }: Visit): boolean {

@@ -29,7 +29,7 @@ import { StoreBooks } from './store-books.ts';
 import { StoreGraph } from './store-graph.ts';
 import { StoreNodes, type Visit } from './store-nodes.ts';
 import { StoreRejections } from './store-rejections.ts';
-import { openStoreFile, type RecordNotes, uuidBytes, uuidText } from './store-schema.ts';
+import { openStoreFile, type RecordNotes, rememberingUuidBytes, uuidBytes, uuidText } from './store-schema.ts';
 import { sweep } from './store-sweep.ts';
 import { tombstoneOf } from './tombstone.ts';
 
@@ -71,6 +71,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #tables: EventTables;
   readonly #rejections: StoreRejections;
   readonly #statements: ReturnType<typeof prepare>;
+  readonly #traceBytes = rememberingUuidBytes();
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
@@ -302,7 +303,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
         node,
         raw === value ? null : raw,
         origin.receivedAt,
-        uuidBytes(origin.traceId),
+        this.#traceBytes(origin.traceId),
         origin.userIndex,
       );
     }
@@ -316,7 +317,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
         IDENTIFIER_TYPES.indexOf(via.type),
         via.raw,
         origin.receivedAt,
-        uuidBytes(origin.traceId),
+        this.#traceBytes(origin.traceId),
         origin.userIndex,
       );
     }
@@ -325,7 +326,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       const { type, value, raw } = key;
       const { receivedAt, traceId, userIndex } = origin;
       const typeNo = IDENTIFIER_TYPES.indexOf(type);
-      refusal.run(node, typeNo, value, reason, raw, receivedAt, uuidBytes(traceId), userIndex, receivedAt);
+      refusal.run(node, typeNo, value, reason, raw, receivedAt, this.#traceBytes(traceId), userIndex, receivedAt);
     }
     this.#graph.learn(tenant.no, changes);
   }
