@@ -8,7 +8,7 @@
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
-import type { KeyKind, MatchKey, NodeNumber, TenantId } from './model.ts';
+import type { KeyKind, MatchKey, NodeNumber, Origin, TenantId } from './model.ts';
 
 /** A log record without its body. */
 export interface RecordHeader {
@@ -51,6 +51,8 @@ export interface Answer {
   readonly snapshot: Snapshot;
   firstUseOfIdempotencyKey(key: string): FirstUse | undefined;
   firstUseOfEventId(id: string): FirstUse | undefined;
+  /** When anything was last erased; 0 for never. What came in later need not be looked at more closely. */
+  readonly lastErasedAt: number;
   /** When a match key was erased (rule 17); undefined for one that was not. */
   erasedAt(key: MatchKey): number | undefined;
 }
@@ -67,7 +69,7 @@ export interface EventToStore {
 }
 
 export interface UserToStore {
-  readonly userIndex: number;
+  readonly origin: Origin;
   readonly node: NodeNumber | null;
   readonly events: readonly EventToStore[];
   /** Null when there is nothing to tell. */
@@ -115,9 +117,17 @@ export interface RecordToStore {
   readonly eventTally: Tally;
 }
 
+/** A person all of whose match keys are now in one profile, and the node of the strongest. */
+export interface Settled {
+  readonly person: string;
+  readonly node: NodeNumber;
+}
+
 export interface TenantBatch {
   readonly tenantId: TenantId;
   readonly changes: Changes;
+  /** Those that were not known as such before; a store may remember them as a shortcut. */
+  readonly settled: readonly Settled[];
   readonly records: readonly RecordToStore[];
   /** First uses to remember, in order; a later one of the same key replaces an expired one. */
   readonly idempotencyKeys: readonly (FirstUse & { readonly key: string })[];

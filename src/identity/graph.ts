@@ -10,6 +10,8 @@ import type { KeyKind, MatchKey, NodeNumber, Origin, RefusalReason } from '../mo
 export interface Claimant {
   readonly origin: Origin;
   readonly keyKind: KeyKind;
+  /** All keys in one text, different for different keys; for shortcuts. */
+  readonly person?: string;
   /** Without junk, at most one of a type, strongest first (rule 4). May be empty. */
   readonly keys: readonly MatchKey[];
 }
@@ -43,7 +45,7 @@ export interface Snapshot {
    * A shortcut: the node of the strongest of a user's keys, when it is known already that all of them have nodes of one
    * profile. That stays true whatever is merged meanwhile. Undefined says nothing.
    */
-  settledNodeOf?(keys: readonly MatchKey[]): NodeNumber | undefined;
+  settledNodeOf?(user: Claimant): NodeNumber | undefined;
   /** The survivor of a node that `nodeOf` gave: itself, or what its alias says. */
   rootOf(node: NodeNumber): NodeNumber;
   profileOf(root: NodeNumber): ProfileState;

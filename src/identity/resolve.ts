@@ -102,9 +102,9 @@ class Resolution {
   }
 
   add(user: Claimant): void {
-    const node = this.#snapshot.settledNodeOf?.(user.keys) ?? this.#settledNodeOf(user.keys);
-    if (user.keys.length === 0) this.#outcomes.push(NO_KEY);
-    else if (node !== undefined) this.#outcomes.push({ node, merges: NO_MERGES, refusals: NO_REFUSALS });
+    const node = this.#snapshot.settledNodeOf?.(user) ?? this.#settledNodeOf(user.keys);
+    if (node !== undefined) this.#outcomes.push({ node, merges: NO_MERGES, refusals: NO_REFUSALS });
+    else if (user.keys.length === 0) this.#outcomes.push(NO_KEY);
     else this.#outcomes.push(this.#resolve(user));
   }
 

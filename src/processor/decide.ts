@@ -4,7 +4,7 @@
  * Every user and every event that the edge accepted ends up in exactly one of stored, duplicates and erased.
  */
 
-import type { Claimant, Outcome } from '../identity/graph.ts';
+import type { Outcome } from '../identity/graph.ts';
 import { resolve } from '../identity/resolve.ts';
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, REFUSAL_REASONS } from '../model.ts';
 import type {
@@ -13,6 +13,7 @@ import type {
   Question,
   RecordHeader,
   RecordToStore,
+  Settled,
   TenantBatch,
   UserNote,
   UserToStore,
@@ -53,14 +54,9 @@ interface Sorted {
 export function decide(tenantId: string, answer: Answer, records: readonly PreparedRecord[]): TenantBatch {
   const memory = new Memory(answer);
   const sorted = records.map((record) => sortOut(record, answer, memory));
-  const claimants: Claimant[] = [];
-  for (const { record, kept } of sorted) {
-    const { receivedAt, traceId, keyKind } = record.header;
-    for (const { user } of kept) {
-      claimants.push({ origin: { receivedAt, traceId, userIndex: user.userIndex }, keyKind, keys: user.keys });
-    }
-  }
+  const claimants = sorted.flatMap(({ kept }) => kept.map(({ user }) => user));
   const changes = resolve(answer.snapshot, claimants);
+  const settled = newlySettled(answer, claimants, changes.outcomes);
   let next = 0;
   const decided = sorted.map((one) => {
     const outcomes = changes.outcomes.slice(next, next + one.kept.length);
@@ -70,10 +66,22 @@ export function decide(tenantId: string, answer: Answer, records: readonly Prepa
   return {
     tenantId,
     changes,
+    settled,
     records: decided,
     idempotencyKeys: memory.idempotencyKeys,
     eventIds: memory.eventIds,
   };
+}
+
+/** With no refusal, all keys of a user are in one profile, and stay there until an unmerge or an erase. */
+function newlySettled(answer: Answer, users: readonly PreparedUser[], outcomes: readonly Outcome[]): Settled[] {
+  const settled: Settled[] = [];
+  for (const [index, { node, refusals }] of outcomes.entries()) {
+    const user = users[index] as PreparedUser;
+    if (node === null || refusals.length > 0 || answer.snapshot.settledNodeOf?.(user) !== undefined) continue;
+    settled.push({ person: user.person, node });
+  }
+  return settled;
 }
 
 /** First uses: those of the store, and those of earlier records of this batch. */
@@ -123,15 +131,15 @@ function sortOut(record: PreparedRecord, answer: Answer, memory: Memory): Sorted
   const duplicateEvents = new Map<number, number>();
   const erased = new Set<number>();
   for (const user of record.users) {
-    if (wasErasedSince(user, header.receivedAt, answer)) {
-      erased.add(user.userIndex);
+    if (header.receivedAt <= answer.lastErasedAt && wasErasedSince(user, answer)) {
+      erased.add(user.origin.userIndex);
       continue;
     }
     const events = user.events.some(({ eventId }) => eventId !== null)
       ? user.events.filter(({ eventId }) => eventId === null || !memory.isDuplicateEvent(eventId, header))
       : user.events;
     const duplicates = user.events.length - events.length;
-    if (duplicates > 0) duplicateEvents.set(user.userIndex, duplicates);
+    if (duplicates > 0) duplicateEvents.set(user.origin.userIndex, duplicates);
     // All of its events were there already: a retry, which must not make old properties new again.
     if (events.length > 0) kept.push({ user, events });
   }
@@ -139,7 +147,8 @@ function sortOut(record: PreparedRecord, answer: Answer, memory: Memory): Sorted
 }
 
 /** Rule 17: what came in before its person was erased does not come back. */
-function wasErasedSince({ keys }: PreparedUser, receivedAt: number, answer: Answer): boolean {
+function wasErasedSince({ origin, keys }: PreparedUser, answer: Answer): boolean {
+  const { receivedAt } = origin;
   return keys.some((key) => (answer.erasedAt(key) ?? Number.NEGATIVE_INFINITY) >= receivedAt);
 }
 
@@ -150,13 +159,13 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
   let storedEvents = 0;
   for (const [index, { user, events }] of kept.entries()) {
     const outcome = outcomes[index] as Outcome;
-    const { userIndex, statement } = user;
-    users.push({ userIndex, node: outcome.node, events, statement });
+    const { origin, statement } = user;
+    users.push({ origin, node: outcome.node, events, statement });
     storedEvents += events.length;
-    const note = noteOf(user, outcome, record.header.receivedAt, duplicateEvents.get(userIndex) ?? 0);
+    const note = noteOf(user, outcome, duplicateEvents.get(origin.userIndex) ?? 0);
     if (note !== null) notes.push(note);
   }
-  const keptIndexes = new Set(kept.map(({ user }) => user.userIndex));
+  const keptIndexes = new Set(duplicateEvents.size === 0 ? [] : kept.map(({ user }) => user.origin.userIndex));
   for (const [userIndex, duplicates] of duplicateEvents) {
     if (!keptIndexes.has(userIndex)) notes.push({ userIndex, duplicateEvents: duplicates });
   }
@@ -164,7 +173,7 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
   notes.sort((a, b) => a.userIndex - b.userIndex);
 
   const allEvents = sum(record.users, ({ events }) => events.length);
-  const erasedEvents = sum(record.users, ({ userIndex, events }) => (erased.has(userIndex) ? events.length : 0));
+  const erasedEvents = sum(record.users, ({ origin, events }) => (erased.has(origin.userIndex) ? events.length : 0));
   return {
     header: record.header,
     duplicateOf,
@@ -183,7 +192,8 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
 const ERASED = 'not stored: this person was erased after the request was received';
 const NOBODY_TO_MATCH = 'stored without a profile: no identifier is left that could be matched';
 
-function noteOf(user: PreparedUser, outcome: Outcome, receivedAt: number, duplicates: number): UserNote | null {
+function noteOf(user: PreparedUser, outcome: Outcome, duplicates: number): UserNote | null {
+  const { receivedAt, userIndex } = user.origin;
   const warnings: string[] = [];
   for (const type of user.junk) warnings.push(`identifiers.${type} is a placeholder and was not matched by`);
   if (outcome.node === null) warnings.push(NOBODY_TO_MATCH);
@@ -198,7 +208,7 @@ function noteOf(user: PreparedUser, outcome: Outcome, receivedAt: number, duplic
   }
   if (warnings.length === 0 && outcome.merges.length === 0 && duplicates === 0) return null;
   return {
-    userIndex: user.userIndex,
+    userIndex,
     ...(outcome.merges.length > 0 && { merged: outcome.merges.map(({ from, into }) => [from, into] as const) }),
     ...(warnings.length > 0 && { warnings: warnings.slice(0, WARNINGS_MAX) }),
     ...(duplicates > 0 && { duplicateEvents: duplicates }),

@@ -7,8 +7,15 @@
  * another text of it first.
  */
 
-import { IDENTIFIER_TYPES, type IdentifierType, KEY_KINDS, type KeyKind, type MatchKey } from '../model.ts';
-import type { RejectionToStore, StatementToStore } from '../store-writer.ts';
+import {
+  IDENTIFIER_TYPES,
+  type IdentifierType,
+  KEY_KINDS,
+  type KeyKind,
+  type MatchKey,
+  type Origin,
+} from '../model.ts';
+import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
 
 export interface Packed {
@@ -24,21 +31,27 @@ export function pack(records: readonly PreparedRecord[]): Packed {
   return packer.finish();
 }
 
-export function unpack(packed: Packed): PreparedRecord[] {
+export function unpack(packed: Packed): readonly PreparedRecord[] {
   return new Unpacker(packed).list(unpackRecord);
 }
 
 /** An amount is a number, a text with more digits than a double holds, or null. */
 const AMOUNT = { number: 0, text: 1, none: 2 } as const;
 
+/** Most lists are empty. */
+const NONE: readonly never[] = [];
+
 class Packer {
   readonly #texts: string[] = [];
   readonly #lengths: number[] = [];
   readonly #numbers: number[] = [];
+  #characters = 0;
 
   text(value: string | null): void {
     this.#lengths.push(value === null ? -1 : value.length);
-    if (value !== null) this.#texts.push(value);
+    if (value === null) return;
+    this.#texts.push(value);
+    this.#characters += value.length;
   }
 
   number(value: number): void {
@@ -49,6 +62,16 @@ class Packer {
     this.number(value === null ? AMOUNT.none : typeof value === 'number' ? AMOUNT.number : AMOUNT.text);
     if (typeof value === 'number') this.number(value);
     else if (value !== null) this.text(value);
+  }
+
+  /** What is packed meanwhile can be passed over as a whole. */
+  skippable(packParts: () => void): void {
+    const place = this.#numbers.push(0, 0, 0) - 3;
+    const [texts, lengths, numbers] = [this.#characters, this.#lengths.length, this.#numbers.length];
+    packParts();
+    this.#numbers[place] = this.#characters - texts;
+    this.#numbers[place + 1] = this.#lengths.length - lengths;
+    this.#numbers[place + 2] = this.#numbers.length - numbers;
   }
 
   list<T>(items: readonly T[], packItem: (packer: Packer, item: T) => void): void {
@@ -67,12 +90,25 @@ class Packer {
 
 class Unpacker {
   readonly #packed: Packed;
-  #at = 0;
-  #nextLength = 0;
-  #nextNumber = 0;
+  #at: number;
+  #nextLength: number;
+  #nextNumber: number;
 
-  constructor(packed: Packed) {
+  constructor(packed: Packed, at = 0, nextLength = 0, nextNumber = 0) {
     this.#packed = packed;
+    this.#at = at;
+    this.#nextLength = nextLength;
+    this.#nextNumber = nextNumber;
+  }
+
+  /** Passes over what was packed as skippable; whoever wants it all the same has another unpacker for it. */
+  skip(): Unpacker {
+    const [characters, lengths, numbers] = [this.number(), this.number(), this.number()];
+    const skipped = new Unpacker(this.#packed, this.#at, this.#nextLength, this.#nextNumber);
+    this.#at += characters;
+    this.#nextLength += lengths;
+    this.#nextNumber += numbers;
+    return skipped;
   }
 
   optionalText(): string | null {
@@ -97,9 +133,11 @@ class Unpacker {
     return kind === AMOUNT.text ? this.text() : null;
   }
 
-  list<T>(unpackItem: (unpacker: Unpacker) => T): T[] {
+  list<T>(unpackItem: (unpacker: Unpacker) => T): readonly T[] {
+    let left = this.number();
+    if (left === 0) return NONE;
     const items: T[] = [];
-    for (let left = this.number(); left > 0; left--) items.push(unpackItem(this));
+    for (; left > 0; left--) items.push(unpackItem(this));
     return items;
   }
 }
@@ -122,7 +160,7 @@ function packRecord(packer: Packer, { header, users, rejections }: PreparedRecor
 }
 
 function unpackRecord(unpacker: Unpacker): PreparedRecord {
-  const header = {
+  const header: RecordHeader = {
     partition: unpacker.number(),
     position: unpacker.number(),
     receivedAt: unpacker.number(),
@@ -136,28 +174,53 @@ function unpackRecord(unpacker: Unpacker): PreparedRecord {
     keyId: unpacker.text(),
     idempotencyKey: unpacker.optionalText(),
   };
-  return { header, users: unpacker.list(unpackUser), rejections: unpacker.list(unpackRejection) };
+  const users = unpacker.list(() => unpackUser(unpacker, header));
+  return { header, users, rejections: unpacker.list(unpackRejection) };
 }
 
 function packUser(packer: Packer, user: PreparedUser): void {
-  packer.number(user.userIndex);
+  packer.number(user.origin.userIndex);
   packer.text(user.person);
-  packer.list(user.keys, packKey);
   packer.list(user.junk, packType);
   packer.list(user.events, packEvent);
   packer.number(user.statement === null ? 0 : 1);
   if (user.statement !== null) packStatement(packer, user.statement);
+  packer.skippable(() => packer.list(user.keys, packKey));
 }
 
-function unpackUser(unpacker: Unpacker): PreparedUser {
-  return {
-    userIndex: unpacker.number(),
-    person: unpacker.text(),
-    keys: unpacker.list(unpackKey),
-    junk: unpacker.list(unpackType),
-    events: unpacker.list(unpackEvent),
-    statement: unpacker.number() === 0 ? null : unpackStatement(unpacker),
-  };
+function unpackUser(unpacker: Unpacker, { receivedAt, traceId, keyKind }: RecordHeader): PreparedUser {
+  const origin = { receivedAt, traceId, userIndex: unpacker.number() };
+  const person = unpacker.text();
+  const junk = unpacker.list(unpackType);
+  const events = unpacker.list(unpackEvent);
+  const statement = unpacker.number() === 0 ? null : unpackStatement(unpacker);
+  return new UnpackedUser({ origin, keyKind, person, junk, events, statement }, unpacker.skip());
+}
+
+/** Who is known by all keys together is not looked up by each of them; so those stay packed until they are asked for. */
+class UnpackedUser implements PreparedUser {
+  readonly origin: Origin;
+  readonly keyKind: KeyKind;
+  readonly person: string;
+  readonly junk: readonly IdentifierType[];
+  readonly events: readonly PreparedEvent[];
+  readonly statement: StatementToStore | null;
+  #keys: readonly MatchKey[] | Unpacker;
+
+  constructor(user: Omit<PreparedUser, 'keys'>, keys: Unpacker) {
+    this.origin = user.origin;
+    this.keyKind = user.keyKind;
+    this.person = user.person;
+    this.junk = user.junk;
+    this.events = user.events;
+    this.statement = user.statement;
+    this.#keys = keys;
+  }
+
+  get keys(): readonly MatchKey[] {
+    if (this.#keys instanceof Unpacker) this.#keys = this.#keys.list(unpackKey);
+    return this.#keys;
+  }
 }
 
 function packKey(packer: Packer, { type, value, raw }: MatchKey): void {

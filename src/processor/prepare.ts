@@ -4,10 +4,11 @@
  * processor then sets the record aside.
  */
 
+import type { Claimant } from '../identity/graph.ts';
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
 import { statementOf } from '../identity/statements.ts';
 import type { LogRecord } from '../log.ts';
-import type { IdentifierType, MatchKey } from '../model.ts';
+import type { IdentifierType, KeyKind, MatchKey, Origin } from '../model.ts';
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { parseExact } from '../validation/exact-json.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
@@ -19,8 +20,8 @@ export interface PreparedEvent extends EventToStore {
   readonly eventId: string | null;
 }
 
-export interface PreparedUser extends Named {
-  readonly userIndex: number;
+export interface PreparedUser extends Named, Claimant {
+  readonly person: string;
   readonly junk: readonly IdentifierType[];
   readonly events: readonly PreparedEvent[];
   readonly statement: StatementToStore | null;
@@ -50,7 +51,7 @@ export function headerOf(record: Omit<LogRecord, 'body'>): RecordHeader {
 }
 
 export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
-  const { body, firstUserIndex, receivedAt } = record;
+  const { body, firstUserIndex, receivedAt, traceId, keyKind } = record;
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
   const parsed = parseBody(text.startsWith('\uFEFF') ? text.slice(1) : text);
   if (parsed.users.length !== record.userCount) {
@@ -62,7 +63,7 @@ export function prepareRecord(record: LogRecord, options: MatchOptions): Prepare
   for (const [index, user] of parsed.users.entries()) {
     const userIndex = firstUserIndex + index;
     const message = messages.get(userIndex);
-    if (message === undefined) users.push(prepareUser(user, userIndex, receivedAt, options));
+    if (message === undefined) users.push(prepareUser(user, { receivedAt, traceId, userIndex }, keyKind, options));
     else rejections.push({ userIndex, message, payload: JSON.stringify(user) });
   }
   const events = users.reduce((sum, user) => sum + user.events.length, 0);
@@ -81,17 +82,18 @@ function parseBody(text: string): { readonly users: readonly JsonObject[] } {
   }
 }
 
-function prepareUser(user: JsonObject, userIndex: number, receivedAt: number, options: MatchOptions): PreparedUser {
+function prepareUser(user: JsonObject, origin: Origin, keyKind: KeyKind, options: MatchOptions): PreparedUser {
   const identifiers = user.identifiers as JsonObject;
   const { keys, junk } = matchKeysOf(identifiers, options);
   const { fields, properties } = statementOf(identifiers, user.user_properties as JsonObject | null | undefined);
   const given = user.events as readonly JsonObject[];
   const events: PreparedEvent[] = [];
   for (let index = 0; index < given.length; index++) {
-    events.push(prepareEvent(given[index] as JsonObject, index, receivedAt));
+    events.push(prepareEvent(given[index] as JsonObject, index, origin.receivedAt));
   }
   return {
-    userIndex,
+    origin,
+    keyKind,
     person: personOf(keys),
     keys,
     junk,

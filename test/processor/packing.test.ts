@@ -5,7 +5,7 @@ import { suite, test } from 'node:test';
 import { MessageChannel, type Worker } from 'node:worker_threads';
 import { type LogBatch, LogCorruptError, type LogReader, type LogRecord } from '../../src/log.ts';
 import { pack, unpack } from '../../src/processor/packing.ts';
-import { prepareRecord } from '../../src/processor/prepare.ts';
+import { type PreparedRecord, prepareRecord } from '../../src/processor/prepare.ts';
 import { serveRecords, sourceInThread, sourceOnTheSpot } from '../../src/processor/source.ts';
 import { entriesOf } from './history.ts';
 
@@ -33,6 +33,17 @@ function connected(log: LogReader) {
   return { source: sourceInThread(port1 as unknown as Worker), close: () => port1.close() };
 }
 
+/** What was packed lazily, as the objects that it stands for. */
+function plain(records: readonly PreparedRecord[]): PreparedRecord[] {
+  return records.map(({ header, users, rejections }) => ({
+    header,
+    users: users.map(({ origin, keyKind, person, keys, junk, events, statement }) => {
+      return { origin, keyKind, person, keys, junk, events, statement };
+    }),
+    rejections,
+  }));
+}
+
 suite('Packing', () => {
   test('a mixed history comes out as it went in', () => {
     const prepared = RECORDS.map((record) => prepareRecord(record, OPTIONS));
@@ -40,7 +51,7 @@ suite('Packing', () => {
     assert.ok(prepared.some(({ users }) => users.some(({ junk }) => junk.length > 0)));
     assert.ok(prepared.some(({ users }) => users.some(({ keys }) => keys.some(({ raw, value }) => raw !== value))));
     assert.ok(prepared.some(({ header }) => header.idempotencyKey !== null));
-    assert.deepEqual(unpack(pack(prepared)), prepared);
+    assert.deepEqual(plain(unpack(pack(prepared))), prepared);
   });
 
   test('nothing, and texts that are empty, null, or beyond Latin-1, come out as they went in', () => {
@@ -52,7 +63,7 @@ suite('Packing', () => {
       users: [],
       rejections: ['', 'ü', '日本', '👋🏽', '\0'].map((payload, userIndex) => ({ userIndex, message: '', payload })),
     };
-    assert.deepEqual(unpack(pack([odd])), [odd]);
+    assert.deepEqual(plain(unpack(pack([odd]))), [odd]);
   });
 });
 
@@ -63,7 +74,7 @@ suite('A source in another thread', () => {
     const near = sourceOnTheSpot(logOf(RECORDS), OPTIONS);
     for (let position = 0; position < RECORDS.length; ) {
       const [far, expected] = await Promise.all([source.read(0, position, 1), near.read(0, position, 1)]);
-      assert.deepEqual(far, expected);
+      assert.deepEqual({ ...far, records: plain(far.records) }, expected);
       position = far.next;
     }
     assert.equal(new Set(reads).size, reads.length, 'nothing is read twice');

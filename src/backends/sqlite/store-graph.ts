@@ -7,8 +7,8 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../model.ts';
-import type { Named, Question } from '../../store-writer.ts';
-import { GenerationCache, ownCopy } from './generation-cache.ts';
+import type { Question, Settled } from '../../store-writer.ts';
+import { GenerationCache, GroupedGenerationCache, ownCopy } from './generation-cache.ts';
 import { uuidText } from './store-schema.ts';
 
 /** People as they come again and again, with the same identifiers each time; about 150 bytes each. */
@@ -39,9 +39,7 @@ export class StoreGraph {
   readonly #identifiersOf: StatementSync;
   readonly #apartFrom: StatementSync;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
-  readonly #people = new GenerationCache<string, NodeNumber>(CACHED_PEOPLE_MAX);
-  /** By tenant: the users of the last snapshot that were not settled. */
-  readonly #unsettled = new Map<number, Named[]>();
+  readonly #people = new GroupedGenerationCache<string, NodeNumber>(CACHED_PEOPLE_MAX);
   readonly #nodes = new GenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
@@ -59,31 +57,25 @@ export class StoreGraph {
 
   forget(): void {
     this.#people.clear();
-    this.#unsettled.clear();
     this.#nodes.clear();
     this.#roots.clear();
   }
 
   snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
-    const settled = new Map<readonly MatchKey[], NodeNumber>();
-    const unsettled: Named[] = [];
-    this.#unsettled.set(tenant, unsettled);
+    const settled = new Map<string, NodeNumber>();
     const nodes = new Map<MatchKey, NodeNumber>();
     const roots = new Map<NodeNumber, NodeNumber>();
-    for (const { person: name, keys } of question.users) {
-      const person = `${tenant}${name}`;
-      const known = this.#people.get(person);
-      const node = known ?? this.#settledNodeOf(tenant, keys, nodes, roots);
-      if (node === UNKNOWN) {
-        unsettled.push({ person, keys });
-        continue;
-      }
-      settled.set(keys, node);
-      if (known === undefined) this.#people.set(ownCopy(person), node);
+    for (const user of question.users) {
+      const { person } = user;
+      const known = this.#people.get(tenant, person);
+      const node = known ?? this.#settledNodeOf(tenant, user.keys, nodes, roots);
+      if (node === UNKNOWN) continue;
+      settled.set(person, node);
+      if (known === undefined) this.#people.set(tenant, ownCopy(person), node);
     }
     return {
       nextNode,
-      settledNodeOf: (keys) => settled.get(keys),
+      settledNodeOf: ({ person = '' }) => settled.get(person),
       nodeOf: (key) => {
         const node = nodes.get(key) ?? this.#nodeOf(tenant, key);
         return node === UNKNOWN ? undefined : node;
@@ -94,18 +86,10 @@ export class StoreGraph {
   }
 
   /** Keeps the caches in step with what was just written. */
-  learn(tenant: number, { identifiers, aliases }: Changes): void {
-    for (const { key, node } of identifiers) {
-      this.#nodes.set(ownCopy(cacheKey(tenant, key)), node);
-      if (!this.#roots.get(node)) this.#roots.set(node, node);
-    }
+  learn(tenant: number, { aliases }: Changes, settled: readonly Settled[]): void {
     for (const [node, root] of aliases) this.#roots.set(node, root);
     // Whoever was new a moment ago is known by now, and will come again.
-    for (const { person, keys } of this.#unsettled.get(tenant) ?? []) {
-      const node = this.#settledNodeOf(tenant, keys, new Map(), new Map());
-      if (node !== UNKNOWN) this.#people.set(ownCopy(person), node);
-    }
-    this.#unsettled.delete(tenant);
+    for (const { person, node } of settled) this.#people.set(tenant, ownCopy(person), node);
   }
 
   /** Looks all keys up. The node of the strongest if all have nodes of one profile, else UNKNOWN. */

@@ -12,16 +12,19 @@ import type { NewNode } from '../../identity/graph.ts';
 import { nodeIdOf } from '../../identity/node-id.ts';
 import { type Group, state, type Values } from '../../identity/statements.ts';
 import type { NodeNumber, Origin, TenantId } from '../../model.ts';
-import type { StatementToStore } from '../../store-writer.ts';
+import type { StatementToStore, UserToStore } from '../../store-writer.ts';
 import { parseExact } from '../../validation/exact-json.ts';
 import { GenerationCache, ownCopy } from './generation-cache.ts';
 import { rememberingUuidBytes, uuidBytes } from './store-schema.ts';
 
-/** One user that went to a node. */
-export interface Visit {
-  readonly origin: Origin;
-  readonly events: number;
-  readonly statement: StatementToStore | null;
+/** The users that went to each node. Nearly always it is one, which then needs no list. */
+export type Visits = Map<NodeNumber, UserToStore | UserToStore[]>;
+
+export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): void {
+  const others = visits.get(node);
+  if (others === undefined) visits.set(node, user);
+  else if (Array.isArray(others)) others.push(user);
+  else visits.set(node, [others, user]);
 }
 
 /** The only group that a node knows: when it was said, and the names that it has. */
@@ -60,17 +63,12 @@ export class StoreNodes {
     this.#onlyGroups.clear();
   }
 
-  write(
-    tenant: { readonly no: number; readonly id: TenantId },
-    created: readonly NewNode[],
-    visits: ReadonlyMap<NodeNumber, readonly Visit[]>,
-  ): void {
-    const isNew = new Set<NodeNumber>();
+  write(tenant: { readonly no: number; readonly id: TenantId }, created: readonly NewNode[], visits: Visits): void {
     for (const { node, origin } of created) {
-      isNew.add(node);
       this.#create(tenant, node, origin, visits.get(node) ?? []);
+      visits.delete(node);
     }
-    const nodes = [...visits.keys()].filter((node) => !isNew.has(node)).sort((a, b) => a - b);
+    const nodes = Float64Array.from(visits.keys()).sort();
     for (const node of nodes) this.#tell(node, visits.get(node) ?? []);
   }
 
@@ -78,10 +76,10 @@ export class StoreNodes {
     tenant: { readonly no: number; readonly id: TenantId },
     node: NodeNumber,
     origin: Origin,
-    visits: readonly Visit[],
+    visits: UserToStore | readonly UserToStore[],
   ): void {
-    const { events, first, last } = sumOf(visits);
     const { receivedAt, traceId, userIndex } = origin;
+    const { events, first, last } = sumOf(visits);
     this.#insert.run(
       node,
       tenant.no,
@@ -92,43 +90,39 @@ export class StoreNodes {
       events,
       Math.min(receivedAt, first),
       Math.max(receivedAt, last),
-      visits.every(saysNothing) ? null : this.#first(node, visits),
+      isList(visits) ? this.#fold(node, NOTHING_KNOWN, visits) : this.#first(node, visits),
     );
   }
 
-  #tell(node: NodeNumber, visits: readonly Visit[]): void {
+  #tell(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): void {
     const { events, first, last } = sumOf(visits);
-    if (visits.every(saysNothing)) {
+    const known = isList(visits) ? undefined : this.#replaced(node, visits);
+    if (known === null) {
       this.#mustChange(node, this.#count.run(events, first, last, node).changes);
       return;
     }
-    const known = this.#replaced(node, visits) ?? this.#fold(node, this.#known(node), visits);
-    this.#mustChange(node, this.#update.run(events, first, last, known, node).changes);
+    const folded = known ?? this.#fold(node, this.#known(node), isList(visits) ? visits : [visits]);
+    this.#mustChange(node, this.#update.run(events, first, last, folded, node).changes);
   }
 
   /** What a new node knows. */
-  #first(node: NodeNumber, visits: readonly Visit[]): string {
-    const only = visits[0];
-    if (visits.length > 1 || only === undefined || only.statement === null) {
-      return this.#fold(node, NOTHING_KNOWN, visits);
-    }
-    const { names } = only.statement;
+  #first(node: NodeNumber, { origin, statement }: UserToStore): string | null {
+    if (statement === null) return null;
+    const { names } = statement;
     if (names.length <= NAMES_LENGTH_MAX) {
-      this.#onlyGroups.set(node, { receivedAt: only.origin.receivedAt, names: ownCopy(names) });
+      this.#onlyGroups.set(node, { receivedAt: origin.receivedAt, names: ownCopy(names) });
     }
-    return groupsText(only.origin, only.statement);
+    return groupsText(origin, statement);
   }
 
-  /** What the node knows now, if it is certain that nothing of what it knew before is left. */
-  #replaced(node: NodeNumber, visits: readonly Visit[]): string | undefined {
-    const only = visits[0];
-    if (visits.length > 1 || only === undefined || only.statement === null) return undefined;
+  /** What the node knows now, if it is certain that nothing of what it knew before is left; null: what it knew. */
+  #replaced(node: NodeNumber, { origin, statement }: UserToStore): string | null | undefined {
+    if (statement === null) return null;
     const before = this.#onlyGroups.get(node);
-    const { receivedAt } = only.origin;
-    if (before === undefined || before.receivedAt >= receivedAt) return undefined;
-    if (only.statement.names !== before.names) return undefined;
-    before.receivedAt = receivedAt;
-    return groupsText(only.origin, only.statement);
+    if (before === undefined || before.receivedAt >= origin.receivedAt) return undefined;
+    if (statement.names !== before.names) return undefined;
+    before.receivedAt = origin.receivedAt;
+    return groupsText(origin, statement);
   }
 
   #known(node: NodeNumber): readonly Group[] {
@@ -136,14 +130,14 @@ export class StoreNodes {
     return typeof known === 'string' ? (parseExact(known) as readonly Group[]) : NOTHING_KNOWN;
   }
 
-  #fold(node: NodeNumber, before: readonly Group[], visits: readonly Visit[]): string {
+  #fold(node: NodeNumber, before: readonly Group[], visits: readonly UserToStore[]): string | null {
     let groups = before;
     for (const { origin, statement } of visits) {
       if (statement !== null)
         groups = state(groups, origin, valuesOf(statement.fields), valuesOf(statement.properties));
     }
     this.#remember(node, groups);
-    return JSON.stringify(groups);
+    return groups.length === 0 ? null : JSON.stringify(groups);
   }
 
   #remember(node: NodeNumber, groups: readonly Group[]): void {
@@ -167,20 +161,30 @@ function groupsText({ receivedAt, traceId, userIndex }: Origin, { fields, proper
   return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
 }
 
-function saysNothing({ statement }: Visit): boolean {
-  return statement === null;
+function isList(visits: UserToStore | readonly UserToStore[]): visits is readonly UserToStore[] {
+  return Array.isArray(visits);
 }
 
 function valuesOf(text: string): Values {
   return text === '{}' ? NOTHING : (parseExact(text) as Values);
 }
 
-function sumOf(visits: readonly Visit[]): { events: number; first: number; last: number } {
+interface Sum {
+  readonly events: number;
+  readonly first: number;
+  readonly last: number;
+}
+
+function sumOf(visits: UserToStore | readonly UserToStore[]): Sum {
+  if (!isList(visits)) {
+    const { receivedAt } = visits.origin;
+    return { events: visits.events.length, first: receivedAt, last: receivedAt };
+  }
   let events = 0;
   let first = Number.POSITIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
   for (const { origin, events: more } of visits) {
-    events += more;
+    events += more.length;
     if (origin.receivedAt < first) first = origin.receivedAt;
     if (origin.receivedAt > last) last = origin.receivedAt;
   }

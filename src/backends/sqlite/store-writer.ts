@@ -9,7 +9,7 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes } from '../../identity/graph.ts';
-import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber, type TenantId } from '../../model.ts';
+import { IDENTIFIER_TYPES, type MatchKey, type TenantId } from '../../model.ts';
 import {
   type Answer,
   type FirstUse,
@@ -27,7 +27,7 @@ import { isOutOfFiles } from './disk.ts';
 import { EventTables } from './event-tables.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreGraph } from './store-graph.ts';
-import { StoreNodes, type Visit } from './store-nodes.ts';
+import { addVisit, StoreNodes, type Visits } from './store-nodes.ts';
 import { StoreRejections } from './store-rejections.ts';
 import { openStoreFile, type RecordNotes, rememberingUuidBytes, uuidBytes, uuidText } from './store-schema.ts';
 import { sweep } from './store-sweep.ts';
@@ -116,6 +116,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
         // Reading may fail for want of space too: it makes room in the cache by writing what was changed before.
         return {
           snapshot: { ...snapshot, profileOf: (root) => this.#attempt(() => snapshot.profileOf(root)) },
+          lastErasedAt: tenant.lastErasedAt,
           firstUseOfIdempotencyKey: (key) => this.#attempt(() => firstUse(idempotencyKey, tenant.no, key)),
           firstUseOfEventId: (id) => this.#attempt(() => firstUse(eventId, tenant.no, id)),
           erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
@@ -225,10 +226,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   #writeTenant(batch: TenantBatch, processedAt: number): void {
     const tenant = this.#tenant(batch.tenantId);
-    const visits = new Map<NodeNumber, Visit[]>();
+    const visits: Visits = new Map();
     for (const record of batch.records) this.#writeRecord(tenant, record, processedAt, visits);
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     this.#writeChanges(tenant, batch.changes);
+    this.#graph.learn(tenant.no, batch.changes, batch.settled);
     for (const { key, receivedAt, traceId } of batch.idempotencyKeys) {
       this.#statements.rememberIdempotencyKey.run(tenant.no, key, receivedAt, uuidBytes(traceId));
     }
@@ -237,22 +239,22 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     }
   }
 
-  #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Map<NodeNumber, Visit[]>): void {
+  #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Visits): void {
     const { header, users, rejections } = record;
     const { traceId, receivedAt } = header;
     const table = this.#tables.forRecord(this.#next.event);
     const recordNo = this.#next.record++;
     const firstEvent = this.#next.event;
-    for (const { userIndex, node, events, statement } of users) {
+    for (const user of users) {
+      const { origin, node, events } = user;
       for (const { eventIndex, name, timestamp, revenue, value, properties } of events) {
-        const no = this.#next.event++;
         table.insertEvent.run(
-          no,
+          this.#next.event++,
           tenant.no,
           node,
           timestamp,
           recordNo,
-          userIndex,
+          origin.userIndex,
           eventIndex,
           name,
           revenue,
@@ -263,11 +265,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
         if (timestamp > table.timestampMax) table.timestampMax = timestamp;
         this.#books.countEvent(tenant.no, timestamp, name, revenue === null ? 0 : Number(revenue));
       }
-      if (node === null) continue;
-      const visit: Visit = { origin: { receivedAt, traceId, userIndex }, events: events.length, statement };
-      const others = visits.get(node);
-      if (others === undefined) visits.set(node, [visit]);
-      else others.push(visit);
+      if (node !== null) addVisit(visits, node, user);
     }
     const eventCount = this.#next.event - firstEvent;
     table.events += eventCount;
@@ -328,7 +326,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       const typeNo = IDENTIFIER_TYPES.indexOf(type);
       refusal.run(node, typeNo, value, reason, raw, receivedAt, this.#traceBytes(traceId), userIndex, receivedAt);
     }
-    this.#graph.learn(tenant.no, changes);
   }
 }
 
