@@ -47,6 +47,9 @@ const JUNK_VALUES: ReadonlySet<string> = new Set([
   'not_authenticated',
 ]);
 const JUNK_CHARACTERS_MAX = Math.max(...[...JUNK_VALUES].map((value) => value.length));
+/** In ASCII, this bit is all that tells a lower-case letter from its capital. */
+const LOWER_CASE_BIT = 0x20;
+const JUNK_SHAPES = new Set([...JUNK_VALUES].map(shapeOf));
 const ZEROS_AND_DASHES = /^[0\-‐-―−]+$/;
 const QUOTES = '\'"`´‘’‚‛“”„‟«»‹›';
 
@@ -95,8 +98,17 @@ export function isJunk(value: string, options: MatchOptions): boolean {
   const isBare = isLetterOrDigit(first) && isLetterOrDigit(value.charCodeAt(value.length - 1));
   const bare = isBare ? value : withoutQuotes(value);
   if (options.junkValues.size > 0 && options.junkValues.has(bare.toLowerCase())) return true;
-  if (bare.length <= JUNK_CHARACTERS_MAX && JUNK_VALUES.has(bare.toLowerCase())) return true;
+  if (looksLikeJunk(bare) && JUNK_VALUES.has(bare.toLowerCase())) return true;
   return (!isBare || first === ZERO) && ZEROS_AND_DASHES.test(bare);
+}
+
+/** Quick, and never wrong when it says no: no junk value begins with this letter and is as long. */
+function looksLikeJunk(value: string): boolean {
+  return value.length <= JUNK_CHARACTERS_MAX && JUNK_SHAPES.has(shapeOf(value));
+}
+
+function shapeOf(value: string): number {
+  return (value.charCodeAt(0) | LOWER_CASE_BIT) * (JUNK_CHARACTERS_MAX + 1) + value.length;
 }
 
 /** Of ASCII, where nearly every value begins and ends. */

@@ -38,24 +38,31 @@ export function unpack(packed: Packed): readonly PreparedRecord[] {
 /** An amount is a number, a text with more digits than a double holds, or null. */
 const AMOUNT = { number: 0, text: 1, none: 2 } as const;
 
+/** Of a packer's arrays: about what a batch needs. */
+const FIRST_CAPACITY = 65_536;
+
 /** Most lists are empty. */
 const NONE: readonly never[] = [];
 
 class Packer {
   readonly #texts: string[] = [];
-  readonly #lengths: number[] = [];
-  readonly #numbers: number[] = [];
   #characters = 0;
+  #lengths = new Int32Array(FIRST_CAPACITY);
+  #lengthCount = 0;
+  #numbers = new Float64Array(FIRST_CAPACITY);
+  #numberCount = 0;
 
   text(value: string | null): void {
-    this.#lengths.push(value === null ? -1 : value.length);
+    if (this.#lengthCount === this.#lengths.length) this.#lengths = doubled(this.#lengths, Int32Array);
+    this.#lengths[this.#lengthCount++] = value === null ? -1 : value.length;
     if (value === null) return;
     this.#texts.push(value);
     this.#characters += value.length;
   }
 
   number(value: number): void {
-    this.#numbers.push(value);
+    if (this.#numberCount === this.#numbers.length) this.#numbers = doubled(this.#numbers, Float64Array);
+    this.#numbers[this.#numberCount++] = value;
   }
 
   amount(value: number | string | null): void {
@@ -66,12 +73,13 @@ class Packer {
 
   /** What is packed meanwhile can be passed over as a whole. */
   skippable(packParts: () => void): void {
-    const place = this.#numbers.push(0, 0, 0) - 3;
-    const [texts, lengths, numbers] = [this.#characters, this.#lengths.length, this.#numbers.length];
+    const place = this.#numberCount;
+    for (let n = 0; n < 3; n++) this.number(0);
+    const [characters, lengths, numbers] = [this.#characters, this.#lengthCount, this.#numberCount];
     packParts();
-    this.#numbers[place] = this.#characters - texts;
-    this.#numbers[place + 1] = this.#lengths.length - lengths;
-    this.#numbers[place + 2] = this.#numbers.length - numbers;
+    this.#numbers[place] = this.#characters - characters;
+    this.#numbers[place + 1] = this.#lengthCount - lengths;
+    this.#numbers[place + 2] = this.#numberCount - numbers;
   }
 
   list<T>(items: readonly T[], packItem: (packer: Packer, item: T) => void): void {
@@ -82,10 +90,16 @@ class Packer {
   finish(): Packed {
     return {
       text: this.#texts.join(''),
-      lengths: Int32Array.from(this.#lengths),
-      numbers: Float64Array.from(this.#numbers),
+      lengths: this.#lengths.slice(0, this.#lengthCount),
+      numbers: this.#numbers.slice(0, this.#numberCount),
     };
   }
+}
+
+function doubled<T extends Int32Array | Float64Array>(array: T, Type: new (length: number) => T): T {
+  const larger = new Type(array.length * 2);
+  larger.set(array);
+  return larger;
 }
 
 class Unpacker {

@@ -14,7 +14,7 @@ import { type Group, state, type Values } from '../../identity/statements.ts';
 import type { NodeNumber, Origin, TenantId } from '../../model.ts';
 import type { StatementToStore, UserToStore } from '../../store-writer.ts';
 import { parseExact } from '../../validation/exact-json.ts';
-import { GenerationCache, ownCopy } from './generation-cache.ts';
+import { OnlyGroups } from './only-groups.ts';
 import { rememberingUuidBytes, uuidBytes } from './store-schema.ts';
 
 /** The users that went to each node. Nearly always it is one, which then needs no list. */
@@ -27,29 +27,15 @@ export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): v
   else visits.set(node, [others, user]);
 }
 
-/** The only group that a node knows: when it was said, and the names that it has. */
-interface OnlyGroup {
-  receivedAt: number;
-  readonly names: string;
-}
-
-/** Nothing is newer than it. */
-const NOT_JUST_ONE: OnlyGroup = { receivedAt: Number.POSITIVE_INFINITY, names: '' };
-
 const NOTHING: Values = {};
 const NOTHING_KNOWN: readonly Group[] = [];
-/** About 100 bytes each. */
-const CACHED_NODES_MAX = 200_000;
-/** Names of a group, one after the other; longer ones are not worth remembering. */
-const NAMES_LENGTH_MAX = 500;
-
 export class StoreNodes {
   readonly #insert: StatementSync;
   readonly #select: StatementSync;
   readonly #count: StatementSync;
   readonly #update: StatementSync;
   readonly #traceBytes = rememberingUuidBytes();
-  readonly #onlyGroups = new GenerationCache<NodeNumber, OnlyGroup>(CACHED_NODES_MAX);
+  readonly #onlyGroups = new OnlyGroups();
 
   constructor(database: DatabaseSync) {
     this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
@@ -60,7 +46,7 @@ export class StoreNodes {
   }
 
   forget(): void {
-    this.#onlyGroups.clear();
+    this.#onlyGroups.forget();
   }
 
   write(tenant: { readonly no: number; readonly id: TenantId }, created: readonly NewNode[], visits: Visits): void {
@@ -109,19 +95,14 @@ export class StoreNodes {
   #first(node: NodeNumber, { origin, statement }: UserToStore): string | null {
     if (statement === null) return null;
     const { names } = statement;
-    if (names.length <= NAMES_LENGTH_MAX) {
-      this.#onlyGroups.set(node, { receivedAt: origin.receivedAt, names: ownCopy(names) });
-    }
+    this.#onlyGroups.set(node, origin.receivedAt, names);
     return groupsText(origin, statement);
   }
 
   /** What the node knows now, if it is certain that nothing of what it knew before is left; null: what it knew. */
   #replaced(node: NodeNumber, { origin, statement }: UserToStore): string | null | undefined {
     if (statement === null) return null;
-    const before = this.#onlyGroups.get(node);
-    if (before === undefined || before.receivedAt >= origin.receivedAt) return undefined;
-    if (statement.names !== before.names) return undefined;
-    before.receivedAt = origin.receivedAt;
+    if (!this.#onlyGroups.replace(node, origin.receivedAt, statement.names)) return undefined;
     return groupsText(origin, statement);
   }
 
@@ -142,13 +123,8 @@ export class StoreNodes {
 
   #remember(node: NodeNumber, groups: readonly Group[]): void {
     const only = groups[0];
-    const names = only !== undefined && groups.length === 1 ? namesOf(only[3], only[4]) : null;
-    if (only !== undefined && names !== null && names.length <= NAMES_LENGTH_MAX) {
-      this.#onlyGroups.set(node, { receivedAt: only[0], names });
-    } else if (this.#onlyGroups.get(node) !== undefined) {
-      // It knew just one until now: nothing may take the place of them all.
-      this.#onlyGroups.set(node, NOT_JUST_ONE);
-    }
+    if (only !== undefined && groups.length === 1) this.#onlyGroups.set(node, only[0], namesOf(only[3], only[4]));
+    else this.#onlyGroups.remove(node);
   }
 
   #mustChange(node: NodeNumber, changes: number | bigint): void {

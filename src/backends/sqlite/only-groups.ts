@@ -1,0 +1,63 @@
+/**
+ * Which nodes know just one group (identity/statements.ts), when it was said, and which names it has; for as many nodes
+ * as there are slots. A node has one slot that it can be in, by its number, so a look costs no hashing and nothing is
+ * allocated; nodes that came at about the same time do not get into each other's way.
+ */
+
+import type { NodeNumber } from '../../model.ts';
+import { ownCopy } from './generation-cache.ts';
+
+/** A power of two; 20 bytes each. */
+const SLOTS = 2 ** 19;
+/** Names of a group, one after the other; longer ones are not worth remembering. */
+const NAMES_LENGTH_MAX = 500;
+/** Clients send the same few sets of names again and again; with more than this, it starts over. */
+const NAME_SETS_MAX = 10_000;
+const NO_NODE = 0;
+
+export class OnlyGroups {
+  readonly #nodes = new Float64Array(SLOTS);
+  readonly #receivedAt = new Float64Array(SLOTS);
+  readonly #names = new Int32Array(SLOTS);
+  readonly #nameSets = new Map<string, number>();
+
+  set(node: NodeNumber, receivedAt: number, names: string): void {
+    const slot = node % SLOTS;
+    if (names.length > NAMES_LENGTH_MAX) {
+      this.remove(node);
+      return;
+    }
+    this.#names[slot] = this.#nameSetOf(names);
+    this.#nodes[slot] = node;
+    this.#receivedAt[slot] = receivedAt;
+  }
+
+  /** It knows several groups now, or none: nothing may take the place of them all. */
+  remove(node: NodeNumber): void {
+    const slot = node % SLOTS;
+    if (this.#nodes[slot] === node) this.#nodes[slot] = NO_NODE;
+  }
+
+  /** True if it is certain that the node knows just one group, older and of the same names; then this one is noted. */
+  replace(node: NodeNumber, receivedAt: number, names: string): boolean {
+    const slot = node % SLOTS;
+    if (this.#nodes[slot] !== node || (this.#receivedAt[slot] ?? 0) >= receivedAt) return false;
+    if (this.#names[slot] !== this.#nameSets.get(names)) return false;
+    this.#receivedAt[slot] = receivedAt;
+    return true;
+  }
+
+  forget(): void {
+    this.#nodes.fill(NO_NODE);
+    this.#nameSets.clear();
+  }
+
+  #nameSetOf(names: string): number {
+    const known = this.#nameSets.get(names);
+    if (known !== undefined) return known;
+    if (this.#nameSets.size >= NAME_SETS_MAX) this.forget();
+    const number = this.#nameSets.size;
+    this.#nameSets.set(ownCopy(names), number);
+    return number;
+  }
+}
