@@ -67,7 +67,7 @@ export function retention(): Kind<number> {
 export function country(): Kind<string> {
   return {
     expected: 'a country code of two letters, such as DE',
-    parse: (given) => (/^[a-z]{2}$/i.test(given) ? given.toUpperCase() : undefined),
+    parse: (given) => (/^([a-z]{2})?$/i.test(given) ? given.toUpperCase() : undefined),
     format: (value) => value,
   };
 }

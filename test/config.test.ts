@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { describeConfig, type Env, formatSetting, loadConfig, SETTING_NAMES, SETTINGS } from '../src/config.ts';
-import { parseDurationMs } from '../src/config-values.ts';
+import { FOREVER_MS, parseDurationMs } from '../src/config-values.ts';
 import { OperatorError } from '../src/errors.ts';
 
 const MB = 1_048_576;
@@ -39,6 +39,13 @@ test('with nothing set, every setting has its default', () => {
     diskFreeBytesMin: 256 * MB,
     logSegmentBytes: 64 * MB,
     logRetentionMs: 604_800_000,
+    backlogBytesMax: 4_096 * MB,
+    eventRetentionMs: FOREVER_MS,
+    traceRetentionMs: 30 * 86_400_000,
+    rejectionRetentionMs: 604_800_000,
+    rejectionBytesMax: 256 * MB,
+    defaultCountry: '',
+    junkValues: '',
     logLevel: 'info',
     shutdownMs: 25_000,
   });
@@ -55,6 +62,13 @@ test('every setting can be given in the environment', () => {
     SLUICE_DISK_FREE_MIN: '0',
     SLUICE_LOG_SEGMENT: '1MB',
     SLUICE_LOG_RETENTION: '12h',
+    SLUICE_BACKLOG_MAX: '2GB',
+    SLUICE_EVENT_RETENTION: '90d',
+    SLUICE_TRACE_RETENTION: 'Forever',
+    SLUICE_REJECTION_RETENTION: '1d',
+    SLUICE_REJECTION_BYTES: '1MB',
+    SLUICE_DEFAULT_COUNTRY: 'de',
+    SLUICE_JUNK_VALUES: 'test, dummy',
     SLUICE_LOG_LEVEL: 'debug',
     SLUICE_SHUTDOWN: '500ms',
   };
@@ -68,6 +82,13 @@ test('every setting can be given in the environment', () => {
     diskFreeBytesMin: 0,
     logSegmentBytes: MB,
     logRetentionMs: 43_200_000,
+    backlogBytesMax: 2_048 * MB,
+    eventRetentionMs: 90 * 86_400_000,
+    traceRetentionMs: FOREVER_MS,
+    rejectionRetentionMs: 86_400_000,
+    rejectionBytesMax: MB,
+    defaultCountry: 'DE',
+    junkValues: 'test, dummy',
     logLevel: 'debug',
     shutdownMs: 500,
   });
@@ -179,7 +200,8 @@ const REFUSED: [string, string[]][] = [
   ['edges', ['0', '65', '1.5', 'all']],
   ['disk-free-min', ['-1', 'lots']],
   ['log-segment', ['1023kB', '1']],
-  ['log-retention', ['7', 'forever']],
+  ['log-retention', ['7', 'for ever']],
+  ['default-country', ['DEU', 'D', '49']],
   ['log-level', ['trace', 'loud']],
   ['shutdown', ['31s', '30001ms', '1h', '10']],
 ];

@@ -142,7 +142,7 @@ const INGEST_PARAMETERS: readonly Parameter[] = [
     in: 'header',
     required: false,
     description:
-      'Your own name for this request. It is recorded with the data, and a second request with the same one within 24 hours counts once when events are processed, so that a retry is safe.',
+      'Your own name for this request, so that a retry is safe: a second request with the same one within 24 hours is answered 202 and stored once; its trace says `duplicate_of`.',
     schema: { type: 'string', minLength: 1, maxLength: LIMITS.idempotencyKeyCharactersMax },
   },
   {

@@ -62,7 +62,7 @@ export const Event = Type.Object(
     event_value: optional(Type.Number(), 'Numeric value of the event.', [3]),
     $event_id: optional(
       Type.String({ minLength: 1, maxLength: LIMITS.eventIdCharactersMax }),
-      'Your own id of the event. It is recorded with the event; the same id again within 7 days counts once when events are processed. A plain `event_id` is a custom property.',
+      'Your own id of the event: the same id again within 7 days is stored once. A plain `event_id` is a custom property.',
     ),
   },
   {

@@ -174,7 +174,10 @@ function probesFor(publishable: string, secret: string): ((c: ReturnType<typeof 
     }),
     ({ mail }) => ({ what: 'too large', status: 413, body: Buffer.from(mail.padEnd(10_485_761)) }),
     ({ mail }) => ({ what: 'another method', status: 405, method: 'PUT', body: mail }),
-    ({ mail }) => ({ what: 'another path', status: 404, method: 'GET', path: `/profiles/${mail}?email=${mail}` }),
+    ({ mail }) => ({ what: 'another path', status: 404, method: 'GET', path: `/people/${mail}?email=${mail}` }),
+    ({ mail }) => ({ what: 'asked for by path', status: 404, method: 'GET', path: `/profiles/${mail}` }),
+    ({ word }) => ({ what: 'asked for', status: 404, method: 'GET', path: `/profiles?email=nobody-${word}@x.example` }),
+    ({ mail }) => ({ what: 'a bad parameter', status: 400, method: 'GET', path: `/events?from=${mail}` }),
     ({ mail }) => ({ what: 'a path that cannot be decoded', status: 404, path: `/%zz/${mail}`, body: mail }),
   ];
 }

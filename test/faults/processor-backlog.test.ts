@@ -53,6 +53,7 @@ test('a backlog over its bound is answered 503 until it is processed, and reads 
   const waiting = [...ledger.acknowledged.keys()].at(-1) ?? '';
   assert.equal((await get<{ status: string }>(server, key, `/traces/${waiting}`)).status, 'pending');
   assert.equal(server.stderr().split('the backlog is full').length - 1, 1);
+  await eventually('it says why', () => server.stderr().includes('the processor waits'), PATIENCE_MS);
   assert.equal(server.stderr().split('the processor waits').length - 1, 1, server.stderr());
 
   const taken = load.counts.get(202) ?? 0;

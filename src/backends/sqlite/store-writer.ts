@@ -8,8 +8,7 @@
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { Changes } from '../../identity/graph.ts';
-import { IDENTIFIER_TYPES, type MatchKey, type TenantId } from '../../model.ts';
+import type { MatchKey, TenantId } from '../../model.ts';
 import {
   type Answer,
   type FirstUse,
@@ -26,10 +25,11 @@ import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import { EventTables } from './event-tables.ts';
 import { StoreBooks } from './store-books.ts';
+import { StoreChanges } from './store-changes.ts';
 import { StoreGraph } from './store-graph.ts';
 import { addVisit, StoreNodes, type Visits } from './store-nodes.ts';
 import { StoreRejections } from './store-rejections.ts';
-import { openStoreFile, type RecordNotes, rememberingUuidBytes, uuidBytes, uuidText } from './store-schema.ts';
+import { openStoreFile, type RecordNotes, uuidBytes, uuidText } from './store-schema.ts';
 import { sweep } from './store-sweep.ts';
 import { tombstoneOf } from './tombstone.ts';
 
@@ -67,11 +67,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #database: DatabaseSync;
   readonly #graph: StoreGraph;
   readonly #nodes: StoreNodes;
+  readonly #changes: StoreChanges;
   readonly #books: StoreBooks;
   readonly #tables: EventTables;
   readonly #rejections: StoreRejections;
   readonly #statements: ReturnType<typeof prepare>;
-  readonly #traceBytes = rememberingUuidBytes();
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
@@ -80,6 +80,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#database = database;
     this.#graph = new StoreGraph(database);
     this.#nodes = new StoreNodes(database);
+    this.#changes = new StoreChanges(database);
     this.#books = new StoreBooks(database);
     this.#tables = new EventTables(database, tableEvents);
     this.#rejections = new StoreRejections(database);
@@ -229,7 +230,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const visits: Visits = new Map();
     for (const record of batch.records) this.#writeRecord(tenant, record, processedAt, visits);
     this.#nodes.write(tenant, batch.changes.nodes, visits);
-    this.#writeChanges(tenant, batch.changes);
+    for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
+    this.#changes.write(tenant.no, batch.changes);
     this.#graph.learn(tenant.no, batch.changes, batch.settled);
     for (const { key, receivedAt, traceId } of batch.idempotencyKeys) {
       this.#statements.rememberIdempotencyKey.run(tenant.no, key, receivedAt, uuidBytes(traceId));
@@ -288,45 +290,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
     this.#books.bookRecord(tenant.no, header, record.userTally, record.eventTally);
   }
-
-  #writeChanges(tenant: Tenant, changes: Changes): void {
-    const { identifier, merge, alias, refusal } = this.#statements;
-    for (const { node } of changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
-    for (const { key, node, origin } of changes.identifiers) {
-      const { type, value, raw } = key;
-      identifier.run(
-        tenant.no,
-        IDENTIFIER_TYPES.indexOf(type),
-        value,
-        node,
-        raw === value ? null : raw,
-        origin.receivedAt,
-        this.#traceBytes(origin.traceId),
-        origin.userIndex,
-      );
-    }
-    for (const { nodes, from, into, via, origin } of changes.merges) {
-      merge.run(
-        tenant.no,
-        nodes[0],
-        nodes[1],
-        from,
-        into,
-        IDENTIFIER_TYPES.indexOf(via.type),
-        via.raw,
-        origin.receivedAt,
-        this.#traceBytes(origin.traceId),
-        origin.userIndex,
-      );
-    }
-    for (const [node, root] of changes.aliases) alias.run(node, root);
-    for (const { node, key, reason, origin } of changes.refusals) {
-      const { type, value, raw } = key;
-      const { receivedAt, traceId, userIndex } = origin;
-      const typeNo = IDENTIFIER_TYPES.indexOf(type);
-      refusal.run(node, typeNo, value, reason, raw, receivedAt, this.#traceBytes(traceId), userIndex, receivedAt);
-    }
-  }
 }
 
 function notesOf({ notes, rejections }: RecordToStore): string | null {
@@ -361,13 +324,6 @@ function prepare(database: DatabaseSync) {
     rememberEventId: database.prepare(
       `INSERT INTO event_ids VALUES (?, ?, ?, ?)
        ON CONFLICT DO UPDATE SET received_at = excluded.received_at, trace_id = excluded.trace_id`,
-    ),
-    identifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
-    merge: database.prepare('INSERT INTO merges VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
-    alias: database.prepare('INSERT INTO aliases VALUES (?, ?) ON CONFLICT DO UPDATE SET root = excluded.root'),
-    refusal: database.prepare(
-      `INSERT INTO refusals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
-       ON CONFLICT DO UPDATE SET count = count + 1, last_at = max(last_at, excluded.last_at)`,
     ),
   };
 }

@@ -1,0 +1,64 @@
+/**
+ * Writes what `resolve` changed in the identity graph: identifiers, merges, aliases and refusals, each with its cause.
+ * New nodes are written with what is told of them (store-nodes.ts). Refusals of one kind are counted, not repeated.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { Changes } from '../../identity/graph.ts';
+import { IDENTIFIER_TYPES } from '../../model.ts';
+import { rememberingUuidBytes } from './store-schema.ts';
+
+export class StoreChanges {
+  readonly #identifier: StatementSync;
+  readonly #merge: StatementSync;
+  readonly #alias: StatementSync;
+  readonly #refusal: StatementSync;
+  readonly #traceBytes = rememberingUuidBytes();
+
+  constructor(database: DatabaseSync) {
+    this.#identifier = database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#merge = database.prepare('INSERT INTO merges VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#alias = database.prepare('INSERT INTO aliases VALUES (?, ?) ON CONFLICT DO UPDATE SET root = excluded.root');
+    this.#refusal = database.prepare(
+      `INSERT INTO refusals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
+       ON CONFLICT DO UPDATE SET count = count + 1, last_at = max(last_at, excluded.last_at)`,
+    );
+  }
+
+  write(tenant: number, changes: Changes): void {
+    for (const { key, node, origin } of changes.identifiers) {
+      const { type, value, raw } = key;
+      this.#identifier.run(
+        tenant,
+        IDENTIFIER_TYPES.indexOf(type),
+        value,
+        node,
+        raw === value ? null : raw,
+        origin.receivedAt,
+        this.#traceBytes(origin.traceId),
+        origin.userIndex,
+      );
+    }
+    for (const { nodes, from, into, via, origin } of changes.merges) {
+      this.#merge.run(
+        tenant,
+        nodes[0],
+        nodes[1],
+        from,
+        into,
+        IDENTIFIER_TYPES.indexOf(via.type),
+        via.raw,
+        origin.receivedAt,
+        this.#traceBytes(origin.traceId),
+        origin.userIndex,
+      );
+    }
+    for (const [node, root] of changes.aliases) this.#alias.run(node, root);
+    for (const { node, key, reason, origin } of changes.refusals) {
+      const { type, value, raw } = key;
+      const { receivedAt, traceId, userIndex } = origin;
+      const typeNo = IDENTIFIER_TYPES.indexOf(type);
+      this.#refusal.run(node, typeNo, value, reason, raw, receivedAt, this.#traceBytes(traceId), userIndex, receivedAt);
+    }
+  }
+}
