@@ -30,7 +30,9 @@ if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR_MIN) {
 }
 
 function runWith(node) {
-  const child = spawn(node, [pathOf(main), ...process.argv.slice(2)], { stdio: 'inherit' });
+  // The channel tells the program when this process is gone, however it went.
+  const stdio = ['inherit', 'inherit', 'inherit', 'ipc'];
+  const child = spawn(node, [pathOf(main), ...process.argv.slice(2)], { stdio });
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) {
     process.on(signal, () => {
       // Ctrl-C on a terminal reaches the child by itself; a second one would look like impatience.

@@ -290,8 +290,17 @@ function misspeltVariables(env: Env): string[] {
   const endings = known.map((name) => name.slice(PREFIX.length));
   return Object.keys(env)
     .filter((name) => name.startsWith(PREFIX) && !known.includes(name))
-    .filter((name) => suggestion(name.slice(PREFIX.length), endings) !== '')
-    .map((name) => `unknown environment variable ${name}${suggestion(name, known)}`);
+    .flatMap((name) => {
+      const ending = name.slice(PREFIX.length);
+      // PORT and HOST are called so everywhere, and so here. Kubernetes sets SLUICE_PORT to the address of a service.
+      const isAddress = /^(tcp|udp):/.test(env[name] ?? '');
+      if (!isAddress && SETTING_NAMES.some((setting) => SETTINGS[setting].env === ending)) {
+        return [`unknown environment variable ${name}: it is called ${ending} alone`];
+      }
+      return suggestion(ending, endings) === ''
+        ? []
+        : [`unknown environment variable ${name}${suggestion(name, known)}`];
+    });
 }
 
 /** The kind alone decides the type, so that a choice stays one of its choices and is not any text. */

@@ -183,6 +183,12 @@ function stopOnSignal(): Promise<string> {
   });
 }
 
+// Run by `bin/sluice.js` under another Node: when that one was killed, nobody is left to stop this one.
+if (process.connected) {
+  process.channel?.unref();
+  process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
+}
+
 try {
   const { processEnvironment } = await import('./config.ts');
   process.exitCode = await run(process.argv.slice(2), processEnvironment());

@@ -124,6 +124,12 @@ test('a variable that is set to nothing counts as not set', () => {
   assert.equal(sources.edges, 'default');
 });
 
+test('a variable with a prefix too much is told', () => {
+  assert.deepEqual(mistakes({ SLUICE_PORT: '80' }), [
+    'unknown environment variable SLUICE_PORT: it is called PORT alone',
+  ]);
+});
+
 test('variables of other programs are none of our business', () => {
   assert.deepEqual(mistakes({ PATH: '/bin', NODE_ENV: 'x', MY_SLUICE_DATA: 'y' }), []);
 });

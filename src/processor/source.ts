@@ -47,6 +47,9 @@ type Reply = { readonly call: number } & (
   | { readonly failure: { readonly name: string; readonly message: string } }
 );
 
+/** A batch of ordinary requests has less than this. */
+const AHEAD_LENGTH_MAX = 4 * 1024 * 1024;
+
 /** The thread's end: answers requests, and prepares what will be asked for next meanwhile. */
 export function serveRecords(port: MessagePort, source: RecordSource): void {
   const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PreparedBatch> }>();
@@ -59,8 +62,9 @@ export function serveRecords(port: MessagePort, source: RecordSource): void {
         const packed = pack(records);
         const reply: Reply = { call, packed, next, problem: problem?.message ?? null };
         port.postMessage(reply, [packed.lengths.buffer, packed.numbers.buffer]);
-        // At the end of the log there is nothing to prepare: it is asked for again when there is more.
-        if (next === position) return;
+        // At the end of the log there is nothing to prepare: it is asked for again when there is more. And of very
+        // large requests, one at a time is in memory.
+        if (next === position || packed.text.length > AHEAD_LENGTH_MAX) return;
         const following = source.read(partition, next, bytesMax);
         // Who asks for it gets to know; an end that was reached is no answer for later.
         void following.then(

@@ -249,7 +249,7 @@ export interface RecordNotes {
 
 /** Between the small pages that random updates like and the large ones that appending likes (decision 008). */
 const PAGE_BYTES = 8_192;
-const WRITER_CACHE_KIB = 96 * 1_024;
+const WRITER_CACHE_KIB = 64 * 1_024;
 const READER_CACHE_KIB = 16 * 1_024;
 /** Enough that pages which change often are copied into the file once for many commits. */
 const WAL_PAGES = 16_384;
