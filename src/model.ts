@@ -56,6 +56,8 @@ export const LIMITS = {
   nestingDepthMax: 64,
   idempotencyKeyCharactersMax: 255,
   eventIdCharactersMax: 255,
+  /** Of profile fields, and of user_properties, that are kept of a person; the newest win. */
+  namesPerPersonMax: 1_000,
 } as const;
 
 /** The four fields of `identifiers` that name a person, strongest first. All other fields are profile fields. */

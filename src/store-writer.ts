@@ -82,6 +82,8 @@ export interface StatementToStore {
   readonly names: string;
   readonly fields: string;
   readonly properties: string;
+  /** More was said than is kept of a person. */
+  readonly isCut: boolean;
 }
 
 export interface RejectionToStore {
@@ -132,6 +134,13 @@ export interface TenantBatch {
   /** First uses to remember, in order; a later one of the same key replaces an expired one. */
   readonly idempotencyKeys: readonly (FirstUse & { readonly key: string })[];
   readonly eventIds: readonly (FirstUse & { readonly id: string })[];
+  /** Match keys found to be of somebody who was erased. */
+  readonly tombstones: readonly Tombstone[];
+}
+
+export interface Tombstone {
+  readonly key: MatchKey;
+  readonly erasedAt: number;
 }
 
 export interface WriteTransaction {

@@ -18,7 +18,7 @@ import { registerAuditRoutes } from './audit.ts';
 import { registerEventRoutes } from './events.ts';
 import { registerLedgerRoutes } from './ledger.ts';
 import { type OperatorParts, registerOperatorRoutes } from './operators.ts';
-import { BadParameterError } from './parameters.ts';
+import { BadParameterError, NotFoundError } from './parameters.ts';
 import { registerProfileRoutes } from './profiles.ts';
 import { registerRejectionRoutes } from './rejections.ts';
 import type { TenantParts } from './tenant-route.ts';
@@ -123,9 +123,10 @@ function refusesEarly(request: FastifyRequest, reply: FastifyReply): boolean {
 const BAD_CURSOR = 'cursor is not one that this call gave: send next_cursor of an answer as it came';
 
 /** Fastify's own refusals of a request have codes that start with FST_: the client's doing. All else is ours. */
-function refusalOf(error: unknown): { code: 'bad_request' | 'too_large'; message?: string } | null {
+function refusalOf(error: unknown): { code: 'bad_request' | 'not_found' | 'too_large'; message?: string } | null {
   if (!(error instanceof Error)) return null;
   if (error instanceof BadParameterError) return { code: 'bad_request', message: error.message };
+  if (error instanceof NotFoundError) return { code: 'not_found', message: error.message };
   if (error instanceof BadCursorError) return { code: 'bad_request', message: BAD_CURSOR };
   const { code, statusCode } = error as Partial<FastifyError>;
   if (code === undefined || !code.startsWith('FST_') || statusCode === undefined || statusCode > 499) return null;

@@ -43,9 +43,11 @@ const INTERVALS: readonly Interval[] = ['minute', 'hour', 'day'];
 export const COUNT_PARAMETERS = {
   interval: choice('Width of a bucket, in UTC; `hour` unless given.', INTERVALS),
   from: time(
-    "Only events at or after this time, by the event's own `timestamp`. A day before `to`; for days, 30 days.",
+    "Start of the range, by the events' own `timestamp`. A bucket that overlaps the range is given whole, with its events before `from`. A day before `to` unless given; for days, 30 days.",
   ),
-  to: time("Only events before this time, by the event's own `timestamp`. Now, unless given."),
+  to: time(
+    "End of the range, by the events' own `timestamp`. A bucket that overlaps the range is given whole, with its events from `to` on. Now, unless given.",
+  ),
   group_by: choice('`event_name` gives a bucket for each event name.', ['event_name']),
 };
 

@@ -44,7 +44,7 @@ const traceId: Parameter = {
   name: 'trace_id',
   in: 'path',
   required: true,
-  description: 'The `trace_id` of an answer.',
+  description: 'The `trace_id` of the answer to an ingest request.',
   schema: { type: 'string', format: 'uuid' },
 };
 
@@ -148,7 +148,7 @@ function profileIdentity(): Operation {
     operationId: 'profileIdentity',
     summary: 'Why this is one person',
     description:
-      'Every identifier with the request that brought it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the one chain of requests that makes these two identifiers one person; 404 if one of them is not of this profile.',
+      'Every identifier with the request that brought it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the one chain of requests that makes these two identifiers one person; 404 if one of them is not of this profile, and `message` says which. A refusal is listed on the profile that the record went to, not on that of the refused identifier.',
     path: id,
     query: IDENTITY_PARAMETERS,
     responses: { 200: answer('The causes.', chosen) },
@@ -160,7 +160,7 @@ function unmergeProfile(): Operation {
     operationId: 'unmergeProfile',
     summary: 'Undo a merge',
     description:
-      'Undoes, exactly, the merges that one request caused in this profile: properties, events and identifiers go back to where they belong. Later requests do not merge the same profiles again. 400 if that request merged nothing here.',
+      'Undoes, exactly, the merges that one request caused in this profile: properties, events and identifiers go back to where they belong. Later requests do not merge the same profiles again. 400 if that request merged nothing here. The act is in the audit, under the `trace_id` of this answer.',
     path: id,
     query: NO_PARAMETERS,
     requestBody: {
@@ -193,7 +193,7 @@ function counts(): Operation {
     operationId: 'countEvents',
     summary: 'Events by time',
     description:
-      "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. At most 10,000 buckets.",
+      "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. A bucket that overlaps the range is given whole: to count a range exactly, let `from` and `to` be the starts of buckets. At most 10,000 buckets.",
     query: COUNT_PARAMETERS,
     responses: { 200: answer('Buckets.', json(schemas.Counts, ['counts', 'By event name', examples.COUNTS])) },
   });
@@ -203,7 +203,8 @@ function trace(): Operation {
   return operation({
     operationId: 'getTrace',
     summary: 'What became of a request',
-    description: 'Right from the moment of the 202: `pending` first, `processed` soon after.',
+    description:
+      'Right from the moment of the 202: `pending` first, `processed` soon after. Only for ingest requests: an unmerge or an erasure is found in the audit, by its `trace_id`.',
     path: traceId,
     query: NO_PARAMETERS,
     responses: { 200: answer('The trace.', json(schemas.Trace, ['trace', 'A processed request', examples.TRACE])) },

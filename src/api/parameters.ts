@@ -30,6 +30,11 @@ export class BadParameterError extends Error {
   override readonly name = 'BadParameterError';
 }
 
+/** Answered 404, with a message that says which of several things is not there. */
+export class NotFoundError extends Error {
+  override readonly name = 'NotFoundError';
+}
+
 export const PAGE_LIMIT_DEFAULT = 50;
 export const PAGE_LIMIT_MAX = 500;
 

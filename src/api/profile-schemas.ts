@@ -32,7 +32,9 @@ export const Profile = Type.Object(
       {},
       { description: 'Profile fields, the newest of each.', additionalProperties: Type.String() },
     ),
-    user_properties: anyObject('Attributes, the newest of each. Numbers come back digit for digit.'),
+    user_properties: anyObject(
+      'Attributes, the newest of each. Numbers keep their value, however many digits they have.',
+    ),
     first_seen: time('When the first request about the person came in.'),
     last_seen: time('When the latest request about the person came in.'),
     event_count: count('Events of this profile.'),
@@ -116,7 +118,7 @@ export const Identity = Type.Object(
         at: time('When that came in.'),
         count: Type.Integer({ minimum: 1, description: 'How often it happened.' }),
       }),
-      { description: 'What was not linked or merged, and why not.' },
+      { description: 'What was not linked or merged when a record went to this profile, and why not.' },
     ),
     chain: Type.Optional(
       Type.Array(ChainStep, { minItems: 1, description: 'With `from` and `to`: the one way from one to the other.' }),
@@ -132,6 +134,7 @@ export const UnmergeRequest = Type.Object(
 
 export const Unmerged = Type.Object(
   {
+    trace_id: traceId('Names this unmerge. It is in the audit.'),
     undone: Type.Integer({ minimum: 1, description: 'Merges that were undone.' }),
     profile_ids: Type.Array(Type.String({ format: 'uuid' }), {
       description: 'The profiles that there are now instead of one, oldest first.',

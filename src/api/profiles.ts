@@ -6,10 +6,11 @@
 import type { FastifyInstance } from 'fastify';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../model.ts';
+import type { StoredIdentity } from '../store.ts';
 import { EVENT_PARAMETERS } from './events.ts';
 import { type AskedIdentifier, chainAnswer } from './identity-chain.ts';
 import type { Json } from './json-text.ts';
-import { BadParameterError, choice, NO_PARAMETERS, refuseEmptyRange, text } from './parameters.ts';
+import { BadParameterError, choice, NO_PARAMETERS, NotFoundError, refuseEmptyRange, text } from './parameters.ts';
 import { eventPageAnswer, identityAnswer, profileAnswer } from './stored-answers.ts';
 import { addTenantRoute, type Call, type TenantParts, uuidOf } from './tenant-route.ts';
 
@@ -115,8 +116,17 @@ async function explainProfile(
   const identity = await store.identity(tenantId, id);
   if (identity === undefined) return null;
   if (ends === null) return identityAnswer(identity, undefined);
+  refuseStrangers(identity, ends[0], ends[1]);
   const chain = chainAnswer(identity, ...ends);
   return chain === undefined ? null : identityAnswer(identity, chain);
+}
+
+function refuseStrangers({ identifiers }: StoredIdentity, from: AskedIdentifier, to: AskedIdentifier): void {
+  const isStranger = ({ type, value }: AskedIdentifier): boolean =>
+    !identifiers.some((link) => link.type === type && link.normalised === value);
+  const names = Object.entries({ from, to }).flatMap(([name, asked]) => (isStranger(asked) ? [name] : []));
+  if (names.length === 1) throw new NotFoundError(`${names[0]} is not an identifier of this profile`);
+  if (names.length === 2) throw new NotFoundError('from and to are not identifiers of this profile');
 }
 
 async function unmergeProfile({ store, tenantId, id, body, traceId, now }: Call<typeof NO_PARAMETERS>): Promise<Json> {
@@ -124,7 +134,7 @@ async function unmergeProfile({ store, tenantId, id, body, traceId, now }: Call<
   const result = await store.unmerge(tenantId, id, mergedBy, { traceId, at: now });
   if (result === undefined) return null;
   if (result.undone === 0) throw new BadParameterError(`request ${mergedBy} merged nothing in this profile`);
-  return { undone: result.undone, profile_ids: result.profileIds };
+  return { trace_id: traceId, undone: result.undone, profile_ids: result.profileIds };
 }
 
 function mergedByOf(body: unknown): string {

@@ -104,7 +104,7 @@ export const IDENTITY_WITH_CHAIN = {
 };
 
 export const UNMERGE_REQUEST = { trace_id: TRACE_ID };
-export const UNMERGED = { undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] };
+export const UNMERGED = { trace_id: ACT_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] };
 export const ERASED = { trace_id: ACT_TRACE_ID };
 
 export const COUNTS = {

@@ -15,7 +15,7 @@ const StoredEvent = Type.Object(
     received_at: time('When it came in.'),
     revenue: orNull(Type.Number(), 'As sent; null without one.'),
     event_value: orNull(Type.Number(), 'As sent; null without one.'),
-    properties: anyObject('Custom properties. Numbers come back digit for digit.'),
+    properties: anyObject('Custom properties. Numbers keep their value, however many digits they have.'),
     profile_id: orNull(
       Type.String({ format: 'uuid' }),
       'The profile that it belongs to now; null when all identifiers of the user were junk.',
@@ -45,8 +45,8 @@ const Counts = Type.Object(
       Type.Object({
         start: time('Start of the bucket, UTC.'),
         event_name: Type.Optional(Type.String({ description: 'With `group_by=event_name`.' })),
-        events: count('Events in it.'),
-        revenue: Type.Number({ description: 'Sum of their revenue.' }),
+        events: count('Events in the whole bucket.'),
+        revenue: Type.Number({ description: 'Sum of their revenue, a double.' }),
       }),
       { description: 'Buckets without events are left out.' },
     ),
@@ -77,7 +77,7 @@ const Trace = Type.Object(
         duplicate_events: Type.Optional(count('Events that were there already, by `$event_id`.')),
         merged: Type.Array(
           Type.Object({ from: profileId('What was merged away.'), into: profileId('What lived on.') }),
-          { description: 'Merges that this user caused.' },
+          { description: 'Merges that this user caused and that still stand.' },
         ),
         warnings: Type.Array(Type.String(), { description: 'What you may want to know.' }),
         message: orNull(Type.String(), 'Why the user was rejected; null if it was not.'),

@@ -58,8 +58,8 @@ export const Event = Type.Object(
       'When it happened: an ISO 8601 calendar date or date-time, extended or basic form, with `Z`, an offset, or neither for UTC. Without it, the time of receipt counts.',
       ['2026-11-14T09:30:00Z'],
     ),
-    revenue: optional(Type.Number(), 'Revenue tied to the event.', [49.9]),
-    event_value: optional(Type.Number(), 'Numeric value of the event.', [3]),
+    revenue: optional(Type.Number(), 'Revenue tied to the event, within the range of a double.', [49.9]),
+    event_value: optional(Type.Number(), 'Numeric value of the event, within the range of a double.', [3]),
     $event_id: optional(
       Type.String({ minLength: 1, maxLength: LIMITS.eventIdCharactersMax }),
       'Your own id of the event: the same id again within 7 days is stored once. A plain `event_id` is a custom property.',
@@ -70,7 +70,8 @@ export const Event = Type.Object(
     description: 'One thing that happened. Any other key is a custom property of the event.',
     propertyNames,
     additionalProperties: Type.Unknown({
-      description: 'Custom property: any JSON value. Numbers come back digit for digit, however long.',
+      description:
+        'Custom property: any JSON value. Numbers keep their value, however many digits they have; `1.10` comes back as `1.1`.',
     }),
   },
 );

@@ -19,8 +19,9 @@ import {
 import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
 
-/** How much work an interruption may cost. */
+/** How much work a crash may cost: whichever comes first. */
 const CHECKPOINT_BYTES = 32 * 1_024 * 1_024;
+const CHECKPOINT_MS = 2_000;
 
 /** What was asked for, as the person wrote it: the part of another export is not continued. */
 export type Asked = Readonly<Record<string, string | null>>;
@@ -65,6 +66,8 @@ export class PartFile {
   readonly #descriptor: number;
   #bytes: number;
   #syncedBytes: number;
+  /** Long ago at first, so that the first page is noted down. */
+  #syncedAt = Number.NEGATIVE_INFINITY;
 
   /** Cuts off what came after the checkpoint, or begins anew without one. */
   constructor(file: string, asked: Asked, checkpoint: Checkpoint | undefined) {
@@ -94,15 +97,17 @@ export class PartFile {
     this.#bytes += bytes.length;
   }
 
-  /** Called between pages; syncs now and then, and whenever it is asked to. */
-  reach(place: Omit<Checkpoint, 'bytes'>, now: boolean): void {
-    if (!now && this.#bytes - this.#syncedBytes < CHECKPOINT_BYTES) return;
+  /** Called between pages; syncs at the first, now and then, and when the command is to stop. */
+  reach(place: Omit<Checkpoint, 'bytes'>, now: number, isStopping: boolean): void {
+    const isDue = now - this.#syncedAt >= CHECKPOINT_MS || this.#bytes - this.#syncedBytes >= CHECKPOINT_BYTES;
+    if (!isDue && !isStopping) return;
     fsyncSync(this.#descriptor);
     const stateFile = `${partOf(this.#file)}.state`;
     const state = { asked: this.#asked, checkpoint: { ...place, bytes: this.#bytes } };
     writeFileSync(`${stateFile}.new`, `${JSON.stringify(state)}\n`, { mode: 0o600, flush: true });
     renameSync(`${stateFile}.new`, stateFile);
     this.#syncedBytes = this.#bytes;
+    this.#syncedAt = now;
   }
 
   /** It is whole: gives it its name. */

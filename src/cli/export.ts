@@ -6,7 +6,8 @@
  */
 
 import { closeSync, existsSync, fsyncSync, openSync, statSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, dirname } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { OperatorError } from '../errors.ts';
 import { BadCursorError, type Page, type Store, type StoredEvent, type StoredProfile } from '../store.ts';
 import { csvHeader, csvLine } from './export-csv.ts';
@@ -47,6 +48,10 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   const { out } = wishes;
   if (out !== null && existsSync(out) && !wishes.overwrite) {
     throw new OperatorError(`${out} is there already. Choose another name, or replace it with --overwrite.`);
+  }
+  const folder = out === null ? '.' : dirname(out);
+  if (!existsSync(folder)) {
+    throw new OperatorError(`There is no folder ${folder} for ${out} yet. Make it first: mkdir -p "${folder}"`);
   }
   return withStore(shell, wishes.place.dataFolder, async (store) => {
     const tenant = await chooseTenant(shell, store, wishes.place);
@@ -148,7 +153,8 @@ async function writeTextFile<Row>(source: Source<Row>, out: string, tenant: Tena
       progress.show({ count: rows, bytes: part.bytes, done: rows, total: source.total });
       isWhole = page.nextCursor === null;
       if (page.nextCursor === null) break;
-      part.reach({ cursor: page.nextCursor, rows, from: wishes.from, to: wishes.to }, shell.stop.aborted);
+      const place = { cursor: page.nextCursor, rows, from: wishes.from, to: wishes.to };
+      part.reach(place, shell.now(), shell.stop.aborted);
     }
   } catch (error) {
     part.close();
@@ -197,6 +203,8 @@ async function* pagesOf<Row>(source: Source<Row>, from: string | null, { shell }
   let cursor = from;
   do {
     const page: Page<Row> = await source.page(cursor);
+    // The store blocks: without this, signals would be heard when all is done.
+    await setImmediate();
     yield page;
     cursor = page.nextCursor;
   } while (cursor !== null && !shell.stop.aborted);

@@ -166,7 +166,8 @@ One user object a line, as in the users array of a request. Lines are sent as th
 
 ${ink.bold('Interrupted?')} Run the same command again: it goes on where FILE.ndjson.import says. Every request
 has an Idempotency-Key made of its lines, so what was under way is stored once (within 24 h).
-${ink.bold('Rejected?')} FILE.ndjson.rejected.ndjson has each such line with its number and the reason.
+${ink.bold('Rejected?')} FILE.ndjson.rejected.ndjson has each such line with its number and the reason. Mend them
+there and import that file. FILE.ndjson, once changed, would be stored again with all its lines.
 ${ink.bold('Exit codes')}: 0 all went in, 2 some were rejected, 1 it stopped and can be run again.
 `;
 }

@@ -2,12 +2,16 @@
  * From the bytes of an NDJSON file to batches of users. Lines are checked (UTF-8, JSON, size) and kept as the bytes that
  * they are, never re-serialised, so numbers keep their digits. A line is checked on its own before it is spliced into a
  * body: `{}, {}` would otherwise become two users. Where a batch ends depends on the bytes alone, so that an import
- * which starts again at the end of a batch makes the same batches. Memory: one batch and one chunk.
+ * which starts again at the end of a batch makes the same batches. Memory: one batch and one chunk. Lines of a
+ * `FILE.rejected.ndjson` are taken for the user in them (digits kept, not the bytes), so that it can be mended and imported.
  */
 
 import { isUtf8 } from 'node:buffer';
+import { OperatorError } from '../errors.ts';
 import { LIMITS } from '../model.ts';
+import { parseExact } from '../validation/exact-json.ts';
 import { describeJsonError } from '../validation/json-error.ts';
+import { isObject } from '../validation/shape.ts';
 
 const BATCH_USERS_MAX = 500;
 const BATCH_BYTES_MAX = 4 * 1_024 * 1_024;
@@ -19,6 +23,8 @@ const LINE_BYTES_MAX = LIMITS.bodyBytesMax - BODY_START.length - BODY_END.length
 const SHOWN_BYTES = 1_024;
 const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
+const GZIP_START = Buffer.from([0x1f, 0x8b]);
+const EXPECTED = 'expected one user object a line';
 
 export interface Line {
   /** Counted from 1. */
@@ -62,12 +68,13 @@ export async function* batchesOf(source: AsyncIterable<Uint8Array>, start: Place
       yield { lines, badLines, next };
       [lines, badLines, bytes] = [[], [], 0];
     }
-    const reason = mistakeIn(line);
-    if (reason === null) {
-      lines.push({ number: line.number, bytes: line.bytes });
-      bytes += line.bytes.length + COMMA.length;
-    } else if (reason !== '') {
-      badLines.push({ number: line.number, bytes: line.bytes, reason, isJson: false });
+    const read = readLine(line);
+    if (read.kind === 'user') {
+      lines.push({ number: line.number, bytes: read.bytes });
+      bytes += read.bytes.length + COMMA.length;
+    } else if (read.kind === 'bad') {
+      const { reason, isJson } = read;
+      badLines.push({ number: line.number, bytes: read.bytes, reason, isJson });
     }
     next = { offset: line.end, lines: line.number };
   }
@@ -84,18 +91,61 @@ export function bodyOf(lines: readonly Line[]): Buffer {
   return Buffer.concat(parts);
 }
 
-/** Why a line cannot be sent; null when it can, nothing for a blank one, which is passed over. */
-function mistakeIn({ bytes, isCut }: RawLine): string | null {
-  if (isCut) return `the line is longer than ${LINE_BYTES_MAX} bytes, which is all that a request can carry`;
-  if (!isUtf8(bytes)) return 'the line is not UTF-8';
-  const text = bytes.toString('utf8');
-  if (text.trim() === '') return '';
+type ReadLine =
+  | { readonly kind: 'user'; readonly bytes: Buffer }
+  | { readonly kind: 'bad'; readonly bytes: Buffer; readonly reason: string; readonly isJson: boolean }
+  | { readonly kind: 'blank' };
+
+function readLine({ number, bytes, isCut }: RawLine): ReadLine {
+  if (number === 1 && bytes.indexOf(GZIP_START) === 0) {
+    throw new OperatorError(`This is packed by gzip; ${EXPECTED}. Unpack it first: zcat FILE | sluice import -`);
+  }
+  const bad = (reason: string): ReadLine => ({ kind: 'bad', bytes, reason, isJson: false });
+  if (isCut) return bad(`the line is longer than ${LINE_BYTES_MAX} bytes, which is all that a request can carry`);
+  if (!isUtf8(bytes)) return bad(`the line is not UTF-8; ${EXPECTED}`);
+  return readText(bytes.toString('utf8'), bytes);
+}
+
+function readText(text: string, bytes: Buffer): ReadLine {
+  if (text.trim() === '') return { kind: 'blank' };
+  let value: unknown;
   try {
-    JSON.parse(text);
-    return null;
+    value = JSON.parse(text);
   } catch {
     // The engine's own message would quote the line.
-    return `the line is not JSON: ${describeJsonError(text)?.replace(' line 1,', '') ?? 'it cannot be read'}`;
+    const mistake = describeJsonError(text)?.replace(' line 1,', '') ?? 'it cannot be read';
+    return { kind: 'bad', bytes, reason: `the line is not JSON: ${mistake}; ${EXPECTED}`, isJson: false };
+  }
+  if (isRejectedLine(value, 'user')) return readRejectedUser(text, bytes);
+  if (isRejectedLine(value, 'text') && typeof value['text'] === 'string') {
+    return readText(value['text'], Buffer.from(value['text']));
+  }
+  return readValue(value, bytes);
+}
+
+function readValue(value: unknown, bytes: Buffer): ReadLine {
+  const bad = (reason: string): ReadLine => ({ kind: 'bad', bytes, reason, isJson: true });
+  if (Array.isArray(value)) return bad(`the line is an array; ${EXPECTED} (jq -c ".[]" makes them)`);
+  if (isObject(value) && Array.isArray(value['users']) && !Object.hasOwn(value, 'identifiers')) {
+    return bad(`the line is a whole request, {"users":[…]}; ${EXPECTED} (jq -c ".users[]" makes them)`);
+  }
+  return { kind: 'user', bytes };
+}
+
+/** Whether an import before this one wrote it into its `FILE.rejected.ndjson`. No valid user looks like that. */
+function isRejectedLine(value: unknown, sent: 'user' | 'text'): value is Readonly<Record<string, unknown>> {
+  if (!isObject(value) || Object.keys(value).length !== 3 || !Object.hasOwn(value, sent)) return false;
+  return typeof value['line'] === 'number' && typeof value['reason'] === 'string';
+}
+
+function readRejectedUser(text: string, bytes: Buffer): ReadLine {
+  const rejected = parseExact(text);
+  const user = isObject(rejected) ? rejected['user'] : undefined;
+  try {
+    return readValue(user, Buffer.from(JSON.stringify(user)));
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return { kind: 'bad', bytes, reason: 'the user in the line is nested too deep', isJson: false };
   }
 }
 

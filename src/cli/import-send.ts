@@ -79,7 +79,10 @@ async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }:
     return judge(response, await response.text(), url);
   } catch (error) {
     if (stop.aborted) return { kind: 'unsent', trouble: null };
-    return { kind: 'later', trouble: `${url.origin} cannot be reached (${reasonOf(error)})`, afterMs: null };
+    const trouble = `${url.origin} cannot be reached (${reasonOf(error)})`;
+    // A port that is kept for something else than HTTP: no patience will change that.
+    if (isForbiddenPort(error)) return { kind: 'unsent', trouble: new OperatorError(`${trouble}. Is --url right?`) };
+    return { kind: 'later', trouble, afterMs: null };
   }
 }
 
@@ -150,5 +153,11 @@ function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'no reason given';
   if (error.name === 'TimeoutError') return `no answer within ${formatSpan(ATTEMPT_MS_MAX)}`;
   const { cause } = error;
-  return cause instanceof Error && 'code' in cause ? String(cause.code) : error.message;
+  if (!(cause instanceof Error)) return error.message;
+  const code = 'code' in cause ? String(cause.code) : cause.message;
+  return code === 'ECONNREFUSED' ? 'ECONNREFUSED: nothing listens there' : code;
+}
+
+function isForbiddenPort(error: unknown): boolean {
+  return error instanceof Error && error.cause instanceof Error && error.cause.message === 'bad port';
 }

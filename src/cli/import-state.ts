@@ -75,6 +75,8 @@ export class ImportState {
   readonly #source: ImportSource;
   readonly #server: string;
   standing: Standing;
+  /** Of this run. */
+  firstRejected: BadLine | undefined;
 
   /** `restart` forgets what an earlier import wrote down. */
   constructor(source: ImportSource, server: string, restart: boolean) {
@@ -97,6 +99,7 @@ export class ImportState {
   /** Takes in a batch that was answered; the one before it must be in already. */
   advance(next: Place, usersAccepted: number, rejected: readonly BadLine[]): void {
     const before = this.standing;
+    this.firstRejected ??= rejected[0];
     const text = rejected.map((line) => `${rejectedLine(line)}\n`).join('');
     if (text !== '') writeFileSync(rejectedFileOf(this.#source), text, { flag: 'a', mode: 0o600 });
     this.standing = {

@@ -17,7 +17,7 @@ import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFil
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
-import { inkFor } from './table.ts';
+import { inkFor, printable } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
 const PATIENCE_DEFAULT_MS = 600_000;
@@ -234,8 +234,8 @@ async function sendRun(lines: readonly Line[], source: ImportSource, target: Tar
   }
 }
 
-function summary(source: ImportSource, { standing }: ImportState, json: boolean, tookMs: number): string {
-  const { usersAccepted, usersRejected, lines, offset } = standing;
+function summary(source: ImportSource, state: ImportState, json: boolean, tookMs: number): string {
+  const { usersAccepted, usersRejected, lines, offset } = state.standing;
   const rejectedFile = usersRejected === 0 ? null : rejectedFileOf(source);
   if (json) {
     const result = {
@@ -247,7 +247,19 @@ function summary(source: ImportSource, { standing }: ImportState, json: boolean,
     };
     return `${JSON.stringify(result)}\n`;
   }
-  const done = `${countOf(usersAccepted, 'user')} went in (${formatBytes(offset)}, ${formatSpan(tookMs)}).\n`;
-  if (rejectedFile === null) return done;
-  return `${done}${countOf(usersRejected, 'line')} did not; ${rejectedFile} has each with its number and the reason.\n`;
+  if (usersAccepted === 0 && usersRejected === 0)
+    return `${source.file ?? 'stdin'} is empty: there was nobody to send.\n`;
+  // The answer is the same for what the server had already, and nobody looks that up.
+  const once = source.file === null ? '' : '; what the same file sent in the last 24 hours is stored once';
+  const done = `${countOf(usersAccepted, 'user')} went in (${formatBytes(offset)}, ${formatSpan(tookMs)})${once}.\n`;
+  return rejectedFile === null ? done : `${done}${rejectedWords(rejectedFile, usersRejected, state.firstRejected)}`;
+}
+
+function rejectedWords(rejectedFile: string, usersRejected: number, first: BadLine | undefined): string {
+  const example = first === undefined ? '' : ` Line ${first.number}: ${printable(first.reason)}.`;
+  return (
+    `${countOf(usersRejected, 'line')} did not.${example}\n` +
+    `${rejectedFile} has each with its number and the reason.\n` +
+    `Mend them there and run: sluice import ${rejectedFile}\n`
+  );
 }

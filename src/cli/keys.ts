@@ -70,10 +70,10 @@ async function revokeCommand(args: readonly string[], io: KeysIo): Promise<numbe
   const key = existsSync(file) ? await withKeyStore(io, file, (store) => store.revoke(id, now)) : undefined;
   if (key === undefined) {
     // Someone may have given the key itself, which must not end up in a log of this command.
-    const shown = id.startsWith('key_') ? id : 'that (ids begin with key_)';
-    throw new OperatorError(
-      `No key in ${config.dataFolder} has the id ${shown}. "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`,
-    );
+    const problem = id.startsWith('key_')
+      ? `No key in ${config.dataFolder} has the id ${id}.`
+      : 'That is not the id of a key: ids begin with key_.';
+    throw new OperatorError(`${problem} "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`);
   }
   if (flags.switches.has('json')) {
     io.out(`${JSON.stringify(keyJson(key, now), undefined, 2)}\n`);

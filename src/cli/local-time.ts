@@ -34,12 +34,14 @@ export function localTime(time: number): string {
   return `${String(date.getFullYear()).padStart(4, '0')}-${month}-${day} ${hour}:${minute}:${second}`;
 }
 
-/** In 12 columns: `12:30:07.123` of today, `03-01 12:30` of another day. */
+/** In 12 columns: `12:30:07.123` of today, `03-01 12:30` of another day, `2025-03-01` of another year. */
 export function shortTime(time: number, now: number): string {
   const [date = '', clock = ''] = localTime(time).split(' ');
   const isToday = localTime(now).startsWith(date);
   const milliseconds = String(new Date(time).getMilliseconds()).padStart(3, '0');
-  return isToday ? `${clock}.${milliseconds}` : `${date.slice(5)} ${clock.slice(0, 5)} `;
+  if (isToday) return `${clock}.${milliseconds}`;
+  const isThisYear = new Date(time).getFullYear() === new Date(now).getFullYear();
+  return isThisYear ? `${date.slice(5)} ${clock.slice(0, 5)} ` : date.padEnd(12);
 }
 
 export function isoTime(time: number): string {

@@ -155,6 +155,8 @@ function severalTenants(title: string, tenants: readonly TenantId[], named: Read
 
 function unknownAccount(given: string, accounts: readonly Account[]): string {
   const names = accounts.map(({ name }) => name);
-  const choices = names.map((name) => `  --account "${name}"`);
-  return [`There is no account "${given}"${suggestion(given, names)}`, ...choices].join('\n');
+  if (names.length === 0) return `There is no account "${given}", and no other yet.`;
+  const meant = suggestion(given, names);
+  const title = `There is no account "${given}"${meant === '' ? '; there is:' : `${meant} There is:`}`;
+  return [title, ...names.map((name) => `  --account "${name}"`)].join('\n');
 }

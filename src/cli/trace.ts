@@ -70,7 +70,11 @@ function describe(trace: StoredTrace, now: number, ink: Ink): string {
     lines.push('', 'That is a long wait. "sluice doctor" says whether the server runs and how much is before it.');
   }
   if (trace.usersRejected > 0) {
-    lines.push('', 'Rejected users are not stored. Mend what the last column says and send them again.');
+    lines.push(
+      '',
+      'Rejected users are not stored. They are kept aside for 7 days, unless set otherwise (GET /rejections).',
+      'Mend what the last column says and send them again.',
+    );
   }
   return `${lines.join('\n')}\n`;
 }
@@ -94,8 +98,9 @@ function unknownTrace(id: string, dataFolder: string): string {
   return `No request ${id} in ${dataFolder}.
 
 Where else to look:
-  - It may have been refused before it got a place in the log: answers of 400 (no valid user), 401, 413
-    and 503 have a trace_id too, and nothing of them is stored. The client's log has the status.
+  - It may have been refused as a whole: answers of 401, 413 and 503, and of 400 to a body that
+    could not be used, have a trace_id too, and nothing of them is kept. The client's log has the
+    status. A 400 because no user was valid is kept, and would be found here.
   - It may be older than traces are kept: "sluice config" shows how long that is.
   - It may have gone to another server or data folder: --data FOLDER looks elsewhere.
 `;

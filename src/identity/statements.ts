@@ -8,7 +8,7 @@
  * objects are made by `Object.fromEntries` alone, which makes that a member like any other.
  */
 
-import { IDENTIFIER_TYPES, type IdentifierType, type Origin } from '../model.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, LIMITS, type Origin } from '../model.ts';
 import { compareOrigins } from './origin.ts';
 
 export type Values = Readonly<Record<string, unknown>>;
@@ -54,20 +54,61 @@ function isField(name: string, value: unknown): boolean {
 
 /** What a node knows after one more statement; the same array if that says nothing new. `null` deletes a property. */
 export function state(known: readonly Group[], origin: Origin, fields: Values, properties: Values): readonly Group[] {
-  const said: Group = [origin.receivedAt, origin.traceId, origin.userIndex, withoutNulls(fields), properties];
-  if (isEmpty(said)) return known;
-  const place = known.findIndex((group) => compareOrigins(originOf(group), origin) <= 0);
-  const [newer, older] = place < 0 ? [known, []] : [known.slice(0, place), known.slice(place)];
-  const first = older[0];
-  if (first !== undefined && compareOrigins(originOf(first), origin) === 0) return known;
-  const left = newer.reduce(without, said);
-  if (isEmpty(left)) return known;
-  const result = [...newer, left];
-  for (const group of older) {
-    const rest = without(group, left);
+  return stateAll(known, [{ origin, fields, properties }]);
+}
+
+/**
+ * Like `state` for many statements, in one pass over all names. A person has room for `namesPerPersonMax` names of each
+ * kind: beyond that, those that were said longest ago are forgotten.
+ */
+export function stateAll(known: readonly Group[], said: readonly (Statement & { origin: Origin })[]): readonly Group[] {
+  const added = said.map(
+    ({ origin, fields, properties }): Group => [
+      origin.receivedAt,
+      origin.traceId,
+      origin.userIndex,
+      withoutNulls(fields),
+      properties,
+    ],
+  );
+  // Stable: of two with the same origin, the one that was known comes first.
+  const all = [...known, ...added].sort((a, b) => compareOrigins(originOf(b), originOf(a)));
+  const fieldsSeen = new Set<string>();
+  const propertiesSeen = new Set<string>();
+  const result: Group[] = [];
+  let before: Group | undefined;
+  for (const group of all) {
+    const isRepeat = before !== undefined && compareOrigins(originOf(before), originOf(group)) === 0;
+    before = group;
+    if (isRepeat) continue;
+    const rest = unseen(group, fieldsSeen, propertiesSeen);
     if (!isEmpty(rest)) result.push(rest);
   }
-  return result;
+  const isSame = result.length === known.length && result.every((group, index) => group === known[index]);
+  return isSame ? known : result;
+}
+
+/** The group without names that newer ones have; the same object if it keeps all. */
+function unseen(group: Group, fieldsSeen: Set<string>, propertiesSeen: Set<string>): Group {
+  const [receivedAt, traceId, userIndex, fields, properties] = group;
+  const newFields = unseenValues(fields, fieldsSeen);
+  const newProperties = unseenValues(properties, propertiesSeen);
+  if (newFields === fields && newProperties === properties) return group;
+  return [receivedAt, traceId, userIndex, newFields, newProperties];
+}
+
+function unseenValues(values: Values, seen: Set<string>): Values {
+  let names = 0;
+  const kept = new Set<string>();
+  for (const name in values) {
+    names++;
+    if (!seen.has(name) && seen.size < LIMITS.namesPerPersonMax) {
+      seen.add(name);
+      kept.add(name);
+    }
+  }
+  if (kept.size === names) return values;
+  return kept.size === 0 ? NOTHING : selected(values, (name) => kept.has(name));
 }
 
 /** Rule 13: what all nodes of a profile say together, names in order. */
@@ -109,25 +150,6 @@ function isEmpty([, , , fields, properties]: Group): boolean {
 function hasNoNames(values: Values): boolean {
   for (const _name in values) return false;
   return true;
-}
-
-/** The group without the names that another one has. */
-function without(group: Group, other: Group): Group {
-  const [receivedAt, traceId, userIndex, fields, properties] = group;
-  const [, , , otherFields, otherProperties] = other;
-  return [receivedAt, traceId, userIndex, less(fields, otherFields), less(properties, otherProperties)];
-}
-
-/** The same object if there is nothing to take away. */
-function less(values: Values, others: Values): Values {
-  let shared = 0;
-  let names = 0;
-  for (const name in values) {
-    names++;
-    if (Object.hasOwn(others, name)) shared++;
-  }
-  if (shared === 0) return values;
-  return shared === names ? NOTHING : selected(values, (name) => !Object.hasOwn(others, name));
 }
 
 function withoutNulls(fields: Values): Values {

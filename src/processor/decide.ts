@@ -6,18 +6,20 @@
 
 import type { Outcome } from '../identity/graph.ts';
 import { resolve } from '../identity/resolve.ts';
-import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, REFUSAL_REASONS } from '../model.ts';
+import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type IdentifierType, LIMITS, REFUSAL_REASONS } from '../model.ts';
 import type {
   Answer,
   FirstUse,
   Question,
   RecordHeader,
   RecordToStore,
+  RejectionToStore,
   Settled,
   TenantBatch,
   UserNote,
   UserToStore,
 } from '../store-writer.ts';
+import { Erasures } from './erasures.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
 
 const DAY_MS = 86_400_000;
@@ -40,11 +42,14 @@ export function questionOf(tenantId: string, records: readonly PreparedRecord[])
 interface Kept {
   readonly user: PreparedUser;
   readonly events: readonly PreparedEvent[];
+  /** Identifiers that were erased, and are not the user's own. */
+  readonly leftOut: readonly IdentifierType[];
 }
 
 /** One record, sorted out but for who its users are. */
 interface Sorted {
   readonly record: PreparedRecord;
+  readonly rejections: readonly RejectionToStore[];
   readonly duplicateOf: string | null;
   readonly kept: readonly Kept[];
   readonly duplicateEvents: ReadonlyMap<number, number>;
@@ -53,7 +58,8 @@ interface Sorted {
 
 export function decide(tenantId: string, answer: Answer, records: readonly PreparedRecord[]): TenantBatch {
   const memory = new Memory(answer);
-  const sorted = records.map((record) => sortOut(record, answer, memory));
+  const erasures = new Erasures(answer);
+  const sorted = records.map((record) => sortOut(record, memory, erasures));
   const claimants = sorted.flatMap(({ kept }) => kept.map(({ user }) => user));
   const changes = resolve(answer.snapshot, claimants);
   const settled = newlySettled(answer, claimants, changes.outcomes);
@@ -70,6 +76,7 @@ export function decide(tenantId: string, answer: Answer, records: readonly Prepa
     records: decided,
     idempotencyKeys: memory.idempotencyKeys,
     eventIds: memory.eventIds,
+    tombstones: erasures.tombstones,
   };
 }
 
@@ -97,8 +104,9 @@ class Memory {
   }
 
   /** The trace that used the key before, within the window; otherwise the key is now this request's. */
-  duplicateOf({ idempotencyKey: key, traceId, receivedAt }: RecordHeader): string | null {
-    if (key === null) return null;
+  duplicateOf({ idempotencyKey: key, traceId, receivedAt, usersAccepted }: RecordHeader): string | null {
+    // Where no user was valid, nothing was stored, and whoever mends the request sends it with the same key.
+    if (key === null || usersAccepted === 0) return null;
     const first = this.#keys.get(key) ?? this.#answer.firstUseOfIdempotencyKey(key);
     if (first !== undefined && Math.abs(receivedAt - first.receivedAt) < IDEMPOTENCY_WINDOW_MS) {
       // A request that was cut into several records is not its own duplicate.
@@ -118,20 +126,17 @@ class Memory {
   }
 }
 
-const NO_DUPLICATES: ReadonlyMap<number, number> = new Map();
-const NOBODY: ReadonlySet<number> = new Set();
-
-function sortOut(record: PreparedRecord, answer: Answer, memory: Memory): Sorted {
+function sortOut(record: PreparedRecord, memory: Memory, erasures: Erasures): Sorted {
   const { header } = record;
   const duplicateOf = memory.duplicateOf(header);
-  if (duplicateOf !== null) {
-    return { record, duplicateOf, kept: [], duplicateEvents: NO_DUPLICATES, erased: NOBODY };
-  }
+  const isLate = erasures.mayConcern(header.receivedAt);
+  const rejections = isLate ? record.rejections.map(withoutPayload) : record.rejections;
   const kept: Kept[] = [];
   const duplicateEvents = new Map<number, number>();
   const erased = new Set<number>();
-  for (const user of record.users) {
-    if (header.receivedAt <= answer.lastErasedAt && wasErasedSince(user, answer)) {
+  for (const user of duplicateOf === null ? record.users : []) {
+    const rest = isLate ? erasures.remainderOf(user) : user;
+    if (rest === null) {
       erased.add(user.origin.userIndex);
       continue;
     }
@@ -141,33 +146,38 @@ function sortOut(record: PreparedRecord, answer: Answer, memory: Memory): Sorted
     const duplicates = user.events.length - events.length;
     if (duplicates > 0) duplicateEvents.set(user.origin.userIndex, duplicates);
     // All of its events were there already: a retry, which must not make old properties new again.
-    if (events.length > 0) kept.push({ user, events });
+    if (events.length > 0)
+      kept.push({ user: rest, events, leftOut: user.keys === rest.keys ? [] : leftOut(user, rest) });
   }
-  return { record, duplicateOf: null, kept, duplicateEvents, erased };
+  return { record, rejections, duplicateOf, kept, duplicateEvents, erased };
 }
 
-/** Rule 17: what came in before its person was erased does not come back. */
-function wasErasedSince({ origin, keys }: PreparedUser, answer: Answer): boolean {
-  const { receivedAt } = origin;
-  return keys.some((key) => (answer.erasedAt(key) ?? Number.NEGATIVE_INFINITY) >= receivedAt);
+/** What was sent may be about the person who was erased while it waited. */
+function withoutPayload({ userIndex, message }: RejectionToStore): RejectionToStore {
+  return { userIndex, message, payload: '"not kept: somebody was erased while this waited"' };
+}
+
+function leftOut(user: PreparedUser, rest: PreparedUser): IdentifierType[] {
+  return user.keys.filter((key) => !rest.keys.includes(key)).map(({ type }) => type);
 }
 
 function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
-  const { record, duplicateOf, kept, duplicateEvents, erased } = sorted;
+  const { record, rejections, duplicateOf, kept, duplicateEvents, erased } = sorted;
   const users: UserToStore[] = [];
   const notes: UserNote[] = [];
   let storedEvents = 0;
-  for (const [index, { user, events }] of kept.entries()) {
+  for (const [index, { user, events, leftOut: erasedTypes }] of kept.entries()) {
     const outcome = outcomes[index] as Outcome;
     const { origin, statement } = user;
     users.push({ origin, node: outcome.node, events, statement });
     storedEvents += events.length;
-    const note = noteOf(user, outcome, duplicateEvents.get(origin.userIndex) ?? 0);
+    const note = noteOf(user, outcome, duplicateEvents.get(origin.userIndex) ?? 0, erasedTypes);
     if (note !== null) notes.push(note);
   }
   const keptIndexes = new Set(duplicateEvents.size === 0 ? [] : kept.map(({ user }) => user.origin.userIndex));
   for (const [userIndex, duplicates] of duplicateEvents) {
-    if (!keptIndexes.has(userIndex)) notes.push({ userIndex, duplicateEvents: duplicates });
+    if (keptIndexes.has(userIndex)) continue;
+    notes.push({ userIndex, duplicateEvents: duplicates, warnings: [ALL_THERE_ALREADY] });
   }
   for (const userIndex of erased) notes.push({ userIndex, warnings: [ERASED] });
   notes.sort((a, b) => a.userIndex - b.userIndex);
@@ -178,7 +188,7 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
     header: record.header,
     duplicateOf,
     users,
-    rejections: record.rejections,
+    rejections,
     notes,
     userTally: {
       stored: users.length,
@@ -190,13 +200,23 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
 }
 
 const ERASED = 'not stored: this person was erased after the request was received';
+const TOO_MANY_NAMES = `only the first ${LIMITS.namesPerPersonMax} names of user_properties or profile fields were kept`;
+const ALL_THERE_ALREADY = 'nothing of this user was applied: all of its events were there already';
 const NOBODY_TO_MATCH = 'stored without a profile: no identifier is left that could be matched';
 
-function noteOf(user: PreparedUser, outcome: Outcome, duplicates: number): UserNote | null {
+function noteOf(
+  user: PreparedUser,
+  outcome: Outcome,
+  duplicates: number,
+  erasedTypes: readonly IdentifierType[],
+): UserNote | null {
   const { receivedAt, userIndex } = user.origin;
   const warnings: string[] = [];
-  for (const type of user.junk) warnings.push(`identifiers.${type} is a placeholder and was not matched by`);
+  for (const type of user.junk) warnings.push(`identifiers.${type} is a placeholder value: nobody was matched by it`);
+  for (const type of erasedTypes)
+    warnings.push(`identifiers.${type} was left out: the person it belonged to was erased`);
   if (outcome.node === null) warnings.push(NOBODY_TO_MATCH);
+  if (user.statement?.isCut === true) warnings.push(TOO_MANY_NAMES);
   for (const { key, reason } of outcome.refusals) {
     warnings.push(`identifiers.${key.type} was not linked: ${REFUSAL_REASONS[reason]}`);
   }

@@ -11,6 +11,8 @@ import type { Retention, StoreWriter } from '../store-writer.ts';
 const BACKLOG_INTERVAL_MS = 1_000;
 const BOOKS_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
+const CLOCK_JUMP_MS = 3_600_000;
+const SWEEP_HELD_MS = 24 * 3_600_000;
 /** The edges take in again a little below the bound, or they would flicker. */
 const BACKLOG_LOW_SHARE = 0.9;
 
@@ -30,6 +32,8 @@ export class Housekeeping {
   #backlogAt = Number.NEGATIVE_INFINITY;
   #booksAt = Number.NEGATIVE_INFINITY;
   #sweepAt = Number.NEGATIVE_INFINITY;
+  #clockOffset = Number.POSITIVE_INFINITY;
+  #sweepHeldUntil = Number.NEGATIVE_INFINITY;
   #isBacklogFull = false;
   #areBooksOut = false;
 
@@ -49,7 +53,8 @@ export class Housekeeping {
       this.#booksAt = moment;
       await this.#checkBooks();
     }
-    if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS) {
+    this.#watchClock(moment);
+    if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS && moment >= this.#sweepHeldUntil) {
       const { writer, retention, now } = this.#parts;
       // Said before, so that a store which cannot be written is not waited for at every turn.
       this.#sweepAt = moment;
@@ -57,6 +62,19 @@ export class Housekeeping {
       // An Idempotency-Key must outlive the requests that still wait in the log, however late they are processed.
       if (await writer.sweep(retention, Math.min(now(), caughtUpTo))) this.#sweepAt = Number.NEGATIVE_INFINITY;
     }
+  }
+
+  /** A clock that jumped ahead would make everything look old: before anything is removed, somebody gets a day to mend it. */
+  #watchClock(moment: number): void {
+    const offset = this.#parts.now() - moment;
+    if (offset - this.#clockOffset > CLOCK_JUMP_MS) {
+      this.#sweepHeldUntil = moment + SWEEP_HELD_MS;
+      this.#parts.logger.warn(
+        { jumped_ms: Math.round(offset - this.#clockOffset) },
+        'the clock jumped ahead: nothing is removed for a day',
+      );
+    }
+    this.#clockOffset = offset;
   }
 
   async #watchBacklog(positions: ReadonlyMap<number, number>): Promise<void> {

@@ -279,14 +279,16 @@ function unpackEvent(unpacker: Unpacker): PreparedEvent {
   };
 }
 
-function packStatement(packer: Packer, { names, fields, properties }: StatementToStore): void {
+function packStatement(packer: Packer, { names, fields, properties, isCut }: StatementToStore): void {
+  packer.number(isCut ? 1 : 0);
   packer.text(names);
   packer.text(fields);
   packer.text(properties);
 }
 
 function unpackStatement(unpacker: Unpacker): StatementToStore {
-  return { names: unpacker.text(), fields: unpacker.text(), properties: unpacker.text() };
+  const isCut = unpacker.number() === 1;
+  return { names: unpacker.text(), fields: unpacker.text(), properties: unpacker.text(), isCut };
 }
 
 function packRejection(packer: Packer, { userIndex, message, payload }: RejectionToStore): void {

@@ -8,7 +8,7 @@ import type { Claimant } from '../identity/graph.ts';
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
 import { statementOf } from '../identity/statements.ts';
 import type { LogRecord } from '../log.ts';
-import type { IdentifierType, KeyKind, MatchKey, Origin } from '../model.ts';
+import { type IdentifierType, type KeyKind, LIMITS, type MatchKey, type Origin } from '../model.ts';
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { parseExact } from '../validation/exact-json.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
@@ -103,20 +103,31 @@ function prepareUser(user: JsonObject, origin: Origin, keyKind: KeyKind, options
 }
 
 /** Types begin with different letters, and no value holds U+0000. */
-function personOf(keys: readonly MatchKey[]): string {
+export function personOf(keys: readonly MatchKey[]): string {
   let person = '';
   for (const { type, value } of keys) person += `\0${type[0]}${value}`;
   return person;
 }
 
 /** Nothing to tell is null, and costs nothing further on. */
-function statementToStore(fields: JsonObject, properties: JsonObject): StatementToStore | null {
+function statementToStore(saidFields: JsonObject, saidProperties: JsonObject): StatementToStore | null {
+  const fields = cut(saidFields);
+  const properties = cut(saidProperties);
   let names = '';
   for (const name in fields) names += `${name}\0`;
   names += '\0';
   for (const name in properties) names += `${name}\0`;
   if (names === '\0') return null;
-  return { names, fields: JSON.stringify(fields), properties: JSON.stringify(properties) };
+  const isCut = fields !== saidFields || properties !== saidProperties;
+  return { names, fields: JSON.stringify(fields), properties: JSON.stringify(properties), isCut };
+}
+
+/** The same object if there are not too many. */
+function cut(values: JsonObject): JsonObject {
+  let names = 0;
+  for (const _name in values) names++;
+  if (names <= LIMITS.namesPerPersonMax) return values;
+  return Object.fromEntries(Object.entries(values).slice(0, LIMITS.namesPerPersonMax));
 }
 
 function prepareEvent(event: JsonObject, eventIndex: number, receivedAt: number): PreparedEvent {

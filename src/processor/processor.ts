@@ -206,7 +206,7 @@ export class Processor {
     metrics.inc(METRIC.processed_events, counts.events);
     metrics.inc(METRIC.merges, counts.merges);
     metrics.inc(METRIC.refusals, counts.refusals);
-    return counts.users;
+    return Math.max(counts.users, counts.events);
   }
 
   async #tryOrSetAside(record: LogRecord, next: number, error: unknown): Promise<void> {

@@ -35,7 +35,12 @@ suite('An answer is exactly this', () => {
       '{"buckets":[{"start":"2026-11-14T09:00:00.000Z","event_name":"x","events":2,"revenue":0.5}]}',
     ],
     [`/profiles/${PROFILE_ID}/identity`, 200, `{${IDENTITY_TEXT}}`],
-    [`/profiles/${PROFILE_ID}/unmerge`, 200, `{"undone":1,"profile_ids":["${PROFILE_ID}","${NODE_ID}"]}`, UNMERGE],
+    [
+      `/profiles/${PROFILE_ID}/unmerge`,
+      200,
+      `{"trace_id":"trace-1","undone":1,"profile_ids":["${PROFILE_ID}","${NODE_ID}"]}`,
+      UNMERGE,
+    ],
     [`/profiles/${PROFILE_ID}`, 202, '{"trace_id":"trace-1"}', { method: 'DELETE' }],
     [
       `/traces/${TRACE_ID}`,

@@ -64,12 +64,22 @@ suite('Reading back', () => {
       ['link', 'merge', 'link'],
     );
     assert.deepEqual([chain[1]?.trace_id, chain[2]?.trace_id], [signIn, first]);
-    assert.equal((await get(`/profiles/${merged.id}/identity?from=email:eve@example.com&to=anon_id:a-1`)).status, 404);
+    for (const [from, to, message] of [
+      ['email:eve@example.com', 'anon_id:a-1', 'from is not an identifier of this profile'],
+      ['anon_id:a-1', 'user_id:a-1', 'to is not an identifier of this profile'],
+      ['email:eve@example.com', 'anon_id:a-2', 'from and to are not identifiers of this profile'],
+    ]) {
+      const { status, headers, body } = await get(`/profiles/${merged.id}/identity?from=${from}&to=${to}`);
+      assert.equal(status, 404);
+      assert.deepEqual(body, { error: 'not found', trace_id: headers.get('x-trace-id'), message });
+    }
 
     const path = `/profiles/${merged.id}/unmerge`;
     assert.equal((await act('POST', path, { trace_id: first })).status, 400);
     const undone = await act('POST', path, { trace_id: signIn });
-    assert.deepEqual(undone.body, { undone: 1, profile_ids: [anonymous.id, known.id] });
+    const actId = undone.headers.get('x-trace-id');
+    assert.deepEqual(undone.body, { trace_id: actId, undone: 1, profile_ids: [anonymous.id, known.id] });
+    assert.equal((await get(`/traces/${actId}`)).status, 404);
     assert.equal((await act('POST', path, { trace_id: signIn })).status, 400);
     assert.equal(((await get('/profiles?user_id=u-1')).body as Profile).id, known.id);
     await send(user({ user_id: 'u-1', anon_id: 'a-1' }));
@@ -77,7 +87,7 @@ suite('Reading back', () => {
     const { body: audit } = await get('/audit');
     assert.deepEqual(
       (audit as { acts: { kind: string; trace_id: string }[] }).acts.map(({ kind, trace_id }) => [kind, trace_id]),
-      [['unmerge', undone.headers.get('x-trace-id')]],
+      [['unmerge', actId]],
     );
   });
 

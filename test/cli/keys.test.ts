@@ -102,7 +102,7 @@ test('an id that is nobody’s is refused with a hint; a key given instead is no
   const key = makeKey('secret', 'production');
   const message = await refusal(['revoke', key]);
   assert.ok(!message.includes(key));
-  assert.match(message, /ids begin with key_/);
+  assert.match(message, /^That is not the id of a key: ids begin with key_\. "sluice keys list"/);
 });
 
 test('revoke without an id, or with two, is refused', async (context) => {

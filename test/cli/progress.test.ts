@@ -93,6 +93,7 @@ suite('Times and amounts for people', () => {
     assert.equal(localTime(time), '2026-01-02 03:04:05');
     assert.equal(shortTime(time + 6, time), '03:04:05.006');
     assert.equal(shortTime(time, time + 86_400_000), '01-02 03:04 ');
+    assert.equal(shortTime(time, time + 366 * 86_400_000), `${localTime(time).slice(0, 10)}  `);
   });
 
   test('moments are times ago or ISO 8601', () => {

@@ -5,7 +5,9 @@ import { afterEach, beforeEach, suite, test } from 'node:test';
 import type { TracedUser } from '../../src/store.ts';
 import {
   allPages,
+  DAY_MS,
   feed,
+  HOUR_MS,
   type OpenStore,
   PROCESSED_AT,
   person,
@@ -14,9 +16,11 @@ import {
   type StoreUnderTest,
   START,
   send,
+  sweepAll,
   TENANT,
 } from './store-feeding.ts';
 
+const ACT = { traceId: '01957000-0000-7000-8000-00000000ac71', at: START + HOUR_MS };
 const ALL = { reason: null, from: null, to: null, limit: 50, cursor: null };
 
 export function storeTracesContract(open: OpenStore): void {
@@ -73,6 +77,66 @@ export function storeTracesContract(open: OpenStore): void {
       assert.equal(older?.users[0]?.profileId, survivor.id);
     });
 
+    test('a merge that was undone is not shown any more, and a warning says so', async () => {
+      for (const [n, identifiers] of [{ anon_id: 'a' }, { email: 'x@y.z' }, { user_id: 'u' }].entries()) {
+        await send(under, [person(identifiers)], { receivedAt: START + n });
+      }
+      const emailId = (await profileOf(under, 'email', 'x@y.z')).id;
+      const userId = (await profileOf(under, 'user_id', 'u')).id;
+      const first = await send(under, [person({ user_id: 'u', email: 'x@y.z' })], { receivedAt: START + 3 });
+      const second = await send(under, [person({ anon_id: 'b' }), person({ user_id: 'u', anon_id: 'a' })], {
+        receivedAt: START + 4,
+      });
+      const { id: survivor } = await profileOf(under, 'user_id', 'u');
+      const told = async (traceId: string, index: number) => {
+        const user = (await under.store.trace(TENANT, traceId))?.users[index];
+        return [user?.merged, user?.warnings];
+      };
+      await under.store.unmerge(TENANT, survivor, first, ACT);
+      assert.deepEqual(await told(first, 0), [[], ['a merge of this request was undone']]);
+      // The node that lived on after the first merge is another person now; the second merge stands all the same.
+      assert.deepEqual(await told(second, 1), [[{ from: emailId, into: survivor }], []]);
+      assert.equal((await profileOf(under, 'user_id', 'u')).mergedIds[0], userId);
+      await under.store.unmerge(TENANT, survivor, second, ACT);
+      assert.deepEqual(await told(second, 1), [[], ['a merge of this request was undone']]);
+      assert.deepEqual(await told(second, 0), [[], []]);
+      await under.store.erase(TENANT, emailId, ACT);
+      assert.deepEqual(await told(first, 0), [[], []]);
+    });
+
+    test('a user whose events were erased carries a warning, and nobody else does', async () => {
+      await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e' }])], { receivedAt: START });
+      const late = (await profileOf(under, 'user_id', 'u')).id;
+      await under.store.erase(TENANT, late, ACT);
+      const traceId = await send(
+        under,
+        [
+          person({ user_id: 'gone' }),
+          person({ user_id: 'stays' }),
+          person({ user_id: 'u' }),
+          person({ user_id: 'again' }, [{ $event_id: 'e' }]),
+          7,
+        ],
+        { receivedAt: ACT.at },
+      );
+      const gone = 'its events are not stored any more: erased, or older than SLUICE_EVENT_RETENTION';
+      const goneUsers = async (): Promise<number[] | undefined> => {
+        const users = (await under.store.trace(TENANT, traceId))?.users;
+        assert.match(users?.[2]?.warnings.join() ?? '', /^not stored: /);
+        return users?.filter(({ warnings }) => warnings.includes(gone)).map(({ userIndex }) => userIndex);
+      };
+      assert.deepEqual(await goneUsers(), []);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, { ...ACT, at: ACT.at + 1 });
+      assert.deepEqual(await goneUsers(), [0]);
+    });
+
+    test('what was never stored does not count as gone, also when the notes are', async () => {
+      await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e' }])], { receivedAt: START });
+      const traceId = await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e' }])], { receivedAt: START + 1 });
+      await sweepAll(under, { tracesMs: DAY_MS }, START + 2 * DAY_MS);
+      assert.deepEqual((await under.store.trace(TENANT, traceId))?.users[0]?.warnings, []);
+    });
+
     test('junk, refused links and odd times are warnings', async () => {
       await send(under, [person({ user_id: 'u', anon_id: 'a' })]);
       const traceId = await send(under, [
@@ -83,7 +147,10 @@ export function storeTracesContract(open: OpenStore): void {
       const [junk, refused] = trace?.users ?? [];
       assert.equal(junk?.profileId, null);
       assert.equal(junk.events, 1);
-      assert.match(junk.warnings.join('\n'), /identifiers\.user_id is a placeholder/);
+      assert.match(
+        junk.warnings.join('\n'),
+        /^identifiers\.user_id is a placeholder value: nobody was matched by it$/m,
+      );
       assert.equal(refused?.warnings.length, 2);
       assert.match(refused.warnings.join('\n'), /anon_id was not linked.*\n.*in the future/);
     });

@@ -4,8 +4,16 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { compareOrigins } from '../../src/identity/origin.ts';
-import { type Group, state, statementOf, type Told, type Values, view } from '../../src/identity/statements.ts';
-import type { Origin } from '../../src/model.ts';
+import {
+  type Group,
+  state,
+  stateAll,
+  statementOf,
+  type Told,
+  type Values,
+  view,
+} from '../../src/identity/statements.ts';
+import { LIMITS, type Origin } from '../../src/model.ts';
 import { originAt } from './histories.ts';
 
 interface Said {
@@ -87,6 +95,29 @@ suite('Statements', () => {
       }),
       { numRuns: 500 },
     );
+  });
+
+  test('said all at once are what they are one by one', () => {
+    fc.assert(
+      fc.property(sayings, fc.nat(12), (said, cut) => {
+        assert.deepEqual(stateAll(known(said.slice(0, cut)), said.slice(cut)), known(said));
+        assert.deepEqual(stateAll([], said.toReversed()), known(said));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('of more names than a person has room for keep the newest', () => {
+    const room = LIMITS.namesPerPersonMax;
+    const said = Array.from({ length: room + 5 }, (_, index) => {
+      return { origin: originAt(index), fields: { [`f${index}`]: 'x' }, properties: { [`p${index}`]: index } };
+    });
+    const { fields, properties } = view([stateAll([], said)]);
+    assert.deepEqual([fields.size, properties.size], [room, room]);
+    assert.equal(properties.has('p4'), false);
+    assert.equal(properties.get('p5')?.value, 5);
+    const later = { origin: originAt(room + 5), fields: {}, properties: { p5: 'again', p6: null } };
+    assert.equal(view([stateAll(stateAll([], said), [later])]).properties.get('p5')?.value, 'again');
   });
 
   test('said again change nothing, and the very same array comes back', () => {

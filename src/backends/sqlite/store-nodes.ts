@@ -10,8 +10,8 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NewNode } from '../../identity/graph.ts';
 import { nodeIdOf } from '../../identity/node-id.ts';
-import { type Group, state, type Values } from '../../identity/statements.ts';
-import type { NodeNumber, Origin, TenantId } from '../../model.ts';
+import { type Group, stateAll, type Values } from '../../identity/statements.ts';
+import { LIMITS, type NodeNumber, type Origin, type TenantId } from '../../model.ts';
 import type { StatementToStore, UserToStore } from '../../store-writer.ts';
 import { parseExact } from '../../validation/exact-json.ts';
 import { OnlyGroups } from './only-groups.ts';
@@ -29,6 +29,8 @@ export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): v
 
 const NOTHING: Values = {};
 const NOTHING_KNOWN: readonly Group[] = [];
+/** Of what a node knows as text: as much as a request may bring, so that the newest always fits. */
+const KNOWN_LENGTH_MAX = LIMITS.bodyBytesMax;
 export class StoreNodes {
   readonly #insert: StatementSync;
   readonly #select: StatementSync;
@@ -112,13 +114,14 @@ export class StoreNodes {
   }
 
   #fold(node: NodeNumber, before: readonly Group[], visits: readonly UserToStore[]): string | null {
-    let groups = before;
+    const said = [];
     for (const { origin, statement } of visits) {
-      if (statement !== null)
-        groups = state(groups, origin, valuesOf(statement.fields), valuesOf(statement.properties));
+      if (statement === null) continue;
+      said.push({ origin, fields: valuesOf(statement.fields), properties: valuesOf(statement.properties) });
     }
+    const groups = stateAll(before, said);
     this.#remember(node, groups);
-    return groups.length === 0 ? null : JSON.stringify(groups);
+    return groups.length === 0 ? null : boundedText(groups);
   }
 
   #remember(node: NodeNumber, groups: readonly Group[]): void {
@@ -139,6 +142,14 @@ function groupsText({ receivedAt, traceId, userIndex }: Origin, { fields, proper
 
 function isList(visits: UserToStore | readonly UserToStore[]): visits is readonly UserToStore[] {
   return Array.isArray(visits);
+}
+
+/** Values may be large; what was said longest ago goes first. */
+function boundedText(groups: readonly Group[]): string {
+  for (let count = groups.length; ; count--) {
+    const text = JSON.stringify(groups.slice(0, count));
+    if (text.length <= KNOWN_LENGTH_MAX || count === 1) return text;
+  }
 }
 
 function valuesOf(text: string): Values {

@@ -1,7 +1,8 @@
 /**
  * What became of a request. Most of it follows from the events that are stored for it; the record's notes say the rest
  * (merges, warnings, duplicates, rejections). A request that a log cut into several records is put together again.
- * What was erased or has expired meanwhile is gone from the answer too: such a user has no profile and no events.
+ * What was erased or has expired meanwhile is gone from the answer too: such a user has no profile and no events, and a
+ * warning says so. Merges are those that still stand.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -14,6 +15,7 @@ import { type RecordNotes, uuidText } from './store-schema.ts';
 interface RecordRow {
   readonly no: number;
   readonly table: number;
+  readonly trace_id: Uint8Array;
   readonly received_at: number;
   readonly processed_at: number;
   readonly first_user_index: number;
@@ -44,8 +46,8 @@ export function readTrace(
     .toReversed()
     .flatMap(({ no }) =>
       store.all<RecordRow>(
-        `SELECT no, ${no} AS "table", received_at, processed_at, first_user_index, users_accepted, users_rejected,
-           first_event, events, duplicate_of, notes
+        `SELECT no, ${no} AS "table", trace_id, received_at, processed_at, first_user_index, users_accepted,
+           users_rejected, first_event, events, duplicate_of, notes
          FROM records_${no} WHERE trace_id = ? AND (?2 IS NULL OR tenant = ?2)`,
         bytes,
         tenant,
@@ -72,6 +74,8 @@ function usersOf(store: StoreConnection, record: RecordRow): TracedUser[] {
   const rejected = new Map(notes.rejected);
   const noted = new Map(notes.users?.map((note) => [note.userIndex, note]));
   const stored = new Map(eventsOf(store, record).map((row) => [row.user_index, row]));
+  const storedEvents = stored.values().reduce((sum, { events }) => sum + events, 0);
+  const hasLostEvents = storedEvents < record.events;
   // Without its notes nobody knows which users were rejected; only those with events are certain.
   const isCertain = record.users_rejected === rejected.size;
   const users: TracedUser[] = [];
@@ -80,7 +84,10 @@ function usersOf(store: StoreConnection, record: RecordRow): TracedUser[] {
     const message = rejected.get(userIndex);
     if (message !== undefined) users.push(rejectedUser(userIndex, message));
     else if (isCertain || stored.has(userIndex) || noted.has(userIndex)) {
-      users.push(acceptedUser(store, userIndex, stored.get(userIndex), noted.get(userIndex)));
+      const note = noted.get(userIndex);
+      const user = acceptedUser(store, record, userIndex, stored.get(userIndex), note);
+      const isGone = hasLostEvents && user.events === 0 && !wasNeverStored(note);
+      users.push(isGone ? { ...user, warnings: [...user.warnings, EVENTS_ARE_GONE] } : user);
     }
   }
   return users;
@@ -96,18 +103,27 @@ function eventsOf(store: StoreConnection, { table, no, first_event, events }: Re
   );
 }
 
+const EVENTS_ARE_GONE = 'its events are not stored any more: erased, or older than SLUICE_EVENT_RETENTION';
+const MERGE_WAS_UNDONE = 'a merge of this request was undone';
+/** How the processor's warning begins when a user came in too late to be stored (rule 17). */
+const NOT_STORED = 'not stored: ';
+
+/** Who sent some events again and was erased later looks the same as who sent them all again: nothing is said of either. */
+function wasNeverStored(note: UserNote | undefined): boolean {
+  if ((note?.duplicateEvents ?? 0) > 0) return true;
+  return note?.warnings?.some((warning) => warning.startsWith(NOT_STORED)) ?? false;
+}
+
 function acceptedUser(
   store: StoreConnection,
+  record: RecordRow,
   userIndex: number,
   stored: UserEvents | undefined,
   note: UserNote | undefined,
 ): TracedUser {
   const node = stored?.node ?? note?.node ?? null;
-  const merged = (note?.merged ?? []).flatMap(([fromNode, intoNode]) => {
-    const from = publicId(store, fromNode);
-    const into = publicId(store, intoNode);
-    return from === undefined || into === undefined ? [] : [{ from, into }];
-  });
+  const { merged, isUndone } = mergedBy(store, record, userIndex, node, note?.merged ?? []);
+  const warnings = note?.warnings ?? [];
   return {
     userIndex,
     status: 'accepted',
@@ -115,9 +131,41 @@ function acceptedUser(
     events: stored?.events ?? 0,
     duplicateEvents: note?.duplicateEvents ?? 0,
     merged,
-    warnings: note?.warnings ?? [],
+    warnings: isUndone ? [...warnings, MERGE_WAS_UNDONE] : warnings,
     message: null,
   };
+}
+
+/**
+ * Those of a user's merges that still stand. Each joined the user's node to another one, so they are found in the
+ * profile that this node has now. Whoever was erased is not named, nor is it said that they were ever merged.
+ */
+function mergedBy(
+  store: StoreConnection,
+  record: RecordRow,
+  userIndex: number,
+  node: NodeNumber | null,
+  noted: NonNullable<UserNote['merged']>,
+): { readonly merged: TracedUser['merged']; readonly isUndone: boolean } {
+  const merged: { from: string; into: string }[] = [];
+  let isUndone = false;
+  if (noted.length === 0 || node === null) return { merged, isUndone };
+  const standing = store.all<{ from_node: NodeNumber; into_node: NodeNumber }>(
+    `SELECT from_node, into_node FROM merges
+     WHERE node_a IN (SELECT ?1 UNION ALL SELECT node FROM aliases WHERE root = ?1) AND trace_id = ?2 AND user_index = ?3`,
+    rootOf(store, node),
+    record.trace_id,
+    userIndex,
+  );
+  for (const [fromNode, intoNode] of noted) {
+    const from = publicId(store, fromNode);
+    const into = publicId(store, intoNode);
+    if (from === undefined || into === undefined) continue;
+    const stands = standing.some(({ from_node, into_node }) => from_node === fromNode && into_node === intoNode);
+    if (stands) merged.push({ from, into });
+    else isUndone = true;
+  }
+  return { merged, isUndone };
 }
 
 export function rejectedUser(userIndex: number, message: string): TracedUser {
@@ -135,6 +183,9 @@ export function rejectedUser(userIndex: number, message: string): TracedUser {
 
 /** Null when it was erased. */
 function profileIdOf(store: StoreConnection, node: NodeNumber): string | null {
-  const alias = store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node);
-  return publicId(store, alias?.root ?? node) ?? null;
+  return publicId(store, rootOf(store, node)) ?? null;
+}
+
+function rootOf(store: StoreConnection, node: NodeNumber): NodeNumber {
+  return store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node)?.root ?? node;
 }

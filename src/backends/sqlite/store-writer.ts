@@ -236,6 +236,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     for (const { key, receivedAt, traceId } of batch.idempotencyKeys) {
       this.#statements.rememberIdempotencyKey.run(tenant.no, key, receivedAt, uuidBytes(traceId));
     }
+    for (const { key, erasedAt } of batch.tombstones) {
+      this.#statements.rememberTombstone.run(tenant.no, tombstoneOf(tenant.id, key), erasedAt);
+    }
     for (const { id, receivedAt, traceId } of batch.eventIds) {
       this.#statements.rememberEventId.run(tenant.no, id, receivedAt, uuidBytes(traceId));
     }
@@ -317,6 +320,9 @@ function prepare(database: DatabaseSync) {
       `INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = max(position, excluded.position)`,
     ),
     sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
+    rememberTombstone: database.prepare(
+      `INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)`,
+    ),
     rememberIdempotencyKey: database.prepare(
       `INSERT INTO idempotency_keys VALUES (?, ?, ?, ?)
        ON CONFLICT DO UPDATE SET received_at = excluded.received_at, trace_id = excluded.trace_id`,

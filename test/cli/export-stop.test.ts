@@ -1,0 +1,127 @@
+/**
+ * `sluice export` can be stopped at any page, and after a crash goes on from one of the last ones.
+ */
+
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, type TestContext, test } from 'node:test';
+import { runExport } from '../../src/cli/export.ts';
+import type { Store } from '../../src/store.ts';
+import { removeFolder, temporaryFolder } from '../server.ts';
+import { type DataFolder, openDataFolder, refusal, run, type TestShell } from './data-shell.ts';
+
+const USERS = 5_000;
+
+async function filledFolder(context: TestContext): Promise<DataFolder> {
+  const folder = openDataFolder(context);
+  const users = Array.from({ length: USERS }, (_, n) => ({
+    identifiers: { user_id: `u${n}` },
+    events: [{ event_name: 'seen' }],
+  }));
+  await folder.send([{ users }]);
+  return folder;
+}
+
+function outFile(context: TestContext, name: string): string {
+  const folder = temporaryFolder();
+  context.after(() => removeFolder(folder));
+  return join(folder, name);
+}
+
+/** Calls `before` before each page of events is read, with its number. */
+function watched(shell: TestShell, before: (page: number) => void): TestShell {
+  const openStore = async (data: string): Promise<Store> => {
+    const store = await shell.shell.openStore(data);
+    let page = 0;
+    return {
+      ...bound(store),
+      events: (tenantId, query) => {
+        before(++page);
+        return store.events(tenantId, query);
+      },
+    };
+  };
+  return { ...shell, shell: { ...shell.shell, openStore } };
+}
+
+/** The methods may live on a prototype. */
+function bound(store: Store): Store {
+  return Object.assign(Object.create(store) as Store, {
+    ledger: store.ledger.bind(store),
+    tenants: store.tenants.bind(store),
+    close: store.close.bind(store),
+  });
+}
+
+suite('Stopping sluice export', () => {
+  for (const format of ['ndjson', 'csv', 'parquet']) {
+    test(`a signal during an export to ${format} is heard before the next page`, async (context) => {
+      const folder = await filledFolder(context);
+      const out = outFile(context, `events.${format}`);
+      const shell = folder.shell();
+      let pages = 0;
+      const stopped = watched(shell, (page) => {
+        pages = page;
+        // As signals come: when the command lets the event loop run, and not earlier.
+        if (page === 2) setImmediate(() => shell.stopping.abort());
+      });
+      assert.match(await refusal(runExport, ['--format', format, '--out', out], stopped), /^Stopped\./);
+      assert.equal(pages, 2);
+      assert.ok(!existsSync(out));
+      assert.equal(existsSync(`${out}.part`), format !== 'parquet');
+      assert.equal(existsSync(`${out}.part.state`), format !== 'parquet');
+      const { code, err } = await run(runExport, ['--format', format, '--out', out], folder.shell());
+      assert.equal(code, 0);
+      assert.equal(err.includes('Going on after 2,000 rows'), format !== 'parquet');
+    });
+  }
+
+  test('an export to stdout hears a signal, too', async (context) => {
+    const folder = await filledFolder(context);
+    const shell = folder.shell();
+    const stopped = watched(shell, (page) => {
+      if (page === 2) setImmediate(() => shell.stopping.abort());
+    });
+    const { code, out } = await run(runExport, ['--format', 'ndjson'], stopped);
+    assert.equal(code, 1);
+    assert.equal(out.trimEnd().split('\n').length, 2_000);
+  });
+
+  test('an export that was killed soon after its start goes on', async (context) => {
+    const folder = await filledFolder(context);
+    const whole = outFile(context, 'whole.ndjson');
+    await run(runExport, ['--format', 'ndjson', '--out', whole], folder.shell());
+    const out = outFile(context, 'events.ndjson');
+    const killed = watched(folder.shell(), (page) => {
+      if (page === 3) throw new Error('killed');
+    });
+    await assert.rejects(runExport(['--format', 'ndjson', '--out', out], killed.shell), /killed/);
+    const { err } = await run(runExport, ['--format', 'ndjson', '--out', out], folder.shell());
+    assert.match(err, /Going on after 1,000 rows/);
+    assert.ok(readFileSync(out).equals(readFileSync(whole)));
+  });
+
+  test('every two seconds it is noted down how far it has come', async (context) => {
+    const folder = await filledFolder(context);
+    const out = outFile(context, 'events.ndjson');
+    let now = folder.shell().shell.now();
+    const slow = folder.shell({ now: () => now });
+    const killed = watched(slow, (page) => {
+      now += 1_000;
+      if (page === 5) throw new Error('killed');
+    });
+    await assert.rejects(runExport(['--format', 'ndjson', '--out', out], killed.shell), /killed/);
+    const { err } = await run(runExport, ['--format', 'ndjson', '--out', out], folder.shell());
+    assert.match(err, /Going on after 3,000 rows/);
+  });
+
+  test('an account that is not there is answered with those that are', async (context) => {
+    const folder = openDataFolder(context);
+    await folder.send([{ users: [], account: 'shop' }]);
+    const words = await refusal(runExport, ['--format', 'ndjson', '--account', 'nope'], folder.shell());
+    assert.equal(words, 'There is no account "nope"; there is:\n  --account "shop"');
+    const near = await refusal(runExport, ['--format', 'ndjson', '--account', 'shpo'], folder.shell());
+    assert.equal(near, 'There is no account "shpo"; did you mean shop? There is:\n  --account "shop"');
+  });
+});
