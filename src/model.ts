@@ -88,7 +88,7 @@ export const REFUSAL_REASONS = {
   /** Rule 7: a limit of identifiers or merged nodes per profile. */
   limit: 'the profile has as many of these as a profile may have',
   /** Rule 8: a publishable key may not join two known people. */
-  publishable_key: 'a publishable key may not join two known profiles',
+  publishable_key: 'a publishable key may not join known people, nor give them new names',
   /** Rule 16: an unmerge said that these are not one person. */
   cannot_link: 'an unmerge said that these are two people',
 } as const;

@@ -140,7 +140,10 @@ class Resolution {
       const other = this.#profileOf(this.#rootOf(known));
       if (node === undefined) {
         if (differ(claimed, other.userId)) refused.push({ key, reason: 'other_user_id' });
-        else node = known;
+        // Rule 8: a new name that is stronger than this one may not be given to somebody who is known.
+        else if (user.keyKind === 'publishable' && unknown.length > 0 && !isAnonymous(other)) {
+          refused.push({ key, reason: 'publishable_key' });
+        } else node = known;
         continue;
       }
       const own = this.#profileOf(this.#rootOf(node));
@@ -149,9 +152,20 @@ class Resolution {
       if (reason !== null) refused.push({ key, reason });
       else merges.push(this.#merge(own, other, { nodes: [known, node], via: key, origin: user.origin }));
     }
+    const isBarred = node !== undefined && !this.#mayName(user, this.#profileOf(this.#rootOf(node)));
     node ??= this.#create(user.origin);
-    for (const key of unknown) if (!this.#link(key, node, user.origin)) refused.push({ key, reason: 'limit' });
+    for (const key of unknown) {
+      if (isBarred && key.type !== 'anon_id') refused.push({ key, reason: 'publishable_key' });
+      else if (!this.#link(key, node, user.origin)) refused.push({ key, reason: 'limit' });
+    }
     return { node, merges, refusals: this.#refuse(refused, node, user.origin) };
+  }
+
+  /** Rule 8: with a publishable key, only who names a known person by user_id may tell more of their names. */
+  #mayName({ keyKind, keys }: Claimant, profile: Profile): boolean {
+    if (keyKind === 'secret' || isAnonymous(profile)) return true;
+    const [strongest] = keys;
+    return strongest?.type === 'user_id' && this.#nodeOf(strongest) !== undefined;
   }
 
   #reasonAgainst(user: Claimant, claimed: string | null, own: Profile, other: Profile): RefusalReason | null {

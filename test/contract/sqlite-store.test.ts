@@ -85,7 +85,7 @@ suite('The file of the SQLite store', () => {
         await send(under, [
           person(
             { user_id: 'gone-sesame', email: `sesame${n % 9}@x.org`, first_name: `sesame ${n}` },
-            [{ a: 'sesame' }],
+            [{ a: 'sesame', $event_id: `sesame ${n}` }],
             {
               [`sesame${n % 7}`]: 'sesame'.repeat(1 + (n % 40)),
             },

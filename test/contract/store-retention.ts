@@ -127,6 +127,34 @@ export function storeRetentionContract(open: OpenStore): void {
       }
     });
 
+    test('a part that has much to remove does not keep the others waiting', async () => {
+      const about = { receivedAt: START };
+      for (let n = 0; n < 12; n++) {
+        const events = Array.from({ length: 900 }, (_, index) => ({ $event_id: `${n} ${index}` }));
+        await send(under, [person({ user_id: 'u' }, events), 7], about);
+      }
+      const retention = { ...KEEP_ALL, eventsMs: DAY_MS, rejectionsMs: DAY_MS };
+      for (let calls = 0; calls < 5; calls++) {
+        assert.equal(await under.writer.sweep(retention, START + 9 * DAY_MS), true);
+      }
+      assert.deepEqual((await under.store.rejections(TENANT, ALL)).rows, []);
+      assert.ok((await profileOf(under, 'user_id', 'u')).eventCount < 12 * 900);
+      await sweepAll(under, retention, START + 9 * DAY_MS);
+      assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 0);
+    });
+
+    test('rejections beyond their bytes go although something else expires at every call', async () => {
+      for (let n = 0; n < 80; n++) {
+        const users = [person({ user_id: 'u' }, [{ $event_id: `${n}` }]), { pad: 'x'.repeat(990) }];
+        await send(under, users, { receivedAt: START + n * 1_000 });
+      }
+      for (let n = 0; n < 80; n++) {
+        const now = START + n * 1_000 + 7 * DAY_MS + 1;
+        assert.equal(await under.writer.sweep({ ...KEEP_ALL, rejectionBytesMax: 4_500 }, now), true);
+      }
+      assert.equal((await under.store.rejections(TENANT, ALL)).rows.length, 4);
+    });
+
     test('swept in pieces between the writer’s batches, every sum stays right, whatever the history', async () => {
       const entries = entriesOf(23, 300, 20);
       for (const [n, entry] of entries.entries()) {

@@ -57,8 +57,11 @@ export function judge(users: readonly Claimant[], limits: ProfileLimits = PROFIL
       const here = home === undefined ? [] : componentOf(home, edges);
       if (here.includes(node)) continue;
       const userIds = new Set([...claimed, ...keysAt(here, 'user_id'), ...keysAt(there, 'user_id')]);
+      const isStranger = names.slice(0, names.indexOf(name)).some((stronger) => !owner.has(stronger));
       if (userIds.size > 1) refuse(name, 'other_user_id');
-      else if (home === undefined) home = node;
+      else if (home === undefined && user.keyKind === 'publishable' && isStranger && isKnown(there)) {
+        refuse(name, 'publishable_key');
+      } else if (home === undefined) home = node;
       else if (breaksLimit([...here, ...there])) refuse(name, 'limit');
       else if (user.keyKind === 'publishable' && (joins > 0 || (isKnown(here) && isKnown(there)))) {
         refuse(name, 'publishable_key');
@@ -68,9 +71,18 @@ export function judge(users: readonly Claimant[], limits: ProfileLimits = PROFIL
       }
     }
     if (names.length === 0) continue;
+    const isBarred =
+      user.keyKind === 'publishable' &&
+      home !== undefined &&
+      isKnown(componentOf(home, edges)) &&
+      !claimed.some((name) => owner.has(name));
     home ??= nodes++;
     for (const name of names) {
       if (owner.has(name)) continue;
+      if (isBarred && !name.startsWith('anon_id:')) {
+        refuse(name, 'publishable_key');
+        continue;
+      }
       owner.set(name, home);
       if (breaksLimit(componentOf(home, edges))) {
         owner.delete(name);

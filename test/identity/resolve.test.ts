@@ -125,6 +125,30 @@ suite('Resolving users', () => {
     assert.deepEqual(added(known, 'publishable', E1, A1), ['a1 publishable_key'], 'a device that has an owner');
   });
 
+  test('a publishable key gives no new name to a known person who is not named by user_id (rule 8)', () => {
+    // Whoever has the key of a web page could otherwise claim anybody's e-mail address for a user_id of their own.
+    const claimed = graphOf([E1]);
+    assert.deepEqual(added(claimed, 'publishable', U1, E1), ['e1 publishable_key']);
+    assert.ok(!claimed.isOneProfile(U1, E1));
+    assert.deepEqual(added(claimed, 'secret', U2, E1), [], 'the true owner comes later');
+    assert.ok(claimed.isOneProfile(U2, E1));
+
+    const lured = graphOf([E1]);
+    assert.deepEqual(added(lured, 'publishable', E1, P1), [`${P1.value} publishable_key`]);
+    assert.deepEqual(added(lured, 'secret', U2, P1), []);
+    assert.ok(!lured.isOneProfile(U2, E1));
+  });
+
+  test('a publishable key may name a visitor, and tell more of who is named by user_id (rule 8)', () => {
+    const visitor = graphOf([A1]);
+    assert.deepEqual(added(visitor, 'publishable', U1, E1, A1), []);
+    assert.ok(visitor.isOneProfile(U1, A1) && visitor.isOneProfile(E1, A1));
+    const customer = graphOf([U1]);
+    assert.deepEqual(added(customer, 'publishable', U1, E1, P1, A1), []);
+    assert.ok(customer.isOneProfile(U1, P1));
+    assert.deepEqual(added(graphOf([E1]), 'publishable', E1, A1), [], 'a new device of a known person');
+  });
+
   test('nodes that an unmerge parted are not joined again (rule 16)', () => {
     const graph = graphOf([E1], [A1], [], [E1, A1], [E1, A2]);
     graph.unmerge(originAt(3).traceId);

@@ -80,7 +80,8 @@ export function writeAct(
 
 /**
  * Rule 16. Takes the merges of one request out of a profile and keeps the nodes apart that they joined. Identifiers,
- * statements and events stay on their nodes, so nothing else changes: it is as if they had never been merged.
+ * statements and events stay on their nodes, and the merges that remain say who survived without the others: it is as
+ * if they had never been merged.
  */
 export function unmerge(
   store: StoreConnection,
@@ -96,9 +97,11 @@ export function unmerge(
   const undone = merges.filter(({ trace_id }) => uuidText(trace_id) === cause);
   if (undone.length === 0) return { undone: 0, profileIds: [profile.root.id] };
   const removed = undone.map(edgeOf);
-  const survivors = regroup(profile.nodes, merges.filter((merge) => !undone.includes(merge)).map(edgeOf));
+  const remaining = merges.filter((merge) => !undone.includes(merge));
+  const survivors = regroup(profile.nodes, remaining.map(edgeOf));
   for (const { no } of undone) store.run('DELETE FROM merges WHERE no = ?', no);
   writeAliases(store, survivors);
+  rewriteMerges(store, profile.nodes, remaining);
   for (const [a, b] of apartAfter(removed, survivors)) {
     for (const [one, other] of [
       [a, b],
@@ -131,6 +134,22 @@ function writeAliases(store: StoreConnection, survivors: ReadonlyMap<NodeNumber,
   for (const [node, survivor] of survivors) {
     store.run('DELETE FROM aliases WHERE node = ?', node);
     if (node !== survivor) store.run('INSERT INTO aliases VALUES (?, ?)', node, survivor);
+  }
+}
+
+/** Who was merged into whom (rule 9), had there been these merges alone, in the order of the log. */
+function rewriteMerges(store: StoreConnection, nodes: readonly ProfileNode[], merges: readonly MergeRow[]): void {
+  const parts = new Map(nodes.map((node) => [node.node, { survivor: node, nodes: [node.node] }]));
+  for (const { no, node_a, node_b, from_node, into_node } of merges.toSorted((a, b) => a.no - b.no)) {
+    const a = parts.get(node_a);
+    const b = parts.get(node_b);
+    if (a === undefined || b === undefined) throw new Error(`merge ${no} joins nodes of different profiles`);
+    const [into, from] = compareOrigins(a.survivor.origin, b.survivor.origin) < 0 ? [a, b] : [b, a];
+    for (const node of from.nodes) parts.set(node, into);
+    into.nodes.push(...from.nodes);
+    if (from.survivor.node === from_node && into.survivor.node === into_node) continue;
+    const sql = 'UPDATE merges SET from_node = ?, into_node = ? WHERE no = ?';
+    store.run(sql, from.survivor.node, into.survivor.node, no);
   }
 }
 

@@ -19,6 +19,7 @@ export interface StoreClientSetup {
   readonly matchOptions?: MatchOptions;
 }
 
+const HEAP_MB_MAX = 1_024;
 const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
 
 export function openSqliteStoreClient({
@@ -95,7 +96,12 @@ class StoreCalls {
 
   #started(): Worker {
     if (this.#thread !== undefined) return this.#thread;
-    const thread = new Worker(threadFile('./store-thread', import.meta.url), { workerData: this.#setup });
+    const thread = new Worker(threadFile('./store-thread', import.meta.url), {
+      name: 'store reader',
+      workerData: this.#setup,
+      // A read that needs more than this ends its thread, not the process.
+      resourceLimits: { maxOldGenerationSizeMb: HEAP_MB_MAX },
+    });
     this.#thread = thread;
     thread.on('message', (reply: StoreReply) => this.#hear(thread, reply));
     thread.on('error', (error: Error) => this.#lose(thread, error.message));

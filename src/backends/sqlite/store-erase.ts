@@ -1,14 +1,15 @@
 /**
  * Erasing a person (rule 17): events, nodes, identifiers, statements, merges, refusals and kept rejections go, hashed
  * tombstones of the match keys stay, so that data received before is dropped when it comes late. Refusals of other
- * people that name one of the erased identifiers go too.
+ * people that name one of the erased identifiers go too, and so do the first uses of the `$event_id`s of the events.
  *
  * In one transaction, but for a person with very many events: those go in pieces before, so that the processor is not
  * kept waiting; after a crash in between, the profile is there with fewer events and can be erased again.
  *
  * Freed bytes are overwritten (`secure_delete`), freed pages are given back, and the write-ahead log is emptied unless
  * somebody is reading just then. Limits: where SQLite moved rows between pages before, copies may stay in the unused
- * part of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention.
+ * part of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention;
+ * the `$event_id` of an event that had expired before is remembered to the end of its window.
  */
 
 import { type MatchOptions, matchKeysOf } from '../../identity/match-keys.ts';
@@ -69,12 +70,33 @@ function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): number {
       const limit = EVENTS_PER_TRANSACTION_MAX - removed;
       const found = store.all<RemovableEvent>(sql, node, limit);
       const events = found.length < limit ? found : wholeUsers(store, table, found);
+      forgetEventIds(store, table, events);
       removeEvents(store, table, events, 'erased');
       removed += events.length;
       if (removed >= EVENTS_PER_TRANSACTION_MAX) return removed;
     }
   }
   return removed;
+}
+
+/**
+ * Rule 17: what comes after an erase starts afresh, so it is no duplicate of what is gone. An id that another request
+ * has used since is left alone. Read one by one, because properties may be large.
+ */
+function forgetEventIds(store: StoreConnection, table: number, events: readonly RemovableEvent[]): void {
+  for (const { no, tenant } of events) {
+    const event = store.get<{ properties: string; trace_id: Uint8Array }>(
+      `SELECT event.properties, record.trace_id
+       FROM events_${table} AS event JOIN records_${table} AS record ON record.no = event.record
+       WHERE event.no = ? AND instr(event.properties, '"$event_id"') > 0`,
+      no,
+    );
+    if (event === undefined) continue;
+    // Not by SQLite's own JSON, which reads lone surrogates differently and fails on deep values.
+    const eventId = memberOf(JSON.parse(event.properties), '$event_id');
+    if (typeof eventId !== 'string') continue;
+    store.run('DELETE FROM event_ids WHERE tenant = ? AND id = ? AND trace_id = ?', tenant, eventId, event.trace_id);
+  }
 }
 
 /** A user counts once in the books, so where a piece ends within a user, the rest of it goes along. */

@@ -20,6 +20,7 @@ import type {
 import { HOUR_MS, MINUTE_MS } from './store-books.ts';
 import type { StoreConnection } from './store-connection.ts';
 import { cursorOf, numbersOf } from './store-cursor.ts';
+import { finite } from './store-removal.ts';
 import { uuidText } from './store-schema.ts';
 
 const DAY_MS = 24 * HOUR_MS;
@@ -29,7 +30,8 @@ interface CountRow {
   readonly start: number;
   readonly event_name: string | null;
   readonly events: number;
-  readonly revenue: number;
+  /** A sum that SQLite made may be infinite, or null where infinities met. */
+  readonly revenue: number | null;
 }
 
 /**
@@ -55,7 +57,7 @@ export function listCounts(store: StoreConnection, tenant: number, query: CountQ
 }
 
 function bucketOf({ event_name: eventName, events, revenue }: CountRow, start: number): CountBucket {
-  return { start, eventName, events, revenue };
+  return { start, eventName, events, revenue: finite(revenue ?? 0) };
 }
 
 function sumDays(hours: readonly CountRow[]): CountBucket[] {
@@ -68,7 +70,7 @@ function sumDays(hours: readonly CountRow[]): CountBucket[] {
     const row = {
       ...hour,
       events: hour.events + (before?.events ?? 0),
-      revenue: hour.revenue + (before?.revenue ?? 0),
+      revenue: finite(hour.revenue ?? 0) + (before?.revenue ?? 0),
     };
     day.set(hour.event_name, bucketOf(row, start));
   }

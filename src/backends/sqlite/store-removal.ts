@@ -5,6 +5,7 @@
  *
  * Numbers of events are exact. Sums of revenue are made anew from the remaining events, because taking a sum apart
  * leaves rounding behind; where a minute holds very many events that would take too long, the revenue is subtracted.
+ * They are kept finite at every step, as the writer does.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -72,7 +73,9 @@ interface Loss {
   readonly start: number;
   readonly eventName: string;
   events: number;
+  /** May be 0 for amounts that outweigh each other, and still leave another sum. */
   revenue: number;
+  hasRevenue: boolean;
 }
 
 function uncount(store: StoreConnection, tenant: number, events: readonly RemovableEvent[]): void {
@@ -81,7 +84,7 @@ function uncount(store: StoreConnection, tenant: number, events: readonly Remova
   let budget = RESUMMED_EVENTS_MAX;
   for (const [start, losses] of Map.groupBy(minutes, ({ start }) => start)) {
     let revenues: ReadonlyMap<string, number> | undefined;
-    if (losses.some(({ revenue }) => revenue !== 0)) {
+    if (losses.some(({ hasRevenue }) => hasRevenue)) {
       const size = eventsInMinute(store, tenant, start);
       if (size <= budget) revenues = revenuesOf(store, tables, tenant, start);
       budget -= Math.min(size, budget);
@@ -96,10 +99,12 @@ function lossesOf(events: readonly RemovableEvent[], width: number): Loss[] {
   for (const { timestamp, event_name: eventName, revenue } of events) {
     const start = startOf(timestamp, width);
     const name = `${start} ${eventName}`;
-    const loss = losses.get(name) ?? { start, eventName, events: 0, revenue: 0 };
+    const loss = losses.get(name) ?? { start, eventName, events: 0, revenue: 0, hasRevenue: false };
     losses.set(name, loss);
     loss.events += 1;
-    loss.revenue += Number(revenue ?? 0);
+    const amount = Number(revenue ?? 0);
+    loss.revenue = finite(loss.revenue + amount);
+    loss.hasRevenue ||= amount !== 0;
   }
   return [...losses.values()];
 }
@@ -128,7 +133,9 @@ function revenuesOf(
       start,
       start + MINUTE_MS,
     );
-    for (const { event_name, revenue } of rows) sums.set(event_name, (sums.get(event_name) ?? 0) + Number(revenue));
+    for (const { event_name, revenue } of rows) {
+      sums.set(event_name, finite((sums.get(event_name) ?? 0) + Number(revenue)));
+    }
   }
   return sums;
 }
@@ -145,30 +152,33 @@ function takeFromMinute(
   if (store.run(`DELETE FROM counts WHERE ${BUCKET} AND events <= ?`, ...bucket, events) > 0) return;
   store.run(`UPDATE counts SET events = events - ? WHERE ${BUCKET}`, events, ...bucket);
   if (revenues !== undefined) {
-    store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, finite(revenues.get(eventName) ?? 0), ...bucket);
+    store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, revenues.get(eventName) ?? 0, ...bucket);
   } else if (revenue !== 0) {
-    store.run(`UPDATE counts SET revenue = revenue - ? WHERE ${BUCKET}`, finite(revenue), ...bucket);
+    const limit = Number.MAX_VALUE;
+    const sql = `UPDATE counts SET revenue = max(?, min(?, revenue - ?)) WHERE ${BUCKET}`;
+    store.run(sql, -limit, limit, revenue, ...bucket);
   }
 }
 
 /** An hour's revenue is that of its minutes, which are right by now. */
-function takeFromHour(store: StoreConnection, tenant: number, { start, eventName, events, revenue }: Loss): void {
+function takeFromHour(store: StoreConnection, tenant: number, { start, eventName, events, hasRevenue }: Loss): void {
   const bucket = [tenant, HOUR_MS, start, eventName] as const;
   if (store.run(`DELETE FROM counts WHERE ${BUCKET} AND events <= ?`, ...bucket, events) > 0) return;
   store.run(`UPDATE counts SET events = events - ? WHERE ${BUCKET}`, events, ...bucket);
-  if (revenue === 0) return;
+  if (!hasRevenue) return;
   let sum = 0;
   for (let minute = start; minute < start + HOUR_MS; minute += MINUTE_MS) {
     const sql = `SELECT revenue FROM counts WHERE ${BUCKET}`;
-    sum += store.get<{ revenue: number }>(sql, tenant, MINUTE_MS, minute, eventName)?.revenue ?? 0;
+    sum = finite(sum + (store.get<{ revenue: number }>(sql, tenant, MINUTE_MS, minute, eventName)?.revenue ?? 0));
   }
-  store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, finite(sum), ...bucket);
+  store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, sum, ...bucket);
 }
 
 function startOf(time: number, width: number): number {
   return Math.floor(time / width) * width;
 }
 
-function finite(sum: number): number {
+/** Absurd amounts must not add up to something that is no number. */
+export function finite(sum: number): number {
   return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, sum));
 }

@@ -1,6 +1,7 @@
 /**
  * Retention: removes what is too old, a bounded piece at a time, on the connection of the writer, between two of its
- * transactions. Each call is one transaction, after which every sum agrees with what can be read.
+ * transactions. Each call is one transaction, after which every sum agrees with what can be read. The parts take turns,
+ * so that one which always has something to remove does not keep the others waiting.
  *
  * Events go record by record, oldest first, with the record itself, and a table of events is dropped once it is empty;
  * the newest table stays, because it is being written. Traces outlive their notes: a record stays as long as its
@@ -22,28 +23,64 @@ const VACUUM_PAGES = 512;
 /** 32 MB: room for what comes next, without moving pages to and fro. */
 const FREE_PAGES_KEPT = 4_096;
 
-/**
- * Below this record there are no notes that are too old. Kept in memory: a new process looks at all records once more,
- * a piece at a time.
- */
-const sweptNotes = new WeakMap<DatabaseSync, number>();
+/** How often, in calls, the rejections are added up while other parts have work. */
+const EXCESS_CHECK_CALLS = 64;
+
+/** Kept in memory: a new process begins again, a piece at a time. */
+interface Progress {
+  calls: number;
+  /** The part that is next. */
+  turn: number;
+  /** Below this record there are no notes that are too old. */
+  notesFrom: number;
+  /** The call that added up the rejections last, and whether it found too many. */
+  excessCheckedAt: number;
+  hasExcess: boolean;
+}
+
+const NO_PROGRESS: Progress = { calls: 0, turn: 0, notesFrom: 0, excessCheckedAt: 0, hasExcess: false };
+const progressOf = new WeakMap<DatabaseSync, Progress>();
+
+interface Sweep {
+  readonly store: StoreConnection;
+  readonly retention: Retention;
+  readonly now: number;
+  readonly progress: Progress;
+}
+
+/** Each removes a bounded piece; true when there may be more. */
+const PARTS: readonly ((sweep: Sweep) => boolean)[] = [
+  sweepFirstUses,
+  sweepNotes,
+  sweepEvents,
+  sweepRejections,
+  (sweep) => isExcessDue(sweep.progress) && sweepExcessRejections(sweep),
+  vacuum,
+];
 
 /** True when there is more to remove. */
 export function sweep(database: DatabaseSync, retention: Retention, now: number): boolean {
-  const store = new StoreConnection(database);
-  const hasRemoved = transaction(
-    database,
-    () =>
-      sweepFirstUses(store, now) ||
-      sweepNotes(store, now - retention.tracesMs) ||
-      sweepEvents(store, now - retention.eventsMs) ||
-      sweepRejections(store, now - retention.rejectionsMs) ||
-      sweepExcessRejections(store, retention.rejectionBytesMax),
+  const progress = { ...(progressOf.get(database) ?? NO_PROGRESS) };
+  progress.calls += 1;
+  const hasMore = transaction(database, () =>
+    sweepPiece({ store: new StoreConnection(database), retention, now, progress }),
   );
-  return hasRemoved || vacuum(store);
+  // Only now: what was rolled back is still there.
+  progressOf.set(database, progress);
+  return hasMore;
 }
 
-function sweepFirstUses(store: StoreConnection, now: number): boolean {
+function sweepPiece(sweep: Sweep): boolean {
+  const { progress } = sweep;
+  for (const _ of PARTS) {
+    const part = PARTS[progress.turn];
+    progress.turn = (progress.turn + 1) % PARTS.length;
+    if (part?.(sweep)) return true;
+  }
+  return progress.excessCheckedAt < progress.calls && sweepExcessRejections(sweep);
+}
+
+function sweepFirstUses({ store, now }: Sweep): boolean {
   const ids = removeOldest(store, 'event_ids', 'id', now - EVENT_ID_WINDOW_MS);
   const keys = removeOldest(store, 'idempotency_keys', 'key', now - IDEMPOTENCY_WINDOW_MS);
   return ids + keys > 0;
@@ -58,20 +95,26 @@ function removeOldest(store: StoreConnection, table: string, name: string, cutof
   );
 }
 
-function sweepRejections(store: StoreConnection, cutoff: number): boolean {
+function sweepRejections({ store, retention, now }: Sweep): boolean {
   const removed = store.run(
     `DELETE FROM rejections WHERE received_at < ? AND no IN (SELECT no FROM rejections ORDER BY no LIMIT ?)`,
-    cutoff,
+    now - retention.rejectionsMs,
     ROWS_PER_SWEEP,
   );
   return removed > 0;
 }
 
-/** Adds up the sizes of all of them, so it comes last. */
-function sweepExcessRejections(store: StoreConnection, bytesMax: number): boolean {
+function isExcessDue({ calls, excessCheckedAt, hasExcess }: Progress): boolean {
+  return hasExcess || calls - excessCheckedAt >= EXCESS_CHECK_CALLS;
+}
+
+/** Adds up the sizes of all of them, so it is done now and then, and when there is nothing else to do. */
+function sweepExcessRejections({ store, retention, progress }: Sweep): boolean {
+  progress.excessCheckedAt = progress.calls;
   const kept = store.get<{ bytes: number | null }>('SELECT sum(octet_length(payload)) AS bytes FROM rejections');
-  let excess = (kept?.bytes ?? 0) - bytesMax;
-  if (excess <= 0) return false;
+  let excess = (kept?.bytes ?? 0) - retention.rejectionBytesMax;
+  progress.hasExcess = excess > 0;
+  if (!progress.hasExcess) return false;
   const oldest = store.all<{ no: number; bytes: number }>(
     'SELECT no, octet_length(payload) AS bytes FROM rejections ORDER BY no LIMIT ?',
     ROWS_PER_SWEEP,
@@ -98,8 +141,9 @@ function oldestRecords(store: StoreConnection, { no }: EventTable, from: number)
   );
 }
 
-function sweepNotes(store: StoreConnection, cutoff: number): boolean {
-  const from = sweptNotes.get(store.database) ?? 0;
+function sweepNotes({ store, retention, now, progress }: Sweep): boolean {
+  const cutoff = now - retention.tracesMs;
+  const from = progress.notesFrom;
   for (const table of store.tables()) {
     const records = oldestRecords(store, table, from);
     const last = records.at(-1);
@@ -112,13 +156,14 @@ function sweepNotes(store: StoreConnection, cutoff: number): boolean {
       last.no,
       cutoff,
     );
-    sweptNotes.set(store.database, young?.no ?? last.no + 1);
+    progress.notesFrom = young?.no ?? last.no + 1;
     return young === undefined || cleared > 0;
   }
   return false;
 }
 
-function sweepEvents(store: StoreConnection, cutoff: number): boolean {
+function sweepEvents({ store, retention, now }: Sweep): boolean {
+  const cutoff = now - retention.eventsMs;
   const tables = store.tables();
   for (const table of tables) {
     const records = oldestRecords(store, table, 0);
@@ -159,7 +204,7 @@ function expire(store: StoreConnection, { no: table }: EventTable, records: read
   return removed;
 }
 
-function vacuum(store: StoreConnection): boolean {
+function vacuum({ store }: Sweep): boolean {
   if (freePages(store) <= FREE_PAGES_KEPT) return false;
   store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`);
   return freePages(store) > FREE_PAGES_KEPT;
