@@ -159,6 +159,60 @@ suite('The file of the SQLite store', () => {
     }, 10_000);
   });
 
+  test('sums of absurd amounts over names and hours stay numbers', async () => {
+    await inFile(async (under) => {
+      const amounts = [
+        ['2026-02-01T01:00:00Z', 'more', 1e308],
+        ['2026-02-01T01:00:00Z', 'most', 1e308],
+        ['2026-02-01T02:00:00Z', 'more', 1e308],
+        ['2026-02-02T01:00:00Z', 'less', -1e308],
+        ['2026-02-02T01:00:00Z', 'least', -1e308],
+      ] as const;
+      const events = amounts.map(([timestamp, event_name, revenue]) => ({ timestamp, event_name, revenue }));
+      await send(under, [person({ user_id: 'u' }, events)]);
+      const revenues = async (interval: 'minute' | 'hour' | 'day', byEventName: boolean) => {
+        const range = { from: Date.UTC(2026, 1), to: Date.UTC(2026, 1, 3) };
+        const buckets = await under.store.counts(TENANT, { interval, ...range, byEventName });
+        return buckets.map(({ revenue }) => revenue);
+      };
+      const [most, least] = [Number.MAX_VALUE, -Number.MAX_VALUE];
+      assert.deepEqual(await revenues('minute', false), [most, 1e308, least]);
+      assert.deepEqual(await revenues('hour', false), [most, 1e308, least]);
+      assert.deepEqual(await revenues('day', false), [most, least]);
+      assert.deepEqual(await revenues('day', true), [most, 1e308, -1e308, -1e308]);
+    });
+  });
+
+  test('sums of absurd amounts are after an erase as if the erased had never been', async () => {
+    await inFile(async (under) => {
+      const events = [1e308, 1e308, -1e308, -1e308].map((revenue) => ({ timestamp: '2026-03-01T12:00:30Z', revenue }));
+      const counts = () => {
+        const range = { from: START - HOUR_MS, to: START + HOUR_MS };
+        return under.store.counts(TENANT, { interval: 'minute', ...range, byEventName: true });
+      };
+      await send(under, [person({ user_id: 'rich' }, events)]);
+      const before = await counts();
+      await send(under, [person({ user_id: 'gone' }, [...events, ...events.toReversed()])]);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
+      assert.deepEqual(await counts(), before);
+    });
+  });
+
+  test('an amount that its opposite had swallowed is there again once both are erased', async () => {
+    await inFile(async (under) => {
+      const timestamp = '2026-03-01T12:00:30Z';
+      await send(under, [person({ user_id: 'friend' }, [{ timestamp, revenue: 0.1 }])]);
+      const events = [1e17, -1e17].map((revenue) => ({ timestamp, revenue }));
+      await send(under, [person({ user_id: 'gone' }, events)]);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
+      for (const interval of ['minute', 'hour', 'day'] as const) {
+        const range = { from: START - HOUR_MS, to: START + HOUR_MS };
+        const [bucket] = await under.store.counts(TENANT, { interval, ...range, byEventName: true });
+        assert.deepEqual([bucket?.events, bucket?.revenue], [1, 0.1]);
+      }
+    });
+  });
+
   test('an act waits for the writer without keeping readers waiting, and the writer sees it', async () => {
     await inFile(async (under) => {
       await send(under, [person({ user_id: 'u' })]);

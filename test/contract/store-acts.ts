@@ -81,35 +81,7 @@ export function storeActsContract(open: OpenStore): void {
       assert.equal(rest.mergedIds.length, 1);
     });
 
-    test('merges that remain after an unmerge read as if the others had never been (rule 16)', async () => {
-      const people = [{ user_id: 'v1' }, { email: 'v2@x.org' }, { anon_id: 'v3' }, { anon_id: 'v4' }];
-      for (const [n, identifiers] of people.entries()) {
-        await send(under, [person(identifiers)], { receivedAt: START + n });
-      }
-      const one = (await profileOf(under, 'user_id', 'v1')).id;
-      const two = (await profileOf(under, 'email', 'v2@x.org')).id;
-      const three = (await profileOf(under, 'anon_id', 'v3')).id;
-      const four = (await profileOf(under, 'anon_id', 'v4')).id;
-      const first = await send(under, [person({ user_id: 'v1', email: 'v2@x.org' })], { receivedAt: START + 10 });
-      // Received before, and in the log behind: who survived is told in the order of the log.
-      await send(under, [person({ email: 'v2@x.org', anon_id: 'v4' })], { receivedAt: START + 12 });
-      await send(under, [person({ email: 'v2@x.org', anon_id: 'v3' })], { receivedAt: START + 11 });
-      const merges = async (id: string) =>
-        (await under.store.identity(TENANT, id))?.merges.map(({ from, into }) => [from, into]);
-      assert.deepEqual(await merges(one), [
-        [two, one],
-        [three, one],
-        [four, one],
-      ]);
-      assert.deepEqual((await under.store.unmerge(TENANT, one, first, ACT))?.profileIds, [one, two]);
-      assert.deepEqual(await merges(one), []);
-      assert.deepEqual(await merges(two), [
-        [three, two],
-        [four, two],
-      ]);
-    });
-
-    test('after an unmerge, a later merge has the survivor of its own side at that time (rules 9 and 16)', async () => {
+    test('merges that remain after an unmerge read as if the others had never been (rules 9 and 16)', async () => {
       const people = [{ anon_id: 'a' }, { anon_id: 'b' }, { email: 'c@x.org' }, { user_id: 'd' }];
       for (const [n, identifiers] of people.entries()) {
         await send(under, [person(identifiers)], { receivedAt: START + n });
@@ -124,14 +96,15 @@ export function storeActsContract(open: OpenStore): void {
         ids.set((await profileOf(under, type, value)).id, value.slice(0, 1));
       }
       const first = await send(under, [person({ email: 'c@x.org', anon_id: 'a' })], { receivedAt: START + 10 });
-      await send(under, [person({ user_id: 'd', email: 'c@x.org' })], { receivedAt: START + 11 });
-      await send(under, [person({ user_id: 'd', anon_id: 'b' })], { receivedAt: START + 12 });
+      // In the log before the next one, though received after it: who survived is decided in the order of the log.
+      await send(under, [person({ user_id: 'd', email: 'c@x.org' })], { receivedAt: START + 12 });
+      await send(under, [person({ user_id: 'd', anon_id: 'b' })], { receivedAt: START + 11 });
       const { id } = await profileOf(under, 'user_id', 'd');
       await under.store.unmerge(TENANT, id, first, ACT);
       const left = await under.store.identity(TENANT, (await profileOf(under, 'user_id', 'd')).id);
       assert.deepEqual(
         left?.merges.map(({ from, into }) => `${ids.get(from)} into ${ids.get(into)}`),
-        ['d into c', 'c into b'],
+        ['c into b', 'd into c'],
       );
     });
 
@@ -244,36 +217,6 @@ export function storeActsContract(open: OpenStore): void {
       assert.deepEqual([hour?.users.received, hour?.users.stored, hour?.users.erased], [4, 1, 3]);
       assert.deepEqual([hour?.events.received, hour?.events.stored, hour?.events.erased], [5, 1, 4]);
       assert.deepEqual(await under.store.recount(), { eventsInBooks: 1, eventsInTables: 1 });
-    });
-
-    test('amounts beyond all numbers do not keep anybody from being erased', async () => {
-      const events = [1e308, 1e308, -1e308, -1e308].map((revenue) => ({ timestamp: '2026-03-01T12:00:30Z', revenue }));
-      await send(under, [person({ user_id: 'rich' }, events)]);
-      await send(under, [person({ user_id: 'gone' }, [...events, ...events.toReversed()])]);
-      await send(under, [person({ user_id: 'friend' }, [{ timestamp: '2026-03-01T12:05:00Z', revenue: 0.1 }])]);
-      const counts = async () => {
-        const range = { from: START - HOUR_MS, to: START + HOUR_MS };
-        const buckets = await under.store.counts(TENANT, { interval: 'minute', ...range, byEventName: true });
-        return buckets.map(({ events: count, revenue }) => [count, revenue]);
-      };
-      for (const name of ['gone', 'rich']) {
-        await under.store.erase(TENANT, (await profileOf(under, 'user_id', name)).id, ACT);
-        for (const [, revenue] of await counts()) assert.ok(Number.isFinite(revenue));
-      }
-      assert.deepEqual(await counts(), [[1, 0.1]]);
-    });
-
-    test('an amount that its opposite had swallowed is there again once both are erased', async () => {
-      const timestamp = '2026-03-01T12:00:30Z';
-      await send(under, [person({ user_id: 'friend' }, [{ timestamp, revenue: 0.1 }])]);
-      const events = [1e17, -1e17].map((revenue) => ({ timestamp, revenue }));
-      await send(under, [person({ user_id: 'gone' }, events)]);
-      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
-      for (const interval of ['minute', 'hour', 'day'] as const) {
-        const range = { from: START - HOUR_MS, to: START + HOUR_MS };
-        const [bucket] = await under.store.counts(TENANT, { interval, ...range, byEventName: true });
-        assert.deepEqual([bucket?.events, bucket?.revenue], [1, 0.1]);
-      }
     });
 
     test('an event sent again after an erase is no duplicate of the erased one (rule 17)', async () => {

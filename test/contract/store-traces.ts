@@ -94,8 +94,8 @@ export function storeTracesContract(open: OpenStore): void {
       };
       await under.store.unmerge(TENANT, survivor, first, ACT);
       assert.deepEqual(await told(first, 0), [[], ['a merge of this request was undone']]);
-      // The node that lived on after the first merge is another person now; the second merge stands all the same.
-      assert.deepEqual(await told(second, 1), [[{ from: emailId, into: survivor }], []]);
+      // The second merge stands, and says who was merged had the first one never been.
+      assert.deepEqual(await told(second, 1), [[{ from: userId, into: survivor }], []]);
       assert.equal((await profileOf(under, 'user_id', 'u')).mergedIds[0], userId);
       await under.store.unmerge(TENANT, survivor, second, ACT);
       assert.deepEqual(await told(second, 1), [[], ['a merge of this request was undone']]);

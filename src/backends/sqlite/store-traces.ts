@@ -147,25 +147,22 @@ function mergedBy(
   node: NodeNumber | null,
   noted: NonNullable<UserNote['merged']>,
 ): { readonly merged: TracedUser['merged']; readonly isUndone: boolean } {
-  const merged: { from: string; into: string }[] = [];
-  let isUndone = false;
-  if (noted.length === 0 || node === null) return { merged, isUndone };
+  if (noted.length === 0 || node === null) return { merged: [], isUndone: false };
+  // Not as noted: an unmerge of other merges may have changed who survived.
   const standing = store.all<{ from_node: NodeNumber; into_node: NodeNumber }>(
     `SELECT from_node, into_node FROM merges
-     WHERE node_a IN (SELECT ?1 UNION ALL SELECT node FROM aliases WHERE root = ?1) AND trace_id = ?2 AND user_index = ?3`,
+     WHERE node_a IN (SELECT ?1 UNION ALL SELECT node FROM aliases WHERE root = ?1) AND trace_id = ?2 AND user_index = ?3
+     ORDER BY no`,
     rootOf(store, node),
     record.trace_id,
     userIndex,
   );
-  for (const [fromNode, intoNode] of noted) {
-    const from = publicId(store, fromNode);
-    const into = publicId(store, intoNode);
-    if (from === undefined || into === undefined) continue;
-    const stands = standing.some(({ from_node, into_node }) => from_node === fromNode && into_node === intoNode);
-    if (stands) merged.push({ from, into });
-    else isUndone = true;
-  }
-  return { merged, isUndone };
+  const merged = standing.flatMap(({ from_node, into_node }) => {
+    const [from, into] = [publicId(store, from_node), publicId(store, into_node)];
+    return from === undefined || into === undefined ? [] : [{ from, into }];
+  });
+  const living = noted.filter((nodes) => nodes.every((no) => publicId(store, no) !== undefined));
+  return { merged, isUndone: merged.length < living.length };
 }
 
 export function rejectedUser(userIndex: number, message: string): TracedUser {
