@@ -98,8 +98,6 @@ export interface UserNote {
   readonly merged?: readonly (readonly [from: NodeNumber, into: NodeNumber])[];
   readonly warnings?: readonly string[];
   readonly duplicateEvents?: number;
-  /** For users without stored events: where they would have gone. */
-  readonly node?: NodeNumber;
 }
 
 export interface Tally {

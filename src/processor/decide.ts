@@ -147,10 +147,12 @@ function sortOut(record: PreparedRecord, memory: Memory, erasures: Erasures): So
     if (duplicates > 0) duplicateEvents.set(user.origin.userIndex, duplicates);
     // All of its events were there already: a retry, which must not make old properties new again.
     if (events.length > 0)
-      kept.push({ user: rest, events, leftOut: user.keys === rest.keys ? [] : leftOut(user, rest) });
+      kept.push({ user: rest, events, leftOut: rest === user ? NOTHING_LEFT_OUT : leftOut(user, rest) });
   }
   return { record, rejections, duplicateOf, kept, duplicateEvents, erased };
 }
+
+const NOTHING_LEFT_OUT: readonly IdentifierType[] = [];
 
 /** What was sent may be about the person who was erased while it waited. */
 function withoutPayload({ userIndex, message }: RejectionToStore): RejectionToStore {

@@ -16,7 +16,7 @@ import type { LogReader, LogRecord } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
 import type { StoreWriter, WriteTransaction } from '../store-writer.ts';
-import { type Failpoint, processPrepared } from './batch.ts';
+import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { isPoison, isWorthWaiting } from './failures.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
 import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
@@ -65,6 +65,8 @@ export class Processor {
   #committed = new Map<number, number>();
   /** As in the transaction under way. */
   #positions = new Map<number, number>();
+  /** Of the transaction under way: what is rolled back was not processed. */
+  #uncounted: (BatchCounts & { readonly records: number })[] = [];
   /** Up to where each partition is read record by record, because a batch there could not be processed. */
   readonly #carefulUntil = new Map<number, number>();
   readonly #tries = new Map<string, number>();
@@ -167,12 +169,20 @@ export class Processor {
     this.#committed = this.#positions;
     this.#isDurable = false;
     this.#failpoint('committed');
+    for (const { records, users, events, merges, refusals } of this.#uncounted) {
+      metrics.inc(METRIC.processed_records, records);
+      metrics.inc(METRIC.processed_users, users);
+      metrics.inc(METRIC.processed_events, events);
+      metrics.inc(METRIC.merges, merges);
+      metrics.inc(METRIC.refusals, refusals);
+    }
     metrics.inc(METRIC.processor_transactions);
     metrics.observe(METRIC.processor_transaction_duration, (performance.now() - startedAt) / 1000);
   }
 
   async #begin(): Promise<WriteTransaction> {
     const transaction = await this.#parts.writer.begin();
+    this.#uncounted = [];
     this.#failpoint('begun');
     return transaction;
   }
@@ -196,16 +206,12 @@ export class Processor {
 
   async #process(transaction: WriteTransaction, { partition, records, next, problem }: Read): Promise<number> {
     if (problem !== null) throw problem;
-    const { metrics, now } = this.#parts;
+    const { now } = this.#parts;
     const counts = await processPrepared(transaction, records, { now, failpoint: this.#failpoint });
     await transaction.advance(partition, next);
     this.#positions.set(partition, next);
     this.#failpoint('advanced');
-    metrics.inc(METRIC.processed_records, records.length);
-    metrics.inc(METRIC.processed_users, counts.users);
-    metrics.inc(METRIC.processed_events, counts.events);
-    metrics.inc(METRIC.merges, counts.merges);
-    metrics.inc(METRIC.refusals, counts.refusals);
+    this.#uncounted.push({ ...counts, records: records.length });
     return Math.max(counts.users, counts.events);
   }
 

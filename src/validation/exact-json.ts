@@ -21,7 +21,6 @@ interface ReviverContext {
 interface ExactJson {
   parse(text: string, reviver: (key: string, value: unknown, context: ReviverContext) => unknown): unknown;
   rawJSON(source: string): RawNumber;
-  isRawJSON(value: unknown): value is RawNumber;
 }
 
 const exact = JSON as unknown as ExactJson;
@@ -50,12 +49,6 @@ export function parseExact(text: string): unknown {
     if (error instanceof RangeError) return JSON.parse(text);
     throw error;
   }
-}
-
-/** The number that a value stands for; null if it is none, or one beyond what a double can hold. */
-export function numberOf(value: unknown): number | null {
-  const number = exact.isRawJSON(value) ? Number(value.rawJSON) : value;
-  return typeof number === 'number' && Number.isFinite(number) ? number : null;
 }
 
 /** Quick, and wrong in one direction only. */

@@ -166,6 +166,17 @@ suite('A record that cannot be processed', () => {
     assert.equal(begun, 6);
   });
 
+  test('makes nothing count twice in the metrics, though what came before it is rolled back and done again', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    await appendAll(dataFolder, [good(1), good(2), { ...good(3), userCount: 2 }, good(4)]);
+    const buffer = allocateMetrics(1);
+    // A batch each, all in one transaction.
+    await processAll(dataFolder, { batchBytesMax: 1, metrics: metricsWriter(buffer, 0) });
+    assert.equal(readCounter(buffer, METRIC.processed_records), 3);
+    assert.equal(readCounter(buffer, METRIC.processed_events), 3);
+  });
+
   test('that throws only once is stored after all', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);

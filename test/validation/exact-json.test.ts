@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { numberOf, parseExact } from '../../src/validation/exact-json.ts';
+import { parseExact } from '../../src/validation/exact-json.ts';
 
 const digits = (maxLength: number): fc.Arbitrary<string> =>
   fc.string({ unit: fc.constantFrom(...'0123456789'.split('')), minLength: 1, maxLength });
@@ -121,14 +121,5 @@ suite('Exact JSON', () => {
     const zeros = '0'.repeat(500_000);
     const text = `[1${zeros}1,0.${zeros}1,1${zeros}]`;
     assert.equal(JSON.stringify(parseExact(text)), text);
-  });
-
-  test('a raw number is a number to calculate with, unless no double can hold it', () => {
-    const [long, huge, minusZero, plain] = parseExact('[12345678901234567890,1e400,-0,1.5]') as unknown[];
-    assert.equal(numberOf(long), 12345678901234567000);
-    assert.equal(numberOf(huge), null);
-    assert.ok(Object.is(numberOf(minusZero), -0));
-    assert.equal(numberOf(plain), 1.5);
-    for (const other of ['1', null, undefined, {}, { rawJSON: '1' }, true]) assert.equal(numberOf(other), null);
   });
 });

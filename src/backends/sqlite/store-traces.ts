@@ -121,7 +121,7 @@ function acceptedUser(
   stored: UserEvents | undefined,
   note: UserNote | undefined,
 ): TracedUser {
-  const node = stored?.node ?? note?.node ?? null;
+  const node = stored?.node ?? null;
   const { merged, isUndone } = mergedBy(store, record, userIndex, node, note?.merged ?? []);
   const warnings = note?.warnings ?? [];
   return {
