@@ -32,6 +32,7 @@ export interface RawInsertResult {
 
 const DURABLE_INTERVAL_MILLISECONDS = 5_000;
 const TENANT = 1;
+const KEY_ID = 'key_000000000000';
 const MINUTE_MILLISECONDS = 60_000;
 const HOUR_MILLISECONDS = 3_600_000;
 /** About how fast events come in, for their times. */
@@ -62,6 +63,8 @@ class Loop {
   private table = 0;
   private event = 0;
   private record = 0;
+  /** Events of the transactions so far. */
+  private received = 0;
   private syncedAt = performance.now();
 
   constructor(database: DatabaseSync, job: RawInsertJob, material: Material) {
@@ -97,7 +100,7 @@ class Loop {
       .run(this.table, this.event + 1);
     return [
       this.database.prepare(`INSERT INTO events_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-      this.database.prepare(`INSERT INTO records_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
+      this.database.prepare(`INSERT INTO records_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
     ];
   }
 
@@ -172,6 +175,7 @@ class Loop {
       firstEvent + 1,
       USERS_PER_REQUEST,
       null,
+      KEY_ID,
       null,
     );
   }
@@ -204,13 +208,17 @@ class Loop {
   }
 
   private writeSums(): void {
-    const { addToCounts, addToLedger, advance, updateTable, updateSequence } = this.statements;
+    const { addToCounts, addToLedger, addToReceipts, advance, updateTable, updateSequence } = this.statements;
     for (const { width, start, name, events, revenue } of this.buckets.values()) {
       addToCounts.run(TENANT, width, start, name, events, revenue);
     }
     this.buckets.clear();
     const hour = Math.floor(this.material.startedAt / HOUR_MILLISECONDS) * HOUR_MILLISECONDS;
     addToLedger.run(TENANT, hour, this.event);
+    const receivedAt = this.material.startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
+    const minute = Math.floor(receivedAt / MINUTE_MILLISECONDS) * MINUTE_MILLISECONDS;
+    addToReceipts.run(TENANT, minute, this.event - this.received);
+    this.received = this.event;
     advance.run(0, this.record);
     updateTable.run(this.event - (this.table - 1) * TABLE_EVENTS, this.table);
     updateSequence.run(this.people + 1, 'node');
@@ -241,6 +249,11 @@ function prepare(database: DatabaseSync) {
     addToLedger: database.prepare(
       `INSERT INTO ledger VALUES (?1, ?2, ?3, ?3, 0, 0, 0, 0, 0, ?3, ?3, 0, 0, 0, 0)
        ON CONFLICT DO UPDATE SET users_stored = excluded.users_stored, events_stored = excluded.events_stored`,
+    ),
+    addToReceipts: database.prepare(
+      `INSERT INTO receipts VALUES (?1, ?2, ?3, 0, ?3) ON CONFLICT DO UPDATE SET
+         users_accepted = users_accepted + excluded.users_accepted,
+         events_accepted = events_accepted + excluded.events_accepted`,
     ),
     advance: database.prepare(
       'INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position',

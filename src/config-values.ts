@@ -96,6 +96,19 @@ export function host(): Kind<string> {
   };
 }
 
+/** Where a server is reached, or nothing: scheme and host, as browsers write it. */
+export function origin(): Kind<string> {
+  return {
+    expected: 'an address such as https://sluice.example, http or https, without a path',
+    parse: (text) => {
+      if (text === '') return text;
+      const url = /^https?:\/\/[^/?#@\s\\]+\/?$/i.test(text) ? URL.parse(text) : null;
+      return url?.origin;
+    },
+    format: (value) => value,
+  };
+}
+
 function within(value: number | undefined, min: number, max: number): number | undefined {
   return value !== undefined && value >= min && value <= max ? value : undefined;
 }

@@ -19,6 +19,7 @@ import {
   type Kind,
   list,
   MB,
+  origin,
   retention,
   SECOND_MS,
   text,
@@ -60,6 +61,15 @@ export const SETTINGS = {
     kind: host(),
     default: '127.0.0.1',
     description: 'The address to listen on; 0.0.0.0 lets other machines in.',
+  }),
+  publicUrl: setting({
+    env: 'SLUICE_PUBLIC_URL',
+    flag: 'public-url',
+    placeholder: 'URL',
+    kind: origin(),
+    default: '',
+    description:
+      'Where people reach this server, such as https://sluice.example, for links and secure cookies; set it behind a proxy.',
   }),
   dataFolder: setting({
     env: 'SLUICE_DATA',

@@ -9,6 +9,7 @@ import type { Shell } from './cli/shell.ts';
 import type { Env } from './config.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
+import type { MemberStore } from './members.ts';
 import type { KeyStore, Store } from './store.ts';
 import { threadFile } from './threads.ts';
 
@@ -24,8 +25,10 @@ const DATA_COMMANDS = {
   export: async (args: readonly string[], shell: Shell) => (await import('./cli/export.ts')).runExport(args, shell),
   doctor: runDoctorCommand,
 };
+/** Those of the others that answer --help themselves. */
+const HELPFUL = new Set(['keys', 'invite', 'config']);
 type DataCommand = keyof typeof DATA_COMMANDS;
-const COMMANDS = ['serve', 'keys', 'config', ...Object.keys(DATA_COMMANDS)];
+const COMMANDS = ['serve', 'keys', 'invite', 'config', ...Object.keys(DATA_COMMANDS)];
 
 function isDataCommand(command: string | undefined): command is DataCommand {
   return command !== undefined && Object.hasOwn(DATA_COMMANDS, command);
@@ -39,6 +42,11 @@ function versionOf(): string {
 async function openKeyStore(file: string): Promise<KeyStore> {
   const { openSqliteKeyStore } = await import('./backends/sqlite/keys.ts');
   return openSqliteKeyStore(file);
+}
+
+async function openMemberStore(file: string): Promise<MemberStore> {
+  const { openSqliteMemberStore } = await import('./backends/sqlite/members.ts');
+  return openSqliteMemberStore(file);
 }
 
 /** For the commands, which may block: no thread. */
@@ -74,7 +82,7 @@ async function run(args: readonly string[], env: Env): Promise<number> {
     out(`sluice ${versionOf()}\n`);
     return 0;
   }
-  if (command === undefined || command === 'help' || (wantsHelp(args) && command !== 'keys' && command !== 'config')) {
+  if (command === undefined || command === 'help' || (wantsHelp(args) && !HELPFUL.has(command))) {
     out(mainHelp(inkFor(isTty, env)));
     return command === undefined ? 1 : 0;
   }
@@ -85,6 +93,15 @@ async function run(args: readonly string[], env: Env): Promise<number> {
       const { runKeys } = await import('./cli/keys.ts');
       const { openSqliteKeyStore } = await import('./backends/sqlite/keys.ts');
       return runKeys(rest, { out, env, isTty, now: Date.now, openKeyStore: openSqliteKeyStore });
+    }
+    case 'invite': {
+      const [{ runInvite }, { openSqliteKeyStore }, { openSqliteMemberStore }] = await Promise.all([
+        import('./cli/invite.ts'),
+        import('./backends/sqlite/keys.ts'),
+        import('./backends/sqlite/members.ts'),
+      ]);
+      const opening = { openKeyStore: openSqliteKeyStore, openMemberStore: openSqliteMemberStore };
+      return runInvite(rest, { out, env, isTty, now: Date.now, ...opening });
     }
     case 'config': {
       const { runConfig } = await import('./cli/config.ts');
@@ -129,7 +146,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
 /** Runs until a signal; resolves with the exit code. */
 async function serve(args: readonly string[], env: Env): Promise<number> {
   const { loadConfig } = await import('./config.ts');
-  const { config } = loadConfig({ env, args });
+  const { config, sources } = loadConfig({ env, args });
   const { lockFolder } = await import('./backends/sqlite/folder-lock.ts');
   const lock = lockFolder(config.dataFolder);
   mkdirSync(logFolderOf(config.dataFolder), { recursive: true, mode: 0o700 });
@@ -145,6 +162,7 @@ async function serve(args: readonly string[], env: Env): Promise<number> {
   const keyStore = await openKeyStore(keyFileOf(config.dataFolder));
   const supervisor = new Supervisor({
     config,
+    sources,
     keyStore,
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,
@@ -154,7 +172,10 @@ async function serve(args: readonly string[], env: Env): Promise<number> {
   const stopped = stopOnSignal();
   const port = await supervisor.start();
   logger.info({ version, host: config.host, port, edges: config.edges, pid: process.pid }, 'listening');
-  await announceStart({ config, port, keyStore, now: Date.now(), out: (text) => void process.stdout.write(text) });
+  const members = await openMemberStore(keyFileOf(config.dataFolder));
+  const out = (text: string): void => void process.stdout.write(text);
+  await announceStart({ config, port, keyStore, members, now: Date.now(), out });
+  await members.close();
 
   const signal = await stopped;
   logger.info({ signal }, 'stopping: finishing what is under way');

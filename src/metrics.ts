@@ -206,6 +206,9 @@ export const REQUESTS_BY_STATUS: ReadonlyMap<number, CounterIndex> = new Map(
 const BOUNDS: (readonly number[])[] = [];
 for (const { family, first } of LAYOUT.placed) if (family.kind === 'histogram') BOUNDS[first] = family.bounds;
 
+const COMBINES: Combine[] = [];
+for (const { family, first } of LAYOUT.placed) if (family.kind === 'gauge') COMBINES[first] = family.combine;
+
 /** One slot per thread that counts. Made once, handed to the threads. */
 export function allocateMetrics(slots: number): SharedArrayBuffer {
   if (!Number.isInteger(slots) || slots < 1) throw new RangeError(`slots must be a positive integer, not ${slots}`);
@@ -255,6 +258,12 @@ export function metricsWriter(buffer: SharedArrayBuffer, slot: number): MetricsW
 /** The sum over all threads. */
 export function readCounter(buffer: SharedArrayBuffer, counter: CounterIndex): number {
   return combined(new Float64Array(buffer), counter, 'sum');
+}
+
+/** Over all threads, as the gauge combines them. While none has set it, a sum is 0 and any other is null. */
+export function readGauge(buffer: SharedArrayBuffer, gauge: GaugeIndex): number | null {
+  const value = combined(new Float64Array(buffer), gauge, COMBINES[gauge] ?? 'sum');
+  return Number.isFinite(value) ? value : null;
 }
 
 /** All slots together, as Prometheus text. With a version, `sluice_info` says what runs. */

@@ -5,6 +5,8 @@
  * - **environment**: `production` or `development`. An account has both.
  * - **tenant**: the pair (account, environment). No data crosses tenants.
  * - **key**: an API key. Secret keys may do everything, publishable ones may only write events.
+ * - **member**: a person who signs in to the dashboard; of one account. **session**: a signed-in browser.
+ * - **invitation**: a one-time link with which a member is made, or sets a new password.
  * - **request**: one HTTP call to `POST /ingest/events`, carrying one or more users.
  * - **trace**: what became of one request; named by its `trace_id`.
  * - **user**: one entry of a request's `users` array: identifiers, user_properties, events.

@@ -3,18 +3,19 @@
  * request has a trace (pending, then processed), and the books balance at every moment, because the store says in one
  * breath what it holds and up to where the log is in it; what the log has from there on is pending.
  *
- * Limits: the pending part of the books is counted from the headers in the log at every call, which takes time in
- * proportion to the backlog. A request that its log cut into several records counts as processed with the first.
+ * Limits: the pending part of the books, and of what came in by minute, is counted from the headers in the log at every
+ * call, which takes time in proportion to the backlog. A request that its log cut into several records counts as processed with the first.
  */
 
 import type { LogHeader, LogReader } from './log.ts';
 import type { TenantId } from './model.ts';
-import type { Books, LedgerHour, Store, StoredTrace, TracedUser } from './store.ts';
+import type { Books, LedgerHour, ReceiptMinute, Receipts, Store, StoredTrace, TimeRange, TracedUser } from './store.ts';
 
+const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const HEADERS_PER_READ = 5_000;
 /** A log from which records vanish this often while they are counted is not one that a processor works on. */
-const LEDGER_TRIES_MAX = 20;
+const TRIES_MAX = 20;
 const SET_ASIDE_MAX = 1_000;
 /** No hours: for the positions alone. */
 const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
@@ -38,7 +39,21 @@ export function createReading(store: Store, log: LogReader): Store {
     audit: (...args) => store.audit(...args),
     trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
     rejections: (...args) => store.rejections(...args),
-    ledger: (tenantId, hours) => readLedger(store, log, tenantId, hours),
+    rejectionReasons: (...args) => store.rejectionReasons(...args),
+    receipts: (tenantId, range) =>
+      complete(
+        store,
+        log,
+        () => store.receipts(tenantId, range),
+        () => new PendingReceipts(tenantId, range),
+      ),
+    ledger: (tenantId, hours) =>
+      complete(
+        store,
+        log,
+        () => store.ledger(tenantId, hours),
+        () => new PendingBooks(tenantId, hours),
+      ),
     setAside: (limit) => store.setAside(limit),
     recount: () => store.recount(),
     close: async () => {
@@ -85,7 +100,7 @@ async function setAsideTrace(
   );
   const headers = found.flat().filter((header) => header.traceId === traceId);
   if (headers.length > 0) return pendingTrace(traceId, headers, [SET_ASIDE]);
-  const nobody = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, users: [] };
+  const nobody = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
   return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, ...nobody };
 }
 
@@ -99,6 +114,7 @@ function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: 
     usersAccepted: users.filter(({ status }) => status === 'accepted').length,
     usersRejected: users.filter(({ status }) => status === 'rejected').length,
     duplicateOf: null,
+    keyId: headers[0]?.keyId ?? null,
     users: users.sort((a, b) => a.userIndex - b.userIndex),
   };
 }
@@ -121,22 +137,31 @@ function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warn
   });
 }
 
-type Ledger = Awaited<ReturnType<Store['ledger']>>;
+/** What the store says, with up to where the log is in it. */
+interface Told {
+  readonly positions: ReadonlyMap<number, number>;
+}
 
-async function readLedger(
+/** Counts what the log has from there on, and adds it. */
+interface Pending<Answer extends Told> {
+  count(header: LogHeader): void;
+  addTo(told: Answer): Answer;
+}
+
+async function complete<Answer extends Told>(
   store: Store,
   log: LogReader,
-  tenantId: TenantId | null,
-  hours: Parameters<Store['ledger']>[1],
-): Promise<Ledger> {
+  ask: () => Promise<Answer>,
+  newPending: () => Pending<Answer>,
+): Promise<Answer> {
   for (let tries = 1; ; tries += 1) {
-    const ledger = await store.ledger(tenantId, hours);
-    const pending = new Pending(tenantId, hours);
-    const gaps = await countPending(log, ledger.positions, pending);
+    const told = await ask();
+    const pending = newPending();
+    const gaps = await countPending(log, told.positions, (header) => pending.count(header));
     // Records that were processed meanwhile may have left the log uncounted. A gap that stays is no such case.
-    const now = gaps.length === 0 ? ledger : await store.ledger(tenantId, NO_HOURS);
-    const hasMoved = gaps.some((partition) => now.positions.get(partition) !== ledger.positions.get(partition));
-    if (!hasMoved || tries >= LEDGER_TRIES_MAX) return pending.addTo(ledger);
+    const now = gaps.length === 0 ? told : await store.ledger(null, NO_HOURS);
+    const hasMoved = gaps.some((partition) => now.positions.get(partition) !== told.positions.get(partition));
+    if (!hasMoved || tries >= TRIES_MAX) return pending.addTo(told);
   }
 }
 
@@ -144,7 +169,7 @@ async function readLedger(
 async function countPending(
   log: LogReader,
   positions: ReadonlyMap<number, number>,
-  pending: Pending,
+  count: (header: LogHeader) => void,
 ): Promise<number[]> {
   const gaps = new Set<number>();
   for (const partition of await log.partitions()) {
@@ -154,7 +179,7 @@ async function countPending(
       for (const header of headers) {
         if (header.position !== expected) gaps.add(partition);
         expected = header.position + 1;
-        pending.count(header);
+        count(header);
       }
       if (headers.length < HEADERS_PER_READ) break;
       expected = next;
@@ -163,6 +188,8 @@ async function countPending(
   return [...gaps];
 }
 
+type Ledger = Awaited<ReturnType<Store['ledger']>>;
+
 interface Sums {
   users: number;
   events: number;
@@ -170,7 +197,7 @@ interface Sums {
 }
 
 /** What is in the log and not yet in the store, by hour of receipt. */
-class Pending {
+class PendingBooks implements Pending<Ledger> {
   readonly #tenantId: TenantId | null;
   readonly #from: number;
   readonly #to: number;
@@ -206,6 +233,49 @@ class Pending {
     }
     return { hours: [...byHour.values()].sort((a, b) => b.hour - a.hour), positions };
   }
+}
+
+/** What is in the log and not yet in the store, by minute of receipt. */
+class PendingReceipts implements Pending<Receipts> {
+  readonly #tenantId: TenantId;
+  readonly #from: number;
+  readonly #to: number;
+  readonly #minutes = new Map<number, ReceiptMinute>();
+
+  constructor(tenantId: TenantId, { from, to }: TimeRange) {
+    this.#tenantId = tenantId;
+    this.#from = from === null ? Number.NEGATIVE_INFINITY : Math.floor(from / MINUTE_MS) * MINUTE_MS;
+    this.#to = to ?? Number.POSITIVE_INFINITY;
+  }
+
+  count({ tenantId, receivedAt, userCount, eventCount, rejections }: LogHeader): void {
+    if (this.#tenantId !== tenantId) return;
+    const start = Math.floor(receivedAt / MINUTE_MS) * MINUTE_MS;
+    if (start < this.#from || start >= this.#to) return;
+    addMinute(this.#minutes, {
+      start,
+      usersAccepted: userCount - rejections.length,
+      usersRejected: rejections.length,
+      eventsAccepted: eventCount,
+    });
+  }
+
+  addTo({ minutes, positions }: Receipts): Receipts {
+    const all = new Map(this.#minutes);
+    for (const minute of minutes) addMinute(all, minute);
+    return { minutes: [...all.values()].sort((a, b) => a.start - b.start), positions };
+  }
+}
+
+function addMinute(minutes: Map<number, ReceiptMinute>, more: ReceiptMinute): void {
+  const { start } = more;
+  const before = minutes.get(start) ?? { usersAccepted: 0, usersRejected: 0, eventsAccepted: 0 };
+  minutes.set(start, {
+    start,
+    usersAccepted: before.usersAccepted + more.usersAccepted,
+    usersRejected: before.usersRejected + more.usersRejected,
+    eventsAccepted: before.eventsAccepted + more.eventsAccepted,
+  });
 }
 
 function withPending(books: Books, pending: number): Books {

@@ -67,6 +67,8 @@ export interface KeyStore {
   list(): Promise<ApiKey[]>;
   /** Returns the key as it is afterwards; undefined if there is no such id. Revoking twice keeps the first time. */
   revoke(id: string, at: number): Promise<ApiKey | undefined>;
+  /** Lets a key expire at that time, or earlier if it would have. As it is afterwards; undefined for an unknown id. */
+  expire(id: string, at: number): Promise<ApiKey | undefined>;
   /** Never moves `lastUsedAt` backwards; keeps the first suspected leak. Unknown ids are ignored. */
   recordSightings(sightings: readonly KeySighting[]): Promise<void>;
   close(): Promise<void>;
@@ -122,6 +124,23 @@ export interface StoredEvent {
   readonly profileId: string | null;
   readonly traceId: string;
   readonly userIndex: number;
+  /** The key that its request came with. */
+  readonly keyId: string;
+}
+
+/** An event where it stands in the order of arrival. */
+export interface ArrivedEvent extends StoredEvent {
+  /** To go on after this very event. */
+  readonly place: string;
+  /** Grows with every event that arrives; compares places. */
+  readonly sequence: number;
+}
+
+export interface Arrivals {
+  readonly events: readonly ArrivedEvent[];
+  /** The place up to which this answer looked, and its number. */
+  readonly last: string;
+  readonly lastSequence: number;
 }
 
 /** By the events' own timestamps: from (inclusive) to (exclusive), milliseconds. */
@@ -216,6 +235,8 @@ export interface StoredTrace {
   readonly usersAccepted: number;
   readonly usersRejected: number;
   readonly duplicateOf: string | null;
+  /** The key that it came with; null for what was set aside and is not in the log any more. */
+  readonly keyId: string | null;
   readonly users: readonly TracedUser[];
 }
 
@@ -236,6 +257,37 @@ export interface StoredRejection {
   /** The user as it was sent, or its beginning when it was too large to keep (`payloadIsCut`). */
   readonly payload: string;
   readonly payloadIsCut: boolean;
+}
+
+/** From (inclusive) to (exclusive), milliseconds; null is no bound. */
+export interface TimeRange {
+  readonly from: number | null;
+  readonly to: number | null;
+}
+
+/** All users that were rejected for one reason, as far as they are kept, and the newest of them. */
+export interface RejectionReason {
+  readonly reason: string;
+  readonly users: number;
+  readonly lastAt: number;
+  readonly traceId: string;
+  readonly userIndex: number;
+}
+
+/** What came in within one minute, by time of receipt, whatever became of it. */
+export interface ReceiptMinute {
+  readonly start: number;
+  readonly usersAccepted: number;
+  readonly usersRejected: number;
+  /** Of the accepted users. */
+  readonly eventsAccepted: number;
+}
+
+export interface Receipts {
+  /** Oldest first; minutes without requests are left out. */
+  readonly minutes: readonly ReceiptMinute[];
+  /** Up to where the log is in them. */
+  readonly positions: ReadonlyMap<number, number>;
 }
 
 /** Sums of users or events of one hour of receipt. */
@@ -304,11 +356,7 @@ export interface Store {
   /** Undefined when `query.profileId` is given and unknown. */
   events(tenantId: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined>;
   /** In order of arrival, oldest first, after the place that `after` names; null starts with what comes next. */
-  arrivals(
-    tenantId: TenantId,
-    after: string | null,
-    limit: number,
-  ): Promise<{ readonly events: readonly StoredEvent[]; readonly last: string }>;
+  arrivals(tenantId: TenantId, after: string | null, limit: number): Promise<Arrivals>;
   counts(tenantId: TenantId, query: CountQuery): Promise<CountBucket[]>;
   identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined>;
   /** Undefined for an unknown profile. */
@@ -319,6 +367,10 @@ export interface Store {
   /** What the processor made of a request; undefined while it has not come to it. A null tenant looks at all of them. */
   trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined>;
   rejections(tenantId: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>>;
+  /** By time of receipt; the most frequent first, at most 100. */
+  rejectionReasons(tenantId: TenantId, range: TimeRange): Promise<RejectionReason[]>;
+  /** Every minute that has a part in the range, without what is still in the log. Kept for 7 days. */
+  receipts(tenantId: TenantId, range: TimeRange): Promise<Receipts>;
   /** The books without what is still in the log (`pending` is 0), and up to where the log is in them. */
   ledger(
     tenantId: TenantId | null,

@@ -9,7 +9,7 @@
 import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { Worker } from 'node:worker_threads';
-import type { Config } from './config.ts';
+import type { Config, Sources } from './config.ts';
 import type { ServerStatus } from './edge/edge.ts';
 import { listenError } from './edge/listen-error.ts';
 import { OperatorError } from './errors.ts';
@@ -21,6 +21,8 @@ import type { KeySighting, KeyStore } from './store.ts';
 export interface EdgeSetup {
   readonly role: 'edge';
   readonly config: Config;
+  /** Where each setting came from, to be shown. */
+  readonly sources: Sources;
   readonly index: number;
   readonly port: number;
   readonly metricsBuffer: SharedArrayBuffer;
@@ -89,6 +91,7 @@ export function metricsSlots(edges: number): number {
 
 export interface SupervisorParts {
   readonly config: Config;
+  readonly sources: Sources;
   readonly keyStore: KeyStore;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly logger: Logger;
@@ -189,9 +192,9 @@ export class Supervisor {
   }
 
   #startEdge(index: number, port: number): Promise<number> {
-    const { config, metricsBuffer, version } = this.#parts;
+    const { config, sources, metricsBuffer, version } = this.#parts;
     const statusBuffer = this.#statusBuffer;
-    const setup: EdgeSetup = { role: 'edge', config, index, port, metricsBuffer, statusBuffer, version };
+    const setup: EdgeSetup = { role: 'edge', config, sources, index, port, metricsBuffer, statusBuffer, version };
     const edge = this.#startThread('edge', setup);
     this.#edges.push(edge);
     return new Promise((resolve, reject) => {

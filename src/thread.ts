@@ -51,19 +51,22 @@ async function openLog(
   });
 }
 
-/** One edge thread: its partition of the log, its reading end of the key store, its HTTP server. */
+/** One edge thread: its partition of the log, its ends of the key store and the member store, its HTTP server. */
 async function runEdge(setup: EdgeSetup): Promise<void> {
-  const { config, index, metricsBuffer, version } = setup;
+  const { config, sources, index, metricsBuffer, version } = setup;
   const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
     // The log is checked in its own thread while this one loads the rest.
     const opening = openLog(setup, (message) => tell({ type: 'fatal', message }));
-    const [{ startEdge }, { statusOf }, { createLogger }, keyStore, store, log] = await Promise.all([
+    const [{ startEdge }, { statusOf }, { createLogger }, keyStore, members, store, log] = await Promise.all([
       import('./edge/edge.ts'),
       import('./supervisor.ts'),
       import('./logger.ts'),
       import('./backends/sqlite/keys.ts').then(({ openSqliteKeyStore }) =>
         openSqliteKeyStore(keyFileOf(config.dataFolder)),
+      ),
+      import('./backends/sqlite/members.ts').then(({ openSqliteMemberStore }) =>
+        openSqliteMemberStore(keyFileOf(config.dataFolder)),
       ),
       openStore(config),
       opening,
@@ -71,8 +74,10 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
     const edge = await startEdge(
       {
         config,
+        sources,
         log,
         keyStore,
+        members,
         store,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),

@@ -32,6 +32,7 @@ test('with nothing set, every setting has its default', () => {
   assert.deepEqual(load({}), {
     port: 8_080,
     host: '127.0.0.1',
+    publicUrl: '',
     dataFolder: './data',
     environment: 'any',
     edges: 1,
@@ -55,6 +56,7 @@ test('every setting can be given in the environment', () => {
   const env = {
     PORT: '0',
     HOST: '::1',
+    SLUICE_PUBLIC_URL: 'HTTPS://Sluice.Example:443/',
     SLUICE_DATA: '/var/lib/sluice',
     SLUICE_ENVIRONMENT: 'production',
     SLUICE_EDGES: '4',
@@ -75,6 +77,7 @@ test('every setting can be given in the environment', () => {
   assert.deepEqual(load(env), {
     port: 0,
     host: '::1',
+    publicUrl: 'https://sluice.example',
     dataFolder: '/var/lib/sluice',
     environment: 'production',
     edges: 4,
@@ -201,6 +204,18 @@ for (const [text, ms] of TIMES) {
 const REFUSED: [string, string[]][] = [
   ['port', ['-1', '65536', '80.5', 'http', '8080x', '0x50', '1e3', ' ']],
   ['host', ['', 'localhost:8080', 'http://localhost', 'a b', '[::1]', '-x']],
+  [
+    'public-url',
+    [
+      'sluice.example',
+      'ftp://sluice.example',
+      'https://sluice.example/dashboard',
+      'https://a@sluice.example',
+      'https://sluice.example?x',
+      'https://',
+      'https://a b',
+    ],
+  ],
   ['data', ['', '  ']],
   ['environment', ['prod', 'staging', '']],
   ['edges', ['0', '65', '1.5', 'all']],

@@ -38,12 +38,13 @@ suite('Reading what is still in the log', () => {
   ];
 
   test('a trace is pending, with its rejected users, until it is processed', async () => {
-    const entry = request([person({ user_id: 'u' }, [{}, {}]), 7]);
+    const entry = request([person({ user_id: 'u' }, [{}, {}]), 7], { keyId: 'key_of_app' });
     await appendAll(folder, [request([person({ user_id: 'v' })]), entry]);
     const pending = await reading.trace(TENANT, entry.traceId.toUpperCase());
     assert.equal(pending?.status, 'pending');
     assert.equal(pending.processedAt, null);
     assert.equal(pending.receivedAt, entry.receivedAt);
+    assert.equal(pending.keyId, 'key_of_app');
     assert.deepEqual([pending.usersAccepted, pending.usersRejected], [1, 1]);
     assert.deepEqual(
       pending.users.map(({ userIndex, status, message }) => [userIndex, status, message]),
@@ -57,6 +58,7 @@ suite('Reading what is still in the log', () => {
     await processAll(folder);
     const processed = await reading.trace(TENANT, entry.traceId);
     assert.equal(processed?.status, 'processed');
+    assert.equal(processed.keyId, 'key_of_app');
     assert.deepEqual(processed, await store.trace(TENANT, entry.traceId));
   });
 
@@ -151,6 +153,29 @@ suite('Reading what is still in the log', () => {
     const { hours } = await reading.ledger(null, ALL);
     assert.deepEqual(sumOf(hours, 'received')[0], sent);
     assert.deepEqual(sumOf(hours, 'pending'), [0, 0]);
+  });
+
+  test('what came in by minute is the same before and after it is processed', async () => {
+    const entries = [
+      request([person({ user_id: 'u' }, [{}, {}]), 7], { receivedAt: START }),
+      request([person({ user_id: 'v' })], { receivedAt: START + 59_999 }),
+      request([person({ user_id: 'w' })], { receivedAt: START + 60_000, tenantId: OTHER_TENANT }),
+    ];
+    const late = request([person({ user_id: 'x' }, [{}])], { receivedAt: START + 60_000 });
+    await appendAll(folder, entries);
+    const first = { start: START, usersAccepted: 2, usersRejected: 1, eventsAccepted: 3 };
+    assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, [first]);
+    await processAll(folder);
+    assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, [first]);
+    // One minute in the store and in the log at once, and one in the log alone.
+    await appendAll(folder, [late, request([person({ user_id: 'y' })], { receivedAt: START + 1 })]);
+    const second = { start: START + 60_000, usersAccepted: 1, usersRejected: 0, eventsAccepted: 1 };
+    const both = [{ ...first, usersAccepted: 3, eventsAccepted: 4 }, second];
+    assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, both);
+    assert.deepEqual((await reading.receipts(TENANT, { from: START + 60_001, to: null })).minutes, [second]);
+    assert.deepEqual((await reading.receipts(TENANT, { from: null, to: START + 60_000 })).minutes, both.slice(0, 1));
+    await processAll(folder);
+    assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, both);
   });
 
   test('records that leave the log while they are counted are not lost from the books', async () => {

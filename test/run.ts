@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { ensureTools } from './tools.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl'];
+const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', 'chromium'];
 
 function filesOf(args: readonly string[]): string[] {
   if (args.length === 0) return globSync('test/**/*.test.ts', { cwd: ROOT });

@@ -1,5 +1,5 @@
 /**
- * The programs that some tests need besides Node: strace, mkfs.ext4, mount, perl. They are looked for in PATH and where
+ * The programs that some tests need besides Node: strace, mkfs.ext4, mount, perl, chromium. They are looked for in PATH and where
  * administrators keep theirs. `ensureTools` installs what is missing where that is simple and allowed (root on a Debian,
  * with apt-get), and says what it does. What cannot be had is named with the reason, for a test to skip visibly.
  */
@@ -18,6 +18,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   mount: 'mount',
   umount: 'mount',
   perl: 'perl-base',
+  chromium: 'chromium',
 };
 
 export interface MissingTool {

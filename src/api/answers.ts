@@ -10,7 +10,8 @@ import { type Json, jsonText } from './json-text.ts';
 
 export function sendError(reply: FastifyReply, code: ErrorCode, message?: string): FastifyReply {
   const { status, text, retryable } = ERRORS[code];
-  if (retryable) reply.header('retry-after', RETRY_AFTER_SECONDS);
+  // Who knows better how long it takes has said so.
+  if (retryable && !reply.hasHeader('retry-after')) reply.header('retry-after', RETRY_AFTER_SECONDS);
   return sendText(reply, status, { error: text, trace_id: reply.request.id, message });
 }
 
@@ -22,6 +23,11 @@ export function sendUnauthorized(reply: FastifyReply): FastifyReply {
 /** Of a tenant's data, which nobody on the way may keep. */
 export function sendJson(reply: FastifyReply, status: number, body: Json): FastifyReply {
   return sendText(reply.header('cache-control', 'no-store'), status, body);
+}
+
+/** Done, and there is nothing to say. */
+export function sendNothing(reply: FastifyReply): FastifyReply {
+  return reply.header('cache-control', 'no-store').code(204).send();
 }
 
 function sendText(reply: FastifyReply, status: number, body: Json): FastifyReply {

@@ -10,21 +10,32 @@
 
 import { METHODS, type RequestListener, type Server } from 'node:http';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { ErrorCode } from '../errors.ts';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
+import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { sendError } from './answers.ts';
 import { registerAuditRoutes } from './audit.ts';
+import { type DashboardPageParts, registerDashboardPage } from './dashboard-page.ts';
 import { registerEventRoutes } from './events.ts';
+import { type HealthParts, registerHealthRoutes } from './health.ts';
+import { type KeyParts, registerKeyRoutes } from './keys.ts';
 import { registerLedgerRoutes } from './ledger.ts';
+import { type LiveParts, registerLiveRoutes } from './live.ts';
+import { ConflictError } from './member-route.ts';
+import { registerMemberRoutes } from './members.ts';
 import { type OperatorParts, registerOperatorRoutes } from './operators.ts';
 import { BadParameterError, NotFoundError } from './parameters.ts';
+import { registerProfileSearch } from './profile-search.ts';
 import { registerProfileRoutes } from './profiles.ts';
+import { registerReceiptRoutes } from './receipts.ts';
 import { registerRejectionRoutes } from './rejections.ts';
+import { registerSessionRoutes, sendSlowed, SlowedError } from './session.ts';
 import type { TenantParts } from './tenant-route.ts';
 import { registerTraceRoutes } from './traces.ts';
 
-export interface AppOptions extends OperatorParts, TenantParts {
+export interface AppOptions extends OperatorParts, TenantParts, DashboardPageParts, HealthParts, KeyParts, LiveParts {
   readonly serverFactory: (handler: RequestListener) => Server;
   readonly newTraceId: () => string;
   /** Told of every exception that nobody expected. Must not throw. */
@@ -34,6 +45,10 @@ export interface AppOptions extends OperatorParts, TenantParts {
 }
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    /** What there is to call, so that a test can leave none out. Grows while routes are added. */
+    methodsByPath: ReadonlyMap<string, ReadonlySet<string>>;
+  }
   interface FastifyContextConfig {
     /** Set on routes that exist only to refuse a method: the value of the `Allow` header. */
     allow?: string;
@@ -71,7 +86,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   const allowed = new Map<string, Set<string>>();
-  app.addHook('onRoute', ({ url, method }) => {
+  app.decorate('methodsByPath', allowed);
+  app.addHook('onRoute', ({ url, method, config }) => {
+    if (config?.allow !== undefined) return;
     const methods = allowed.get(url) ?? new Set();
     for (const one of [method].flat()) methods.add(one);
     allowed.set(url, methods);
@@ -85,6 +102,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
       options.onUnavailable(error, request.id);
       return sendError(reply, 'unavailable');
     }
+    if (error instanceof SlowedError) return sendSlowed(reply, error.waitMs);
     const refusal = refusalOf(error);
     if (refusal !== null) return sendError(reply, refusal.code, refusal.message);
     options.onError(error, request.id);
@@ -92,12 +110,20 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   registerOperatorRoutes(app, options);
+  registerDashboardPage(app, options);
   registerProfileRoutes(app, options);
+  registerProfileSearch(app, options);
   registerEventRoutes(app, options);
   registerTraceRoutes(app, options);
   registerRejectionRoutes(app, options);
+  registerReceiptRoutes(app, options);
   registerLedgerRoutes(app, options);
   registerAuditRoutes(app, options);
+  registerSessionRoutes(app, options);
+  registerMemberRoutes(app, options);
+  registerKeyRoutes(app, options);
+  registerHealthRoutes(app, options);
+  registerLiveRoutes(app, options);
 
   refuseOtherMethods(app, new Map(allowed));
   return app;
@@ -122,11 +148,15 @@ function refusesEarly(request: FastifyRequest, reply: FastifyReply): boolean {
 
 const BAD_CURSOR = 'cursor is not one that this call gave: send next_cursor of an answer as it came';
 
+const TOO_BUSY = 'too many people are signing in at this moment; try again';
+
 /** Fastify's own refusals of a request have codes that start with FST_: the client's doing. All else is ours. */
-function refusalOf(error: unknown): { code: 'bad_request' | 'not_found' | 'too_large'; message?: string } | null {
+function refusalOf(error: unknown): { code: ErrorCode; message?: string } | null {
   if (!(error instanceof Error)) return null;
   if (error instanceof BadParameterError) return { code: 'bad_request', message: error.message };
   if (error instanceof NotFoundError) return { code: 'not_found', message: error.message };
+  if (error instanceof ConflictError) return { code: 'conflict', message: error.message };
+  if (error instanceof TooBusyError) return { code: 'unavailable', message: TOO_BUSY };
   if (error instanceof BadCursorError) return { code: 'bad_request', message: BAD_CURSOR };
   const { code, statusCode } = error as Partial<FastifyError>;
   if (code === undefined || !code.startsWith('FST_') || statusCode === undefined || statusCode > 499) return null;

@@ -9,10 +9,12 @@ import { LEDGER_PARAMETERS } from './ledger.ts';
 import { answer, json, shared } from './openapi-parts.ts';
 import type { Operation, Parameter, PathItem, Reference, Response } from './openapi-types.ts';
 import { NO_PARAMETERS, type ParameterKinds } from './parameters.ts';
+import { SEARCH_PARAMETERS } from './profile-search.ts';
 import { FIND_PROFILE_PARAMETERS, IDENTITY_PARAMETERS, PROFILE_PARAMETERS } from './profiles.ts';
 import * as examples from './reading-examples.ts';
 import { READING_SCHEMAS as schemas } from './reading-schemas.ts';
-import { REJECTION_PARAMETERS } from './rejections.ts';
+import { RECEIPT_PARAMETERS } from './receipts.ts';
+import { REASON_PARAMETERS, REJECTION_PARAMETERS } from './rejections.ts';
 
 export const READING_TAG = {
   name: 'Reading back',
@@ -50,7 +52,13 @@ const traceId: Parameter = {
 
 function operation({ path, query, responses, requestBody, ...words }: Described): Operation {
   const inQuery = Object.entries(query).map(
-    ([name, { description, schema }]): Parameter => ({ name, in: 'query', required: false, description, schema }),
+    ([name, { description, schema, isRequired = false }]): Parameter => ({
+      name,
+      in: 'query',
+      required: isRequired,
+      description,
+      schema,
+    }),
   );
   return {
     ...words,
@@ -74,6 +82,7 @@ function operation({ path, query, responses, requestBody, ...words }: Described)
 export function readingPaths(): Record<string, PathItem> {
   return {
     '/profiles': { get: findProfile() },
+    '/profiles/search': { get: searchProfiles() },
     '/profiles/{id}': { get: getProfile(), delete: eraseProfile() },
     '/profiles/{id}/events': { get: profileEvents() },
     '/profiles/{id}/identity': { get: profileIdentity() },
@@ -82,6 +91,8 @@ export function readingPaths(): Record<string, PathItem> {
     '/events/counts': { get: counts() },
     '/traces/{trace_id}': { get: trace() },
     '/rejections': { get: rejections() },
+    '/rejections/reasons': { get: rejectionReasons() },
+    '/receipts': { get: receipts() },
     '/ledger': { get: ledger() },
     '/audit': { get: audit() },
   };
@@ -101,6 +112,18 @@ function findProfile(): Operation {
       'Takes exactly one of `user_id`, `email`, `phone_number` and `anon_id`, and matches it as identifiers of events are matched: e-mail addresses in capitals or not, phone numbers with or without spaces.',
     query: FIND_PROFILE_PARAMETERS,
     responses: { 200: answer('The profile.', profileAnswers), 404: shared('NotFound') },
+  });
+}
+
+function searchProfiles(): Operation {
+  const content = json(schemas.ProfileMatches, ['matches', 'One profile', examples.PROFILE_MATCHES]);
+  return operation({
+    operationId: 'searchProfiles',
+    summary: 'Find a person by any identifier',
+    description:
+      'When you do not know what a value is: looks it up, whole, as `user_id`, `email`, `phone_number`, `anon_id` and id of a profile, and gives each profile once. Nobody found is 200 with none. Not a search for parts of a value.',
+    query: SEARCH_PARAMETERS,
+    responses: { 200: answer('Who it belongs to.', content) },
   });
 }
 
@@ -219,6 +242,29 @@ function rejections(): Operation {
     description: 'Users that were not valid, with the reason and what was sent. Kept for 7 days, bounded in size.',
     query: REJECTION_PARAMETERS,
     responses: { 200: answer('Rejected users.', content) },
+  });
+}
+
+function rejectionReasons(): Operation {
+  const content = json(schemas.RejectionReasons, ['reasons', 'One reason', examples.REJECTION_REASONS]);
+  return operation({
+    operationId: 'listRejectionReasons',
+    summary: 'Why users are rejected',
+    description:
+      'The reasons of `GET /rejections`, with how many users each has and the newest of them. At most 100, the most frequent first. Counts those that are kept; `GET /receipts` and the books count all.',
+    query: REASON_PARAMETERS,
+    responses: { 200: answer('Reasons.', content) },
+  });
+}
+
+function receipts(): Operation {
+  return operation({
+    operationId: 'listReceipts',
+    summary: 'What came in, by minute',
+    description:
+      'Users accepted and rejected, and events, by minute of receipt (UTC), from the moment of the answer on: as they were counted then, whatever became of them since. Requests that were answered 400 because no user was valid are in it. A minute that overlaps the range is given whole. The last 60 minutes unless told otherwise, at most 1,440 at once, kept for 7 days.',
+    query: RECEIPT_PARAMETERS,
+    responses: { 200: answer('Minutes.', json(schemas.Receipts, ['receipts', 'Three minutes', examples.RECEIPTS])) },
   });
 }
 

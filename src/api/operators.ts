@@ -45,9 +45,6 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
     }
   };
 
-  // Until there is a dashboard, the reference is what a person with a browser gets to see.
-  app.get('/', (_request, reply) => reply.redirect('/docs'));
-
   app.get('/openapi.json', async (_request, reply) => {
     const { text } = await described();
     return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(text);

@@ -13,6 +13,8 @@ import type { JsonSchema } from './openapi-types.ts';
 export interface ParameterKind<Value> {
   readonly description: string;
   readonly schema: JsonSchema;
+  /** A call without it is refused. */
+  readonly isRequired?: true;
   /** Of undefined: what counts when the parameter is absent. Throws `BadParameterError`. */
   readonly read: (text: string | undefined, name: string) => Value;
 }
@@ -70,6 +72,21 @@ export function text(description: string, charactersMax: number): ParameterKind<
       }
       if (!isStorable(given)) throw new BadParameterError(`${name} contains a character that cannot be stored`);
       return given;
+    },
+  };
+}
+
+/** Like `text`, where there is nothing to do without it. */
+export function neededText(description: string, charactersMax: number): ParameterKind<string> {
+  const { schema, read } = text(description, charactersMax);
+  return {
+    description,
+    schema,
+    isRequired: true,
+    read: (given, name) => {
+      const value = read(given, name);
+      if (value === null) throw new BadParameterError(`${name} is required`);
+      return value;
     },
   };
 }

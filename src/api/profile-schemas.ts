@@ -5,6 +5,7 @@
 
 import { Type } from 'typebox';
 import { REFUSAL_REASONS } from '../model.ts';
+import { MATCHED_BY } from './profile-search.ts';
 import { anyObject, asWritten, count, identifierType, profileId, time, traceId, userIndex } from './schema-parts.ts';
 
 export const Told = Type.Object(
@@ -48,10 +49,32 @@ export const Profile = Type.Object(
   { title: 'Profile', description: 'One person, as far as is known.' },
 );
 
+export const ProfileMatches = Type.Object(
+  {
+    profiles: Type.Array(
+      Type.Object({
+        matched: Type.Array(Type.Union(MATCHED_BY.map((by) => Type.Literal(by))), {
+          minItems: 1,
+          description: 'What the value is of this profile: types of identifiers, or `id`.',
+        }),
+        profile: Profile,
+      }),
+      { maxItems: MATCHED_BY.length, description: 'Each profile once; empty when there is none.' },
+    ),
+  },
+  { title: 'ProfileMatches', description: 'Who a value belongs to.' },
+);
+
 const via = Type.Object(
   { type: identifierType, value: Type.String({ description: 'As the client wrote it.' }) },
   { description: 'The identifier that led from one to the other.' },
 );
+
+const joinedNodes = Type.Array(Type.String({ format: 'uuid' }), {
+  minItems: 2,
+  maxItems: 2,
+  description: 'Of a merge: where `via` belongs, and what it was joined to.',
+});
 
 export const ChainStep = Type.Object(
   {
@@ -64,13 +87,7 @@ export const ChainStep = Type.Object(
     from: Type.Optional(Type.String({ format: 'uuid', description: 'Of a merge: what was merged away.' })),
     into: Type.Optional(Type.String({ format: 'uuid', description: 'Of a merge: what lived on.' })),
     via: Type.Optional(via),
-    nodes: Type.Optional(
-      Type.Array(Type.String({ format: 'uuid' }), {
-        minItems: 2,
-        maxItems: 2,
-        description: 'Of a merge: where `via` belongs, and what it was joined to.',
-      }),
-    ),
+    nodes: Type.Optional(joinedNodes),
     trace_id: traceId('The request that did it.'),
     userIndex,
     at: time('When that came in.'),
@@ -85,7 +102,9 @@ export const Identity = Type.Object(
       Type.Object({
         type: identifierType,
         value: Type.String({ description: 'As the client first wrote it.' }),
+        node: Type.String({ format: 'uuid', description: 'Where it belongs, for ever: see `nodes` of the merges.' }),
         first_trace_id: traceId('The first request with it.'),
+        userIndex,
         first_seen: time('When that came in.'),
       }),
       { description: 'Every identifier, and where it came from.' },
@@ -95,6 +114,7 @@ export const Identity = Type.Object(
         from: profileId('What was merged away.'),
         into: profileId('What lived on.'),
         via,
+        nodes: joinedNodes,
         trace_id: traceId('The request that did it. Unmerge takes this.'),
         userIndex,
         at: time('When that came in.'),

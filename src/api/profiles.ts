@@ -161,7 +161,7 @@ async function askedIdentifier(name: string, given: string, options: MatchOption
   return { type, value: await valueToMatch(type, value, options) };
 }
 
-async function valueToMatch(type: IdentifierType, given: string, options: MatchOptions): Promise<string> {
+export async function valueToMatch(type: IdentifierType, given: string, options: MatchOptions): Promise<string> {
   // Loaded when first needed: it brings the tables of all phone numbers, which the start need not wait for.
   const { normalise } = await import('../identity/match-keys.ts');
   // A plus sign that nobody encoded arrives as a space.

@@ -13,6 +13,7 @@ const ACT_TRACE_ID = '019a8299-41c0-7d02-94aa-6e5f3b7c1d08';
 const AT = '2026-11-14T09:30:01.210Z';
 const LOGIN_AT = '2026-11-14T09:31:02.020Z';
 const ANON_AT = '2026-11-14T09:25:00.312Z';
+const KEY_ID = 'key_7Hq2mZx04LbT';
 const NO_IDENTIFIER = 'at least one identifier is required (user_id, email, phone_number, or anon_id)';
 
 export const PROFILE = {
@@ -25,6 +26,8 @@ export const PROFILE = {
   last_seen: LOGIN_AT,
   event_count: 4,
 };
+
+export const PROFILE_MATCHES = { profiles: [{ matched: ['email'], profile: PROFILE }] };
 
 export const PROFILE_WITH_PROVENANCE = {
   ...PROFILE,
@@ -47,6 +50,7 @@ const EVENT = {
   profile_id: PROFILE_ID,
   trace_id: TRACE_ID,
   userIndex: 0,
+  key_id: KEY_ID,
 };
 
 export const EVENT_PAGE = { events: [EVENT], next_cursor: null };
@@ -56,6 +60,7 @@ const MERGE = {
   from: MERGED_ID,
   into: PROFILE_ID,
   via: { type: 'anon_id', value: 'anon-7f3c' },
+  nodes: [PROFILE_ID, MERGED_ID],
   trace_id: LOGIN_TRACE_ID,
   userIndex: 0,
   at: LOGIN_AT,
@@ -63,9 +68,23 @@ const MERGE = {
 
 export const IDENTITY = {
   identifiers: [
-    { type: 'anon_id', value: 'anon-7f3c', first_trace_id: ANON_TRACE_ID, first_seen: ANON_AT },
-    { type: 'user_id', value: 'u-1042', first_trace_id: TRACE_ID, first_seen: AT },
-    { type: 'email', value: 'ada@example.com', first_trace_id: TRACE_ID, first_seen: AT },
+    {
+      type: 'anon_id',
+      value: 'anon-7f3c',
+      node: PROFILE_ID,
+      first_trace_id: ANON_TRACE_ID,
+      userIndex: 0,
+      first_seen: ANON_AT,
+    },
+    { type: 'user_id', value: 'u-1042', node: MERGED_ID, first_trace_id: TRACE_ID, userIndex: 0, first_seen: AT },
+    {
+      type: 'email',
+      value: 'ada@example.com',
+      node: MERGED_ID,
+      first_trace_id: TRACE_ID,
+      userIndex: 0,
+      first_seen: AT,
+    },
   ],
   merges: [MERGE],
   refusals: [],
@@ -87,7 +106,6 @@ export const IDENTITY_WITH_CHAIN = {
     {
       kind: 'merge',
       ...MERGE,
-      nodes: [PROFILE_ID, MERGED_ID],
       text: `On ${LOGIN_AT}, users[0] of request ${LOGIN_TRACE_ID} had anon_id anon-7f3c, which belongs to ${PROFILE_ID}, beside an identifier of ${MERGED_ID}: so the two are one person, and ${MERGED_ID} was merged into ${PROFILE_ID}.`,
     },
     {
@@ -126,6 +144,7 @@ export const TRACE = {
   users_accepted: 1,
   users_rejected: 1,
   duplicate_of: null,
+  key_id: KEY_ID,
   users: [
     { ...ACCEPTED_USER, merged: [], warnings: [], message: null },
     { ...REJECTED_USER, message: NO_IDENTIFIER },
@@ -145,6 +164,18 @@ export const REJECTION_PAGE = {
     },
   ],
   next_cursor: null,
+};
+
+export const REJECTION_REASONS = {
+  reasons: [{ reason: NO_IDENTIFIER, users: 1, last_at: AT, trace_id: TRACE_ID, userIndex: 1 }],
+};
+
+export const RECEIPTS = {
+  minutes: [
+    { start: '2026-11-14T09:25:00.000Z', users_accepted: 1, users_rejected: 0, events_accepted: 1 },
+    { start: '2026-11-14T09:30:00.000Z', users_accepted: 1, users_rejected: 1, events_accepted: 2 },
+    { start: '2026-11-14T09:31:00.000Z', users_accepted: 1, users_rejected: 0, events_accepted: 1 },
+  ],
 };
 
 const BOOKS = { duplicates: 0, erased: 0, expired: 0, set_aside: 0, pending: 0, difference: 0 };

@@ -5,7 +5,7 @@
 
 import { Type } from 'typebox';
 import * as profiles from './profile-schemas.ts';
-import { anyObject, count, nextCursor, orNull, profileId, time, traceId, userIndex } from './schema-parts.ts';
+import { anyObject, count, keyId, nextCursor, orNull, profileId, time, traceId, userIndex } from './schema-parts.ts';
 
 const StoredEvent = Type.Object(
   {
@@ -22,6 +22,7 @@ const StoredEvent = Type.Object(
     ),
     trace_id: traceId('The request that it came with.'),
     userIndex,
+    key_id: keyId('The key that its request came with.'),
   },
   { title: 'StoredEvent', description: 'One thing that happened.' },
 );
@@ -68,6 +69,10 @@ const Trace = Type.Object(
       Type.String({ format: 'uuid' }),
       'The request with the same `Idempotency-Key` that was stored instead; null for all others.',
     ),
+    key_id: orNull(
+      keyId('Id of a key.'),
+      'The key that it came with; null for what could not be processed and is not kept any more.',
+    ),
     users: Type.Array(
       Type.Object({
         userIndex,
@@ -105,6 +110,37 @@ const RejectionPage = Type.Object(
     next_cursor: nextCursor,
   },
   { title: 'RejectionPage', description: 'Users that were not valid.' },
+);
+
+const RejectionReasons = Type.Object(
+  {
+    reasons: Type.Array(
+      Type.Object({
+        reason: Type.String({ description: 'The message without indexes. `GET /rejections` takes it.' }),
+        users: count('Rejected users that are kept: of one request at most 100.'),
+        last_at: time('When the newest of them came in.'),
+        trace_id: traceId('The request of the newest.'),
+        userIndex,
+      }),
+      { maxItems: 100, description: 'The most frequent first.' },
+    ),
+  },
+  { title: 'RejectionReasons', description: 'What is wrong with users that were not valid, and how often.' },
+);
+
+const Receipts = Type.Object(
+  {
+    minutes: Type.Array(
+      Type.Object({
+        start: time('Start of the minute of receipt, UTC.'),
+        users_accepted: count('Users that were valid.'),
+        users_rejected: count('Users that were not.'),
+        events_accepted: count('Events of the valid ones.'),
+      }),
+      { description: 'Oldest first. Minutes without requests are left out.' },
+    ),
+  },
+  { title: 'Receipts', description: 'What came in, by minute.' },
 );
 
 const Books = Type.Object(
@@ -156,6 +192,7 @@ const AuditPage = Type.Object(
 
 export const READING_SCHEMAS = {
   Profile: profiles.Profile,
+  ProfileMatches: profiles.ProfileMatches,
   Told: profiles.Told,
   StoredEvent,
   EventPage,
@@ -168,6 +205,8 @@ export const READING_SCHEMAS = {
   Counts,
   Trace,
   RejectionPage,
+  RejectionReasons,
+  Receipts,
   Ledger,
   Books,
   AuditPage,

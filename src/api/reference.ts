@@ -25,7 +25,9 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
     'There is nothing at this path; or no such profile or trace, as far as the account and environment of the key go.',
   method_not_allowed: 'The path exists, but not for this method. `Allow` lists those that do.',
   request_timeout: 'The request did not arrive completely in time.',
+  conflict: 'What is there already stands against it: an e-mail that is a member, a member who removes herself.',
   too_large: 'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB.',
+  too_many_attempts: 'Signing in failed too often; `Retry-After` says how long to wait.',
   headers_too_large: 'The request line and headers are too long.',
   internal: 'A fault on our side. Nothing was promised.',
   unavailable:

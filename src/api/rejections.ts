@@ -1,10 +1,11 @@
 /**
  * `GET /rejections`: users that failed validation, with the reason and what was sent, so that a person can see both.
- * A payload that was too large to keep whole is given as text, as far as it was kept.
+ * A payload that was too large to keep whole is given as text, as far as it was kept. `GET /rejections/reasons` counts
+ * those that are kept, by reason.
  */
 
 import type { FastifyInstance } from 'fastify';
-import type { StoredRejection } from '../store.ts';
+import type { RejectionReason, StoredRejection } from '../store.ts';
 import { type Json, raw } from './json-text.ts';
 import { cursor, limit, refuseEmptyRange, text, time } from './parameters.ts';
 import { timeText } from './stored-answers.ts';
@@ -21,6 +22,9 @@ export const REJECTION_PARAMETERS = {
   cursor,
 };
 
+const { from, to } = REJECTION_PARAMETERS;
+export const REASON_PARAMETERS = { from, to };
+
 export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts): void {
   addTenantRoute(app, parts, {
     method: 'GET',
@@ -34,6 +38,21 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
       return { rejections: rows.map(rejectionAnswer), next_cursor: nextCursor };
     },
   });
+  addTenantRoute(app, parts, {
+    method: 'GET',
+    url: '/rejections/reasons',
+    parameters: REASON_PARAMETERS,
+    answer: async ({ store, tenantId, parameters }) => {
+      const { from, to } = parameters;
+      refuseEmptyRange(from, to);
+      const reasons = await store.rejectionReasons(tenantId, { from, to });
+      return { reasons: reasons.map(reasonAnswer) };
+    },
+  });
+}
+
+function reasonAnswer({ reason, users, lastAt, traceId, userIndex }: RejectionReason): Json {
+  return { reason, users, last_at: timeText(lastAt), trace_id: traceId, userIndex };
 }
 
 function rejectionAnswer(rejection: StoredRejection): Json {

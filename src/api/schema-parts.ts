@@ -21,6 +21,10 @@ export function traceId(description: string) {
   return Type.String({ format: 'uuid', description });
 }
 
+export function keyId(description: string) {
+  return Type.String({ description });
+}
+
 export function count(description: string) {
   return Type.Integer({ minimum: 0, description });
 }

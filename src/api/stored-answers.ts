@@ -63,6 +63,7 @@ export function eventAnswer(event: StoredEvent): Json {
     profile_id: event.profileId,
     trace_id: event.traceId,
     userIndex: event.userIndex,
+    key_id: event.keyId,
   };
 }
 
@@ -72,16 +73,19 @@ export function eventPageAnswer({ rows, nextCursor }: Page<StoredEvent>): Json {
 
 export function identityAnswer(identity: StoredIdentity, chain: Json | undefined): Json {
   return {
-    identifiers: identity.identifiers.map(({ type, value, traceId, at }) => ({
+    identifiers: identity.identifiers.map(({ type, value, nodeId, traceId, userIndex, at }) => ({
       type,
       value,
+      node: nodeId,
       first_trace_id: traceId,
+      userIndex,
       first_seen: timeText(at),
     })),
-    merges: identity.merges.map(({ from, into, via, traceId, userIndex, at }) => ({
+    merges: identity.merges.map(({ from, into, nodes, via, traceId, userIndex, at }) => ({
       from,
       into,
       via: { type: via.type, value: via.value },
+      nodes,
       trace_id: traceId,
       userIndex,
       at: timeText(at),
@@ -108,6 +112,7 @@ export function traceAnswer(trace: StoredTrace): Json {
     users_accepted: trace.usersAccepted,
     users_rejected: trace.usersRejected,
     duplicate_of: trace.duplicateOf,
+    key_id: trace.keyId,
     users: trace.users.map(tracedUserAnswer),
   };
 }

@@ -1,7 +1,9 @@
 /**
  * The one way in to what belongs to a tenant. A route that is made here sees the tenant of its secret key and nothing
  * else: who has no usable key is answered 401 before the body is read, and a key store that cannot be asked is 503.
- * The key is taken from the `Authorization` header alone, since addresses end up in logs and histories.
+ * The key is taken from the `Authorization` header alone, since addresses end up in logs and histories. Without that
+ * header the cookie of a signed-in member will do: the tenant is the member's account in the environment that the page
+ * names, and changes must come from our own page.
  *
  * Routes give back what to answer as a value; a thing that is not there is null, and answered 404.
  */
@@ -9,17 +11,19 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
-import { type Environment, type TenantId, tenantOf } from '../model.ts';
+import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { ApiKey, Store } from '../store.ts';
 import { sendError, sendJson, sendUnauthorized } from './answers.ts';
 import type { Json } from './json-text.ts';
+import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
 import { type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
+import { sessionTokenOf } from './session-cookie.ts';
 
-export interface TenantParts {
+export interface TenantParts extends MemberParts {
   readonly store: Store;
   readonly keys: KeyCache;
+  /** Of which tenants are served. */
   readonly environment: 'any' | Environment;
-  readonly now: () => number;
   /** How identifiers that are asked for become match keys. */
   readonly matchOptions: MatchOptions;
   /** Told of every use of a key, with where the request came from. Must not throw. */
@@ -44,17 +48,19 @@ export interface TenantRoute<Kinds extends ParameterKinds> {
   readonly parameters: Kinds;
   /** 200 unless said otherwise. */
   readonly status?: number;
+  /** For sessions of callers that cannot set headers: the environment may stand in the query instead. */
+  readonly environmentInQuery?: boolean;
   readonly answer: (call: Call<Kinds>) => Promise<Json>;
 }
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set by the hook that looks at the key; null on routes that belong to no tenant. */
+    /** Set by the hook that looks at the key or the cookie; null on routes that belong to no tenant. */
     tenantId: TenantId | null;
   }
 }
 
-const BEARER = /^Bearer +(\S+) *$/i;
+export const BEARER = /^Bearer +(\S+) *$/i;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export function addTenantRoute<Kinds extends ParameterKinds>(
@@ -62,11 +68,11 @@ export function addTenantRoute<Kinds extends ParameterKinds>(
   parts: TenantParts,
   route: TenantRoute<Kinds>,
 ): void {
-  if (!app.hasRequestDecorator('tenantId')) app.decorateRequest('tenantId', null);
+  ensureTenantDecorator(app);
   app.route({
     method: route.method,
     url: route.url,
-    onRequest: (request, reply) => authenticate(parts, request, reply),
+    onRequest: (request, reply) => authenticate(parts, request, reply, route.environmentInQuery),
     handler: async (request, reply) => {
       const { tenantId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
@@ -80,8 +86,22 @@ export function addTenantRoute<Kinds extends ParameterKinds>(
   });
 }
 
-async function authenticate(parts: TenantParts, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
-  const key = BEARER.exec(request.headers.authorization ?? '')?.[1];
+/** Before the first route that calls `authenticate`. */
+export function ensureTenantDecorator(app: FastifyInstance): void {
+  ensureSessionDecorator(app);
+  if (!app.hasRequestDecorator('tenantId')) app.decorateRequest('tenantId', null);
+}
+
+/** Sets the tenant of the request, or answers it. */
+export async function authenticate(
+  parts: TenantParts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  environmentInQuery = false,
+): Promise<unknown> {
+  if (request.headers.authorization === undefined)
+    return authenticateSession(parts, request, reply, environmentInQuery);
+  const key = BEARER.exec(request.headers.authorization)?.[1];
   if (key === undefined) return sendUnauthorized(reply);
   const now = parts.now();
   const found = parts.keys.peek(key, now) ?? (await parts.keys.lookup(key, now));
@@ -91,6 +111,34 @@ async function authenticate(parts: TenantParts, request: FastifyRequest, reply: 
   parts.noteUse(found, now, request.headers.origin, request.headers.host);
   request.tenantId = tenantOf(found.accountId, found.environment);
   return undefined;
+}
+
+async function authenticateSession(
+  parts: TenantParts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  environmentInQuery: boolean,
+): Promise<unknown> {
+  if (sessionTokenOf(request.headers) === undefined) return sendUnauthorized(reply);
+  if (refusesForeign(parts, request, reply)) return reply;
+  const session = await sessionOf(parts, request, reply);
+  if (session === null) return sendUnauthorized(reply);
+  const served = servedEnvironments(parts.environment);
+  const inQuery = environmentInQuery ? new URL(request.url, 'http://localhost').searchParams.get('environment') : null;
+  const asked = request.headers['sluice-environment'] ?? inQuery;
+  const environment = served.find((one) => one === asked);
+  if (environment === undefined) {
+    const where = environmentInQuery ? 'the parameter environment' : 'the header Sluice-Environment';
+    return sendError(reply, 'bad_request', `${where} must be ${served.join(' or ')}`);
+  }
+  request.session = session;
+  request.tenantId = tenantOf(session.member.accountId, environment);
+  return undefined;
+}
+
+/** Those that this deployment lets in. */
+export function servedEnvironments(environment: 'any' | Environment): readonly Environment[] {
+  return environment === 'any' ? ENVIRONMENTS : [environment];
 }
 
 /** All ids are UUIDs; what is none cannot be there, and nobody needs to ask for it. Null for such. */

@@ -1,12 +1,15 @@
 /**
- * The words at start. The first start on a data folder makes an account and one development key, and prints the key and
- * a curl line that works when pasted: once, on stdout, never in the log. Later starts print only where the server is.
+ * The words at start. The first start on a data folder makes an account and one development key, and prints a link to the
+ * dashboard, the key and a curl line that works when pasted: once, on stdout, never in the log. Later starts print only
+ * where the server is, and how to get in while nobody can sign in.
  */
 
 import { baseUrlOf } from '../base-url.ts';
 import type { Config } from '../config.ts';
 import { createKey, newAccount } from '../keys/create.ts';
-import type { KeyStore } from '../store.ts';
+import type { MemberStore } from '../members.ts';
+import { invitationLink, invite } from '../sign-in/invite.ts';
+import type { Account, KeyStore } from '../store.ts';
 import { curlLine } from './curl.ts';
 import { DEFAULT_ACCOUNT_NAME } from './keys-create.ts';
 
@@ -14,23 +17,42 @@ export interface Start {
   readonly config: Config;
   readonly port: number;
   readonly keyStore: KeyStore;
+  readonly members: MemberStore;
   readonly now: number;
   readonly out: (text: string) => void;
 }
 
-export async function announceStart({ config, port, keyStore, now, out }: Start): Promise<void> {
+export async function announceStart(start: Start): Promise<void> {
+  const { config, port, keyStore, members, now, out } = start;
   const baseUrl = baseUrlOf(config.host, port);
   out(`\n  Sluice is listening on ${baseUrl}   docs: ${baseUrl}/docs\n`);
   const accounts = await keyStore.accounts();
   if (accounts.length > 0) {
-    out('\n');
-    return;
-  }
-  if (config.environment === 'production') {
-    out('\n  There is no key yet. Make one:  npx sluice keys create --name NAME --kind secret --env production\n\n');
+    const hint = (await hasMember(members, accounts))
+      ? ''
+      : '\n  Nobody can sign in yet. Get a link:  npx sluice invite\n';
+    out(`${hint}\n`);
     return;
   }
   const account = await keyStore.ensureAccount(newAccount(DEFAULT_ACCOUNT_NAME, now));
+  const invitation = await invite(members, { accountId: account.id, kind: 'first', email: null, member: null }, now);
+  if (invitation === undefined) throw new Error('a new account has open invitations');
+  const rest = config.environment === 'production' ? NO_KEY : await firstKey(start, account, baseUrl);
+  out(`
+  Dashboard: ${invitationLink(config.publicUrl || baseUrl, invitation.token)}
+
+  Open it to choose an e-mail and a password. The link works once, for 24 hours.
+${rest}`);
+}
+
+const NO_KEY = `
+  There is no key yet. Make one in the dashboard, or here:
+
+    npx sluice keys create --name NAME --kind secret --env production
+
+`;
+
+async function firstKey({ keyStore, now }: Start, account: Account, baseUrl: string): Promise<string> {
   const { key } = await createKey(keyStore, {
     accountId: account.id,
     name: 'first development key',
@@ -40,7 +62,7 @@ export async function announceStart({ config, port, keyStore, now, out }: Start)
     expiresAt: null,
     now,
   });
-  out(`
+  return `
   Your first key, for development. It is shown this once; keep it somewhere safe:
 
     ${key}
@@ -51,5 +73,10 @@ ${curlLine(baseUrl, key)}
 
   More keys: npx sluice keys create --help
 
-`);
+`;
+}
+
+async function hasMember(members: MemberStore, accounts: readonly Account[]): Promise<boolean> {
+  for (const { id } of accounts) if ((await members.members(id)).length > 0) return true;
+  return false;
 }

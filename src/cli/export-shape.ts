@@ -45,6 +45,7 @@ export const EVENT_SHAPE: Shape<StoredEvent> = {
     text('profile_id', true),
     text('trace_id'),
     { name: 'userIndex', kind: 'integer', nullable: false },
+    text('key_id'),
   ],
   json: (event) => jsonText(eventAnswer(event)),
   cells: (event) => [
@@ -58,6 +59,7 @@ export const EVENT_SHAPE: Shape<StoredEvent> = {
     event.profileId === null ? null : textCell(event.profileId),
     textCell(event.traceId),
     numberCell(String(event.userIndex)),
+    textCell(event.keyId),
   ],
 };
 

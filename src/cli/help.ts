@@ -16,8 +16,9 @@ export function mainHelp(ink: Ink): string {
   return `${ink.bold('sluice')}: takes customer events in over HTTP, fast, without losing any.
 
 ${ink.bold('Usage')}
-  sluice serve [settings]         start the server; the first start prints a key and a curl line
+  sluice serve [settings]         start the server; the first start prints a link and a key
   sluice keys create|list|revoke  make, see and withdraw API keys, also while a server runs
+  sluice invite [--email WHO]     a link with which somebody can sign in to the dashboard
   sluice config [settings]        show each setting, its value and where that came from
   sluice tail                     watch events as they come in
   sluice trace ID                 what became of a request
@@ -80,6 +81,25 @@ ${ink.bold('Everywhere')}
 
 A key is shown once, when it is made; only its SHA-256 is kept. A lost key is revoked and replaced.
 Several keys can be active at once: to rotate, make the new one, move over, revoke the old one.
+`;
+}
+
+export function inviteHelp(ink: Ink): string {
+  return `${ink.bold('sluice invite')}: a one-time link with which somebody can sign in to the dashboard.
+
+${ink.bold('Usage')}
+  sluice invite                        ${ink.dim('for whoever opens it first')}
+  sluice invite --email ada@example.com
+
+${ink.bold('Options')}
+  --email WHO          for this person alone; for a member, the link sets a new password
+  --account NAME       where to; made if it is new. Needed once there are several accounts
+  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+  --json               for programs
+
+The link lasts 7 days; that for the first member of an account, or for a new password, 24 hours. It
+is shown once, and works beside a running server at once. Nothing is mailed: hand it on yourself.
+SLUICE_PUBLIC_URL says where people reach the server, else the link is for this machine.
 `;
 }
 

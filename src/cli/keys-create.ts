@@ -116,7 +116,8 @@ function readExpiry(text: string, now: number): number | undefined {
   return date.valueOf();
 }
 
-async function chooseAccount(
+/** The one that is named, made if it is new; without a name the only one there is. */
+export async function chooseAccount(
   store: KeyStore,
   accountName: string | undefined,
   now: number,
@@ -126,7 +127,7 @@ async function chooseAccount(
     if (only !== undefined && others.length === 0) return { account: only, isNew: false };
     if (only !== undefined) {
       const names = [only, ...others].map((account) => `  --account "${account.name}"`);
-      throw new OperatorError(['There are several accounts; say whose key it is:', ...names].join('\n'));
+      throw new OperatorError(['There are several accounts; say which one is meant:', ...names].join('\n'));
     }
   }
   const made = newAccount(accountName ?? DEFAULT_ACCOUNT_NAME, now);

@@ -8,12 +8,13 @@ import type { RequestListener, Server } from 'node:http';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { buildApp } from '../api/app.ts';
 import { baseUrlOf } from '../base-url.ts';
-import type { Config } from '../config.ts';
+import type { Config, Sources } from '../config.ts';
 import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, metricsWriter, renderMetrics } from '../metrics.ts';
 import { matchOptionsOf } from '../match-options.ts';
+import type { MemberStore } from '../members.ts';
 import type { KeySighting, KeyStore, Store } from '../store.ts';
 import { InFlight } from './admission.ts';
 import { Ingest, type Refusal } from './ingest.ts';
@@ -27,8 +28,10 @@ import { LargeBodyValidator } from './validate-body.ts';
 
 export interface EdgeParts {
   readonly config: Config;
+  readonly sources: Sources;
   readonly log: LogAppender;
   readonly keyStore: KeyStore;
+  readonly members: MemberStore;
   /** Answers from another thread: nothing here waits for a disk but by a promise. */
   readonly store: Store;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
@@ -90,6 +93,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
   );
 
+  const stopping = new AbortController();
   let made: EdgeServer | undefined;
   const app = buildApp({
     serverFactory: (everythingElse: RequestListener) => {
@@ -99,12 +103,19 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     version: parts.version,
     // Asked for when somebody reads the reference, which is after the port is known.
     get serverUrl() {
-      return baseUrlOf(config.host, portOf(made?.server));
+      return config.publicUrl || baseUrlOf(config.host, portOf(made?.server));
     },
     readiness,
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
     newTraceId,
+    config,
+    sources: parts.sources,
+    metricsBuffer: parts.metrics.buffer,
     store: parts.store,
+    members: parts.members,
+    keyStore: parts.keyStore,
+    stopping: stopping.signal,
+    publicUrl: config.publicUrl,
     keys,
     environment: config.environment,
     now,
@@ -123,12 +134,14 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   return {
     port: portOf(server),
     drain: async () => {
+      stopping.abort();
       await closeServer(edgeServer, config.shutdownMs / 2);
       stopGauges();
       sightings.close();
       await log.close();
       await parts.store.close();
       await parts.keyStore.close();
+      await parts.members.close();
     },
   };
 }

@@ -122,11 +122,11 @@ describe('paths and methods', () => {
     });
   }
 
-  test('a person who opens the server in a browser is led to the reference', async (t) => {
+  test('a person who opens the server in a browser is led to the dashboard', async (t) => {
     const { call } = await startApp(t);
     const { status, headers } = await call('GET', '/');
     assert.equal(status, 302);
-    assert.equal(headers['location'], '/docs');
+    assert.equal(headers['location'], '/dashboard');
   });
 
   test('an unknown path is not found whatever is sent to it', async (t) => {

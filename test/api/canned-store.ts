@@ -9,6 +9,7 @@ import { BadCursorError } from '../../src/store.ts';
 export const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
 export const NODE_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';
 export const TRACE_ID = '019a8267-8f3a-7c41-9d0e-5b6a7f21c3de';
+export const KEY_ID = 'key_7Hq2mZx04LbT';
 const AT = Date.UTC(2026, 10, 14, 9, 30, 1, 210);
 
 const told = (value: string) => ({ value, traceId: TRACE_ID, receivedAt: AT });
@@ -42,6 +43,7 @@ export const EVENT: StoredEvent = {
   profileId: PROFILE_ID,
   traceId: TRACE_ID,
   userIndex: 0,
+  keyId: KEY_ID,
 };
 
 const origin = { traceId: TRACE_ID, userIndex: 0, at: AT };
@@ -77,7 +79,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
     tenants: () => Promise.resolve([tenantId]),
     findProfile: answers(
       'findProfile',
-      (_type, normalised) => (normalised === 'nobody' ? undefined : PROFILE),
+      (_type, normalised) => (normalised.endsWith('nobody') ? undefined : PROFILE),
       undefined,
     ),
     profile: answers('profile', forProfile(PROFILE), undefined),
@@ -92,9 +94,9 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       'arrivals',
       (after) => {
         if (after === 'nonsense') throw new BadCursorError('not a place');
-        return { events: [EVENT], last: 'last' };
+        return { events: [{ ...EVENT, place: 'last', sequence: 1 }], last: 'last', lastSequence: 1 };
       },
-      { events: [], last: 'first' },
+      { events: [], last: 'first', lastSequence: 0 },
     ),
     counts: answers('counts', () => [{ start: HOUR, eventName: 'x', events: 2, revenue: 0.5 }], []),
     identity: answers(
@@ -157,6 +159,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
               usersAccepted: 1,
               usersRejected: 1,
               duplicateOf: null,
+              keyId: KEY_ID,
               users: [
                 {
                   userIndex: 0,
@@ -196,6 +199,19 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
         { ...origin, receivedAt: AT, message: 'y', reason: 'y', payload: '{"a":"', payloadIsCut: true },
       ]),
       nothing,
+    ),
+    rejectionReasons: answers(
+      'rejectionReasons',
+      () => [{ reason: 'events[] "x"', users: 3, lastAt: AT, traceId: TRACE_ID, userIndex: 4 }],
+      [],
+    ),
+    receipts: answers(
+      'receipts',
+      () => ({
+        minutes: [{ start: HOUR, usersAccepted: 5, usersRejected: 2, eventsAccepted: 9 }],
+        positions: new Map(),
+      }),
+      { minutes: [], positions: new Map() },
     ),
     ledger: answers(
       'ledger',

@@ -7,7 +7,7 @@ import { Check } from 'typebox/value';
 import { type Json, jsonText, raw } from '../../src/api/json-text.ts';
 import { openApiDocument } from '../../src/api/openapi.ts';
 import { follow } from '../../src/api/openapi-types.ts';
-import { NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { KEY_ID, NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { type AskOptions, startReadingApp } from './reading-app.ts';
 
 const AT = '2026-11-14T09:30:01.210Z';
@@ -15,14 +15,20 @@ const UNMERGE: AskOptions = { method: 'POST', json: { trace_id: TRACE_ID.toUpper
 
 const PROFILE_TEXT = `{"id":"${PROFILE_ID}","merged_ids":["${NODE_ID}"],"identifiers":{"user_id":["u-1"],"email":["Ada@example.com"],"phone_number":[],"anon_id":["a-1","a-2"]},"profile_fields":{"__proto__":"field","city":"Lisbon"},"user_properties":{"__proto__":{"__proto__":{"x":1},"constructor":null},"big":12345678901234567890.10,"hasOwnProperty":1e400},"first_seen":"${AT}","last_seen":"2026-11-14T09:30:01.211Z","event_count":3}`;
 const PROVENANCE_TEXT = `{"profile_fields":{"__proto__":{"value":"field","trace_id":"${TRACE_ID}","received_at":"${AT}"},"city":{"value":"Lisbon","trace_id":"${TRACE_ID}","received_at":"${AT}"}},"user_properties":{"__proto__":{"value":{"__proto__":{"x":1},"constructor":null},"trace_id":"${TRACE_ID}","received_at":"${AT}"},"big":{"value":12345678901234567890.10,"trace_id":"${TRACE_ID}","received_at":"${AT}"},"hasOwnProperty":{"value":1e400,"trace_id":"${TRACE_ID}","received_at":"${AT}"}}}`;
-const EVENT_TEXT = `{"id":"${TRACE_ID}.0.0","event_name":"order \\"completed\\"\u2028","timestamp":"2026-11-14T09:30:00.000Z","received_at":"${AT}","revenue":0.10000000000000000001,"event_value":null,"properties":{"__proto__":9007199254740993,"a":[1.50]},"profile_id":"${PROFILE_ID}","trace_id":"${TRACE_ID}","userIndex":0}`;
+const EVENT_TEXT = `{"id":"${TRACE_ID}.0.0","event_name":"order \\"completed\\"\u2028","timestamp":"2026-11-14T09:30:00.000Z","received_at":"${AT}","revenue":0.10000000000000000001,"event_value":null,"properties":{"__proto__":9007199254740993,"a":[1.50]},"profile_id":"${PROFILE_ID}","trace_id":"${TRACE_ID}","userIndex":0,"key_id":"${KEY_ID}"}`;
 const BOOKS_TEXT = `{"received":7,"stored":1,"duplicates":2,"erased":1,"expired":1,"set_aside":1,"pending":1,"difference":0}`;
 const MERGE_TEXT = `"from":"${NODE_ID}","into":"${PROFILE_ID}","via":{"type":"anon_id","value":"a-1"}`;
-const IDENTITY_TEXT = `"identifiers":[{"type":"anon_id","value":"a-1","first_trace_id":"${TRACE_ID}","first_seen":"${AT}"},{"type":"email","value":"Ada@example.com","first_trace_id":"${TRACE_ID}","first_seen":"${AT}"}],"merges":[{${MERGE_TEXT},"trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}"}],"refusals":[{"type":"email","value":"eve@example.com","reason":"other_user_id","trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}","count":2}]`;
+const IDENTITY_TEXT = `"identifiers":[{"type":"anon_id","value":"a-1","node":"${PROFILE_ID}","first_trace_id":"${TRACE_ID}","userIndex":0,"first_seen":"${AT}"},{"type":"email","value":"Ada@example.com","node":"${NODE_ID}","first_trace_id":"${TRACE_ID}","userIndex":0,"first_seen":"${AT}"}],"merges":[{${MERGE_TEXT},"nodes":["${PROFILE_ID}","${NODE_ID}"],"trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}"}],"refusals":[{"type":"email","value":"eve@example.com","reason":"other_user_id","trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}","count":2}]`;
 
 suite('An answer is exactly this', () => {
   const cases: [path: string, status: number, text: string, options?: AskOptions][] = [
     ['/profiles?user_id=u-1', 200, PROFILE_TEXT],
+    [
+      `/profiles/search?value=${NODE_ID}`,
+      200,
+      `{"profiles":[{"matched":["user_id","email","phone_number","anon_id","id"],"profile":${PROFILE_TEXT}}]}`,
+    ],
+    ['/profiles/search?value=nobody', 200, '{"profiles":[]}'],
     [`/profiles/${NODE_ID}`, 200, PROFILE_TEXT],
     [`/profiles/${PROFILE_ID}?provenance=1`, 200, `${PROFILE_TEXT.slice(0, -1)},"provenance":${PROVENANCE_TEXT}}`],
     [`/profiles/${PROFILE_ID}/events`, 200, `{"events":[${EVENT_TEXT}],"next_cursor":"next"}`],
@@ -45,12 +51,22 @@ suite('An answer is exactly this', () => {
     [
       `/traces/${TRACE_ID}`,
       200,
-      `{"trace_id":"${TRACE_ID}","status":"processed","received_at":"${AT}","processed_at":"2026-11-14T09:30:01.248Z","users_accepted":1,"users_rejected":1,"duplicate_of":null,"users":[{"userIndex":0,"status":"accepted","profile_id":"${PROFILE_ID}","events":1,"duplicate_events":1,"merged":[{"from":"${NODE_ID}","into":"${PROFILE_ID}"}],"warnings":["w"],"message":null},{"userIndex":1,"status":"rejected","profile_id":null,"events":0,"merged":[],"warnings":[],"message":"m"}]}`,
+      `{"trace_id":"${TRACE_ID}","status":"processed","received_at":"${AT}","processed_at":"2026-11-14T09:30:01.248Z","users_accepted":1,"users_rejected":1,"duplicate_of":null,"key_id":"${KEY_ID}","users":[{"userIndex":0,"status":"accepted","profile_id":"${PROFILE_ID}","events":1,"duplicate_events":1,"merged":[{"from":"${NODE_ID}","into":"${PROFILE_ID}"}],"warnings":["w"],"message":null},{"userIndex":1,"status":"rejected","profile_id":null,"events":0,"merged":[],"warnings":[],"message":"m"}]}`,
     ],
     [
       '/rejections',
       200,
       `{"rejections":[{"trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"events[3] x","reason":"events[] x","payload":{"a":1.0},"payload_is_cut":false},{"trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"y","reason":"y","payload":"{\\"a\\":\\"","payload_is_cut":true}],"next_cursor":"next"}`,
+    ],
+    [
+      '/rejections/reasons',
+      200,
+      `{"reasons":[{"reason":"events[] \\"x\\"","users":3,"last_at":"${AT}","trace_id":"${TRACE_ID}","userIndex":4}]}`,
+    ],
+    [
+      '/receipts',
+      200,
+      '{"minutes":[{"start":"2026-11-14T09:00:00.000Z","users_accepted":5,"users_rejected":2,"events_accepted":9}]}',
     ],
     [
       '/audit',
@@ -148,6 +164,7 @@ test('every answer matches its schema in the OpenAPI document', async (t) => {
   const chain = '/profiles/{id}/identity?from=email:ada@example.com&to=anon_id:a-1';
   const paths = [
     '/profiles?user_id=u-1',
+    '/profiles/search?value=u-1',
     '/profiles/{id}?provenance=1',
     '/events?after=',
     '/events/counts?group_by=event_name',
@@ -158,7 +175,11 @@ test('every answer matches its schema in the OpenAPI document', async (t) => {
       .filter(([, { tags }]) => tags.includes('Reading back'))
       .map(([method]) => [method, path] as const),
   );
-  const all = [...described.filter(([, path]) => path !== '/profiles'), ...paths.map((path) => ['get', path] as const)];
+  const needsQuery = ['/profiles', '/profiles/search'];
+  const all = [
+    ...described.filter(([, path]) => !needsQuery.includes(path)),
+    ...paths.map((path) => ['get', path] as const),
+  ];
   for (const [method, path] of all) {
     const item = document.paths[path.replace(/\?.*/, '')];
     const operation = method === 'post' ? item?.post : method === 'delete' ? item?.delete : item?.get;
@@ -168,7 +189,7 @@ test('every answer matches its schema in the OpenAPI document', async (t) => {
     assert.ok(response !== undefined && 'content' in response, `${method} ${path}: ${answer.status}`);
     assert.ok(Check(inlined(response.content['application/json']?.schema) as object, answer.body), answer.text);
   }
-  assert.equal(all.length, described.length - 1 + paths.length);
+  assert.equal(all.length, described.length - needsQuery.length + paths.length);
 });
 
 suite('JSON text', () => {

@@ -23,7 +23,7 @@ const CALLS: readonly ReadingCall[] = Object.entries(openApiDocument({ version: 
     .map(([name]): ReadingCall => {
       const method = name.toUpperCase();
       const filled = path.replace('{id}', PROFILE_ID).replace('{trace_id}', TRACE_ID);
-      const query = path === '/profiles' ? '?user_id=u-1' : '';
+      const query = { '/profiles': '?user_id=u-1', '/profiles/search': '?value=u-1' }[path] ?? '';
       const json = method === 'POST' ? { json: { trace_id: TRACE_ID } } : {};
       return { method, path: filled + query, options: { method, ...json } };
     }),
@@ -31,7 +31,7 @@ const CALLS: readonly ReadingCall[] = Object.entries(openApiDocument({ version: 
 
 const UNAUTHORIZED = '{"error":"unauthorized"}';
 
-test('there are calls to test', () => assert.ok(CALLS.length >= 12));
+test('there are calls to test', () => assert.ok(CALLS.length >= 15));
 
 for (const { method, path, options } of CALLS) {
   suite(`${method} ${path}`, () => {

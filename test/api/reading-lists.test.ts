@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { useServer } from '../edge/fixture.ts';
+import { eventually, post } from '../server.ts';
 import { type Event, type EventPage, type Profile, tenant, user } from './reading-tenant.ts';
 
 suite('Lists and counts', () => {
@@ -100,6 +101,85 @@ suite('Lists and counts', () => {
     assert.equal(((await get('/rejections?to=2026-01-01')).body as { rejections: unknown[] }).rejections.length, 0);
   });
 
+  test('what came in is counted by minute, and what was wrong by reason, also when nothing of a request was valid', async () => {
+    const { get, key, send } = await tenant(server());
+    const before = Date.now();
+    await send({ users: [{ identifiers: { user_id: 'u-1' }, events: [{ event_name: 'x' }, { event_name: 'y' }] }, 7] });
+    const refused = await post(server(), key, { users: [7, 8] });
+    assert.equal(refused.status, 400);
+    const traceId = refused.headers.get('x-trace-id');
+    // From the moment of the answer on, processed or not.
+    const { minutes } = (await get('/receipts')).body as { minutes: Record<string, unknown>[] };
+    const sum = (name: string): number => minutes.reduce((total, minute) => total + Number(minute[name]), 0);
+    assert.deepEqual(['users_accepted', 'users_rejected', 'events_accepted'].map(sum), [1, 3, 2]);
+    for (const { start } of minutes) {
+      assert.match(String(start), /:00\.000Z$/);
+      assert.ok(Date.parse(String(start)) > before - 60_000);
+    }
+    const hourAgo = new Date(before - 3_600_000).toISOString();
+    assert.deepEqual((await get(`/receipts?to=${hourAgo}`)).body, { minutes: [] });
+    await eventually('the refused users are kept', async () => {
+      const { reasons } = (await get('/rejections/reasons')).body as { reasons: Record<string, unknown>[] };
+      const [first] = reasons;
+      if (first?.['users'] !== 3) return false;
+      const newest = { last_at: first['last_at'], trace_id: traceId, userIndex: 1 };
+      assert.deepEqual(first, { reason: 'user must be an object', users: 3, ...newest });
+      return true;
+    });
+    assert.deepEqual((await get(`/rejections/reasons?to=${hourAgo}`)).body, { reasons: [] });
+  });
+
+  test('whoever has a value finds the people that it belongs to, whatever it is', async () => {
+    const { get, send } = await tenant(server());
+    await send(user({ user_id: 'both', email: 'Ada@example.com' }));
+    await send(user({ anon_id: 'both' }));
+    await send(user({ phone_number: '+49 30 901820' }));
+    const found = async (value: string): Promise<[matched: string[], profile: Profile][]> => {
+      const { status, body } = await get(`/profiles/search?value=${value}`);
+      assert.equal(status, 200);
+      const { profiles } = body as { profiles: { matched: string[]; profile: Profile }[] };
+      return profiles.map(({ matched, profile }) => [matched, profile]);
+    };
+    const ada = (await get('/profiles?user_id=both')).body as Profile;
+    const visitor = (await get('/profiles?anon_id=both')).body as Profile;
+    assert.deepEqual(await found('both'), [
+      [['user_id'], ada],
+      [['anon_id'], visitor],
+    ]);
+    assert.deepEqual(await found('ADA@EXAMPLE.COM'), [[['email'], ada]]);
+    assert.equal((await found('+4930901820')).length, 1);
+    assert.deepEqual(await found(ada.id.toUpperCase()), [[['id'], ada]]);
+    // Merged, the two are one, by whatever they are found; each id stands for it.
+    await send(user({ user_id: 'both', anon_id: 'both' }));
+    const merged = (await get('/profiles?user_id=both')).body as Profile;
+    assert.deepEqual(await found('both'), [[['user_id', 'anon_id'], merged]]);
+    for (const { id } of [ada, visitor]) assert.deepEqual(await found(id), [[['id'], merged]]);
+    for (const value of [
+      'bot',
+      'null',
+      '%25',
+      '*',
+      '__proto__',
+      "'%20OR%201=1",
+      '019a8262-f0d8-83b1-a1c5-000000000000',
+    ]) {
+      assert.deepEqual(await found(value), [], value);
+    }
+  });
+
+  test('events and traces say with which key they came', async () => {
+    const { get, key, send } = await tenant(server());
+    const traceId = await send(user({ user_id: 'u-1' }));
+    const { key_id: keyId } = (await get(`/traces/${traceId}`)).body as { key_id: string };
+    assert.match(keyId, /^key_[0-9A-Za-z]{12}$/);
+    const { text, body } = await get('/events');
+    assert.deepEqual(
+      (body as { events: { key_id: string }[] }).events.map(({ key_id }) => key_id),
+      [keyId],
+    );
+    assert.ok(!text.includes(key));
+  });
+
   test('a cursor that was changed, or is of another list, is refused or shows what is there, and breaks nothing', async () => {
     const { get, send } = await tenant(server());
     await send(user({ user_id: 'u-1' }, [{ event_name: 'a' }, { event_name: 'b' }, { event_name: 'c' }]));
@@ -152,6 +232,9 @@ suite('Lists and counts', () => {
     const counts = await get('/events/counts?interval=day&from=1969-12-31&to=1970-01-01');
     assert.deepEqual(counts.body, { buckets: [{ start: '1969-12-31T00:00:00.000Z', events: 1, revenue: 0 }] });
     assert.equal((await get(`/events/counts?interval=day&${range}`)).status, 400);
-    for (const path of ['/rejections', '/ledger']) assert.equal((await get(`${path}?${range}`)).status, 200);
+    for (const path of ['/rejections', '/rejections/reasons', '/ledger']) {
+      assert.equal((await get(`${path}?${range}`)).status, 200);
+    }
+    assert.equal((await get(`/receipts?${range}`)).status, 400);
   });
 });

@@ -7,6 +7,7 @@ import { readParameters, time } from '../../src/api/parameters.ts';
 import { NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { NOW, startReadingApp } from './reading-app.ts';
 
+const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 const PAGE = { limit: 50, cursor: null };
 const ANY_TIME = { from: null, to: null };
@@ -70,6 +71,20 @@ suite('What the store is asked', () => {
       'rejections',
       { reason: 'events[].event_name x', ...ANY_TIME, ...PAGE },
     ],
+    ['/rejections/reasons', 'rejectionReasons', ANY_TIME],
+    [
+      '/rejections/reasons?from=2026-11-14&to=2026-11-15',
+      'rejectionReasons',
+      { from: Date.UTC(2026, 10, 14), to: Date.UTC(2026, 10, 15) },
+    ],
+    // The minute that has just begun and the 59 before it.
+    ['/receipts', 'receipts', { from: NOW - 59 * MINUTE_MS, to: NOW + 1 }],
+    [
+      '/receipts?to=2026-11-14T09:00:00Z',
+      'receipts',
+      { from: Date.UTC(2026, 10, 14, 8), to: Date.UTC(2026, 10, 14, 9) },
+    ],
+    ['/receipts?from=2026-11-13T10:00:00Z', 'receipts', { from: NOW - DAY_MS, to: NOW + 1 }],
     ['/ledger?from=2026-11-14', 'ledger', ANY_TIME],
     ['/audit?limit=2', 'audit', { limit: 2, cursor: null }],
   ];
@@ -84,6 +99,44 @@ suite('What the store is asked', () => {
       );
     });
   }
+
+  test('a search looks for the value as each type, and as an id only where it can be one', async (t) => {
+    const { ask, asked } = await startReadingApp(t);
+    const sought = async (query: string): Promise<unknown[]> => {
+      asked.splice(0);
+      assert.equal((await ask(`/profiles/search?value=${query}`)).status, 200);
+      return asked.map((one) => one.arguments.slice(1));
+    };
+    assert.deepEqual(await sought('Ada@Example.com%20'), [
+      ['user_id', 'Ada@Example.com'],
+      ['email', 'ada@example.com'],
+      ['phone_number', 'text:Ada@Example.com'],
+      ['anon_id', 'Ada@Example.com'],
+    ]);
+    assert.deepEqual(await sought('+351+210+000+000'), [
+      ['user_id', '351 210 000 000'],
+      ['email', '351 210 000 000'],
+      ['phone_number', '+351210000000'],
+      ['anon_id', '351 210 000 000'],
+    ]);
+    const asId = await sought(NODE_ID.toUpperCase());
+    assert.equal(asId.length, 5);
+    assert.deepEqual(
+      asId.find((given) => (given as unknown[]).length === 1),
+      [NODE_ID],
+    );
+  });
+
+  test('a day of minutes is given, also when the request took a while, and not more', async (t) => {
+    const { ask } = await startReadingApp(t);
+    assert.equal((await ask('/receipts?from=2026-11-13T09:59:30Z')).status, 200);
+    assert.equal((await ask('/receipts?from=2026-11-13T09:59:00Z')).status, 400);
+    const { body } = await ask('/receipts?from=2026-11-13&to=2026-11-15');
+    assert.equal(
+      (body as { message: string }).message,
+      'from and to span 2,880 minutes, at most 1,440 are given: ask for less at once',
+    );
+  });
 
   test('10,000 buckets are counted, and not one more', async (t) => {
     const { ask } = await startReadingApp(t);
@@ -111,6 +164,16 @@ suite('A parameter that cannot be understood is answered 400 with its name', () 
     [`/profiles?user_id=${long}`, 'user_id must be at most 512 characters'],
     ['/profiles?user_id=a%00b', 'user_id contains a character that cannot be stored'],
     ['/profiles?user_id=a&provenance=yes', 'provenance must be 0 or 1'],
+    ['/profiles/search', 'value is required'],
+    ['/profiles/search?value=', 'value is required'],
+    ['/profiles/search?q=a', 'unknown parameter q: there are value'],
+    [`/profiles/search?value=${long}`, 'value must be at most 512 characters'],
+    ['/profiles/search?value=a%00', 'value contains a character that cannot be stored'],
+    ['/rejections/reasons?limit=5', 'unknown parameter limit: there are from, to'],
+    ['/rejections/reasons?from=2026-11-15&to=2026-11-14', 'from must be before to'],
+    ['/receipts?from=x', `from ${TIME_TEXT}`],
+    ['/receipts?from=2027-01-01', 'from must be before to, which is now unless given'],
+    ['/receipts?from=2026-11-14&to=2026-11-14', 'from must be before to, which is now unless given'],
     [`/profiles/${PROFILE_ID}?x=1`, 'unknown parameter x: there are provenance'],
     [`/profiles/${PROFILE_ID}/events?after=1`, `unknown parameter after: ${EVENTS_HAVE}`],
     [`/events?__proto__=1`, `unknown parameter __proto__: ${EVENTS_HAVE}, after`],
@@ -190,8 +253,18 @@ suite('A parameter that cannot be understood is answered 400 with its name', () 
 
 test('whatever stands in a query, it is understood or refused, and nothing else happens', async (t) => {
   const { ask, errors } = await startReadingApp(t);
-  const paths = ['/events', '/events/counts', '/profiles', '/rejections', '/ledger', '/audit'];
-  const names = fc.constantFrom('limit', 'cursor', 'from', 'to', 'user_id', 'interval', 'after', 'event_name', '', 'x');
+  const paths = [
+    '/events',
+    '/events/counts',
+    '/profiles',
+    '/profiles/search',
+    '/rejections',
+    '/rejections/reasons',
+    '/receipts',
+    '/ledger',
+    '/audit',
+  ];
+  const names = fc.constantFrom('limit', 'cursor', 'from', 'to', 'user_id', 'value', 'interval', 'after', '', 'x');
   const texts = fc.oneof(
     fc.string(),
     fc.constantFrom('%', '%zz', '%ff', '+', ';', '2026-11-14', '5', '%00', '&&=', '#'),

@@ -136,11 +136,18 @@ suite('Reading back', () => {
       assert.equal((await owner.get(path)).status, 200, path);
       assert.equal((await other.get(path)).status, 404, path);
     }
-    for (const path of ['/events', '/events?after=', '/events/counts', '/rejections', '/ledger', '/audit']) {
+    const empty = [
+      ...['canary@example.com', 'u-1', before.id, ...before.merged_ids].map(
+        (value) => `/profiles/search?value=${value}`,
+      ),
+      ...['/events', '/events?after=', '/events/counts', '/rejections', '/rejections/reasons', '/receipts', '/ledger'],
+      '/audit',
+    ];
+    for (const path of empty) {
       const { status, text } = await other.get(path);
       assert.equal(status, 200);
       assert.ok(!text.includes('canary') && !text.includes(before.id) && !text.includes(merging), path);
-      assert.match(text, /"(?:events|buckets|rejections|hours|acts)":\[\]/);
+      assert.match(text, /"(?:profiles|events|buckets|rejections|reasons|minutes|hours|acts)":\[\]/);
     }
     const unmerge = await other.act('POST', `/profiles/${before.id}/unmerge`, { trace_id: merging });
     assert.equal(unmerge.status, 404);
@@ -160,6 +167,7 @@ suite('Reading back', () => {
       '/profiles/canary-3',
       '/events?cursor=canary-4',
       '/rejections?reason=canary-5',
+      '/profiles/search?value=canary-6',
     ]) {
       await get(path);
     }

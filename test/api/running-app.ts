@@ -5,7 +5,10 @@ import type { AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
 import { type AppOptions, buildApp } from '../../src/api/app.ts';
+import { loadConfig } from '../../src/config.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
+import type { MemberStore } from '../../src/members.ts';
+import { allocateMetrics } from '../../src/metrics.ts';
 import type { KeyStore, Store } from '../../src/store.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 
@@ -33,9 +36,9 @@ export interface StartOptions extends Partial<AppOptions> {
 }
 
 /** Every method of it rejects as a store does that cannot be read. */
-export function brokenStore(): Store & KeyStore {
+export function brokenStore(): Store & KeyStore & MemberStore {
   const reject = (): Promise<never> => Promise.reject(new StoreUnavailableError('the disk is gone'));
-  return new Proxy({} as Store & KeyStore, { get: () => reject });
+  return new Proxy({} as Store & KeyStore & MemberStore, { get: () => reject });
 }
 
 export async function startApp(context: Pick<TestContext, 'after'>, options: StartOptions = {}): Promise<RunningApp> {
@@ -55,6 +58,12 @@ export async function startApp(context: Pick<TestContext, 'after'>, options: Sta
     onUnavailable: () => {},
     store: brokenStore(),
     keys: new KeyCache(brokenStore()),
+    members: brokenStore(),
+    keyStore: brokenStore(),
+    ...loadConfig({ env: {}, args: [] }),
+    metricsBuffer: allocateMetrics(1),
+    stopping: new AbortController().signal,
+    publicUrl: '',
     environment: 'any',
     now: Date.now,
     matchOptions: { defaultCountry: null, junkValues: new Set() },

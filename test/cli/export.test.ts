@@ -105,6 +105,7 @@ suite('sluice export', () => {
       'profile_id',
       'trace_id',
       'userIndex',
+      'key_id',
     ]);
     assert.ok(!existsSync(`${out}.part`) && !existsSync(`${out}.part.state`));
     assert.equal(statSync(out).mode & 0o077, 0);
@@ -163,6 +164,7 @@ suite('sluice export', () => {
         profile_id: event.profileId,
         trace_id: event.traceId,
         userIndex: event.userIndex,
+        key_id: event.keyId,
       });
     }
     const { schema } = await parquetMetadataAsync(file);

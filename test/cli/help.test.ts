@@ -9,6 +9,7 @@ import {
   doctorHelp,
   exportHelp,
   importHelp,
+  inviteHelp,
   keysHelp,
   mainHelp,
   profileHelp,
@@ -32,7 +33,18 @@ test('every setting is there with its flag, its variable and its default', () =>
 });
 
 test('no line is longer than 100 characters or ends in a blank', () => {
-  const all = [mainHelp, keysHelp, configHelp, tailHelp, traceHelp, profileHelp, importHelp, exportHelp, doctorHelp];
+  const all = [
+    mainHelp,
+    keysHelp,
+    inviteHelp,
+    configHelp,
+    tailHelp,
+    traceHelp,
+    profileHelp,
+    importHelp,
+    exportHelp,
+    doctorHelp,
+  ];
   for (const help of all) {
     for (const line of help(PLAIN).split('\n')) {
       assert.ok(line.length <= 100, line);

@@ -166,6 +166,25 @@ function keysTests(withStore: WithStore): void {
   );
 
   test(
+    'a key can be made to expire earlier, never later',
+    withStore(async ({ store }, accountId) => {
+      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { row: bystander } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      for (const [asked, expected] of [
+        [NOON + 20, NOON + 20],
+        [NOON + 30, NOON + 20],
+        [NOON + 10, NOON + 10],
+      ] as const) {
+        const expiring = { ...asStored(row), expiresAt: expected };
+        assert.deepEqual(await store.expire(row.id, asked), expiring);
+        assert.deepEqual(await store.findByHash(hashKey(key)), expiring);
+      }
+      assert.equal(await store.expire('key_nobody000000', NOON), undefined);
+      assert.ok((await store.list()).some(({ id, expiresAt }) => id === bystander.id && expiresAt === null));
+    }),
+  );
+
+  test(
     'what one connection wrote is seen by another at its next read',
     withStore(async ({ store, reopen }, accountId) => {
       const other = await reopen();

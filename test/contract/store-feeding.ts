@@ -38,13 +38,15 @@ const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 let requests = 0;
 
 export type Request = Partial<
-  Pick<LogEntry, 'tenantId' | 'receivedAt' | 'traceId' | 'keyKind' | 'idempotencyKey'> & { firstUserIndex: number }
+  Pick<LogEntry, 'tenantId' | 'receivedAt' | 'traceId' | 'keyId' | 'keyKind' | 'idempotencyKey'> & {
+    firstUserIndex: number;
+  }
 >;
 
 /** A request of these users, with a trace_id of its own, judged by the real validation. */
 export function request(users: readonly unknown[], about: Request = {}): LogEntry & { firstUserIndex: number } {
   requests += 1;
-  const { receivedAt = START + requests, firstUserIndex = 0, ...rest } = about;
+  const { receivedAt = START + requests, firstUserIndex = 0, keyId = 'key_test', ...rest } = about;
   const entry = entryOf(users, {
     traceId: traceIdOf(receivedAt, requests),
     tenantId: TENANT,
@@ -54,7 +56,7 @@ export function request(users: readonly unknown[], about: Request = {}): LogEntr
     ...rest,
   });
   const rejections = entry.rejections.map((row) => ({ ...row, userIndex: row.userIndex + firstUserIndex }));
-  return { ...entry, rejections, firstUserIndex };
+  return { ...entry, keyId, rejections, firstUserIndex };
 }
 
 export function person(identifiers: object, events: readonly object[] = [{}], userProperties?: object): object {

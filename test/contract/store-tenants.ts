@@ -64,6 +64,12 @@ export function storeTenantsContract(open: OpenStore): void {
         assert.equal(await store.trace(stranger, traceId), undefined);
         const all = { reason: null, from: null, to: null, ...PAGE };
         assert.deepEqual((await store.rejections(stranger, all)).rows, []);
+        assert.deepEqual(await store.rejectionReasons(stranger, { from: null, to: null }), []);
+        const { minutes } = await store.receipts(stranger, { from: null, to: null });
+        assert.equal(
+          minutes.reduce((sum, { usersAccepted }) => sum + usersAccepted, 0),
+          isOther ? 1 : 0,
+        );
         assert.deepEqual((await store.audit(stranger, PAGE)).rows, []);
         const { hours } = await store.ledger(stranger, { from: null, to: null });
         assert.deepEqual(

@@ -35,10 +35,17 @@ export function storeTimelineContract(open: OpenStore): void {
       const trace = await send(
         under,
         [person({ user_id: 'u' }, [{}, { event_name: 'bought', timestamp: at(START - 5), revenue: 9.5, size: [1] }])],
-        { receivedAt: START },
+        { receivedAt: START, keyId: 'key_of_shop' },
       );
       const { id: profileId } = await profileOf(under, 'user_id', 'u');
-      const common = { receivedAt: START, profileId, traceId: trace, userIndex: 0, eventValue: null };
+      const common = {
+        receivedAt: START,
+        profileId,
+        traceId: trace,
+        userIndex: 0,
+        keyId: 'key_of_shop',
+        eventValue: null,
+      };
       assert.deepEqual(await eventsOf(under), [
         { ...common, id: `${trace}.0.0`, eventName: 'tested', timestamp: START, revenue: null, properties: '{}' },
         {
@@ -193,6 +200,12 @@ export function storeTimelineContract(open: OpenStore): void {
         last = answer.last;
       }
       assert.deepEqual(seen, traces);
+      const all = await under.store.arrivals(TENANT, start, 100);
+      for (const [index, { place, sequence }] of all.events.entries()) {
+        const rest = await under.store.arrivals(TENANT, place, 100);
+        assert.deepEqual(rest.events, all.events.slice(index + 1));
+        assert.ok(rest.events.every((later) => later.sequence > sequence) && all.lastSequence >= sequence);
+      }
       assert.deepEqual((await under.store.arrivals('acct_unknown/production', start, 4)).events, []);
     });
 

@@ -38,7 +38,7 @@ export function storeTracesContract(open: OpenStore): void {
 
     test('a trace tells per user the profile, the events and why it was rejected', async () => {
       const users = [person({ user_id: 'u' }, [{}, {}]), { identifiers: { user_id: 'x' } }, person({ anon_id: 'a' })];
-      const traceId = await send(under, users, { receivedAt: START });
+      const traceId = await send(under, users, { receivedAt: START, keyId: 'key_of_app' });
       const trace = await under.store.trace(TENANT, traceId);
       assert.deepEqual(trace, {
         traceId,
@@ -48,6 +48,7 @@ export function storeTracesContract(open: OpenStore): void {
         usersAccepted: 2,
         usersRejected: 1,
         duplicateOf: null,
+        keyId: 'key_of_app',
         users: [
           accepted(0, { profileId: (await profileOf(under, 'user_id', 'u')).id, events: 2 }),
           {

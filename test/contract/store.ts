@@ -26,6 +26,7 @@ import {
   send,
   TENANT,
 } from './store-feeding.ts';
+import { storeReceiptsContract } from './store-receipts.ts';
 import { storeRetentionContract } from './store-retention.ts';
 import { storeTenantsContract } from './store-tenants.ts';
 import { storeTimelineContract } from './store-timeline.ts';
@@ -36,6 +37,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeProfilesContract(open);
     storeTimelineContract(open);
     storeTracesContract(open);
+    storeReceiptsContract(open);
     storeActsContract(open);
     storeRetentionContract(open);
     storeTenantsContract(open);

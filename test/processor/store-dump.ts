@@ -20,6 +20,9 @@ export async function* linesOf(store: Store, traceIds: Iterable<string>): AsyncG
       store.rejections(tenantId, { ...page, reason: null, from: null, to: null }),
     ))
       yield `rejection ${text(row)}`;
+    for (const row of await store.rejectionReasons(tenantId, { from: null, to: null })) yield `reason ${text(row)}`;
+    const { minutes } = await store.receipts(tenantId, { from: null, to: null });
+    for (const minute of minutes) yield `receipts ${text(minute)}`;
     for await (const row of pages((page) => store.audit(tenantId, page))) yield `act ${text(row)}`;
     const { hours } = await store.ledger(tenantId, { from: null, to: null });
     for (const hour of hours) {

@@ -79,7 +79,9 @@ export class EventTables {
       timestampMax: row.timestamp_max ?? Number.NEGATIVE_INFINITY,
       receivedMax: row.received_max ?? Number.NEGATIVE_INFINITY,
       insertEvent: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-      insertRecord: this.#database.prepare(`INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
+      insertRecord: this.#database.prepare(
+        `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      ),
     };
   }
 }

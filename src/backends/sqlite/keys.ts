@@ -10,51 +10,15 @@
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite';
 import type { Environment, KeyKind } from '../../model.ts';
 import type { Account, ApiKey, KeySighting, KeyStore, NewKey } from '../../store.ts';
-import { openDatabase, transaction } from './database.ts';
-
-const MIGRATIONS = [
-  `CREATE TABLE accounts (
-     id         TEXT PRIMARY KEY,
-     name       TEXT NOT NULL UNIQUE,
-     created_at INTEGER NOT NULL
-   ) STRICT;
-   CREATE TABLE keys (
-     id                TEXT PRIMARY KEY,
-     hash              BLOB NOT NULL CHECK (length(hash) = 32),
-     account_id        TEXT NOT NULL REFERENCES accounts (id),
-     name              TEXT NOT NULL,
-     kind              TEXT NOT NULL CHECK (kind IN ('secret', 'publishable')),
-     environment       TEXT NOT NULL CHECK (environment IN ('production', 'development')),
-     scopes            TEXT NOT NULL,
-     origins           TEXT NOT NULL,
-     prefix            TEXT NOT NULL,
-     last_four         TEXT NOT NULL,
-     created_at        INTEGER NOT NULL,
-     expires_at        INTEGER,
-     revoked_at        INTEGER,
-     last_used_at      INTEGER,
-     leak_suspected_at INTEGER,
-     leak_origin       TEXT
-   ) STRICT;
-   CREATE UNIQUE INDEX keys_by_hash ON keys (hash);`,
-];
+import { transaction } from './database.ts';
+import { openKeysDatabase } from './keys-schema.ts';
 
 const SELECT_KEYS = `
   SELECT keys.*, accounts.name AS account_name
   FROM keys JOIN accounts ON accounts.id = keys.account_id`;
 
 export function openSqliteKeyStore(file: string): KeyStore {
-  const database = openDatabase({
-    file,
-    name: 'key file',
-    migrations: MIGRATIONS,
-    newFilePragmas: '',
-    pragmas: 'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;',
-    check: true,
-    withoutBackup:
-      'move all three away and make new keys with "sluice keys create"; the event log is in other files and is not affected.',
-  });
-  return new SqliteKeyStore(database);
+  return new SqliteKeyStore(openKeysDatabase(file));
 }
 
 class SqliteKeyStore implements KeyStore {
@@ -117,11 +81,11 @@ class SqliteKeyStore implements KeyStore {
   }
 
   async revoke(id: string, at: number): Promise<ApiKey | undefined> {
-    return transaction(this.#database, () => {
-      this.#database.prepare('UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?').run(at, id);
-      const row = this.#database.prepare(`${SELECT_KEYS} WHERE keys.id = ?`).get(id);
-      return row === undefined ? undefined : toApiKey(row);
-    });
+    return this.#change('UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?', at, id);
+  }
+
+  async expire(id: string, at: number): Promise<ApiKey | undefined> {
+    return this.#change('UPDATE keys SET expires_at = min(coalesce(expires_at, ?1), ?1) WHERE id = ?2', at, id);
   }
 
   async recordSightings(sightings: readonly KeySighting[]): Promise<void> {
@@ -140,6 +104,14 @@ class SqliteKeyStore implements KeyStore {
 
   async close(): Promise<void> {
     if (this.#database.isOpen) this.#database.close();
+  }
+
+  #change(update: string, at: number, id: string): ApiKey | undefined {
+    return transaction(this.#database, () => {
+      this.#database.prepare(update).run(at, id);
+      const row = this.#database.prepare(`${SELECT_KEYS} WHERE keys.id = ?`).get(id);
+      return row === undefined ? undefined : toApiKey(row);
+    });
   }
 }
 

@@ -42,6 +42,8 @@ export function openSqliteStoreClient({
     audit: (...args) => calls.call('audit', ...args),
     trace: (...args) => calls.call('trace', ...args),
     rejections: (...args) => calls.call('rejections', ...args),
+    rejectionReasons: (...args) => calls.call('rejectionReasons', ...args),
+    receipts: (...args) => calls.call('receipts', ...args),
     ledger: (...args) => calls.call('ledger', ...args),
     setAside: (...args) => calls.call('setAside', ...args),
     recount: () => calls.call('recount'),

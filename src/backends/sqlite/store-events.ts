@@ -4,7 +4,7 @@
  * each do not fill the memory: its cursor goes on where it ended.
  */
 
-import type { EventQuery, JsonText, Page, StoredEvent } from '../../store.ts';
+import type { ArrivedEvent, Arrivals, EventQuery, JsonText, Page, StoredEvent } from '../../store.ts';
 import type { StoreConnection } from './store-connection.ts';
 import { cursorOf, numbersOf } from './store-cursor.ts';
 import { type EventKey, findEvents } from './store-event-keys.ts';
@@ -27,13 +27,15 @@ interface EventRow {
   readonly properties: string;
   readonly trace_id: Uint8Array;
   readonly received_at: number;
+  readonly key_id: string;
   readonly profile_id: Uint8Array | null;
 }
 
 /** LEFT JOIN keeps the events outermost, in their order; there is a record for each of them. */
 function selectEvents(table: number): string {
   return `SELECT event.no, event.timestamp, event.user_index, event.event_index, event.event_name, event.revenue,
-      event.event_value, event.properties, record.trace_id, record.received_at, node.id AS profile_id
+      event.event_value, event.properties, record.trace_id, record.received_at, record.key_id,
+      node.id AS profile_id
     FROM events_${table} AS event
     LEFT JOIN records_${table} AS record ON record.no = event.record
     LEFT JOIN aliases ON aliases.node = event.node
@@ -90,6 +92,7 @@ function storedEvent(row: EventRow): StoredEvent {
     profileId: row.profile_id && uuidText(row.profile_id),
     traceId,
     userIndex: row.user_index,
+    keyId: row.key_id,
   };
 }
 
@@ -103,11 +106,11 @@ export function listArrivals(
   tenant: number | undefined,
   after: string | null,
   limit: number,
-): { events: StoredEvent[]; last: string } {
+): Arrivals {
   const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
   const end = (row?.next ?? 1) - 1;
   const [start = end] = after === null ? [] : numbersOf('arrivals', after, 1);
-  const events: StoredEvent[] = [];
+  const events: ArrivedEvent[] = [];
   let last = Math.min(start, end);
   const scanEnd = Math.min(end, start + ARRIVALS_SCANNED_MAX);
   let length = 0;
@@ -120,11 +123,15 @@ export function listArrivals(
     const sql = `${selectEvents(table.no)} WHERE event.no > ? AND event.no <= ? AND +event.tenant = ?
       ORDER BY event.no LIMIT ?`;
     for (const found of store.iterate<EventRow>(sql, last, scanEnd, tenant as number, limit - events.length)) {
-      events.push(storedEvent(found));
+      events.push({ ...storedEvent(found), place: cursorOf('arrivals', found.no), sequence: found.no });
       last = found.no;
       length += found.properties.length;
-      if (events.length >= limit || length > PAGE_LENGTH_MAX) return { events, last: cursorOf('arrivals', last) };
+      if (events.length >= limit || length > PAGE_LENGTH_MAX) return arrivalsUpTo(last, events);
     }
   }
-  return { events, last: cursorOf('arrivals', Math.max(last, scanEnd)) };
+  return arrivalsUpTo(Math.max(last, scanEnd), events);
+}
+
+function arrivalsUpTo(no: number, events: readonly ArrivedEvent[]): Arrivals {
+  return { events, last: cursorOf('arrivals', no), lastSequence: no };
 }

@@ -14,8 +14,10 @@ import type {
   Page,
   PageRequest,
   RejectionQuery,
+  RejectionReason,
   SetAsideRecord,
   StoredRejection,
+  TimeRange,
 } from '../../store.ts';
 import { HOUR_MS, MINUTE_MS } from './store-books.ts';
 import type { StoreConnection } from './store-connection.ts';
@@ -166,6 +168,37 @@ function storedRejection(row: RejectionRow): StoredRejection {
     payload: row.payload,
     payloadIsCut: row.payload_is_cut === 1,
   };
+}
+
+/** There are a few dozen rules; names that clients chose make more reasons of some of them. */
+const REASONS_MAX = 100;
+
+/** Counted in the index alone; the newest user of each reason is looked up afterwards. */
+export function listRejectionReasons(
+  store: StoreConnection,
+  tenant: number,
+  { from, to }: TimeRange,
+): RejectionReason[] {
+  const range = [from ?? Number.MIN_SAFE_INTEGER, to ?? Number.MAX_SAFE_INTEGER] as const;
+  const reasons = store.all<{ reason: string; users: number; last_at: number }>(
+    `SELECT reason, count(*) AS users, max(received_at) AS last_at FROM rejections
+     WHERE tenant = ? AND received_at >= ? AND received_at < ?
+     GROUP BY reason ORDER BY users DESC, last_at DESC, reason LIMIT ?`,
+    tenant,
+    ...range,
+    REASONS_MAX,
+  );
+  return reasons.map(({ reason, users, last_at: lastAt }) => {
+    const newest = store.get<Pick<RejectionRow, 'trace_id' | 'user_index'>>(
+      `SELECT trace_id, user_index FROM rejections WHERE tenant = ? AND reason = ? AND received_at = ?
+       ORDER BY no DESC LIMIT 1`,
+      tenant,
+      reason,
+      lastAt,
+    );
+    if (newest === undefined) throw new Error('a rejection is in the index and not in the table');
+    return { reason, users, lastAt, traceId: uuidText(newest.trace_id), userIndex: newest.user_index };
+  });
 }
 
 interface ActRow {

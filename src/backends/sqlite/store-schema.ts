@@ -155,6 +155,16 @@ const MIGRATIONS = [
     PRIMARY KEY (tenant, hour)
   ) STRICT, WITHOUT ROWID;
 
+  -- What came in, by minute of receipt, whatever became of it.
+  CREATE TABLE receipts (
+    tenant          INTEGER NOT NULL,
+    minute          INTEGER NOT NULL,
+    users_accepted  INTEGER NOT NULL,
+    users_rejected  INTEGER NOT NULL,
+    events_accepted INTEGER NOT NULL,
+    PRIMARY KEY (tenant, minute)
+  ) STRICT, WITHOUT ROWID;
+
   CREATE TABLE rejections (
     no             INTEGER PRIMARY KEY,
     tenant         INTEGER NOT NULL,
@@ -235,6 +245,7 @@ export function eventTableSchema(no: number): string {
       first_event      INTEGER NOT NULL,
       events           INTEGER NOT NULL,
       duplicate_of     BLOB,
+      key_id           TEXT    NOT NULL,
       notes            TEXT
     ) STRICT;
     CREATE INDEX records_${no}_by_trace ON records_${no} (trace_id);`;

@@ -19,6 +19,8 @@ import { type RemovableEvent, removeEvents, selectRemovable } from './store-remo
 
 const ROWS_PER_SWEEP = 2_000;
 const EVENTS_PER_SWEEP = 5_000;
+/** Counts of what came in are for looking at the last few days. */
+const RECEIPTS_KEPT_MS = 7 * 24 * 3_600_000;
 const VACUUM_PAGES = 512;
 /** 32 MB: room for what comes next, without moving pages to and fro. */
 const FREE_PAGES_KEPT = 4_096;
@@ -51,6 +53,7 @@ interface Sweep {
 /** Each removes a bounded piece; true when there may be more. */
 const PARTS: readonly ((sweep: Sweep) => boolean)[] = [
   sweepFirstUses,
+  sweepReceipts,
   sweepNotes,
   sweepEvents,
   sweepRejections,
@@ -93,6 +96,18 @@ function removeOldest(store: StoreConnection, table: string, name: string, cutof
     cutoff,
     ROWS_PER_SWEEP,
   );
+}
+
+/** By tenant, since the minutes of each are in order and those of all are not. */
+function sweepReceipts({ store, now }: Sweep): boolean {
+  const removed = store.run(
+    `DELETE FROM receipts WHERE (tenant, minute) IN
+       (SELECT old.tenant, old.minute FROM tenants CROSS JOIN receipts AS old
+        WHERE old.tenant = tenants.no AND old.minute < ? LIMIT ?)`,
+    now - RECEIPTS_KEPT_MS,
+    ROWS_PER_SWEEP,
+  );
+  return removed > 0;
 }
 
 function sweepRejections({ store, retention, now }: Sweep): boolean {

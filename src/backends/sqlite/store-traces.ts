@@ -24,6 +24,7 @@ interface RecordRow {
   readonly first_event: number;
   readonly events: number;
   readonly duplicate_of: Uint8Array | null;
+  readonly key_id: string;
   readonly notes: string | null;
 }
 
@@ -47,7 +48,7 @@ export function readTrace(
     .flatMap(({ no }) =>
       store.all<RecordRow>(
         `SELECT no, ${no} AS "table", trace_id, received_at, processed_at, first_user_index, users_accepted,
-           users_rejected, first_event, events, duplicate_of, notes
+           users_rejected, first_event, events, duplicate_of, key_id, notes
          FROM records_${no} WHERE trace_id = ? AND (?2 IS NULL OR tenant = ?2)`,
         bytes,
         tenant,
@@ -65,6 +66,7 @@ export function readTrace(
     usersAccepted: records.reduce((sum, { users_accepted }) => sum + users_accepted, 0),
     usersRejected: records.reduce((sum, { users_rejected }) => sum + users_rejected, 0),
     duplicateOf: duplicateOf && uuidText(duplicateOf),
+    keyId: first.key_id,
     users: records.flatMap((record) => usersOf(store, record)),
   };
 }

@@ -28,6 +28,7 @@ import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreGraph } from './store-graph.ts';
 import { addVisit, StoreNodes, type Visits } from './store-nodes.ts';
+import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
 import { openStoreFile, type RecordNotes, uuidBytes, uuidText } from './store-schema.ts';
 import { sweep } from './store-sweep.ts';
@@ -69,6 +70,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #nodes: StoreNodes;
   readonly #changes: StoreChanges;
   readonly #books: StoreBooks;
+  readonly #receipts: StoreReceipts;
   readonly #tables: EventTables;
   readonly #rejections: StoreRejections;
   readonly #statements: ReturnType<typeof prepare>;
@@ -82,6 +84,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#nodes = new StoreNodes(database);
     this.#changes = new StoreChanges(database);
     this.#books = new StoreBooks(database);
+    this.#receipts = new StoreReceipts(database);
     this.#tables = new EventTables(database, tableEvents);
     this.#rejections = new StoreRejections(database);
     this.#statements = prepare(database);
@@ -136,6 +139,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#attempt(() => {
       const tenant = this.#tenant(header.tenantId);
       this.#books.bookSetAside(tenant.no, header);
+      this.#receipts.count(tenant.no, header);
       this.#database
         .prepare('INSERT INTO set_aside VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)')
         .run(tenant.no, header.partition, header.position, header.receivedAt, uuidBytes(header.traceId), at, cause);
@@ -149,6 +153,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   async commit(durable: boolean): Promise<void> {
     this.#attempt(() => {
       this.#books.flush();
+      this.#receipts.flush();
       this.#tables.flush();
       for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
       this.#database.exec('COMMIT');
@@ -191,6 +196,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#graph.forget();
     this.#nodes.forget();
     this.#books.forget();
+    this.#receipts.forget();
     this.#tables.forget();
     this.#tenants.clear();
     this.#next = { node: 0, record: 0, event: 0 };
@@ -287,11 +293,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       firstEvent,
       eventCount,
       record.duplicateOf === null ? null : uuidBytes(record.duplicateOf),
+      header.keyId,
       notesOf(record),
     );
     // Those of a repeated request were kept the first time; its trace names them all the same.
     if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
     this.#books.bookRecord(tenant.no, header, record.userTally, record.eventTally);
+    this.#receipts.count(tenant.no, header);
   }
 }
 

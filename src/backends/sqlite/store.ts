@@ -10,13 +10,16 @@ import type { MatchOptions } from '../../identity/match-keys.ts';
 import type { IdentifierType, TenantId } from '../../model.ts';
 import type {
   Act,
+  Arrivals,
   AuditRow,
   CountBucket,
   CountQuery,
   EventQuery,
   Page,
   PageRequest,
+  Receipts,
   RejectionQuery,
+  RejectionReason,
   SetAsideRecord,
   Store,
   StoredEvent,
@@ -24,6 +27,7 @@ import type {
   StoredProfile,
   StoredRejection,
   StoredTrace,
+  TimeRange,
   UnmergeResult,
 } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
@@ -33,8 +37,17 @@ import { inWriteTransaction, unmerge } from './store-acts.ts';
 import { StoreConnection } from './store-connection.ts';
 import { erase } from './store-erase.ts';
 import { listArrivals, listEvents } from './store-events.ts';
-import { countEvents, listActs, listCounts, listRejections, listSetAside, readLedger } from './store-lists.ts';
+import {
+  countEvents,
+  listActs,
+  listCounts,
+  listRejectionReasons,
+  listRejections,
+  listSetAside,
+  readLedger,
+} from './store-lists.ts';
 import { listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './store-profiles.ts';
+import { readReceipts } from './store-receipts.ts';
 import { openStoreFile } from './store-schema.ts';
 import { readTrace } from './store-traces.ts';
 
@@ -93,11 +106,7 @@ class SqliteStore implements Store {
     return this.#ofTenant(id, nothing, (tenant) => listEvents(this.#store, tenant, query));
   }
 
-  async arrivals(
-    id: TenantId,
-    after: string | null,
-    limit: number,
-  ): Promise<{ events: readonly StoredEvent[]; last: string }> {
+  async arrivals(id: TenantId, after: string | null, limit: number): Promise<Arrivals> {
     return this.#read(() => listArrivals(this.#store, this.#store.tenant(id), after, limit));
   }
 
@@ -134,6 +143,14 @@ class SqliteStore implements Store {
 
   async rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {
     return this.#ofTenant(id, NO_ROWS, (tenant) => listRejections(this.#store, tenant, query));
+  }
+
+  async rejectionReasons(id: TenantId, range: TimeRange): Promise<RejectionReason[]> {
+    return this.#ofTenant(id, [], (tenant) => listRejectionReasons(this.#store, tenant, range));
+  }
+
+  async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
+    return this.#read(() => readReceipts(this.#store, this.#store.tenant(id), range));
   }
 
   async ledger(id: TenantId | null, hours: Parameters<Store['ledger']>[1]): ReturnType<Store['ledger']> {

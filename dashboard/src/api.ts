@@ -1,0 +1,145 @@
+/**
+ * The only door to the server: JSON over fetch, same origin, with the session's cookie. Every failure is an `ApiError`
+ * whose message is fit to be shown to a person. A 401 means that the session is over and leads to the sign-in page,
+ * but for the calls in which it means a wrong password. Numbers that a double cannot hold keep their digits.
+ */
+
+import { navigate, signInPath } from './router.tsx';
+import type { Environment } from './types.ts';
+
+export class ApiError extends Error {
+  override readonly name = 'ApiError';
+  /** Of HTTP; 0 when the server did not answer. */
+  readonly status: number;
+  readonly traceId: string | null;
+  readonly retryAfterSeconds: number | null;
+
+  constructor(message: string, status: number, traceId: string | null, retryAfterSeconds: number | null = null) {
+    super(message);
+    this.status = status;
+    this.traceId = traceId;
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+/** A number as the client wrote it, where a double would lose digits. Shows and serialises as those digits. */
+export class ExactNumber {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  toString(): string {
+    return this.text;
+  }
+
+  toJSON(): unknown {
+    return 'rawJSON' in JSON && typeof JSON.rawJSON === 'function' ? JSON.rawJSON(this.text) : Number(this.text);
+  }
+}
+
+export function get<T>(environment: Environment | null, path: string, signal?: AbortSignal): Promise<T> {
+  return call<T>(environment, 'GET', path, undefined, signal);
+}
+
+export function send<T>(
+  environment: Environment | null,
+  method: 'POST' | 'DELETE',
+  path: string,
+  body?: unknown,
+): Promise<T> {
+  return call<T>(environment, method, path, body, undefined);
+}
+
+async function call<T>(
+  environment: Environment | null,
+  method: string,
+  path: string,
+  body: unknown,
+  signal: AbortSignal | undefined,
+): Promise<T> {
+  const headers = new Headers({ accept: 'application/json' });
+  if (environment !== null) headers.set('sluice-environment', environment);
+  if (body !== undefined) headers.set('content-type', 'application/json');
+  const request: RequestInit = { method, headers, credentials: 'same-origin', cache: 'no-store' };
+  if (body !== undefined) request.body = JSON.stringify(body);
+  if (signal !== undefined) request.signal = signal;
+
+  const { response, text } = await answerOf(path, request);
+  if (response.ok) return (text === '' ? undefined : parseExactly(text)) as T;
+
+  if (response.status === 401 && !(method === 'POST' && path.startsWith('/session'))) leaveForSignIn();
+  throw errorOf(response, text);
+}
+
+async function answerOf(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
+  try {
+    const response = await fetch(path, request);
+    return { response, text: await response.text() };
+  } catch (cause) {
+    if (request.signal?.aborted === true) throw cause;
+    throw new ApiError('The server did not answer. Check that it runs and that you are connected.', 0, null);
+  }
+}
+
+function leaveForSignIn(): void {
+  if (location.pathname === '/dashboard/sign-in' || location.pathname === '/dashboard/welcome') return;
+  navigate(signInPath(), { replace: true });
+}
+
+const WORDS_BY_STATUS: Readonly<Record<number, string>> = {
+  401: 'You are signed out. Sign in again.',
+  403: 'That is not allowed.',
+  404: 'Not found: it is not there, or it belongs to another account or environment.',
+  413: 'That is too large to be sent.',
+  429: 'Too many attempts. Wait a little, then try again.',
+  500: 'The server made a mistake. Its log has the reason, under the trace below.',
+  503: 'The server cannot answer just now. Try again in a moment.',
+};
+
+function errorOf(response: Response, text: string): ApiError {
+  const { error, message, trace_id: traceId } = errorFields(text);
+  const words = message ?? WORDS_BY_STATUS[response.status] ?? error ?? `The server answered ${response.status}.`;
+  const wait = Number(response.headers.get('retry-after') ?? Number.NaN);
+  return new ApiError(
+    sentence(words),
+    response.status,
+    traceId ?? response.headers.get('x-trace-id'),
+    Number.isFinite(wait) ? wait : null,
+  );
+}
+
+function errorFields(text: string): Partial<Record<'error' | 'message' | 'trace_id', string>> {
+  try {
+    const body: unknown = JSON.parse(text);
+    if (typeof body !== 'object' || body === null) return {};
+    return Object.fromEntries(Object.entries(body).filter(([, value]) => typeof value === 'string'));
+  } catch {
+    // Something between us and the server answered, in words of its own.
+    return {};
+  }
+}
+
+/** A message that begins with the name of a field, as `events[0].timestamp`, leaves that name as it is. */
+function sentence(words: string): string {
+  const isName = /^\S*[_.[]\S/.test(words);
+  const capital = isName ? words : words.charAt(0).toUpperCase() + words.slice(1);
+  return /[.?]$/.test(capital) ? capital : `${capital}.`;
+}
+
+/** A double holds every number of up to 15 digits: only texts with longer runs need the slow way. */
+const LONG_NUMBER = /[0-9][0-9.eE+-]{15}|[eE][+-]?[0-9]{3}/;
+
+/** As `JSON.parse`, but with `ExactNumber` for what a double cannot hold; revenue of events stays a plain number. */
+export function parseExactly(text: string): unknown {
+  if (!LONG_NUMBER.test(text)) return JSON.parse(text);
+  function revive(this: unknown, key: string, value: unknown, context?: { source?: string }): unknown {
+    const source = context?.source;
+    if (typeof value !== 'number' || source === undefined || source === String(value)) return value;
+    if (Number.isFinite(value) && source.replace(/[^0-9]/g, '').length <= 15) return value;
+    const isOfEvent = (key === 'revenue' || key === 'event_value') && Object.hasOwn(Object(this), 'trace_id');
+    return isOfEvent ? value : new ExactNumber(source);
+  }
+  return JSON.parse(text, revive);
+}

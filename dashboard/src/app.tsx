@@ -1,0 +1,102 @@
+/**
+ * Which view an address is. Views are loaded when they are first gone to. Those of an account stand inside of the
+ * shell, behind the session; signing in and the welcome page stand outside. An address that is none of them is
+ * answered with a page that says so, and a view that fails takes only itself down.
+ */
+
+import { type ComponentType, createElement, lazy, type ReactNode, Suspense, useEffect } from 'react';
+import { ErrorBoundary } from './error-boundary.tsx';
+import { NotFound } from './not-found.tsx';
+import {
+  lastEnvironment,
+  navigate,
+  rememberEnvironment,
+  useAddress,
+  viewOf,
+  environmentOf,
+  viewPath,
+} from './router.tsx';
+import { SessionGate, useSession } from './session.tsx';
+import { Shell } from './shell.tsx';
+import type { Environment } from './types.ts';
+import { Loading } from './ui/notice.tsx';
+
+const SignIn = lazy(() => import('./pages/sign-in.tsx'));
+const Welcome = lazy(() => import('./pages/welcome.tsx'));
+const Overview = lazy(() => import('./pages/overview.tsx'));
+const Live = lazy(() => import('./pages/live.tsx'));
+const People = lazy(() => import('./pages/people.tsx'));
+const Person = lazy(() => import('./pages/person.tsx'));
+const Rejected = lazy(() => import('./pages/rejected.tsx'));
+const Trace = lazy(() => import('./pages/trace.tsx'));
+const Keys = lazy(() => import('./pages/keys.tsx'));
+const Team = lazy(() => import('./pages/team.tsx'));
+const Health = lazy(() => import('./pages/health.tsx'));
+
+const VIEWS: ReadonlyMap<string, ComponentType> = new Map<string, ComponentType>([
+  ['', Overview],
+  ['live', Live],
+  ['people', People],
+  ['rejected', Rejected],
+  ['traces', Trace],
+  ['settings/keys', Keys],
+  ['settings/team', Team],
+  ['health', Health],
+]);
+
+function componentOf(view: string): ComponentType {
+  if (/^people\/[^/]+$/.test(view)) return Person;
+  if (/^traces\/[^/]+$/.test(view)) return Trace;
+  return VIEWS.get(view) ?? NotFound;
+}
+
+export function App(): ReactNode {
+  const path = useAddress().path.replace(/\/+$/, '');
+  const environment = environmentOf(path);
+  if (path === '/dashboard/sign-in') return <Outside page={SignIn} name="sign-in" />;
+  if (path === '/dashboard/welcome') return <Outside page={Welcome} name="welcome" />;
+  if (path !== '/dashboard' && environment === undefined) return <Outside page={NotFound} name="nothing" />;
+  return (
+    <ErrorBoundary key="inside" isWhole>
+      <SessionGate>
+        <Inside environment={environment} view={viewOf(path) ?? ''} />
+      </SessionGate>
+    </ErrorBoundary>
+  );
+}
+
+function Outside({ page: Component, name }: { page: ComponentType; name: string }): ReactNode {
+  return (
+    <ErrorBoundary key={name} isWhole>
+      <Suspense fallback={null}>
+        <Component />
+      </Suspense>
+    </ErrorBoundary>
+  );
+}
+
+/** An address without an environment, or with one that this server does not serve, goes on to one that it does. */
+function Inside({ environment, view }: { environment: Environment | undefined; view: string }): ReactNode {
+  const { environments } = useSession();
+  const isServed = environment !== undefined && environments.includes(environment);
+
+  useEffect(() => {
+    if (isServed) {
+      rememberEnvironment(environment);
+      return;
+    }
+    const last = lastEnvironment();
+    const other = environments.includes(last) ? last : environments[0];
+    if (other !== undefined) navigate(viewPath(other, view) + location.search, { replace: true });
+  }, [environment, environments, isServed, view]);
+
+  if (!isServed) return null;
+  const place = `${environment} ${view}`;
+  return (
+    <Shell environment={environment} view={view}>
+      <ErrorBoundary key={place}>
+        <Suspense fallback={<Loading what="this view" />}>{createElement(componentOf(view), { key: place })}</Suspense>
+      </ErrorBoundary>
+    </Shell>
+  );
+}

@@ -1,0 +1,84 @@
+/**
+ * A name for each thing in what `GET /profiles/{id}/identity` answers, and words for it. The names are made of trace
+ * ids and places, never of the identifiers themselves, so that they may stand in the address of the page. They are
+ * unique: one user of one request has at most one identifier of each type. Pure.
+ */
+
+import type { ChainStep, Identity, LinkedIdentifier, Merge, Refusal, RefusalReason } from './types.ts';
+
+export function linkKey({ first_trace_id: traceId, userIndex, type }: LinkedIdentifier): string {
+  return `link.${traceId}.${userIndex}.${type}`;
+}
+
+export function mergeKey({ trace_id: traceId, userIndex, from }: Merge): string {
+  return `merge.${traceId}.${userIndex}.${from}`;
+}
+
+export function refusalKey({ trace_id: traceId, userIndex, type, reason }: Refusal): string {
+  return `refusal.${traceId}.${userIndex}.${type}.${reason}`;
+}
+
+/** Whatever has this name, if it is still there: one of the three, or none. */
+export function findByKey(
+  { identifiers, merges, refusals }: Identity,
+  key: string | null,
+): { link: LinkedIdentifier | undefined; merge: Merge | undefined; refusal: Refusal | undefined } {
+  return {
+    link: identifiers.find((one) => linkKey(one) === key),
+    merge: merges.find((one) => mergeKey(one) === key),
+    refusal: refusals.find((one) => refusalKey(one) === key),
+  };
+}
+
+/** The names of what a chain goes through, to be marked in the picture. */
+export function keysOfChain({ identifiers, merges }: Identity, chain: readonly ChainStep[]): Set<string> {
+  const keys = new Set<string>();
+  for (const step of chain) {
+    if (step.kind === 'merge') {
+      for (const merge of merges) {
+        if (merge.trace_id === step.trace_id && merge.userIndex === step.userIndex && merge.from === step.from) {
+          keys.add(mergeKey(merge));
+        }
+      }
+    } else {
+      for (const link of identifiers) {
+        if (link.type === step.type && link.value === step.value) keys.add(linkKey(link));
+      }
+    }
+  }
+  return keys;
+}
+
+/** What the record was refused for, in words; a person reads these beside the identifier. */
+export const REFUSAL_WORDS: Readonly<Record<RefusalReason, { readonly short: string; readonly long: string }>> = {
+  other_user_id: {
+    short: 'belongs to another user_id',
+    long: 'It belongs to a profile with another user_id. A profile has one user_id, ever: two people on one device stay two people.',
+  },
+  limit: {
+    short: 'the profile is full',
+    long: 'The profile has as many of these as a profile may have. Events and properties were stored all the same.',
+  },
+  publishable_key: {
+    short: 'a publishable key may not',
+    long: 'The record came with a publishable key, which everybody can have. It may not join two known people, nor give a known person a new name.',
+  },
+  cannot_link: {
+    short: 'kept apart by an unmerge',
+    long: 'Somebody said before, by an unmerge, that these are two people.',
+  },
+};
+
+/** The beginning and the end of an id: enough to tell the nodes of one person apart. */
+export function shortId(id: string): string {
+  return id.length <= 14 ? id : `${id.slice(0, 8)}…${id.slice(-4)}`;
+}
+
+/** Cut in the middle, because identifiers of one kind often begin alike. */
+export function cutMiddle(text: string, charactersMax: number): string {
+  const characters = [...text];
+  if (characters.length <= charactersMax) return text;
+  const head = Math.ceil((charactersMax - 1) / 2);
+  const tail = charactersMax - 1 - head;
+  return `${characters.slice(0, head).join('')}…${characters.slice(characters.length - tail).join('')}`;
+}

@@ -1,0 +1,88 @@
+/**
+ * Erasing a person, for good. What will go is said first, and a text that stands on the page has to be typed, so that
+ * nobody does it by a slip. Afterwards nothing of the person is left to show: the view says that it is done.
+ */
+
+import { type FormEvent, type ReactNode, useState } from 'react';
+import { ApiError, send } from '../api.ts';
+import { useEnvironment } from '../router.tsx';
+import { formatNumber } from '../time.tsx';
+import type { Erased, Profile } from '../types.ts';
+import { Button } from '../ui/button.tsx';
+import { Dialog } from '../ui/dialog.tsx';
+import { TextField } from '../ui/field.tsx';
+import { ErrorNotice } from '../ui/notice.tsx';
+
+export interface EraseDialogProps {
+  readonly profile: Profile;
+  readonly isOpen: boolean;
+  readonly onClose: () => void;
+  readonly onErased: (erased: Erased) => void;
+}
+
+export function EraseDialog(props: EraseDialogProps): ReactNode {
+  return (
+    <Dialog title="Erase this person" isOpen={props.isOpen} onClose={props.onClose}>
+      <EraseForm {...props} />
+    </Dialog>
+  );
+}
+
+function EraseForm({ profile, onClose, onErased }: EraseDialogProps): ReactNode {
+  const environment = useEnvironment();
+  const [typed, setTyped] = useState('');
+  const [isBusy, setIsBusy] = useState(false);
+  const [error, setError] = useState<ApiError>();
+  const wanted = textToType(profile);
+  const erase = async (event: FormEvent): Promise<void> => {
+    event.preventDefault();
+    if (typed.trim() !== wanted) return;
+    setIsBusy(true);
+    setError(undefined);
+    try {
+      onErased(await send<Erased>(environment, 'DELETE', `/profiles/${profile.id}`));
+    } catch (cause) {
+      setError(cause instanceof ApiError ? cause : new ApiError('That did not work.', 0, null));
+      setIsBusy(false);
+    }
+  };
+  return (
+    <form className="form" onSubmit={(event) => void erase(event)}>
+      <p>This cannot be taken back, by nobody.</p>
+      <ul className="bullets">
+        <li>
+          The profile goes, with all its identifiers, properties and {formatNumber(profile.event_count)}{' '}
+          {profile.event_count === 1 ? 'event' : 'events'}
+          {profile.merged_ids.length > 0 && ', and with all profiles that were merged into it'}.
+        </li>
+        <li>Data that was received before and comes late does not bring the person back.</li>
+        <li>Data that is received from now on starts a new profile.</li>
+      </ul>
+      <TextField
+        label={
+          <>
+            To confirm, type <code>{wanted}</code>
+          </>
+        }
+        value={typed}
+        autoComplete="off"
+        autoCapitalize="none"
+        spellCheck={false}
+        onChange={(event) => setTyped(event.target.value)}
+      />
+      {error !== undefined && <ErrorNotice error={error} />}
+      <div className="form-end">
+        <Button onClick={onClose}>Keep</Button>
+        <Button kind="danger" type="submit" busy={isBusy} disabled={typed.trim() !== wanted}>
+          Erase for good
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+/** Something that a person can type: the strongest short identifier without odd characters, else the id. */
+function textToType({ id, identifiers }: Profile): string {
+  const { email, user_id: userId, phone_number: phone } = identifiers;
+  return [...email, ...userId, ...phone].find((value) => /^[\w.+@-]{1,60}$/.test(value)) ?? id;
+}

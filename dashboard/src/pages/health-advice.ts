@@ -1,0 +1,78 @@
+/**
+ * What to do when something is not well, in short words. Pure. The reasons are texts of the server; those that are not
+ * known here are still shown on the page, and get the advice to run the doctor, which is below all of it.
+ */
+
+import type { Health } from '../types.ts';
+
+export interface Advice {
+  readonly tone: 'warn' | 'bad';
+  readonly title: string;
+  readonly text: string;
+}
+
+const BACKLOG_SHARE_WARN = 0.5;
+const DISK_FACTOR_WARN = 2;
+const LAG_SECONDS_WARN = 60;
+
+/** Worst first. */
+export function adviceFor(health: Health): Advice[] {
+  const { reasons } = health;
+  const says = (words: string): boolean => reasons.some((reason) => reason.includes(words));
+  const advice: (Advice | false)[] = [
+    says('the log cannot be written') && {
+      tone: 'bad',
+      title: 'The disk refuses to be written to',
+      text: 'Look at the kernel’s log and check the disk. When the disk is well again, start the server anew.',
+    },
+    diskAdvice(health, says('disk space')),
+    backlogAdvice(health, says('SLUICE_BACKLOG_MAX')),
+    health.ledger_difference !== 0 && {
+      tone: 'bad',
+      title: 'The books do not balance',
+      text: 'This is a bug in Sluice. The doctor tells the hours that it is in; please report it with what it says.',
+    },
+    health.records_set_aside > 0 && {
+      tone: 'bad',
+      title: 'Some records could not be processed',
+      text: 'They are kept, and nothing else waits for them. The doctor shows which ones, and why.',
+    },
+    health.lag_seconds > LAG_SECONDS_WARN && {
+      tone: 'warn',
+      title: 'Reading back is behind',
+      text: 'More comes in than is processed: look at the CPU and the disk. Nothing is lost meanwhile.',
+    },
+    says('shutting down') && {
+      tone: 'warn',
+      title: 'The server is shutting down',
+      text: 'It finishes what it has, then ends. If nobody meant it to, see who stopped it.',
+    },
+    health.status === 'not ready' &&
+      reasons.length === 0 && {
+        tone: 'bad',
+        title: 'It does not say why',
+        text: 'Its log may: look at the last lines.',
+      },
+  ];
+  return advice.filter((each) => each !== false);
+}
+
+function diskAdvice(health: Health, isLow: boolean): Advice | false {
+  const { disk_free_bytes: free, disk_free_bytes_min: least } = health;
+  if (!isLow && (least === 0 || free > DISK_FACTOR_WARN * least)) return false;
+  return {
+    tone: isLow ? 'bad' : 'warn',
+    title: isLow ? 'The disk is almost full' : 'The disk is filling up',
+    text: 'Free space on the disk of SLUICE_DATA, or keep less: SLUICE_LOG_RETENTION and SLUICE_EVENT_RETENTION say how long things stay. It goes on by itself within seconds.',
+  };
+}
+
+function backlogAdvice(health: Health, isFull: boolean): Advice | false {
+  const { backlog_bytes: backlog, backlog_bytes_max: most } = health;
+  if (!isFull && backlog <= BACKLOG_SHARE_WARN * most) return false;
+  return {
+    tone: isFull ? 'bad' : 'warn',
+    title: isFull ? 'Too much waits to be processed' : 'The backlog is growing large',
+    text: 'More comes in than is processed: look at the CPU and the disk of SLUICE_DATA, and for “the processor waits” in the log. What was accepted is safe.',
+  };
+}

@@ -1,0 +1,49 @@
+/**
+ * The signs of the identity graph: one for each type of identifier, one for a merge, one for a refusal. Each is also
+ * said in words wherever it stands, so that neither colour nor shape is needed to understand it.
+ */
+
+import type { ReactNode } from 'react';
+import type { IdentifierType } from '../types.ts';
+
+const PATHS: Readonly<Record<IdentifierType | 'merge' | 'refusal', string>> = {
+  user_id:
+    'M2.5 3.5h11v9h-11zM6 8.25a1.25 1.25 0 1 0 0-2.5 1.25 1.25 0 0 0 0 2.5ZM4.25 10.75c.2-.9.9-1.25 1.75-1.25s1.55.35 1.75 1.25M9.75 6.5h1.75M9.75 9h1.75',
+  email: 'M2.5 4h11v8h-11zM2.5 4.5 8 8.75l5.5-4.25',
+  phone_number: 'M4.75 1.75h6.5v12.5h-6.5zM7.25 12h1.5',
+  anon_id: 'M2.5 3h11v10h-11zM2.5 6h11M4.5 4.5v.01M6.25 4.5v.01',
+  merge: 'M2.5 4c4.5 0 4 4 7.5 4M2.5 12c4.5 0 4-4 7.5-4M10 8h3.5',
+  refusal: 'M4 4l8 8M12 4l-8 8',
+};
+
+export interface SignProps {
+  readonly name: IdentifierType | 'merge' | 'refusal';
+  readonly x?: number;
+  readonly y?: number;
+}
+
+/** Inside of a picture or in text. */
+export function Sign({ name, x, y }: SignProps): ReactNode {
+  return (
+    <svg className="icon" viewBox="0 0 16 16" width="16" height="16" x={x} y={y} aria-hidden="true" focusable="false">
+      <path
+        d={PATHS[name]}
+        fill="none"
+        stroke="currentColor"
+        strokeWidth="1.5"
+        strokeLinecap="round"
+        strokeLinejoin="round"
+      />
+    </svg>
+  );
+}
+
+/** An identifier in text: sign, type and value. */
+export function IdentifierText({ type, value }: { type: IdentifierType; value: string }): ReactNode {
+  return (
+    <span className={`identifier identifier--${type}`}>
+      <Sign name={type} />
+      <span className="identifier__type">{type}</span> <span className="identifier__value">{value}</span>
+    </span>
+  );
+}

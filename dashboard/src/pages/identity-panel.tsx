@@ -1,0 +1,167 @@
+/**
+ * The request behind one thing of the identity graph: when it came, which user of which request it was, and what it
+ * did. A merge can be taken back from here. Without anything to look at, it says how to use the picture.
+ */
+
+import type { ReactNode } from 'react';
+import { findByKey, REFUSAL_WORDS, shortId } from '../identity-names.ts';
+import { Link, useEnvironment, viewPath } from '../router.tsx';
+import { formatNumber, Time } from '../time.tsx';
+import type { Identity, LinkedIdentifier, Merge, Refusal } from '../types.ts';
+import { Button } from '../ui/button.tsx';
+import { IdentifierText } from './identifier-icon.tsx';
+
+export interface PanelProps {
+  readonly identity: Identity;
+  readonly looked: string | null;
+  readonly onUnmerge: (merge: Merge) => void;
+}
+
+export function IdentityPanel({ identity, looked, onUnmerge }: PanelProps): ReactNode {
+  const { link, merge, refusal } = findByKey(identity, looked);
+  const isEmpty = link === undefined && merge === undefined && refusal === undefined;
+  const className = isEmpty ? 'identity__panel identity__panel--empty' : 'identity__panel';
+  return (
+    <aside className={className} aria-label="The request behind it" aria-live="polite">
+      {link !== undefined && <LinkDetails link={link} />}
+      {merge !== undefined && <MergeDetails merge={merge} onUnmerge={() => onUnmerge(merge)} />}
+      {refusal !== undefined && <RefusalDetails refusal={refusal} />}
+      {isEmpty && <Legend identity={identity} />}
+    </aside>
+  );
+}
+
+function Legend({ identity: { identifiers, merges, refusals } }: { identity: Identity }): ReactNode {
+  return (
+    <>
+      <h3 className="identity__heading">Which request did what?</h3>
+      <p>
+        Choose a link, a merge or a refusal to see the request that made it. An identifier belongs for ever to the
+        profile that it was first seen on. Merges join profiles, and can be undone.
+      </p>
+      <ul className="identity__legend">
+        <li>
+          <svg width="34" height="10" aria-hidden="true" className="legend-line">
+            <path d="M1 5h32" />
+          </svg>
+          {formatNumber(identifiers.length)} {identifiers.length === 1 ? 'identifier' : 'identifiers'}
+        </li>
+        <li>
+          <svg width="34" height="10" aria-hidden="true" className="legend-line legend-line--merge">
+            <path d="M1 5h32" />
+          </svg>
+          {formatNumber(merges.length)} {merges.length === 1 ? 'merge' : 'merges'}
+        </li>
+        <li>
+          <svg width="34" height="10" aria-hidden="true" className="legend-line legend-line--refusal">
+            <path d="M1 5h32" />
+          </svg>
+          {formatNumber(refusals.length)} not linked
+        </li>
+      </ul>
+    </>
+  );
+}
+
+function LinkDetails({ link }: { link: LinkedIdentifier }): ReactNode {
+  return (
+    <>
+      <h3 className="identity__heading">Identifier</h3>
+      <p>
+        <IdentifierText type={link.type} value={link.value} />
+      </p>
+      <p>First seen in the request below. It belongs to this profile since, and stays with it if merges are undone.</p>
+      <Cause traceId={link.first_trace_id} userIndex={link.userIndex} at={link.first_seen}>
+        <dt>Profile</dt>
+        <dd>
+          <code>{link.node}</code>
+        </dd>
+      </Cause>
+    </>
+  );
+}
+
+function MergeDetails({ merge, onUnmerge }: { merge: Merge; onUnmerge: () => void }): ReactNode {
+  const [reached, joined] = merge.nodes;
+  return (
+    <>
+      <h3 className="identity__heading">Merge</h3>
+      <p>
+        The request below had an identifier of <code title={joined}>{shortId(joined)}</code> and, beside it,
+      </p>
+      <p>
+        <IdentifierText type={merge.via.type} value={merge.via.value} />
+      </p>
+      <p>
+        which belongs to <code title={reached}>{shortId(reached)}</code>. So they are one person.
+      </p>
+      <Cause traceId={merge.trace_id} userIndex={merge.userIndex} at={merge.at}>
+        <dt>Merged</dt>
+        <dd>
+          <code title={merge.from}>{shortId(merge.from)}</code> into{' '}
+          <code title={merge.into}>{shortId(merge.into)}</code>
+        </dd>
+      </Cause>
+      <p>
+        <Button kind="danger" onClick={onUnmerge}>
+          These are not one person
+        </Button>
+      </p>
+    </>
+  );
+}
+
+function RefusalDetails({ refusal }: { refusal: Refusal }): ReactNode {
+  const environment = useEnvironment();
+  const search = `${viewPath(environment, 'people')}?q=${encodeURIComponent(refusal.value)}`;
+  return (
+    <>
+      <h3 className="identity__heading">Not linked</h3>
+      <p>
+        <IdentifierText type={refusal.type} value={refusal.value} />
+      </p>
+      <p>{REFUSAL_WORDS[refusal.reason].long}</p>
+      <Cause traceId={refusal.trace_id} userIndex={refusal.userIndex} at={refusal.at}>
+        <dt>How often</dt>
+        <dd>{refusal.count === 1 ? 'once' : `${formatNumber(refusal.count)} times; the first is shown`}</dd>
+        <dt>Reason</dt>
+        <dd>
+          <code>{refusal.reason}</code>
+        </dd>
+      </Cause>
+      <p>
+        <Link to={search}>Who has this identifier?</Link>
+      </p>
+    </>
+  );
+}
+
+interface CauseProps {
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly at: string;
+  readonly children?: ReactNode;
+}
+
+function Cause({ traceId, userIndex, at, children }: CauseProps): ReactNode {
+  const environment = useEnvironment();
+  return (
+    <dl className="identity__cause">
+      <dt>Request</dt>
+      <dd>
+        <Link to={viewPath(environment, `traces/${traceId}`)} className="mono">
+          {traceId}
+        </Link>
+      </dd>
+      <dt>User</dt>
+      <dd>
+        <code>users[{userIndex}]</code>
+      </dd>
+      <dt>Received</dt>
+      <dd>
+        <Time at={at} />
+      </dd>
+      {children}
+    </dl>
+  );
+}

@@ -1,0 +1,154 @@
+/**
+ * Settings → API keys: all keys of the account, with their state and what looks wrong with them; making, rolling and
+ * revoking them. A key exists as text only in the dialog that shows a new one, and is gone when that is closed.
+ */
+
+import { useState } from 'react';
+import { useQueryValue } from '../router.tsx';
+import { Time } from '../time.tsx';
+import type { ApiKey } from '../types.ts';
+import { Badge } from '../ui/badge.tsx';
+import { Button } from '../ui/button.tsx';
+import { Card } from '../ui/card.tsx';
+import { type Column, DataTable } from '../ui/data-table.tsx';
+import { Empty } from '../ui/empty.tsx';
+import { ErrorNotice, Loading } from '../ui/notice.tsx';
+import { Page } from '../ui/page.tsx';
+import { SelectField } from '../ui/field.tsx';
+import { useData } from '../use-data.ts';
+import { CreateKeyDialog, RevokeKeyDialog, RollKeyDialog } from './key-dialogs.tsx';
+import '../styles/keys.css';
+
+/** Often enough to see that a new key was used. */
+const RELOAD_MS = 5_000;
+
+const SHOWN = [
+  { value: '', label: 'Active keys' },
+  { value: 'all', label: 'All, also revoked and expired' },
+];
+
+type Open = { readonly kind: 'roll' | 'revoke'; readonly key: ApiKey };
+
+export default function KeysPage() {
+  const { data, error, reload } = useData<{ keys: ApiKey[] }>('/keys', { everyMs: RELOAD_MS });
+  const [shown, setShown] = useQueryValue('show');
+  const [dialog, setDialog] = useQueryValue('dialog');
+  const [open, setOpen] = useState<Open>();
+  const close = (): void => {
+    setOpen(undefined);
+    if (dialog !== '') setDialog('', { replace: true });
+    reload();
+  };
+  const keys = data?.keys.filter(({ state }) => shown === 'all' || state === 'active');
+  const create = (
+    <Button kind="primary" onClick={() => setDialog('create')}>
+      Create key
+    </Button>
+  );
+  return (
+    <Page title="API keys" actions={create}>
+      <p className="lead">
+        Secret keys send events and read everything back: keep them on servers. Publishable keys can only send events, and
+        may stand in web pages and apps. A key is shown in full once, when it is made; what is kept is its hash. A lost key
+        is replaced, not found again.
+      </p>
+      <Card
+        actions={<SelectField label="Show" options={SHOWN} value={shown} onChange={(e) => setShown(e.target.value)} />}
+      >
+        {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
+        {keys === undefined && error === undefined && <Loading what="keys" />}
+        {keys?.length === 0 && (
+          <Empty title="No keys to show">
+            <p>Make one to send events with.</p>
+          </Empty>
+        )}
+        {keys !== undefined && keys.length > 0 && (
+          <DataTable caption="API keys" columns={columnsWith(setOpen)} rows={keys} rowKey={({ id }) => id} />
+        )}
+      </Card>
+      {dialog === 'create' && <CreateKeyDialog onClose={close} onCreated={reload} />}
+      {open?.kind === 'roll' && <RollKeyDialog apiKey={open.key} onClose={close} onRolled={reload} />}
+      {open?.kind === 'revoke' && <RevokeKeyDialog apiKey={open.key} onClose={close} />}
+    </Page>
+  );
+}
+
+function columnsWith(open: (which: Open) => void): Column<ApiKey>[] {
+  return [
+    { key: 'name', label: 'Name', render: (key) => <KeyName apiKey={key} /> },
+    {
+      key: 'key',
+      label: 'Key',
+      render: ({ prefix, last_four }) => (
+        <code className="key-text">
+          {prefix}…{last_four}
+        </code>
+      ),
+    },
+    { key: 'kind', label: 'Kind', render: ({ kind }) => kind },
+    { key: 'environment', label: 'Environment', render: ({ environment }) => environment },
+    { key: 'created', label: 'Created', render: ({ created_at }) => <Time at={created_at} relative /> },
+    {
+      key: 'used',
+      label: 'Last used',
+      render: ({ last_used_at }) =>
+        last_used_at === null ? <span className="muted">never</span> : <Time at={last_used_at} relative />,
+    },
+    { key: 'state', label: 'State', render: (key) => <KeyState apiKey={key} /> },
+    {
+      key: 'actions',
+      label: 'Actions',
+      align: 'end',
+      render: (key) =>
+        key.state === 'active' ? (
+          <span className="row-actions">
+            <Button aria-label={`Roll ${key.name}`} onClick={() => open({ kind: 'roll', key })}>
+              Roll
+            </Button>
+            <Button kind="danger" aria-label={`Revoke ${key.name}`} onClick={() => open({ kind: 'revoke', key })}>
+              Revoke
+            </Button>
+          </span>
+        ) : null,
+    },
+  ];
+}
+
+function KeyName({ apiKey }: { apiKey: ApiKey }) {
+  const { name, origins, leak_suspected_at: leakedAt, leak_origin: leakOrigin, is_unused: isUnused, state } = apiKey;
+  return (
+    <div className="key-name">
+      <strong>{name}</strong>
+      {leakedAt !== null && state === 'active' && (
+        <p className="key-warning">
+          <Badge tone="bad">Probably leaked</Badge> Used from a web page
+          {leakOrigin === null ? '' : ` (${leakOrigin})`} <Time at={leakedAt} relative />. Roll it, and keep secret keys out
+          of browsers.
+        </p>
+      )}
+      {isUnused && (
+        <p className="key-warning">
+          <Badge tone="warn">Unused for 30 days</Badge> Revoke it if nobody needs it.
+        </p>
+      )}
+      {origins.length > 0 && <p className="muted">Only from {origins.join(', ')}</p>}
+    </div>
+  );
+}
+
+function KeyState({ apiKey: { state, expires_at: expiresAt, revoked_at: revokedAt } }: { apiKey: ApiKey }) {
+  if (state === 'revoked' && revokedAt !== null) {
+    return (
+      <span>
+        <Badge tone="quiet">Revoked</Badge> <Time at={revokedAt} relative />
+      </span>
+    );
+  }
+  if (expiresAt === null) return <Badge tone="good">Active</Badge>;
+  return (
+    <span>
+      <Badge tone={state === 'expired' ? 'quiet' : 'warn'}>{state === 'expired' ? 'Expired' : 'Expires'}</Badge>{' '}
+      <Time at={expiresAt} relative />
+    </span>
+  );
+}

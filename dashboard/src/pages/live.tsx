@@ -1,0 +1,254 @@
+/**
+ * Live: events as they come, newest on top. Filters, the row that is open and how it is shown stand in the address.
+ * What arrives never moves what somebody reads: while a row is open, or the reader is further down, new events wait
+ * above the list until asked for. While paused they are counted only.
+ */
+
+import { type ReactNode, useEffect, useEffectEvent, useReducer, useRef, useState } from 'react';
+import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
+import { formatNumber } from '../time.tsx';
+import type { EventPage, Keys } from '../types.ts';
+import { Badge, type Tone } from '../ui/badge.tsx';
+import { Button } from '../ui/button.tsx';
+import { Card } from '../ui/card.tsx';
+import { Empty } from '../ui/empty.tsx';
+import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
+import { Page } from '../ui/page.tsx';
+import { useData } from '../use-data.ts';
+import { changeLive, LISTED_MAX, type LiveEvents, NO_EVENTS } from './live-events.ts';
+import { LiveFilters } from './live-filters.tsx';
+import { LiveRow } from './live-row.tsx';
+import { type Connection, followLive, type LiveFilter, livePath } from './live-stream.ts';
+import '../styles/live.css';
+
+export default function LivePage(): ReactNode {
+  const [eventName] = useQueryValue('name');
+  const [profileId] = useQueryValue('person');
+  const [keyId] = useQueryValue('key');
+  const [isPaused, setIsPaused] = useState(false);
+  const keys = useData<Keys>('/keys');
+  const filter = { eventName, profileId, keyId };
+  return (
+    <Page title="Live">
+      <LiveFilters keys={keys.data?.keys ?? []} />
+      <LiveFeed
+        key={JSON.stringify(filter)}
+        filter={filter}
+        keys={keys.data}
+        isPaused={isPaused}
+        onPause={setIsPaused}
+      />
+    </Page>
+  );
+}
+
+function listPath({ eventName, profileId }: LiveFilter): string {
+  const query = new URLSearchParams({ limit: String(LISTED_MAX) });
+  if (eventName !== '') query.set('event_name', eventName);
+  const path = profileId === '' ? '/events' : `/profiles/${encodeURIComponent(profileId)}/events`;
+  return `${path}?${query.toString()}`;
+}
+
+interface LiveFeedProps {
+  readonly filter: LiveFilter;
+  readonly keys: Keys | undefined;
+  readonly isPaused: boolean;
+  readonly onPause: (isPaused: boolean) => void;
+}
+
+/** One feed per filter: a new filter starts a new one. */
+function LiveFeed({ filter, keys, isPaused, onPause }: LiveFeedProps): ReactNode {
+  const environment = useEnvironment();
+  const [openId, setOpenId] = useQueryValue('open');
+  const [live, change] = useReducer(changeLive, NO_EVENTS);
+  const [connection, setConnection] = useState<Connection>('connecting');
+  const [top, isAtTop] = useIsAtTop();
+  const list = useData<EventPage>(listPath(filter));
+
+  const isReading = !isAtTop || live.shown.some(({ id }) => id === openId);
+  const goingOnHow = isReading ? 'hold' : 'show';
+  const how = isPaused ? 'count' : goingOnHow;
+
+  const onListed = useEffectEvent(({ events }: EventPage) => {
+    const ofKey = filter.keyId === '' ? events : events.filter(({ key_id: keyId }) => keyId === filter.keyId);
+    change({ kind: 'listed', events: ofKey, how, openId });
+  });
+  useEffect(() => {
+    if (list.data !== undefined) onListed(list.data);
+  }, [list.data]);
+
+  const onEvents = useEffectEvent((events: LiveEvents['shown']) => change({ kind: 'arrived', events, how, openId }));
+  const onConnection = useEffectEvent((next: Connection) => {
+    setConnection(next);
+    // What came before the connection stood, or while it was lost.
+    if (next === 'open') list.reload();
+  });
+  const path = livePath(environment, filter);
+  useEffect(
+    () =>
+      followLive(path, {
+        onEvents: (events) => onEvents(events),
+        onSkipped: (events) => change({ kind: 'skipped', events }),
+        onConnection: (next) => onConnection(next),
+      }),
+    [path],
+  );
+  useEffect(() => {
+    if (!isReading && !isPaused) change({ kind: 'show held', openId: '' });
+  }, [isReading, isPaused]);
+
+  const goOn = (): void => {
+    change({ kind: 'go on' });
+    onPause(false);
+    list.reload();
+  };
+  const showHeld = (): void => {
+    change({ kind: 'show held', openId });
+    // Whoever asks for the new ones wants to see them.
+    top.current?.scrollIntoView({ block: 'start' });
+  };
+  return (
+    <Card
+      title={
+        <span className="live-title">
+          Events <ConnectionBadge connection={connection} isPaused={isPaused} />
+        </span>
+      }
+      actions={
+        <Button kind={isPaused ? 'primary' : 'plain'} onClick={() => (isPaused ? goOn() : onPause(true))}>
+          {isPaused ? 'Go on' : 'Pause'}
+        </Button>
+      }
+    >
+      <LiveWords live={live} connection={connection} isPaused={isPaused} />
+      {list.error !== undefined && <ErrorNotice error={list.error} onRetry={list.reload} />}
+      <MissingOpen openId={openId} isListed={list.data !== undefined} live={live} />
+      <div ref={top} className="live-top" />
+      <div className="live-held">
+        {live.held.length > 0 && !isPaused && (
+          <Button kind="primary" onClick={showHeld}>
+            Show {countOf(live.heldCount, 'new event')}
+          </Button>
+        )}
+      </div>
+      {list.data === undefined && live.shown.length === 0 && list.error === undefined && <Loading what="events" />}
+      {list.data !== undefined && live.shown.length === 0 && <NoEvents filter={filter} />}
+      {live.shown.length > 0 && (
+        <ol className="live-list" aria-label="Events, newest first">
+          {live.shown.map((event) => (
+            <LiveRow key={event.id} event={event} isOpen={event.id === openId} onOpen={setOpenId} keys={keys} />
+          ))}
+        </ol>
+      )}
+    </Card>
+  );
+}
+
+/** Whether the start of the list has not been scrolled away. */
+function useIsAtTop(): [ref: React.RefObject<HTMLDivElement | null>, isAtTop: boolean] {
+  const ref = useRef<HTMLDivElement>(null);
+  const [isAtTop, setIsAtTop] = useState(true);
+  useEffect(() => {
+    const observer = new IntersectionObserver(([entry]) => {
+      if (entry !== undefined) setIsAtTop(entry.isIntersecting || entry.boundingClientRect.top > 0);
+    });
+    if (ref.current !== null) observer.observe(ref.current);
+    return () => observer.disconnect();
+  }, []);
+  return [ref, isAtTop];
+}
+
+const CONNECTION_WORDS: Readonly<Record<Connection, { readonly tone: Tone; readonly words: string }>> = {
+  connecting: { tone: 'quiet', words: 'Connecting…' },
+  open: { tone: 'good', words: 'Connected' },
+  lost: { tone: 'bad', words: 'Connection lost' },
+  resting: { tone: 'quiet', words: 'Resting' },
+};
+
+function ConnectionBadge({ connection, isPaused }: { connection: Connection; isPaused: boolean }): ReactNode {
+  const { tone, words } = CONNECTION_WORDS[connection];
+  const isPausedOnly = isPaused && connection === 'open';
+  return (
+    <span className={`live-state live-state--${isPausedOnly ? 'paused' : connection}`} role="status">
+      <Badge tone={isPausedOnly ? 'warn' : tone}>
+        <span className="live-state__dot" aria-hidden="true" />
+        {isPausedOnly ? 'Paused' : words}
+      </Badge>
+    </span>
+  );
+}
+
+interface LiveWordsProps {
+  readonly live: LiveEvents;
+  readonly connection: Connection;
+  readonly isPaused: boolean;
+}
+
+/** One line that is always there: a notice that comes and goes would move the rows below it. */
+function LiveWords({ live, connection, isPaused }: LiveWordsProps): ReactNode {
+  return (
+    <p className="live-words">
+      <StateWords live={live} connection={connection} isPaused={isPaused} />{' '}
+      {live.skippedCount > 0 && (
+        <>
+          {countOf(live.skippedCount, 'event')} left out here, because more came than an eye can follow. All are stored.
+        </>
+      )}
+    </p>
+  );
+}
+
+function StateWords({ live, connection, isPaused }: LiveWordsProps): ReactNode {
+  if (connection === 'lost') return 'Trying to connect again. What comes meanwhile is shown when it is back.';
+  if (isPaused) {
+    return live.missedCount === 0 ? (
+      'What comes is counted, and listed when you go on.'
+    ) : (
+      <strong>{countOf(live.missedCount, 'event')} came meanwhile.</strong>
+    );
+  }
+  return live.shown.length === 0
+    ? 'New events show here at once.'
+    : `The latest ${formatNumber(live.shown.length)}, newest first.`;
+}
+
+/** The row of a shared address may be older than what is listed. */
+function MissingOpen(props: { openId: string; isListed: boolean; live: LiveEvents }): ReactNode {
+  const { openId, isListed, live } = props;
+  const environment = useEnvironment();
+  const traceId = openId.split('.')[0] ?? '';
+  if (openId === '' || !isListed || live.shown.some(({ id }) => id === openId)) return null;
+  return (
+    <Notice tone="quiet" title="The event of this address is not among the latest ones">
+      <p>
+        <Link to={viewPath(environment, `traces/${encodeURIComponent(traceId)}`)}>
+          See the request that it came with
+        </Link>
+      </p>
+    </Notice>
+  );
+}
+
+function NoEvents({ filter: { eventName, profileId, keyId } }: { filter: LiveFilter }): ReactNode {
+  const environment = useEnvironment();
+  const isFiltered = eventName !== '' || profileId !== '' || keyId !== '';
+  return isFiltered ? (
+    <Empty title="No such events yet">
+      <p>The filters above match none of the latest events. One that comes now and matches shows here at once.</p>
+      <p>
+        <Link to={viewPath(environment, 'live')}>Show all events</Link>
+      </p>
+    </Empty>
+  ) : (
+    <Empty title="No events yet">
+      <p>They show here within a second of being accepted.</p>
+      <p>
+        <Link to={viewPath(environment, '')}>Send your first event</Link>
+      </p>
+    </Empty>
+  );
+}
+
+function countOf(count: number, what: string): string {
+  return `${formatNumber(count)} ${what}${count === 1 ? '' : 's'}`;
+}

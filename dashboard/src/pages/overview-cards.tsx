@@ -1,0 +1,195 @@
+/**
+ * The smaller cards of the overview: the most frequent event names and reasons of rejection, whether the server keeps
+ * up, and whether the books balance. Each asks for its own data and says by itself when it cannot get it. Names and
+ * reasons hold what clients sent, and are shown as text.
+ */
+
+import type { ReactNode } from 'react';
+import type { ApiError } from '../api.ts';
+import { Link, useEnvironment, viewPath } from '../router.tsx';
+import { formatBytes, formatDuration, formatNumber, Time, useNow } from '../time.tsx';
+import type { Books, Counts, Health, Ledger, RejectionReasons } from '../types.ts';
+import { Badge } from '../ui/badge.tsx';
+import { Card } from '../ui/card.tsx';
+import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
+import { useData } from '../use-data.ts';
+import { Meter } from './meter.tsx';
+import { bucketStarts, differenceWords, type Range, topNames } from './overview-figures.ts';
+
+const HEALTH_RELOAD_MS = 5_000;
+const LISTS_RELOAD_MS = 10_000;
+const NAMES_MAX = 8;
+const REASONS_MAX = 6;
+
+function startOf({ spanMs, intervalMs }: Range, now: number): string {
+  return new Date(bucketStarts(now, spanMs, intervalMs)[0] ?? now).toISOString();
+}
+
+export function NamesCard({ range }: { range: Range }): ReactNode {
+  const environment = useEnvironment();
+  const from = startOf(range, useNow());
+  const { data, error, reload } = useData<Counts>(
+    `/events/counts?interval=${range.interval}&group_by=event_name&from=${from}`,
+    { everyMs: LISTS_RELOAD_MS },
+  );
+  const names = topNames(data?.buckets ?? [], NAMES_MAX);
+  const most = names[0]?.events ?? 1;
+  return (
+    <Card title="Top events">
+      {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
+      {data === undefined && error === undefined && <Loading what="event names" />}
+      {data !== undefined && names.length === 0 && <p className="muted">No events in this time.</p>}
+      <ol className="ranking">
+        {names.map(({ name, events }) => (
+          <li key={name} className="ranking__row">
+            <Link className="ranking__name" to={`${viewPath(environment, 'live')}?name=${encodeURIComponent(name)}`}>
+              {name}
+            </Link>
+            <span className="ranking__count">{formatNumber(events)}</span>
+            <span className="ranking__bar" aria-hidden="true">
+              <span style={{ width: `${(100 * events) / most}%` }} />
+            </span>
+          </li>
+        ))}
+      </ol>
+    </Card>
+  );
+}
+
+export function ReasonsCard({ range }: { range: Range }): ReactNode {
+  const environment = useEnvironment();
+  const from = startOf(range, useNow());
+  const { data, error, reload } = useData<RejectionReasons>(`/rejections/reasons?from=${from}`, {
+    everyMs: LISTS_RELOAD_MS,
+  });
+  const reasons = data?.reasons.slice(0, REASONS_MAX) ?? [];
+  const most = reasons[0]?.users ?? 1;
+  const rejectedPath = viewPath(environment, 'rejected');
+  return (
+    <Card title="Why users were rejected" actions={<Link to={rejectedPath}>All rejected</Link>}>
+      {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
+      {data === undefined && error === undefined && <Loading what="reasons" />}
+      {data !== undefined && reasons.length === 0 && <p className="muted">Nobody was rejected in this time.</p>}
+      <ol className="ranking ranking--bad">
+        {reasons.map(({ reason, users, last_at: lastAt }) => (
+          <li key={reason} className="ranking__row">
+            <Link className="ranking__name" to={`${rejectedPath}?reason=${encodeURIComponent(reason)}`}>
+              {reason}
+            </Link>
+            <span className="ranking__count">{formatNumber(users)}</span>
+            <span className="ranking__bar" aria-hidden="true">
+              <span style={{ width: `${(100 * users) / most}%` }} />
+            </span>
+            <span className="ranking__detail">
+              last <Time at={lastAt} relative />
+            </span>
+          </li>
+        ))}
+      </ol>
+    </Card>
+  );
+}
+
+/** Whether the server keeps up with what comes in. */
+export function FlowCard(): ReactNode {
+  const environment = useEnvironment();
+  const { data, error, reload } = useData<Health>('/health', { everyMs: HEALTH_RELOAD_MS });
+  return (
+    <Card title="Keeping up" actions={<Link to={viewPath(environment, 'health')}>Health</Link>}>
+      {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
+      {data === undefined && error === undefined && <Loading what="health" />}
+      {data !== undefined && (
+        <>
+          <p className="row">
+            <Badge tone={data.status === 'ready' ? 'good' : 'bad'}>
+              {data.status === 'ready' ? 'Ready' : 'Not ready'}
+            </Badge>
+            <span>{data.reasons.length > 0 ? data.reasons.join('; ') : 'Events are taken in.'}</span>
+          </p>
+          <dl className="pairs">
+            <dt>Lag</dt>
+            <dd>
+              {formatDuration(data.lag_seconds)} <span className="muted">from receipt to reading back</span>
+            </dd>
+            <dt>Backlog</dt>
+            <dd>
+              {formatBytes(data.backlog_bytes)} <span className="muted">of {formatBytes(data.backlog_bytes_max)}</span>
+            </dd>
+            <dt>Free disk</dt>
+            <dd>{formatBytes(data.disk_free_bytes)}</dd>
+            <dt>Memory</dt>
+            <dd>{formatBytes(data.memory_bytes)}</dd>
+            <dt>Up since</dt>
+            <dd>
+              <Time at={data.started_at} />
+            </dd>
+          </dl>
+          <Meter
+            label="Backlog"
+            value={data.backlog_bytes}
+            max={data.backlog_bytes_max}
+            warnAbove={0.5}
+            badAbove={0.8}
+          />
+        </>
+      )}
+    </Card>
+  );
+}
+
+export interface BooksCardProps {
+  readonly ledger: Ledger;
+  readonly error: ApiError | undefined;
+  readonly onRetry: () => void;
+}
+
+const BOOK_LINES: readonly { readonly name: keyof Books; readonly label: string; readonly isRare: boolean }[] = [
+  { name: 'received', label: 'Received', isRare: false },
+  { name: 'stored', label: 'Stored', isRare: false },
+  { name: 'duplicates', label: 'Duplicates', isRare: true },
+  { name: 'erased', label: 'Erased', isRare: true },
+  { name: 'expired', label: 'Expired', isRare: true },
+  { name: 'set_aside', label: 'Set aside', isRare: true },
+  { name: 'pending', label: 'Pending', isRare: false },
+];
+
+export function BooksCard({ ledger: { balanced, totals }, error, onRetry }: BooksCardProps): ReactNode {
+  const lines = BOOK_LINES.filter(({ name, isRare }) => !isRare || totals.users[name] > 0 || totals.events[name] > 0);
+  return (
+    <Card
+      title="Books"
+      actions={<Badge tone={balanced ? 'good' : 'bad'}>{balanced ? 'Balanced' : 'Do not balance'}</Badge>}
+    >
+      {error !== undefined && <ErrorNotice error={error} onRetry={onRetry} />}
+      {!balanced && (
+        <Notice tone="bad" title={differenceWords(totals.users, totals.events)}>
+          <p>
+            This is a bug in Sluice. <code>npx sluice doctor</code> tells the hours that it is in.
+          </p>
+        </Notice>
+      )}
+      <table className="books">
+        <caption className="for-screen-readers">What became of all that was ever received</caption>
+        <thead>
+          <tr>
+            <th scope="col">
+              <span className="for-screen-readers">What became of it</span>
+            </th>
+            <th scope="col">Users</th>
+            <th scope="col">Events</th>
+          </tr>
+        </thead>
+        <tbody>
+          {lines.map(({ name, label }) => (
+            <tr key={name}>
+              <th scope="row">{label}</th>
+              <td>{formatNumber(totals.users[name])}</td>
+              <td>{formatNumber(totals.events[name])}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p className="muted small">Of all time: what was received is in exactly one of the lines below it.</p>
+    </Card>
+  );
+}

@@ -1,0 +1,116 @@
+/**
+ * What is known of a person: identifiers, profile fields and properties, each value with the request that told it.
+ * Values are what clients sent, and are shown as text.
+ */
+
+import type { ReactNode } from 'react';
+import { ExactNumber } from '../api.ts';
+import { Link, useEnvironment, viewPath } from '../router.tsx';
+import { Time } from '../time.tsx';
+import { IDENTIFIER_TYPES, type Profile, type Told } from '../types.ts';
+import { Button } from '../ui/button.tsx';
+import { Card } from '../ui/card.tsx';
+import { Json } from '../ui/code.tsx';
+import { type Column, DataTable } from '../ui/data-table.tsx';
+import { useQueryValue } from '../router.tsx';
+import { IdentifierText } from './identifier-icon.tsx';
+
+const IDENTIFIERS_SHOWN_MAX = 12;
+
+interface NamedValue extends Told {
+  readonly name: string;
+}
+
+export function PersonProperties({ profile }: { profile: Profile }): ReactNode {
+  const environment = useEnvironment();
+  const { provenance } = profile;
+  const columns: readonly Column<NamedValue>[] = [
+    { key: 'name', label: 'Name', render: ({ name }) => <span className="mono">{name}</span> },
+    { key: 'value', label: 'Value', render: ({ value }) => <Value value={value} /> },
+    {
+      key: 'request',
+      label: 'Told by request',
+      render: ({ trace_id: traceId }) => (
+        <Link to={viewPath(environment, `traces/${traceId}`)} className="mono">
+          {traceId}
+        </Link>
+      ),
+    },
+    { key: 'received', label: 'Received', render: ({ received_at: at }) => <Time at={at} /> },
+  ];
+  return (
+    <>
+      <Identifiers profile={profile} />
+      <ValueCard
+        title="User properties"
+        emptyText="None yet. They come with user_properties of a user; the newest of each is shown."
+        columns={columns}
+        rows={namedValues(provenance?.user_properties)}
+      />
+      <ValueCard
+        title="Profile fields"
+        emptyText="None yet. They are what identifiers has besides user_id, email, phone_number and anon_id, such as first_name."
+        columns={columns}
+        rows={namedValues(provenance?.profile_fields)}
+      />
+    </>
+  );
+}
+
+function namedValues(told: Readonly<Record<string, Told>> | undefined): NamedValue[] {
+  return Object.entries(told ?? {})
+    .map(([name, one]) => ({ ...one, name }))
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+interface ValueCardProps {
+  readonly title: string;
+  readonly emptyText: string;
+  readonly columns: readonly Column<NamedValue>[];
+  readonly rows: readonly NamedValue[];
+}
+
+function ValueCard({ title, emptyText, columns, rows }: ValueCardProps): ReactNode {
+  return (
+    <Card title={title} className="told-card">
+      {rows.length === 0 ? (
+        <p className="muted">{emptyText}</p>
+      ) : (
+        <DataTable caption={title} columns={columns} rows={rows} rowKey={({ name }) => name} />
+      )}
+    </Card>
+  );
+}
+
+function Value({ value }: { value: unknown }): ReactNode {
+  if (typeof value === 'string') return <span className="told">{value}</span>;
+  if (typeof value === 'object' && value !== null && !(value instanceof ExactNumber)) return <Json value={value} />;
+  return <span className="mono">{String(value)}</span>;
+}
+
+function Identifiers({ profile: { identifiers } }: { profile: Profile }): ReactNode {
+  const [tab, setTab] = useQueryValue('tab');
+  const all = IDENTIFIER_TYPES.flatMap((type) => identifiers[type].map((value) => ({ type, value })));
+  const shown = all.slice(0, IDENTIFIERS_SHOWN_MAX);
+  return (
+    <Card
+      title="Identifiers"
+      actions={
+        tab !== 'identity' && (
+          <Button kind="quiet" onClick={() => setTab('identity')}>
+            See how they belong together
+          </Button>
+        )
+      }
+    >
+      <ul className="identifiers">
+        {shown.map(({ type, value }) => (
+          <li key={`${type} ${value}`}>
+            <IdentifierText type={type} value={value} />
+          </li>
+        ))}
+        {shown.length < all.length && <li className="muted">and {all.length - shown.length} more</li>}
+      </ul>
+    </Card>
+  );
+}

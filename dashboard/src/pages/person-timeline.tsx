@@ -1,0 +1,226 @@
+/**
+ * What a person did: events by day, newest first, a page at a time. One event can be opened at a time; which one, and
+ * which event name is asked for, stand in the address. Days are those of the viewer's zone.
+ */
+
+import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
+import { ApiError, get } from '../api.ts';
+import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
+import { formatNumber, formatUtc } from '../time.tsx';
+import type { EventPage, Event } from '../types.ts';
+import { Badge } from '../ui/badge.tsx';
+import { Button } from '../ui/button.tsx';
+import { Card } from '../ui/card.tsx';
+import { Json } from '../ui/code.tsx';
+import { Empty } from '../ui/empty.tsx';
+import { TextField } from '../ui/field.tsx';
+import { Icon } from '../ui/icons.tsx';
+import { ErrorNotice, Loading } from '../ui/notice.tsx';
+
+const EVENTS_PER_PAGE = 50;
+const dayFormat = new Intl.DateTimeFormat('en-GB', { weekday: 'long', day: 'numeric', month: 'long', year: 'numeric' });
+const timeFormat = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+
+interface Loaded {
+  readonly events: readonly Event[];
+  readonly cursor: string | null;
+}
+
+export function PersonTimeline({ profileId }: { profileId: string }): ReactNode {
+  const [eventName, setEventName] = useQueryValue('event');
+  const { loaded, error, isLoading, more } = useTimeline(profileId, eventName);
+  return (
+    <Card title="Timeline">
+      <NameFilter
+        key={eventName}
+        eventName={eventName}
+        names={new Set(loaded?.events.map((event) => event.event_name))}
+        onChange={setEventName}
+      />
+      {loaded === undefined && isLoading && <Loading what="events" />}
+      {loaded?.events.length === 0 && (
+        <Empty title={eventName === '' ? 'No events' : `No events named “${eventName}”`}>
+          {eventName === '' ? <p>None are stored of this person.</p> : <p>Names are matched exactly, capitals too.</p>}
+        </Empty>
+      )}
+      {loaded !== undefined && <Days events={loaded.events} />}
+      {error !== undefined && <ErrorNotice error={error} onRetry={more} />}
+      {loaded !== undefined && loaded.cursor !== null && error === undefined && (
+        <p>
+          <Button busy={isLoading} onClick={more}>
+            More
+          </Button>
+        </p>
+      )}
+    </Card>
+  );
+}
+
+function useTimeline(profileId: string, eventName: string) {
+  const environment = useEnvironment();
+  const asked = `${environment} ${profileId} ${eventName}`;
+  const [kept, setKept] = useState<{ asked: string; loaded?: Loaded; error?: ApiError }>({ asked: '' });
+  const [wanted, setWanted] = useState<{ asked: string; cursor: string | null }>({ asked, cursor: null });
+  const cursor = wanted.asked === asked ? wanted.cursor : null;
+
+  useEffect(() => {
+    const asking = new AbortController();
+    const query = new URLSearchParams({ limit: String(EVENTS_PER_PAGE) });
+    if (eventName !== '') query.set('event_name', eventName);
+    if (cursor !== null) query.set('cursor', cursor);
+    const read = async (): Promise<void> => {
+      try {
+        const path = `/profiles/${encodeURIComponent(profileId)}/events?${query.toString()}`;
+        const page = await get<EventPage>(environment, path, asking.signal);
+        setKept((before) => {
+          const events = cursor !== null && before.asked === asked ? (before.loaded?.events ?? []) : [];
+          return { asked, loaded: { events: [...events, ...page.events], cursor: page.next_cursor } };
+        });
+      } catch (cause) {
+        if (asking.signal.aborted) return;
+        const error = cause instanceof ApiError ? cause : new ApiError('The events could not be read.', 0, null);
+        setKept((before) => (before.asked === asked ? { ...before, error } : { asked, error }));
+      }
+    };
+    void read();
+    return () => asking.abort();
+  }, [environment, profileId, eventName, cursor, asked, wanted]);
+
+  const { loaded, error } = kept.asked === asked ? kept : {};
+  const isLoading = error === undefined && (loaded === undefined || (cursor !== null && loaded.cursor === cursor));
+  const more = (): void => {
+    setKept((before) => ({ asked: before.asked, ...(before.loaded !== undefined && { loaded: before.loaded }) }));
+    setWanted({ asked, cursor: loaded?.cursor ?? null });
+  };
+  return { loaded, error, isLoading, more };
+}
+
+interface NameFilterProps {
+  readonly eventName: string;
+  readonly names: ReadonlySet<string>;
+  readonly onChange: (name: string) => void;
+}
+
+function NameFilter({ eventName, names, onChange }: NameFilterProps): ReactNode {
+  const [typed, setTyped] = useState(eventName);
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    onChange(typed.trim());
+  };
+  return (
+    <form className="form-row" role="search" onSubmit={submit}>
+      <TextField
+        label="Event name"
+        value={typed}
+        list="event-names"
+        onChange={(event) => setTyped(event.target.value)}
+      />
+      <datalist id="event-names">
+        {[...names].map((name) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
+      <Button type="submit">Filter</Button>
+      {eventName !== '' && (
+        <Button kind="quiet" onClick={() => onChange('')}>
+          All events
+        </Button>
+      )}
+    </form>
+  );
+}
+
+function Days({ events }: { events: readonly Event[] }): ReactNode {
+  const [open, setOpen] = useQueryValue('open');
+  const days = Map.groupBy(events, ({ timestamp }) => dayFormat.format(Date.parse(timestamp)));
+  return (
+    <div className="timeline">
+      {[...days].map(([day, ofDay]) => (
+        <section key={day} aria-label={day}>
+          <h3 className="timeline__day">{day}</h3>
+          <ol>
+            {ofDay.map((event) => (
+              <EventRow
+                key={event.id}
+                event={event}
+                isOpen={open === event.id}
+                onToggle={() => setOpen(open === event.id ? '' : event.id, { replace: true })}
+              />
+            ))}
+          </ol>
+        </section>
+      ))}
+    </div>
+  );
+}
+
+interface EventRowProps {
+  readonly event: Event;
+  readonly isOpen: boolean;
+  readonly onToggle: () => void;
+}
+
+function EventRow({ event, isOpen, onToggle }: EventRowProps): ReactNode {
+  const at = Date.parse(event.timestamp);
+  return (
+    <li className="timeline__event">
+      <button type="button" className="timeline__head" aria-expanded={isOpen} onClick={onToggle}>
+        <time className="timeline__time" dateTime={event.timestamp} title={formatUtc(at)}>
+          {timeFormat.format(at)}
+        </time>
+        <span className="timeline__name">{event.event_name}</span>
+        {event.revenue !== null && <Badge tone="good">{formatNumber(event.revenue)}</Badge>}
+        <span className="timeline__summary">{summaryOf(event)}</span>
+        <Icon name="next" />
+      </button>
+      {isOpen && <EventDetails event={event} />}
+    </li>
+  );
+}
+
+/** A few properties in one line, to tell events of one name apart. */
+function summaryOf({ properties }: Event): string {
+  const PROPERTIES_MAX = 3;
+  return Object.entries(properties)
+    .slice(0, PROPERTIES_MAX)
+    .map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(' · ')
+    .slice(0, 160);
+}
+
+function EventDetails({ event }: { event: Event }): ReactNode {
+  const environment = useEnvironment();
+  const [isRaw, setIsRaw] = useState(false);
+  return (
+    <div className="timeline__details">
+      <dl className="facts">
+        <div>
+          <dt>Happened</dt>
+          <dd>{formatUtc(Date.parse(event.timestamp))}</dd>
+        </div>
+        <div>
+          <dt>Received</dt>
+          <dd>{formatUtc(Date.parse(event.received_at))}</dd>
+        </div>
+        <div>
+          <dt>Request</dt>
+          <dd>
+            <Link to={viewPath(environment, `traces/${event.trace_id}`)} className="mono">
+              {event.trace_id}
+            </Link>
+            , <code>users[{event.userIndex}]</code>
+          </dd>
+        </div>
+      </dl>
+      <div className="switch" role="group" aria-label="Show the event as">
+        <button type="button" className="switch__choice" aria-pressed={!isRaw} onClick={() => setIsRaw(false)}>
+          Properties
+        </button>
+        <button type="button" className="switch__choice" aria-pressed={isRaw} onClick={() => setIsRaw(true)}>
+          Raw
+        </button>
+      </div>
+      <Json value={isRaw ? event : event.properties} />
+    </div>
+  );
+}

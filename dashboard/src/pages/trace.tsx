@@ -1,0 +1,209 @@
+/**
+ * What became of a request: paste its trace_id. While it is pending, the view asks again every second. The trace_id and
+ * the filter stand in the address.
+ */
+
+import { type FormEvent, type ReactNode, useState } from 'react';
+import { Link, navigate, useAddress, useEnvironment, viewOf, viewPath } from '../router.tsx';
+import { useSession } from '../session.tsx';
+import { formatDuration, formatNumber, Time } from '../time.tsx';
+import { traceIdOf } from '../trace-id.ts';
+import type { Keys, Trace } from '../types.ts';
+import { Badge } from '../ui/badge.tsx';
+import { Button } from '../ui/button.tsx';
+import { Card } from '../ui/card.tsx';
+import { CopyButton } from '../ui/copy-button.tsx';
+import { Empty } from '../ui/empty.tsx';
+import { TextField } from '../ui/field.tsx';
+import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
+import { Page } from '../ui/page.tsx';
+import { useData } from '../use-data.ts';
+import { TracedUsers } from './traced-users.tsx';
+import '../styles/person.css';
+
+const PENDING_RELOAD_MS = 1_000;
+
+export default function TracePage(): ReactNode {
+  const asked = decodeURIComponent(viewOf(useAddress().path)?.split('/')[1] ?? '');
+  const traceId = traceIdOf(asked);
+  return (
+    <Page title="Traces">
+      <Card>
+        <TraceForm asked={asked} />
+      </Card>
+      {asked === '' && (
+        <Empty title="What became of my request?">
+          <p>
+            Every answer of the server has a trace_id, in the body and in the <code>X-Trace-Id</code> header. With it
+            you see which users were accepted, on which profiles their events are, and why others were rejected.
+          </p>
+        </Empty>
+      )}
+      {traceId !== undefined && <TraceView traceId={traceId} />}
+    </Page>
+  );
+}
+
+const NOT_A_TRACE = 'That is not a trace_id. One looks like this: 01a1ddc0-5109-7246-bf39-3425125c6c6d';
+
+function TraceForm({ asked }: { asked: string }): ReactNode {
+  const environment = useEnvironment();
+  const [typed, setTyped] = useState(traceIdOf(asked) ?? asked);
+  const [isWrong, setIsWrong] = useState(asked !== '' && traceIdOf(asked) === undefined);
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    const traceId = traceIdOf(typed);
+    setIsWrong(traceId === undefined);
+    if (traceId !== undefined) navigate(viewPath(environment, `traces/${traceId}`));
+  };
+  return (
+    <form className="form-row form-row--search" role="search" onSubmit={submit}>
+      <TextField
+        label="trace_id"
+        hint="The id of an event, which begins with its trace_id, will do too."
+        error={isWrong ? NOT_A_TRACE : undefined}
+        value={typed}
+        autoFocus={asked === ''}
+        autoComplete="off"
+        autoCapitalize="none"
+        spellCheck={false}
+        className="mono-field"
+        onChange={(event) => setTyped(event.target.value)}
+      />
+      <Button kind="primary" type="submit">
+        Look up
+      </Button>
+    </form>
+  );
+}
+
+function TraceView({ traceId }: { traceId: string }): ReactNode {
+  const [isPending, setIsPending] = useState(true);
+  const { data, error, reload } = useData<Trace>(`/traces/${traceId}`, isPending ? { everyMs: PENDING_RELOAD_MS } : {});
+  if (isPending && (data?.status === 'processed' || error !== undefined)) setIsPending(false);
+  if (error?.status === 404) return <UnknownTrace traceId={traceId} />;
+  if (error !== undefined && data === undefined) return <ErrorNotice error={error} onRetry={reload} />;
+  if (data === undefined) return <Loading what="the trace" />;
+  return (
+    <>
+      <TraceHead trace={data} />
+      {data.duplicate_of !== null && <Duplicate of={data.duplicate_of} />}
+      <TracedUsers trace={data} />
+    </>
+  );
+}
+
+function TraceHead({ trace }: { trace: Trace }): ReactNode {
+  const { status, received_at: received, processed_at: processed } = trace;
+  return (
+    <Card
+      title={
+        <span className="row">
+          Request <Badge tone={status === 'processed' ? 'good' : 'warn'}>{status}</Badge>
+        </span>
+      }
+      actions={<CopyButton text={trace.trace_id} label="Copy trace_id" />}
+    >
+      {status === 'pending' && (
+        <p role="status">
+          It is safe on disk and will be processed in a moment. This view shows it as soon as that is done.
+        </p>
+      )}
+      <dl className="facts">
+        <div>
+          <dt>Received</dt>
+          <dd>
+            <Time at={received} />
+          </dd>
+        </div>
+        <div>
+          <dt>Processed</dt>
+          <dd>
+            {processed === null ? (
+              'not yet'
+            ) : (
+              <>
+                <Time at={processed} />{' '}
+                <span className="muted">
+                  after {formatDuration((Date.parse(processed) - Date.parse(received)) / 1_000)}
+                </span>
+              </>
+            )}
+          </dd>
+        </div>
+        <div>
+          <dt>Users accepted</dt>
+          <dd>{formatNumber(trace.users_accepted)}</dd>
+        </div>
+        <div>
+          <dt>Users rejected</dt>
+          <dd>{formatNumber(trace.users_rejected)}</dd>
+        </div>
+        <KeyFact keyId={trace.key_id ?? null} />
+      </dl>
+    </Card>
+  );
+}
+
+function KeyFact({ keyId }: { keyId: string | null }): ReactNode {
+  const environment = useEnvironment();
+  const { data } = useData<Keys>(keyId === null ? null : '/keys');
+  if (keyId === null) return null;
+  const key = data?.keys.find(({ id }) => id === keyId);
+  return (
+    <div>
+      <dt>Key</dt>
+      <dd>
+        {key === undefined ? (
+          <code>{keyId}</code>
+        ) : (
+          <Link to={`${viewPath(environment, 'settings/keys')}?show=all`}>
+            {key.name} <span className="mono">…{key.last_four}</span>
+          </Link>
+        )}
+      </dd>
+    </div>
+  );
+}
+
+function Duplicate({ of }: { of: string }): ReactNode {
+  const environment = useEnvironment();
+  return (
+    <Notice tone="warn" title="This was a repetition.">
+      <p>
+        Its Idempotency-Key had come before. Nothing of it was stored; what counts is request{' '}
+        <Link to={viewPath(environment, `traces/${of}`)} className="mono">
+          {of}
+        </Link>
+        .
+      </p>
+    </Notice>
+  );
+}
+
+function UnknownTrace({ traceId }: { traceId: string }): ReactNode {
+  const environment = useEnvironment();
+  const others = useSession().environments.filter((one) => one !== environment);
+  return (
+    <Empty title={`No such request in ${environment}`}>
+      <p>
+        <code>{traceId}</code>
+      </p>
+      <ul className="bullets">
+        <li>It may have come with a key of the other environment, or of another account.</li>
+        <li>It may be older than traces are kept.</li>
+        <li>
+          It may be the id of an unmerge or an erasure, or of a request that was refused whole: those have no trace.
+        </li>
+        <li>A character may be missing or wrong.</li>
+      </ul>
+      {others.map((other) => (
+        <p key={other}>
+          <Link to={viewPath(other, `traces/${traceId}`)} className="button button--plain">
+            Look in {other}
+          </Link>
+        </p>
+      ))}
+    </Empty>
+  );
+}

@@ -1,0 +1,123 @@
+/**
+ * The users of one request: what became of each, in words. A request has up to 1,000; the first hundred are shown until
+ * all are asked for. The filter stands in the address.
+ */
+
+import { type ReactNode, useState } from 'react';
+import { shortId } from '../identity-names.ts';
+import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
+import { formatNumber } from '../time.tsx';
+import type { Trace, TracedUser } from '../types.ts';
+import { Badge } from '../ui/badge.tsx';
+import { Button } from '../ui/button.tsx';
+import { Card } from '../ui/card.tsx';
+import { type Column, DataTable } from '../ui/data-table.tsx';
+
+const USERS_SHOWN_MAX = 100;
+
+export function TracedUsers({ trace }: { trace: Trace }): ReactNode {
+  const [show, setShow] = useQueryValue('show');
+  const [isAll, setIsAll] = useState(false);
+  const environment = useEnvironment();
+  const isRejectedOnly = show === 'rejected';
+  const users = trace.users.filter(({ status }) => !isRejectedOnly || status === 'rejected');
+  const shown = isAll ? users : users.slice(0, USERS_SHOWN_MAX);
+  return (
+    <Card
+      title="Users of the request"
+      actions={
+        <label className="check">
+          <input
+            type="checkbox"
+            checked={isRejectedOnly}
+            onChange={(event) => setShow(event.target.checked ? 'rejected' : '', { replace: true })}
+          />
+          Rejected only
+        </label>
+      }
+    >
+      {users.length === 0 ? (
+        <p className="muted">{isRejectedOnly ? 'None were rejected.' : emptyWords(trace)}</p>
+      ) : (
+        <DataTable
+          caption="Users of the request"
+          columns={columnsIn(environment)}
+          rows={shown}
+          rowKey={({ userIndex }) => String(userIndex)}
+        />
+      )}
+      {shown.length < users.length && (
+        <p>
+          <Button onClick={() => setIsAll(true)}>Show all {formatNumber(users.length)}</Button>
+        </p>
+      )}
+    </Card>
+  );
+}
+
+function emptyWords({ status, duplicate_of: duplicateOf }: Trace): string {
+  if (duplicateOf !== null) return 'None of their own: it was a repetition.';
+  return status === 'pending'
+    ? 'They are shown when the request is processed.'
+    : 'Their details are not kept any more.';
+}
+
+function columnsIn(environment: ReturnType<typeof useEnvironment>): readonly Column<TracedUser>[] {
+  return [
+    { key: 'user', label: 'User', render: ({ userIndex }) => <code className="whole">users[{userIndex}]</code> },
+    {
+      key: 'status',
+      label: 'Status',
+      render: ({ status }) => <Badge tone={status === 'accepted' ? 'good' : 'bad'}>{status}</Badge>,
+    },
+    {
+      key: 'profile',
+      label: 'Profile',
+      render: ({ profile_id: id, status }) =>
+        id === null ? (
+          <span className="muted">{status === 'accepted' ? 'not yet, or none' : 'none'}</span>
+        ) : (
+          <Link to={viewPath(environment, `people/${id}`)} className="mono whole" title={id}>
+            {shortId(id)}
+          </Link>
+        ),
+    },
+    { key: 'events', label: 'Events', align: 'end', render: ({ events }) => formatNumber(events) },
+    { key: 'words', label: 'What to know', render: (user) => <Words user={user} environment={environment} /> },
+  ];
+}
+
+interface WordsProps {
+  readonly user: TracedUser;
+  readonly environment: ReturnType<typeof useEnvironment>;
+}
+
+function Words({ user, environment }: WordsProps): ReactNode {
+  const { message, merged, warnings, duplicate_events: duplicates = 0, profile_id: profileId } = user;
+  if (message === null && merged.length === 0 && warnings.length === 0 && duplicates === 0) {
+    return <span className="muted">nothing special</span>;
+  }
+  return (
+    <ul className="words">
+      {message !== null && <li className="words__message">{message}</li>}
+      {merged.map(({ from, into }) => (
+        <li key={from}>
+          Merged <code title={from}>{shortId(from)}</code> into <code title={into}>{shortId(into)}</code>.{' '}
+          {profileId !== null && (
+            <Link to={`${viewPath(environment, `people/${profileId}`)}?tab=identity`}>See the identity graph</Link>
+          )}
+        </li>
+      ))}
+      {warnings.map((warning) => (
+        <li key={warning}>
+          <Badge tone="warn">warning</Badge> {warning}
+        </li>
+      ))}
+      {duplicates > 0 && (
+        <li>
+          {formatNumber(duplicates)} {duplicates === 1 ? 'event was' : 'events were'} there already, by $event_id.
+        </li>
+      )}
+    </ul>
+  );
+}

@@ -1,0 +1,100 @@
+/**
+ * Taking back what one request merged. Says before what will happen, and after which profiles there are now. A request
+ * may have merged several profiles at once; all its merges go together, because that is how the server undoes them.
+ */
+
+import { type ReactNode, useState } from 'react';
+import { ApiError, send } from '../api.ts';
+import { shortId } from '../identity-names.ts';
+import { Link, useEnvironment, viewPath } from '../router.tsx';
+import type { Identity, Merge, Unmerged } from '../types.ts';
+import { Button } from '../ui/button.tsx';
+import { Dialog } from '../ui/dialog.tsx';
+import { ErrorNotice, Notice } from '../ui/notice.tsx';
+import { IdentifierText } from './identifier-icon.tsx';
+
+export type UnmergeResult = Unmerged;
+
+export interface UnmergeDialogProps {
+  readonly profileId: string;
+  readonly identity: Identity;
+  readonly merge: Merge | undefined;
+  readonly onClose: () => void;
+  readonly onDone: (result: UnmergeResult) => void;
+}
+
+export function UnmergeDialog(props: UnmergeDialogProps): ReactNode {
+  const { merge, onClose } = props;
+  return (
+    <Dialog title="These are not one person" isOpen={merge !== undefined} onClose={onClose}>
+      {merge !== undefined && <UnmergeForm {...props} merge={merge} />}
+    </Dialog>
+  );
+}
+
+function UnmergeForm(props: UnmergeDialogProps & { merge: Merge }): ReactNode {
+  const { profileId, identity, merge, onClose, onDone } = props;
+  const environment = useEnvironment();
+  const [isBusy, setIsBusy] = useState(false);
+  const [error, setError] = useState<ApiError>();
+  const others = identity.merges.filter(({ trace_id: traceId }) => traceId === merge.trace_id).length - 1;
+  const unmerge = async (): Promise<void> => {
+    setIsBusy(true);
+    setError(undefined);
+    try {
+      const path = `/profiles/${profileId}/unmerge`;
+      onDone(await send<Unmerged>(environment, 'POST', path, { trace_id: merge.trace_id }));
+    } catch (cause) {
+      setError(cause instanceof ApiError ? cause : new ApiError('That did not work.', 0, null));
+      setIsBusy(false);
+    }
+  };
+  return (
+    <div className="stack">
+      <p>
+        <code title={merge.from}>{shortId(merge.from)}</code> was merged into{' '}
+        <code title={merge.into}>{shortId(merge.into)}</code> by{' '}
+        <IdentifierText type={merge.via.type} value={merge.via.value} />. If you undo that:
+      </p>
+      <ul className="bullets">
+        <li>Each side gets back its own identifiers, properties and events, also those that came after the merge.</li>
+        <li>The two are kept apart from now on. Later requests that would join them again are refused.</li>
+        {others > 0 && (
+          <li>
+            The same request made {others} more {others === 1 ? 'merge' : 'merges'} here.{' '}
+            {others === 1 ? 'It is' : 'They are'} undone too.
+          </li>
+        )}
+        <li>No event is lost. The act is on record in the audit.</li>
+      </ul>
+      {error !== undefined && <ErrorNotice error={error} />}
+      <div className="form-end">
+        <Button onClick={onClose}>Leave them merged</Button>
+        <Button kind="danger" busy={isBusy} onClick={() => void unmerge()}>
+          Undo the merge
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+export function UnmergeNotice({ result, profileId }: { result: UnmergeResult; profileId: string }): ReactNode {
+  const environment = useEnvironment();
+  return (
+    <Notice tone="good" title={`Undone. There are now ${result.profile_ids.length} profiles instead of one:`}>
+      <ul className="bullets" role="status">
+        {result.profile_ids.map((id) => (
+          <li key={id}>
+            <Link to={`${viewPath(environment, `people/${id}`)}?tab=identity`} className="mono">
+              {id}
+            </Link>{' '}
+            {id === profileId && '(this one)'}
+          </li>
+        ))}
+      </ul>
+      <p className="small">
+        In the audit as <code>{result.trace_id}</code>
+      </p>
+    </Notice>
+  );
+}

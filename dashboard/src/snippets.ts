@@ -1,0 +1,29 @@
+/**
+ * What a person pastes to send a first event, filled in with this server's address and a key: curl for a terminal,
+ * fetch for a web page. Keys are base62, so nothing in them needs escaping.
+ */
+
+const EXAMPLE = { users: [{ identifiers: { user_id: 'grace' }, events: [{ event_name: 'signed_up', plan: 'free' }] }] };
+
+/** For bash and other POSIX shells. */
+export function curlLine(serverUrl: string, key: string): string {
+  return `curl -i '${serverUrl}/ingest/events' \\
+  -H 'Authorization: Bearer ${key}' \\
+  -H 'Content-Type: application/json' \\
+  -d '${JSON.stringify(EXAMPLE)}'`;
+}
+
+/** For a script of a web page; `keepalive` lets it finish when the page is left. */
+export function browserSnippet(serverUrl: string, key: string): string {
+  return `fetch('${serverUrl}/ingest/events', {
+  method: 'POST',
+  keepalive: true,
+  headers: { Authorization: 'Bearer ${key}', 'Content-Type': 'application/json' },
+  body: JSON.stringify({
+    users: [{
+      identifiers: { anon_id: 'visitor-1' },
+      events: [{ event_name: 'page_viewed', path: location.pathname }],
+    }],
+  }),
+});`;
+}

@@ -1,0 +1,79 @@
+/**
+ * JSON as lines, each with the path that it stands for: `identifiers.email`, `events[0].timestamp`. Pure; what is shown
+ * is always text. Names are data: `__proto__` is one like any other.
+ */
+
+import { ExactNumber } from '../api.ts';
+
+export interface JsonLine {
+  readonly depth: number;
+  readonly path: string;
+  /** The name in front of the value; null in arrays, at the top and on closing lines. */
+  readonly name: string | null;
+  readonly kind: 'text' | 'number' | 'word' | 'bracket';
+  readonly text: string;
+  /** Whether a comma follows. */
+  readonly isFollowed: boolean;
+}
+
+interface Place {
+  readonly depth: number;
+  readonly path: string;
+  readonly name: string | null;
+  readonly isFollowed: boolean;
+}
+
+export function jsonLines(value: unknown): JsonLine[] {
+  const lines: JsonLine[] = [];
+  addLines(lines, value, { depth: 0, path: '', name: null, isFollowed: false });
+  return lines;
+}
+
+/** As JSON text, two spaces deep; for copying. */
+export function jsonSource(value: unknown): string {
+  return JSON.stringify(value, null, 2) ?? 'null';
+}
+
+/** The path to mark: the wanted one, or the longest part of it that is there; null when nothing is wanted. */
+export function markedPath(lines: readonly JsonLine[], wanted: string | undefined): string | null {
+  if (wanted === undefined || wanted === '') return null;
+  const paths = new Set(lines.map(({ path }) => path));
+  let path = wanted;
+  while (path !== '' && !paths.has(path)) path = path.replace(/(?:\[[^[\]]*\]|\.?[^.[\]]*)$/, '');
+  return path === '' ? null : path;
+}
+
+function addLines(lines: JsonLine[], value: unknown, place: Place): void {
+  if (typeof value !== 'object' || value === null || value instanceof ExactNumber) {
+    lines.push({ ...place, ...scalar(value) });
+    return;
+  }
+  const isArray = Array.isArray(value);
+  const entries: [string | number, unknown][] = isArray ? [...value.entries()] : Object.entries(value);
+  const [open, close] = isArray ? ['[', ']'] : ['{', '}'];
+  if (entries.length === 0) {
+    lines.push({ ...place, kind: 'bracket', text: open + close });
+    return;
+  }
+  lines.push({ ...place, kind: 'bracket', text: open, isFollowed: false });
+  for (const [index, [name, inner]] of entries.entries()) {
+    addLines(lines, inner, {
+      depth: place.depth + 1,
+      path: typeof name === 'number' ? `${place.path}[${name}]` : joined(place.path, name),
+      name: typeof name === 'number' ? null : name,
+      isFollowed: index < entries.length - 1,
+    });
+  }
+  lines.push({ ...place, name: null, kind: 'bracket', text: close });
+}
+
+function joined(path: string, name: string): string {
+  return path === '' ? name : `${path}.${name}`;
+}
+
+function scalar(value: unknown): Pick<JsonLine, 'kind' | 'text'> {
+  if (value instanceof ExactNumber) return { kind: 'number', text: value.text };
+  if (typeof value === 'number') return { kind: 'number', text: String(value) };
+  if (typeof value === 'string') return { kind: 'text', text: JSON.stringify(value) };
+  return { kind: 'word', text: String(value) };
+}

@@ -1,0 +1,91 @@
+/**
+ * Reads one path of the API and keeps it fresh. What is shown stays while it is read again, and when only the query of
+ * the path changes; another path or environment starts empty, so that one person is never shown as another. Polls
+ * only while somebody can see it, and at once when they come back. An answer that comes too late is dropped.
+ */
+
+import { useCallback, useEffect, useRef, useState } from 'react';
+import { ApiError, get } from './api.ts';
+import { useEnvironment } from './router.tsx';
+
+export interface Data<T> {
+  readonly data: T | undefined;
+  readonly error: ApiError | undefined;
+  /** What was asked for is not here yet; `data` may be of the query before. */
+  readonly isLoading: boolean;
+  readonly reload: () => void;
+}
+
+interface Kept<T> {
+  /** Environment and whole path that this belongs to. */
+  readonly key: string;
+  readonly data: T | undefined;
+  readonly error: ApiError | undefined;
+}
+
+function withoutQuery(key: string): string {
+  return key.split('?', 1)[0] ?? key;
+}
+
+function asApiError(cause: unknown): ApiError {
+  return cause instanceof ApiError ? cause : new ApiError('The answer of the server could not be read.', 0, null);
+}
+
+export function useData<T>(path: string | null, options: { everyMs?: number } = {}): Data<T> {
+  const environment = useEnvironment();
+  const { everyMs } = options;
+  const key = path === null ? '' : `${environment} ${path}`;
+  const [kept, setKept] = useState<Kept<T>>({ key: '', data: undefined, error: undefined });
+  const readAgain = useRef<() => void>(() => {});
+
+  useEffect(() => {
+    if (path === null) return undefined;
+    let asking: AbortController | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+
+    const read = async (): Promise<void> => {
+      clearTimeout(timer);
+      asking?.abort();
+      const mine = new AbortController();
+      asking = mine;
+      try {
+        const data = await get<T>(environment, path, mine.signal);
+        if (mine.signal.aborted) return;
+        setKept({ key, data, error: undefined });
+      } catch (cause) {
+        if (mine.signal.aborted) return;
+        const error = asApiError(cause);
+        setKept((before) => ({ key, data: before.key === key ? before.data : undefined, error }));
+      }
+      asking = undefined;
+      if (everyMs !== undefined && !document.hidden) timer = setTimeout(startReading, everyMs);
+    };
+    function startReading(): void {
+      void read();
+    }
+    const onVisibility = (): void => {
+      if (document.hidden) clearTimeout(timer);
+      else if (everyMs !== undefined && asking === undefined) startReading();
+    };
+
+    readAgain.current = startReading;
+    document.addEventListener('visibilitychange', onVisibility);
+    startReading();
+    return () => {
+      document.removeEventListener('visibilitychange', onVisibility);
+      clearTimeout(timer);
+      asking?.abort();
+      readAgain.current = () => {};
+    };
+  }, [environment, path, everyMs, key]);
+
+  const reload = useCallback(() => readAgain.current(), []);
+  const isSame = kept.key === key;
+  const isShown = path !== null && withoutQuery(kept.key) === withoutQuery(key);
+  return {
+    data: isShown ? kept.data : undefined,
+    error: isSame ? kept.error : undefined,
+    isLoading: path !== null && !isSame,
+    reload,
+  };
+}

@@ -1,0 +1,175 @@
+/**
+ * One open stream of `GET /live`: which events it shows, how fast, and how they are written. It gives each event at most
+ * once and in order of arrival, EVENTS_PER_SECOND_MAX a second at most. What comes faster, is too large, or finds a reader
+ * who does not keep up is counted and told as `skipped`; nothing waits here in memory but what fits BUFFERED_BYTES_MAX
+ * and one event. A reader who takes nothing for STUCK_MS is let go.
+ */
+
+import type { ServerResponse } from 'node:http';
+import type { ArrivedEvent } from '../store.ts';
+import { jsonText } from './json-text.ts';
+import { eventAnswer } from './stored-answers.ts';
+
+const EVENTS_PER_SECOND_MAX = 50;
+/** A second's worth of ordinary events. What listeners of one tenant have in common is in memory once. */
+const BUFFERED_BYTES_MAX = 2_097_152;
+/** Larger ones are in the API; on a page they would help nobody. */
+const EVENT_BYTES_MAX = 1_048_576;
+const SECOND_MS = 1_000;
+/** Often enough for proxies, which close what is silent for a minute or so. */
+const HEARTBEAT_MS = 15_000;
+const STUCK_MS = 30_000;
+/** How long a reader may take to hear that it is over. */
+const GOODBYE_MS = 1_000;
+const RETRY_MS = 1_000;
+
+export interface LiveFilter {
+  readonly eventName: string | null;
+  /** As it was asked for; it may have been merged into another since. */
+  readonly profileId: string | null;
+  readonly keyId: string | null;
+}
+
+/** Where a stream starts. */
+export interface LiveStart {
+  readonly place: string;
+  readonly sequence: number;
+}
+
+/** An event, written out once for all who listen. */
+export class LiveEvent {
+  readonly event: ArrivedEvent;
+  #bytes: Buffer | undefined;
+
+  constructor(event: ArrivedEvent) {
+    this.event = event;
+  }
+
+  get bytes(): Buffer {
+    this.#bytes ??= Buffer.from(messageOf('event', this.event.place, jsonText(eventAnswer(this.event))));
+    return this.#bytes;
+  }
+}
+
+export class LiveListener {
+  readonly filter: LiveFilter;
+  /** Names the request that opened the stream. */
+  readonly traceId: string;
+  /** Ids that stand for the person who is asked for, by the last look. */
+  person: ReadonlySet<string>;
+  readonly #response: ServerResponse;
+  #place: string;
+  #sequence: number;
+  #secondStart = 0;
+  #shownThisSecond = 0;
+  #skipped = 0;
+  /** Of the last one that was skipped. */
+  #skippedPlace = '';
+  #wroteAt: number;
+  #stuckSince: number | null = null;
+
+  constructor(
+    response: ServerResponse,
+    parts: { filter: LiveFilter; person: ReadonlySet<string>; start: LiveStart; traceId: string; now: number },
+  ) {
+    this.#response = response;
+    this.filter = parts.filter;
+    this.person = parts.person;
+    this.traceId = parts.traceId;
+    this.#place = parts.start.place;
+    this.#sequence = parts.start.sequence;
+    this.#wroteAt = parts.now;
+    // With an id from the start, a stream that breaks before its first event goes on without a gap.
+    response.write(`retry: ${RETRY_MS}\nid: ${this.#place}\n\n`);
+  }
+
+  /** Up to where it has been given everything. */
+  get place(): string {
+    return this.#place;
+  }
+
+  get sequence(): number {
+    return this.#sequence;
+  }
+
+  get isOpen(): boolean {
+    return !this.#response.writableEnded && !this.#response.destroyed;
+  }
+
+  /** Events that it had before are passed over. */
+  offer(live: LiveEvent, now: number): void {
+    const { event } = live;
+    if (event.sequence <= this.#sequence) return;
+    this.moveTo(event);
+    if (!this.#matches(event) || !this.isOpen) return;
+    if (now - this.#secondStart >= SECOND_MS || now < this.#secondStart) {
+      this.#secondStart = now;
+      this.#shownThisSecond = 0;
+    }
+    const isTooFast = this.#shownThisSecond >= EVENTS_PER_SECOND_MAX;
+    if (isTooFast || this.#isFull() || live.bytes.length > EVENT_BYTES_MAX) {
+      this.#skipped += 1;
+      this.#skippedPlace = event.place;
+      return;
+    }
+    this.#tellSkipped(now);
+    this.#shownThisSecond += 1;
+    this.#write(live.bytes, now);
+  }
+
+  /** Nothing before it is of any more interest. */
+  moveTo({ place, sequence }: LiveStart): void {
+    this.#place = place;
+    this.#sequence = sequence;
+  }
+
+  /** Called a few times a second: tells what was skipped, gives a sign of life, lets a stuck reader go. */
+  tick(now: number): void {
+    if (!this.isOpen) return;
+    if (this.#isFull()) {
+      this.#stuckSince ??= now;
+      if (now - this.#stuckSince >= STUCK_MS) this.#response.destroy();
+      return;
+    }
+    this.#stuckSince = null;
+    if (now - this.#secondStart >= SECOND_MS) this.#tellSkipped(now);
+    // The id of a message without data is remembered all the same: a filter that shows nothing for hours costs nothing.
+    if (now - this.#wroteAt >= HEARTBEAT_MS) this.#write(`: still here\nid: ${this.#place}\n\n`, now);
+  }
+
+  close(): void {
+    if (!this.isOpen) return;
+    this.#response.end();
+    const response = this.#response;
+    const timer = setTimeout(() => response.destroy(), GOODBYE_MS).unref();
+    response.once('close', () => clearTimeout(timer));
+  }
+
+  #matches({ eventName, profileId, keyId }: ArrivedEvent): boolean {
+    const { filter } = this;
+    if (filter.eventName !== null && filter.eventName !== eventName) return false;
+    if (filter.keyId !== null && filter.keyId !== keyId) return false;
+    return filter.profileId === null || (profileId !== null && this.person.has(profileId));
+  }
+
+  #isFull(): boolean {
+    return this.#response.writableLength > BUFFERED_BYTES_MAX;
+  }
+
+  #tellSkipped(now: number): void {
+    if (this.#skipped === 0) return;
+    const data = JSON.stringify({ events: this.#skipped });
+    this.#skipped = 0;
+    this.#write(messageOf('skipped', this.#skippedPlace, data), now);
+  }
+
+  #write(message: string | Buffer, now: number): void {
+    this.#wroteAt = now;
+    this.#response.write(message);
+  }
+}
+
+/** Line breaks can only stand between the tokens of JSON, where a space says the same. */
+function messageOf(name: string, place: string, json: string): string {
+  return `id: ${place}\nevent: ${name}\ndata: ${json.replaceAll(/[\r\n]/g, ' ')}\n\n`;
+}

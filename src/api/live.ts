@@ -1,0 +1,152 @@
+/**
+ * `GET /live`: the events of a tenant as they are stored, as server-sent events. The stream goes on after the place in
+ * `Last-Event-ID`, ends when the server stops, and ends within two seconds of the moment at which its key or session is
+ * no longer good: a browser then comes back by itself and learns why. `live-feed.ts` reads, `live-listener.ts` writes.
+ */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { isUsable } from '../keys/cache.ts';
+import { ENVIRONMENTS, LIMITS, type TenantId } from '../model.ts';
+import { BadCursorError } from '../store.ts';
+import { METRIC, readCounter } from '../metrics.ts';
+import { sendError } from './answers.ts';
+import type { HealthParts } from './health.ts';
+import { LiveFeed, type LiveFeedParts, personOf } from './live-feed.ts';
+import { type LiveFilter, LiveListener, type LiveStart } from './live-listener.ts';
+import { BadParameterError, choice, type ParameterKind, readParameters, text } from './parameters.ts';
+import { authenticate, BEARER, ensureTenantDecorator, type TenantParts, uuidOf } from './tenant-route.ts';
+
+export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
+  /** Aborted when the server begins to stop: streams would keep it waiting. */
+  readonly stopping: AbortSignal;
+  readonly onUnavailable: LiveFeedParts['onUnavailable'];
+}
+
+/** A key is cached for a second, so this ends a stream within two of its revocation. */
+const KEY_CHECK_MS = 500;
+const SESSION_CHECK_MS = 1_500;
+const KEY_ID_CHARACTERS_MAX = 64;
+const NO_ROOM = 'too many live views are open; close one, or try again later';
+
+const profileId: ParameterKind<string | null> = {
+  description: 'Only events of this person: the id of a profile, or of one that was merged into it.',
+  schema: { type: 'string', format: 'uuid' },
+  read: (given, name) => {
+    if (given === undefined || given === '') return null;
+    const id = uuidOf(given);
+    if (id === null) throw new BadParameterError(`${name} must be the id of a profile`);
+    return id;
+  },
+};
+
+export const LIVE_PARAMETERS = {
+  event_name: text('Only events of this name.', LIMITS.eventNameCharactersMax),
+  profile_id: profileId,
+  key_id: text('Only events that came with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
+  environment: choice('For sessions, which have no header here: whose events. A key has its own.', ENVIRONMENTS),
+};
+
+export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void {
+  const { store, now, onUnavailable, metricsBuffer } = parts;
+  const storedEvents = (): number => readCounter(metricsBuffer, METRIC.processed_events);
+  const feed = new LiveFeed({ store, now, onUnavailable, storedEvents });
+  parts.stopping.addEventListener('abort', () => feed.close(), { once: true });
+  ensureTenantDecorator(app);
+  app.route({
+    method: 'GET',
+    url: '/live',
+    onRequest: (request, reply) => authenticate(parts, request, reply, true),
+    handler: async (request, reply) => {
+      const { tenantId } = request;
+      if (tenantId === null) throw new Error('a request without a tenant got to its handler');
+      const { event_name: eventName, profile_id: id, key_id: keyId } = readParameters(LIVE_PARAMETERS, request.url);
+      const letGo = feed.reserve(tenantId);
+      if (letGo === null) return sendError(reply, 'unavailable', NO_ROOM);
+      try {
+        const person = id === null ? new Set<string>() : await personOf(store, tenantId, id);
+        if (id !== null && person.size === 0) {
+          letGo();
+          return await sendError(reply, 'not_found');
+        }
+        const start = await startOf(feed, tenantId, request.headers['last-event-id']);
+        stream(parts, feed, { request, reply, filter: { eventName, profileId: id, keyId }, person, start, letGo });
+        return reply;
+      } catch (error) {
+        letGo();
+        throw error;
+      }
+    },
+  });
+}
+
+async function startOf(feed: LiveFeed, tenantId: TenantId, after: string | string[] | undefined): Promise<LiveStart> {
+  try {
+    return await feed.startOf(tenantId, after === undefined || after === '' ? null : String(after));
+  } catch (error) {
+    if (!(error instanceof BadCursorError)) throw error;
+    throw new BadParameterError('Last-Event-ID is not one that this stream gave');
+  }
+}
+
+interface Opening {
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly filter: LiveFilter;
+  readonly person: ReadonlySet<string>;
+  readonly start: LiveStart;
+  readonly letGo: () => void;
+}
+
+function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
+  const { request, reply, filter, person, start, letGo } = opening;
+  const { raw: response } = reply;
+  reply.headers({
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-store',
+    // Some proxies gather answers unless they are told not to.
+    'x-accel-buffering': 'no',
+  });
+  for (const [name, value] of Object.entries(reply.getHeaders())) {
+    if (value !== undefined) response.setHeader(name, value);
+  }
+  reply.hijack();
+  if (request.method === 'HEAD' || response.destroyed || request.tenantId === null) {
+    response.end();
+    letGo();
+    return;
+  }
+  const listener = new LiveListener(response, { filter, person, start, traceId: request.id, now: parts.now() });
+  const stopChecking = endWhenNotLetIn(parts, request, listener);
+  response.once('close', () => {
+    stopChecking();
+    feed.remove(listener);
+    letGo();
+  });
+  feed.add(request.tenantId, listener);
+}
+
+/** Looks again and again whether the caller would still be let in. */
+function endWhenNotLetIn(parts: LiveParts, request: FastifyRequest, listener: LiveListener): () => void {
+  const check = async (): Promise<void> => {
+    try {
+      if (!(await isLetIn(parts, request))) listener.close();
+    } catch {
+      // Nobody can tell at this moment. What it may read cannot be read either, or it was let in a moment ago.
+    }
+  };
+  const every = request.session === null ? KEY_CHECK_MS : SESSION_CHECK_MS;
+  const timer = setInterval(() => void check(), every).unref();
+  return () => clearInterval(timer);
+}
+
+async function isLetIn({ keys, members, environment, now }: LiveParts, request: FastifyRequest): Promise<boolean> {
+  const at = now();
+  if (request.session !== null) {
+    // Not as a request is: an open page alone does not keep a session going.
+    const session = await members.findSession(request.session.tokenHash);
+    return session !== undefined && session.expiresAt > at;
+  }
+  const key = BEARER.exec(request.headers.authorization ?? '')?.[1];
+  const found = key === undefined ? undefined : await keys.lookup(key, at);
+  return found !== undefined && isUsable(found, at, environment);
+}

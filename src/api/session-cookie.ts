@@ -1,0 +1,78 @@
+/**
+ * The cookie `sluice_session`, and the address that a request comes from. The cookie is out of reach of scripts, sent
+ * along by other sites for plain links alone, and behind TLS sent over nothing else. Its value is a token that only the
+ * browser has; what is stored is its hash.
+ */
+
+import type { IncomingHttpHeaders } from 'node:http';
+import { BlockList, isIP, isIPv6 } from 'node:net';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { SESSION_MS } from '../sign-in/session.ts';
+import { isSecure } from './same-origin.ts';
+
+const NAME = 'sluice_session';
+
+/** The token in the cookie, whatever it is; undefined if there is none. */
+export function sessionTokenOf(headers: IncomingHttpHeaders): string | undefined {
+  for (const pair of headers.cookie?.split(';') ?? []) {
+    const at = pair.indexOf('=');
+    if (at !== -1 && pair.slice(0, at).trim() === NAME) return pair.slice(at + 1).trim();
+  }
+  return undefined;
+}
+
+export function setSessionCookie(reply: FastifyReply, token: string, publicUrl: string): void {
+  setCookie(reply, token, SESSION_MS / 1_000, publicUrl);
+}
+
+export function clearSessionCookie(reply: FastifyReply, publicUrl: string): void {
+  setCookie(reply, '', 0, publicUrl);
+}
+
+function setCookie(reply: FastifyReply, value: string, seconds: number, publicUrl: string): void {
+  const secure = isSecure(reply.request.headers, publicUrl) ? '; Secure' : '';
+  reply.header('set-cookie', `${NAME}=${value}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`);
+}
+
+/** Where proxies are. */
+const NEAR = new BlockList();
+NEAR.addSubnet('127.0.0.0', 8);
+NEAR.addSubnet('10.0.0.0', 8);
+NEAR.addSubnet('172.16.0.0', 12);
+NEAR.addSubnet('192.168.0.0', 16);
+NEAR.addAddress('::1', 'ipv6');
+NEAR.addSubnet('fc00::', 7, 'ipv6');
+NEAR.addSubnet('fe80::', 10, 'ipv6');
+
+/**
+ * Who is asking, for slowing. A proxy nearby adds the address of its client to the end of `X-Forwarded-For`; from anybody
+ * else that header is a claim, and not believed.
+ */
+export function addressOf(request: Pick<FastifyRequest, 'headers' | 'socket'>): string {
+  const direct = plainAddress(request.socket.remoteAddress ?? '');
+  const last = plainAddress(
+    String(request.headers['x-forwarded-for'] ?? '')
+      .split(',')
+      .at(-1) ?? '',
+  );
+  const isNear = isIP(direct) !== 0 && NEAR.check(direct, isIPv6(direct) ? 'ipv6' : 'ipv4');
+  const address = isNear && isIP(last) !== 0 ? last : direct;
+  return isIPv6(address) ? networkOf(address) : address;
+}
+
+/** Servers that listen on IPv6 see IPv4 addresses inside of it. */
+function plainAddress(address: string): string {
+  return address.trim().replace(/^::ffff:(?=\d+\.)/i, '');
+}
+
+/** The first 64 bits: whoever has one address of IPv6 has all of its network. */
+function networkOf(address: string): string {
+  const [before = '', after] = address.split('::');
+  const head = before === '' ? [] : before.split(':');
+  const tail = after === undefined || after === '' ? [] : after.split(':');
+  const groups = [...head, ...Array<string>(Math.max(0, 8 - head.length - tail.length)).fill('0'), ...tail];
+  return groups
+    .slice(0, 4)
+    .map((group) => Number.parseInt(group, 16).toString(16))
+    .join(':');
+}

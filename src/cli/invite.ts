@@ -1,0 +1,130 @@
+/**
+ * `sluice invite`: a one-time link to the dashboard, made beside a running server or without one. For an e-mail that is a
+ * member already it is a link to a new password, and says so. The link is printed this once; what is kept is its hash.
+ * Whoever may write to the data folder may let people in, so nothing else is asked.
+ */
+
+import { baseUrlOf } from '../base-url.ts';
+import { type Config, SETTINGS } from '../config.ts';
+import { OperatorError } from '../errors.ts';
+import { nameMistake } from '../keys/create.ts';
+import type { InvitationKind, Member, MemberStore } from '../members.ts';
+import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
+import type { Account, KeyStore } from '../store.ts';
+import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
+import { inviteHelp, wantsHelp } from './help.ts';
+import { chooseAccount } from './keys-create.ts';
+import { FLAGS_EVERYWHERE, type KeysIo, readPlace, withKeyStore } from './keys-place.ts';
+import { inkFor } from './table.ts';
+
+export interface InviteIo extends KeysIo {
+  openMemberStore(file: string): MemberStore;
+}
+
+const FLAGS = { ...FLAGS_EVERYWHERE, account: 'value', email: 'value' } as const satisfies FlagKinds;
+const HINT = 'More about invitations: sluice invite --help';
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+interface Made {
+  readonly kind: InvitationKind;
+  readonly account: Account;
+  readonly isNewAccount: boolean;
+  readonly email: string | null;
+  readonly link: string;
+  readonly expiresAt: number;
+}
+
+/** Returns the exit code; throws `OperatorError` for what the person has to mend. */
+export async function runInvite(args: readonly string[], io: InviteIo): Promise<number> {
+  const ink = inkFor(io.isTty, io.env);
+  if (wantsHelp(args)) {
+    io.out(inviteHelp(ink));
+    return 0;
+  }
+  const flags = readFlags(args, FLAGS);
+  const { config, file, mistakes } = readPlace(flags, io.env);
+  const accountName = flags.values.get('account');
+  const email = flags.values.get('email')?.trim();
+  const wrong = [
+    ...mistakes,
+    ...flags.positionals.map((word) => `unexpected argument "${word}"; an e-mail is given as --email ${word}`),
+    accountName === undefined ? undefined : nameMistake('account name', accountName),
+    email === undefined ? undefined : emailMistake(email),
+  ].filter((mistake) => mistake !== undefined);
+  if (wrong.length > 0) throw mistakesError(wrong, HINT);
+
+  const made = await withKeyStore(io, file, async (keyStore) => {
+    const members = io.openMemberStore(file);
+    try {
+      return await makeInvitation({ keyStore, members, config, accountName, email: email ?? null, now: io.now() });
+    } finally {
+      await members.close();
+    }
+  });
+  io.out(flags.switches.has('json') ? jsonText(made) : announce(made, config.dataFolder, ink.bold(made.link)));
+  return 0;
+}
+
+interface Wishes {
+  readonly keyStore: KeyStore;
+  readonly members: MemberStore;
+  readonly config: Config;
+  readonly accountName: string | undefined;
+  readonly email: string | null;
+  readonly now: number;
+}
+
+async function makeInvitation(wishes: Wishes): Promise<Made> {
+  const { keyStore, members, config, accountName, email, now } = wishes;
+  const known = email === null ? undefined : await members.findMember(email);
+  if (known !== undefined && accountName !== undefined && accountName.trim() !== known.accountName) {
+    throw new OperatorError(
+      `${known.email} is a member of account "${known.accountName}", and nobody is a member of two. Leave --account out for a new password, or choose another e-mail.`,
+    );
+  }
+  const { account, isNew } = await chooseAccount(keyStore, known?.accountName ?? accountName, now);
+  const kind = await kindFor(members, account, known);
+  const wish = { accountId: account.id, kind, email: known?.email ?? email, member: known ?? null };
+  const made = await invite(members, wish, now);
+  if (made === undefined) {
+    throw new OperatorError(
+      `Account "${account.name}" has ${OPEN_INVITATIONS_MAX} open invitations. Withdraw some in the dashboard, under Settings, Team.`,
+    );
+  }
+  // With port 0 the server takes any free one, which nobody can know here.
+  const port = config.port === 0 ? SETTINGS.port.default : config.port;
+  const link = invitationLink(config.publicUrl || baseUrlOf(config.host, port), made.token);
+  return { kind, account, isNewAccount: isNew, email: wish.email, link, expiresAt: made.expiresAt };
+}
+
+async function kindFor(members: MemberStore, account: Account, known: Member | undefined): Promise<InvitationKind> {
+  if (known !== undefined) return 'reset';
+  return (await members.members(account.id)).length === 0 ? 'first' : 'invitation';
+}
+
+function announce({ kind, account, isNewAccount, email }: Made, folder: string, link: string): string {
+  const made = isNewAccount ? `Made the account "${account.name}".\n` : '';
+  const who = email ?? 'whoever opens it first';
+  const what =
+    kind === 'reset'
+      ? `${who} is a member of account "${account.name}" already. With this link they set a new password; all their sessions end then:`
+      : `A link for ${who}, to join account "${account.name}" in the dashboard:`;
+  return `${made}${what}
+
+  ${link}
+
+It works once, for ${lastingText(INVITATION_MS[kind])}, and is shown this once. Nothing is mailed: hand it on yourself.
+It is for the server that runs on the data folder ${folder}.
+`;
+}
+
+function lastingText(milliseconds: number): string {
+  return milliseconds > DAY_MS ? `${milliseconds / DAY_MS} days` : `${milliseconds / HOUR_MS} hours`;
+}
+
+function jsonText({ kind, account, email, link, expiresAt }: Made): string {
+  const { id, name } = account;
+  const shown = { kind, account: { id, name }, email, link, expires_at: new Date(expiresAt).toISOString() };
+  return `${JSON.stringify(shown, undefined, 2)}\n`;
+}

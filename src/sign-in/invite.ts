@@ -1,0 +1,116 @@
+/**
+ * Invitations: one-time links with which a member is made, or sets a new password. The token stands in the fragment of
+ * the link, which browsers send to nobody, so it is in no log. Nothing is mailed: whoever asked for a link hands it on.
+ * Of several who use one link at the same moment the store lets one in.
+ */
+
+import { randomBase62 } from '../keys/format.ts';
+import { comparableEmail, type Invitation, type InvitationKind, type Member, type MemberStore } from '../members.ts';
+import { isLongerThan, isStorable } from '../validation/characters.ts';
+import { emailSubject } from './attempts.ts';
+import { type Passwords, passwordMistake } from './password.ts';
+import { type Browser, newSession, type SignedIn } from './session.ts';
+import { newToken, tokenHashOf } from './token.ts';
+
+const DAY_MS = 86_400_000;
+/** A link for a first member or a new password opens what is there already, so it lasts less long. */
+export const INVITATION_MS = { first: DAY_MS, invitation: 7 * DAY_MS, reset: DAY_MS } as const satisfies Record<
+  InvitationKind,
+  number
+>;
+export const OPEN_INVITATIONS_MAX = 100;
+/** RFC 5321 leaves room for no more. */
+export const EMAIL_CHARACTERS_MAX = 254;
+
+const ID_CHARACTERS = 12;
+const EMAIL = /^[^\s@]+@[^\s@]+$/u;
+
+export interface InvitationWishes {
+  readonly accountId: string;
+  readonly kind: InvitationKind;
+  readonly email: string | null;
+  /** Whose password is set anew; null for other kinds. */
+  readonly member: Member | null;
+}
+
+/** Undefined when the account has as many open invitations as it may have. */
+export async function invite(
+  members: MemberStore,
+  { accountId, kind, email, member }: InvitationWishes,
+  now: number,
+): Promise<{ readonly id: string; readonly token: string; readonly expiresAt: number } | undefined> {
+  const { token, tokenHash } = newToken();
+  const id = `inv_${randomBase62(ID_CHARACTERS)}`;
+  const expiresAt = now + INVITATION_MS[kind];
+  const memberId = member?.id ?? null;
+  const invitation = { id, tokenHash, accountId, kind, email, memberId, createdAt: now, expiresAt };
+  return (await members.createInvitation(invitation, OPEN_INVITATIONS_MAX)) ? { id, token, expiresAt } : undefined;
+}
+
+/** Where the person goes; `baseUrl` is where they reach this server. */
+export function invitationLink(baseUrl: string, token: string): string {
+  return `${baseUrl}/dashboard/welcome#${token}`;
+}
+
+export async function lookAtInvitation(
+  members: MemberStore,
+  token: string,
+  now: number,
+): Promise<Invitation | undefined> {
+  const tokenHash = tokenHashOf(token);
+  return tokenHash === undefined ? undefined : members.findInvitation(tokenHash, now);
+}
+
+export type AcceptOutcome =
+  | ({ readonly outcome: 'signed in' } & SignedIn)
+  | { readonly outcome: 'gone' }
+  | { readonly outcome: 'refused'; readonly mistake: string };
+
+export interface AcceptWishes {
+  readonly token: string;
+  /** Null where the person gave none, which is enough if the invitation names one. */
+  readonly email: string | null;
+  readonly password: string;
+  readonly browser: Browser;
+}
+
+export async function acceptInvitation(
+  members: MemberStore,
+  passwords: Passwords,
+  wishes: AcceptWishes,
+  now: () => number,
+): Promise<AcceptOutcome> {
+  const invitation = await lookAtInvitation(members, wishes.token, now());
+  const tokenHash = tokenHashOf(wishes.token);
+  if (invitation === undefined || tokenHash === undefined) return { outcome: 'gone' };
+  const email = (wishes.email ?? invitation.email ?? '').trim();
+  const mistake = acceptMistake(invitation, email) ?? passwordMistake('password', wishes.password);
+  if (mistake !== undefined) return { outcome: 'refused', mistake };
+
+  const passwordHash = await passwords.hash(wishes.password);
+  const at = now();
+  const { token, session } = newSession(wishes.browser, at);
+  const memberId = `mem_${randomBase62(ID_CHARACTERS)}`;
+  const member = await members.acceptInvitation({ tokenHash, memberId, email, passwordHash, session, at });
+  if (member === 'gone') return { outcome: 'gone' };
+  if (member === 'email taken') return { outcome: 'refused', mistake: 'email is that of a member already' };
+  // Whoever guessed the old password has no bearing on the new one.
+  await members.forgiveAttempt(emailSubject(member.email).hash, []);
+  return { outcome: 'signed in', member, token };
+}
+
+function acceptMistake(invitation: Invitation, email: string): string | undefined {
+  if (invitation.email !== null && comparableEmail(email) !== comparableEmail(invitation.email)) {
+    return 'email is not the one that was invited; leave it out';
+  }
+  return emailMistake(email);
+}
+
+/** Whether mail gets there is nobody's question here: an e-mail is the name that a person signs in with. */
+export function emailMistake(email: string): string | undefined {
+  const trimmed = email.trim();
+  if (trimmed === '') return 'email is missing';
+  if (!isStorable(trimmed) || /\p{Cc}/u.test(trimmed)) return 'email contains a character that cannot be stored';
+  if (isLongerThan(trimmed, EMAIL_CHARACTERS_MAX)) return `email must have at most ${EMAIL_CHARACTERS_MAX} characters`;
+  return EMAIL.test(trimmed) ? undefined : 'email is not an e-mail address, such as ada@example.com';
+}

@@ -1,0 +1,111 @@
+/**
+ * Sessions: how a browser gets one, keeps it and changes its password. A session lasts 14 days from its last renewal, and
+ * is renewed while it is used, at most once in 10 minutes. Every sign-in makes a new token; the one that the browser had
+ * before is ended with it, never taken over, so a planted cookie gains nothing (session fixation).
+ */
+
+import type { Member, MemberStore, NewSession } from '../members.ts';
+import { addressSubject, emailSubject, passwordChangeSubject, ruleOn, type Subject } from './attempts.ts';
+import { type Passwords, TooBusyError } from './password.ts';
+import { newToken, tokenHashOf } from './token.ts';
+
+export const SESSION_MS = 14 * 86_400_000;
+export const RENEW_AFTER_MS = 10 * 60_000;
+
+/** Where a request to sign in comes from, and what its browser was before. */
+export interface Browser {
+  /** For slowing. */
+  readonly address: string;
+  /** The token in its cookie, whatever that is; undefined if it has none. */
+  readonly token: string | undefined;
+}
+
+export interface SignedIn {
+  readonly member: Member;
+  /** For the cookie. */
+  readonly token: string;
+}
+
+export type SignInOutcome =
+  | ({ readonly outcome: 'signed in' } & SignedIn)
+  | { readonly outcome: 'wrong' }
+  | { readonly outcome: 'slowed'; readonly waitMs: number };
+
+export interface FoundSession {
+  readonly member: Member;
+  readonly tokenHash: Uint8Array;
+  /** Whether the cookie should be sent again, so that the browser keeps it as long as we do. */
+  readonly isRenewed: boolean;
+}
+
+/** A session to be stored, and the token of its cookie. */
+export function newSession(browser: Browser, now: number): { readonly token: string; readonly session: NewSession } {
+  const { token, tokenHash } = newToken();
+  const replaces = tokenHashOf(browser.token) ?? null;
+  return { token, session: { tokenHash, createdAt: now, expiresAt: now + SESSION_MS, replaces } };
+}
+
+export async function signIn(
+  members: MemberStore,
+  passwords: Passwords,
+  { email, password, browser }: { readonly email: string; readonly password: string; readonly browser: Browser },
+  now: number,
+): Promise<SignInOutcome> {
+  const subjects = [emailSubject(email), addressSubject(browser.address)] as const;
+  const waitMs = await takeAttempt(members, passwords, subjects, now);
+  if (waitMs > 0) return { outcome: 'slowed', waitMs };
+  const member = await members.findMember(email.trim());
+  if (!(await passwords.verify(password, member?.passwordHash)) || member === undefined) return { outcome: 'wrong' };
+  const { token, session } = newSession(browser, now);
+  // Removed while the password was checked: then there is nobody to sign in.
+  if (!(await members.startSession(member.id, session))) return { outcome: 'wrong' };
+  await members.forgiveAttempt(subjects[0].hash, [subjects[1].hash]);
+  return { outcome: 'signed in', member, token };
+}
+
+/** Ends all other sessions of the member. A session that was stolen does not tell the password, so guesses are slowed. */
+export async function changePassword(
+  members: MemberStore,
+  passwords: Passwords,
+  wish: { readonly member: Member; readonly current: string; readonly next: string; readonly browser: Browser },
+  now: number,
+): Promise<SignInOutcome> {
+  const { member, current, next, browser } = wish;
+  const subject = passwordChangeSubject(member.id);
+  const waitMs = await takeAttempt(members, passwords, [subject], now);
+  if (waitMs > 0) return { outcome: 'slowed', waitMs };
+  const stored = await members.findMember(member.email);
+  const isRight = await passwords.verify(current, stored?.passwordHash);
+  if (!isRight || stored?.id !== member.id) return { outcome: 'wrong' };
+  const { token, session } = newSession(browser, now);
+  if (!(await members.changePassword(member.id, await passwords.hash(next), session))) return { outcome: 'wrong' };
+  await members.forgiveAttempt(subject.hash, []);
+  return { outcome: 'signed in', member, token };
+}
+
+/** The session of a cookie, if it is one and still lasts. */
+export async function findSession(
+  members: MemberStore,
+  token: string | undefined,
+  now: number,
+): Promise<FoundSession | undefined> {
+  const tokenHash = tokenHashOf(token);
+  if (tokenHash === undefined) return undefined;
+  const session = await members.findSession(tokenHash);
+  if (session === undefined || session.expiresAt <= now) return undefined;
+  const isRenewed = now - session.renewedAt >= RENEW_AFTER_MS;
+  if (isRenewed) await members.renewSession(tokenHash, now, now + SESSION_MS);
+  return { member: session.member, tokenHash, isRenewed };
+}
+
+/** Not counted when there is no room to check it anyway. */
+function takeAttempt(
+  members: MemberStore,
+  passwords: Passwords,
+  subjects: readonly Subject[],
+  now: number,
+): Promise<number> {
+  if (passwords.isFull) throw new TooBusyError('too many passwords are being checked');
+  const hashes = subjects.map(({ hash }) => hash);
+  return members.takeAttempt(hashes, now, (counts) => ruleOn(subjects, counts, now));
+}

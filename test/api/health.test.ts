@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { loadConfig } from '../../src/config.ts';
+import { allocateMetrics, METRIC, metricsWriter } from '../../src/metrics.ts';
+import { StoreUnavailableError } from '../../src/store-writer.ts';
+import { ask, useServer } from '../edge/fixture.ts';
+import { runSluice } from '../server.ts';
+import { cannedStore } from './canned-store.ts';
+import { startMemberApp } from './member-app.ts';
+import { startReadingApp } from './reading-app.ts';
+
+interface Setting {
+  readonly name: string;
+  readonly value: string;
+  readonly default: string;
+  readonly source: string;
+  readonly description: string;
+}
+
+interface Health {
+  readonly status: string;
+  readonly reasons: string[];
+  readonly started_at: string;
+  readonly settings: Setting[];
+  readonly [field: string]: unknown;
+}
+
+suite('GET /health', () => {
+  test('tells what the threads have counted, beside the limits', async (t) => {
+    const metricsBuffer = allocateMetrics(3);
+    const [one, two] = [metricsWriter(metricsBuffer, 0), metricsWriter(metricsBuffer, 1)];
+    one.set(METRIC.backlog_bytes, 5_000);
+    one.set(METRIC.processor_lag, 1.5);
+    one.set(METRIC.ledger_difference, 2);
+    two.set(METRIC.disk_free_bytes, 7_000);
+    const settings = loadConfig({ env: { SLUICE_BACKLOG_MAX: '1GB', SLUICE_EDGES: '2' }, args: [] });
+    const { ask: read } = await startReadingApp(t, { metricsBuffer, ...settings });
+    const { settings: rows, started_at: startedAt, memory_bytes: memory, ...rest } = (await read('/health')).body as Health;
+    assert.deepEqual(rest, {
+      status: 'ready',
+      reasons: [],
+      version: '1.2.3',
+      node: process.versions.node,
+      backlog_bytes: 5_000,
+      backlog_bytes_max: 1_073_741_824,
+      lag_seconds: 1.5,
+      disk_free_bytes: 7_000,
+      disk_free_bytes_min: 268_435_456,
+      ledger_difference: 2,
+      records_set_aside: 0,
+      edges: 2,
+    });
+    assert.ok((memory as number) > 1_000_000);
+    assert.ok(Date.parse(startedAt) <= Date.now());
+    assert.ok(rows.length > 10);
+  });
+
+  test('tells why the server is not ready', async (t) => {
+    const readiness = () => ({ ready: false, reasons: ['the disk is full'] });
+    const { ask: read } = await startReadingApp(t, { readiness });
+    const { status, body } = await read('/health');
+    assert.equal(status, 200);
+    const { status: word, reasons } = body as Health;
+    assert.deepEqual([word, reasons], ['not ready', ['the disk is full']]);
+  });
+
+  test('still answers when the store does not', async (t) => {
+    const metricsBuffer = allocateMetrics(1);
+    metricsWriter(metricsBuffer, 0).inc(METRIC.records_set_aside, 3);
+    const { store } = cannedStore('nobody/development');
+    const broken = { ...store, setAside: () => Promise.reject(new StoreUnavailableError('the disk is gone')) };
+    const { ask: read } = await startReadingApp(t, { metricsBuffer, store: broken });
+    const { status, body } = await read('/health');
+    assert.deepEqual([status, (body as Health)['records_set_aside']], [200, 3]);
+  });
+
+  test('is for those with a key or a session', async (t) => {
+    const { ask: read, makeKey } = await startReadingApp(t);
+    assert.equal((await read('/health', { key: null })).status, 401);
+    assert.equal((await read('/health', { key: await makeKey({ kind: 'publishable' }) })).status, 403);
+    const { ask: browse, join } = await startMemberApp(t);
+    const { cookie } = await join('ada@example.com');
+    const headers = { 'sluice-environment': 'production' };
+    assert.equal((await browse('GET', '/health', { cookie, headers })).status, 200);
+    assert.equal((await browse('GET', '/health', { headers })).status, 401);
+  });
+});
+
+suite('The health of a running server', () => {
+  const env = { SLUICE_LOG_LEVEL: 'info', SLUICE_BACKLOG_MAX: '512MB' };
+  const server = useServer({ env, args: ['--shutdown', '3s'] });
+
+  test('has the settings in effect as the command shows them, and where each came from', async () => {
+    const headers = { authorization: `Bearer ${server().key}` };
+    const { settings, disk_free_bytes: free, edges } = (await ask(server(), '/health', { headers })).body as Health;
+    const given = { ...env, PORT: '0', SLUICE_DATA: server().dataFolder, SLUICE_DISK_FREE_MIN: '0' };
+    const { stdout } = await runSluice(['config', '--json', '--shutdown', '3s'], given);
+    const shown = JSON.parse(stdout) as { env: string; value: string; source: string; description: string }[];
+    assert.deepEqual(
+      settings.map(({ name, value, source, description }) => ({ env: name, value, source, description })),
+      shown.map(({ env: name, value, source, description }) => ({ env: name, value, source, description })),
+    );
+    const rowOf = (name: string): (string | undefined)[] => {
+      const row = settings.find((setting) => setting.name === name);
+      return [row?.value, row?.default, row?.source];
+    };
+    assert.deepEqual(rowOf('SLUICE_BACKLOG_MAX'), ['512MB', '4GB', 'environment']);
+    assert.deepEqual(rowOf('SLUICE_SHUTDOWN'), ['3s', '25s', 'flag']);
+    assert.deepEqual(rowOf('SLUICE_EDGES'), ['1', '1', 'default']);
+    assert.ok((free as number) > 0);
+    assert.equal(edges, 1);
+  });
+});

@@ -1,0 +1,283 @@
+import assert from 'node:assert/strict';
+import { suite, type TestContext, test } from 'node:test';
+import { createKey } from '../../src/keys/create.ts';
+import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
+import type { KeyStore, NewKey } from '../../src/store.ts';
+import { type BrowserAnswer, NOW, startMemberApp } from './member-app.ts';
+import type { StartOptions } from './running-app.ts';
+
+interface Key {
+  readonly id: string;
+  readonly name: string;
+  readonly state: string;
+  readonly is_unused: boolean;
+  readonly expires_at: string | null;
+  readonly [field: string]: unknown;
+}
+
+const DAY_MS = 86_400_000;
+const WISHES = { name: 'Web shop', kind: 'secret', environment: 'development' } as const;
+const NOBODY = 'key_nobody000000';
+const at = (milliseconds: number): string => new Date(milliseconds).toISOString();
+const messageOf = ({ body }: BrowserAnswer): string => (body as { message: string }).message;
+
+/** A signed-in member of an account, and one of another. */
+async function start(context: TestContext, options: StartOptions = {}) {
+  const running = await startMemberApp(context, options);
+  const as = ({ cookie }: { cookie: string }) => {
+    return (method: string, path: string, json?: unknown): Promise<BrowserAnswer> =>
+      running.ask(method, path, { cookie, json });
+  };
+  const ask = as(await running.join('ada@example.com'));
+  const askAsStranger = as(await running.join('eve@example.com', { account: 'other' }));
+  const make = async (wishes: object = {}): Promise<{ key: string; row: Key }> => {
+    const { status, body, text } = await ask('POST', '/keys', { ...WISHES, ...wishes });
+    assert.equal(status, 201, text);
+    return body as { key: string; row: Key };
+  };
+  const list = async (): Promise<Key[]> => ((await ask('GET', '/keys')).body as { keys: Key[] }).keys;
+  return { ...running, browse: running.ask, ask, askAsStranger, make, list };
+}
+
+suite('Keys of an account', () => {
+  test('a key is shown in full when it is made, and listed without it', async (t) => {
+    const { make, list, ask, keyStore } = await start(t);
+    const { key, row } = await make({ expires_at: at(NOW + DAY_MS) });
+    assert.ok(isWellFormedKey(key) && key.startsWith('sk_dev_'));
+    assert.equal((await keyStore.findByHash(hashKey(key)))?.id, row.id);
+    assert.deepEqual(row, {
+      id: row.id,
+      ...WISHES,
+      prefix: 'sk_dev_',
+      last_four: key.slice(-4),
+      origins: [],
+      created_at: at(NOW),
+      expires_at: at(NOW + DAY_MS),
+      revoked_at: null,
+      last_used_at: null,
+      leak_suspected_at: null,
+      leak_origin: null,
+      state: 'active',
+      is_unused: false,
+    });
+    assert.deepEqual(await list(), [row]);
+    const { text, headers } = await ask('GET', '/keys');
+    assert.ok(!text.includes(key) && !text.includes(hashKey(key).toString('hex')));
+    assert.equal(headers['cache-control'], 'no-store');
+  });
+
+  test('origins are kept as browsers send them', async (t) => {
+    const { make } = await start(t);
+    const { row } = await make({ kind: 'publishable', origins: ['HTTPS://Shop.example', 'http://localhost:3000'] });
+    assert.deepEqual(row['origins'], ['https://shop.example', 'http://localhost:3000']);
+    assert.equal(row['prefix'], 'pk_');
+  });
+
+  test('they are listed newest first, with how they stand', async (t) => {
+    const { list, keyStore, accountId } = await start(t);
+    const madeBefore = async (days: number, name: string, expiresAt: number | null = null): Promise<string> => {
+      const now = NOW - days * DAY_MS;
+      const wishes = { ...WISHES, name, origins: [], expiresAt, accountId: await accountId(), now };
+      return (await createKey(keyStore, wishes)).row.id;
+    };
+    const leaked = await madeBefore(40, 'leaked');
+    await madeBefore(31, 'forgotten');
+    await madeBefore(31, 'forgotten and expired', NOW);
+    await keyStore.revoke(await madeBefore(31, 'revoked', NOW - 1), NOW - 1);
+    const rusty = await madeBefore(31, 'rusty');
+    await madeBefore(29, 'new');
+    await keyStore.recordSightings([
+      { keyId: leaked, usedAt: NOW - 5, leakOrigin: 'https://bad.example' },
+      { keyId: rusty, usedAt: NOW - 30 * DAY_MS - 1, leakOrigin: null },
+    ]);
+    const rows = await list();
+    assert.deepEqual(
+      rows.map(({ name, state, is_unused: isUnused }) => [name, state, isUnused]),
+      [
+        ['new', 'active', false],
+        ['rusty', 'active', true],
+        ['revoked', 'revoked', false],
+        ['forgotten and expired', 'expired', false],
+        ['forgotten', 'active', true],
+        ['leaked', 'active', false],
+      ],
+    );
+    const { last_used_at: usedAt, leak_suspected_at: leakAt, leak_origin: origin } = rows.at(-1) ?? {};
+    assert.deepEqual([usedAt, leakAt, origin], [at(NOW - 5), at(NOW - 5), 'https://bad.example']);
+  });
+
+  for (const [what, json, message] of [
+    ['no body', undefined, /^the body must be a JSON object/],
+    ['an array', [], /^the body must be a JSON object/],
+    ['an unknown field', { ...WISHES, scope: 'x' }, /unknown field/],
+    ['no name', { kind: 'secret', environment: 'development' }, /^name must be a text/],
+    ['a blank name', { ...WISHES, name: ' ' }, /^The key name must not be empty/],
+    ['another kind', { ...WISHES, kind: 'admin' }, /^kind must be secret or publishable/],
+    ['another environment', { ...WISHES, environment: 'staging' }, /^environment must be production or development/],
+    ['a number as expiry', { ...WISHES, expires_at: 5 }, /^expires_at must be an ISO 8601 time/],
+    ['a day that is not', { ...WISHES, expires_at: '2026-02-30' }, /^expires_at must be an ISO 8601 time/],
+    ['an expiry in the past', { ...WISHES, expires_at: at(NOW) }, /would have expired already/],
+    ['a text as origins', { ...WISHES, origins: 'https://a.example' }, /^origins must be an array of texts/],
+    ['a path in an origin', { ...WISHES, kind: 'publishable', origins: ['https://a.example/x'] }, /^The origin "https/],
+    ['origins of a secret key', { ...WISHES, origins: ['https://a.example'] }, /^Origins are for publishable keys/],
+  ] as const) {
+    test(`a key cannot be made with ${what}`, async (t) => {
+      const { ask, list } = await start(t);
+      const answer = await ask('POST', '/keys', json);
+      assert.equal(answer.status, 400);
+      assert.match(messageOf(answer), message);
+      assert.deepEqual(await list(), []);
+    });
+  }
+
+  test('a body that tries to be more than data is refused or only data', async (t) => {
+    const running = await start(t);
+    const { cookie } = await running.join('bob@example.com');
+    const text = '{"name":"x","kind":"secret","environment":"development","__proto__":{"origins":["https://a.example"]}}';
+    const headers = { 'content-type': 'application/json' };
+    assert.equal((await running.browse('POST', '/keys', { cookie, text, headers })).status, 400);
+    assert.deepEqual(running.errors, []);
+  });
+});
+
+suite('Revoking a key', () => {
+  test('needs its name, and keeps the first time', async (t) => {
+    const { ask, make, list, clock } = await start(t);
+    const { row } = await make();
+    for (const json of [{ name: 'web shop' }, {}, { name: null }]) {
+      const answer = await ask('POST', `/keys/${row.id}/revoke`, json);
+      assert.equal(answer.status, 400);
+      assert.equal(messageOf(answer), 'name must be the name of the key that is to be revoked');
+    }
+    assert.deepEqual(await list(), [row]);
+    const revoked = { ...row, revoked_at: at(NOW), state: 'revoked' };
+    const { status, body } = await ask('POST', `/keys/${row.id}/revoke`, { name: row.name });
+    assert.deepEqual([status, body], [200, revoked]);
+    clock.now += 1_000;
+    assert.deepEqual((await ask('POST', `/keys/${row.id}/revoke`, { name: row.name })).body, revoked);
+  });
+});
+
+suite('Rolling a key', () => {
+  test('makes another like it, and lets the old one go after the overlap', async (t) => {
+    const { ask, make, list, keyStore } = await start(t);
+    const wishes = { kind: 'publishable', environment: 'production', origins: ['https://shop.example'] };
+    const { key: oldKey, row: oldRow } = await make(wishes);
+    const { status, body } = await ask('POST', `/keys/${oldRow.id}/roll`, { overlap_seconds: 3_600 });
+    const { key, row, old } = body as { key: string; row: Key; old: Key };
+    assert.equal(status, 201);
+    assert.deepEqual(old, { ...oldRow, expires_at: at(NOW + 3_600_000) });
+    assert.deepEqual(row, { ...oldRow, id: row.id, last_four: key.slice(-4) });
+    assert.ok(row.id !== old.id && key !== oldKey);
+    assert.equal((await keyStore.findByHash(hashKey(key)))?.id, row.id);
+    assert.deepEqual(await list(), [row, old]);
+  });
+
+  test('never lets the old one live longer, and without overlap it ends at once', async (t) => {
+    const { ask, make } = await start(t);
+    const roll = async (id: string, seconds: number): Promise<Key> =>
+      ((await ask('POST', `/keys/${id}/roll`, { overlap_seconds: seconds })).body as { old: Key }).old;
+    const short = await make({ expires_at: at(NOW + 60_000) });
+    assert.equal((await roll(short.row.id, 2_592_000)).expires_at, at(NOW + 60_000));
+    const { expires_at: expiresAt, state } = await roll((await make()).row.id, 0);
+    assert.deepEqual([expiresAt, state], [at(NOW), 'expired']);
+  });
+
+  test('a key that does not work any more is not rolled', async (t) => {
+    const { ask, make, clock } = await start(t);
+    const expiring = await make({ expires_at: at(NOW + 1) });
+    const revoked = await make();
+    await ask('POST', `/keys/${revoked.row.id}/revoke`, { name: revoked.row.name });
+    clock.now += 1;
+    for (const [{ row }, state] of [
+      [expiring, 'expired'],
+      [revoked, 'revoked'],
+    ] as const) {
+      const answer = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
+      assert.equal(answer.status, 400);
+      assert.equal(messageOf(answer), `the key is ${state}: make a new one instead`);
+    }
+  });
+
+  test('the overlap is a number of whole seconds up to 30 days', async (t) => {
+    const { ask, make, list } = await start(t);
+    const { row } = await make();
+    for (const overlap of [-1, 0.5, 2_592_001, '60', null, undefined]) {
+      const answer = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: overlap });
+      assert.equal(answer.status, 400);
+      assert.equal(messageOf(answer), 'overlap_seconds must be a whole number from 0 to 2,592,000');
+    }
+    assert.deepEqual(await list(), [row]);
+  });
+
+  test('when the old one cannot be changed it stays as it is: never gone without another', async (t) => {
+    let real: KeyStore | undefined;
+    const broken = {
+      list: () => real?.list(),
+      create: (key: NewKey) => real?.create(key),
+      expire: () => Promise.reject(new Error('the disk is gone')),
+    } as unknown as KeyStore;
+    const running = await start(t, { keyStore: broken });
+    real = running.keyStore;
+    const { row } = await running.make();
+    const answer = await running.ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
+    assert.equal(answer.status, 503);
+    assert.deepEqual(
+      (await running.list()).map(({ name, state }) => [name, state]),
+      [
+        [row.name, 'active'],
+        [row.name, 'active'],
+      ],
+    );
+  });
+});
+
+suite('Who may do it', () => {
+  test('the keys of another account are not there, whatever is asked', async (t) => {
+    const { make, list, askAsStranger, ask } = await start(t);
+    const { row } = await make();
+    assert.deepEqual((await askAsStranger('GET', '/keys')).body, { keys: [] });
+    for (const [path, json] of [
+      [`/keys/${row.id}/revoke`, { name: row.name }],
+      [`/keys/${row.id}/revoke`, { name: 'a guess' }],
+      [`/keys/${row.id}/roll`, { overlap_seconds: 0 }],
+    ] as const) {
+      const { status, text } = await askAsStranger('POST', path, json);
+      const unknown = await ask('POST', path.replace(row.id, NOBODY), json);
+      assert.deepEqual([status, unknown.status], [404, 404], path);
+      const shapeOf = (answer: string): unknown => ({ ...(JSON.parse(answer) as object), trace_id: '' });
+      assert.deepEqual(shapeOf(text), shapeOf(unknown.text));
+    }
+    assert.deepEqual(await list(), [row]);
+  });
+
+  test('without a session nobody, not even with a secret key; from another page nothing is changed', async (t) => {
+    const running = await start(t);
+    const { make, list } = running;
+    const { key, row } = await make();
+    const { cookie } = await running.join('bob@example.com');
+    for (const [method, path, json] of [
+      ['GET', '/keys', undefined],
+      ['POST', '/keys', WISHES],
+      ['POST', `/keys/${row.id}/revoke`, { name: row.name }],
+      ['POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 }],
+    ] as const) {
+      const withKey = { authorization: `Bearer ${key}` };
+      assert.equal((await running.browse(method, path, { json })).status, 401, path);
+      assert.equal((await running.browse(method, path, { json, headers: withKey })).status, 401, path);
+      if (method === 'GET') continue;
+      for (const origin of ['https://evil.example', null]) {
+        assert.equal((await running.browse(method, path, { json, cookie, origin })).status, 403, path);
+      }
+    }
+    assert.deepEqual(await list(), [row]);
+  });
+
+  test('a key store that cannot be read is 503, with nothing told of it', async (t) => {
+    const failing = { list: () => Promise.reject(new Error('SQLITE_IOERR secret detail')) } as unknown as KeyStore;
+    const { ask } = await start(t, { keyStore: failing });
+    const { status, text } = await ask('GET', '/keys');
+    assert.equal(status, 503);
+    assert.ok(!text.includes('detail'));
+  });
+});
