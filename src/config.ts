@@ -68,8 +68,7 @@ export const SETTINGS = {
     placeholder: 'URL',
     kind: origin(),
     default: '',
-    description:
-      'Where people reach this server, such as https://sluice.example, for links and secure cookies; set it behind a proxy.',
+    description: 'Where people reach this server, for links and secure cookies; set it behind a proxy.',
   }),
   dataFolder: setting({
     env: 'SLUICE_DATA',

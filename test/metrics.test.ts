@@ -3,7 +3,14 @@ import { once } from 'node:events';
 import { describe, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import * as fc from 'fast-check';
-import { allocateMetrics, METRIC, metricsWriter, REQUESTS_BY_STATUS, renderMetrics } from '../src/metrics.ts';
+import {
+  allocateMetrics,
+  METRIC,
+  metricsWriter,
+  REQUESTS_BY_STATUS,
+  readGauge,
+  renderMetrics,
+} from '../src/metrics.ts';
 import { parsePrometheus, valueOf } from './prometheus-text.ts';
 
 const ROUNDS = 200_000;
@@ -147,6 +154,21 @@ describe('metrics', () => {
     assert.ok(!parsePrometheus(renderMetrics(buffer)).has('sluice_disk_free_bytes'));
     metricsWriter(buffer, 1).set(METRIC.disk_free_bytes, 42);
     assert.equal(valueOf(parsePrometheus(renderMetrics(buffer)), 'sluice_disk_free_bytes'), 42);
+  });
+
+  test('a gauge is read over all threads as it is rendered, and one that nobody has set is no number', () => {
+    const buffer = allocateMetrics(3);
+    assert.equal(readGauge(buffer, METRIC.disk_free_bytes), null);
+    assert.equal(readGauge(buffer, METRIC.processor_lag), null);
+    assert.equal(readGauge(buffer, METRIC.backlog_bytes), 0);
+    for (const [slot, value] of [5, 3].entries()) {
+      for (const gauge of [METRIC.disk_free_bytes, METRIC.processor_lag, METRIC.backlog_bytes]) {
+        metricsWriter(buffer, slot).set(gauge, value);
+      }
+    }
+    assert.equal(readGauge(buffer, METRIC.disk_free_bytes), 3);
+    assert.equal(readGauge(buffer, METRIC.processor_lag), 5);
+    assert.equal(readGauge(buffer, METRIC.backlog_bytes), 8);
   });
 
   test('every series that can exist is there from the start, named by kind and unit, with closed labels', () => {

@@ -1,9 +1,10 @@
 /**
  * The only door to the server: JSON over fetch, same origin, with the session's cookie. Every failure is an `ApiError`
  * whose message is fit to be shown to a person. A 401 means that the session is over and leads to the sign-in page,
- * but for the calls in which it means a wrong password. Numbers that a double cannot hold keep their digits.
+ * but for the calls in which it means a wrong password. Long numbers keep their digits (`exact-json.ts`).
  */
 
+import { parseExactly } from './exact-json.ts';
 import { navigate, signInPath } from './router.tsx';
 import type { Environment } from './types.ts';
 
@@ -19,23 +20,6 @@ export class ApiError extends Error {
     this.status = status;
     this.traceId = traceId;
     this.retryAfterSeconds = retryAfterSeconds;
-  }
-}
-
-/** A number as the client wrote it, where a double would lose digits. Shows and serialises as those digits. */
-export class ExactNumber {
-  readonly text: string;
-
-  constructor(text: string) {
-    this.text = text;
-  }
-
-  toString(): string {
-    return this.text;
-  }
-
-  toJSON(): unknown {
-    return 'rawJSON' in JSON && typeof JSON.rawJSON === 'function' ? JSON.rawJSON(this.text) : Number(this.text);
   }
 }
 
@@ -126,20 +110,4 @@ function sentence(words: string): string {
   const isName = /^\S*[_.[]\S/.test(words);
   const capital = isName ? words : words.charAt(0).toUpperCase() + words.slice(1);
   return /[.?]$/.test(capital) ? capital : `${capital}.`;
-}
-
-/** A double holds every number of up to 15 digits: only texts with longer runs need the slow way. */
-const LONG_NUMBER = /[0-9][0-9.eE+-]{15}|[eE][+-]?[0-9]{3}/;
-
-/** As `JSON.parse`, but with `ExactNumber` for what a double cannot hold; revenue of events stays a plain number. */
-export function parseExactly(text: string): unknown {
-  if (!LONG_NUMBER.test(text)) return JSON.parse(text);
-  function revive(this: unknown, key: string, value: unknown, context?: { source?: string }): unknown {
-    const source = context?.source;
-    if (typeof value !== 'number' || source === undefined || source === String(value)) return value;
-    if (Number.isFinite(value) && source.replace(/[^0-9]/g, '').length <= 15) return value;
-    const isOfEvent = (key === 'revenue' || key === 'event_value') && Object.hasOwn(Object(this), 'trace_id');
-    return isOfEvent ? value : new ExactNumber(source);
-  }
-  return JSON.parse(text, revive);
 }

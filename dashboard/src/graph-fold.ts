@@ -182,7 +182,8 @@ function shownNode(
 function compareLinks(a: LinkedIdentifier, b: LinkedIdentifier): number {
   const byType = IDENTIFIER_TYPES.indexOf(a.type) - IDENTIFIER_TYPES.indexOf(b.type);
   if (byType !== 0) return byType;
-  return compareTexts(`${a.first_seen} ${linkKey(a)}`, `${b.first_seen} ${linkKey(b)}`);
+  const byOrigin = compareTexts(`${a.first_seen} ${a.first_trace_id}`, `${b.first_seen} ${b.first_trace_id}`);
+  return byOrigin === 0 ? a.userIndex - b.userIndex : byOrigin;
 }
 
 function compareNodes(a: ShownNode, b: ShownNode): number {

@@ -78,6 +78,8 @@ export interface GraphLayout {
 const IDENTIFIER = { width: 214, height: 42, gap: 8 } as const;
 const FOLD_HEIGHT = 30;
 const NODE = { width: 158, height: 58 } as const;
+/** A node stands in the middle of its identifiers, but of very many it is still near the first ones. */
+const NODE_DEPTH_MAX = 260;
 const BLOCK_GAP = 26;
 const FRAME = { gapBefore: 46, paddingX: 32, paddingTop: 44, paddingBottom: 22 } as const;
 const SIGN_SIZE = 24;
@@ -140,7 +142,7 @@ interface NodeColumn {
   readonly bottom: number;
 }
 
-/** One block for each node: its identifiers above one another, the node in the middle of their height. */
+/** One block for each node: its identifiers above one another, the node beside them. */
 function placeNodes(shown: readonly ShownNode[]): NodeColumn {
   const column = { nodes: [], identifiers: [], folds: [] } as Omit<NodeColumn, 'bottom'>;
   let top = MARGIN + FRAME.paddingTop;
@@ -152,12 +154,12 @@ function placeNodes(shown: readonly ShownNode[]): NodeColumn {
       identifiers.length * (IDENTIFIER.height + IDENTIFIER.gap) + foldHeight - IDENTIFIER.gap,
     );
     const height = Math.max(NODE.height, linksHeight);
-    const middle = top + height / 2;
+    const middle = top + Math.min(height / 2, NODE_DEPTH_MAX);
     column.nodes.push({
       node,
       box: { x: NODE_X, y: middle - NODE.height / 2, width: NODE.width, height: NODE.height },
     });
-    let y = middle - linksHeight / 2;
+    let y = top + (height - linksHeight) / 2;
     for (const link of identifiers) {
       const box = { x: MARGIN, y, width: IDENTIFIER.width, height: IDENTIFIER.height };
       column.identifiers.push({ key: linkKey(link), link, box, path: linkPath(box, middle) });

@@ -76,7 +76,7 @@ export function shortId(id: string): string {
 
 /** Cut in the middle, because identifiers of one kind often begin alike. */
 export function cutMiddle(text: string, charactersMax: number): string {
-  const characters = [...text];
+  const characters = Array.from(text);
   if (characters.length <= charactersMax) return text;
   const head = Math.ceil((charactersMax - 1) / 2);
   const tail = charactersMax - 1 - head;

@@ -7,14 +7,6 @@ export const THEMES = ['system', 'light', 'dark'] as const;
 export type Theme = (typeof THEMES)[number];
 
 const THEME_KEPT_AS = 'sluice.theme';
-const dark = matchMedia('(prefers-color-scheme: dark)');
-const listeners = new Set<() => void>();
-
-function tellListeners(): void {
-  for (const listener of listeners) listener();
-}
-
-dark.addEventListener('change', tellListeners);
 
 export function currentTheme(): Theme {
   const chosen = document.documentElement.dataset['theme'];
@@ -30,7 +22,6 @@ export function applyTheme(theme: Theme): void {
   } catch {
     // A browser that keeps nothing: the choice lasts as long as the page.
   }
-  tellListeners();
 }
 
 export function applyKeptTheme(): void {
@@ -41,9 +32,4 @@ export function applyKeptTheme(): void {
   } catch {
     // As the system says, then.
   }
-}
-
-export function onThemeChange(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
 }

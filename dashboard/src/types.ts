@@ -1,14 +1,14 @@
 /**
  * What the server answers, field by field, as the page reads it. The names are those of the HTTP API; a description of
  * each is at /docs of the server. Values that clients chose (properties, payloads) are `unknown`: show them with `Json`
- * or as text, never as anything else. Numbers among them that a double cannot hold are `ExactNumber` (api.ts).
+ * or as text, never as anything else. Numbers among them that a double cannot hold are `ExactNumber` (exact-json.ts).
+ * What is about people is in `types-people.ts`, and given on from here.
  */
 
 export const ENVIRONMENTS = ['production', 'development'] as const;
 export type Environment = (typeof ENVIRONMENTS)[number];
 
-export const IDENTIFIER_TYPES = ['user_id', 'email', 'phone_number', 'anon_id'] as const;
-export type IdentifierType = (typeof IDENTIFIER_TYPES)[number];
+export * from './types-people.ts';
 
 // Signing in, members, invitations.
 
@@ -90,8 +90,8 @@ export interface KeyRolled extends KeyMade {
 
 // What happened.
 
-/** An event as it is stored; called so because `Event` is the browser's. */
-export interface StoredEvent {
+/** An event as it is stored. Not the browser's: a file that needs both gives this one another name. */
+export interface Event {
   readonly id: string;
   readonly event_name: string;
   readonly timestamp: string;
@@ -105,16 +105,14 @@ export interface StoredEvent {
   readonly key_id: string | null;
 }
 
-export type Event = StoredEvent;
-
 export interface EventPage {
-  readonly events: readonly StoredEvent[];
+  readonly events: readonly Event[];
   readonly next_cursor: string | null;
 }
 
 /** The answer to `/events?after=`. */
 export interface Arrivals {
-  readonly events: readonly StoredEvent[];
+  readonly events: readonly Event[];
   readonly last: string;
 }
 
@@ -143,110 +141,6 @@ export interface Receipts {
 /** The data of `event: skipped` on `/live`. */
 export interface LiveSkipped {
   readonly events: number;
-}
-
-// People.
-
-export interface Told {
-  readonly value: unknown;
-  readonly trace_id: string;
-  readonly received_at: string;
-}
-
-export interface Provenance {
-  readonly profile_fields: Readonly<Record<string, Told>>;
-  readonly user_properties: Readonly<Record<string, Told>>;
-}
-
-export interface Profile {
-  readonly id: string;
-  readonly merged_ids: readonly string[];
-  readonly identifiers: Readonly<Record<IdentifierType, readonly string[]>>;
-  readonly profile_fields: Readonly<Record<string, unknown>>;
-  readonly user_properties: Readonly<Record<string, unknown>>;
-  readonly first_seen: string;
-  readonly last_seen: string;
-  readonly event_count: number;
-  readonly provenance?: Provenance;
-}
-
-export interface ProfileMatch {
-  readonly matched: readonly string[];
-  readonly profile: Profile;
-}
-
-export interface ProfileSearch {
-  readonly profiles: readonly ProfileMatch[];
-}
-
-export interface Via {
-  readonly type: IdentifierType;
-  readonly value: string;
-}
-
-export interface LinkedIdentifier {
-  readonly type: IdentifierType;
-  readonly value: string;
-  /** Id of the node that it belongs to, for ever. */
-  readonly node: string;
-  readonly first_trace_id: string;
-  readonly userIndex: number;
-  readonly first_seen: string;
-}
-
-export interface Merge {
-  readonly from: string;
-  readonly into: string;
-  readonly via: Via;
-  /** The two nodes that the request joined; `via` belongs to the first. */
-  readonly nodes: readonly [string, string];
-  readonly trace_id: string;
-  readonly userIndex: number;
-  readonly at: string;
-}
-
-export type RefusalReason = 'other_user_id' | 'limit' | 'publishable_key' | 'cannot_link';
-
-export interface Refusal {
-  readonly type: IdentifierType;
-  readonly value: string;
-  readonly reason: RefusalReason;
-  readonly trace_id: string;
-  readonly userIndex: number;
-  readonly at: string;
-  readonly count: number;
-}
-
-export interface ChainStep {
-  readonly kind: 'link' | 'merge';
-  readonly type?: IdentifierType;
-  readonly value?: string;
-  readonly node?: string;
-  readonly from?: string;
-  readonly into?: string;
-  readonly via?: Via;
-  readonly nodes?: readonly [string, string];
-  readonly trace_id: string;
-  readonly userIndex: number;
-  readonly at: string;
-  readonly text: string;
-}
-
-export interface Identity {
-  readonly identifiers: readonly LinkedIdentifier[];
-  readonly merges: readonly Merge[];
-  readonly refusals: readonly Refusal[];
-  readonly chain?: readonly ChainStep[];
-}
-
-export interface Unmerged {
-  readonly trace_id: string;
-  readonly undone: number;
-  readonly profile_ids: readonly string[];
-}
-
-export interface Erased {
-  readonly trace_id: string;
 }
 
 // Requests.

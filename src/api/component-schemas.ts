@@ -3,6 +3,7 @@
  * meets them.
  */
 
+import { DASHBOARD_SCHEMAS } from './dashboard-schemas.ts';
 import { READING_SCHEMAS } from './reading-schemas.ts';
 import * as schemas from './schemas.ts';
 
@@ -15,6 +16,7 @@ export const COMPONENT_SCHEMAS = {
   IngestAccepted: schemas.IngestAccepted,
   UserError: schemas.UserError,
   ...READING_SCHEMAS,
+  ...DASHBOARD_SCHEMAS,
   ValidationFailed: schemas.ValidationFailed,
   Unauthorized: schemas.Unauthorized,
   BadRequest: schemas.BadRequest,
@@ -22,7 +24,9 @@ export const COMPONENT_SCHEMAS = {
   NotFound: schemas.NotFound,
   MethodNotAllowed: schemas.MethodNotAllowed,
   RequestTimeout: schemas.RequestTimeout,
+  Conflict: schemas.Conflict,
   PayloadTooLarge: schemas.PayloadTooLarge,
+  TooManyAttempts: schemas.TooManyAttempts,
   InternalError: schemas.InternalError,
   Unavailable: schemas.Unavailable,
   Alive: schemas.Alive,

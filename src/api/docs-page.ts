@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { codeBlock, type Html, html, inline, jsonBlock, prose, render } from './docs-html.ts';
 import { schemaTable, table, typeText } from './docs-schema.ts';
 import { DOCS_STYLE } from './docs-style.ts';
+import { errorTable, limitTable, tone, userRules } from './docs-tables.ts';
 import { SMALL_ANSWER, SMALL_REQUEST } from './examples.ts';
 import { follow, type MediaType, type OpenApiDocument, type Operation, type Response } from './openapi-types.ts';
 
@@ -40,8 +41,10 @@ ${contents(document)}
   ${userRules(document)}
   ${errorTable(document)}
   ${limitTable(document)}
-  ${readingIntroduction(document)}
+  ${introduction(document, 'reading-back', 'Reading back')}
   ${endpointsOf(document, 'Reading back').map((endpoint) => fullSection(document, endpoint))}
+  ${introduction(document, 'dashboard', 'Dashboard')}
+  ${endpointsOf(document, 'Dashboard').map((endpoint) => fullSection(document, endpoint))}
   ${operations(document)}
   <footer>${info.title} ${info.version}, licensed under ${info.license.name}.</footer>
 </main>
@@ -97,6 +100,8 @@ function contents(document: OpenApiDocument): Html {
   ])}
   <h2>Reading back</h2>
   ${links([['reading-back', 'How to ask'], ...linksTo('Reading back', ({ operation }) => operation.summary)])}
+  <h2>Dashboard</h2>
+  ${links([['dashboard', 'What it calls'], ...linksTo('Dashboard', ({ operation }) => operation.summary)])}
   <h2>Operations</h2>
   ${links(linksTo('Operations', ({ path }) => path))}
 </nav>`;
@@ -131,9 +136,14 @@ navigator.sendBeacon('${url}/ingest/events?key=pk_…', body);`;
 }
 
 function authentication(document: OpenApiDocument): Html {
-  const how = { http: 'Authorization: Bearer <key>', apiKey: '/ingest/events?key=<key>' };
+  const how = {
+    header: 'Authorization: Bearer <key>',
+    query: '/ingest/events?key=<key>',
+    cookie: 'Cookie: sluice_session=…',
+  };
   const rows = Object.values(document.components.securitySchemes).map(
-    ({ type, description }) => html`<tr><td><code>${how[type]}</code></td><td>${inline(description)}</td></tr>`,
+    ({ in: place, description }) =>
+      html`<tr><td><code>${how[place ?? 'header']}</code></td><td>${inline(description)}</td></tr>`,
   );
   return html`
 <section id="authentication">
@@ -206,15 +216,10 @@ function answers(document: OpenApiDocument, operation: Operation): Html {
   return html`${blocks}`;
 }
 
-function tone(status: string | number): string {
-  const first = String(status)[0];
-  return first === '2' ? 'good' : first === '4' ? 'warn' : 'bad';
-}
-
 function answerBody(document: OpenApiDocument, response: Response): Html {
   const headers = Object.keys(response.headers).map((name) => html` <code>${name}</code>`);
   const content = Object.entries(response.content).map(([type, media]) =>
-    type === 'application/json' && media.examples
+    type === 'application/json' && (media.examples || media.schema.$ref)
       ? html`${(media.schema.anyOf ?? [media.schema]).map((shape) => schemaTable(document, shape, 'answer'))}${exampleBlocks(media)}`
       : html`<p><code>${type}</code></p>`,
   );
@@ -228,53 +233,11 @@ function exampleBlocks(media: MediaType): Html {
   return html`${blocks}`;
 }
 
-function userRules(document: OpenApiDocument): Html {
-  const rows = document['x-user-rules'].map(
-    ({ rule, message }) => html`<tr><td>${inline(rule)}</td><td class="message"><code>${message}</code></td></tr>`,
-  );
+function introduction(document: OpenApiDocument, id: string, name: string): Html {
+  const tag = document.tags.find((one) => one.name === name);
   return html`
-<section id="user-rules">
-  <h2>What makes a user valid</h2>
-  <p>Rules are checked in this order; the first one that a user breaks is its <code>message</code>.</p>
-  ${table(['Rule', 'Message otherwise'], rows)}
-</section>`;
-}
-
-function errorTable(document: OpenApiDocument): Html {
-  const rows = document['x-errors'].map(
-    ({ status, error, retry, when }) => html`
-      <tr>
-        <td class="status ${tone(status)}">${status}</td>
-        <td><code>${error}</code></td>
-        <td>${inline(when)}${retry ? html` <strong>Try again</strong> after <code>Retry-After</code> seconds.` : ''}</td>
-      </tr>`,
-  );
-  return html`
-<section id="errors">
-  <h2>Errors</h2>
-  <p>Every error is JSON with <code>error</code> and <code>trace_id</code>; a 401 has <code>error</code> alone. Every
-  answer has the trace_id in <code>X-Trace-Id</code>.</p>
-  ${table(['Status', 'error', 'When'], rows)}
-</section>`;
-}
-
-function limitTable(document: OpenApiDocument): Html {
-  const rows = document['x-limits'].map(
-    ({ what, limit, beyond }) =>
-      html`<tr><td><strong>${inline(what)}</strong></td><td>${inline(limit)}</td><td>${inline(beyond)}</td></tr>`,
-  );
-  return html`
-<section id="limits">
-  <h2>Limits</h2>
-  ${table(['What', 'Limit', 'Beyond it'], rows)}
-</section>`;
-}
-
-function readingIntroduction(document: OpenApiDocument): Html {
-  const tag = document.tags.find(({ name }) => name === 'Reading back');
-  return html`
-<section id="reading-back">
-  <h2>Reading back</h2>
+<section id="${id}">
+  <h2>${name}</h2>
   ${prose(tag?.description ?? '')}
 </section>`;
 }

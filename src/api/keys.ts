@@ -98,9 +98,7 @@ async function rollKey(call: KeyCall, id: string, body: unknown): Promise<Json> 
     now,
   });
   const old = await asked(keyStore.expire(id, now + overlapMs));
-  return old === undefined
-    ? null
-    : { key, row: keyAnswer(unusedKey(row), now), old: keyAnswer(old, now) };
+  return old === undefined ? null : { key, row: keyAnswer(unusedKey(row), now), old: keyAnswer(old, now) };
 }
 
 function keyAnswer(key: ApiKey, now: number): Json {
@@ -138,10 +136,7 @@ async function findOwn({ keyStore, accountId }: KeyCall, id: string): Promise<Ap
 }
 
 /** What a key cannot be made of is told in the words of the command line, all of it. */
-function storeKey(
-  keyStore: KeyStore,
-  wishes: Parameters<typeof createKey>[1],
-): Promise<{ key: string; row: NewKey }> {
+function storeKey(keyStore: KeyStore, wishes: Parameters<typeof createKey>[1]): Promise<{ key: string; row: NewKey }> {
   const mistakes = mistakesIn(wishes, wishes.now);
   if (mistakes.length > 0) throw new BadParameterError(mistakes.join(' '));
   return asked(createKey(keyStore, wishes));

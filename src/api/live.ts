@@ -7,8 +7,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isUsable } from '../keys/cache.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../model.ts';
-import { BadCursorError } from '../store.ts';
 import { METRIC, readCounter } from '../metrics.ts';
+import { BadCursorError, type Store } from '../store.ts';
 import { sendError } from './answers.ts';
 import type { HealthParts } from './health.ts';
 import { LiveFeed, type LiveFeedParts, personOf } from './live-feed.ts';
@@ -59,24 +59,42 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
     handler: async (request, reply) => {
       const { tenantId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
-      const { event_name: eventName, profile_id: id, key_id: keyId } = readParameters(LIVE_PARAMETERS, request.url);
+      const filter = filterOf(request.url);
       const letGo = feed.reserve(tenantId);
       if (letGo === null) return sendError(reply, 'unavailable', NO_ROOM);
+      let person: ReadonlySet<string> | null;
+      let start: LiveStart;
       try {
-        const person = id === null ? new Set<string>() : await personOf(store, tenantId, id);
-        if (id !== null && person.size === 0) {
-          letGo();
-          return await sendError(reply, 'not_found');
-        }
-        const start = await startOf(feed, tenantId, request.headers['last-event-id']);
-        stream(parts, feed, { request, reply, filter: { eventName, profileId: id, keyId }, person, start, letGo });
-        return reply;
+        person = await personAskedFor(store, tenantId, filter);
+        start = await startOf(feed, tenantId, request.headers['last-event-id']);
       } catch (error) {
         letGo();
         throw error;
       }
+      if (person === null) {
+        letGo();
+        return sendError(reply, 'not_found');
+      }
+      stream(parts, feed, { request, reply, filter, person, start, letGo });
+      return reply;
     },
   });
+}
+
+function filterOf(url: string): LiveFilter {
+  const { event_name: eventName, profile_id: id, key_id: keyId } = readParameters(LIVE_PARAMETERS, url);
+  return { eventName, profileId: id, keyId };
+}
+
+/** Null for one that there is not. */
+async function personAskedFor(
+  store: Store,
+  tenantId: TenantId,
+  { profileId: id }: LiveFilter,
+): Promise<ReadonlySet<string> | null> {
+  if (id === null) return new Set();
+  const person = await personOf(store, tenantId, id);
+  return person.size === 0 ? null : person;
 }
 
 async function startOf(feed: LiveFeed, tenantId: TenantId, after: string | string[] | undefined): Promise<LiveStart> {

@@ -83,7 +83,7 @@ export interface SecurityScheme {
   readonly description: string;
   readonly scheme?: 'bearer';
   readonly name?: string;
-  readonly in?: 'query';
+  readonly in?: 'query' | 'cookie';
 }
 
 export interface OpenApiDocument {

@@ -8,6 +8,7 @@ import { ERRORS, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { LIMITS } from '../model.ts';
 import { COMPONENT_SCHEMAS } from './component-schemas.ts';
 import * as examples from './examples.ts';
+import { DASHBOARD_TAG, dashboardPaths } from './openapi-dashboard.ts';
 import { answer, component, errorAnswer, json, reference, shared } from './openapi-parts.ts';
 import { readingPaths, READING_TAG } from './openapi-reading.ts';
 import type {
@@ -43,12 +44,18 @@ export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
     tags: [
       { name: 'Events', description: 'For applications: send events.' },
       READING_TAG,
+      DASHBOARD_TAG,
       {
         name: 'Operations',
         description: 'For those who run Sluice: health, metrics and this description. No key needed.',
       },
     ],
-    paths: { '/ingest/events': { post: ingestOperation() }, ...readingPaths(), ...operatorPaths() },
+    paths: {
+      '/ingest/events': { post: ingestOperation() },
+      ...readingPaths(),
+      ...dashboardPaths(),
+      ...operatorPaths(),
+    },
     components: {
       schemas: Object.fromEntries(
         Object.entries(COMPONENT_SCHEMAS).map(([title, schema]) => [title, component(schema)]),
@@ -98,6 +105,12 @@ const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
     description:
       'A publishable key in the address, for a page that is closing and cannot set headers. `Content-Type: text/plain` is taken with it, and with it alone.',
   },
+  session: {
+    type: 'apiKey',
+    in: 'cookie',
+    name: 'sluice_session',
+    description: 'The cookie of a member who is signed in to the dashboard.',
+  },
 };
 
 function errorResponses(): Record<string, Response> {
@@ -130,7 +143,9 @@ function errorResponses(): Record<string, Response> {
     NotFound: errorAnswer('not_found', schemas.NotFound, 'There is no such thing, or nothing at this path.'),
     MethodNotAllowed: errorAnswer('method_not_allowed', schemas.MethodNotAllowed, 'Not with this method.'),
     RequestTimeout: errorAnswer('request_timeout', schemas.RequestTimeout, 'The request did not arrive in time.'),
+    Conflict: errorAnswer('conflict', schemas.Conflict, 'Something that is there already stands against it.'),
     PayloadTooLarge: errorAnswer('too_large', schemas.PayloadTooLarge, 'The body is too large.'),
+    TooManyAttempts: errorAnswer('too_many_attempts', schemas.TooManyAttempts, 'Attempts that failed are slowed.'),
     InternalError: errorAnswer('internal', schemas.InternalError, 'A fault on our side. Nothing was promised.'),
     Unavailable: errorAnswer('unavailable', schemas.Unavailable, 'Cannot take it now. Try again, backing off.'),
   };

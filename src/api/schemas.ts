@@ -174,6 +174,8 @@ export const Forbidden = problem('forbidden', 'Forbidden', 'The key is known, bu
 export const NotFound = problem('not_found', 'NotFound', 'There is no such thing, or nothing at this path.');
 export const MethodNotAllowed = problem('method_not_allowed', 'MethodNotAllowed', 'See the `Allow` header.');
 export const RequestTimeout = problem('request_timeout', 'RequestTimeout', 'The request did not arrive in time.');
+export const Conflict = problem('conflict', 'Conflict', 'What is there already stands against it.');
+export const TooManyAttempts = problem('too_many_attempts', 'TooManyAttempts', 'Wait `Retry-After` seconds.');
 export const PayloadTooLarge = problem(
   'too_large',
   'PayloadTooLarge',

@@ -83,7 +83,7 @@ export async function acceptInvitation(
   const invitation = await lookAtInvitation(members, wishes.token, now());
   const tokenHash = tokenHashOf(wishes.token);
   if (invitation === undefined || tokenHash === undefined) return { outcome: 'gone' };
-  const email = (wishes.email ?? invitation.email ?? '').trim();
+  const email = (wishes.email?.trim() || invitation.email) ?? '';
   const mistake = acceptMistake(invitation, email) ?? passwordMistake('password', wishes.password);
   if (mistake !== undefined) return { outcome: 'refused', mistake };
 

@@ -35,7 +35,12 @@ suite('GET /health', () => {
     two.set(METRIC.disk_free_bytes, 7_000);
     const settings = loadConfig({ env: { SLUICE_BACKLOG_MAX: '1GB', SLUICE_EDGES: '2' }, args: [] });
     const { ask: read } = await startReadingApp(t, { metricsBuffer, ...settings });
-    const { settings: rows, started_at: startedAt, memory_bytes: memory, ...rest } = (await read('/health')).body as Health;
+    const {
+      settings: rows,
+      started_at: startedAt,
+      memory_bytes: memory,
+      ...rest
+    } = (await read('/health')).body as Health;
     assert.deepEqual(rest, {
       status: 'ready',
       reasons: [],

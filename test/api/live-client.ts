@@ -67,7 +67,8 @@ export async function openLive(
     const data = JSON.parse(valueOf('data')) as Record<string, unknown>;
     messages.push({ id: lastId, event: valueOf('event'), data });
   };
-  const shown = (): Record<string, unknown>[] => messages.filter(({ event }) => event === 'event').map(({ data }) => data);
+  const shown = (): Record<string, unknown>[] =>
+    messages.filter(({ event }) => event === 'event').map(({ data }) => data);
   void read();
   if (response.ok) await eventually('the stream says where it starts', () => lastId);
   return {

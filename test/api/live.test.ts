@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { makeKey, useServer } from '../edge/fixture.ts';
+import { makeKey, makeSession, useServer } from '../edge/fixture.ts';
 import { eventually, post, removeFolder, startServer, type TestServer } from '../server.ts';
 import { type LiveClient, openLive, type OpenOptions } from './live-client.ts';
 
@@ -56,16 +56,12 @@ suite('The live stream', () => {
   });
 
   test('shows what comes after it was opened, in the order of arrival', async (t) => {
-    const { open, send } = await tenantOn(t, server());
+    const { open, send, get } = await tenantOn(t, server());
     await send(['before']);
-    await eventually('it is stored', async () => {
-      const probe = await open();
-      probe.close();
-      return true;
-    });
+    await eventually('it is stored', async () => ((await get('/events'))['events'] as unknown[]).length === 1);
     const live = await open();
     for (let n = 0; n < 5; n++) await send([`event ${n}`]);
-    assert.deepEqual(names((await live.events(5)).filter((event) => event['event_name'] !== 'before')), numbered(5));
+    assert.deepEqual(names(await live.events(5)), numbered(5));
   });
 
   test('two tenants never see each other’s events, whatever they ask for', async (t) => {
@@ -108,9 +104,19 @@ suite('The live stream', () => {
     await send(['purchase'], 'u-1', { n: 3 });
     const shown = async (live: LiveClient, count: number): Promise<unknown[]> =>
       (await live.events(count)).map(({ event_name: name, properties }) => [name, (properties as { n: number }).n]);
-    assert.deepEqual(await shown(byName, 3), [['purchase', 1], ['purchase', 2], ['purchase', 3]]);
-    assert.deepEqual(await shown(byKey, 2), [['view', 2], ['purchase', 2]]);
-    assert.deepEqual(await shown(byBoth, 2), [['purchase', 1], ['purchase', 3]]);
+    assert.deepEqual(await shown(byName, 3), [
+      ['purchase', 1],
+      ['purchase', 2],
+      ['purchase', 3],
+    ]);
+    assert.deepEqual(await shown(byKey, 2), [
+      ['view', 2],
+      ['purchase', 2],
+    ]);
+    assert.deepEqual(await shown(byBoth, 2), [
+      ['purchase', 1],
+      ['purchase', 3],
+    ]);
   });
 
   test('filters by person, as who is who changes', async (t) => {
@@ -202,7 +208,10 @@ suite('The live stream', () => {
       else assert.match(body.message, message);
     }
     assert.equal((await fetch(`${server().baseUrl}/live`)).status, 401);
-    const head = await fetch(`${server().baseUrl}/live`, { method: 'HEAD', headers: { authorization: `Bearer ${key}` } });
+    const head = await fetch(`${server().baseUrl}/live`, {
+      method: 'HEAD',
+      headers: { authorization: `Bearer ${key}` },
+    });
     assert.equal(head.status, 200);
   });
 
@@ -214,6 +223,22 @@ suite('The live stream', () => {
     await keyStore.close();
     await eventually('the stream ends', () => live.isOver(), 2_000);
     assert.equal((await open()).status, 401);
+  });
+
+  test('a session opens it for the environment that the address names, until it is over', async (t) => {
+    const { account, send } = await tenantOn(t, server());
+    const { cookie } = await makeSession(server().dataFolder, { account, email: `${accounts}@example.com` });
+    const open = (query: string): Promise<LiveClient> => openLive(server(), query, { headers: { cookie } });
+    const [live, elsewhere] = [await open('?environment=development'), await open('?environment=production')];
+    t.after(() => [live, elsewhere].forEach((stream) => stream.close()));
+    assert.equal((await open('')).status, 400);
+    await send(['seen']);
+    assert.deepEqual(names(await live.events(1)), ['seen']);
+    assert.deepEqual(elsewhere.messages, []);
+    const headers = { cookie, origin: server().baseUrl };
+    assert.equal((await fetch(`${server().baseUrl}/session`, { method: 'DELETE', headers })).status, 204);
+    await eventually('both streams end', () => live.isOver() && elsewhere.isOver(), 5_000);
+    assert.equal((await open('?environment=development')).status, 401);
   });
 
   test('a tenant can have 20 of them, and one that ends makes room for another', async (t) => {

@@ -33,7 +33,9 @@ suite('Every route that changes something', () => {
       const { cookie, member } = await running.join('ada@example.com', { password: PASSWORD });
       const invitation = await running.invitationFor({ email: 'b@example.com' });
       const host = running.origin.slice('http://'.length);
-      const sent = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.replace('HOST', host)]));
+      const sent = Object.fromEntries(
+        Object.entries(headers).map(([name, value]) => [name, value.replace('HOST', host)]),
+      );
       let tested = 0;
       for (const [url, methods] of running.app.methodsByPath) {
         for (const method of methods) {

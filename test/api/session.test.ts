@@ -155,7 +155,13 @@ suite('The cookie', () => {
     });
   }
 
-  for (const cookie of ['sluice_session=', 'sluice_session=short', 'sluice_session', 'other=1', `x=${'A'.repeat(43)}`]) {
+  for (const cookie of [
+    'sluice_session=',
+    'sluice_session=short',
+    'sluice_session',
+    'other=1',
+    `x=${'A'.repeat(43)}`,
+  ]) {
     test(`is no session: ${cookie}`, async (t) => {
       const { ask } = await startMemberApp(t);
       const { status, text } = await ask('GET', '/session', { cookie });
@@ -238,10 +244,7 @@ suite('A change of password', () => {
     const cases: [object, string][] = [
       [{ current_password: 'wrong horse', new_password: 'staple staple' }, 'current_password is wrong'],
       [{ current_password: PASSWORD, new_password: 'too short' }, 'new_password must have at least 10 characters'],
-      [
-        { current_password: PASSWORD, new_password: 'x'.repeat(201) },
-        'new_password must have at most 200 characters',
-      ],
+      [{ current_password: PASSWORD, new_password: 'x'.repeat(201) }, 'new_password must have at most 200 characters'],
       [{ current_password: PASSWORD }, 'new_password is required'],
     ];
     for (const [json, message] of cases) {

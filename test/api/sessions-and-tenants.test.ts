@@ -9,17 +9,18 @@ import { type MemberApp, NOW, startMemberApp } from './member-app.ts';
 const DEVELOPMENT = { 'sluice-environment': 'development' };
 
 /** Paths that belong to no tenant: for operators, the page, and members. */
-const NOT_OF_A_TENANT = /^\/(livez|readyz|metrics|openapi\.json|docs|health|dashboard.*|session.*|invitations.*|members.*|keys.*|)$/;
+const NOT_OF_A_TENANT =
+  /^\/(livez|readyz|metrics|openapi\.json|docs|health|dashboard.*|session.*|invitations.*|members.*|keys.*|)$/;
 
 /** One good call for each route of a tenant that the app has: a new one is in every test here from its first day. */
-function tenantCalls({ app }: MemberApp): { method: string; path: string; json?: object }[] {
+function tenantCalls({ app }: MemberApp): { method: string; path: string; json: object | undefined }[] {
   return [...app.methodsByPath].flatMap(([url, methods]) => {
     if (NOT_OF_A_TENANT.test(url)) return [];
     const query = url === '/profiles' ? '?user_id=u-1' : url === '/profiles/search' ? '?value=u-1' : '';
     const path = url.replace(':id', PROFILE_ID).replace(':trace_id', TRACE_ID) + query;
     return ['GET', 'POST', 'DELETE']
       .filter((method) => methods.has(method) && url !== '/live')
-      .map((method) => ({ method, path, ...(method === 'POST' && { json: { trace_id: TRACE_ID } }) }));
+      .map((method) => ({ method, path, json: method === 'POST' ? { trace_id: TRACE_ID } : undefined }));
   });
 }
 
@@ -78,7 +79,14 @@ suite('With a session', () => {
     const running = await startMemberApp(t);
     const { cookie } = await running.join('ada@example.com');
     const accountId = await running.accountId('other');
-    const wishes = { name: 'k', environment: 'development', origins: [], expiresAt: null, accountId, now: NOW } as const;
+    const wishes = {
+      name: 'k',
+      environment: 'development',
+      origins: [],
+      expiresAt: null,
+      accountId,
+      now: NOW,
+    } as const;
     const { key } = await createKey(running.keyStore, { ...wishes, kind: 'secret' });
     const publishable = await createKey(running.keyStore, { ...wishes, kind: 'publishable' });
     for (const { method, path, json } of tenantCalls(running)) {
@@ -97,7 +105,14 @@ suite('With a session', () => {
   test('keys open nothing that is for members, with or without a session beside them', async (t) => {
     const running = await startMemberApp(t);
     const accountId = await running.accountId();
-    const wishes = { name: 'k', environment: 'development', origins: [], expiresAt: null, accountId, now: NOW } as const;
+    const wishes = {
+      name: 'k',
+      environment: 'development',
+      origins: [],
+      expiresAt: null,
+      accountId,
+      now: NOW,
+    } as const;
     const secret = await createKey(running.keyStore, { ...wishes, kind: 'secret' });
     const publishable = await createKey(running.keyStore, { ...wishes, kind: 'publishable' });
     const { cookie } = await running.join('ada@example.com');

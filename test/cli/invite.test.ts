@@ -146,7 +146,11 @@ test('an account that is named is made when it is new; with several, one has to 
 test('the link is for where people reach the server, as far as that is known', async (context) => {
   const { run } = await openShell(context);
   const urls: string[] = [];
-  for (const env of [{ SLUICE_PUBLIC_URL: 'https://sluice.example' }, { PORT: '9000', HOST: '0.0.0.0' }, { PORT: '0' }]) {
+  for (const env of [
+    { SLUICE_PUBLIC_URL: 'https://sluice.example' },
+    { PORT: '9000', HOST: '0.0.0.0' },
+    { PORT: '0' },
+  ]) {
     urls.push(LINK.exec(await run([], env))?.[1] ?? '');
   }
   assert.deepEqual(urls, ['https://sluice.example', 'http://127.0.0.1:9000', 'http://127.0.0.1:8080']);

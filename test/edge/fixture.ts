@@ -7,10 +7,14 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteMemberStore } from '../../src/backends/sqlite/members.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import type { LogRecord } from '../../src/log.ts';
 import type { Environment, KeyKind } from '../../src/model.ts';
+import { invite } from '../../src/sign-in/invite.ts';
+import { newSession } from '../../src/sign-in/session.ts';
+import { tokenHashOf } from '../../src/sign-in/token.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { type Answer, answerOf, removeFolder, type ServerOptions, startServer, type TestServer } from '../server.ts';
 
@@ -69,6 +73,38 @@ export async function makeKey(dataFolder: string, wishes: TestKeyWishes = {}): P
     return { id: row.id, key, accountId };
   } finally {
     await store.close();
+  }
+}
+
+/** A member with a session, and the cookie of that; the password is one that nobody can type. */
+export async function makeSession(
+  dataFolder: string,
+  { account = 'default', email }: { account?: string; email: string },
+): Promise<{ cookie: string; accountId: string }> {
+  const file = join(dataFolder, 'keys.db');
+  const keyStore = openSqliteKeyStore(file);
+  const members = openSqliteMemberStore(file);
+  try {
+    const now = Date.now();
+    const { id: accountId } = await keyStore.ensureAccount(newAccount(account, now));
+    const invitation = await invite(members, { accountId, kind: 'invitation', email, member: null }, now);
+    const tokenHash = tokenHashOf(invitation?.token);
+    if (tokenHash === undefined) throw new Error('no invitation was made');
+    const { token, session } = newSession({ address: '', token: undefined }, now);
+    const memberId = `mem_${email}`;
+    const member = await members.acceptInvitation({
+      tokenHash,
+      memberId,
+      email,
+      passwordHash: 'none',
+      session,
+      at: now,
+    });
+    if (typeof member === 'string') throw new Error(member);
+    return { cookie: `sluice_session=${token}`, accountId };
+  } finally {
+    await members.close();
+    await keyStore.close();
   }
 }
 

@@ -1,15 +1,16 @@
 /**
- * Every route with every kind of key, on servers for any environment and for production alone. The routes come from the
- * server's own description of itself, so a new one is in the table from its first day; what to expect of each cell is
- * computed by one small function. Ids in paths are those of a profile and a trace that are really there, and belong to
+ * Every route with every kind of key and with sessions, on servers for any environment and for production alone. The
+ * routes come from the server's own description of itself, and those that are not in it from the app, so a new one is in the
+ * table from its first day; what to expect of each cell is computed by one small function. Ids in paths are those of a profile and a trace that are really there, and belong to
  * one of the tenants. The table is printed.
  */
 
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { makeKey as makeUnknownKey } from '../../src/keys/format.ts';
-import { eventually, post, type TestServer, user } from '../server.ts';
-import { ask, logOf, makeKey, useServer, withWrongChecksum } from './fixture.ts';
+import { type Answer, answerOf, eventually, post, type TestServer, user } from '../server.ts';
+import { startApp } from '../api/running-app.ts';
+import { ask, logOf, makeKey, makeSession, useServer, withWrongChecksum } from './fixture.ts';
 
 const ACCOUNT = 'default';
 const OTHER_ACCOUNT = 'another';
@@ -18,6 +19,8 @@ const OTHER_ACCOUNT = 'another';
 interface KeyCase {
   readonly name: string;
   readonly key: string | null;
+  /** Of a signed-in browser, which asks for production from our own page. */
+  readonly cookie?: string;
   /** The tenant that it writes to where it is let in. */
   readonly tenantId: string | null;
 }
@@ -30,6 +33,7 @@ interface Route {
 
 /** The one tenant that has something to read, and what it has. */
 const OWNER = 'secret prod';
+const OWNERS_SESSION = 'session';
 const OWNED_USER = 'somebody';
 
 interface Owned {
@@ -44,6 +48,8 @@ async function keyCases({ dataFolder }: TestServer): Promise<KeyCase[]> {
   const publishable = await makeKey(dataFolder, { account: ACCOUNT, kind: 'publishable', environment: 'production' });
   const revoked = await makeKey(dataFolder, { account: ACCOUNT, environment: 'production', revoked: true });
   const expired = await makeKey(dataFolder, { account: ACCOUNT, environment: 'production', expired: true });
+  const own = await makeSession(dataFolder, { account: ACCOUNT, email: 'ada@example.com' });
+  const others = await makeSession(dataFolder, { account: OTHER_ACCOUNT, email: 'eve@example.com' });
   return [
     { name: 'none', key: null, tenantId: null },
     { name: 'malformed', key: 'sk_prod_short', tenantId: null },
@@ -55,21 +61,37 @@ async function keyCases({ dataFolder }: TestServer): Promise<KeyCase[]> {
     { name: 'secret dev', key: dev.key, tenantId: `${dev.accountId}/development` },
     { name: 'secret prod', key: prod.key, tenantId: `${prod.accountId}/production` },
     { name: "another's secret", key: other.key, tenantId: `${other.accountId}/production` },
+    { name: OWNERS_SESSION, key: null, cookie: own.cookie, tenantId: `${own.accountId}/production` },
+    { name: "another's session", key: null, cookie: others.cookie, tenantId: `${others.accountId}/production` },
+    { name: 'session of nobody', key: null, cookie: `sluice_session=${'A'.repeat(43)}`, tenantId: null },
   ];
 }
 
-async function routesOf(server: TestServer): Promise<Route[]> {
+/** Those that belong to members, and are for the page alone. */
+const OF_PAGE = /^\/(session|invitations|members|keys)(\/|$)/;
+
+async function routesOf(server: TestServer, t: TestContext): Promise<Route[]> {
   const { body } = await ask(server, '/openapi.json');
   const { paths } = body as { paths: Record<string, Record<string, unknown>> };
   const described = Object.entries(paths).flatMap(([path, operations]) =>
-    Object.keys(operations).map((method): Route => ({ method: method.toUpperCase(), path, isThere: true })),
+    (OF_PAGE.test(path) ? [] : Object.keys(operations)).map(
+      (method): Route => ({ method: method.toUpperCase(), path, isThere: true }),
+    ),
   );
   const unknown = ['/nowhere', '/ingest/nothing'].flatMap((path) =>
     ['GET', 'POST'].map((method): Route => ({ method, path, isThere: false })),
   );
-  // What erases comes last, so that the others find something.
-  const isErasing = ({ method }: Route): number => (method === 'DELETE' ? 1 : 0);
-  return [...described, ...unknown].sort((left, right) => isErasing(left) - isErasing(right));
+  const { app } = await startApp(t);
+  const more = [...app.methodsByPath].flatMap(([url, methods]) => {
+    const path = url.replace(/:(\w+)/, '{$1}');
+    // The page itself, and the root, which leads there, hold nothing of anybody.
+    if (path in paths || path === '/' || path.startsWith('/dashboard')) return [];
+    const there = [...methods].filter((method) => method !== 'HEAD');
+    return there.map((method): Route => ({ method, path, isThere: true }));
+  });
+  // What erases comes last, so that the others find something; signing out comes after all of it.
+  const isErasing = ({ method, path }: Route): number => (method !== 'DELETE' ? 0 : path === '/session' ? 2 : 1);
+  return [...described, ...more, ...unknown].sort((left, right) => isErasing(left) - isErasing(right));
 }
 
 async function sendOwned(server: TestServer, key: string): Promise<Owned> {
@@ -87,8 +109,14 @@ async function sendOwned(server: TestServer, key: string): Promise<Owned> {
 /** The path with what it needs to be answered to the owner. */
 function filledPath({ path }: Route, { traceId, profileId }: Owned): string {
   const filled = path.replace('{id}', profileId).replace('{trace_id}', traceId);
-  return path === '/profiles' ? `${filled}?user_id=${OWNED_USER}` : filled;
+  return filled + (QUERIES[path] ?? '');
 }
+
+const QUERIES: Readonly<Record<string, string>> = {
+  '/profiles': `?user_id=${OWNED_USER}`,
+  '/profiles/search': `?value=${OWNED_USER}`,
+  '/live': '?environment=production',
+};
 
 function bodyFor({ method, path }: Route, { traceId }: Owned, keyName: string): string | null {
   if (method !== 'POST') return null;
@@ -98,17 +126,34 @@ function bodyFor({ method, path }: Route, { traceId }: Owned, keyName: string): 
 /** The routes for operators need no key and belong to no tenant; all others need one. */
 const OPEN_ROUTES = new Set(['/livez', '/readyz', '/metrics', '/openapi.json', '/docs']);
 
-function expectedStatus(route: Route, { name, tenantId }: KeyCase, environment: 'any' | 'production'): number {
+/** Keys open nothing here: who has no cookie is no browser, and a change that says not where it comes from is refused. */
+function expectedOfPage({ method, path }: Route, isBrowser: boolean, isMember: boolean): number {
+  if (method !== 'GET' && !isBrowser) return 403;
+  if (method === 'DELETE' && path === '/session') return 204;
+  // The body is not what any of these wants.
+  const isOpen = path === '/session' || path === '/invitations/look' || path === '/invitations/accept';
+  if (method === 'POST' && isOpen) return 400;
+  if (!isMember) return 401;
+  if (method === 'POST') return 400;
+  return path.includes('{') ? 404 : 200;
+}
+
+function expectedStatus(route: Route, one: KeyCase, environment: 'any' | 'production'): number {
+  const { name, cookie, tenantId } = one;
   const isIngest = route.path.startsWith('/ingest/');
   if (name === 'publishable' && !isIngest) return 403;
   if (!route.isThere) return 404;
   if (OPEN_ROUTES.has(route.path)) return 200;
-  if (tenantId === null) return 401;
+  if (OF_PAGE.test(route.path))
+    return expectedOfPage(route, cookie !== undefined, cookie !== undefined && tenantId !== null);
+  if (tenantId === null || (isIngest && cookie !== undefined)) return 401;
   if (environment !== 'any' && !tenantId.endsWith(`/${environment}`)) return 401;
   if (isIngest) return 202;
   // Lists are there for every tenant; what has an id, or is looked for, is there for its owner alone.
   const isOneThing = route.path.includes('{') || route.path === '/profiles';
-  if (isOneThing && name !== OWNER) return 404;
+  if (isOneThing && name !== OWNER && name !== OWNERS_SESSION) return 404;
+  // The owner's key came before.
+  if (route.method === 'DELETE' && name === OWNERS_SESSION) return 404;
   // The request merged nothing that could be unmerged, which only the owner may learn.
   if (route.path.endsWith('/unmerge')) return 400;
   return route.method === 'DELETE' ? 202 : 200;
@@ -120,7 +165,7 @@ for (const environment of ['any', 'production'] as const) {
 
     test('nobody gets in where they do not belong, and what is written goes to the tenant of the key', async (t: TestContext) => {
       const cases = await keyCases(server());
-      const routes = await routesOf(server());
+      const routes = await routesOf(server(), t);
       assert.ok(routes.some(({ path, method }) => path === '/ingest/events' && method === 'POST'));
       assert.ok(routes.some(({ path, method }) => path === '/profiles/{id}' && method === 'DELETE'));
       const owner = cases.find(({ name }) => name === OWNER);
@@ -134,10 +179,15 @@ for (const environment of ['any', 'production'] as const) {
         const row: Record<string, number> = {};
         for (const one of cases) {
           const body = bodyFor(route, owned, one.name);
-          const { status, headers, text } = await ask(server(), filledPath(route, owned), {
+          const { status, headers, text } = await askBriefly(server(), filledPath(route, owned), {
             method: route.method,
             headers: {
               ...(one.key !== null && { authorization: `Bearer ${one.key}` }),
+              ...(one.cookie !== undefined && {
+                cookie: one.cookie,
+                origin: server().baseUrl,
+                'sluice-environment': 'production',
+              }),
               ...(body !== null && { 'content-type': 'application/json' }),
             },
             body,
@@ -146,7 +196,8 @@ for (const environment of ['any', 'production'] as const) {
           const expected = expectedStatus(route, one, environment);
           if (status !== expected) wrong.push(`${route.method} ${route.path}, ${one.name}: ${status}, not ${expected}`);
           if (status === 401 && text !== '{"error":"unauthorized"}') wrong.push(`a 401 says ${text}`);
-          if (one.name !== OWNER && text.includes(owned.profileId)) wrong.push(`${route.path} tells ${one.name}`);
+          const mayKnow = one.name === OWNER || one.name === OWNERS_SESSION;
+          if (!mayKnow && text.includes(owned.profileId)) wrong.push(`${route.path} tells ${one.name}`);
           if (status === 202 && route.method === 'POST')
             tenantOfTrace.set(headers.get('x-trace-id') ?? '', one.tenantId);
         }
@@ -160,6 +211,15 @@ for (const environment of ['any', 'production'] as const) {
       assert.equal(new Set(tenantOfTrace.values()).size, environment === 'any' ? 3 : 2);
     });
   });
+}
+
+/** A stream never ends by itself; that it began is enough. */
+async function askBriefly(server: TestServer, path: string, init: RequestInit): Promise<Answer> {
+  if (!path.startsWith('/live')) return ask(server, path, init);
+  const response = await fetch(server.baseUrl + path, init);
+  if (response.status !== 200) return answerOf(response);
+  await response.body?.cancel();
+  return { status: response.status, headers: response.headers, body: undefined, text: '' };
 }
 
 function tableLines(table: Record<string, Record<string, number>>): string[] {

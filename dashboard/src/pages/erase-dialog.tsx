@@ -48,7 +48,7 @@ function EraseForm({ profile, onClose, onErased }: EraseDialogProps): ReactNode 
   };
   return (
     <form className="form" onSubmit={(event) => void erase(event)}>
-      <p>This cannot be taken back, by nobody.</p>
+      <p>Nobody can take this back.</p>
       <ul className="bullets">
         <li>
           The profile goes, with all its identifiers, properties and {formatNumber(profile.event_count)}{' '}

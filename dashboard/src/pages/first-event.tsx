@@ -35,8 +35,9 @@ export function FirstEvent({ isDone, onDone }: FirstEventProps): ReactNode {
   return (
     <Page title="Send your first event">
       <p className="lead">
-        Nothing has been received in {environment} yet. Two steps, under a minute: make a key, then paste one line into
-        a terminal.
+        {event === undefined
+          ? `Nothing has been received in ${environment} yet. Two steps, under a minute: make a key, then paste one line into a terminal.`
+          : `It works: ${environment} has received its first event.`}
       </p>
       <ol className="steps">
         <KeyStep environment={environment} />
@@ -158,10 +159,10 @@ function Waiting({ environment }: { environment: Environment }): ReactNode {
   const rejected = data?.reasons[0];
   return (
     <Card className="first-waiting">
-      <p className="first-waiting__words" role="status">
+      <output className="first-waiting__words">
         <span className="first-waiting__pulse" aria-hidden="true" />
         Waiting for your first event…
-      </p>
+      </output>
       {rejected !== undefined && (
         <Notice tone="warn" title="A user came, and was rejected">
           <p>{rejected.reason}</p>
@@ -176,17 +177,22 @@ function Waiting({ environment }: { environment: Environment }): ReactNode {
   );
 }
 
+/** On a small screen it may be below what is seen. */
+function showIt(element: HTMLElement | null): void {
+  element?.parentElement?.scrollIntoView({ block: 'nearest' });
+}
+
 function Arrived({ event, onDone }: { event: StoredEvent; onDone: () => void }): ReactNode {
   const environment = useEnvironment();
   const { event_name: name, received_at: receivedAt, profile_id: profileId, trace_id: traceId, properties } = event;
   return (
     <Card className="first-arrived">
-      <div role="status">
-        <p className="first-arrived__title">Your first event is here</p>
-        <p>
+      <output className="first-arrived__words" ref={showIt}>
+        <span className="first-arrived__title">Your first event is here</span>
+        <span>
           <strong className="first-arrived__name">{name}</strong>, received <Time at={receivedAt} />
-        </p>
-      </div>
+        </span>
+      </output>
       {Object.keys(properties).length > 0 && <Json value={properties} />}
       <div className="row">
         <Link className="button button--primary" to={viewPath(environment, 'live')}>

@@ -48,9 +48,7 @@ function Status({ health, isOld }: { health: Health; isOld: boolean }): ReactNod
   return (
     <Card className={isReady ? 'health-status' : 'health-status health-status--bad'}>
       <div className="health-status__head">
-        <p className="health-status__words" role="status">
-          {isReady ? 'Ready' : 'Not ready'}
-        </p>
+        <output className="health-status__words">{isReady ? 'Ready' : 'Not ready'}</output>
         {isOld && <Badge tone="warn">As of a while ago</Badge>}
       </div>
       <p>
@@ -232,9 +230,7 @@ function Settings({ settings }: { settings: Health['settings'] }): ReactNode {
         onChange={(event) => setFilter(event.target.value, { replace: true })}
       />
       {shown.length === 0 ? (
-        <p className="muted" role="status">
-          No setting has that in its name or description.
-        </p>
+        <output className="muted">No setting has that in its name or description.</output>
       ) : (
         <DataTable caption="Settings in effect" columns={COLUMNS} rows={shown} rowKey={({ name }) => name} />
       )}

@@ -6,7 +6,7 @@
 
 import { type ReactNode, useMemo, useState, useSyncExternalStore } from 'react';
 import { layoutGraph } from '../graph-layout.ts';
-import { keysOfChain, linkKey, mergeKey } from '../identity-names.ts';
+import { findByKey, keysOfChain, linkKey, mergeKey } from '../identity-names.ts';
 import { useQueryValue } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
 import type { Identity, Merge, Profile } from '../types.ts';
@@ -65,7 +65,12 @@ function GraphCard({ profile, identity, onUnmerge }: GraphCardProps): ReactNode 
   const [hovered, setHovered] = useState<string | null>(null);
   const chain = useChain(profile.id, identity);
   const chainKeys = useMemo(() => keysOfChain(identity, chain.steps), [identity, chain.steps]);
-  const looked = hovered ?? (picked === '' ? null : picked);
+  const isThere = useMemo(
+    () => Object.values(findByKey(identity, picked)).some((one) => one !== undefined),
+    [identity, picked],
+  );
+  // An address may name what an unmerge has taken away since.
+  const looked = hovered ?? (isThere ? picked : null);
   const marked = useMemo(
     () => (looked === null ? withNodes(identity, chainKeys) : withNodes(identity, keysAbout(identity, looked))),
     [identity, chainKeys, looked],
@@ -76,6 +81,8 @@ function GraphCard({ profile, identity, onUnmerge }: GraphCardProps): ReactNode 
     [profile.id, identity, all, picked, chainKeys],
   );
   const pick = (key: string): void => setPicked(key === picked ? '' : key, { replace: true });
+  const panel = <IdentityPanel identity={identity} looked={looked} onUnmerge={onUnmerge} />;
+  const isInline = isList && isNarrow;
   const { hidden } = layout;
   const isFolded = hidden.identifiers + hidden.nodes + hidden.refusals > 0;
   if (identity.identifiers.length === 0) return <Empty title="No identifiers">This profile has none any more.</Empty>;
@@ -96,12 +103,13 @@ function GraphCard({ profile, identity, onUnmerge }: GraphCardProps): ReactNode 
       >
         <div className="identity">
           {isList ? (
-            <IdentityList layout={layout} looked={looked} onPick={pick} />
+            <IdentityList layout={layout} looked={looked} onPick={pick} details={isInline ? panel : null} />
           ) : (
             <div className="identity__picture">
               <IdentityPicture
                 layout={layout}
                 looked={looked}
+                picked={picked}
                 marked={marked}
                 onLook={setHovered}
                 onPick={pick}
@@ -109,7 +117,7 @@ function GraphCard({ profile, identity, onUnmerge }: GraphCardProps): ReactNode 
               />
             </div>
           )}
-          <IdentityPanel identity={identity} looked={looked} onUnmerge={onUnmerge} />
+          {(!isInline || looked === null) && panel}
         </div>
       </Card>
       <IdentityChain identity={identity} chain={chain} />
@@ -119,14 +127,14 @@ function GraphCard({ profile, identity, onUnmerge }: GraphCardProps): ReactNode 
 
 function ViewSwitch({ isList, onChange }: { isList: boolean; onChange: (isList: boolean) => void }): ReactNode {
   return (
-    <div className="switch" role="group" aria-label="Show the graph as">
-      <button type="button" className="switch__choice" aria-pressed={!isList} onClick={() => onChange(false)}>
+    <fieldset className="view-switch" aria-label="Show the graph as">
+      <button type="button" className="view-switch__choice" aria-pressed={!isList} onClick={() => onChange(false)}>
         Picture
       </button>
-      <button type="button" className="switch__choice" aria-pressed={isList} onClick={() => onChange(true)}>
+      <button type="button" className="view-switch__choice" aria-pressed={isList} onClick={() => onChange(true)}>
         List
       </button>
-    </div>
+    </fieldset>
   );
 }
 
@@ -134,7 +142,9 @@ function ViewSwitch({ isList, onChange }: { isList: boolean; onChange: (isList: 
 function keysAbout(identity: Identity, looked: string): Set<string> {
   const merge = identity.merges.find((one) => mergeKey(one) === looked);
   if (merge === undefined) return new Set([looked]);
-  const via = identity.identifiers.find(({ type, value }) => type === merge.via.type && value === merge.via.value);
+  const ofNode = identity.identifiers.filter(({ type, node }) => type === merge.via.type && node === merge.nodes[0]);
+  // A phone number or an address may have been written in another way than the first time.
+  const via = ofNode.find(({ value }) => value === merge.via.value) ?? (ofNode.length === 1 ? ofNode[0] : undefined);
   return new Set(via === undefined ? [looked] : [looked, linkKey(via)]);
 }
 

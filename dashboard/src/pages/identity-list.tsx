@@ -14,9 +14,11 @@ export interface ListProps {
   readonly layout: GraphLayout;
   readonly looked: string | null;
   readonly onPick: (key: string) => void;
+  /** About what is looked at: shown right below it, where there is no room beside. */
+  readonly details: ReactNode;
 }
 
-export function IdentityList({ layout, looked, onPick }: ListProps): ReactNode {
+export function IdentityList({ layout, looked, onPick, details }: ListProps): ReactNode {
   const merges = new Map(layout.merges.map((placed) => [placed.child, placed]));
   return (
     <div className="identity__list">
@@ -29,7 +31,7 @@ export function IdentityList({ layout, looked, onPick }: ListProps): ReactNode {
             </h3>
             <ul>
               {node.identifiers.map((link) => (
-                <Pickable key={linkKey(link)} id={linkKey(link)} looked={looked} onPick={onPick}>
+                <Pickable key={linkKey(link)} id={linkKey(link)} looked={looked} onPick={onPick} details={details}>
                   <IdentifierText type={link.type} value={link.value} />
                   <span className="muted small">
                     first seen <Time at={link.first_seen} />
@@ -39,7 +41,7 @@ export function IdentityList({ layout, looked, onPick }: ListProps): ReactNode {
               {node.hiddenIdentifiers > 0 && (
                 <li className="identity__rest muted">and {formatNumber(node.hiddenIdentifiers)} more</li>
               )}
-              <MergeRow placed={merges.get(node.id)} looked={looked} onPick={onPick} />
+              <MergeRow placed={merges.get(node.id)} looked={looked} onPick={onPick} details={details} />
             </ul>
           </li>
         ))}
@@ -55,7 +57,7 @@ export function IdentityList({ layout, looked, onPick }: ListProps): ReactNode {
           <h3 className="identity__heading">Not linked</h3>
           <ul>
             {layout.refusals.map(({ key, refusal }) => (
-              <Pickable key={key} id={key} looked={looked} onPick={onPick}>
+              <Pickable key={key} id={key} looked={looked} onPick={onPick} details={details}>
                 <IdentifierText type={refusal.type} value={refusal.value} />
                 <span className="muted small">
                   {REFUSAL_WORDS[refusal.reason].short}, {formatNumber(refusal.count)}{' '}
@@ -74,15 +76,17 @@ interface PickableProps {
   readonly id: string;
   readonly looked: string | null;
   readonly onPick: (key: string) => void;
+  readonly details: ReactNode;
   readonly children: ReactNode;
 }
 
-function Pickable({ id, looked, onPick, children }: PickableProps): ReactNode {
+function Pickable({ id, looked, onPick, details, children }: PickableProps): ReactNode {
   return (
     <li>
       <button type="button" className="identity__row" aria-pressed={looked === id} onClick={() => onPick(id)}>
         {children}
       </button>
+      {looked === id && details}
     </li>
   );
 }
@@ -91,11 +95,11 @@ interface MergeRowProps extends Omit<PickableProps, 'id' | 'children'> {
   readonly placed: PlacedMerge | undefined;
 }
 
-function MergeRow({ placed, looked, onPick }: MergeRowProps): ReactNode {
+function MergeRow({ placed, looked, onPick, details }: MergeRowProps): ReactNode {
   if (placed === undefined) return null;
   const { via, at } = placed.merge;
   return (
-    <Pickable id={placed.key} looked={looked} onPick={onPick}>
+    <Pickable id={placed.key} looked={looked} onPick={onPick} details={details}>
       <span className="identifier identifier--merge">
         <Sign name="merge" />
         <span>

@@ -20,9 +20,8 @@ export interface PanelProps {
 export function IdentityPanel({ identity, looked, onUnmerge }: PanelProps): ReactNode {
   const { link, merge, refusal } = findByKey(identity, looked);
   const isEmpty = link === undefined && merge === undefined && refusal === undefined;
-  const className = isEmpty ? 'identity__panel identity__panel--empty' : 'identity__panel';
   return (
-    <aside className={className} aria-label="The request behind it" aria-live="polite">
+    <aside className="identity__panel" aria-label="The request behind it" aria-live="polite">
       {link !== undefined && <LinkDetails link={link} />}
       {merge !== undefined && <MergeDetails merge={merge} onUnmerge={() => onUnmerge(merge)} />}
       {refusal !== undefined && <RefusalDetails refusal={refusal} />}

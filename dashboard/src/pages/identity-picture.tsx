@@ -19,12 +19,14 @@ import { Sign } from './identifier-icon.tsx';
 
 /** As many characters of the monospaced font as there is room for. */
 const IDENTIFIER_CHARACTERS_MAX = 22;
-const LABEL_CHARACTERS_MAX = 18;
+const LABEL_CHARACTERS_MAX = 17;
 
 export interface PictureProps {
   readonly layout: GraphLayout;
   /** What is looked at, by name; null for nothing. */
   readonly looked: string | null;
+  /** What was clicked, and stays; '' for nothing. */
+  readonly picked: string;
   /** What is drawn strongly: what is looked at and what it is about, or a chain. Empty: all is drawn the same. */
   readonly marked: ReadonlySet<string>;
   readonly onLook: (key: string | null) => void;
@@ -46,7 +48,7 @@ export function IdentityPicture(props: PictureProps): ReactNode {
     event.preventDefault();
     picture.current?.querySelector<SVGGElement>(`[data-key="${CSS.escape(key)}"]`)?.focus();
   };
-  const itemOf = (key: string): ItemProps => ({ ...props, id: key, isStop: key === stop });
+  const itemOf = (key: string): ItemProps => ({ ...props, id: key, isStop: key === stop, onMove: move });
   return (
     <svg
       ref={picture}
@@ -54,9 +56,7 @@ export function IdentityPicture(props: PictureProps): ReactNode {
       viewBox={`0 0 ${width} ${height}`}
       width={width}
       height={height}
-      role="group"
       aria-label="Identity graph. Use the arrow keys to go through what each request did."
-      onKeyDown={move}
     >
       <rect className="graph__frame" {...frame} rx="14" />
       <text className="graph__title" x={6} y={30}>
@@ -68,13 +68,13 @@ export function IdentityPicture(props: PictureProps): ReactNode {
       {layout.folds.map((fold) => (
         <Fold key={fold.nodeId} fold={fold} onUnfold={props.onUnfold} />
       ))}
+      {layout.merges.map(({ key, path }) =>
+        // Whole, because it may share its line with others that are drawn over it.
+        marked.has(key) ? <path key={key} className="graph__over" d={path} /> : null,
+      )}
       {layout.merges.map((placed) => (
         <MergeItem key={placed.key} placed={placed} {...itemOf(placed.key)} />
       ))}
-      {layout.merges.map(({ key, path }) =>
-        // Again and on top: it may share its line with others.
-        marked.has(key) ? <path key={key} className="graph__over" d={path} /> : null,
-      )}
       {layout.identifiers.map((placed) => (
         <LinkItem key={placed.key} placed={placed} {...itemOf(placed.key)} />
       ))}
@@ -114,6 +114,7 @@ function nextPlace(key: string, at: number, count: number): number {
 interface ItemProps extends Omit<PictureProps, 'layout' | 'onUnfold'> {
   readonly id: string;
   readonly isStop: boolean;
+  readonly onMove: (event: KeyboardEvent) => void;
 }
 
 interface GraphItemProps extends ItemProps {
@@ -122,14 +123,26 @@ interface GraphItemProps extends ItemProps {
   readonly children: ReactNode;
 }
 
-function GraphItem({ id, isStop, looked, marked, onLook, onPick, name, words, children }: GraphItemProps): ReactNode {
+function GraphItem({
+  id,
+  isStop,
+  picked,
+  marked,
+  onLook,
+  onPick,
+  onMove,
+  name,
+  words,
+  children,
+}: GraphItemProps): ReactNode {
   const names = ['graph__item', `graph__item--${name}`, marked.has(id) ? 'graph__item--marked' : ''];
   return (
     <g
+      // Pictures have no buttons of their own.
+      // oxlint-disable-next-line jsx-a11y/prefer-tag-over-role
       role="button"
       tabIndex={isStop ? 0 : -1}
-      aria-label={words}
-      aria-pressed={looked === id}
+      aria-pressed={picked === id}
       data-key={id}
       className={names.join(' ').trim()}
       onMouseEnter={() => onLook(id)}
@@ -137,11 +150,15 @@ function GraphItem({ id, isStop, looked, marked, onLook, onPick, name, words, ch
       onFocus={() => onLook(id)}
       onClick={() => onPick(id)}
       onKeyDown={(event) => {
-        if (event.key !== 'Enter' && event.key !== ' ') return;
+        if (event.key !== 'Enter' && event.key !== ' ') {
+          onMove(event);
+          return;
+        }
         event.preventDefault();
         onPick(id);
       }}
     >
+      <title>{words}</title>
       {children}
     </g>
   );
@@ -178,7 +195,6 @@ interface PillProps {
 function Pill({ type, value, x, y, width, height }: PillProps): ReactNode {
   return (
     <>
-      <title>{value}</title>
       <rect className="graph__pill" x={x} y={y} width={width} height={height} rx="9" />
       <circle className="graph__disc" cx={x + 22} cy={y + height / 2} r="13" />
       <g className="graph__sign">
@@ -221,17 +237,16 @@ function MergeItem({ placed, ...item }: ItemProps & { placed: PlacedMerge }): Re
   const words = `via ${via.type} ${via.value}, a merge of ${shortId(merge.from)} into ${shortId(merge.into)}`;
   return (
     <GraphItem {...item} name="merge" words={words}>
-      <title>{via.value}</title>
       <Line path={path} />
       <rect className="graph__ground" {...label} rx="6" />
       <circle className="graph__disc" cx={sign.x + sign.width / 2} cy={sign.y + sign.height / 2} r={sign.width / 2} />
       <g className="graph__sign">
         <Sign name="merge" x={sign.x + 4} y={sign.y + 4} />
       </g>
-      <text className="graph__type" x={label.x + 2} y={label.y + 16}>
+      <text className="graph__type" x={label.x + 7} y={label.y + 16}>
         via {via.type}
       </text>
-      <text className="graph__value" x={label.x + 2} y={label.y + 33}>
+      <text className="graph__value" x={label.x + 7} y={label.y + 33}>
         {cutMiddle(via.value, LABEL_CHARACTERS_MAX)}
       </text>
     </GraphItem>
@@ -256,10 +271,10 @@ function RefusalItem({ placed, ...item }: ItemProps & { placed: PlacedRefusal })
       <g className="graph__stop-sign">
         <Sign name="refusal" x={sign.x + 4} y={sign.y + 4} />
       </g>
-      <text className="graph__reason" x={label.x} y={label.y + 18}>
+      <text className="graph__reason" x={label.x + 9} y={label.y + 18}>
         {short}
       </text>
-      <text className="graph__type" x={label.x} y={label.y + 34}>
+      <text className="graph__type" x={label.x + 9} y={label.y + 34}>
         {times}
       </text>
     </GraphItem>

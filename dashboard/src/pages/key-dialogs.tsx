@@ -7,13 +7,12 @@ import { type FormEvent, type ReactNode, useState } from 'react';
 import { ApiError, send } from '../api.ts';
 import { useEnvironment } from '../router.tsx';
 import { useSession } from '../session.tsx';
-import { browserSnippet, curlLine } from '../snippets.ts';
-import type { ApiKey, Environment, KeyKind } from '../types.ts';
+import type { ApiKey, Environment, KeyKind, KeyMade } from '../types.ts';
 import { Button } from '../ui/button.tsx';
-import { Code } from '../ui/code.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
 import { Notice } from '../ui/notice.tsx';
+import { NewKeyWords } from './new-key.tsx';
 
 const DAY_MS = 86_400_000;
 const NAME_CHARACTERS_MAX = 100;
@@ -35,9 +34,8 @@ const OVERLAPS = [
   { value: '604800', label: 'After a week' },
 ];
 
-interface NewKey {
-  readonly key: string;
-  readonly row: ApiKey;
+function timeInDays(days: number): string {
+  return new Date(Date.now() + days * DAY_MS).toISOString();
 }
 
 /** Runs what a form asks for; words for what went wrong. */
@@ -55,7 +53,35 @@ function useAsking(): [error: string, isBusy: boolean, ask: (work: () => Promise
   return [error, isBusy, ask];
 }
 
-export function CreateKeyDialog({ onClose, onCreated }: { onClose: () => void; onCreated: () => void }) {
+interface CreateProps {
+  readonly isOpen: boolean;
+  readonly onClose: () => void;
+  readonly onCreated: () => void;
+}
+
+export function CreateKeyDialog({ isOpen, onClose, onCreated }: CreateProps): ReactNode {
+  const [made, setMade] = useState<KeyMade>();
+  const close = (): void => {
+    setMade(undefined);
+    onClose();
+  };
+  const show = (key: KeyMade): void => {
+    setMade(key);
+    onCreated();
+  };
+  return (
+    <Dialog title={made === undefined ? 'Create an API key' : 'Your new key'} isOpen={isOpen} onClose={close}>
+      {made === undefined ? <CreateForm onClose={close} onMade={show} /> : <NewKeyWords made={made} onClose={close} />}
+    </Dialog>
+  );
+}
+
+interface FormProps {
+  readonly onClose: () => void;
+  readonly onMade: (made: KeyMade) => void;
+}
+
+function CreateForm({ onClose, onMade }: FormProps): ReactNode {
   const { environments } = useSession();
   const current = useEnvironment();
   const [name, setName] = useState('');
@@ -63,143 +89,174 @@ export function CreateKeyDialog({ onClose, onCreated }: { onClose: () => void; o
   const [environment, setEnvironment] = useState<Environment>(current);
   const [days, setDays] = useState('');
   const [origins, setOrigins] = useState('');
-  const [made, setMade] = useState<NewKey>();
   const [error, isBusy, ask] = useAsking();
-  if (made !== undefined) return <NewKeyDialog made={made} title="Your new key" onClose={onClose} />;
   const create = ask(async () => {
     const body = {
       name,
       kind,
       environment,
-      expires_at: days === '' ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString(),
+      expires_at: days === '' ? null : timeInDays(Number(days)),
       origins: kind === 'publishable' ? origins.split(/[\s,]+/).filter((origin) => origin !== '') : [],
     };
-    setMade(await send<NewKey>(current, 'POST', '/keys', body));
-    onCreated();
+    onMade(await send<KeyMade>(current, 'POST', '/keys', body));
   });
   return (
-    <Dialog title="Create an API key" isOpen onClose={onClose}>
-      <form className="form" onSubmit={create}>
+    <form className="form" onSubmit={create}>
+      <TextField
+        label="Name"
+        hint="What will use it, such as “checkout server”."
+        value={name}
+        onChange={(event) => setName(event.target.value)}
+        maxLength={NAME_CHARACTERS_MAX}
+        autoComplete="off"
+        required
+      />
+      <SelectField
+        label="Kind"
+        options={KINDS}
+        value={kind}
+        onChange={(event) => setKind(event.target.value as KeyKind)}
+      />
+      <SelectField
+        label="Environment"
+        options={environments.map((value) => ({ value, label: value }))}
+        value={environment}
+        onChange={(event) => setEnvironment(event.target.value as Environment)}
+      />
+      <SelectField label="Expires" options={LIFETIMES} value={days} onChange={(event) => setDays(event.target.value)} />
+      {kind === 'publishable' && (
         <TextField
-          label="Name"
-          hint="What will use it, such as “checkout server”."
-          value={name}
-          onChange={(event) => setName(event.target.value)}
-          maxLength={NAME_CHARACTERS_MAX}
-          required
-          autoFocus
+          label="Allowed origins"
+          hint="Such as https://shop.example.com, separated by spaces. Empty: any web page."
+          value={origins}
+          onChange={(event) => setOrigins(event.target.value)}
         />
-        <SelectField
-          label="Kind"
-          options={KINDS}
-          value={kind}
-          onChange={(event) => setKind(event.target.value as KeyKind)}
-        />
-        <SelectField
-          label="Environment"
-          options={environments.map((value) => ({ value, label: value }))}
-          value={environment}
-          onChange={(event) => setEnvironment(event.target.value as Environment)}
-        />
-        <SelectField label="Expires" options={LIFETIMES} value={days} onChange={(event) => setDays(event.target.value)} />
-        {kind === 'publishable' && (
-          <TextField
-            label="Allowed origins"
-            hint="Such as https://shop.example.com, separated by spaces. Empty: any web page."
-            value={origins}
-            onChange={(event) => setOrigins(event.target.value)}
-          />
-        )}
-        <FormEnd error={error} onClose={onClose}>
-          <Button kind="primary" type="submit" busy={isBusy}>
-            Create key
-          </Button>
-        </FormEnd>
-      </form>
-    </Dialog>
+      )}
+      <FormEnd error={error} onClose={onClose}>
+        <Button kind="primary" type="submit" busy={isBusy}>
+          Create key
+        </Button>
+      </FormEnd>
+    </form>
   );
 }
 
 interface RollProps {
-  readonly apiKey: ApiKey;
+  /** Undefined while the dialog is closed. */
+  readonly apiKey: ApiKey | undefined;
   readonly onClose: () => void;
   readonly onRolled: () => void;
 }
 
-export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps) {
-  const environment = useEnvironment();
-  const [overlap, setOverlap] = useState('86400');
-  const [made, setMade] = useState<NewKey>();
-  const [error, isBusy, ask] = useAsking();
-  if (made !== undefined) return <NewKeyDialog made={made} title={`The new key of ${apiKey.name}`} onClose={onClose} />;
-  const roll = ask(async () => {
-    const body = { overlap_seconds: Number(overlap) };
-    setMade(await send<NewKey>(environment, 'POST', `/keys/${apiKey.id}/roll`, body));
+export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNode {
+  const [made, setMade] = useState<KeyMade>();
+  const close = (): void => {
+    setMade(undefined);
+    onClose();
+  };
+  const show = (key: KeyMade): void => {
+    setMade(key);
     onRolled();
-  });
+  };
+  const name = apiKey?.name ?? '';
   return (
-    <Dialog title={`Roll ${apiKey.name}`} isOpen onClose={onClose}>
-      <form className="form" onSubmit={roll}>
-        <p>
-          A new key with the same name, kind, environment and origins takes the place of{' '}
-          <code>
-            {apiKey.prefix}…{apiKey.last_four}
-          </code>
-          . Both work until the old one expires, so that nothing is refused while you exchange it.
-        </p>
-        <SelectField
-          label="The old key expires"
-          options={OVERLAPS}
-          value={overlap}
-          onChange={(event) => setOverlap(event.target.value)}
-        />
-        <FormEnd error={error} onClose={onClose}>
-          <Button kind="primary" type="submit" busy={isBusy}>
-            Roll key
-          </Button>
-        </FormEnd>
-      </form>
+    <Dialog
+      title={made === undefined ? `Roll ${name}` : `The new key of ${name}`}
+      isOpen={apiKey !== undefined}
+      onClose={close}
+    >
+      {apiKey !== undefined && made === undefined && <RollForm apiKey={apiKey} onClose={close} onMade={show} />}
+      {made !== undefined && <NewKeyWords made={made} onClose={close} />}
     </Dialog>
   );
 }
 
-export function RevokeKeyDialog({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
+function RollForm({ apiKey, onClose, onMade }: FormProps & { apiKey: ApiKey }): ReactNode {
+  const environment = useEnvironment();
+  const [overlap, setOverlap] = useState('86400');
+  const [error, isBusy, ask] = useAsking();
+  const roll = ask(async () => {
+    const body = { overlap_seconds: Number(overlap) };
+    onMade(await send<KeyMade>(environment, 'POST', `/keys/${apiKey.id}/roll`, body));
+  });
+  return (
+    <form className="form" onSubmit={roll}>
+      <p>
+        A new key with the same name, kind, environment and origins takes the place of{' '}
+        <code>
+          {apiKey.prefix}…{apiKey.last_four}
+        </code>
+        . Both work until the old one expires, so that nothing is refused while you exchange it.
+      </p>
+      <SelectField
+        label="The old key expires"
+        options={OVERLAPS}
+        value={overlap}
+        onChange={(event) => setOverlap(event.target.value)}
+      />
+      <FormEnd error={error} onClose={onClose}>
+        <Button kind="primary" type="submit" busy={isBusy}>
+          Roll key
+        </Button>
+      </FormEnd>
+    </form>
+  );
+}
+
+interface RevokeProps {
+  /** Undefined while the dialog is closed. */
+  readonly apiKey: ApiKey | undefined;
+  readonly onClose: () => void;
+}
+
+export function RevokeKeyDialog({ apiKey, onClose }: RevokeProps): ReactNode {
+  return (
+    <Dialog title={`Revoke ${apiKey?.name ?? ''}`} isOpen={apiKey !== undefined} onClose={onClose}>
+      {apiKey !== undefined && <RevokeForm apiKey={apiKey} onClose={onClose} />}
+    </Dialog>
+  );
+}
+
+function RevokeForm({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }): ReactNode {
   const environment = useEnvironment();
   const [typed, setTyped] = useState('');
   const [error, isBusy, ask] = useAsking();
   const revoke = ask(async () => {
-    await send<ApiKey>(environment, 'POST', `/keys/${apiKey.id}/revoke`, { name: typed.trim() });
+    await send<ApiKey>(environment, 'POST', `/keys/${apiKey.id}/revoke`, { name: apiKey.name });
     onClose();
   });
   return (
-    <Dialog title={`Revoke ${apiKey.name}`} isOpen onClose={onClose}>
-      <form className="form" onSubmit={revoke}>
-        <p>
-          Whatever uses{' '}
-          <code>
-            {apiKey.prefix}…{apiKey.last_four}
-          </code>{' '}
-          is refused with 401 within two seconds, and clients drop what they are refused. This cannot be undone. To exchange a
-          key without a gap, roll it instead.
-        </p>
-        <TextField
-          label={`Type the key's name to confirm: ${apiKey.name}`}
-          value={typed}
-          onChange={(event) => setTyped(event.target.value)}
-          autoComplete="off"
-          autoFocus
-        />
-        <FormEnd error={error} onClose={onClose}>
-          <Button kind="danger" type="submit" busy={isBusy} disabled={typed.trim() !== apiKey.name}>
-            Revoke key
-          </Button>
-        </FormEnd>
-      </form>
-    </Dialog>
+    <form className="form" onSubmit={revoke}>
+      <p>
+        Whatever uses{' '}
+        <code>
+          {apiKey.prefix}…{apiKey.last_four}
+        </code>{' '}
+        is refused with 401 within two seconds, and clients drop what they are refused. This cannot be undone. To
+        exchange a key without a gap, roll it instead.
+      </p>
+      <TextField
+        label={
+          <>
+            To confirm, type the key’s name: <code>{apiKey.name}</code>
+          </>
+        }
+        value={typed}
+        onChange={(event) => setTyped(event.target.value)}
+        autoComplete="off"
+        autoCapitalize="none"
+        spellCheck={false}
+      />
+      <FormEnd error={error} onClose={onClose}>
+        <Button kind="danger" type="submit" busy={isBusy} disabled={typed.trim() !== apiKey.name.trim()}>
+          Revoke key
+        </Button>
+      </FormEnd>
+    </form>
   );
 }
 
-function FormEnd({ error, onClose, children }: { error: string; onClose: () => void; children: ReactNode }) {
+function FormEnd({ error, onClose, children }: { error: string; onClose: () => void; children: ReactNode }): ReactNode {
   return (
     <>
       {error !== '' && <Notice tone="bad">{error}</Notice>}
@@ -210,32 +267,5 @@ function FormEnd({ error, onClose, children }: { error: string; onClose: () => v
         {children}
       </div>
     </>
-  );
-}
-
-function NewKeyDialog({ made, title, onClose }: { made: NewKey; title: string; onClose: () => void }) {
-  const { server } = useSession();
-  const { key, row } = made;
-  const isSecret = row.kind === 'secret';
-  return (
-    <Dialog title={title} isOpen onClose={onClose}>
-      <div className="form">
-        <Notice tone="warn" title="This is the only time it is shown">
-          Keep it in a password manager or your deployment's secrets. Nobody can show it again, this server included.
-        </Notice>
-        <Code text={key} />
-        <p>{isSecret ? 'Send a first event from a terminal:' : 'Send a first event from a web page:'}</p>
-        {isSecret ? (
-          <Code text={curlLine(server.url, key)} language="shell" />
-        ) : (
-          <Code text={browserSnippet(server.url, key)} />
-        )}
-        <div className="form-end">
-          <Button kind="primary" onClick={onClose}>
-            I have saved it
-          </Button>
-        </div>
-      </div>
-    </Dialog>
   );
 }

@@ -48,9 +48,9 @@ export default function KeysPage() {
   return (
     <Page title="API keys" actions={create}>
       <p className="lead">
-        Secret keys send events and read everything back: keep them on servers. Publishable keys can only send events, and
-        may stand in web pages and apps. A key is shown in full once, when it is made; what is kept is its hash. A lost key
-        is replaced, not found again.
+        Secret keys send events and read everything back: keep them on servers. Publishable keys can only send events,
+        and may stand in web pages and apps. A key is shown in full once, when it is made; what is kept is its hash. A
+        lost key is replaced, not found again.
       </p>
       <Card
         actions={<SelectField label="Show" options={SHOWN} value={shown} onChange={(e) => setShown(e.target.value)} />}
@@ -66,9 +66,9 @@ export default function KeysPage() {
           <DataTable caption="API keys" columns={columnsWith(setOpen)} rows={keys} rowKey={({ id }) => id} />
         )}
       </Card>
-      {dialog === 'create' && <CreateKeyDialog onClose={close} onCreated={reload} />}
-      {open?.kind === 'roll' && <RollKeyDialog apiKey={open.key} onClose={close} onRolled={reload} />}
-      {open?.kind === 'revoke' && <RevokeKeyDialog apiKey={open.key} onClose={close} />}
+      <CreateKeyDialog isOpen={dialog === 'create'} onClose={close} onCreated={reload} />
+      <RollKeyDialog apiKey={open?.kind === 'roll' ? open.key : undefined} onClose={close} onRolled={reload} />
+      <RevokeKeyDialog apiKey={open?.kind === 'revoke' ? open.key : undefined} onClose={close} />
     </Page>
   );
 }
@@ -102,10 +102,14 @@ function columnsWith(open: (which: Open) => void): Column<ApiKey>[] {
       render: (key) =>
         key.state === 'active' ? (
           <span className="row-actions">
-            <Button aria-label={`Roll ${key.name}`} onClick={() => open({ kind: 'roll', key })}>
+            <Button aria-label={`Roll ${key.name}, …${key.last_four}`} onClick={() => open({ kind: 'roll', key })}>
               Roll
             </Button>
-            <Button kind="danger" aria-label={`Revoke ${key.name}`} onClick={() => open({ kind: 'revoke', key })}>
+            <Button
+              kind="danger"
+              aria-label={`Revoke ${key.name}, …${key.last_four}`}
+              onClick={() => open({ kind: 'revoke', key })}
+            >
               Revoke
             </Button>
           </span>
@@ -122,8 +126,8 @@ function KeyName({ apiKey }: { apiKey: ApiKey }) {
       {leakedAt !== null && state === 'active' && (
         <p className="key-warning">
           <Badge tone="bad">Probably leaked</Badge> Used from a web page
-          {leakOrigin === null ? '' : ` (${leakOrigin})`} <Time at={leakedAt} relative />. Roll it, and keep secret keys out
-          of browsers.
+          {leakOrigin === null ? '' : ` (${leakOrigin})`} <Time at={leakedAt} relative />. Roll it, and keep secret keys
+          out of browsers.
         </p>
       )}
       {isUnused && (

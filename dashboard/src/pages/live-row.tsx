@@ -14,6 +14,7 @@ import { Icon } from '../ui/icons.tsx';
 import { useData } from '../use-data.ts';
 import { summaryOf, valueText } from './live-events.ts';
 import { PersonLabel } from './person-label.tsx';
+import '../styles/live-row.css';
 
 export interface LiveRowProps {
   readonly event: StoredEvent;
@@ -80,14 +81,14 @@ function EventDetail({ id, event, keys }: { id: string; event: StoredEvent; keys
   return (
     <div className="live-detail" id={id}>
       <div className="live-detail__head">
-        <div className="switch" role="group" aria-label="Shown as">
+        <fieldset className="switch" aria-label="Shown as">
           <Button kind="quiet" aria-pressed={!isRaw} onClick={() => setAs('', { replace: true })}>
             Pretty
           </Button>
           <Button kind="quiet" aria-pressed={isRaw} onClick={() => setAs('raw', { replace: true })}>
             Raw
           </Button>
-        </div>
+        </fieldset>
       </div>
       {isRaw ? <Json value={event} /> : <PrettyEvent event={event} keys={keys} />}
     </div>

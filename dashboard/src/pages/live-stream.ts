@@ -5,7 +5,8 @@
  * and six forgotten tabs would leave none for the seventh.
  */
 
-import { get, parseExactly } from '../api.ts';
+import { get } from '../api.ts';
+import { parseExactly } from '../exact-json.ts';
 import type { Environment, LiveSkipped, Event as StoredEvent } from '../types.ts';
 
 export type Connection = 'connecting' | 'open' | 'lost' | 'resting';
@@ -22,7 +23,7 @@ export interface LiveFilter {
   readonly keyId: string;
 }
 
-const BATCH_MS = 100;
+const BATCH_MS = 50;
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 15_000;
 const HIDDEN_MS_MAX = 60_000;

@@ -169,12 +169,12 @@ function ConnectionBadge({ connection, isPaused }: { connection: Connection; isP
   const { tone, words } = CONNECTION_WORDS[connection];
   const isPausedOnly = isPaused && connection === 'open';
   return (
-    <span className={`live-state live-state--${isPausedOnly ? 'paused' : connection}`} role="status">
+    <output className={`live-state live-state--${isPausedOnly ? 'paused' : connection}`}>
       <Badge tone={isPausedOnly ? 'warn' : tone}>
         <span className="live-state__dot" aria-hidden="true" />
         {isPausedOnly ? 'Paused' : words}
       </Badge>
-    </span>
+    </output>
   );
 }
 

@@ -3,6 +3,9 @@
  * above `warnAbove` and `badAbove` are coloured so.
  */
 
+/* Not <meter>: browsers draw those each in colours of their own. */
+/* oxlint-disable jsx-a11y/prefer-tag-over-role */
+
 import type { ReactNode } from 'react';
 
 export interface MeterProps {
@@ -27,7 +30,7 @@ export function Meter({ label, value, max, warnAbove, badAbove }: MeterProps): R
       aria-valuenow={percent}
       aria-valuetext={`${percent} %`}
     >
-      <span className="meter__bar" style={{ width: `${100 * share}%` }} />
+      {share > 0 && <span className="meter__bar" style={{ width: `${100 * share}%` }} />}
     </div>
   );
 }

@@ -114,6 +114,13 @@ export function FlowCard(): ReactNode {
             <dt>Backlog</dt>
             <dd>
               {formatBytes(data.backlog_bytes)} <span className="muted">of {formatBytes(data.backlog_bytes_max)}</span>
+              <Meter
+                label="Backlog"
+                value={data.backlog_bytes}
+                max={data.backlog_bytes_max}
+                warnAbove={0.5}
+                badAbove={0.8}
+              />
             </dd>
             <dt>Free disk</dt>
             <dd>{formatBytes(data.disk_free_bytes)}</dd>
@@ -124,13 +131,6 @@ export function FlowCard(): ReactNode {
               <Time at={data.started_at} />
             </dd>
           </dl>
-          <Meter
-            label="Backlog"
-            value={data.backlog_bytes}
-            max={data.backlog_bytes_max}
-            warnAbove={0.5}
-            badAbove={0.8}
-          />
         </>
       )}
     </Card>

@@ -87,10 +87,12 @@ function Figures({ range }: { range: Range }): ReactNode {
   const { spanMs, bucketMs, interval, intervalMs } = range;
   const starts = bucketStarts(now, spanMs, bucketMs);
   const from = new Date(starts[0] ?? now).toISOString();
+  // Given, because the server's clock may be ahead of this one, and no more than a day is answered.
+  const to = new Date((starts.at(-1) ?? now) + bucketMs).toISOString();
   const revenueStarts = bucketStarts(now, spanMs, intervalMs);
   const revenueFrom = new Date(revenueStarts[0] ?? now).toISOString();
 
-  const receipts = useData<Receipts>(`/receipts?from=${from}`, { everyMs: RELOAD_MS });
+  const receipts = useData<Receipts>(`/receipts?from=${from}&to=${to}`, { everyMs: RELOAD_MS });
   const counts = useData<Counts>(`/events/counts?interval=${interval}&from=${revenueFrom}`, { everyMs: RELOAD_MS });
   const minutes = receipts.data?.minutes ?? [];
   const accepted = addUp(minutes, starts, bucketMs, (minute) => minute.users_accepted);
@@ -104,7 +106,12 @@ function Figures({ range }: { range: Range }): ReactNode {
     <>
       {error !== undefined && <ErrorNotice error={error} onRetry={receipts.reload} />}
       <dl className="figures">
-        <Figure label="Users accepted" value={isKnown ? formatNumber(totalOf(accepted)) : null} tone="accent" />
+        <Figure
+          label="Users accepted"
+          value={isKnown ? formatNumber(totalOf(accepted)) : null}
+          detail={perMinuteWords(totalOf(accepted), spanMs)}
+          tone="accent"
+        />
         <Figure
           label="Users rejected"
           value={isKnown ? formatNumber(totalOf(rejected)) : null}
@@ -114,7 +121,7 @@ function Figures({ range }: { range: Range }): ReactNode {
         <Figure
           label="Events"
           value={isKnown ? formatNumber(totalOf(events)) : null}
-          detail={`${formatNumber(Math.round((totalOf(events) * MINUTE_MS * 10) / spanMs) / 10)} per minute`}
+          detail={perMinuteWords(totalOf(events), spanMs)}
           tone="accent"
         />
         <Figure
@@ -177,6 +184,10 @@ function Figure({ label, value, detail, tone }: FigureProps): ReactNode {
       {detail !== undefined && value !== null && <dd className="figure__detail">{detail}</dd>}
     </div>
   );
+}
+
+function perMinuteWords(count: number, spanMs: number): string {
+  return `${formatNumber(Math.round((10 * count * MINUTE_MS) / spanMs) / 10)} per minute`;
 }
 
 function shareWords(rejected: number, accepted: number): string {

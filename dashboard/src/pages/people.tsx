@@ -42,22 +42,23 @@ function SearchForm({ query, onSearch }: { query: string; onSearch: (query: stri
     onSearch(typed.trim());
   };
   return (
-    <form className="form-row form-row--search" role="search" onSubmit={submit}>
-      <TextField
-        label="Who are you looking for?"
-        hint="An e-mail address, user_id, phone number, anon_id or profile id, in full."
-        type="search"
-        value={typed}
-        autoFocus
-        autoComplete="off"
-        autoCapitalize="none"
-        spellCheck={false}
-        onChange={(event) => setTyped(event.target.value)}
-      />
-      <Button kind="primary" type="submit">
-        Find
-      </Button>
-    </form>
+    <search>
+      <form className="form-row form-row--search" onSubmit={submit}>
+        <TextField
+          label="Who are you looking for?"
+          hint="An e-mail address, user_id, phone number, anon_id or profile id, in full."
+          type="search"
+          value={typed}
+          autoComplete="off"
+          autoCapitalize="none"
+          spellCheck={false}
+          onChange={(event) => setTyped(event.target.value)}
+        />
+        <Button kind="primary" type="submit">
+          Find
+        </Button>
+      </form>
+    </search>
   );
 }
 

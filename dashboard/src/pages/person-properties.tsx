@@ -4,15 +4,13 @@
  */
 
 import type { ReactNode } from 'react';
-import { ExactNumber } from '../api.ts';
-import { Link, useEnvironment, viewPath } from '../router.tsx';
+import { ExactNumber } from '../exact-json.ts';
+import { Link, useAddress, useEnvironment, viewPath } from '../router.tsx';
 import { Time } from '../time.tsx';
 import { IDENTIFIER_TYPES, type Profile, type Told } from '../types.ts';
-import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { Json } from '../ui/code.tsx';
 import { type Column, DataTable } from '../ui/data-table.tsx';
-import { useQueryValue } from '../router.tsx';
 import { IdentifierText } from './identifier-icon.tsx';
 
 const IDENTIFIERS_SHOWN_MAX = 12;
@@ -59,7 +57,7 @@ export function PersonProperties({ profile }: { profile: Profile }): ReactNode {
 
 function namedValues(told: Readonly<Record<string, Told>> | undefined): NamedValue[] {
   return Object.entries(told ?? {})
-    .map(([name, one]) => ({ ...one, name }))
+    .map(([name, one]) => ({ name, value: one.value, trace_id: one.trace_id, received_at: one.received_at }))
     .toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
@@ -89,20 +87,11 @@ function Value({ value }: { value: unknown }): ReactNode {
 }
 
 function Identifiers({ profile: { identifiers } }: { profile: Profile }): ReactNode {
-  const [tab, setTab] = useQueryValue('tab');
+  const { path } = useAddress();
   const all = IDENTIFIER_TYPES.flatMap((type) => identifiers[type].map((value) => ({ type, value })));
   const shown = all.slice(0, IDENTIFIERS_SHOWN_MAX);
   return (
-    <Card
-      title="Identifiers"
-      actions={
-        tab !== 'identity' && (
-          <Button kind="quiet" onClick={() => setTab('identity')}>
-            See how they belong together
-          </Button>
-        )
-      }
-    >
+    <Card title="Identifiers" actions={<Link to={`${path}?tab=identity`}>See how they belong together</Link>}>
       <ul className="identifiers">
         {shown.map(({ type, value }) => (
           <li key={`${type} ${value}`}>

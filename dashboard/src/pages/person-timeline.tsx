@@ -3,7 +3,7 @@
  * which event name is asked for, stand in the address. Days are those of the viewer's zone.
  */
 
-import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
+import { type FormEvent, type ReactNode, useCallback, useEffect, useState } from 'react';
 import { ApiError, get } from '../api.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber, formatUtc } from '../time.tsx';
@@ -56,43 +56,60 @@ export function PersonTimeline({ profileId }: { profileId: string }): ReactNode 
   );
 }
 
-function useTimeline(profileId: string, eventName: string) {
+interface Kept {
+  /** What was asked for: answers to another question are not shown. */
+  readonly asked: string;
+  readonly loaded?: Loaded | undefined;
+  readonly error?: ApiError | undefined;
+  readonly isReading: boolean;
+}
+
+interface Timeline extends Pick<Kept, 'loaded' | 'error'> {
+  readonly isLoading: boolean;
+  /** Reads on, or again after an error. */
+  readonly more: () => void;
+}
+
+function useTimeline(profileId: string, eventName: string): Timeline {
   const environment = useEnvironment();
   const asked = `${environment} ${profileId} ${eventName}`;
-  const [kept, setKept] = useState<{ asked: string; loaded?: Loaded; error?: ApiError }>({ asked: '' });
-  const [wanted, setWanted] = useState<{ asked: string; cursor: string | null }>({ asked, cursor: null });
-  const cursor = wanted.asked === asked ? wanted.cursor : null;
+  const [kept, setKept] = useState<Kept>({ asked: '', isReading: true });
+
+  const read = useCallback(
+    async (before: Loaded | undefined, signal?: AbortSignal): Promise<void> => {
+      const query = new URLSearchParams({ limit: String(EVENTS_PER_PAGE) });
+      // What comes after another question was asked is late. A first page cannot be: it would have been given up.
+      const keep = (answer: Kept): void => {
+        setKept((now) => (before === undefined || now.asked === asked ? answer : now));
+      };
+      if (eventName !== '') query.set('event_name', eventName);
+      if (before !== undefined && before.cursor !== null) query.set('cursor', before.cursor);
+      try {
+        const page = await get<EventPage>(environment, `/profiles/${profileId}/events?${query.toString()}`, signal);
+        const loaded = { events: [...(before?.events ?? []), ...page.events], cursor: page.next_cursor };
+        keep({ asked, loaded, isReading: false });
+      } catch (cause) {
+        if (signal?.aborted === true) return;
+        const error = cause instanceof ApiError ? cause : new ApiError('The events could not be read.', 0, null);
+        keep({ asked, loaded: before, error, isReading: false });
+      }
+    },
+    [environment, profileId, eventName, asked],
+  );
 
   useEffect(() => {
     const asking = new AbortController();
-    const query = new URLSearchParams({ limit: String(EVENTS_PER_PAGE) });
-    if (eventName !== '') query.set('event_name', eventName);
-    if (cursor !== null) query.set('cursor', cursor);
-    const read = async (): Promise<void> => {
-      try {
-        const path = `/profiles/${encodeURIComponent(profileId)}/events?${query.toString()}`;
-        const page = await get<EventPage>(environment, path, asking.signal);
-        setKept((before) => {
-          const events = cursor !== null && before.asked === asked ? (before.loaded?.events ?? []) : [];
-          return { asked, loaded: { events: [...events, ...page.events], cursor: page.next_cursor } };
-        });
-      } catch (cause) {
-        if (asking.signal.aborted) return;
-        const error = cause instanceof ApiError ? cause : new ApiError('The events could not be read.', 0, null);
-        setKept((before) => (before.asked === asked ? { ...before, error } : { asked, error }));
-      }
-    };
-    void read();
+    void read(undefined, asking.signal);
     return () => asking.abort();
-  }, [environment, profileId, eventName, cursor, asked, wanted]);
+  }, [read]);
 
-  const { loaded, error } = kept.asked === asked ? kept : {};
-  const isLoading = error === undefined && (loaded === undefined || (cursor !== null && loaded.cursor === cursor));
+  const { loaded, error, isReading } =
+    kept.asked === asked ? kept : { loaded: undefined, error: undefined, isReading: true };
   const more = (): void => {
-    setKept((before) => ({ asked: before.asked, ...(before.loaded !== undefined && { loaded: before.loaded }) }));
-    setWanted({ asked, cursor: loaded?.cursor ?? null });
+    setKept({ asked, loaded, isReading: true });
+    void read(loaded);
   };
-  return { loaded, error, isLoading, more };
+  return { loaded, error, isLoading: isReading, more };
 }
 
 interface NameFilterProps {
@@ -108,25 +125,27 @@ function NameFilter({ eventName, names, onChange }: NameFilterProps): ReactNode 
     onChange(typed.trim());
   };
   return (
-    <form className="form-row" role="search" onSubmit={submit}>
-      <TextField
-        label="Event name"
-        value={typed}
-        list="event-names"
-        onChange={(event) => setTyped(event.target.value)}
-      />
-      <datalist id="event-names">
-        {[...names].map((name) => (
-          <option key={name} value={name} />
-        ))}
-      </datalist>
-      <Button type="submit">Filter</Button>
-      {eventName !== '' && (
-        <Button kind="quiet" onClick={() => onChange('')}>
-          All events
-        </Button>
-      )}
-    </form>
+    <search>
+      <form className="form-row" onSubmit={submit}>
+        <TextField
+          label="Event name"
+          value={typed}
+          list="event-names"
+          onChange={(event) => setTyped(event.target.value)}
+        />
+        <datalist id="event-names">
+          {[...names].map((name) => (
+            <option key={name} value={name} aria-label={name} />
+          ))}
+        </datalist>
+        <Button type="submit">Filter</Button>
+        {eventName !== '' && (
+          <Button kind="quiet" onClick={() => onChange('')}>
+            All events
+          </Button>
+        )}
+      </form>
+    </search>
   );
 }
 
@@ -212,14 +231,14 @@ function EventDetails({ event }: { event: Event }): ReactNode {
           </dd>
         </div>
       </dl>
-      <div className="switch" role="group" aria-label="Show the event as">
-        <button type="button" className="switch__choice" aria-pressed={!isRaw} onClick={() => setIsRaw(false)}>
+      <fieldset className="view-switch" aria-label="Show the event as">
+        <button type="button" className="view-switch__choice" aria-pressed={!isRaw} onClick={() => setIsRaw(false)}>
           Properties
         </button>
-        <button type="button" className="switch__choice" aria-pressed={isRaw} onClick={() => setIsRaw(true)}>
+        <button type="button" className="view-switch__choice" aria-pressed={isRaw} onClick={() => setIsRaw(true)}>
           Raw
         </button>
-      </div>
+      </fieldset>
       <Json value={isRaw ? event : event.properties} />
     </div>
   );

@@ -170,10 +170,10 @@ function ErasedPage({ erased }: { erased: Erased }): ReactNode {
   return (
     <Page title="Erased">
       <Notice tone="good" title="The person is erased.">
-        <p role="status">
+        <output>
           Profile, identifiers, properties and events are gone. The act is in the audit as{' '}
           <code>{erased.trace_id}</code> <CopyButton text={erased.trace_id} label="Copy trace_id" />
-        </p>
+        </output>
         <p>
           <Link to={viewPath(environment, 'people')}>Back to people</Link>
         </p>

@@ -37,8 +37,8 @@ export default function RejectedPage() {
   return (
     <Page title="Rejected">
       <p className="lead">
-        Users that failed a check and were not stored, kept for 7 days. The others of the same request were stored all the
-        same.
+        Users that failed a check and were not stored, kept for 7 days. The others of the same request were stored all
+        the same.
       </p>
       {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
       {reasons === undefined && error === undefined && <Loading what="rejected users" />}

@@ -57,30 +57,33 @@ function TraceForm({ asked }: { asked: string }): ReactNode {
     if (traceId !== undefined) navigate(viewPath(environment, `traces/${traceId}`));
   };
   return (
-    <form className="form-row form-row--search" role="search" onSubmit={submit}>
-      <TextField
-        label="trace_id"
-        hint="The id of an event, which begins with its trace_id, will do too."
-        error={isWrong ? NOT_A_TRACE : undefined}
-        value={typed}
-        autoFocus={asked === ''}
-        autoComplete="off"
-        autoCapitalize="none"
-        spellCheck={false}
-        className="mono-field"
-        onChange={(event) => setTyped(event.target.value)}
-      />
-      <Button kind="primary" type="submit">
-        Look up
-      </Button>
-    </form>
+    <search>
+      <form className="form-row form-row--search" onSubmit={submit}>
+        <TextField
+          label="trace_id"
+          hint="The id of an event, which begins with its trace_id, will do too."
+          error={isWrong ? NOT_A_TRACE : undefined}
+          value={typed}
+          autoComplete="off"
+          autoCapitalize="none"
+          spellCheck={false}
+          className="mono-field"
+          onChange={(event) => setTyped(event.target.value)}
+        />
+        <Button kind="primary" type="submit">
+          Look up
+        </Button>
+      </form>
+    </search>
   );
 }
 
 function TraceView({ traceId }: { traceId: string }): ReactNode {
-  const [isPending, setIsPending] = useState(true);
+  const [isPending, setIsPending] = useState(false);
   const { data, error, reload } = useData<Trace>(`/traces/${traceId}`, isPending ? { everyMs: PENDING_RELOAD_MS } : {});
-  if (isPending && (data?.status === 'processed' || error !== undefined)) setIsPending(false);
+  // Known from the first answer on, so that a request that is processed is asked for once.
+  const isPendingNow = data?.status === 'pending' && error === undefined;
+  if (isPending !== isPendingNow) setIsPending(isPendingNow);
   if (error?.status === 404) return <UnknownTrace traceId={traceId} />;
   if (error !== undefined && data === undefined) return <ErrorNotice error={error} onRetry={reload} />;
   if (data === undefined) return <Loading what="the trace" />;
@@ -105,9 +108,9 @@ function TraceHead({ trace }: { trace: Trace }): ReactNode {
       actions={<CopyButton text={trace.trace_id} label="Copy trace_id" />}
     >
       {status === 'pending' && (
-        <p role="status">
+        <output>
           It is safe on disk and will be processed in a moment. This view shows it as soon as that is done.
-        </p>
+        </output>
       )}
       <dl className="facts">
         <div>

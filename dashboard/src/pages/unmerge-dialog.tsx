@@ -81,8 +81,11 @@ function UnmergeForm(props: UnmergeDialogProps & { merge: Merge }): ReactNode {
 export function UnmergeNotice({ result, profileId }: { result: UnmergeResult; profileId: string }): ReactNode {
   const environment = useEnvironment();
   return (
-    <Notice tone="good" title={`Undone. There are now ${result.profile_ids.length} profiles instead of one:`}>
-      <ul className="bullets" role="status">
+    <Notice
+      tone="good"
+      title={<output>Undone. There are now {result.profile_ids.length} profiles instead of one:</output>}
+    >
+      <ul className="bullets">
         {result.profile_ids.map((id) => (
           <li key={id}>
             <Link to={`${viewPath(environment, `people/${id}`)}?tab=identity`} className="mono">

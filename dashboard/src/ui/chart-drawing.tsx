@@ -1,151 +1,145 @@
 /**
- * The drawing of a chart, with uPlot. Loaded on its own, by `chart.tsx`. Colours are those of the theme, read when the
- * chart is drawn; it is drawn again when the theme or the width changes. Hidden from screen readers, which get a table.
+ * The drawing of a chart, as SVG: one path per series, however many points it has. Colours come from the style sheet,
+ * so that it follows the theme. Hidden from screen readers, which get the table of `chart.tsx`. Drawn here rather than
+ * by a library: the one that was tried (uPlot) is a seventh of what the whole page may weigh.
  */
 
-import { type ReactNode, useEffect, useEffectEvent, useRef } from 'react';
-import UPlot from 'uplot';
-import 'uplot/dist/uPlot.min.css';
-import { onThemeChange } from '../theme.ts';
+import { type PointerEvent, type ReactNode, type RefObject, useEffect, useRef, useState } from 'react';
 import type { Series } from './chart.tsx';
+import { nearestIndex, slotOf, timeTicks, valueTicks } from './chart-scale.ts';
 
-const HEIGHT_PIXELS = 200;
-const AXIS_PIXELS = 44;
-/** What half a bar's room is reckoned by; more bars get a little more than they need. */
-const BARS_USUAL = 60;
-const BAR_SECONDS_MIN = 60;
-const BAR_WIDTH = 0.72;
+const HEIGHT = 200;
+const LEFT = 46;
+const RIGHT = 10;
+const TOP = 10;
+const BOTTOM = 26;
+const LINES_WANTED = 5;
+const LABEL_PIXELS = 72;
+const BAR_SHARE = 0.74;
 const BAR_PIXELS_MAX = 28;
+
+/** Short, because there is little room: 500, 1.5K, 2M. */
+const compact = new Intl.NumberFormat('en-GB', { notation: 'compact', maximumFractionDigits: 1 });
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
 
 export interface ChartDrawingProps {
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly kind: 'bars' | 'line';
-  readonly format: (value: number) => string;
-  readonly onCursor: (index: number | null) => void;
+  /** The place that is pointed at. */
+  readonly at: number | null;
+  readonly onPoint: (index: number | null) => void;
 }
 
-/** Made anew only when its shape changes: new figures must not take the cursor away from whoever reads them. */
-export default function ChartDrawing(props: ChartDrawingProps): ReactNode {
-  const names = props.series.map(({ label, tone }) => `${label}/${tone}`);
-  return <Drawing key={[props.kind, ...names].join(' ')} {...props} />;
-}
+export function ChartDrawing({ times, series, kind, at, onPoint }: ChartDrawingProps): ReactNode {
+  const [frame, width] = useWidth();
+  const slot = slotOf(times);
+  const margin = kind === 'bars' ? slot / 2 : 0;
+  const first = (times[0] ?? 0) - margin;
+  const last = Math.max((times.at(-1) ?? 0) + margin, first + 1);
+  const stack = stackOf(times, series, kind);
+  const ticks = valueTicks(Math.max(0, ...stack.flatMap(({ tops }) => tops)), LINES_WANTED);
+  const most = ticks.at(-1) ?? 1;
+  const plotWidth = Math.max(width - LEFT - RIGHT, 1);
+  const x = (time: number): number => LEFT + ((time - first) / (last - first)) * plotWidth;
+  const y = (value: number): number => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
+  const dates = timeTicks(first, last, plotWidth / LABEL_PIXELS);
+  const barWidth = Math.min((slot / (last - first)) * plotWidth * BAR_SHARE, BAR_PIXELS_MAX);
+  const pointed = at === null ? undefined : times[at];
 
-function Drawing(props: ChartDrawingProps): ReactNode {
-  const { times, series, kind } = props;
-  const frame = useRef<HTMLDivElement>(null);
-  const plot = useRef<UPlot>(null);
-  const make = useEffectEvent(
-    (element: HTMLElement) =>
-      new UPlot(optionsOf(props, element.clientWidth), alignedData(times, series, kind), element),
+  const point = (event: PointerEvent<SVGSVGElement>): void => {
+    const pixels = event.clientX - event.currentTarget.getBoundingClientRect().left;
+    onPoint(nearestIndex(times, first + ((pixels - LEFT) / plotWidth) * (last - first)));
+  };
+
+  return (
+    <div className="chart__frame" ref={frame}>
+      {width > 0 && (
+        <svg width={width} height={HEIGHT} onPointerMove={point} onPointerLeave={() => onPoint(null)}>
+          {ticks.map((value) => (
+            <g key={value}>
+              <line className="chart__line" x1={LEFT} x2={width - RIGHT} y1={y(value)} y2={y(value)} />
+              <text className="chart__label chart__label--value" x={LEFT - 8} y={y(value)} dy="0.32em">
+                {compact.format(value)}
+              </text>
+            </g>
+          ))}
+          {dates.at.map((time) => (
+            <text key={time} className="chart__label" x={x(time)} y={HEIGHT - 8}>
+              {(dates.areDays ? day : clock).format(time)}
+            </text>
+          ))}
+          {pointed !== undefined && (
+            <line className="chart__pointed" x1={x(pointed)} x2={x(pointed)} y1={TOP} y2={HEIGHT - BOTTOM} />
+          )}
+          {stack.map(({ label, tone, bottoms, tops }) => (
+            <path
+              key={label}
+              className={`chart__${kind} chart__${kind}--${tone}`}
+              d={kind === 'bars' ? barsPath(times, bottoms, tops, x, y, barWidth) : linePath(times, tops, x, y)}
+            />
+          ))}
+        </svg>
+      )}
+    </div>
   );
+}
 
+interface Layer extends Series {
+  readonly bottoms: readonly number[];
+  readonly tops: readonly number[];
+}
+
+/** Bars stand upon one another in the order of the series; lines all start from 0. */
+function stackOf(times: readonly number[], series: readonly Series[], kind: 'bars' | 'line'): Layer[] {
+  let sums = times.map(() => 0);
+  return series.map((each) => {
+    const bottoms = sums;
+    const tops = bottoms.map((bottom, index) => bottom + (each.values[index] ?? 0));
+    if (kind === 'bars') sums = tops;
+    return { label: each.label, tone: each.tone, values: each.values, bottoms, tops };
+  });
+}
+
+type Scale = (value: number) => number;
+
+function barsPath(
+  times: readonly number[],
+  bottoms: readonly number[],
+  tops: readonly number[],
+  x: Scale,
+  y: Scale,
+  width: number,
+): string {
+  const parts = times.map((time, index) => {
+    const bottom = bottoms[index] ?? 0;
+    const top = tops[index] ?? 0;
+    if (top <= bottom) return '';
+    const height = y(bottom) - y(top);
+    return `M${round(x(time) - width / 2)} ${round(y(bottom))}v${round(-height)}h${round(width)}v${round(height)}z`;
+  });
+  return parts.join('');
+}
+
+function linePath(times: readonly number[], tops: readonly number[], x: Scale, y: Scale): string {
+  const points = times.map((time, index) => `${round(x(time))} ${round(y(tops[index] ?? 0))}`);
+  return points.length === 0 ? '' : `M${points.join('L')}`;
+}
+
+function round(pixels: number): number {
+  return Math.round(pixels * 10) / 10;
+}
+
+function useWidth(): [frame: RefObject<HTMLDivElement | null>, width: number] {
+  const frame = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
   useEffect(() => {
     const element = frame.current;
     if (element === null) return undefined;
-    const chart = make(element);
-    plot.current = chart;
-    const resizing = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: HEIGHT_PIXELS }));
-    resizing.observe(element);
-    const stopTheme = onThemeChange(() => chart.redraw(true, true));
-    return () => {
-      stopTheme();
-      resizing.disconnect();
-      chart.destroy();
-      plot.current = null;
-    };
+    const watching = new ResizeObserver(() => setWidth(Math.floor(element.clientWidth)));
+    watching.observe(element);
+    return () => watching.disconnect();
   }, []);
-
-  useEffect(() => {
-    plot.current?.setData(alignedData(times, series, kind));
-  }, [times, series, kind]);
-
-  return <div className="chart__frame" ref={frame} />;
-}
-
-/** Stacked bars are drawn from the highest sum down, each over the one before: so series are given back to front. */
-function alignedData(times: readonly number[], series: readonly Series[], kind: 'bars' | 'line'): UPlot.AlignedData {
-  const seconds = times.map((time) => time / 1_000);
-  if (kind === 'line') return [seconds, ...series.map(({ values }) => [...values])];
-  const sums = seconds.map(() => 0);
-  const stacked = series.map(({ values }) =>
-    sums.map((sum, index) => {
-      sums[index] = sum + (values[index] ?? 0);
-      return sums[index];
-    }),
-  );
-  return [seconds, ...stacked.toReversed()];
-}
-
-function optionsOf({ series, kind, onCursor }: ChartDrawingProps, width: number): UPlot.Options {
-  const bars = UPlot.paths.bars?.({ size: [BAR_WIDTH, BAR_PIXELS_MAX], radius: 0.15 });
-  const drawn = kind === 'bars' ? series.toReversed() : series;
-  const axis: UPlot.Axis = {
-    stroke: () => colour('--muted'),
-    grid: { stroke: () => colour('--line'), width: 1 },
-    ticks: { show: false },
-    font: '12px system-ui, sans-serif',
-  };
-  return {
-    width,
-    height: HEIGHT_PIXELS,
-    legend: { show: false },
-    padding: [8, 20, 0, 0],
-    cursor: {
-      drag: { x: false, y: false, setScale: false },
-      y: false,
-      points: { show: kind === 'line' },
-    },
-    scales: {
-      x: { range: (_plot, first, last) => withMargin(first, last, kind) },
-      y: { range: (_plot, _least, most) => [0, Math.max(most * 1.08, 1)] },
-    },
-    axes: [
-      { ...axis, grid: { show: false }, size: 28, space: 64, values: timeLabels },
-      {
-        ...axis,
-        size: AXIS_PIXELS,
-        space: 36,
-        incrs: WHOLE_STEPS,
-        values: (_plot, splits) => splits.map((value) => compact.format(value)),
-      },
-    ],
-    series: [
-      {},
-      ...drawn.map(({ label, tone }): UPlot.Series => {
-        const stroke = (): string => colour(tone === 'quiet' ? '--line-strong' : `--${tone}`);
-        const line: UPlot.Series = { label, stroke, width: 2, points: { show: false } };
-        if (kind === 'bars') Object.assign(line, { fill: stroke, width: 0, paths: bars });
-        return line;
-      }),
-    ],
-    hooks: { setCursor: [({ cursor }) => onCursor(cursor.idx ?? null)] },
-  };
-}
-
-/** Half a bar's room at both ends, or the first and last bar would be cut in two. */
-function withMargin(first: number, last: number, kind: 'bars' | 'line'): [number, number] {
-  const margin = kind === 'line' ? 0 : Math.max((last - first) / BARS_USUAL / 2, BAR_SECONDS_MIN / 2);
-  return [first - margin, last + margin];
-}
-
-const DECADES = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
-
-/** Counts have no halves. */
-const WHOLE_STEPS = DECADES.flatMap((decade) => [decade, 2 * decade, 5 * decade]);
-
-/** Room beside a chart is for a few characters; the legend has the figures in full. */
-const compact = new Intl.NumberFormat('en-GB', { notation: 'compact' });
-
-const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
-const DAY_SECONDS = 86_400;
-
-function timeLabels(_plot: UPlot, splits: number[]): string[] {
-  const step = (splits[1] ?? 0) - (splits[0] ?? 0);
-  return splits.map((seconds) => (step >= DAY_SECONDS ? day : clock).format(seconds * 1_000));
-}
-
-function colour(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  return [frame, width];
 }

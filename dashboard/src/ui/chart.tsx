@@ -1,10 +1,11 @@
 /**
- * A chart over time, with a table of the same figures for screen readers. The drawing (uPlot) is loaded when the first
- * chart is shown, so that views without one do not wait for it. Bars are stacked; lines are not.
+ * A chart over time, with a table of the same figures for screen readers. Bars are stacked; lines are not. The legend
+ * says the sums, or the figures of the place that is pointed at.
  */
 
-import { lazy, type ReactNode, Suspense, useId, useState } from 'react';
+import { type ReactNode, useId, useState } from 'react';
 import { formatNumber, formatTime } from '../time.tsx';
+import { ChartDrawing } from './chart-drawing.tsx';
 
 export type SeriesTone = 'accent' | 'good' | 'warn' | 'bad' | 'quiet';
 
@@ -26,8 +27,6 @@ export interface ChartProps {
 
 /** Enough to hear what happened; nobody listens to a day of minutes. */
 const TABLE_ROWS_MAX = 60;
-
-const ChartDrawing = lazy(() => import('./chart-drawing.tsx'));
 
 export function Chart({ title, times, series, kind, emptyText, format = formatNumber }: ChartProps): ReactNode {
   const id = useId();
@@ -56,9 +55,7 @@ export function Chart({ title, times, series, kind, emptyText, format = formatNu
         {isEmpty ? (
           <p className="chart__empty">{emptyText}</p>
         ) : (
-          <Suspense fallback={null}>
-            <ChartDrawing times={times} series={series} kind={kind} format={format} onCursor={setAt} />
-          </Suspense>
+          <ChartDrawing times={times} series={series} kind={kind} at={index} onPoint={setAt} />
         )}
       </div>
       <ChartTable title={title} times={times} series={series} format={format} />

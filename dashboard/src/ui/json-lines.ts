@@ -3,7 +3,7 @@
  * is always text. Names are data: `__proto__` is one like any other.
  */
 
-import { ExactNumber } from '../api.ts';
+import { ExactNumber } from '../exact-json.ts';
 
 export interface JsonLine {
   readonly depth: number;

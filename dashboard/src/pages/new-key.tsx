@@ -1,0 +1,42 @@
+/**
+ * A key that has just been made, in full, with what to paste to use it. It is shown this once: whoever renders this lets
+ * go of the key when it is closed.
+ */
+
+import { type ReactNode, useEffect, useRef } from 'react';
+import { useSession } from '../session.tsx';
+import { browserSnippet, curlLine } from '../snippets.ts';
+import type { KeyMade } from '../types.ts';
+import { Button } from '../ui/button.tsx';
+import { Code } from '../ui/code.tsx';
+import { Notice } from '../ui/notice.tsx';
+
+export function NewKeyWords({ made, onClose }: { made: KeyMade; onClose: () => void }): ReactNode {
+  const { server } = useSession();
+  const words = useRef<HTMLDivElement>(null);
+  const { key, row } = made;
+  const isSecret = row.kind === 'secret';
+  // The button that had the focus is gone.
+  useEffect(() => words.current?.focus(), []);
+  return (
+    <div className="form" ref={words} tabIndex={-1}>
+      <Notice tone="warn" title="This is the only time it is shown">
+        <p>
+          Keep it in a password manager or your deployment’s secrets. Nobody can show it again, this server included.
+        </p>
+      </Notice>
+      <Code text={key} label="Copy key" />
+      <p>{isSecret ? 'Send a first event from a terminal:' : 'Send a first event from a web page:'}</p>
+      {isSecret ? (
+        <Code text={curlLine(server.url, key)} language="shell" />
+      ) : (
+        <Code text={browserSnippet(server.url, key)} />
+      )}
+      <div className="form-end">
+        <Button kind="primary" onClick={onClose}>
+          I have saved it
+        </Button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,55 @@
+/**
+ * The arithmetic of charts: where lines and labels stand on the two axes. Pure. Counts have no halves, so the value axis
+ * goes by whole steps of 1, 2 and 5; the time axis by steps that clocks and calendars have, in the viewer's zone.
+ */
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+const TIME_STEPS_MS: readonly number[] = [
+  ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE_MS),
+  ...[1, 2, 3, 6, 12].map((hours) => hours * HOUR_MS),
+  ...[1, 2, 7, 14, 28].map((days) => days * DAY_MS),
+];
+
+/** From 0 up to the first step that is not below `most`, in about as many steps as there are lines wanted. */
+export function valueTicks(most: number, linesWanted: number): number[] {
+  const rough = Math.max(most, 1) / linesWanted;
+  const decade = 10 ** Math.max(Math.floor(Math.log10(rough)), 0);
+  const step = [1, 2, 5, 10].map((factor) => factor * decade).find((each) => each >= rough) ?? 10 * decade;
+  const count = Math.ceil(Math.max(most, 1) / step);
+  return Array.from({ length: count + 1 }, (_, index) => index * step);
+}
+
+export interface TimeTicks {
+  readonly at: readonly number[];
+  readonly areDays: boolean;
+}
+
+export function timeTicks(first: number, last: number, countMax: number): TimeTicks {
+  const least = (last - first) / Math.max(countMax, 1);
+  const step = TIME_STEPS_MS.find((each) => each >= least) ?? Math.ceil(least / DAY_MS) * DAY_MS;
+  // Hours and days of the viewer, not of UTC.
+  const offset = new Date(first).getTimezoneOffset() * MINUTE_MS;
+  const at: number[] = [];
+  for (let time = Math.ceil((first - offset) / step) * step + offset; time <= last; time += step) at.push(time);
+  return { at, areDays: step >= DAY_MS };
+}
+
+/** The least distance between two neighbours: how long the time is that one bar stands for. */
+export function slotOf(times: readonly number[]): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (let index = 1; index < times.length; index += 1) {
+    least = Math.min(least, (times[index] ?? 0) - (times[index - 1] ?? 0));
+  }
+  return Number.isFinite(least) && least > 0 ? least : MINUTE_MS;
+}
+
+export function nearestIndex(times: readonly number[], wanted: number): number {
+  let nearest = 0;
+  for (const [index, time] of times.entries()) {
+    if (Math.abs(time - wanted) < Math.abs((times[nearest] ?? 0) - wanted)) nearest = index;
+  }
+  return nearest;
+}

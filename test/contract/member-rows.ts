@@ -1,0 +1,71 @@
+/** What the suites on `MemberStore` share: what they are run with, and sessions, invitations and members to put in. */
+
+import assert from 'node:assert/strict';
+import type { TestContext } from 'node:test';
+import type { MemberStore, NewInvitation, NewSession } from '../../src/members.ts';
+import { newToken } from '../../src/sign-in/token.ts';
+
+export interface OpenedMemberStore {
+  readonly store: MemberStore;
+  /** Two accounts, which are made elsewhere. */
+  readonly accounts: readonly [Account, Account];
+  /** The caller closes what it gets. */
+  readonly reopen: () => Promise<MemberStore>;
+  /** Closes `store` and removes its data. */
+  readonly dispose: () => Promise<void>;
+}
+
+export interface Account {
+  readonly id: string;
+  readonly name: string;
+}
+
+export type WithStore = (
+  work: (opened: OpenedMemberStore, context: TestContext) => Promise<void>,
+) => (context: TestContext) => Promise<void>;
+
+export const NOON = Date.UTC(2026, 10, 15, 12);
+export const HOUR_MS = 3_600_000;
+
+export function session(createdAt: number): NewSession {
+  return { tokenHash: newToken().tokenHash, createdAt, expiresAt: createdAt + HOUR_MS, replaces: null };
+}
+
+let made = 0;
+
+export function invitation(account: Account, wishes: Partial<NewInvitation>): NewInvitation {
+  const createdAt = wishes.createdAt ?? NOON;
+  return {
+    id: `inv_${++made}`,
+    tokenHash: newToken().tokenHash,
+    accountId: account.id,
+    kind: 'invitation',
+    email: null,
+    memberId: null,
+    createdAt,
+    expiresAt: createdAt + 24 * HOUR_MS,
+    ...wishes,
+  };
+}
+
+export function acceptance(
+  { tokenHash }: NewInvitation,
+  { email, passwordHash = 'hash', at = NOON }: { email: string; passwordHash?: string; at?: number },
+) {
+  return { tokenHash, memberId: `mem_${++made}`, email, passwordHash, session: session(at), at };
+}
+
+/** Makes a member by an invitation, as there is no other way. */
+export async function join(
+  store: MemberStore,
+  account: Account,
+  wishes: { email: string; claimed?: string; passwordHash?: string; at?: number },
+) {
+  const { email, claimed = email, passwordHash = 'hash', at = NOON } = wishes;
+  const invited = invitation(account, { email });
+  await store.createInvitation(invited, 1_000);
+  const accepted = acceptance(invited, { email: claimed, passwordHash, at });
+  const member = await store.acceptInvitation(accepted);
+  assert.ok(typeof member === 'object', JSON.stringify(member));
+  return { ...member, session: accepted.session };
+}

@@ -1,0 +1,125 @@
+/** A person who has never seen it, from the first start of the server to their first event, and signing in again. */
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { after, before, suite, test } from 'node:test';
+import { promisify } from 'node:util';
+import type { Browser } from 'playwright-core';
+import { removeFolder, startServer, type TestServer } from '../server.ts';
+import { findTool } from '../tools.ts';
+import { openBrowser, openPage, type WatchedPage, welcomeLinkOf, whyNoBrowser } from './browser.ts';
+import { ensureBuiltPage } from './built-page.ts';
+import { assertNoComplaints, EMAIL, heading, PASSWORD, sees } from './member-page.ts';
+
+suite('From the first start to the first event', { skip: whyNoBrowser() }, () => {
+  let server: TestServer;
+  let browser: Browser;
+  let watched: WatchedPage;
+
+  before(async () => {
+    await ensureBuiltPage();
+    [server, browser] = await Promise.all([startServer(), openBrowser()]);
+    watched = await openPage(browser, server.baseUrl);
+  });
+  after(async () => {
+    await browser.close();
+    await server.stop();
+    removeFolder(server.dataFolder);
+  });
+
+  test('the printed link leads to choosing e-mail and password, and its token leaves the address bar', async () => {
+    const { page } = watched;
+    const link = welcomeLinkOf(server.stdout());
+    await page.goto(link);
+    await heading(page, 'Welcome to Sluice');
+    const token = new URL(link).hash.slice(1);
+    assert.ok(!page.url().includes(token), 'the token is still in the address');
+
+    await page.getByLabel('E-mail').fill(EMAIL);
+    await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
+    await page.getByRole('button', { name: 'Go to the dashboard' }).click();
+    await heading(page, 'Send your first event');
+    assert.equal(new URL(page.url()).pathname, '/dashboard/development');
+    assertNoComplaints(watched);
+  });
+
+  test('the page cannot get at the session cookie', async () => {
+    assert.equal(await watched.page.evaluate('document.cookie'), '');
+    const [cookie] = await watched.context.cookies();
+    assert.equal(cookie?.name, 'sluice_session');
+    assert.equal(cookie?.httpOnly, true);
+    assert.equal(cookie?.sameSite, 'Lax');
+  });
+
+  test('a key made with the button, and the line as it was copied, bring the first event to the page', async () => {
+    const { page } = watched;
+    await sees(page, 'Waiting for your first event');
+    await page.getByRole('button', { name: 'Make a development secret key' }).click();
+    await sees(page, 'Your key. It is shown this once');
+    await page.getByRole('button', { name: 'Copy', exact: true }).click();
+    const line = await page.evaluate<string>('navigator.clipboard.readText()');
+    assert.match(line, /^curl /);
+    assert.ok(line.includes(`${server.baseUrl}/ingest/events`), 'it has the address of this server');
+    assert.match(line, /Bearer sk_dev_[0-9A-Za-z]{38}/);
+
+    assert.match(await paste(line), /^HTTP\/1\.1 202/);
+    await sees(page, 'Your first event is here');
+    await sees(page.locator('.first-arrived'), 'signed_up');
+    assertNoComplaints(watched);
+  });
+
+  test('the event is on the Live page, and on the overview', async () => {
+    const { page } = watched;
+    await page.getByRole('link', { name: 'See it on Live' }).click();
+    await heading(page, 'Live');
+    await page.getByRole('list', { name: 'Events, newest first' }).getByRole('button', { name: 'signed_up' }).waitFor();
+    await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Overview' }).click();
+    await heading(page, 'Overview');
+    await page.locator('.ranking').getByText('signed_up').waitFor();
+    await page.locator('.figure', { hasText: 'Users accepted' }).getByText('1', { exact: true }).waitFor();
+    assertNoComplaints(watched);
+  });
+
+  test('the link does not work twice', async () => {
+    const other = await openPage(browser, server.baseUrl);
+    await other.page.goto(welcomeLinkOf(server.stdout()));
+    await heading(other.page, 'This link does not work any more');
+    assert.deepEqual(await other.context.cookies(), []);
+    await other.context.close();
+  });
+
+  test('signed out, the pages are closed; a wrong password is said to be wrong, the right one leads back', async () => {
+    const { page } = watched;
+    await page.goto('/dashboard/development/live?name=signed_up');
+    await heading(page, 'Live');
+    await page.getByRole('banner').getByRole('button', { name: 'Sign out' }).click();
+    await heading(page, /^Sign in/);
+    assert.deepEqual(await watched.context.cookies(), []);
+
+    await page.goto('/dashboard/development/live?name=signed_up');
+    await heading(page, /^Sign in/);
+    await page.getByLabel('E-mail').fill(EMAIL);
+    await page.getByLabel('Password', { exact: true }).fill(`${PASSWORD} not`);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await sees(page, /password is wrong/i);
+    assert.deepEqual(await watched.context.cookies(), []);
+
+    await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await heading(page, 'Live');
+    assert.equal(page.url(), `${server.baseUrl}/dashboard/development/live?name=signed_up`);
+    await page.getByRole('button', { name: 'signed_up' }).waitFor();
+    // What the browser itself says of an answer 401.
+    assertNoComplaints(watched, /status of 401/);
+  });
+});
+
+/** What a person sees who pastes the line into a terminal; without curl, what curl would have sent. */
+async function paste(line: string): Promise<string> {
+  if (findTool('curl') !== undefined) return (await promisify(execFile)('sh', ['-c', line])).stdout;
+  const [, url = '', authorization = '', body = ''] =
+    /'(http[^']+)'.*'Authorization: ([^']+)'.*-d '(.+)'/s.exec(line) ?? [];
+  const headers = { authorization, 'content-type': 'application/json' };
+  const { status } = await fetch(url, { method: 'POST', headers, body });
+  return `HTTP/1.1 ${status}`;
+}

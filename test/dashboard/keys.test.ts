@@ -1,0 +1,238 @@
+/** Settings, API keys: made, copied, used, rolled and revoked in the page, and what is marked about them. */
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { after, before, suite, test } from 'node:test';
+import type { Locator, Page } from 'playwright-core';
+import { eventually, post, user } from '../server.ts';
+import { type WatchedPage, whyNoBrowser } from './browser.ts';
+import { askAs, assertNoComplaints, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
+
+const KEYS = '/dashboard/development/settings/keys';
+const DAY_MS = 86_400_000;
+/** What the dialog promises. */
+const REVOKED_MS_MAX = 2_000;
+
+suite('API keys in the page', { skip: whyNoBrowser() }, () => {
+  let running: MemberServer;
+  let watched: WatchedPage;
+  let page: Page;
+  let otherSite: Server;
+  let otherOrigin: string;
+
+  before(async () => {
+    running = await startMemberServer();
+    watched = await running.open();
+    page = watched.page;
+    otherSite = createServer((_request, response) => {
+      response.setHeader('content-type', 'text/html').end('<title>A shop</title>');
+    }).listen(0, '127.0.0.1');
+    await once(otherSite, 'listening');
+    otherOrigin = `http://127.0.0.1:${(otherSite.address() as AddressInfo).port}`;
+  });
+  after(async () => {
+    await running.close();
+    otherSite.close();
+  });
+
+  const row = (name: string, which = 0): Locator => page.getByRole('row').filter({ hasText: name }).nth(which);
+
+  async function send(key: string): Promise<number> {
+    return (await post(running.server, key, { users: [user('ada')] })).status;
+  }
+
+  /** Makes a key in the page, and gives what its copy button copied. */
+  async function make(name: string, choose: (dialog: Locator) => Promise<void> = async () => {}): Promise<string> {
+    await page.goto(KEYS);
+    await page.getByRole('button', { name: 'Create key' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Create an API key' });
+    await dialog.getByLabel('Name').fill(name);
+    await choose(dialog);
+    await dialog.getByRole('button', { name: 'Create key' }).click();
+    return copied(page.getByRole('dialog', { name: 'Your new key' }));
+  }
+
+  async function copied(dialog: Locator, label = 'Copy key'): Promise<string> {
+    await dialog.getByRole('button', { name: label, exact: true }).click();
+    return page.evaluate<string>('navigator.clipboard.readText()');
+  }
+
+  /** A page of another site runs a script; gives what it says. */
+  async function runOnOtherSite(script: string): Promise<unknown> {
+    const context = await running.browser.newContext();
+    try {
+      const shop = await context.newPage();
+      await shop.goto(otherOrigin);
+      return await shop.evaluate(script);
+    } finally {
+      await context.close();
+    }
+  }
+
+  test('a key that was made and copied works, and the list says when it was used', async () => {
+    const key = await make('checkout server');
+    assert.match(key, /^sk_dev_[0-9A-Za-z]{38}$/);
+    const line = await copied(page.getByRole('dialog'), 'Copy');
+    assert.ok(line.includes(key) && line.includes(`${running.server.baseUrl}/ingest/events`));
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    await sees(row('checkout server'), 'never');
+
+    assert.equal(await send(key), 202);
+    await row('checkout server').getByText('never').waitFor({ state: 'detached' });
+    assertNoComplaints(watched);
+  });
+
+  test('a key is shown once: not in the page after closing, nor after reloading, nor in an answer', async () => {
+    const key = await make('shown once');
+    assert.ok((await page.content()).includes(key), 'it is shown now');
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
+    assert.ok(!(await page.content()).includes(key));
+    await page.reload();
+    await sees(row('shown once'), key.slice(-4));
+    assert.ok(!(await page.content()).includes(key));
+    assert.ok(!page.url().includes(key));
+    const { status, text } = await askAs(running.server, running.session, '/keys');
+    assert.equal(status, 200);
+    assert.ok(text.includes('shown once') && !text.includes(key.slice(8)));
+    assert.ok(!`${running.server.stdout()}${running.server.stderr()}`.includes(key));
+    assertNoComplaints(watched);
+  });
+
+  test('rolled with an overlap, the old key and the new one both work', async () => {
+    const old = await make('rolled');
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    await row('rolled')
+      .getByRole('button', { name: /^Roll / })
+      .click();
+    const dialog = page.getByRole('dialog', { name: 'Roll rolled' });
+    await dialog.getByLabel('The old key expires').selectOption('After a day');
+    await dialog.getByRole('button', { name: 'Roll key' }).click();
+    const fresh = await copied(page.getByRole('dialog', { name: 'The new key of rolled' }));
+    assert.notEqual(fresh, old);
+    assert.equal(await send(old), 202);
+    assert.equal(await send(fresh), 202);
+
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    await sees(row('rolled', 1), 'Expires');
+    await sees(row('rolled', 1), old.slice(-4));
+    await sees(row('rolled', 0), fresh.slice(-4));
+    assertNoComplaints(watched);
+  });
+
+  test('rolled at once, the old key is refused and the new one works', async () => {
+    const old = await make('rolled at once');
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    await row('rolled at once')
+      .getByRole('button', { name: /^Roll / })
+      .click();
+    const dialog = page.getByRole('dialog', { name: 'Roll rolled at once' });
+    await dialog.getByLabel('The old key expires').selectOption('At once');
+    await dialog.getByRole('button', { name: 'Roll key' }).click();
+    const fresh = await copied(page.getByRole('dialog', { name: 'The new key of rolled at once' }));
+    await eventually('the old key is refused', async () => (await send(old)) === 401);
+    assert.equal(await send(fresh), 202);
+  });
+
+  test('revoking asks for the name, and the key is refused within two seconds', async (context) => {
+    const key = await make('to be revoked');
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    assert.equal(await send(key), 202);
+    await row('to be revoked')
+      .getByRole('button', { name: /^Revoke / })
+      .click();
+    const dialog = page.getByRole('dialog', { name: 'Revoke to be revoked' });
+    const revoke = dialog.getByRole('button', { name: 'Revoke key' });
+    assert.ok(await revoke.isDisabled());
+    await dialog.getByRole('textbox').fill('to be');
+    assert.ok(await revoke.isDisabled());
+    await dialog.getByRole('textbox').fill('to be revoked');
+    const answered = page.waitForResponse((response) => response.url().endsWith('/revoke'));
+    await revoke.click();
+    assert.equal((await answered).status(), 200);
+
+    const revokedAt = performance.now();
+    const ms = await eventually('the key is refused', async () => {
+      const sentAt = performance.now();
+      return (await send(key)) === 401 ? sentAt - revokedAt + Number.EPSILON : 0;
+    });
+    context.diagnostic(`refused ${ms.toFixed(0)} ms after the answer`);
+    assert.ok(ms <= REVOKED_MS_MAX, `${ms} ms`);
+
+    await row('to be revoked').waitFor({ state: 'detached' });
+    await page.getByLabel('Show', { exact: true }).selectOption('All, also revoked and expired');
+    await sees(row('to be revoked'), 'Revoked');
+    await page.reload();
+    await sees(row('to be revoked'), 'Revoked');
+    assertNoComplaints(watched);
+  });
+
+  test('the snippet of a publishable key works on a page of an allowed origin, and only there', async () => {
+    const key = await make('shop front', async (dialog) => {
+      await dialog.getByLabel('Kind').selectOption('publishable');
+      await dialog.getByLabel('Allowed origins').fill(`${otherOrigin} https://shop.example.com`);
+    });
+    assert.match(key, /^pk_/);
+    const snippet = await copied(page.getByRole('dialog'), 'Copy');
+    assert.match(snippet, /^fetch\(/);
+    assert.equal(await runOnOtherSite(`${snippet.replace(/;$/, '')}.then(({ status }) => status)`), 202);
+    const fromElsewhere = await post(
+      running.server,
+      key,
+      { users: [user('ada')] },
+      { origin: 'https://elsewhere.example' },
+    );
+    assert.notEqual(fromElsewhere.status, 202);
+
+    await page.goto(KEYS);
+    await sees(row('shop front'), `Only from ${otherOrigin}, https://shop.example.com`);
+    assertNoComplaints(watched);
+  });
+
+  test('a secret key that was used on a page of another site is marked as probably leaked', async () => {
+    const key = await make('leaked');
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    const line = { method: 'POST', headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' } };
+    const request = JSON.stringify({ ...line, body: JSON.stringify({ users: [user('eve')] }) });
+    const url = `${running.server.baseUrl}/ingest/events`;
+    await runOnOtherSite(`fetch('${url}', ${request}).then(() => 'answered', () => 'kept from the page')`);
+    await eventually('the server has noted it', async () => {
+      const { text } = await askAs(running.server, running.session, '/keys');
+      return text.includes(`"leak_origin":"${otherOrigin}"`);
+    });
+    await page.goto(KEYS);
+    await sees(row('leaked'), 'Probably leaked');
+    await sees(row('leaked'), otherOrigin);
+    assertNoComplaints(watched);
+  });
+
+  test('a key that was not used for 30 days is marked', async () => {
+    await make('forgotten');
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    await sees(row('forgotten'), 'Active');
+    assert.equal(await row('forgotten').getByText('Unused for 30 days').count(), 0);
+    const database = new DatabaseSync(join(running.server.dataFolder, 'keys.db'), { timeout: 5_000 });
+    database.prepare("UPDATE keys SET created_at = ? WHERE name = 'forgotten'").run(Date.now() - 31 * DAY_MS);
+    database.close();
+    await page.reload();
+    await sees(row('forgotten'), 'Unused for 30 days');
+    assertNoComplaints(watched);
+  });
+
+  test('a mistake is said in the dialog, which stays', async () => {
+    await page.goto(`${KEYS}?dialog=create`);
+    await heading(page, 'API keys');
+    const dialog = page.getByRole('dialog', { name: 'Create an API key' });
+    await dialog.getByLabel('Name').fill('wrong origin');
+    await dialog.getByLabel('Kind').selectOption('publishable');
+    await dialog.getByLabel('Allowed origins').fill('https://shop.example.com/a/path');
+    await dialog.getByRole('button', { name: 'Create key' }).click();
+    await sees(dialog.getByRole('alert'), /origin/i);
+    assert.equal(await dialog.getByLabel('Name').inputValue(), 'wrong origin');
+    assertNoComplaints(watched, /status of 400/);
+  });
+});

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {
+  changeLive,
+  LISTED_MAX,
+  type LiveEvents,
+  NO_EVENTS,
+  ROWS_MAX,
+  summaryOf,
+} from '../../dashboard/src/pages/live-events.ts';
+
+type Event = LiveEvents['shown'][number];
+
+function event(n: number): Event {
+  const at = new Date(Date.UTC(2026, 10, 15, 9) + n).toISOString();
+  return {
+    id: `e${n}`,
+    event_name: 'page_viewed',
+    timestamp: at,
+    received_at: at,
+    revenue: null,
+    event_value: null,
+    properties: {},
+    profile_id: null,
+    trace_id: `t${n}`,
+    userIndex: 0,
+    key_id: null,
+  };
+}
+
+const events = (from: number, to: number): Event[] => Array.from({ length: to - from }, (_, n) => event(from + n));
+const ids = (list: readonly Event[]): string[] => list.map(({ id }) => id);
+
+test('an event that is listed and streamed is shown once, and the newest is first', () => {
+  let live = changeLive(NO_EVENTS, { kind: 'arrived', events: [event(3)], how: 'show', openId: '' });
+  live = changeLive(live, { kind: 'listed', events: [event(3), event(2), event(1)], how: 'show', openId: '' });
+  live = changeLive(live, { kind: 'arrived', events: [event(4), event(2)], how: 'show', openId: '' });
+  assert.deepEqual(ids(live.shown), ['e4', 'e3', 'e2', 'e1']);
+});
+
+test('no more than 200 rows are kept, but the one that is open stays', () => {
+  let live = changeLive(NO_EVENTS, { kind: 'arrived', events: events(0, 150), how: 'show', openId: '' });
+  live = changeLive(live, { kind: 'arrived', events: events(150, 400), how: 'show', openId: 'e7' });
+  assert.equal(live.shown.length, ROWS_MAX + 1);
+  assert.equal(live.shown[0]?.id, 'e399');
+  assert.equal(live.shown.at(-1)?.id, 'e7');
+});
+
+test('while somebody reads, rows stay as they are until the new ones are asked for', () => {
+  const before = changeLive(NO_EVENTS, { kind: 'listed', events: events(0, 3), how: 'show', openId: '' });
+  let live = changeLive(before, { kind: 'arrived', events: events(3, 5), how: 'hold', openId: 'e1' });
+  live = changeLive(live, { kind: 'listed', events: events(2, 6), how: 'hold', openId: 'e1' });
+  assert.equal(live.shown, before.shown);
+  assert.equal(live.heldCount, 3);
+  live = changeLive(live, { kind: 'show held', openId: 'e1' });
+  assert.deepEqual(ids(live.shown), ['e5', 'e4', 'e3', 'e2', 'e1', 'e0']);
+  assert.equal(live.heldCount, 0);
+});
+
+test('what comes while paused is counted and not kept, and what is more than gets listed is said to be left out', () => {
+  const before = changeLive(NO_EVENTS, { kind: 'listed', events: events(0, 3), how: 'show', openId: '' });
+  let live = changeLive(before, { kind: 'arrived', events: events(3, 3 + LISTED_MAX), how: 'count', openId: '' });
+  live = changeLive(live, { kind: 'arrived', events: events(100, 107), how: 'count', openId: '' });
+  assert.equal(live.shown, before.shown);
+  assert.equal(live.missedCount, LISTED_MAX + 7);
+  live = changeLive(live, { kind: 'go on' });
+  assert.equal(live.missedCount, 0);
+  assert.equal(live.skippedCount, 7);
+});
+
+test('what the server left out in bursts adds up', () => {
+  const once = changeLive(NO_EVENTS, { kind: 'skipped', events: 40 });
+  assert.equal(changeLive(once, { kind: 'skipped', events: 2 }).skippedCount, 42);
+});
+
+test('a summary is a few short texts, whatever was sent', () => {
+  const properties: Record<string, unknown> = {
+    html: '<b>x</b>',
+    list: [1, { a: null }],
+    long: `${'x'.repeat(38)}😀y`,
+  };
+  Object.defineProperty(properties, '__proto__', { value: 1, enumerable: true });
+  properties['left'] = 'out';
+  assert.deepEqual(summaryOf(properties), [
+    { name: 'html', value: '<b>x</b>' },
+    { name: 'list', value: '[1,{"a":null}]' },
+    { name: 'long', value: `${'x'.repeat(38)}…` },
+    { name: '__proto__', value: '1' },
+  ]);
+});
