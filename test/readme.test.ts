@@ -138,6 +138,7 @@ function steady(answer: string): unknown {
       if (!ids.has(id)) ids.set(id, `id ${ids.size + 1}`);
       return ids.get(id) ?? '';
     })
+    .replaceAll(/key_[0-9A-Za-z]{12}/g, 'a key')
     .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, 'a time');
   return JSON.parse(text);
 }

@@ -207,9 +207,8 @@ function StateWords({ live, connection, isPaused }: LiveWordsProps): ReactNode {
       <strong>{countOf(live.missedCount, 'event')} came meanwhile.</strong>
     );
   }
-  return live.shown.length === 0
-    ? 'New events show here at once.'
-    : `The latest ${formatNumber(live.shown.length)}, newest first.`;
+  if (live.shown.length === 0) return 'New events show here at once.';
+  return `${countOf(live.shown.length, 'event')}, newest first.`;
 }
 
 /** The row of a shared address may be older than what is listed. */

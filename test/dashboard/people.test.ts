@@ -1,0 +1,241 @@
+/** People: found by any identifier, what is known and who said so, why they are one person, and taking that back. */
+
+import assert from 'node:assert/strict';
+import { after, before, suite, test } from 'node:test';
+import type { Locator, Page } from 'playwright-core';
+import { type WatchedPage, whyNoBrowser } from './browser.ts';
+import {
+  assertNoComplaints,
+  deliver,
+  heading,
+  type MemberServer,
+  read,
+  sees,
+  startMemberServer,
+} from './member-page.ts';
+
+const PEOPLE = '/dashboard/development/people';
+
+interface ProfileAnswer {
+  readonly id: string;
+  readonly merged_ids: readonly string[];
+}
+
+suite('People in the page', { skip: whyNoBrowser() }, () => {
+  let running: MemberServer;
+  let watched: WatchedPage;
+  let page: Page;
+  /** Of the requests that told of the visitor, of Grace, and that they are one. */
+  let visited: string;
+  let signedUp: string;
+  let joined: string;
+  let grace: ProfileAnswer;
+
+  before(async () => {
+    running = await startMemberServer();
+    const { server } = running;
+    visited = await deliver(server, server.key, [
+      {
+        identifiers: { anon_id: 'visitor-7' },
+        user_properties: { theme: 'dark' },
+        events: [{ event_name: 'page_viewed', path: '/prices' }],
+      },
+    ]);
+    signedUp = await deliver(server, server.key, [
+      {
+        identifiers: {
+          user_id: 'grace',
+          email: 'Grace@Example.com',
+          phone_number: '+49 30 123456',
+          first_name: 'Grace',
+          last_name: 'Hopper',
+        },
+        user_properties: { plan: 'pro', seats: JSON.rawJSON('12345678901234567890') },
+        events: [{ event_name: 'signed_up', revenue: 12.5 }],
+      },
+    ]);
+    joined = await deliver(server, server.key, [
+      { identifiers: { user_id: 'grace', anon_id: 'visitor-7' }, events: [{ event_name: 'came_back' }] },
+    ]);
+    await deliver(server, server.key, [
+      { identifiers: { user_id: 'someone-else', anon_id: 'visitor-7' }, events: [{ event_name: 'shared_a_device' }] },
+    ]);
+    grace = await profileOf('user_id=grace');
+    watched = await running.open();
+    page = watched.page;
+  });
+  after(() => running.close());
+
+  async function profileOf(query: string): Promise<ProfileAnswer> {
+    const { status, body, text } = await read(running.server, running.server.key, `/profiles?${query}`);
+    assert.equal(status, 200, text);
+    return body as ProfileAnswer;
+  }
+
+  const openPerson = async (tab = ''): Promise<void> => {
+    await page.goto(`${PEOPLE}/${grace.id}${tab === '' ? '' : `?tab=${tab}`}`);
+    await heading(page, 'Grace Hopper');
+  };
+
+  const merge = (): Locator => page.locator('.graph__item--merge');
+
+  test('the ones before a search are those of the newest events', async () => {
+    await page.goto(PEOPLE);
+    await heading(page, 'People');
+    await page.getByRole('link', { name: 'Grace Hopper' }).click();
+    await heading(page, 'Grace Hopper');
+    assertNoComplaints(watched);
+  });
+
+  test('a person is found by each identifier and by profile id', async () => {
+    const values = ['grace', 'grace@example.com', '+49 30 123456', 'visitor-7', grace.id, grace.merged_ids[0] ?? ''];
+    for (const value of values) {
+      await page.goto(PEOPLE);
+      await page.getByRole('searchbox').fill(`  ${value} `);
+      await page.getByRole('button', { name: 'Find' }).click();
+      await heading(page, 'Grace Hopper');
+      assert.equal(new URL(page.url()).pathname, `${PEOPLE}/${grace.id}`, value);
+    }
+    assertNoComplaints(watched);
+  });
+
+  test('somebody who is not there is said not to be', async () => {
+    await page.goto(`${PEOPLE}?q=nobody@example.com`);
+    await sees(page, 'Nobody found for “nobody@example.com”');
+    await page.goto(`${PEOPLE}/01a1ddc0-5109-7246-bf39-3425125c6c6d`);
+    await sees(page, 'No such person here');
+    assertNoComplaints(watched, /status of 404/);
+    watched.complaints.length = 0;
+  });
+
+  test('each property has the request that told it, and numbers keep their digits', async () => {
+    await openPerson();
+    const properties = page.getByRole('table', { name: 'User properties' });
+    for (const [name, value, trace] of [
+      ['plan', 'pro', signedUp],
+      ['seats', '12345678901234567890', signedUp],
+      ['theme', 'dark', visited],
+    ] as const) {
+      const row = properties.getByRole('row').filter({ hasText: name });
+      await sees(row, value);
+      await row.getByRole('link', { name: trace }).waitFor();
+    }
+    await sees(page.getByRole('table', { name: 'Profile fields' }), 'Hopper');
+    await properties.getByRole('link', { name: signedUp }).first().click();
+    await heading(page, 'Traces');
+    await sees(page, 'processed');
+    assertNoComplaints(watched);
+  });
+
+  test('the timeline has the events of both profiles, each with its request', async () => {
+    await openPerson('timeline');
+    for (const name of ['page_viewed', 'signed_up', 'came_back']) {
+      await page.getByRole('button', { name: new RegExp(name) }).waitFor();
+    }
+    await page.getByRole('button', { name: /page_viewed/ }).click();
+    await page.getByRole('link', { name: visited }).waitFor();
+    await sees(page, '"/prices"');
+    await page.reload();
+    await page.getByRole('link', { name: visited }).waitFor();
+
+    await page.getByLabel('Event name').fill('signed_up');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await page.getByRole('button', { name: /page_viewed/ }).waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: /signed_up/ }).waitFor();
+    assertNoComplaints(watched);
+  });
+
+  test('the picture shows the merge, and the request behind it', async () => {
+    await openPerson('identity');
+    await sees(page, 'One person, merged from 2 profiles');
+    assert.equal(await merge().count(), 1);
+    await merge().click();
+    const panel = page.getByRole('complementary', { name: 'The request behind it' });
+    await panel.getByRole('heading', { name: 'Merge' }).waitFor();
+    await panel.getByRole('link', { name: joined }).waitFor();
+    await sees(panel, 'users[0]');
+    await page.reload();
+    await panel.getByRole('link', { name: joined }).waitFor();
+    assertNoComplaints(watched);
+  });
+
+  test('the picture can be gone through with the keyboard', async () => {
+    await openPerson('identity');
+    const items = page.locator('.graph__item');
+    await items.first().focus();
+    const panel = page.getByRole('complementary', { name: 'The request behind it' });
+    await panel.getByRole('heading', { name: 'Identifier' }).waitFor();
+    await page.keyboard.press('End');
+    await page.keyboard.press('Home');
+    for (let step = 0; step < 10 && !(await panel.getByRole('heading', { name: 'Merge' }).isVisible()); step++) {
+      await page.keyboard.press('ArrowDown');
+    }
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/pick=merge/);
+    assertNoComplaints(watched);
+  });
+
+  test('the list says the same as the picture', async () => {
+    await openPerson('identity');
+    await page.getByRole('button', { name: 'List' }).click();
+    const list = page.locator('.identity__list');
+    for (const text of ['grace', 'grace@example.com', 'visitor-7']) await sees(list, text);
+    await page.waitForURL(/as=list/);
+    assertNoComplaints(watched);
+  });
+
+  test('the chain between two identifiers goes through the request that joined them', async () => {
+    await openPerson('identity');
+    await page.getByLabel('This identifier').selectOption({ label: 'anon_id: visitor-7' });
+    await page.getByLabel('and this one').selectOption({ label: 'email: grace@example.com' });
+    const chain = page.getByRole('list', { name: 'The chain of requests' });
+    await chain.getByRole('link', { name: joined }).waitFor();
+    await chain.getByRole('link', { name: visited }).waitFor();
+    assert.doesNotMatch(page.url(), /grace|visitor-7/, 'no identifier stands in the address');
+    await page.reload();
+    await chain.getByRole('link', { name: joined }).waitFor();
+    assertNoComplaints(watched);
+  });
+
+  test('a merge is undone in the page, and there are two people again', async () => {
+    await openPerson('identity');
+    await merge().click();
+    await page.getByRole('button', { name: 'These are not one person' }).click();
+    const dialog = page.getByRole('dialog', { name: 'These are not one person' });
+    await dialog.getByRole('button', { name: 'Undo the merge' }).click();
+    await sees(page, 'Undone. There are now 2 profiles instead of one');
+    const visitor = await profileOf('anon_id=visitor-7');
+    const signedIn = await profileOf('user_id=grace');
+    assert.notEqual(visitor.id, signedIn.id);
+    for (const { id } of [visitor, signedIn]) await page.getByRole('link', { name: id }).waitFor();
+
+    await page.goto(`${PEOPLE}/${visitor.id}`);
+    await sees(page, 'theme');
+    assert.equal(await page.getByText('plan', { exact: true }).count(), 0);
+    await page.goto(`${PEOPLE}/${signedIn.id}`);
+    await heading(page, 'Grace Hopper');
+    await sees(page, 'plan');
+    assert.equal(await page.getByText('theme', { exact: true }).count(), 0);
+    assertNoComplaints(watched);
+  });
+
+  test('erasing asks for a text to be typed, and afterwards the person is gone from page and API', async () => {
+    const { id } = await profileOf('user_id=grace');
+    await page.goto(`${PEOPLE}/${id}`);
+    await page.getByRole('button', { name: 'Erase' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Erase this person' });
+    const erase = dialog.getByRole('button', { name: 'Erase for good' });
+    assert.ok(await erase.isDisabled());
+    await dialog.getByRole('textbox').fill('grace');
+    assert.ok(await erase.isDisabled());
+    await dialog.getByRole('textbox').fill('grace@example.com');
+    await erase.click();
+    await sees(page, 'The person is erased.');
+
+    assert.equal((await read(running.server, running.server.key, `/profiles/${id}`)).status, 404);
+    assert.equal((await read(running.server, running.server.key, '/profiles?user_id=grace')).status, 404);
+    await page.goto(`${PEOPLE}/${id}`);
+    await sees(page, 'No such person here');
+    assertNoComplaints(watched, /status of 404/);
+  });
+});
