@@ -18,3 +18,8 @@ export function logFolderOf(dataFolder: string): string {
 export function storeFileOf(dataFolder: string): string {
   return join(dataFolder, 'store.db');
 }
+
+/** Where the server that runs on the folder is reached, or the last one was: for links made beside it. */
+export function serverUrlFileOf(dataFolder: string): string {
+  return join(dataFolder, 'server.url');
+}

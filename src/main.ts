@@ -3,11 +3,12 @@
  * backends, each loaded only when it is used.
  */
 
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
+import { baseUrlOf } from './base-url.ts';
 import type { Shell } from './cli/shell.ts';
 import type { Env } from './config.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
+import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
 import type { MemberStore } from './members.ts';
 import type { KeyStore, Store } from './store.ts';
@@ -171,6 +172,7 @@ async function serve(args: readonly string[], env: Env): Promise<number> {
   });
   const stopped = stopOnSignal();
   const port = await supervisor.start();
+  writeFileSync(serverUrlFileOf(config.dataFolder), `${baseUrlOf(config.host, port)}\n`, { mode: 0o600 });
   logger.info({ version, host: config.host, port, edges: config.edges, pid: process.pid }, 'listening');
   const members = await openMemberStore(keyFileOf(config.dataFolder));
   const out = (text: string): void => void process.stdout.write(text);

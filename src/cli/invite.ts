@@ -4,8 +4,10 @@
  * Whoever may write to the data folder may let people in, so nothing else is asked.
  */
 
+import { readFileSync } from 'node:fs';
 import { baseUrlOf } from '../base-url.ts';
 import { type Config, SETTINGS } from '../config.ts';
+import { serverUrlFileOf } from '../data-folder.ts';
 import { OperatorError } from '../errors.ts';
 import { nameMistake } from '../keys/create.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
@@ -92,10 +94,17 @@ async function makeInvitation(wishes: Wishes): Promise<Made> {
       `Account "${account.name}" has ${OPEN_INVITATIONS_MAX} open invitations. Withdraw some in the dashboard, under Settings, Team.`,
     );
   }
-  // With port 0 the server takes any free one, which nobody can know here.
-  const port = config.port === 0 ? SETTINGS.port.default : config.port;
-  const link = invitationLink(config.publicUrl || baseUrlOf(config.host, port), made.token);
+  const link = invitationLink(config.publicUrl || serverUrlOf(config), made.token);
   return { kind, account, isNewAccount: isNew, email: wish.email, link, expiresAt: made.expiresAt };
+}
+
+/** Of the server on the data folder, which knows its port best; before the first start, what the settings say. */
+function serverUrlOf({ dataFolder, host, port }: Config): string {
+  try {
+    return new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim()).origin;
+  } catch {
+    return baseUrlOf(host, port === 0 ? SETTINGS.port.default : port);
+  }
 }
 
 async function kindFor(members: MemberStore, account: Account, known: Member | undefined): Promise<InvitationKind> {

@@ -17,7 +17,7 @@ import type { MemberStore } from '../../src/members.ts';
 import { acceptInvitation, lookAtInvitation } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
-import { runSluice } from '../server.ts';
+import { runSluice, startServer } from '../server.ts';
 
 const NOW = Date.UTC(2026, 10, 15, 12);
 const LINK = /(http\S+)\/dashboard\/welcome#([\w-]{43})\n/;
@@ -206,4 +206,12 @@ test('the first start of a server for production prints the link for its public 
   assert.match(first, /listening on http:\/\/127\.0\.0\.1:8080 /);
   assert.doesNotMatch(first, /sk_/);
   assert.match(first, /npx sluice keys create .* --env production/);
+});
+
+test('beside a running server the link is for the port that it took, whatever the settings say', async (context) => {
+  const { run, data } = await openShell(context);
+  const server = await startServer({ dataFolder: data });
+  context.after(() => server.kill());
+  const [, url] = LINK.exec(await run([])) ?? [];
+  assert.equal(url, server.baseUrl);
 });
