@@ -13,12 +13,10 @@ import type { Operation, Parameter, PathItem, Response } from './openapi-types.t
 export const DASHBOARD_TAG = {
   name: 'Dashboard',
   description: [
-    'What the dashboard at `/dashboard` calls besides *Reading back*: sessions, members and keys. With the cookie of a signed-in member; API keys open none of it.',
+    'What the dashboard at `/dashboard` calls besides *Reading back*: the live stream and the health of the server, which a secret key opens too, and sessions, members and keys, which API keys do not open: they need the cookie of a signed-in member.',
     'A change must come from the page itself: `Origin` has to be that of the server, otherwise the answer is 403. Bodies are JSON. A session opens the calls of *Reading back* too: there the header `Sluice-Environment` says whose data is meant, and on `GET /live` the parameter `environment`.',
   ].join('\n\n'),
 };
-
-const READING = 'Reading back';
 
 interface Described {
   readonly operationId: string;
@@ -89,7 +87,7 @@ export function dashboardPaths(): Record<string, PathItem> {
 function ofTenant(words: Pick<Operation, 'operationId' | 'summary' | 'description'>, ok: Response): Operation {
   return {
     ...words,
-    tags: [READING],
+    tags: [DASHBOARD_TAG.name],
     security: [{ secretKey: [] }, { session: [] }],
     responses: {
       200: ok,

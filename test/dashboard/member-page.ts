@@ -125,5 +125,5 @@ export async function heading(page: Page, name: string | RegExp): Promise<void> 
 
 /** Waits until it can be seen. */
 export async function sees(page: Page | Locator, text: string | RegExp): Promise<void> {
-  await page.getByText(text).first().waitFor();
+  await page.getByText(text).filter({ visible: true }).first().waitFor();
 }

@@ -40,7 +40,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     visited = await deliver(server, server.key, [
       {
         identifiers: { anon_id: 'visitor-7' },
-        user_properties: { theme: 'dark' },
+        user_properties: { referrer: 'newsletter' },
         events: [{ event_name: 'page_viewed', path: '/prices' }],
       },
     ]);
@@ -117,7 +117,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     for (const [name, value, trace] of [
       ['plan', 'pro', signedUp],
       ['seats', '12345678901234567890', signedUp],
-      ['theme', 'dark', visited],
+      ['referrer', 'newsletter', visited],
     ] as const) {
       const row = properties.getByRole('row').filter({ hasText: name });
       await sees(row, value);
@@ -212,12 +212,12 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     for (const { id } of [visitor, signedIn]) await page.getByRole('link', { name: id }).waitFor();
 
     await page.goto(`${PEOPLE}/${visitor.id}`);
-    await sees(page, 'theme');
+    await sees(page, 'referrer');
     assert.equal(await page.getByText('plan', { exact: true }).count(), 0);
     await page.goto(`${PEOPLE}/${signedIn.id}`);
     await heading(page, 'Grace Hopper');
     await sees(page, 'plan');
-    assert.equal(await page.getByText('theme', { exact: true }).count(), 0);
+    assert.equal(await page.getByText('referrer', { exact: true }).count(), 0);
     assertNoComplaints(watched);
   });
 

@@ -30,7 +30,7 @@ const TABS = [
 ] as const;
 
 export default function Person(): ReactNode {
-  const id = decodeURIComponent(viewOf(useAddress().path)?.split('/')[1] ?? '');
+  const id = viewOf(useAddress().path)?.split('/')[1] ?? '';
   const { data, error, reload } = useData<Profile>(`/profiles/${encodeURIComponent(id)}?provenance=1`);
   const [erased, setErased] = useState<Erased>();
   if (erased !== undefined) return <ErasedPage erased={erased} />;

@@ -24,7 +24,7 @@ import '../styles/person.css';
 const PENDING_RELOAD_MS = 1_000;
 
 export default function TracePage(): ReactNode {
-  const asked = decodeURIComponent(viewOf(useAddress().path)?.split('/')[1] ?? '');
+  const asked = viewOf(useAddress().path)?.split('/')[1] ?? '';
   const traceId = traceIdOf(asked);
   return (
     <Page title="Traces">

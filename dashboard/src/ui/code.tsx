@@ -7,7 +7,7 @@
 import { type ReactNode, useMemo, useState } from 'react';
 import { Button } from './button.tsx';
 import { CopyButton } from './copy-button.tsx';
-import { type JsonLine, jsonLines, jsonSource, markedPath } from './json-lines.ts';
+import { isWithin, type JsonLine, jsonLines, jsonSource, markedPath } from './json-lines.ts';
 
 const LINES_SHOWN_MAX = 400;
 
@@ -61,12 +61,6 @@ export function Json({ value, mark }: JsonProps): ReactNode {
       </div>
     </div>
   );
-}
-
-function isWithin(path: string, outer: string): boolean {
-  if (!path.startsWith(outer)) return false;
-  const next = path.charAt(outer.length);
-  return outer === '' || next === '' || next === '.' || next === '[';
 }
 
 function JsonRow({ line, isMarked }: { line: JsonLine; isMarked: boolean }): ReactNode {

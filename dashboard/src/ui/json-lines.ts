@@ -37,10 +37,15 @@ export function jsonSource(value: unknown): string {
 /** The path to mark: the wanted one, or the longest part of it that is there; null when nothing is wanted. */
 export function markedPath(lines: readonly JsonLine[], wanted: string | undefined): string | null {
   if (wanted === undefined || wanted === '') return null;
-  const paths = new Set(lines.map(({ path }) => path));
-  let path = wanted;
-  while (path !== '' && !paths.has(path)) path = path.replace(/(?:\[[^[\]]*\]|\.?[^.[\]]*)$/, '');
-  return path === '' ? null : path;
+  const around = lines.map(({ path }) => path).filter((path) => path !== '' && isWithin(wanted, path));
+  return around.toSorted((a, b) => b.length - a.length)[0] ?? null;
+}
+
+/** Whether a path is the other one, or leads into it. */
+export function isWithin(path: string, outer: string): boolean {
+  if (!path.startsWith(outer)) return false;
+  const next = path.charAt(outer.length);
+  return outer === '' || next === '' || next === '.' || next === '[';
 }
 
 function addLines(lines: JsonLine[], value: unknown, place: Place): void {
@@ -67,7 +72,12 @@ function addLines(lines: JsonLine[], value: unknown, place: Place): void {
   lines.push({ ...place, name: null, kind: 'bracket', text: close });
 }
 
+/** Names without anything that could be taken for a part of a path. */
+const PLAIN_NAME = /^[A-Za-z_$][A-Za-z0-9_$]*$/;
+
+/** As the server writes paths in its messages. */
 function joined(path: string, name: string): string {
+  if (!PLAIN_NAME.test(name)) return `${path}[${JSON.stringify(name)}]`;
   return path === '' ? name : `${path}.${name}`;
 }
 

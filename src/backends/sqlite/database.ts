@@ -9,8 +9,8 @@ import { dirname } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../errors.ts';
 
-const BUSY_TIMEOUT_MS = 5_000;
-const RETRY_MS = 20;
+export const BUSY_TIMEOUT_MS = 5_000;
+export const RETRY_MS = 20;
 
 /** Result codes of SQLite; the low byte of an extended code. */
 const SQLITE_BUSY = 5;
@@ -45,6 +45,16 @@ export function openDatabase(what: DatabaseFile): DatabaseSync {
 /** IMMEDIATE takes the write lock at the start, where SQLite waits for it; a later upgrade could only fail. */
 export function transaction<T>(database: DatabaseSync, work: () => T): T {
   whenFree(() => database.exec('BEGIN IMMEDIATE'));
+  return finish(database, work);
+}
+
+/** Like `transaction`, but throws at once when another has the lock. */
+export function transactionIfFree<T>(database: DatabaseSync, work: () => T): T {
+  database.exec('BEGIN IMMEDIATE');
+  return finish(database, work);
+}
+
+function finish<T>(database: DatabaseSync, work: () => T): T {
   try {
     const result = work();
     database.exec('COMMIT');

@@ -3,15 +3,15 @@
  *
  * Every call is one statement or one short write transaction, finished before it returns: no read is left open, so
  * the command line can work on the file beside a running server, and each sees what the other committed at once.
- * Calls block their thread for the time of a small query; on a hot path they go through `keys/cache.ts`. The file
- * holds hashes, never keys, and only its owner may read it.
+ * Calls block their thread for the time of a small query, not for locks of others (`patient-connection.ts`); on a hot
+ * path they go through `keys/cache.ts`. The file holds hashes, never keys, and only its owner may read it.
  */
 
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite';
 import type { Environment, KeyKind } from '../../model.ts';
 import type { Account, ApiKey, KeySighting, KeyStore, NewKey } from '../../store.ts';
-import { transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
+import { PatientConnection } from './patient-connection.ts';
 
 const SELECT_KEYS = `
   SELECT keys.*, accounts.name AS account_name
@@ -22,22 +22,24 @@ export function openSqliteKeyStore(file: string): KeyStore {
 }
 
 class SqliteKeyStore implements KeyStore {
+  readonly #connection: PatientConnection;
   readonly #database: DatabaseSync;
   /** The one statement that requests wait for, so it is compiled once. */
   readonly #selectByHash: StatementSync;
 
   constructor(database: DatabaseSync) {
+    this.#connection = new PatientConnection(database);
     this.#database = database;
     this.#selectByHash = database.prepare(`${SELECT_KEYS} WHERE keys.hash = ?`);
   }
 
   async accounts(): Promise<Account[]> {
-    const rows = this.#database.prepare('SELECT * FROM accounts ORDER BY created_at, name').all();
-    return rows.map(toAccount);
+    const sql = 'SELECT * FROM accounts ORDER BY created_at, name';
+    return this.#connection.read(() => this.#database.prepare(sql).all().map(toAccount));
   }
 
   async ensureAccount(account: Account): Promise<Account> {
-    return transaction(this.#database, () => {
+    return this.#connection.write(() => {
       this.#database
         .prepare('INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING')
         .run(account.id, account.name, account.createdAt);
@@ -48,36 +50,38 @@ class SqliteKeyStore implements KeyStore {
   }
 
   async create(key: NewKey): Promise<void> {
-    this.#database
-      .prepare(
-        `INSERT INTO keys (id, hash, account_id, name, kind, environment, scopes, origins, prefix, last_four,
-                           created_at, expires_at)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-      )
-      .run(
-        key.id,
-        key.hash,
-        key.accountId,
-        key.name,
-        key.kind,
-        key.environment,
-        JSON.stringify(key.scopes),
-        JSON.stringify(key.origins),
-        key.prefix,
-        key.lastFour,
-        key.createdAt,
-        key.expiresAt,
-      );
+    await this.#connection.write(() => {
+      this.#database
+        .prepare(
+          `INSERT INTO keys (id, hash, account_id, name, kind, environment, scopes, origins, prefix, last_four,
+                             created_at, expires_at)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        )
+        .run(
+          key.id,
+          key.hash,
+          key.accountId,
+          key.name,
+          key.kind,
+          key.environment,
+          JSON.stringify(key.scopes),
+          JSON.stringify(key.origins),
+          key.prefix,
+          key.lastFour,
+          key.createdAt,
+          key.expiresAt,
+        );
+    });
   }
 
   async findByHash(hash: Uint8Array): Promise<ApiKey | undefined> {
-    const row = this.#selectByHash.get(hash);
+    const row = await this.#connection.read(() => this.#selectByHash.get(hash));
     return row === undefined ? undefined : toApiKey(row);
   }
 
   async list(): Promise<ApiKey[]> {
-    const rows = this.#database.prepare(`${SELECT_KEYS} ORDER BY keys.created_at DESC, keys.rowid DESC`).all();
-    return rows.map(toApiKey);
+    const sql = `${SELECT_KEYS} ORDER BY keys.created_at DESC, keys.rowid DESC`;
+    return this.#connection.read(() => this.#database.prepare(sql).all().map(toApiKey));
   }
 
   async revoke(id: string, at: number): Promise<ApiKey | undefined> {
@@ -90,7 +94,7 @@ class SqliteKeyStore implements KeyStore {
 
   async recordSightings(sightings: readonly KeySighting[]): Promise<void> {
     if (sightings.length === 0) return;
-    transaction(this.#database, () => {
+    await this.#connection.write(() => {
       const update = this.#database.prepare(
         `UPDATE keys
          SET last_used_at      = max(coalesce(last_used_at, :usedAt), :usedAt),
@@ -103,11 +107,11 @@ class SqliteKeyStore implements KeyStore {
   }
 
   async close(): Promise<void> {
-    if (this.#database.isOpen) this.#database.close();
+    this.#connection.close();
   }
 
-  #change(update: string, at: number, id: string): ApiKey | undefined {
-    return transaction(this.#database, () => {
+  #change(update: string, at: number, id: string): Promise<ApiKey | undefined> {
+    return this.#connection.write(() => {
       this.#database.prepare(update).run(at, id);
       const row = this.#database.prepare(`${SELECT_KEYS} WHERE keys.id = ?`).get(id);
       return row === undefined ? undefined : toApiKey(row);

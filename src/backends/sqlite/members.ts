@@ -4,7 +4,8 @@
  * Every call is one statement or one short write transaction, finished before it returns, so several edges and the
  * command line work on the file at once and each sees what the others committed. What matters is synced before it is
  * answered; counts of attempts and renewals of sessions are not, since they are frequent, run in the thread of an edge,
- * and a power loss may take the last of them. Every failure of SQLite becomes a `StoreUnavailableError`.
+ * and a power loss may take the last of them. A lock of another is waited for without stopping that thread. Every failure
+ * of SQLite becomes a `StoreUnavailableError`.
  */
 
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite';
@@ -23,9 +24,9 @@ import {
   type Session,
 } from '../../members.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
-import { transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { forgiveAttempt, takeAttempt } from './member-attempts.ts';
+import { PatientConnection } from './patient-connection.ts';
 
 const SELECT_MEMBERS = `
   SELECT members.*, accounts.name AS account_name
@@ -55,24 +56,26 @@ export function openSqliteMemberStore(file: string): MemberStore {
 }
 
 class SqliteMemberStore implements MemberStore {
+  readonly #connection: PatientConnection;
   readonly #database: DatabaseSync;
   /** Read by every request of a signed-in browser, so it is compiled once. */
   readonly #selectSession: StatementSync;
 
   constructor(database: DatabaseSync) {
+    this.#connection = new PatientConnection(database);
     this.#database = database;
     this.#selectSession = database.prepare(SELECT_SESSION);
   }
 
   async members(accountId: string): Promise<Member[]> {
-    return inWords(() => {
+    return this.#read(() => {
       const sql = `${SELECT_MEMBERS} WHERE members.account_id = ? ORDER BY members.created_at, members.rowid`;
       return this.#database.prepare(sql).all(accountId).map(toMember);
     });
   }
 
   async findMember(email: string): Promise<MemberWithPassword | undefined> {
-    return inWords(() => {
+    return this.#read(() => {
       const sql = `${SELECT_MEMBERS} WHERE members.email_lower = ?`;
       const row = this.#database.prepare(sql).get(comparableEmail(email));
       return row === undefined ? undefined : { ...toMember(row), passwordHash: row.password_hash as string };
@@ -98,7 +101,7 @@ class SqliteMemberStore implements MemberStore {
   }
 
   async findSession(tokenHash: Uint8Array): Promise<Session | undefined> {
-    return inWords(() => {
+    return this.#read(() => {
       const row = this.#selectSession.get(tokenHash);
       if (row === undefined) return undefined;
       return {
@@ -111,14 +114,14 @@ class SqliteMemberStore implements MemberStore {
   }
 
   async renewSession(tokenHash: Uint8Array, renewedAt: number, expiresAt: number): Promise<void> {
-    this.#writeUnsynced(() => {
+    await this.#writeUnsynced(() => {
       const sql = 'UPDATE sessions SET renewed_at = ?, expires_at = ? WHERE token_hash = ?';
       this.#database.prepare(sql).run(renewedAt, expiresAt, tokenHash);
     });
   }
 
   async endSession(tokenHash: Uint8Array): Promise<void> {
-    this.#write(() => this.#deleteSession(tokenHash));
+    await this.#write(() => this.#deleteSession(tokenHash));
   }
 
   async createInvitation(invitation: NewInvitation, openMax: number): Promise<boolean> {
@@ -145,7 +148,7 @@ class SqliteMemberStore implements MemberStore {
   }
 
   async invitations(accountId: string, now: number): Promise<Invitation[]> {
-    return inWords(() => {
+    return this.#read(() => {
       const sql = `${SELECT_OPEN_INVITATIONS} AND invitations.account_id = :accountId AND invitations.kind = 'invitation'
                    ORDER BY invitations.created_at DESC, invitations.rowid DESC`;
       return this.#database.prepare(sql).all({ now, accountId }).map(toInvitation);
@@ -153,7 +156,7 @@ class SqliteMemberStore implements MemberStore {
   }
 
   async findInvitation(tokenHash: Uint8Array, now: number): Promise<Invitation | undefined> {
-    return inWords(() => {
+    return this.#read(() => {
       const row = this.#selectInvitation(tokenHash, now);
       return row === undefined ? undefined : toInvitation(row);
     });
@@ -192,11 +195,11 @@ class SqliteMemberStore implements MemberStore {
   }
 
   async forgiveAttempt(forgotten: Uint8Array, takenBack: readonly Uint8Array[]): Promise<void> {
-    this.#writeUnsynced(() => forgiveAttempt(this.#database, forgotten, takenBack));
+    await this.#writeUnsynced(() => forgiveAttempt(this.#database, forgotten, takenBack));
   }
 
   async close(): Promise<void> {
-    if (this.#database.isOpen) this.#database.close();
+    this.#connection.close();
   }
 
   #selectInvitation(tokenHash: Uint8Array, now: number): Row | undefined {
@@ -241,25 +244,22 @@ class SqliteMemberStore implements MemberStore {
     this.#database.prepare('DELETE FROM sessions WHERE token_hash = ?').run(tokenHash);
   }
 
-  #write<T>(work: () => T): T {
-    return inWords(() => transaction(this.#database, work));
+  #read<T>(work: () => T): Promise<T> {
+    return inWords(this.#connection.read(work));
   }
 
-  #writeUnsynced<T>(work: () => T): T {
-    return inWords(() => {
-      this.#database.exec('PRAGMA synchronous = NORMAL');
-      try {
-        return transaction(this.#database, work);
-      } finally {
-        this.#database.exec('PRAGMA synchronous = FULL');
-      }
-    });
+  #write<T>(work: () => T): Promise<T> {
+    return inWords(this.#connection.write(work));
+  }
+
+  #writeUnsynced<T>(work: () => T): Promise<T> {
+    return inWords(this.#connection.writeUnsynced(work));
   }
 }
 
-function inWords<T>(work: () => T): T {
+async function inWords<T>(work: Promise<T>): Promise<T> {
   try {
-    return work();
+    return await work;
   } catch (error) {
     // Rows that do not fit together are a bug of ours, and told as one.
     const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : undefined;
