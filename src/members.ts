@@ -21,6 +21,9 @@ export interface MemberWithPassword extends Member {
   readonly passwordHash: string;
 }
 
+/** A member as of the moment at which the password was checked. */
+export type CheckedMember = Pick<MemberWithPassword, 'id' | 'passwordHash'>;
+
 export interface Session {
   readonly member: Member;
   readonly createdAt: number;
@@ -93,10 +96,10 @@ export interface MemberStore {
   /** With the sessions. False if the account has no such member. */
   removeMember(accountId: string, id: string): Promise<boolean>;
 
-  /** False if there is no such member any more. Sets the time of the last sign-in. */
-  startSession(memberId: string, session: NewSession): Promise<boolean>;
-  /** Sets the password, ends all sessions of the member and starts the new one; false if there is no such member. */
-  changePassword(memberId: string, passwordHash: string, session: NewSession): Promise<boolean>;
+  /** False if the member is gone or has another password by now. Sets the time of the last sign-in. */
+  startSession(member: CheckedMember, session: NewSession): Promise<boolean>;
+  /** Sets the password, ends all sessions of the member and starts the new one; false as for `startSession`. */
+  changePassword(member: CheckedMember, passwordHash: string, session: NewSession): Promise<boolean>;
   /** Expired ones included. */
   findSession(tokenHash: Uint8Array): Promise<Session | undefined>;
   renewSession(tokenHash: Uint8Array, renewedAt: number, expiresAt: number): Promise<void>;

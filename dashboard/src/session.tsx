@@ -1,7 +1,7 @@
 /**
  * Who is signed in. `SessionGate` asks the server once and shows what is inside of it only when there is a session; so
  * `useSession` always has one there. Without a session, `api.ts` leads to the sign-in page. The cookie itself is
- * out of reach of scripts, on purpose.
+ * out of reach of scripts, on purpose; tabs tell each other when it becomes that of another member.
  */
 
 import { createContext, type ReactNode, useContext, useEffect, useState } from 'react';
@@ -15,8 +15,12 @@ const SessionContext = createContext<Session | null>(null);
 /** Of the sign-in that has just happened, so that it need not be asked for again. */
 let knownSession: Session | null = null;
 
+/** To the other tabs of this browser, which share the cookie: the id of the member that it is of now. */
+const tabs = new BroadcastChannel('sluice.session');
+
 export function rememberSession(session: Session | null): void {
   knownSession = session;
+  if (session !== null) tabs.postMessage(session.member.id);
 }
 
 export function useSession(): Session {
@@ -58,6 +62,16 @@ function Gate({ children, onRetry }: { children: ReactNode; onRetry: () => void 
       },
     );
     return () => asking.abort();
+  }, [session]);
+
+  // Somebody else signed in, in another tab: what this one shows and would do is no longer of the account it names.
+  useEffect(() => {
+    if (session === null) return undefined;
+    const startAnew = ({ data }: MessageEvent<unknown>): void => {
+      if (data !== session.member.id) location.reload();
+    };
+    tabs.addEventListener('message', startAnew);
+    return () => tabs.removeEventListener('message', startAnew);
   }, [session]);
 
   if (session !== null) return <SessionContext value={session}>{children}</SessionContext>;

@@ -169,6 +169,13 @@ function isPartOf(view: string, link: string): boolean {
   return view === link || (link !== '' && view.startsWith(`${link}/`));
 }
 
+/** What narrows a view down to a thing of one environment. */
+const OF_ONE_ENVIRONMENT = ['person', 'key', 'open'];
+
+function searchOf(query: URLSearchParams): string {
+  return query.size === 0 ? '' : `?${query.toString()}`;
+}
+
 const ENVIRONMENT_LABELS: Readonly<Record<Environment, string>> = {
   production: 'Production',
   development: 'Development',
@@ -176,16 +183,17 @@ const ENVIRONMENT_LABELS: Readonly<Record<Environment, string>> = {
 
 function EnvironmentSwitch({ environment, view }: { environment: Environment; view: string }): ReactNode {
   const { environments } = useSession();
-  const { query } = useAddress();
+  const { path, query } = useAddress();
   const sharedView = view.replace(/^(people|traces)\/.*$/, '$1');
-  const search = sharedView === view && query.size > 0 ? `?${query.toString()}` : '';
+  const shared = new URLSearchParams([...query].filter(([name]) => !OF_ONE_ENVIRONMENT.includes(name)));
+  const sharedSearch = sharedView === view ? searchOf(shared) : '';
   return (
     <nav className="environments" aria-label="Environment">
       {environments.map((each) => (
         <Link
           key={each}
           className="environments__one"
-          to={viewPath(each, each === environment ? view : sharedView) + search}
+          to={each === environment ? path + searchOf(query) : viewPath(each, sharedView) + sharedSearch}
           aria-current={each === environment ? 'true' : undefined}
         >
           <span className={`environments__dot environments__dot--${each}`} aria-hidden="true" />

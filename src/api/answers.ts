@@ -12,24 +12,21 @@ export function sendError(reply: FastifyReply, code: ErrorCode, message?: string
   const { status, text, retryable } = ERRORS[code];
   // Who knows better how long it takes has said so.
   if (retryable && !reply.hasHeader('retry-after')) reply.header('retry-after', RETRY_AFTER_SECONDS);
-  return sendText(reply, status, { error: text, trace_id: reply.request.id, message });
+  return sendJson(reply, status, { error: text, trace_id: reply.request.id, message });
 }
 
 /** Whoever has no key learns nothing more. */
 export function sendUnauthorized(reply: FastifyReply): FastifyReply {
-  return sendText(reply, ERRORS.unauthorized.status, { error: ERRORS.unauthorized.text });
+  return sendJson(reply, ERRORS.unauthorized.status, { error: ERRORS.unauthorized.text });
 }
 
-/** Of a tenant's data, which nobody on the way may keep. */
+/** Of a tenant's data, or that there is none for this caller: nobody on the way may keep it. */
 export function sendJson(reply: FastifyReply, status: number, body: Json): FastifyReply {
-  return sendText(reply.header('cache-control', 'no-store'), status, body);
+  reply.header('cache-control', 'no-store').code(status).type('application/json; charset=utf-8');
+  return reply.serializer(String).send(jsonText(body));
 }
 
 /** Done, and there is nothing to say. */
 export function sendNothing(reply: FastifyReply): FastifyReply {
   return reply.header('cache-control', 'no-store').code(204).send();
-}
-
-function sendText(reply: FastifyReply, status: number, body: Json): FastifyReply {
-  return reply.code(status).type('application/json; charset=utf-8').serializer(String).send(jsonText(body));
 }

@@ -60,9 +60,11 @@ export function addressOf(request: Pick<FastifyRequest, 'headers' | 'socket'>): 
   return isIPv6(address) ? networkOf(address) : address;
 }
 
-/** Servers that listen on IPv6 see IPv4 addresses inside of it. */
+/** Servers that listen on IPv6 see IPv4 addresses inside of it; some proxies tell the port as well. */
 function plainAddress(address: string): string {
-  return address.trim().replace(/^::ffff:(?=\d+\.)/i, '');
+  const trimmed = address.trim();
+  const host = /^(?:\[([^\]]+)\]|(\d+(?:\.\d+){3}))(?::\d+)?$/.exec(trimmed);
+  return (host?.[1] ?? host?.[2] ?? trimmed).replace(/^::ffff:(?=\d+\.)/i, '');
 }
 
 /** The first 64 bits: whoever has one address of IPv6 has all of its network. */

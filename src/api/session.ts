@@ -5,6 +5,7 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Config } from '../config.ts';
 import type { Environment } from '../model.ts';
 import type { Member } from '../members.ts';
 import { acceptInvitation, lookAtInvitation } from '../sign-in/invite.ts';
@@ -23,6 +24,7 @@ import { servedEnvironments } from './tenant-route.ts';
 export interface SessionParts extends MemberParts {
   readonly environment: 'any' | Environment;
   readonly version: string;
+  readonly config: Pick<Config, 'edges'>;
 }
 
 const WRONG = 'e-mail or password is wrong';
@@ -31,7 +33,7 @@ const NO_INVITATION = 'this link was used, has expired or was withdrawn; ask for
 export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts): void {
   const { members, now } = parts;
   // One for each edge, since it bounds what an edge computes at once.
-  const passwords = new Passwords();
+  const passwords = new Passwords(parts.config.edges);
 
   addPageRoute(app, parts, {
     method: 'POST',

@@ -121,7 +121,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     now,
     matchOptions: matchOptionsOf(config),
     noteUse: (key, at, origin, host) => sightings.note(key.id, at, isForeignOrigin(origin, host) ? origin : undefined),
-    onUnavailable: (error, traceId) => quietLogger.error({ traceId, reason: error.message }, 'nothing can be read'),
+    onUnavailable: (error, traceId) => quietLogger.error({ traceId, reason: reasonOf(error) }, 'nothing can be read'),
     onError: (error, traceId) => logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly'),
   });
   await app.ready();
@@ -165,6 +165,11 @@ function readinessOf({ status, log }: EdgeParts): { ready: boolean; reasons: str
   const trouble = log.trouble();
   if (trouble !== null) reasons.push(`the log cannot be written: ${trouble}`);
   return { ready: reasons.length === 0, reasons };
+}
+
+/** With what is behind it, so that the log says whether the file is locked, damaged or on a full disk. */
+function reasonOf({ message, cause }: Error): string {
+  return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }
 
 /** One line when the log cannot be written, and one when it can again. */

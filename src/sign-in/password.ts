@@ -18,7 +18,10 @@ const SALT_BYTES = 16;
 const HASH_BYTES = 32;
 const STORED = /^scrypt\$(\d+)\$(\d+)\$(\d+)\$([\w-]+)\$([\w-]+)$/;
 
-/** Leaves the pool of libuv, which has four threads, time for other things. */
+/**
+ * Over all edges, as far as each computing one allows: libuv has one pool of four threads for the whole process, and
+ * bodies that came compressed wait for it as well.
+ */
 const RUNNING_MAX = 2;
 /** The last in line waits about a second. */
 const WAITING_MAX = 18;
@@ -41,10 +44,16 @@ export function passwordMistake(field: string, password: string): string | undef
 }
 
 export class Passwords {
+  readonly #runningMax: number;
   #running = 0;
   readonly #waiting: (() => void)[] = [];
   /** What is compared with for e-mails of nobody; no password gives it. */
   readonly #nobody = stored(COST, randomBytes(SALT_BYTES), randomBytes(HASH_BYTES));
+
+  /** `edges`: how many there are in this process, each with one of these. */
+  constructor(edges = 1) {
+    this.#runningMax = Math.max(1, Math.floor(RUNNING_MAX / edges));
+  }
 
   /** Rejects with `TooBusyError` when too many wait already. */
   async hash(password: string): Promise<string> {
@@ -80,7 +89,7 @@ export class Passwords {
   }
 
   async #turn(): Promise<void> {
-    if (this.#running < RUNNING_MAX) {
+    if (this.#running < this.#runningMax) {
       this.#running += 1;
       return;
     }

@@ -5,6 +5,7 @@
  */
 
 import type { Member, MemberStore, NewSession } from '../members.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
 import { addressSubject, emailSubject, passwordChangeSubject, ruleOn, type Subject } from './attempts.ts';
 import { type Passwords, TooBusyError } from './password.ts';
 import { newToken, tokenHashOf } from './token.ts';
@@ -57,8 +58,8 @@ export async function signIn(
   const member = await members.findMember(email.trim());
   if (!(await passwords.verify(password, member?.passwordHash)) || member === undefined) return { outcome: 'wrong' };
   const { token, session } = newSession(browser, now);
-  // Removed while the password was checked: then there is nobody to sign in.
-  if (!(await members.startSession(member.id, session))) return { outcome: 'wrong' };
+  // Removed, or given another password, while this one was checked: then it opens nothing any more.
+  if (!(await members.startSession(member, session))) return { outcome: 'wrong' };
   await members.forgiveAttempt(subjects[0].hash, [subjects[1].hash]);
   return { outcome: 'signed in', member, token };
 }
@@ -78,7 +79,7 @@ export async function changePassword(
   const isRight = await passwords.verify(current, stored?.passwordHash);
   if (!isRight || stored?.id !== member.id) return { outcome: 'wrong' };
   const { token, session } = newSession(browser, now);
-  if (!(await members.changePassword(member.id, await passwords.hash(next), session))) return { outcome: 'wrong' };
+  if (!(await members.changePassword(stored, await passwords.hash(next), session))) return { outcome: 'wrong' };
   await members.forgiveAttempt(subject.hash, []);
   return { outcome: 'signed in', member, token };
 }
@@ -93,9 +94,20 @@ export async function findSession(
   if (tokenHash === undefined) return undefined;
   const session = await members.findSession(tokenHash);
   if (session === undefined || session.expiresAt <= now) return undefined;
-  const isRenewed = now - session.renewedAt >= RENEW_AFTER_MS;
-  if (isRenewed) await members.renewSession(tokenHash, now, now + SESSION_MS);
+  const isDue = now - session.renewedAt >= RENEW_AFTER_MS;
+  const isRenewed = isDue && (await renew(members, tokenHash, now));
   return { member: session.member, tokenHash, isRenewed };
+}
+
+/** A store that can only be read (a full disk) keeps nobody out: it is tried again with the next request. */
+async function renew(members: MemberStore, tokenHash: Uint8Array, now: number): Promise<boolean> {
+  try {
+    await members.renewSession(tokenHash, now, now + SESSION_MS);
+    return true;
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError)) throw error;
+    return false;
+  }
 }
 
 /** Not counted when there is no room to check it anyway. */

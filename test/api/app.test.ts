@@ -101,7 +101,9 @@ describe('every answer', () => {
         /^default-src 'none'; .*frame-ancestors 'none'$/,
       );
       assert.equal(first.headers['access-control-allow-origin'], undefined);
-      if (first.status >= 400) assert.equal((JSON.parse(first.text) as { trace_id: string }).trace_id, 'trace-1');
+      if (first.status < 400) return;
+      assert.equal((JSON.parse(first.text) as { trace_id: string }).trace_id, 'trace-1');
+      assert.equal(first.headers['cache-control'], 'no-store');
     });
   }
 });

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { type MemberApp, NOW, PASSWORD, startMemberApp } from './member-app.ts';
 import { brokenStore } from './running-app.ts';
 
@@ -192,6 +193,17 @@ suite('A session', () => {
     const last = NOW + 14 * DAY_MS;
     assert.deepEqual(await use(last), [200, cookie]);
     assert.deepEqual(await use(last + 14 * DAY_MS), [401, undefined]);
+  });
+
+  test('that cannot be renewed, because the disk is full, is good all the same', async (t) => {
+    const running = await startMemberApp(t);
+    const { cookie } = await running.join(EMAIL);
+    t.mock.method(running.members, 'renewSession', () => Promise.reject(new StoreUnavailableError('disk full')));
+    running.clock.now += 11 * MINUTE_MS;
+    const answer = await running.ask('GET', '/session', { cookie });
+    assert.deepEqual([answer.status, answer.cookie], [200, undefined]);
+    running.clock.now = NOW + 14 * DAY_MS;
+    assert.equal((await running.ask('GET', '/session', { cookie })).status, 401);
   });
 
   test('that is not used for 14 days is over', async (t) => {

@@ -118,7 +118,8 @@ suite('With a session', () => {
     const { cookie } = await running.join('ada@example.com');
     const ask = (key: string, sent: string | null) =>
       running.ask('GET', '/members', { cookie: sent, headers: { authorization: `Bearer ${key}` } });
-    assert.equal((await ask(secret.key, null)).status, 401);
+    const refused = await ask(secret.key, null);
+    assert.deepEqual([refused.status, refused.headers['cache-control']], [401, 'no-store']);
     assert.equal((await ask(publishable.key, null)).status, 403);
     assert.equal((await ask(publishable.key, cookie)).status, 403);
   });

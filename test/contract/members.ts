@@ -86,7 +86,7 @@ function sessionsTests(withStore: WithStore): void {
     withStore(async ({ store, accounts: [own] }) => {
       const { id } = await join(store, own, { email: 'a@example.com' });
       const second = session(NOON + 50);
-      assert.equal(await store.startSession(id, second), true);
+      assert.equal(await store.startSession({ id, passwordHash: 'hash' }, second), true);
       const found = await store.findSession(second.tokenHash);
       assert.equal(found?.member.id, id);
       assert.equal(found?.member.lastSignedInAt, NOON + 50);
@@ -103,8 +103,8 @@ function sessionsTests(withStore: WithStore): void {
     withStore(async ({ store, accounts: [own] }) => {
       const { id, session: first } = await join(store, own, { email: 'a@example.com' });
       const second = session(NOON);
-      await store.startSession(id, second);
-      await store.startSession(id, { ...session(NOON), replaces: second.tokenHash });
+      await store.startSession({ id, passwordHash: 'hash' }, second);
+      await store.startSession({ id, passwordHash: 'hash' }, { ...session(NOON), replaces: second.tokenHash });
       assert.equal(await store.findSession(second.tokenHash), undefined);
       assert.ok(await store.findSession(first.tokenHash));
     }),
@@ -114,8 +114,8 @@ function sessionsTests(withStore: WithStore): void {
     'a session is not started for a member who is gone',
     withStore(async ({ store }) => {
       const started = session(NOON);
-      assert.equal(await store.startSession('mem_nobody', started), false);
-      assert.equal(await store.changePassword('mem_nobody', 'hash', started), false);
+      assert.equal(await store.startSession({ id: 'mem_nobody', passwordHash: 'hash' }, started), false);
+      assert.equal(await store.changePassword({ id: 'mem_nobody', passwordHash: 'hash' }, 'hash-2', started), false);
       assert.equal(await store.findSession(started.tokenHash), undefined);
     }),
   );
@@ -139,9 +139,10 @@ function sessionsTests(withStore: WithStore): void {
       const member = await join(store, own, { email: 'a@example.com' });
       const colleague = await join(store, own, { email: 'b@example.com' });
       const other = session(NOON);
-      await store.startSession(member.id, other);
+      const checked = { id: member.id, passwordHash: 'hash' };
+      await store.startSession(checked, other);
       const next = { ...session(NOON + 1), replaces: member.session.tokenHash };
-      assert.equal(await store.changePassword(member.id, 'hash-2', next), true);
+      assert.equal(await store.changePassword(checked, 'hash-2', next), true);
       assert.equal((await store.findMember('a@example.com'))?.passwordHash, 'hash-2');
       assert.equal(await store.findSession(member.session.tokenHash), undefined);
       assert.equal(await store.findSession(other.tokenHash), undefined);
@@ -151,11 +152,23 @@ function sessionsTests(withStore: WithStore): void {
   );
 
   test(
+    'a password that was changed after it was checked starts no session and changes nothing',
+    withStore(async ({ store, accounts: [own] }) => {
+      const { id } = await join(store, own, { email: 'a@example.com', passwordHash: 'new' });
+      const late = session(NOON);
+      assert.equal(await store.startSession({ id, passwordHash: 'old' }, late), false);
+      assert.equal(await store.changePassword({ id, passwordHash: 'old' }, 'newest', late), false);
+      assert.equal(await store.findSession(late.tokenHash), undefined);
+      assert.equal((await store.findMember('a@example.com'))?.passwordHash, 'new');
+    }),
+  );
+
+  test(
     'of very many sessions of a member the least recently used are ended',
     withStore(async ({ store, accounts: [own] }) => {
       const { id, session: first } = await join(store, own, { email: 'a@example.com' });
       const others = Array.from({ length: 60 }, (_, n) => session(NOON + n + 1));
-      for (const one of others) await store.startSession(id, one);
+      for (const one of others) await store.startSession({ id, passwordHash: 'hash' }, one);
       const found = await Promise.all(others.map(({ tokenHash }) => store.findSession(tokenHash)));
       assert.equal(await store.findSession(first.tokenHash), undefined);
       assert.equal(found.filter((one) => one !== undefined).length, 50);

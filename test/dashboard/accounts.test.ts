@@ -16,6 +16,7 @@ import {
   PASSWORD,
   read,
   sees,
+  settled,
   startMemberServer,
 } from './member-page.ts';
 
@@ -88,9 +89,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     });
     for (const path of [...VIEWS, ...more]) {
       await watched.page.goto(BASE + path);
-      await watched.page.getByRole('heading', { level: 1 }).waitFor();
-      await watched.page.waitForLoadState('load');
-      await watched.page.locator('.loading').waitFor({ state: 'detached' });
+      await settled(watched.page);
       seen.push(await watched.page.content());
     }
     await Promise.all(answers);

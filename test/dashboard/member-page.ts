@@ -127,3 +127,9 @@ export async function heading(page: Page, name: string | RegExp): Promise<void> 
 export async function sees(page: Page | Locator, text: string | RegExp): Promise<void> {
   await page.getByText(text).filter({ visible: true }).first().waitFor();
 }
+
+/** Waits until the view has its heading and nothing in it is loading. */
+export async function settled(page: Page): Promise<void> {
+  await page.getByRole('heading', { level: 1 }).waitFor();
+  await eventually('nothing is loading', async () => (await page.locator('.loading').count()) === 0);
+}

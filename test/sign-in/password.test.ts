@@ -45,4 +45,10 @@ suite('A password', () => {
     assert.equal(passwords.isFull, false);
     assert.equal(await passwords.verify(PASSWORD, undefined), false);
   });
+
+  test('is checked one at a time where several edges share the threads of the process', async () => {
+    const passwords = new Passwords(2);
+    const results = await Promise.allSettled(Array.from({ length: 25 }, () => passwords.verify(PASSWORD, undefined)));
+    assert.equal(results.filter((result) => result.status === 'rejected').length, 6);
+  });
 });

@@ -4,7 +4,7 @@
  */
 
 import { useState } from 'react';
-import { get } from '../api.ts';
+import { ApiError, get } from '../api.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { adviceFor } from '../rejection-advice.ts';
 import { formatNumber, Time } from '../time.tsx';
@@ -92,17 +92,20 @@ function RejectedUsers({ reason }: { reason: string }) {
   const { data, error, reload } = useData<RejectionPage>(path);
   const [more, setMore] = useState<RejectionPage[]>([]);
   const [isBusy, setBusy] = useState(false);
+  const [moreError, setMoreError] = useState<ApiError>();
   const pages = data === undefined ? [] : [data, ...more];
   const cursor = pages.at(-1)?.next_cursor ?? null;
   const { mend } = adviceFor(reason);
   const loadMore = async (): Promise<void> => {
     setBusy(true);
+    setMoreError(undefined);
     try {
       const next = await get<RejectionPage>(environment, `${path}&cursor=${encodeURIComponent(cursor ?? '')}`);
       setMore((before) => [...before, next]);
-    } finally {
-      setBusy(false);
+    } catch (cause) {
+      setMoreError(cause instanceof ApiError ? cause : new ApiError('They could not be read.', 0, null));
     }
+    setBusy(false);
   };
   const users = pages.flatMap(({ rejections }) => rejections);
   return (
@@ -119,6 +122,7 @@ function RejectedUsers({ reason }: { reason: string }) {
       {users.map((user) => (
         <RejectedUser key={`${user.trace_id}.${user.userIndex}`} user={user} />
       ))}
+      {moreError !== undefined && <ErrorNotice error={moreError} />}
       {cursor !== null && (
         <Button busy={isBusy} onClick={() => void loadMore()}>
           Show more

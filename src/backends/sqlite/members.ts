@@ -3,9 +3,8 @@
  *
  * Every call is one statement or one short write transaction, finished before it returns, so several edges and the
  * command line work on the file at once and each sees what the others committed. What matters is synced before it is
- * answered; counts of attempts and renewals of sessions are not, since they are frequent, run in the thread of an edge,
- * and a power loss may take the last of them. A lock of another is waited for without stopping that thread. Every failure
- * of SQLite becomes a `StoreUnavailableError`.
+ * answered; counts of attempts and renewals of sessions are not, since they are frequent, and a power loss may take the
+ * last of them. Locks are waited for without stopping the thread. Failures of SQLite become `StoreUnavailableError`s.
  */
 
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite';
@@ -13,6 +12,7 @@ import {
   type Acceptance,
   type AttemptCount,
   type AttemptRuling,
+  type CheckedMember,
   comparableEmail,
   type Invitation,
   type InvitationKind,
@@ -89,14 +89,15 @@ class SqliteMemberStore implements MemberStore {
     });
   }
 
-  async startSession(memberId: string, session: NewSession): Promise<boolean> {
-    return this.#write(() => this.#insertSession(memberId, session));
+  async startSession(member: CheckedMember, session: NewSession): Promise<boolean> {
+    return this.#write(() => this.#isStill(member) && this.#insertSession(member.id, session));
   }
 
-  async changePassword(memberId: string, passwordHash: string, session: NewSession): Promise<boolean> {
+  async changePassword(member: CheckedMember, passwordHash: string, session: NewSession): Promise<boolean> {
     return this.#write(() => {
-      this.#setPassword(memberId, passwordHash);
-      return this.#insertSession(memberId, session);
+      if (!this.#isStill(member)) return false;
+      this.#setPassword(member.id, passwordHash);
+      return this.#insertSession(member.id, session);
     });
   }
 
@@ -130,8 +131,7 @@ class SqliteMemberStore implements MemberStore {
       this.#database.prepare('DELETE FROM invitations WHERE expires_at <= ?').run(createdAt);
       if (email !== null) {
         const others = this.#database.prepare('SELECT id, email FROM invitations WHERE account_id = ?').all(accountId);
-        const isSame = (other: unknown): boolean =>
-          typeof other === 'string' && comparableEmail(other) === comparableEmail(email);
+        const isSame = (its: unknown) => typeof its === 'string' && comparableEmail(its) === comparableEmail(email);
         const remove = this.#database.prepare('DELETE FROM invitations WHERE id = ?');
         for (const other of others) if (isSame(other.email)) remove.run(other.id as string);
       }
@@ -213,6 +213,11 @@ class SqliteMemberStore implements MemberStore {
                  VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (email_lower) DO NOTHING`;
     const insert = this.#database.prepare(sql);
     return insert.run(memberId, invitation.accountId, own, comparableEmail(own), passwordHash, at).changes === 1;
+  }
+
+  #isStill({ id, passwordHash }: CheckedMember): boolean {
+    const sql = 'SELECT 1 FROM members WHERE id = ? AND password_hash = ?';
+    return this.#database.prepare(sql).get(id, passwordHash) !== undefined;
   }
 
   /** Whoever knew the old one is out: every session ends. */

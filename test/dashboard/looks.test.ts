@@ -1,0 +1,257 @@
+/**
+ * Every page with the data of a small shop, light, dark and on a phone: pictures of each for a person to look at, and
+ * what a machine can tell: accessibility, width, headings and titles, the keyboard, and that an address can be shared.
+ */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { after, before, suite, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { createKey, runSluice } from '../server.ts';
+import { openPage, type PageOptions, PHONE, screenshot, type WatchedPage, whyNoBrowser } from './browser.ts';
+import { askAs, assertNoComplaints, type MemberServer, read, settled, startMemberServer } from './member-page.ts';
+import { sendSampleData } from './sample-data.ts';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const BASE = '/dashboard/development';
+const LOOKS: readonly [name: string, options: PageOptions][] = [
+  ['light', {}],
+  ['dark', { colorScheme: 'dark' }],
+  ['phone', { viewport: PHONE }],
+];
+
+interface View {
+  readonly name: string;
+  readonly path: string;
+  /** What is there when the view is. */
+  readonly has: string;
+  readonly isOutside?: boolean;
+}
+
+suite('The looks of every page', { skip: whyNoBrowser() }, () => {
+  let running: MemberServer;
+  let views: View[];
+
+  before(async () => {
+    running = await startMemberServer();
+    const { server, session } = running;
+    const userId = await sendSampleData(server, server.key, Date.now());
+    await createKey(server.dataFolder, { kind: 'publishable', env: 'production' });
+    await askAs(server, session, '/invitations', { method: 'POST', body: { email: 'grace@example.com' } });
+    const { stdout } = await runSluice(['invite', '--json'], { SLUICE_DATA: server.dataFolder });
+    const invitation = new URL((JSON.parse(stdout) as { link: string }).link);
+    const profile = (await read(server, server.key, `/profiles?user_id=${userId}`)).body as { id: string };
+    const [event] = (
+      (await read(server, server.key, '/events?event_name=order_completed')).body as {
+        events: { id: string; trace_id: string }[];
+      }
+    ).events;
+    const rejections = await read(server, server.key, '/rejections');
+    const [rejection] = (rejections.body as { rejections: { trace_id: string }[] }).rejections;
+    assert.ok(event !== undefined && rejection !== undefined);
+    views = [
+      { name: 'overview', path: BASE, has: '.ranking__row' },
+      { name: 'first-event', path: '/dashboard/production', has: '.steps' },
+      { name: 'live', path: `${BASE}/live`, has: '.live-list' },
+      { name: 'live-open', path: `${BASE}/live?name=order_completed&open=${event.id}`, has: '.live-detail' },
+      { name: 'people', path: `${BASE}/people`, has: '.table' },
+      { name: 'person', path: `${BASE}/people/${profile.id}`, has: '.told-card .table' },
+      { name: 'timeline', path: `${BASE}/people/${profile.id}?tab=timeline`, has: '.timeline' },
+      { name: 'identity', path: `${BASE}/people/${profile.id}?tab=identity`, has: '.identity' },
+      { name: 'rejected', path: `${BASE}/rejected`, has: '.json__marked' },
+      { name: 'traces', path: `${BASE}/traces`, has: '.empty' },
+      { name: 'trace', path: `${BASE}/traces/${rejection.trace_id}`, has: '.table' },
+      { name: 'keys', path: `${BASE}/settings/keys`, has: '.table' },
+      { name: 'key-dialog', path: `${BASE}/settings/keys?dialog=create`, has: 'dialog[open]' },
+      { name: 'team', path: `${BASE}/settings/team`, has: '.table' },
+      { name: 'health', path: `${BASE}/health`, has: '.health-bounds' },
+      { name: 'nothing', path: `${BASE}/no/such/view`, has: 'h1' },
+      { name: 'sign-in', path: '/dashboard/sign-in', has: '.form', isOutside: true },
+      { name: 'welcome', path: `${invitation.pathname}${invitation.hash}`, has: '.form', isOutside: true },
+    ];
+  });
+  after(() => running.close());
+
+  async function show(page: Page, { path, has }: View): Promise<void> {
+    // An address that differs in its fragment alone would not load the page anew.
+    if (path.includes('#')) await page.goto('about:blank');
+    await page.goto(path);
+    await settled(page);
+    await page.locator(has).first().waitFor();
+    await page.evaluate('document.fonts.ready.then(() => {})');
+  }
+
+  for (const [look, options] of LOOKS) {
+    test(`${look}: every page has its picture, its heading and its title, and nothing serious for axe`, async () => {
+      const inside = await running.open(options);
+      const outside = await openPage(running.browser, running.server.baseUrl, options);
+      const titles = new Map<string, string>();
+      const findings: string[] = [];
+      for (const view of views) {
+        const { page } = view.isOutside === true ? outside : inside;
+        await show(page, view);
+        assert.equal(await page.getByRole('heading', { level: 1, includeHidden: true }).count(), 1, view.name);
+        titles.set(view.name, await page.title());
+        findings.push(...(await problemsOf(page)).map((problem) => `${view.name}: ${problem}`));
+        await screenshot(page, `${view.name}-${look}`);
+      }
+      for (const watched of [inside, outside]) {
+        assertNoComplaints(watched, /status of 401/);
+        await watched.context.close();
+      }
+      assert.deepEqual(findings, []);
+      for (const [name, title] of titles) assert.match(title, /^.+ · Sluice$/, name);
+      const distinct = [
+        'overview',
+        'live',
+        'people',
+        'person',
+        'rejected',
+        'traces',
+        'keys',
+        'team',
+        'health',
+        'sign-in',
+      ];
+      assert.equal(new Set(distinct.map((name) => titles.get(name))).size, distinct.length, [...titles].join(', '));
+    });
+  }
+
+  /** What axe finds to be serious, and whether the page can be moved sideways. */
+  async function problemsOf(page: Page): Promise<string[]> {
+    await page.evaluate(AXE);
+    const found = await page.evaluate<string[]>(`axe.run({ resultTypes: ['violations'] }).then(({ violations }) =>
+      violations
+        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .map(({ id, nodes }) => id + ' at ' + nodes.map(({ target }) => target.join(' ')).slice(0, 5).join(', ')))`);
+    const over = await page.evaluate<number>(
+      'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+    );
+    return over > 0 ? [...found, `${over} pixels wider than the window`] : found;
+  }
+
+  async function focused(page: Page): Promise<string> {
+    return page.evaluate<string>(`(() => {
+      const { activeElement: e } = document;
+      return (e.getAttribute('aria-label') ?? e.textContent ?? '').trim() + ' <' + e.tagName.toLowerCase() + '>';
+    })()`);
+  }
+
+  let watched: WatchedPage;
+
+  test('the tab key comes to the skip link first, which leads past the navigation to the content', async () => {
+    watched = await running.open();
+    const { page } = watched;
+    await page.goto(`${BASE}/health`);
+    await settled(page);
+    await page.keyboard.press('Tab');
+    assert.equal(await focused(page), 'Skip to content <a>');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate('document.activeElement.id'), 'main');
+    await page.keyboard.press('Tab');
+    assert.ok(await page.evaluate('document.activeElement.closest("main") !== null'));
+  });
+
+  test('the tab key comes to every link of the navigation, in order, and Enter follows it', async () => {
+    const { page } = watched;
+    await page.goto(`${BASE}/health`);
+    await settled(page);
+    const seen: string[] = [];
+    for (let presses = 0; presses < 25 && !seen.includes('API reference <a>'); presses++) {
+      await page.keyboard.press('Tab');
+      seen.push(await focused(page));
+    }
+    const links = ['Overview', 'Live', 'People', 'Rejected', 'Traces', 'API keys', 'Team', 'Health', 'API reference'];
+    assert.deepEqual(
+      seen.filter((text) => links.some((link) => text === `${link} <a>`)),
+      links.map((link) => `${link} <a>`),
+    );
+    await page.locator('nav').getByRole('link', { name: 'People' }).focus();
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/people$/);
+    await settled(page);
+    assert.equal(await page.evaluate('document.activeElement.closest("main") !== null'), true);
+  });
+
+  test('a dialog keeps the focus inside, and gives it back when it is closed', async () => {
+    const { page } = watched;
+    for (const [path, opener] of [
+      [`${BASE}/settings/keys`, 'Create key'],
+      [`${BASE}/settings/team`, 'Invite somebody'],
+    ] as const) {
+      await page.goto(path);
+      await settled(page);
+      await page.getByRole('button', { name: opener }).press('Enter');
+      await page.getByRole('dialog').waitFor();
+      assert.match(await focused(page), /<input>$/);
+      for (let presses = 0; presses < 12; presses++) {
+        await page.keyboard.press('Tab');
+        // Between the last and the first element the browser's own controls may have it, never the page behind.
+        assert.ok(
+          await page.evaluate(
+            'document.activeElement === document.body || document.activeElement.closest("dialog") !== null',
+          ),
+        );
+      }
+      await page.keyboard.press('Escape');
+      await page.getByRole('dialog').waitFor({ state: 'hidden' });
+      assert.equal(await focused(page), `${opener} <button>`);
+    }
+  });
+
+  test('on a phone the menu opens, leads on, and closes', async () => {
+    const phone = await running.open({ viewport: PHONE });
+    const { page } = phone;
+    await page.goto(BASE);
+    await settled(page);
+    const link = page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Rejected' });
+    assert.equal(await link.isVisible(), false);
+    await page.getByRole('button', { name: 'Menu' }).click();
+    await link.waitFor();
+    await screenshot(page, 'menu-phone');
+    await link.click();
+    await page.waitForURL(/\/rejected/);
+    await link.waitFor({ state: 'hidden' });
+    assertNoComplaints(phone);
+    await phone.context.close();
+  });
+
+  test('the environment is switched with the view kept, and the theme is remembered', async () => {
+    const { page } = watched;
+    await page.goto(`${BASE}/rejected`);
+    await settled(page);
+    await page.getByRole('navigation', { name: 'Environment' }).getByRole('link', { name: 'Production' }).click();
+    await page.waitForURL(/\/dashboard\/production\/rejected$/);
+    await page.getByText('Nothing was rejected').waitFor();
+    const ground = 'getComputedStyle(document.body).backgroundColor';
+    const before = await page.evaluate(ground);
+    const theme = page.getByRole('banner').getByRole('button', { name: /^Theme/ });
+    await theme.click();
+    await theme.click();
+    assert.notEqual(await page.evaluate(ground), before);
+    await page.reload();
+    await settled(page);
+    assert.notEqual(await page.evaluate(ground), before);
+    await theme.click();
+  });
+
+  test('an address that is given to somebody else shows them the same view', async () => {
+    const other = await running.open();
+    for (const { path, has } of views.filter(({ isOutside }) => isOutside !== true)) {
+      await watched.page.goto(path);
+      await settled(watched.page);
+      await watched.page.locator(has).first().waitFor();
+      await other.page.goto(watched.page.url());
+      await settled(other.page);
+      await other.page.locator(has).first().waitFor();
+      assert.equal(other.page.url(), watched.page.url());
+      const heading = (page: Page) => page.getByRole('heading', { level: 1, includeHidden: true }).textContent();
+      assert.equal(await heading(other.page), await heading(watched.page));
+    }
+    assertNoComplaints(other);
+    assertNoComplaints(watched);
+    await other.context.close();
+    await watched.context.close();
+  });
+});

@@ -1,0 +1,129 @@
+/**
+ * A small shop's last hour, as its clients would have sent it: visitors who become customers, people on shared devices,
+ * orders, and some mistakes. For looking at the pages, and for pictures of them; the same every time but for the clock.
+ */
+
+import assert from 'node:assert/strict';
+import { post, type TestServer } from '../server.ts';
+import { deliver } from './member-page.ts';
+
+const HOUR_MS = 3_600_000;
+const PEOPLE = [
+  ['Ada', 'Lovelace'],
+  ['Grace', 'Hopper'],
+  ['Alan', 'Turing'],
+  ['Katherine', 'Johnson'],
+  ['Edsger', 'Dijkstra'],
+  ['Barbara', 'Liskov'],
+  ['Donald', 'Knuth'],
+  ['Radia', 'Perlman'],
+] as const;
+const STEPS = ['page_viewed', 'page_viewed', 'product_viewed', 'product_viewed', 'added_to_cart', 'checkout_started'];
+const PRODUCTS = ['Enamel mug', 'Wool blanket', 'Brass lamp', 'Oak stool', 'Linen apron'];
+const ROUNDS = 9;
+
+/** An hour of ordinary use; gives the user_id of somebody with a history worth looking at. */
+export async function sendSampleData(server: TestServer, key: string, now: number): Promise<string> {
+  for (let round = 0; round < ROUNDS; round++) {
+    const users = PEOPLE.map((_, person) => visit(person, round, now));
+    await deliver(server, key, users);
+  }
+  await deliver(
+    server,
+    key,
+    PEOPLE.slice(0, 5).map((_, person) => signUp(person, now)),
+  );
+  await deliver(
+    server,
+    key,
+    PEOPLE.slice(0, 5).map((_, person) => order(person, now)),
+  );
+  await mergeDevices(server, key, now);
+  await sendMistakes(server, key);
+  return idOf(0);
+}
+
+function at(now: number, share: number): string {
+  return new Date(Math.round(now - (1 - share) * HOUR_MS * 0.95)).toISOString();
+}
+
+function idOf(person: number): string {
+  return `cus_${1_000 + 37 * person}`;
+}
+
+function emailOf(person: number): string {
+  const [first = '', last = ''] = PEOPLE[person] ?? [];
+  return `${first}.${last}@example.com`.toLowerCase();
+}
+
+function visit(person: number, round: number, now: number): object {
+  const events = STEPS.slice(0, 1 + ((person * 5 + round * 3) % STEPS.length)).map((name, step) => ({
+    event_name: name,
+    timestamp: at(now, (round + step / STEPS.length + person / 40) / ROUNDS),
+    ...(name.startsWith('page') ? { path: ['/', '/prices', '/about'][(person + round) % 3] } : {}),
+    ...(name.startsWith('product') ? { product: PRODUCTS[(person + round + step) % PRODUCTS.length] } : {}),
+  }));
+  return { identifiers: { anon_id: `device-${person}a` }, events };
+}
+
+function signUp(person: number, now: number): object {
+  const [first, last] = PEOPLE[person] ?? [];
+  return {
+    identifiers: { user_id: idOf(person), email: emailOf(person), first_name: first, last_name: last },
+    user_properties: { plan: person % 2 === 0 ? 'pro' : 'free', seats: 3 + person, newsletter: person % 3 === 0 },
+    events: [{ event_name: 'signed_up', timestamp: at(now, 0.5 + person / 50), method: 'e-mail' }],
+  };
+}
+
+function order(person: number, now: number): object {
+  return {
+    identifiers: { user_id: idOf(person), anon_id: `device-${person}a`, phone_number: `+49 30 90018${20 + person}` },
+    user_properties: { city: ['Berlin', 'London', 'Lisbon'][person % 3], last_order: `A-${2_041 + person}` },
+    events: [
+      {
+        event_name: 'order_completed',
+        timestamp: at(now, 0.8 + person / 50),
+        revenue: 24.9 + 17.35 * person,
+        order: { id: `A-${2_041 + person}`, items: [{ product: PRODUCTS[person], count: 1 + (person % 2) }] },
+      },
+    ],
+  };
+}
+
+/** The first person has another device and an older address; and somebody else signs in on that device. */
+async function mergeDevices(server: TestServer, key: string, now: number): Promise<void> {
+  await deliver(server, key, [
+    { identifiers: { anon_id: 'device-0b' }, events: [{ event_name: 'app_opened', timestamp: at(now, 0.85) }] },
+    {
+      identifiers: { email: 'ada.byron@example.org', anon_id: 'device-0c' },
+      user_properties: { referrer: 'a friend' },
+      events: [{ event_name: 'newsletter_joined', timestamp: at(now, 0.2) }],
+    },
+  ]);
+  await deliver(server, key, [
+    { identifiers: { user_id: idOf(0), anon_id: 'device-0b' }, events: [{ event_name: 'signed_in' }] },
+    { identifiers: { user_id: idOf(0), email: 'ada.byron@example.org' }, events: [{ event_name: 'address_changed' }] },
+  ]);
+  await deliver(server, key, [
+    { identifiers: { user_id: idOf(1), anon_id: 'device-0b' }, events: [{ event_name: 'signed_in' }] },
+  ]);
+}
+
+async function sendMistakes(server: TestServer, key: string): Promise<void> {
+  const orders = ['24,90 €', '12', '7.50'].map((revenue) => ({
+    identifiers: { user_id: 'cus_1111' },
+    events: [{ event_name: 'order_completed', revenue, order: { id: 'A-2046', shipping: 'express' } }],
+  }));
+  const { status } = await post(server, key, {
+    users: [
+      ...orders,
+      { identifiers: { user_id: 'cus_1148' }, events: [] },
+      {
+        identifiers: { user_id: 'cus_1185' },
+        events: [{ event_name: 'a' }, { event_name: 'b', timestamp: '30.2.2026' }],
+      },
+      { identifiers: { user_id: 4711 }, events: [{ event_name: 'signed_in' }] },
+    ],
+  });
+  assert.equal(status, 400);
+}
