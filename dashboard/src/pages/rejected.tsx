@@ -37,14 +37,14 @@ export default function RejectedPage() {
   return (
     <Page title="Rejected">
       <p className="lead">
-        Users that failed a check and were not stored, kept for 7 days. The others of the same request were stored all
-        the same.
+        Users that failed a check and were not stored. They are kept for 7 days, unless SLUICE_REJECTION_RETENTION says
+        otherwise. The others of the same request were stored all the same.
       </p>
       {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
       {reasons === undefined && error === undefined && <Loading what="rejected users" />}
       {reasons?.length === 0 && reason === '' && (
         <Empty title="Nothing was rejected">
-          <p>Every user that came in during the last 7 days was valid.</p>
+          <p>Every user that came in during that time was valid.</p>
         </Empty>
       )}
       {reasons !== undefined && chosen !== undefined && (
@@ -79,7 +79,9 @@ function ReasonList({ reasons, chosen, onChoose }: ReasonListProps) {
           <span className="reason-figures">
             <strong>{formatNumber(users)}</strong> {users === 1 ? 'user' : 'users'}, last <Time at={last_at} relative />
           </span>
-          <meter className="reason-meter" min={0} max={most} value={users} aria-label={`${users} of ${most}`} />
+          <span className="reason-bar" aria-hidden="true">
+            <span style={{ width: `${(100 * users) / most}%` }} />
+          </span>
         </button>
       ))}
     </nav>
@@ -118,7 +120,9 @@ function RejectedUsers({ reason }: { reason: string }) {
       )}
       {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="what was sent" />}
-      {data !== undefined && users.length === 0 && <Empty title="None any more">They were kept for 7 days.</Empty>}
+      {data !== undefined && users.length === 0 && (
+        <Empty title="None any more">What there was is no longer kept.</Empty>
+      )}
       {users.map((user) => (
         <RejectedUser key={`${user.trace_id}.${user.userIndex}`} user={user} />
       ))}
