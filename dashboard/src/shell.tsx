@@ -157,9 +157,9 @@ function Navigation({
 function DocsLink(): ReactNode {
   return (
     <li>
-      <a className="rail__link" href="/docs">
+      <a className="rail__link" href="/docs" target="_blank" rel="noopener">
         <Icon name="docs" />
-        API reference
+        API reference <span className="for-screen-readers">(opens in a new tab)</span>
       </a>
     </li>
   );
@@ -244,7 +244,7 @@ function SignOutButton(): ReactNode {
   return (
     <Button kind="quiet" busy={isBusy} onClick={() => void leave()}>
       <Icon name="signOut" />
-      <span role="status">{hasFailed ? 'Still signed in. Try again' : 'Sign out'}</span>
+      {hasFailed ? 'Still signed in. Try again' : 'Sign out'}
     </Button>
   );
 }

@@ -11,6 +11,7 @@ import {
   feed,
   HOUR_MS,
   type OpenStore,
+  OTHER_TENANT,
   person,
   profileOf,
   request,
@@ -154,6 +155,7 @@ export function storeActsContract(open: OpenStore): void {
       assert.deepEqual(await kindsOf(erasure.traceId.toUpperCase()), ['erase']);
       assert.deepEqual(await kindsOf(ACT.traceId), ['unmerge']);
       for (const unknown of [mergedBy, '', 'nonsense']) assert.deepEqual(await kindsOf(unknown), []);
+      await send(under, [person({ user_id: 'stranger' })], { tenantId: OTHER_TENANT });
       assert.deepEqual((await under.store.audit(OTHER_TENANT, { ...PAGE, traceId: ACT.traceId })).rows, []);
     });
 

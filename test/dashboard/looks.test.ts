@@ -58,7 +58,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
       { name: 'rejected', path: `${BASE}/rejected`, has: '.json__marked' },
       { name: 'traces', path: `${BASE}/traces`, has: '.empty' },
       { name: 'trace', path: `${BASE}/traces/${rejection.trace_id}`, has: '.table' },
-      { name: 'keys', path: `${BASE}/settings/keys`, has: '.table' },
+      { name: 'keys', path: `${BASE}/settings/keys?show=active`, has: '.table' },
       { name: 'key-dialog', path: `${BASE}/settings/keys?dialog=create`, has: 'dialog[open]' },
       { name: 'team', path: `${BASE}/settings/team`, has: '.table' },
       { name: 'health', path: `${BASE}/health`, has: '.health-bounds' },

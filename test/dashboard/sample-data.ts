@@ -22,7 +22,7 @@ const PEOPLE = [
 ] as const;
 const STEPS = ['page_viewed', 'page_viewed', 'product_viewed', 'product_viewed', 'added_to_cart', 'checkout_started'];
 const PRODUCTS = ['Enamel mug', 'Wool blanket', 'Brass lamp', 'Oak stool', 'Linen apron'];
-const ROUNDS = 9;
+const ROUNDS = 20;
 const MINUTE_MS = 60_000;
 const RECEIPT_MINUTES = 57;
 

@@ -1,4 +1,4 @@
-/** Who is signed in and where, when it changes elsewhere: in another tab, and between the environments. */
+/** What a page does when something changes elsewhere (another tab, the environment), or does not work. */
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
@@ -6,6 +6,7 @@ import { runSluice } from '../server.ts';
 import { whyNoBrowser } from './browser.ts';
 import {
   assertNoComplaints,
+  deliver,
   EMAIL,
   heading,
   join,
@@ -41,6 +42,21 @@ suite('The session and the address', { skip: whyNoBrowser() }, () => {
     await page.getByRole('link', { name: 'Development' }).click();
     await page.waitForURL('**/dashboard/development/live?name=bought');
     assertNoComplaints(watched, /404/);
+    await watched.context.close();
+  });
+
+  test('the next page of rejected users says why it did not come', async () => {
+    const { server } = running;
+    const rejected = Array.from({ length: 25 }, () => ({ identifiers: {}, events: [{ event_name: 'lost' }] }));
+    const kept = { identifiers: { user_id: 'kept' }, events: [{ event_name: 'kept' }] };
+    await deliver(server, server.key, [kept, ...rejected]);
+    const watched = await running.open();
+    const { page } = watched;
+    await page.goto('/dashboard/development/rejected');
+    await page.route('**/rejections?*cursor=*', (route) => route.fulfill({ status: 503, body: '{}' }));
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await sees(page, 'The server cannot answer just now.');
+    assertNoComplaints(watched, /503/);
     await watched.context.close();
   });
 

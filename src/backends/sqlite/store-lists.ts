@@ -13,7 +13,6 @@ import type {
   CountQuery,
   LedgerHour,
   Page,
-  PageRequest,
   RejectionQuery,
   RejectionReason,
   SetAsideRecord,
