@@ -5,7 +5,7 @@
  */
 
 import { type ComponentType, createElement, lazy, type ReactNode, Suspense, useEffect } from 'react';
-import { ErrorBoundary } from './error-boundary.tsx';
+import { ErrorBoundary, ViewNotLoadedError } from './error-boundary.tsx';
 import { NotFound } from './not-found.tsx';
 import {
   lastEnvironment,
@@ -21,17 +21,21 @@ import { Shell } from './shell.tsx';
 import type { Environment } from './types.ts';
 import { Loading } from './ui/notice.tsx';
 
-const SignIn = lazy(() => import('./pages/sign-in.tsx'));
-const Welcome = lazy(() => import('./pages/welcome.tsx'));
-const Overview = lazy(() => import('./pages/overview.tsx'));
-const Live = lazy(() => import('./pages/live.tsx'));
-const People = lazy(() => import('./pages/people.tsx'));
-const Person = lazy(() => import('./pages/person.tsx'));
-const Rejected = lazy(() => import('./pages/rejected.tsx'));
-const Trace = lazy(() => import('./pages/trace.tsx'));
-const Keys = lazy(() => import('./pages/keys.tsx'));
-const Team = lazy(() => import('./pages/team.tsx'));
-const Health = lazy(() => import('./pages/health.tsx'));
+function notLoaded(cause: unknown): never {
+  throw new ViewNotLoadedError(cause instanceof Error ? cause.message : String(cause), { cause });
+}
+
+const SignIn = lazy(() => import('./pages/sign-in.tsx').catch(notLoaded));
+const Welcome = lazy(() => import('./pages/welcome.tsx').catch(notLoaded));
+const Overview = lazy(() => import('./pages/overview.tsx').catch(notLoaded));
+const Live = lazy(() => import('./pages/live.tsx').catch(notLoaded));
+const People = lazy(() => import('./pages/people.tsx').catch(notLoaded));
+const Person = lazy(() => import('./pages/person.tsx').catch(notLoaded));
+const Rejected = lazy(() => import('./pages/rejected.tsx').catch(notLoaded));
+const Trace = lazy(() => import('./pages/trace.tsx').catch(notLoaded));
+const Keys = lazy(() => import('./pages/keys.tsx').catch(notLoaded));
+const Team = lazy(() => import('./pages/team.tsx').catch(notLoaded));
+const Health = lazy(() => import('./pages/health.tsx').catch(notLoaded));
 
 const VIEWS: ReadonlyMap<string, ComponentType> = new Map<string, ComponentType>([
   ['', Overview],

@@ -27,6 +27,7 @@ const dayAndTime = new Intl.DateTimeFormat(LOCALE, {
   minute: '2-digit',
   second: '2-digit',
 });
+const date = new Intl.DateTimeFormat(LOCALE, { day: 'numeric', month: 'short', year: 'numeric' });
 const timeOfDay = new Intl.DateTimeFormat(LOCALE, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const number = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 2 });
 const oneDecimal = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 1 });
@@ -60,16 +61,27 @@ export function useNow(): number {
   return useSyncExternalStore(subscribe, tick);
 }
 
-export function Time({ at, relative = false }: { at: string; relative?: boolean }): ReactNode {
+export interface TimeProps {
+  readonly at: string;
+  readonly relative?: boolean;
+  /** The day matters, the time of day does not. */
+  readonly isDate?: boolean;
+}
+
+export function Time({ at, relative = false, isDate = false }: TimeProps): ReactNode {
   const milliseconds = Date.parse(at);
   if (Number.isNaN(milliseconds)) return <span>{at}</span>;
   const utc = formatUtc(milliseconds);
   return (
-    <time dateTime={at} title={relative ? `${formatTime(milliseconds)} here; ${utc}` : utc}>
-      {relative ? <Ago at={milliseconds} /> : formatTime(milliseconds)}
+    <time dateTime={at} title={relative || isDate ? `${formatTime(milliseconds)} here; ${utc}` : utc}>
+      {relative ? <Ago at={milliseconds} /> : formatAs(milliseconds, isDate)}
       <span className="for-screen-readers"> ({utc})</span>
     </time>
   );
+}
+
+function formatAs(milliseconds: number, isDate: boolean): string {
+  return isDate ? date.format(milliseconds) : formatTime(milliseconds);
 }
 
 /** Subscribes to the words, not to the time: drawn again only when they change. */

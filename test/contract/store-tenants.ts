@@ -92,7 +92,10 @@ export function storeTenantsContract(open: OpenStore): void {
       // Its tombstones are not those of the other tenant either.
       await send(under, [person(identifiers)], { tenantId: OTHER_TENANT, receivedAt: START });
       assert.equal((await under.store.profile(OTHER_TENANT, other.id))?.eventCount, 2);
-      assert.deepEqual((await under.store.audit(OTHER_TENANT, PAGE)).rows, []);
+      for (const query of [PAGE, { ...PAGE, traceId: ACT.traceId }]) {
+        assert.deepEqual((await under.store.audit(OTHER_TENANT, query)).rows, []);
+        assert.equal((await under.store.audit(TENANT, query)).rows.length, 1);
+      }
     });
   });
 }

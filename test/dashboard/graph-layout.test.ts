@@ -5,10 +5,12 @@ import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { FOLD_LIMITS, shownGraph } from '../../dashboard/src/graph-fold.ts';
 import { type Box, type GraphLayout, layoutGraph } from '../../dashboard/src/graph-layout.ts';
-import { linkKey, mergeKey } from '../../dashboard/src/identity-names.ts';
+import { linkKey, mergeKey, REFUSAL_WORDS } from '../../dashboard/src/identity-names.ts';
 import { IDENTIFIER_TYPES, type Identity, type IdentifierType } from '../../dashboard/src/types.ts';
 
 const SURVIVOR = 'node-0';
+/** In pixels, of the widest fonts that the page may get. */
+const REASON_CHARACTER_WIDTH = 8;
 
 function timeOf(step: number): string {
   return new Date(Date.UTC(2026, 10, 15) + step * 1_000).toISOString();
@@ -103,6 +105,18 @@ suite('The picture of an identity graph', () => {
         assert.deepEqual(layoutGraph(SURVIVOR, shuffled(identity), { isFolded }), layout);
       }),
     );
+  });
+
+  test('has room for the reason of a refusal, also beside a person without merges', () => {
+    const longest = Math.max(...Object.values(REFUSAL_WORDS).map(({ short }) => short.length));
+    for (const nodes of [[['user_id']], [['user_id'], ['anon_id']]] as const) {
+      const { refusals, width } = layoutGraph(SURVIVOR, graphOf({ nodes, parents: [0], refusals: 1 }), {
+        isFolded: true,
+      });
+      const label = refusals[0]?.label;
+      assert.ok(label !== undefined && label.x + label.width <= width);
+      assert.ok(label.width >= longest * REASON_CHARACTER_WIDTH, `${label.width} for ${longest} characters`);
+    }
   });
 
   test('has nothing on top of anything else, and all of it inside', () => {

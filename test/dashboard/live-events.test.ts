@@ -38,6 +38,21 @@ test('an event that is listed and streamed is shown once, and the newest is firs
   assert.deepEqual(ids(live.shown), ['e4', 'e3', 'e2', 'e1']);
 });
 
+test('of one request the last event is first, in whatever order and parts they come', () => {
+  const ofRequest = (userIndex: number, eventIndex: number): Event => ({
+    ...event(1),
+    id: `t1.${userIndex}.${eventIndex}`,
+    userIndex,
+  });
+  const sent = [0, 1, 9, 10, 11].flatMap((user) => [0, 2, 10].map((index) => ofRequest(user, index)));
+  const newestFirst = ids(sent).toReversed();
+  const atOnce = changeLive(NO_EVENTS, { kind: 'arrived', events: sent, how: 'show', openId: '' });
+  assert.deepEqual(ids(atOnce.shown), newestFirst);
+  let inParts = changeLive(NO_EVENTS, { kind: 'listed', events: sent.toReversed().slice(4), how: 'show', openId: '' });
+  inParts = changeLive(inParts, { kind: 'arrived', events: sent.slice(-4), how: 'show', openId: '' });
+  assert.deepEqual(ids(inParts.shown), newestFirst);
+});
+
 test('no more than 200 rows are kept, but the one that is open stays', () => {
   let live = changeLive(NO_EVENTS, { kind: 'arrived', events: events(0, 150), how: 'show', openId: '' });
   live = changeLive(live, { kind: 'arrived', events: events(150, 400), how: 'show', openId: 'e7' });

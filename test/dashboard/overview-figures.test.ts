@@ -6,6 +6,7 @@ import {
   differenceWords,
   RANGES,
   rangeOf,
+  receivedIn,
   topNames,
 } from '../../dashboard/src/pages/overview-figures.ts';
 
@@ -32,6 +33,15 @@ test('a day is added up to quarters of an hour, without more minutes than may be
   ];
   const sums = addUp(rows, starts, day.bucketMs, ({ users }) => users);
   assert.deepEqual(sums.slice(-3), [0, 1, 6]);
+});
+
+test('figures that are known up to a time end with it, whatever the clock says by now', () => {
+  const [hour] = RANGES;
+  const minutes = [{ start: '2026-11-15T09:06:00.000Z', users_accepted: 3, users_rejected: 1, events_accepted: 5 }];
+  const { starts, accepted, rejected, events } = receivedIn(hour, minutes, NOW - 60_000);
+  assert.equal(new Date(starts.at(-1) ?? 0).toISOString(), '2026-11-15T09:06:00.000Z');
+  assert.equal(accepted.values.at(-1), 3);
+  assert.deepEqual([accepted.total, rejected.total, events.total], [3, 1, 5]);
 });
 
 test('times without anything are zeros, and what lies outside is left out', () => {

@@ -157,6 +157,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     await panel.getByRole('heading', { name: 'Merge' }).waitFor();
     await panel.getByRole('link', { name: joined }).waitFor();
     await sees(panel, 'users[0]');
+    await sees(panel, 'beside it an identifier of the profile of');
     await page.reload();
     await panel.getByRole('link', { name: joined }).waitFor();
     assertNoComplaints(watched);
@@ -209,7 +210,17 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     const visitor = await profileOf('anon_id=visitor-7');
     const signedIn = await profileOf('user_id=grace');
     assert.notEqual(visitor.id, signedIn.id);
+    for (const name of [`visitor-7 ${visitor.id}`, `Grace Hopper ${signedIn.id}`]) {
+      await page.getByRole('link', { name }).waitFor();
+    }
+    const [, act = ''] =
+      /In the audit as\s*([0-9a-f-]{36})/.exec((await page.locator('main').textContent()) ?? '') ?? [];
+    await page.getByRole('link', { name: act, exact: true }).click();
+    await page.getByRole('heading', { name: /^Unmerge/ }).waitFor();
+    await page.getByRole('link', { name: joined }).waitFor();
     for (const { id } of [visitor, signedIn]) await page.getByRole('link', { name: id }).waitFor();
+    assertNoComplaints(watched, /status of 404/);
+    watched.complaints.length = 0;
 
     await page.goto(`${PEOPLE}/${visitor.id}`);
     await sees(page, 'referrer');
@@ -227,12 +238,16 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     await page.getByRole('button', { name: 'Erase' }).click();
     const dialog = page.getByRole('dialog', { name: 'Erase this person' });
     const erase = dialog.getByRole('button', { name: 'Erase for good' });
+    await sees(dialog, /stay in the log .* until SLUICE_LOG_RETENTION \(7d on this server\) is over/);
     assert.ok(await erase.isDisabled());
     await dialog.getByRole('textbox').fill('grace');
     assert.ok(await erase.isDisabled());
     await dialog.getByRole('textbox').fill('grace@example.com');
     await erase.click();
     await sees(page, 'The person is erased.');
+    await page.getByRole('link', { name: /^[0-9a-f-]{36}$/ }).click();
+    await page.getByRole('heading', { name: /^Erasure/ }).waitFor();
+    await sees(page, id);
 
     assert.equal((await read(running.server, running.server.key, `/profiles/${id}`)).status, 404);
     assert.equal((await read(running.server, running.server.key, '/profiles?user_id=grace')).status, 404);

@@ -118,6 +118,38 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
+  test('the range stands in the address, with how many there are in it', async () => {
+    await page.goto(`${REJECTED}?range=1h`);
+    await sees(page, /5 users in the last hour, for 4 reasons/);
+    await page.getByRole('navigation', { name: 'Range' }).getByRole('link', { name: '7 days' }).click();
+    await sees(page, /5 users in the last 7 days, for 4 reasons/);
+    assert.ok(page.url().endsWith(REJECTED));
+    await sees(users(), 'users[0]');
+
+    await page.goto('/dashboard/development');
+    await page.getByRole('link', { name: 'All rejected' }).click();
+    await page.waitForURL(`**${REJECTED}?range=1h`);
+    await page.goto('/dashboard/development?range=24h');
+    await page.getByRole('link', { name: NO_EVENTS }).click();
+    await sees(users(), 'How to mend it');
+    await sees(page, /in the last 24 hours/);
+    assertNoComplaints(watched);
+  });
+
+  test('on a phone, the details of the reason that was tapped come into view', async () => {
+    const phone = await running.open({ viewport: { width: 360, height: 640 } });
+    await phone.page.goto(REJECTED);
+    await phone.page.getByRole('button', { name: /timestamp/ }).click();
+    const title = phone.page.locator('h2:focus', { hasText: 'timestamp' });
+    await title.waitFor();
+    await eventually('it is in view', async () => {
+      const box = await title.boundingBox();
+      return box !== null && box.y >= 0 && box.y < 320;
+    });
+    assertNoComplaints(phone);
+    await phone.context.close();
+  });
+
   test('a trace_id that was pasted with spaces and quotes is found, with what became of each user', async () => {
     await page.goto(TRACES);
     await heading(page, 'Traces');
@@ -128,6 +160,14 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     const table = page.getByRole('table', { name: 'Users of the request' });
     await sees(table.getByRole('row').filter({ hasText: 'users[0]' }), 'accepted');
     await sees(table.getByRole('row').filter({ hasText: 'users[1]' }), NO_EVENTS);
+    await table
+      .getByRole('row')
+      .filter({ hasText: 'users[2]' })
+      .getByRole('link', { name: 'What was sent, and how to mend it' })
+      .click();
+    await heading(page, 'Rejected');
+    await sees(users(), '"late"');
+    await page.goBack();
     await page.getByLabel('Rejected only').check();
     await page.waitForURL(/show=rejected/);
     assert.equal(await table.getByRole('row').count(), 4);
@@ -153,6 +193,34 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     }
     await page.getByText('processed', { exact: true }).waitFor();
     await sees(page.getByRole('table', { name: 'Users of the request' }), 'accepted');
+    assertNoComplaints(watched);
+  });
+
+  test('a repetition says which request it repeats, instead of “not yet”', async () => {
+    const { baseUrl, key } = running.server;
+    const headers = {
+      authorization: `Bearer ${key}`,
+      'content-type': 'application/json',
+      'idempotency-key': 'the same order',
+    };
+    const body = JSON.stringify({ users: [user('twice')] });
+    const traces: string[] = [];
+    for (let n = 0; n < 2; n++) {
+      const response = await fetch(`${baseUrl}/ingest/events`, { method: 'POST', headers, body });
+      assert.equal(response.status, 202);
+      traces.push(((await response.json()) as { trace_id: string }).trace_id);
+    }
+    const [first = '', second = ''] = traces;
+    assert.notEqual(first, second);
+    await page.goto(`${TRACES}/${second}`);
+    const row = page
+      .getByRole('table', { name: 'Users of the request' })
+      .getByRole('row')
+      .filter({ hasText: 'users[0]' });
+    await sees(row, 'A repetition: nothing of it was stored again.');
+    assert.equal(await row.getByText('not yet').count(), 0);
+    await row.getByRole('link').click();
+    await page.waitForURL(`**${TRACES}/${first}`);
     assertNoComplaints(watched);
   });
 

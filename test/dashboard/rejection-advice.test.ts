@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { adviceFor } from '../../dashboard/src/rejection-advice.ts';
+import { adviceFor, reasonOf } from '../../dashboard/src/rejection-advice.ts';
 import { firstViolation } from '../../src/validation/validate-user.ts';
 
 const EVENT = { event_name: 'signed_up' };
@@ -54,6 +54,17 @@ suite('Advice on rejections', () => {
     const advice = adviceFor(message);
     assert.match(advice.path ?? '', /^user_properties\.tree/);
     assert.match(advice.mend, /64/);
+  });
+
+  test('who sent a decimal comma is told to send a point', () => {
+    const message = firstViolation({ identifiers: WHO, events: [{ ...EVENT, revenue: '12,50' }] }) ?? '';
+    assert.match(adviceFor(message).mend, /point before the decimals, not a comma/);
+  });
+
+  test('a reason is the message without its indexes', () => {
+    const message = firstViolation({ identifiers: WHO, events: [EVENT, { name: 'bought' }] }) ?? '';
+    assert.match(message, /^events\[1\]\.event_name /);
+    assert.match(reasonOf(message), /^events\[\]\.event_name /);
   });
 
   test('a message that the page does not know is shown without advice', () => {

@@ -32,18 +32,21 @@ export interface FirstEventProps {
 export function FirstEvent({ isDone, onDone }: FirstEventProps): ReactNode {
   const environment = useEnvironment();
   const event = useFirstEvent(environment, isDone);
+  const rejected = useRejected(event === undefined);
   return (
     <Page title="Send your first event">
-      <p className="lead">
-        {event === undefined
-          ? `Nothing has been received in ${environment} yet. Two steps, under a minute: make a key, then paste one line into a terminal.`
-          : `It works: ${environment} has received its first event.`}
-      </p>
+      {rejected === undefined ? (
+        <p className="lead">
+          {event === undefined
+            ? `Nothing has been received in ${environment} yet. Two steps, under a minute: make a key, then paste one line into a terminal.`
+            : `It works: ${environment} has received its first event.`}
+        </p>
+      ) : (
+        <Rejected reason={rejected} />
+      )}
       <ol className="steps">
         <KeyStep environment={environment} />
-        <li className="steps__step">
-          {event === undefined ? <Waiting environment={environment} /> : <Arrived event={event} onDone={onDone} />}
-        </li>
+        <li className="steps__step">{event === undefined ? <Waiting /> : <Arrived event={event} onDone={onDone} />}</li>
       </ol>
     </Page>
   );
@@ -157,25 +160,37 @@ function ProductionWords(): ReactNode {
   );
 }
 
-function Waiting({ environment }: { environment: Environment }): ReactNode {
-  const { data } = useData<RejectionReasons>('/rejections/reasons', { everyMs: REJECTIONS_RELOAD_MS });
-  const rejected = data?.reasons[0];
+/** The reason, while nothing but rejected users has come. */
+function useRejected(isWaiting: boolean): string | undefined {
+  const path = isWaiting ? '/rejections/reasons' : null;
+  return useData<RejectionReasons>(path, { everyMs: REJECTIONS_RELOAD_MS }).data?.reasons[0]?.reason;
+}
+
+/** First of all: who sees it has sent something, and wonders where it is. */
+function Rejected({ reason }: { reason: string }): ReactNode {
+  const environment = useEnvironment();
+  return (
+    <output>
+      <Notice tone="warn" title="A user came, and was rejected">
+        <p className="first-rejected__reason">{reason}</p>
+        <p>
+          So nothing is stored in {environment} yet.{' '}
+          <Link to={`${viewPath(environment, 'rejected')}?reason=${encodeURIComponent(reason)}`}>
+            See what was sent, and how to mend it
+          </Link>
+        </p>
+      </Notice>
+    </output>
+  );
+}
+
+function Waiting(): ReactNode {
   return (
     <Card className="first-waiting">
       <output className="first-waiting__words">
         <span className="first-waiting__pulse" aria-hidden="true" />
         Waiting for your first event…
       </output>
-      {rejected !== undefined && (
-        <Notice tone="warn" title="A user came, and was rejected">
-          <p>{rejected.reason}</p>
-          <p>
-            <Link to={`${viewPath(environment, 'rejected')}?reason=${encodeURIComponent(rejected.reason)}`}>
-              See what was sent, and how to mend it
-            </Link>
-          </p>
-        </Notice>
-      )}
     </Card>
   );
 }

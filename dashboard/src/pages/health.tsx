@@ -18,6 +18,7 @@ import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
 import { type Advice, adviceFor } from './health-advice.ts';
 import { Meter } from './meter.tsx';
+import { type Outcome, outcomesOf } from './request-outcomes.ts';
 import '../styles/health.css';
 
 const RELOAD_MS = 5_000;
@@ -34,6 +35,7 @@ export default function HealthPage(): ReactNode {
           <Status health={data} isOld={error !== undefined} />
           <AdviceCard advice={adviceFor(data)} />
           <Bounds health={data} />
+          <Requests requests={data.requests} />
           <Settings settings={data.settings} />
         </>
       )}
@@ -169,6 +171,40 @@ function Bound({ label, value, detail, isBad = false, children }: BoundProps): R
       {children}
       <p className="health-bound__detail">{detail}</p>
     </section>
+  );
+}
+
+const OUTCOME_COLUMNS: readonly Column<Outcome>[] = [
+  { key: 'status', label: 'Answer', render: ({ status, tone }) => <Badge tone={tone}>{status}</Badge> },
+  {
+    key: 'meaning',
+    label: 'What it means',
+    render: ({ title, text }) => (
+      <div className="health-setting">
+        {title}
+        <p className="muted small">{text}</p>
+      </div>
+    ),
+  },
+  { key: 'requests', label: 'Requests', align: 'end', render: ({ requests }) => formatNumber(requests) },
+];
+
+/** Whoever is refused whole shows on no other view: such a request belongs to no account. */
+function Requests({ requests }: { requests: Health['requests'] }): ReactNode {
+  return (
+    <Card title="Requests with events since the start">
+      <p className="muted">Of the whole server, all accounts and environments together, by what was answered.</p>
+      {requests.length === 0 ? (
+        <p>None yet.</p>
+      ) : (
+        <DataTable
+          caption="Requests by answer"
+          columns={OUTCOME_COLUMNS}
+          rows={outcomesOf(requests)}
+          rowKey={({ status }) => String(status)}
+        />
+      )}
+    </Card>
   );
 }
 

@@ -81,7 +81,7 @@ export function IdentityPicture(props: PictureProps): ReactNode {
         <LinkItem key={placed.key} placed={placed} {...itemOf(placed.key)} />
       ))}
       {layout.nodes.map((placed) => (
-        <NodeCard key={placed.node.id} placed={placed} isMarked={marked.has(placed.node.id)} isAlone={isAlone} />
+        <NodeCard key={placed.node.id} {...placed} isMarked={marked.has(placed.node.id)} isAlone={isAlone} />
       ))}
       {layout.hiddenNodes !== null && (
         <text className="graph__more" x={layout.hiddenNodes.x} y={layout.hiddenNodes.y + 22}>
@@ -216,13 +216,7 @@ function Pill({ type, value, x, y, width, height }: PillProps): ReactNode {
   );
 }
 
-interface NodeCardProps {
-  readonly placed: PlacedNode;
-  readonly isMarked: boolean;
-  readonly isAlone: boolean;
-}
-
-function NodeCard({ placed: { node, box }, isMarked, isAlone }: NodeCardProps): ReactNode {
+function NodeCard({ node, box, isMarked, isAlone }: PlacedNode & { isMarked: boolean; isAlone: boolean }): ReactNode {
   const { id, isSurvivor, since } = node;
   const sinceWords = since === null ? 'merged into it' : `since ${formatTime(Date.parse(since))}`;
   const names = ['graph__node', isSurvivor ? 'graph__node--survivor' : '', isMarked ? 'graph__node--marked' : ''];

@@ -15,6 +15,7 @@ import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { useData } from '../use-data.ts';
 import { Meter } from './meter.tsx';
 import { bucketStarts, differenceWords, type Range, topNames } from './overview-figures.ts';
+import { refusalWords } from './request-outcomes.ts';
 
 const HEALTH_RELOAD_MS = 5_000;
 const LISTS_RELOAD_MS = 10_000;
@@ -30,7 +31,7 @@ export function NamesCard({ range }: { range: Range }): ReactNode {
   const from = startOf(range, useNow());
   const { data, error, reload } = useData<Counts>(
     `/events/counts?interval=${range.interval}&group_by=event_name&from=${from}`,
-    { everyMs: LISTS_RELOAD_MS },
+    { everyMs: LISTS_RELOAD_MS, isMoving: true },
   );
   const names = topNames(data?.buckets ?? [], NAMES_MAX);
   const most = names[0]?.events ?? 1;
@@ -61,6 +62,7 @@ export function ReasonsCard({ range }: { range: Range }): ReactNode {
   const from = startOf(range, useNow());
   const { data, error, reload } = useData<RejectionReasons>(`/rejections/reasons?from=${from}`, {
     everyMs: LISTS_RELOAD_MS,
+    isMoving: true,
   });
   const reasons = data?.reasons.slice(0, REASONS_MAX) ?? [];
   const most = reasons[0]?.users ?? 1;
@@ -93,19 +95,15 @@ export function ReasonsCard({ range }: { range: Range }): ReactNode {
 /** Whether the server keeps up with what comes in. */
 export function FlowCard(): ReactNode {
   const environment = useEnvironment();
-  const { data, error, reload } = useData<Health>('/health', { everyMs: HEALTH_RELOAD_MS });
+  const { data, error, readAt, reload } = useData<Health>('/health', { everyMs: HEALTH_RELOAD_MS });
   return (
     <Card title="Keeping up" actions={<Link to={viewPath(environment, 'health')}>Health</Link>}>
       {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="health" />}
       {data !== undefined && (
         <>
-          <p className="row">
-            <Badge tone={data.status === 'ready' ? 'good' : 'bad'}>
-              {data.status === 'ready' ? 'Ready' : 'Not ready'}
-            </Badge>
-            <span>{data.reasons.length > 0 ? data.reasons.join('; ') : 'Events are taken in.'}</span>
-          </p>
+          {error === undefined ? <Readiness health={data} /> : <AsOf readAt={readAt} />}
+          <Refusals requests={data.requests} />
           <dl className="pairs">
             <dt>Lag</dt>
             <dd>
@@ -134,6 +132,42 @@ export function FlowCard(): ReactNode {
         </>
       )}
     </Card>
+  );
+}
+
+function Readiness({ health: { status, reasons } }: { health: Health }): ReactNode {
+  const isReady = status === 'ready';
+  return (
+    <p className="row">
+      <Badge tone={isReady ? 'good' : 'bad'}>{isReady ? 'Ready' : 'Not ready'}</Badge>
+      <span>{reasons.length > 0 ? reasons.join('; ') : 'Events are taken in.'}</span>
+    </p>
+  );
+}
+
+/** Whose key is refused sees nothing of it on the page but this. */
+function Refusals({ requests }: { requests: Health['requests'] }): ReactNode {
+  const environment = useEnvironment();
+  const words = refusalWords(requests);
+  if (words === null) return null;
+  return (
+    <p>
+      {words} <span className="muted">Of the whole server.</span>{' '}
+      <Link to={viewPath(environment, 'health')}>What it means</Link>
+    </p>
+  );
+}
+
+/** Says of what stands below it that it is not of now. */
+export function AsOf({ readAt }: { readAt: number | undefined }): ReactNode {
+  if (readAt === undefined) return null;
+  return (
+    <p className="row">
+      <Badge tone="warn">Old</Badge>
+      <span>
+        As of <Time at={new Date(readAt).toISOString()} />, when the server last answered.
+      </span>
+    </p>
   );
 }
 

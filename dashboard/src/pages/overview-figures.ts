@@ -4,6 +4,8 @@
  * span ends with the bucket that `now` is in: the last bar is always still growing.
  */
 
+import type { Counts, Receipts } from '../types.ts';
+
 export const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
@@ -71,6 +73,44 @@ export function addUp<Row extends { readonly start: string }>(
 
 export function totalOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0);
+}
+
+/** Values by bucket, and their sum. */
+export interface Row {
+  readonly values: readonly number[];
+  readonly total: number;
+}
+
+export interface Received {
+  readonly starts: readonly number[];
+  readonly accepted: Row;
+  readonly rejected: Row;
+  readonly events: Row;
+}
+
+export interface Revenue {
+  readonly starts: readonly number[];
+  readonly revenue: Row;
+}
+
+function rowOf(values: readonly number[]): Row {
+  return { values, total: totalOf(values) };
+}
+
+/** The span that ends with `until`, up to which the minutes are known. */
+export function receivedIn({ spanMs, bucketMs }: Range, minutes: Receipts['minutes'], until: number): Received {
+  const starts = bucketStarts(until, spanMs, bucketMs);
+  return {
+    starts,
+    accepted: rowOf(addUp(minutes, starts, bucketMs, (minute) => minute.users_accepted)),
+    rejected: rowOf(addUp(minutes, starts, bucketMs, (minute) => minute.users_rejected)),
+    events: rowOf(addUp(minutes, starts, bucketMs, (minute) => minute.events_accepted)),
+  };
+}
+
+export function revenueIn({ spanMs, intervalMs }: Range, buckets: Counts['buckets'], until: number): Revenue {
+  const starts = bucketStarts(until, spanMs, intervalMs);
+  return { starts, revenue: rowOf(addUp(buckets, starts, intervalMs, (bucket) => bucket.revenue)) };
 }
 
 export interface NameCount {
