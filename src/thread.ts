@@ -167,7 +167,7 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
 
 /** The thread that parses for the processor, one batch ahead of it. */
 async function runPreparer({ config }: PreparerSetup): Promise<void> {
-  const [{ openSqliteLogReader }, { serveRecords, sourceOnTheSpot }, { matchOptionsOf }] = await Promise.all([
+  const [{ openSqliteLogReader }, { serveRecords }, { matchOptionsOf }] = await Promise.all([
     import('./backends/sqlite/log-reader.ts'),
     import('./processor/source.ts'),
     import('./match-options.ts'),
@@ -176,7 +176,7 @@ async function runPreparer({ config }: PreparerSetup): Promise<void> {
   if (parentPort === null) throw new Error('the preparer runs in a thread of the processor only');
   const folder = logFolderOf(config.dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
-  serveRecords(parentPort, sourceOnTheSpot(log, matchOptionsOf(config)));
+  serveRecords(parentPort, log, matchOptionsOf(config));
 }
 
 const setup = workerData as EdgeSetup | ProcessorSetup | PreparerSetup;

@@ -25,9 +25,10 @@ export interface Packed {
   readonly numbers: Float64Array<ArrayBuffer>;
 }
 
-export function pack(records: readonly PreparedRecord[]): Packed {
+/** One by one, so that records which are made on the way can be forgotten on the way: that is what keeps them cheap. */
+export function pack(records: Iterable<PreparedRecord>): Packed {
   const packer = new Packer();
-  packer.list(records, packRecord);
+  packer.counted(records, packRecord);
   return packer.finish();
 }
 
@@ -41,11 +42,16 @@ const AMOUNT = { number: 0, text: 1, none: 2 } as const;
 /** Of a packer's arrays: about what a batch needs. */
 const FIRST_CAPACITY = 65_536;
 
+/** So few that they are still young when they are made into one. */
+const LOOSE_TEXTS_MAX = 4_096;
+
 /** Most lists are empty. */
 const NONE: readonly never[] = [];
 
 class Packer {
-  readonly #texts: string[] = [];
+  /** Each made of many. */
+  readonly #joined: string[] = [];
+  #loose: string[] = [];
   #characters = 0;
   #lengths = new Int32Array(FIRST_CAPACITY);
   #lengthCount = 0;
@@ -56,8 +62,9 @@ class Packer {
     if (this.#lengthCount === this.#lengths.length) this.#lengths = doubled(this.#lengths, Int32Array);
     this.#lengths[this.#lengthCount++] = value === null ? -1 : value.length;
     if (value === null) return;
-    this.#texts.push(value);
+    this.#loose.push(value);
     this.#characters += value.length;
+    if (this.#loose.length === LOOSE_TEXTS_MAX) this.#join();
   }
 
   number(value: number): void {
@@ -87,9 +94,27 @@ class Packer {
     for (const item of items) packItem(this, item);
   }
 
+  /** Like `list`, for as many as there turn out to be. */
+  counted<T>(items: Iterable<T>, packItem: (packer: Packer, item: T) => void): void {
+    const place = this.#numberCount;
+    this.number(0);
+    let count = 0;
+    for (const item of items) {
+      packItem(this, item);
+      count++;
+    }
+    this.#numbers[place] = count;
+  }
+
+  #join(): void {
+    this.#joined.push(this.#loose.join(''));
+    this.#loose = [];
+  }
+
   finish(): Packed {
+    this.#join();
     return {
-      text: this.#texts.join(''),
+      text: this.#joined.join(''),
       lengths: this.#lengths.slice(0, this.#lengthCount),
       numbers: this.#numbers.slice(0, this.#numberCount),
     };
