@@ -54,6 +54,11 @@ const FAMILIES = {
   disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
   ready: gauge('sluice_ready', '1 while events are accepted, 0 while they are refused.', 'min'),
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),
+  requests_waiting: gauge(
+    'sluice_requests_waiting',
+    'Requests that came in whole and wait for their answer, averaged over the last moments.',
+    'sum',
+  ),
   process_memory: ofProcess('gauge', 'process_resident_memory_bytes', 'Resident memory of the process.', () =>
     process.memoryUsage.rss(),
   ),
@@ -255,6 +260,11 @@ export function metricsWriter(buffer: SharedArrayBuffer, slot: number): MetricsW
 /** The sum over all threads. */
 export function readCounter(buffer: SharedArrayBuffer, counter: CounterIndex): number {
   return combined(new Float64Array(buffer), counter, 'sum');
+}
+
+/** As it is rendered. */
+export function readSum(buffer: SharedArrayBuffer, gauge: GaugeIndex): number {
+  return combined(new Float64Array(buffer), gauge, 'sum');
 }
 
 /** All slots together, as Prometheus text. With a version, `sluice_info` says what runs. */

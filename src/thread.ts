@@ -105,8 +105,8 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
     { Housekeeping },
     { matchOptionsOf },
     { createLogger },
-    { METRIC, metricsWriter, readCounter },
-    { metricsSlots, setBacklogFull },
+    { METRIC, metricsWriter, readCounter, readSum },
+    { metricsSlots, setBacklogFull, statusOf },
   ] = await Promise.all([
     import('./backends/sqlite/store-writer.ts'),
     import('./backends/sqlite/log-reader.ts'),
@@ -139,17 +139,29 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
       backlogBytesMax: config.backlogBytesMax,
       setBacklogFull: (isFull) => setBacklogFull(statusBuffer, isFull),
     });
-    const [{ waitForAppends }, { sourceInThread }] = await Promise.all([
+    const [{ waitForAppends }, { turnTaker }, { sourceInThread }] = await Promise.all([
       import('./processor/wait.ts'),
+      import('./processor/give-way.ts'),
       import('./processor/source.ts'),
     ]);
+    const entries = () => readCounter(metricsBuffer, METRIC.log_entries);
+    const takeTurn = turnTaker({
+      now: Date.now,
+      waiting: () => readSum(metricsBuffer, METRIC.requests_waiting),
+      entries,
+      bytes: () => readCounter(metricsBuffer, METRIC.log_bytes),
+      isStopping: statusOf(statusBuffer).isShuttingDown,
+    });
     const preparer: PreparerSetup = { role: 'preparer', config };
     const processor = new Processor({
       ...common,
       options: matchOptionsOf(config),
       source: sourceInThread(new Worker(new URL(import.meta.url), { workerData: preparer, name: 'preparer' })),
-      waitForMore: waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries)),
-      betweenTransactions: (positions, caughtUpTo) => housekeeping.run(positions, caughtUpTo),
+      waitForMore: waitForAppends(entries),
+      betweenTransactions: async (positions, caughtUpTo) => {
+        await housekeeping.run(positions, caughtUpTo);
+        await takeTurn(caughtUpTo);
+      },
     });
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'drain') processor.stop();
