@@ -69,6 +69,8 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
 }
 
 function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRecord[] {
+  // A record by itself is a large one, of which there should be no more copies in memory than need be.
+  if (last === stretch.from) return [readOne(database, stretch)];
   const run = database.prepare(RUN).get(stretch.from, last) as { headers: string; bodies: Uint8Array };
   const headers = parse(run.headers, stretch.from, stretch) as [...HeaderValues, number][];
   let offset = 0;
@@ -84,6 +86,14 @@ function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRec
   }
   if (position !== last + 1) throw damaged(stretch, position);
   return records;
+}
+
+function readOne(database: DatabaseSync, stretch: Stretch): LogRecord {
+  const { body, ...row } = database
+    .prepare(`SELECT ${HEADER_COLUMNS}, body FROM records WHERE position = ?`)
+    .get(stretch.from) as unknown as HeaderRow & { readonly body: Uint8Array };
+  if (recordChecksum(row, body) !== row.checksum) throw damaged(stretch, stretch.from);
+  return toRecord(row, stretch, body);
 }
 
 export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
