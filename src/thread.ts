@@ -145,12 +145,13 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
       import('./processor/source.ts'),
     ]);
     const entries = () => readCounter(metricsBuffer, METRIC.log_entries);
+    const status = statusOf(statusBuffer);
     const takeTurn = turnTaker({
       now: Date.now,
       waiting: () => readSum(metricsBuffer, METRIC.requests_waiting),
       entries,
       bytes: () => readCounter(metricsBuffer, METRIC.log_bytes),
-      isStopping: statusOf(statusBuffer).isShuttingDown,
+      isStopping: () => status.isShuttingDown(),
     });
     const preparer: PreparerSetup = { role: 'preparer', config };
     const processor = new Processor({

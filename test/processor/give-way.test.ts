@@ -67,9 +67,9 @@ suite('Giving way', () => {
       return Number(/^sluice_requests_waiting (.*)$/m.exec(text)?.[1]);
     };
     let most = 0;
-    let isOver = false;
+    const over = new AbortController();
     const watching = (async () => {
-      while (!isOver) most = Math.max(most, await waiting());
+      while (!over.signal.aborted) most = Math.max(most, await waiting());
     })();
     const senders = 32;
     const requestsEach = 60;
@@ -81,7 +81,7 @@ suite('Giving way', () => {
         }
       }),
     );
-    isOver = true;
+    over.abort();
     await watching;
     assert.ok(most >= 1, `at most ${most} waited`);
     await settled(server, key);
