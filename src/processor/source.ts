@@ -8,7 +8,8 @@
 import type { MessagePort, Worker } from 'node:worker_threads';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../log.ts';
-import { type Packed, pack, unpack } from './packing.ts';
+import type { Packed } from './packer.ts';
+import { pack, unpack } from './packing.ts';
 import { type PreparedRecord, prepareRecord } from './prepare.ts';
 
 export interface PreparedBatch {
