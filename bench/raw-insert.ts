@@ -2,13 +2,15 @@
  * The yardstick of end-to-end: a loop that inserts the rows that the processor makes of the same people and events,
  * with prepared statements, into the same tables with the same indexes and settings, in transactions and batches of the
  * same size. It parses nothing, looks nothing up and decides nothing; texts and ids are made before the clock starts.
+ * Events are packed into blocks and runs by the store's own code, for those are the rows that there are.
  * Like the processor it writes a person once a batch, keeps counts in memory until the commit, and syncs every five
  * seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
  */
 
 import { TABLE_EVENTS } from '../src/backends/sqlite/store-writer.ts';
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { eventTableSchema, openStoreFile } from '../src/backends/sqlite/store-schema.ts';
+import type { DatabaseSync } from 'node:sqlite';
+import { EventTables } from '../src/backends/sqlite/event-tables.ts';
+import { openStoreFile } from '../src/backends/sqlite/store-schema.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
 import { type EventTexts, idOf, type Material, prepareMaterial, textOf } from './raw-material.ts';
 
@@ -57,9 +59,7 @@ class Loop {
   private readonly stored: Uint32Array;
   private readonly inBatch: Uint32Array;
   private readonly buckets = new Map<string, Bucket>();
-  private insertEvent: StatementSync;
-  private insertRecord: StatementSync;
-  private table = 0;
+  private readonly tables: EventTables;
   private event = 0;
   private record = 0;
   private syncedAt = performance.now();
@@ -72,7 +72,7 @@ class Loop {
     this.nodes = new Uint32Array(job.crowd.people);
     this.stored = new Uint32Array(job.crowd.people);
     this.inBatch = new Uint32Array(job.crowd.people);
-    [this.insertEvent, this.insertRecord] = this.nextTable();
+    this.tables = new EventTables(database, TABLE_EVENTS);
   }
 
   run(): void {
@@ -81,6 +81,7 @@ class Loop {
       const end = Math.min(users, this.event + transactionUsers);
       this.database.exec('BEGIN IMMEDIATE');
       while (this.event < end) this.writeBatch(Math.min(end, this.event + batchUsers));
+      this.tables.flush();
       this.writeSums();
       this.database.exec('COMMIT');
       this.transactions += 1;
@@ -89,26 +90,12 @@ class Loop {
     this.sync();
   }
 
-  private nextTable(): [StatementSync, StatementSync] {
-    this.table += 1;
-    this.database.exec(eventTableSchema(this.table));
-    this.database
-      .prepare('INSERT INTO event_tables (no, first_event, events) VALUES (?, ?, 0)')
-      .run(this.table, this.event + 1);
-    return [
-      this.database.prepare(`INSERT INTO events_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-      this.database.prepare(`INSERT INTO records_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-    ];
-  }
-
   private writeBatch(end: number): void {
     const fresh: number[] = [];
     const touched: number[] = [];
     const first = this.event;
-    while (this.event < end) {
-      if (this.event >= this.table * TABLE_EVENTS) [this.insertEvent, this.insertRecord] = this.nextTable();
-      this.writeRecord(fresh, touched);
-    }
+    while (this.event < end) this.writeRecord(fresh, touched);
+    this.tables.endBlock();
     const texts = this.material.events;
     for (const person of fresh) this.writeNode(person, textOf(texts, first + person).known);
     const known = touched.map((person) => this.nodes[person] ?? 0);
@@ -126,6 +113,7 @@ class Loop {
   private writeRecord(fresh: number[], touched: number[]): void {
     const { drawn, events, traceIds, startedAt } = this.material;
     const firstEvent = this.event;
+    const table = this.tables.forRecord(firstEvent + 1);
     this.record += 1;
     const receivedAt = startedAt + Math.floor(firstEvent / EVENTS_PER_MILLISECOND);
     for (let user = 0; user < USERS_PER_REQUEST; user += 1) {
@@ -143,24 +131,14 @@ class Loop {
       }
       this.inBatch[person] = (this.inBatch[person] ?? 0) + 1;
       const timestamp = receivedAt - text.jitter;
-      this.insertEvent.run(
-        this.event,
-        TENANT,
-        node,
-        timestamp,
-        this.record,
-        user,
-        0,
-        text.name,
-        text.revenue,
-        null,
-        text.properties,
-      );
+      const { name, revenue, properties } = text;
+      const event = { eventIndex: 0, name, timestamp, revenue, value: null, properties };
+      this.tables.add(TENANT, this.event, node, this.record, user, event);
       this.count(MINUTE_MILLISECONDS, timestamp, text);
       this.count(HOUR_MILLISECONDS, timestamp, text);
     }
     const traceId = idOf(traceIds, this.record - 1);
-    this.insertRecord.run(
+    table.insertRecord.run(
       this.record,
       TENANT,
       traceId,
@@ -204,7 +182,7 @@ class Loop {
   }
 
   private writeSums(): void {
-    const { addToCounts, addToLedger, advance, updateTable, updateSequence } = this.statements;
+    const { addToCounts, addToLedger, advance, updateSequence } = this.statements;
     for (const { width, start, name, events, revenue } of this.buckets.values()) {
       addToCounts.run(TENANT, width, start, name, events, revenue);
     }
@@ -212,7 +190,6 @@ class Loop {
     const hour = Math.floor(this.material.startedAt / HOUR_MILLISECONDS) * HOUR_MILLISECONDS;
     addToLedger.run(TENANT, hour, this.event);
     advance.run(0, this.record);
-    updateTable.run(this.event - (this.table - 1) * TABLE_EVENTS, this.table);
     updateSequence.run(this.people + 1, 'node');
     updateSequence.run(this.record + 1, 'record');
     updateSequence.run(this.event + 1, 'event');
@@ -245,7 +222,6 @@ function prepare(database: DatabaseSync) {
     advance: database.prepare(
       'INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position',
     ),
-    updateTable: database.prepare('UPDATE event_tables SET events = ? WHERE no = ?'),
     updateSequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
   };
 }
