@@ -3,8 +3,8 @@
  * with prepared statements, into the same tables with the same indexes and settings, in transactions and batches of the
  * same size. It parses nothing, looks nothing up and decides nothing; texts and ids are made before the clock starts.
  * Events are packed into blocks and runs by the store's own code, for those are the rows that there are.
- * Like the processor it writes a person once a batch, keeps counts in memory until the commit, and syncs every five
- * seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
+ * Like the processor it writes a known person once a transaction and a new one once a batch, keeps counts in memory
+ * until the commit, and syncs every five seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
  */
 
 import { TABLE_EVENTS } from '../src/backends/sqlite/store-writer.ts';
@@ -21,7 +21,7 @@ export interface RawInsertJob {
   /** Of one event each; a multiple of what a request holds. */
   readonly users: number;
   readonly transactionUsers: number;
-  /** Users between which a person is written once. */
+  /** Users between which a new person is written once. */
   readonly batchUsers: number;
 }
 
@@ -54,10 +54,12 @@ class Loop {
   private readonly job: RawInsertJob;
   private readonly material: Material;
   private readonly statements: ReturnType<typeof prepare>;
-  /** By person: the number of the node, 0 for none yet; events so far; and of the batch under way. */
+  /** By person: the number of the node, 0 for none yet; events so far; and those that are not written yet. */
   private readonly nodes: Uint32Array;
   private readonly stored: Uint32Array;
-  private readonly inBatch: Uint32Array;
+  private readonly waiting: Uint32Array;
+  /** Known people who have events that are not written yet. */
+  private touched: number[] = [];
   private readonly buckets = new Map<string, Bucket>();
   private readonly tables: EventTables;
   private event = 0;
@@ -71,7 +73,7 @@ class Loop {
     this.statements = prepare(database);
     this.nodes = new Uint32Array(job.crowd.people);
     this.stored = new Uint32Array(job.crowd.people);
-    this.inBatch = new Uint32Array(job.crowd.people);
+    this.waiting = new Uint32Array(job.crowd.people);
     this.tables = new EventTables(database, TABLE_EVENTS);
   }
 
@@ -81,6 +83,7 @@ class Loop {
       const end = Math.min(users, this.event + transactionUsers);
       this.database.exec('BEGIN IMMEDIATE');
       while (this.event < end) this.writeBatch(Math.min(end, this.event + batchUsers));
+      this.writeTouched();
       this.tables.flush();
       this.writeSums();
       this.database.exec('COMMIT');
@@ -92,25 +95,28 @@ class Loop {
 
   private writeBatch(end: number): void {
     const fresh: number[] = [];
-    const touched: number[] = [];
     const first = this.event;
-    while (this.event < end) this.writeRecord(fresh, touched);
+    while (this.event < end) this.writeRecord(fresh);
     this.tables.endBlock();
-    const texts = this.material.events;
-    for (const person of fresh) this.writeNode(person, textOf(texts, first + person).known);
-    const known = touched.map((person) => this.nodes[person] ?? 0);
-    const order = Array.from(known.keys()).sort((a, b) => (known[a] ?? 0) - (known[b] ?? 0));
-    for (const at of order) {
-      const person = touched[at] ?? 0;
-      const events = (this.stored[person] = (this.stored[person] ?? 0) + (this.inBatch[person] ?? 0));
-      this.inBatch[person] = 0;
-      const { startedAt } = this.material;
-      const lastSeen = startedAt + Math.floor(first / EVENTS_PER_MILLISECOND);
-      this.statements.updateNode.run(events, startedAt, lastSeen, textOf(texts, first + person).known, known[at] ?? 0);
-    }
+    for (const person of fresh) this.writeNode(person, textOf(this.material.events, first + person).known);
   }
 
-  private writeRecord(fresh: number[], touched: number[]): void {
+  private writeTouched(): void {
+    const { events: texts, startedAt } = this.material;
+    const known = this.touched.map((person) => this.nodes[person] ?? 0);
+    const order = Array.from(known.keys()).sort((a, b) => (known[a] ?? 0) - (known[b] ?? 0));
+    const lastSeen = startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
+    for (const at of order) {
+      const person = this.touched[at] ?? 0;
+      const events = (this.stored[person] = (this.stored[person] ?? 0) + (this.waiting[person] ?? 0));
+      this.waiting[person] = 0;
+      const { known: text } = textOf(texts, this.event + person);
+      this.statements.updateNode.run(events, startedAt, lastSeen, text, known[at] ?? 0);
+    }
+    this.touched = [];
+  }
+
+  private writeRecord(fresh: number[]): void {
     const { drawn, events, traceIds, startedAt } = this.material;
     const firstEvent = this.event;
     const table = this.tables.forRecord(firstEvent + 1);
@@ -126,10 +132,10 @@ class Loop {
         node = this.people;
         this.nodes[person] = node;
         fresh.push(person);
-      } else if (this.inBatch[person] === 0) {
-        touched.push(person);
+      } else if (this.waiting[person] === 0) {
+        this.touched.push(person);
       }
-      this.inBatch[person] = (this.inBatch[person] ?? 0) + 1;
+      this.waiting[person] = (this.waiting[person] ?? 0) + 1;
       const timestamp = receivedAt - text.jitter;
       const { name, revenue, properties } = text;
       const event = { eventIndex: 0, name, timestamp, revenue, value: null, properties };
@@ -157,16 +163,16 @@ class Loop {
   private writeNode(person: number, known: string): void {
     const { identifiers, nodeIds, traceIds, startedAt } = this.material;
     const node = this.nodes[person] ?? 0;
-    const events = this.inBatch[person] ?? 0;
-    this.inBatch[person] = 0;
+    const events = this.waiting[person] ?? 0;
+    this.waiting[person] = 0;
     this.stored[person] = events;
     const at = startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
     const traceId = idOf(traceIds, this.record - 1);
     this.statements.insertNode.run(node, TENANT, idOf(nodeIds, node - 1), at, traceId, 0, events, at, at, known);
     const [userId, email, anonId] = identifiers[person] ?? ['', '', ''];
-    this.statements.insertIdentifier.run(TENANT, 0, userId, node, null, at, traceId, 0);
-    this.statements.insertIdentifier.run(TENANT, 1, email, node, null, at, traceId, 0);
-    this.statements.insertIdentifier.run(TENANT, 3, anonId, node, null, at, traceId, 0);
+    this.statements.insertIdentifier.run(TENANT, 0, userId, node, null, null, null, null);
+    this.statements.insertIdentifier.run(TENANT, 1, email, node, null, null, null, null);
+    this.statements.insertIdentifier.run(TENANT, 3, anonId, node, null, null, null, null);
   }
 
   private count(width: number, timestamp: number, { name, revenue }: EventTexts): void {

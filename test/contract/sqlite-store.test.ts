@@ -171,6 +171,54 @@ suite('The file of the SQLite store', () => {
     }, 10_000);
   });
 
+  test('what several batches of one transaction tell of a person is folded as if it had come in one', async () => {
+    await inFile(async (under) => {
+      const says = (receivedAt: number, properties: object) =>
+        request([person({ user_id: 'u' }, [{}], properties)], { receivedAt });
+      const told = [
+        [says(START + 5, { a: 1, b: 1 }), says(START + 9, { a: 2 })],
+        [says(START + 2, { a: 3, c: 3 })],
+        [says(START + 7, { b: null, d: 4 }), request([person({ user_id: 'u' })], { receivedAt: START + 1 })],
+        [says(START + 9_000, { a: 2 })],
+      ];
+      const transaction = await under.writer.begin();
+      for (const [batch, entries] of told.entries()) {
+        const records = entries.map((entry, index) => ({ ...entry, partition: 0, position: batch * 10 + index }));
+        await processBatch(transaction, records, {
+          options: { defaultCountry: null, junkValues: new Set() },
+          now: () => START,
+          failpoint: () => undefined,
+        });
+      }
+      await transaction.commit(false);
+      const { userProperties, eventCount, firstSeen, lastSeen } = await profileOf(under, 'user_id', 'u');
+      const values = [...userProperties].map(([name, { value, receivedAt }]) => [name, value, receivedAt - START]);
+      assert.deepEqual(values, [
+        ['a', '2', 9_000],
+        ['c', '3', 2],
+        ['d', '4', 7],
+      ]);
+      assert.deepEqual([eventCount, firstSeen - START, lastSeen - START], [6, 1, 9_000]);
+    });
+  });
+
+  test('what was told of people in a transaction that is rolled back is not told by the next one', async () => {
+    await inFile(async (under) => {
+      const options = { options: { defaultCountry: null, junkValues: new Set<string>() }, now: () => START };
+      const context = { ...options, failpoint: () => undefined };
+      await send(under, [person({ user_id: 'u' }, [{}], { a: 1 })], { receivedAt: START });
+      const transaction = await under.writer.begin();
+      const entry = request([person({ user_id: 'u' }, [{}, {}], { a: 2 }), person({ user_id: 'v' })]);
+      await processBatch(transaction, [{ ...entry, firstUserIndex: 0, partition: 0, position: 9 }], context);
+      await transaction.rollback();
+      await send(under, [person({ user_id: 'w' })]);
+      const { userProperties, eventCount } = await profileOf(under, 'user_id', 'u');
+      assert.deepEqual([userProperties.get('a')?.value, eventCount], ['1', 1]);
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'v'), undefined);
+      assert.equal((await eventsOf(under)).length, 2);
+    });
+  });
+
   /** What is left of the index, by table; entries within the chunks of runs are counted. */
   function entriesIn({ file }: SqliteStoreUnderTest): number {
     const database = new DatabaseSync(file, { readOnly: true });

@@ -6,7 +6,7 @@
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { TenantId } from '../../model.ts';
-import { uuidBytes } from './store-schema.ts';
+import { uuidBytes } from './uuids.ts';
 
 /** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
 const STATEMENTS_MAX = 2_000;

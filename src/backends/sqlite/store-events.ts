@@ -10,7 +10,7 @@ import type { StoreConnection } from './store-connection.ts';
 import { cursorOf, numbersOf } from './store-cursor.ts';
 import { type EventKey, findEvents } from './store-event-keys.ts';
 import { nodesById } from './store-profiles.ts';
-import { uuidText } from './store-schema.ts';
+import { uuidText } from './uuids.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
 
 /** Of properties; the event that goes over it is still given. */

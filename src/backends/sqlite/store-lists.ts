@@ -21,7 +21,7 @@ import { HOUR_MS, MINUTE_MS } from './store-books.ts';
 import type { StoreConnection } from './store-connection.ts';
 import { cursorOf, numbersOf } from './store-cursor.ts';
 import { finite } from './store-removal.ts';
-import { uuidText } from './store-schema.ts';
+import { uuidText } from './uuids.ts';
 import { countStored } from './stored-events.ts';
 
 const DAY_MS = 24 * HOUR_MS;

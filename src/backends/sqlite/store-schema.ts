@@ -40,17 +40,18 @@ const MIGRATIONS = [
   ) STRICT;
   CREATE UNIQUE INDEX nodes_by_id ON nodes (id);
 
-  -- A match key points to its node for ever. 'raw' is null where it equals 'value'.
+  -- A match key points to its node for ever. 'raw' is null where it equals 'value'; its origin is null where it is the
+  -- node's own. By value first, because SQLite compares texts at the beginning of a key faster than behind numbers.
   CREATE TABLE identifiers (
     tenant      INTEGER NOT NULL,
     type        INTEGER NOT NULL,
     value       TEXT    NOT NULL,
     node        INTEGER NOT NULL,
     raw         TEXT,
-    received_at INTEGER NOT NULL,
-    trace_id    BLOB    NOT NULL,
-    user_index  INTEGER NOT NULL,
-    PRIMARY KEY (tenant, type, value)
+    received_at INTEGER,
+    trace_id    BLOB,
+    user_index  INTEGER,
+    PRIMARY KEY (value, type, tenant)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX identifiers_by_node ON identifiers (node);
 
@@ -284,27 +285,4 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
   return openDatabase(storeFile(file, kind));
-}
-
-/** A trace_id or node id as it is stored. */
-export function uuidBytes(uuid: string): Uint8Array {
-  return Buffer.from(uuid.replaceAll('-', ''), 'hex');
-}
-
-/** Like `uuidBytes`, for one id many times in a row: all users of a request have its trace_id. */
-export function rememberingUuidBytes(): (uuid: string) => Uint8Array {
-  let last = '';
-  let bytes = new Uint8Array();
-  return (uuid) => {
-    if (uuid !== last) {
-      last = uuid;
-      bytes = new Uint8Array(uuidBytes(uuid));
-    }
-    return bytes;
-  };
-}
-
-export function uuidText(bytes: Uint8Array): string {
-  const hex = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }

@@ -10,7 +10,8 @@ import type { StoredTrace, TracedUser } from '../../store.ts';
 import type { UserNote } from '../../store-writer.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { publicId } from './store-profiles.ts';
-import { type RecordNotes, uuidText } from './store-schema.ts';
+import type { RecordNotes } from './store-schema.ts';
+import { uuidText } from './uuids.ts';
 import { eventsBetween } from './stored-events.ts';
 
 interface RecordRow {

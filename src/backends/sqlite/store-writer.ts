@@ -30,7 +30,8 @@ import { StoreChanges } from './store-changes.ts';
 import { StoreGraph } from './store-graph.ts';
 import { addVisit, StoreNodes, type Visits } from './store-nodes.ts';
 import { StoreRejections } from './store-rejections.ts';
-import { openStoreFile, type RecordNotes, uuidBytes, uuidText } from './store-schema.ts';
+import { openStoreFile, type RecordNotes } from './store-schema.ts';
+import { uuidBytes, uuidText } from './uuids.ts';
 import { sweep } from './store-sweep.ts';
 import { tombstoneOf } from './tombstone.ts';
 
@@ -151,6 +152,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   async commit(durable: boolean): Promise<void> {
     this.#attempt(() => {
+      this.#nodes.flush();
       this.#books.flush();
       this.#tables.flush();
       for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);

@@ -12,6 +12,7 @@ import {
   packChunk,
   unpackChunk,
 } from '../../../src/backends/sqlite/index-entries.ts';
+import { uuidBytes, uuidText } from '../../../src/backends/sqlite/uuids.ts';
 import { VarintReader, VarintWriter } from '../../../src/backends/sqlite/varints.ts';
 
 const TENANT = 7;
@@ -64,6 +65,17 @@ suite('Varints', () => {
       }
     }
     assert.equal(reader.isAtEnd, true);
+  });
+});
+
+suite('The bytes of a UUID', () => {
+  test('are its digits, in either case, and give it back', () => {
+    for (const uuid of ['01957000-0000-7000-8000-00000000ac70', 'ffffffff-0123-4567-89ab-cdeffedcba98']) {
+      const expected = Buffer.from(uuid.replaceAll('-', ''), 'hex');
+      assert.deepEqual(Buffer.from(uuidBytes(uuid)), expected);
+      assert.deepEqual(Buffer.from(uuidBytes(uuid.toUpperCase())), expected);
+      assert.equal(uuidText(uuidBytes(uuid)), uuid);
+    }
   });
 });
 
