@@ -38,7 +38,7 @@ export interface Run {
 /** Fewer entries than this get a row each: so few events are no load, and runs would be many. */
 const RUN_ENTRIES_MIN = 2_048;
 const ENTRIES_WAITING_MAX = 65_536;
-const RUNS_PER_LEVEL_MAX = 16;
+const RUNS_PER_LEVEL_MAX = 24;
 
 export interface IndexSizes {
   readonly runEntriesMin?: number;

@@ -60,6 +60,7 @@ export class VarintWriter {
 
 export class VarintReader {
   readonly #bytes: Uint8Array;
+  #view: DataView | undefined;
   #at = 0;
 
   constructor(bytes: Uint8Array) {
@@ -86,8 +87,9 @@ export class VarintReader {
   }
 
   getDouble(): number {
-    const { buffer, byteOffset } = this.#bytes;
-    const value = new DataView(buffer, byteOffset + this.#at, NUMBER_BYTES_MAX).getFloat64(0);
+    const { buffer, byteOffset, byteLength } = this.#bytes;
+    this.#view ??= new DataView(buffer, byteOffset, byteLength);
+    const value = this.#view.getFloat64(this.#at);
     this.#at += NUMBER_BYTES_MAX;
     return value;
   }
