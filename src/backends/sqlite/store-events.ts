@@ -111,8 +111,7 @@ export function listArrivals(
     const next = tables[index + 1];
     if (next !== undefined && next.first_event <= last + 1) continue;
     if (table.first_event > scanEnd) break;
-    for (const event of eventsBetween(store, table.no, last + 1, scanEnd + 1)) {
-      if (event.tenant !== tenant) continue;
+    for (const event of eventsBetween(store, table.no, last + 1, scanEnd + 1, tenant)) {
       events.push(storedEvent(store, table.no, event));
       last = event.no;
       length += event.properties.length;
