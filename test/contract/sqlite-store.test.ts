@@ -183,7 +183,8 @@ suite('The file of the SQLite store', () => {
       ];
       const transaction = await under.writer.begin();
       for (const [batch, entries] of told.entries()) {
-        const records = entries.map((entry, index) => ({ ...entry, partition: 0, position: batch * 10 + index }));
+        const places = entries.keys().map((index) => ({ partition: 0, position: batch * 10 + index }));
+        const records = [...places].map((place, index) => Object.assign(place, entries[index]));
         await processBatch(transaction, records, {
           options: { defaultCountry: null, junkValues: new Set() },
           now: () => START,

@@ -113,8 +113,7 @@ export function listArrivals(
     const next = tables[index + 1];
     if (next !== undefined && next.first_event <= last + 1) continue;
     if (table.first_event > scanEnd) break;
-    for (const event of eventsBetween(store, table.no, last + 1, scanEnd + 1)) {
-      if (event.tenant !== tenant) continue;
+    for (const event of eventsBetween(store, table.no, last + 1, scanEnd + 1, tenant)) {
       const { no } = event;
       events.push({ ...storedEvent(store, table.no, event), place: cursorOf('arrivals', no), sequence: no });
       last = no;

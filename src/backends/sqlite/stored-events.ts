@@ -44,14 +44,21 @@ export class EventReader {
   }
 }
 
-/** Those with `from` <= number < `to`, in order. */
-export function* eventsBetween(store: StoreConnection, table: number, from: number, to: number): Generator<BlockEvent> {
+/** Those with `from` <= number < `to`, in order; of one tenant, or of all. */
+export function* eventsBetween(
+  store: StoreConnection,
+  table: number,
+  from: number,
+  to: number,
+  tenant: number | null = null,
+): Generator<BlockEvent> {
   const blocks = store.iterate<BlockRow>(
     `SELECT first_event, tenant, numbers, texts FROM events_${table}
      WHERE first_event >= coalesce((SELECT max(first_event) FROM events_${table} WHERE first_event <= ?1), 0)
-       AND first_event < ?2 ORDER BY first_event`,
+       AND first_event < ?2 AND (?3 IS NULL OR tenant = ?3) ORDER BY first_event`,
     from,
     to,
+    tenant,
   );
   for (const block of blocks) {
     for (const event of unpackBlock(block.tenant, block)) if (event.no >= from && event.no < to) yield event;
