@@ -343,6 +343,11 @@ export interface AuditRow {
   readonly detail: JsonText;
 }
 
+export interface AuditQuery extends PageRequest {
+  /** Only acts under this `trace_id`; what is no `trace_id` names none. */
+  readonly traceId?: string | null;
+}
+
 /** Reading, and the two acts that change what is stored without an event: unmerge and erase. */
 export interface Store {
   /** All tenants that ever sent anything. */
@@ -363,7 +368,7 @@ export interface Store {
   unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined>;
   /** False for an unknown profile. */
   erase(tenantId: TenantId, id: string, act: Act): Promise<boolean>;
-  audit(tenantId: TenantId, page: PageRequest): Promise<Page<AuditRow>>;
+  audit(tenantId: TenantId, query: AuditQuery): Promise<Page<AuditRow>>;
   /** What the processor made of a request; undefined while it has not come to it. A null tenant looks at all of them. */
   trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined>;
   rejections(tenantId: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>>;

@@ -90,7 +90,8 @@ const LABEL = { gapBefore: 14, width: 136, height: 40 } as const;
 /** A merge leaves its older node beside the middle, where that node's own merge is. */
 const PARENT_OFFSET = 16;
 const CORNER_RADIUS = 8;
-const REFUSALS = { gapBefore: 42, titleHeight: 22 } as const;
+/** The label has room for the longest of the reasons (identity-names.ts), also of a person with a single node. */
+const REFUSALS = { gapBefore: 42, titleHeight: 22, labelWidthMin: 224 } as const;
 const HIDDEN_NODES_HEIGHT = 36;
 /** Room for the outlines and the ring of what is focused. */
 const MARGIN = 6;
@@ -98,12 +99,15 @@ const MARGIN = 6;
 const FRAME_X = MARGIN + IDENTIFIER.width + FRAME.gapBefore;
 const NODE_X = FRAME_X + FRAME.paddingX;
 const NODE_RIGHT = NODE_X + NODE.width;
+const REFUSAL_LABEL_X = FRAME_X + SIGN_SIZE / 2 + SIGN_GAP;
 const LANES_X = NODE_RIGHT + SIGN_GAP + SIGN_SIZE + SIGN_GAP;
 
 export function layoutGraph(survivorId: string, identity: Identity, options: FoldOptions): GraphLayout {
   const shown = shownGraph(survivorId, identity, options);
   const column = placeNodes(shown.nodes);
-  const { merges, right } = placeMerges(shown.merges, column.nodes);
+  const { merges, right: mergesRight } = placeMerges(shown.merges, column.nodes);
+  const right =
+    shown.refusals.length === 0 ? mergesRight : Math.max(mergesRight, REFUSAL_LABEL_X + REFUSALS.labelWidthMin);
   const hasHiddenNodes = shown.hidden.nodes > 0;
   const nodesBottom = column.bottom + (hasHiddenNodes ? BLOCK_GAP + HIDDEN_NODES_HEIGHT : 0);
   const frame: Box = {
@@ -282,14 +286,13 @@ function placeRefusals(refusals: readonly Refusal[], top: number, right: number)
       height: IDENTIFIER.height,
     };
     const middle = box.y + box.height / 2;
-    const labelX = FRAME_X + SIGN_SIZE / 2 + SIGN_GAP;
     return {
       key: refusalKey(refusal),
       refusal,
       box,
       path: `M${box.x + box.width} ${middle}H${FRAME_X - SIGN_SIZE / 2}`,
       sign: { x: FRAME_X - SIGN_SIZE / 2, y: middle - SIGN_SIZE / 2, width: SIGN_SIZE, height: SIGN_SIZE },
-      label: { x: labelX, y: box.y, width: right - labelX, height: box.height },
+      label: { x: REFUSAL_LABEL_X, y: box.y, width: right - REFUSAL_LABEL_X, height: box.height },
     };
   });
 }

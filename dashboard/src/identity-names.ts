@@ -4,7 +4,8 @@
  * unique: one user of one request has at most one identifier of each type. Pure.
  */
 
-import type { ChainStep, Identity, LinkedIdentifier, Merge, Refusal, RefusalReason } from './types.ts';
+import { IDENTIFIER_TYPES, type ChainStep, type Identity, type LinkedIdentifier } from './types.ts';
+import type { Merge, Refusal, RefusalReason } from './types.ts';
 
 export function linkKey({ first_trace_id: traceId, userIndex, type }: LinkedIdentifier): string {
   return `link.${traceId}.${userIndex}.${type}`;
@@ -28,6 +29,21 @@ export function findByKey(
     merge: merges.find((one) => mergeKey(one) === key),
     refusal: refusals.find((one) => refusalKey(one) === key),
   };
+}
+
+/** What a person calls a node by: the identifier of it that says most, the oldest of its type. Some nodes have none. */
+export function nodeNames({ identifiers }: Pick<Identity, 'identifiers'>): ReadonlyMap<string, LinkedIdentifier> {
+  const names = new Map<string, LinkedIdentifier>();
+  for (const link of identifiers) {
+    const before = names.get(link.node);
+    if (before === undefined || saysMore(link, before)) names.set(link.node, link);
+  }
+  return names;
+}
+
+function saysMore(a: LinkedIdentifier, b: LinkedIdentifier): boolean {
+  const ranks = IDENTIFIER_TYPES.indexOf(a.type) - IDENTIFIER_TYPES.indexOf(b.type);
+  return ranks < 0 || (ranks === 0 && a.first_seen < b.first_seen);
 }
 
 /** The names of what a chain goes through, to be marked in the picture. */

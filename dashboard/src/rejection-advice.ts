@@ -53,7 +53,7 @@ const RULES: readonly Rule[] = [
   },
   {
     pattern: /(revenue|event_value) must be a number/,
-    mend: 'Send a number without quotes, currency sign or thousands separator, such as 12.50.',
+    mend: 'Send a number without quotes, currency sign or thousands separator, and with a point before the decimals, not a comma: 12.50, not “12,50”.',
   },
   {
     pattern: /\$event_id must be a string/,
@@ -69,6 +69,11 @@ const RULES: readonly Rule[] = [
     mend: 'The text has the character U+0000 or half of a surrogate pair, mostly from cutting a text in the middle of an emoji. Clean it before sending.',
   },
 ];
+
+/** The message without its indexes: what `GET /rejections` and its reasons call it. */
+export function reasonOf(message: string): string {
+  return message.replaceAll(/\[\d+\]/g, '[]');
+}
 
 export function adviceFor(message: string): Advice {
   const rule = RULES.find(({ pattern }) => pattern.test(message));

@@ -157,9 +157,9 @@ function Navigation({
 function DocsLink(): ReactNode {
   return (
     <li>
-      <a className="rail__link" href="/docs">
+      <a className="rail__link" href="/docs" target="_blank" rel="noopener">
         <Icon name="docs" />
-        API reference
+        API reference <span className="for-screen-readers">(opens in a new tab)</span>
       </a>
     </li>
   );
@@ -170,7 +170,7 @@ function isPartOf(view: string, link: string): boolean {
 }
 
 /** What narrows a view down to a thing of one environment. */
-const OF_ONE_ENVIRONMENT = ['person', 'key', 'open'];
+const OF_ONE_ENVIRONMENT = new Set(['person', 'key', 'open']);
 
 function searchOf(query: URLSearchParams): string {
   return query.size === 0 ? '' : `?${query.toString()}`;
@@ -185,7 +185,7 @@ function EnvironmentSwitch({ environment, view }: { environment: Environment; vi
   const { environments } = useSession();
   const { path, query } = useAddress();
   const sharedView = view.replace(/^(people|traces)\/.*$/, '$1');
-  const shared = new URLSearchParams([...query].filter(([name]) => !OF_ONE_ENVIRONMENT.includes(name)));
+  const shared = new URLSearchParams([...query].filter(([name]) => !OF_ONE_ENVIRONMENT.has(name)));
   const sharedSearch = sharedView === view ? searchOf(shared) : '';
   return (
     <nav className="environments" aria-label="Environment">
@@ -230,19 +230,21 @@ function ThemeSwitch({ isWordy = false }: { isWordy?: boolean }): ReactNode {
 
 function SignOutButton(): ReactNode {
   const [isBusy, setIsBusy] = useState(false);
+  const [hasFailed, setHasFailed] = useState(false);
   const leave = async (): Promise<void> => {
     setIsBusy(true);
     try {
       await signOut();
     } catch {
-      // Still signed in: the button is there to be pressed again.
+      // Whoever leaves a machine that others use must not think that they are out.
+      setHasFailed(true);
       setIsBusy(false);
     }
   };
   return (
     <Button kind="quiet" busy={isBusy} onClick={() => void leave()}>
       <Icon name="signOut" />
-      Sign out
+      {hasFailed ? 'Still signed in. Try again' : 'Sign out'}
     </Button>
   );
 }

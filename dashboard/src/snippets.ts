@@ -13,17 +13,27 @@ export function curlLine(serverUrl: string, key: string): string {
   -d '${JSON.stringify(EXAMPLE)}'`;
 }
 
-/** For a script of a web page; `keepalive` lets it finish when the page is left. */
+/**
+ * For a script of a web page. Each visitor gets an anon_id of their own and keeps it: one and the same for all would make
+ * them one person. `keepalive` lets the request finish when the page is left.
+ */
 export function browserSnippet(serverUrl: string, key: string): string {
-  return `fetch('${serverUrl}/ingest/events', {
+  return `const anonId = (localStorage.anon_id ??= crypto.randomUUID());
+fetch('${serverUrl}/ingest/events', {
   method: 'POST',
   keepalive: true,
   headers: { Authorization: 'Bearer ${key}', 'Content-Type': 'application/json' },
   body: JSON.stringify({
     users: [{
-      identifiers: { anon_id: 'visitor-1' },
+      identifiers: { anon_id: anonId },
       events: [{ event_name: 'page_viewed', path: location.pathname }],
     }],
   }),
 });`;
+}
+
+/** Whether only this machine can reach the server by that address. */
+export function isOnThisMachineOnly(serverUrl: string): boolean {
+  const host = URL.parse(serverUrl)?.hostname ?? '';
+  return host === 'localhost' || host === '[::1]' || /^127\./.test(host);
 }

@@ -255,6 +255,8 @@ export interface Health {
   readonly memory_bytes: number;
   readonly ledger_difference: number;
   readonly records_set_aside: number;
+  /** Under `/ingest/`, of the whole server, since its start. */
+  readonly requests: readonly { readonly status: number; readonly requests: number }[];
   readonly edges: number;
   readonly settings: readonly Setting[];
 }

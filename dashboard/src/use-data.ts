@@ -1,7 +1,8 @@
 /**
  * Reads one path of the API and keeps it fresh. What is shown stays while it is read again, and when only the query of
- * the path changes; another path or environment starts empty, so that one person is never shown as another. Polls
- * only while somebody can see it, and at once when they come back. An answer that comes too late is dropped.
+ * the path changes; another path or environment starts empty, so that one person is never shown as another. When it
+ * cannot be read, what was read before stays beside the error if it is of the same question. Polls only while somebody
+ * can see it, and at once when they come back. An answer that comes too late is dropped.
  */
 
 import { useCallback, useEffect, useRef, useState } from 'react';
@@ -13,13 +14,22 @@ export interface Data<T> {
   readonly error: ApiError | undefined;
   /** What was asked for is not here yet; `data` may be of the query before. */
   readonly isLoading: boolean;
+  /** When `data` was read, by the clock of this page; with an error beside it, it is of then and not of now. */
+  readonly readAt: number | undefined;
   readonly reload: () => void;
+}
+
+export interface DataOptions {
+  readonly everyMs?: number;
+  /** The query only moves on with the clock: what was asked a minute ago is the same question. */
+  readonly isMoving?: boolean;
 }
 
 interface Kept<T> {
   /** Environment and whole path that this belongs to. */
   readonly key: string;
   readonly data: T | undefined;
+  readonly readAt: number | undefined;
   readonly error: ApiError | undefined;
 }
 
@@ -31,11 +41,11 @@ function asApiError(cause: unknown): ApiError {
   return cause instanceof ApiError ? cause : new ApiError('The answer of the server could not be read.', 0, null);
 }
 
-export function useData<T>(path: string | null, options: { everyMs?: number } = {}): Data<T> {
+export function useData<T>(path: string | null, options: DataOptions = {}): Data<T> {
   const environment = useEnvironment();
-  const { everyMs } = options;
+  const { everyMs, isMoving = false } = options;
   const key = path === null ? '' : `${environment} ${path}`;
-  const [kept, setKept] = useState<Kept<T>>({ key: '', data: undefined, error: undefined });
+  const [kept, setKept] = useState<Kept<T>>({ key: '', data: undefined, readAt: undefined, error: undefined });
   const readAgain = useRef<() => void>(() => {});
 
   useEffect(() => {
@@ -51,11 +61,14 @@ export function useData<T>(path: string | null, options: { everyMs?: number } = 
       try {
         const data = await get<T>(environment, path, mine.signal);
         if (mine.signal.aborted) return;
-        setKept({ key, data, error: undefined });
+        setKept({ key, data, readAt: Date.now(), error: undefined });
       } catch (cause) {
         if (mine.signal.aborted) return;
         const error = asApiError(cause);
-        setKept((before) => ({ key, data: before.key === key ? before.data : undefined, error }));
+        setKept((before) => {
+          const isSame = isMoving ? withoutQuery(before.key) === withoutQuery(key) : before.key === key;
+          return isSame ? { ...before, key, error } : { key, data: undefined, readAt: undefined, error };
+        });
       }
       asking = undefined;
       if (everyMs !== undefined && !document.hidden) timer = setTimeout(startReading, everyMs);
@@ -77,15 +90,16 @@ export function useData<T>(path: string | null, options: { everyMs?: number } = 
       asking?.abort();
       readAgain.current = () => {};
     };
-  }, [environment, path, everyMs, key]);
+  }, [environment, path, everyMs, isMoving, key]);
 
   const reload = useCallback(() => readAgain.current(), []);
   const isSame = kept.key === key;
   const isShown = path !== null && withoutQuery(kept.key) === withoutQuery(key);
   return {
     data: isShown ? kept.data : undefined,
-    error: isSame ? kept.error : undefined,
+    error: isSame || (isMoving && isShown) ? kept.error : undefined,
     isLoading: path !== null && !isSame,
+    readAt: isShown ? kept.readAt : undefined,
     reload,
   };
 }

@@ -38,6 +38,16 @@ const Health = Type.Object(
     memory_bytes: count('Resident memory of the process.'),
     ledger_difference: Type.Number({ description: 'What is missing in the books: anything but 0 is a bug.' }),
     records_set_aside: count('Requests that could not be processed; kept, for an operator to look at.'),
+    requests: Type.Array(
+      Type.Object({
+        status: count('Status of HTTP.'),
+        requests: count('Answered with it since `started_at`.'),
+      }),
+      {
+        description:
+          'What requests under `/ingest/` were answered with, of the whole server. Those that were refused whole are nowhere else: they belong to no account.',
+      },
+    ),
     edges: count('Threads that take requests.'),
     settings: Type.Array(
       Type.Object({

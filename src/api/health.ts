@@ -6,7 +6,7 @@
 
 import type { FastifyInstance } from 'fastify';
 import type { Config, Sources } from '../config.ts';
-import { METRIC, readCounter, readGauge } from '../metrics.ts';
+import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS } from '../metrics.ts';
 import type { Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import type { Json } from './json-text.ts';
@@ -55,8 +55,16 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
     memory_bytes: process.memoryUsage.rss(),
     ledger_difference: gauge(METRIC.ledger_difference),
     records_set_aside: setAside,
+    requests: requestsAnswer(metricsBuffer),
     edges: config.edges,
   };
+}
+
+/** Of all accounts, as the edges answered: whoever was refused for their key belongs to none. */
+function requestsAnswer(metricsBuffer: SharedArrayBuffer): { status: number; requests: number }[] {
+  return [...REQUESTS_BY_STATUS]
+    .map(([status, counter]) => ({ status, requests: readCounter(metricsBuffer, counter) }))
+    .filter(({ requests }) => requests > 0);
 }
 
 /** The counter starts with the process, the store remembers; without the store, the counter is better than nothing. */

@@ -9,13 +9,14 @@
 import type { FastifyInstance } from 'fastify';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { createKey, type KeyWishes, mistakesIn } from '../keys/create.ts';
-import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
+import { type Environment, KEY_KINDS } from '../model.ts';
 import type { ApiKey, KeyStore, NewKey } from '../store.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import type { Json } from './json-text.ts';
 import { addMemberRoute, type MemberCall, type MemberParts } from './member-route.ts';
 import { BadParameterError } from './parameters.ts';
 import { timeText } from './stored-answers.ts';
+import { servedEnvironments } from './tenant-route.ts';
 
 const DAY_MS = 86_400_000;
 /** A key that was neither made nor used for so long is probably forgotten. */
@@ -24,6 +25,8 @@ export const OVERLAP_SECONDS_MAX = 2_592_000;
 
 export interface KeyParts extends MemberParts {
   readonly keyStore: KeyStore;
+  /** Of which keys are let in. */
+  readonly environment: 'any' | Environment;
 }
 
 export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
@@ -37,7 +40,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
     method: 'POST',
     url: '/keys',
     status: 201,
-    answer: (call) => makeKey(callOf(call), call.body),
+    answer: (call) => makeKey(callOf(call), wishesOf(call.body, servedEnvironments(parts.environment))),
   });
   addMemberRoute(app, parts, {
     method: 'POST',
@@ -64,8 +67,8 @@ async function listKeys({ keyStore, accountId, now }: KeyCall): Promise<Json> {
   return { keys: own.map((key) => keyAnswer(key, now)) };
 }
 
-async function makeKey({ keyStore, accountId, now }: KeyCall, body: unknown): Promise<Json> {
-  const { key, row } = await storeKey(keyStore, { ...wishesOf(body), accountId, now });
+async function makeKey({ keyStore, accountId, now }: KeyCall, wishes: KeyWishes): Promise<Json> {
+  const { key, row } = await storeKey(keyStore, { ...wishes, accountId, now });
   return { key, row: keyAnswer(unusedKey(row), now) };
 }
 
@@ -155,14 +158,15 @@ function unusedKey(row: NewKey): ApiKey {
   return { ...row, accountName: '', revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
 }
 
-function wishesOf(body: unknown): KeyWishes {
+/** A key for an environment that this server does not serve would look active, and open nothing. */
+function wishesOf(body: unknown, served: readonly Environment[]): KeyWishes {
   const fields = fieldsOf(body, ['name', 'kind', 'environment', 'expires_at', 'origins']);
   const { name, origins = [] } = fields;
   if (typeof name !== 'string') throw new BadParameterError('name must be a text');
   const kind = KEY_KINDS.find((one) => one === fields.kind);
   if (kind === undefined) throw new BadParameterError(`kind must be ${KEY_KINDS.join(' or ')}`);
-  const environment = ENVIRONMENTS.find((one) => one === fields.environment);
-  if (environment === undefined) throw new BadParameterError(`environment must be ${ENVIRONMENTS.join(' or ')}`);
+  const environment = served.find((one) => one === fields.environment);
+  if (environment === undefined) throw new BadParameterError(`environment must be ${served.join(' or ')}`);
   if (!isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
   return { name, kind, environment, origins, expiresAt: expiryOf(fields.expires_at) };
 }

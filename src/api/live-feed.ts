@@ -177,7 +177,7 @@ export class LiveFeed {
     const now = this.#parts.now();
     const written = events.map((event) => new LiveEvent(event));
     for (const listener of listeners) {
-      for (const event of written) listener.offer(event, now);
+      listener.offer(written, now);
       if (listener.sequence < lastSequence) listener.moveTo({ place: last, sequence: lastSequence });
     }
   }

@@ -1,8 +1,9 @@
 /**
  * One open stream of `GET /live`: which events it shows, how fast, and how they are written. It gives each event at most
- * once and in order of arrival, EVENTS_PER_SECOND_MAX a second at most. What comes faster, is too large, or finds a reader
- * who does not keep up is counted and told as `skipped`; nothing waits here in memory but what fits BUFFERED_BYTES_MAX
- * and one event. A reader who takes nothing for STUCK_MS is let go.
+ * once and in order of arrival, EVENTS_PER_SECOND_MAX a second at most. Of what comes faster, the newest wait for the next
+ * second and push out the older ones; those, and what is too large, are counted and told as `skipped`, in their place.
+ * Nothing waits in memory but EVENTS_PER_SECOND_MAX events that fit BUFFERED_BYTES_MAX, and as much in the connection.
+ * A reader who takes nothing for STUCK_MS is let go.
  */
 
 import type { ServerResponse } from 'node:http';
@@ -51,6 +52,12 @@ export class LiveEvent {
   }
 }
 
+/** Matches, and is to be written when there is room. Without bytes: it is too large to be written at all. */
+interface Waiting {
+  readonly place: string;
+  readonly bytes: Buffer | null;
+}
+
 export class LiveListener {
   readonly filter: LiveFilter;
   /** Names the request that opened the stream. */
@@ -62,9 +69,13 @@ export class LiveListener {
   #sequence: number;
   #secondStart = 0;
   #shownThisSecond = 0;
+  /** In order of arrival. */
+  #waiting: Waiting[] = [];
+  #waitingBytes = 0;
   #skipped = 0;
   /** Of the last one that was skipped. */
   #skippedPlace = '';
+  #toldSkippedAt = 0;
   #wroteAt: number;
   #stuckSince: number | null = null;
 
@@ -83,7 +94,7 @@ export class LiveListener {
     response.write(`retry: ${RETRY_MS}\nid: ${this.#place}\n\n`);
   }
 
-  /** Up to where it has been given everything. */
+  /** Up to where it has been offered everything. */
   get place(): string {
     return this.#place;
   }
@@ -96,25 +107,21 @@ export class LiveListener {
     return !this.#response.writableEnded && !this.#response.destroyed;
   }
 
-  /** Events that it had before are passed over. */
-  offer(live: LiveEvent, now: number): void {
-    const { event } = live;
-    if (event.sequence <= this.#sequence) return;
-    this.moveTo(event);
-    if (!this.#matches(event) || !this.isOpen) return;
-    if (now - this.#secondStart >= SECOND_MS || now < this.#secondStart) {
-      this.#secondStart = now;
-      this.#shownThisSecond = 0;
+  /** What was read together, in order of arrival. Events that it had before are passed over. */
+  offer(lives: readonly LiveEvent[], now: number): void {
+    const matching: LiveEvent[] = [];
+    for (const live of lives) {
+      if (live.event.sequence <= this.#sequence) continue;
+      this.moveTo(live.event);
+      if (this.#matches(live.event)) matching.push(live);
     }
-    const isTooFast = this.#shownThisSecond >= EVENTS_PER_SECOND_MAX;
-    if (isTooFast || this.#isFull() || live.bytes.length > EVENT_BYTES_MAX) {
-      this.#skipped += 1;
-      this.#skippedPlace = event.place;
-      return;
+    if (!this.isOpen) return;
+    // Most of a burst is left out without ever being written out.
+    for (const { event } of matching.slice(0, -EVENTS_PER_SECOND_MAX)) this.#wait({ place: event.place, bytes: null });
+    for (const { bytes, event } of matching.slice(-EVENTS_PER_SECOND_MAX)) {
+      this.#wait({ place: event.place, bytes: bytes.length > EVENT_BYTES_MAX ? null : bytes });
     }
-    this.#tellSkipped(now);
-    this.#shownThisSecond += 1;
-    this.#write(live.bytes, now);
+    this.#writeWaiting(now);
   }
 
   /** Nothing before it is of any more interest. */
@@ -123,7 +130,7 @@ export class LiveListener {
     this.#sequence = sequence;
   }
 
-  /** Called a few times a second: tells what was skipped, gives a sign of life, lets a stuck reader go. */
+  /** Called a few times a second: writes what waits, tells what was skipped, gives a sign of life, lets a stuck reader go. */
   tick(now: number): void {
     if (!this.isOpen) return;
     if (this.#isFull()) {
@@ -132,7 +139,9 @@ export class LiveListener {
       return;
     }
     this.#stuckSince = null;
-    if (now - this.#secondStart >= SECOND_MS) this.#tellSkipped(now);
+    this.#writeWaiting(now);
+    if (this.#waiting.length > 0) return;
+    if (now - this.#toldSkippedAt >= SECOND_MS) this.#tellSkipped(now);
     // The id of a message without data is remembered all the same: a filter that shows nothing for hours costs nothing.
     if (now - this.#wroteAt >= HEARTBEAT_MS) this.#write(`: still here\nid: ${this.#place}\n\n`, now);
   }
@@ -152,6 +161,46 @@ export class LiveListener {
     return filter.profileId === null || (profileId !== null && this.person.has(profileId));
   }
 
+  #wait(one: Waiting): void {
+    this.#waiting.push(one);
+    this.#waitingBytes += one.bytes?.length ?? 0;
+    while (this.#waiting.length > EVENTS_PER_SECOND_MAX || this.#waitingBytes > BUFFERED_BYTES_MAX) {
+      const oldest = this.#takeOldest();
+      if (oldest !== undefined) this.#skip(oldest);
+    }
+  }
+
+  #takeOldest(): Waiting | undefined {
+    const oldest = this.#waiting.shift();
+    this.#waitingBytes -= oldest?.bytes?.length ?? 0;
+    return oldest;
+  }
+
+  #skip({ place }: Waiting): void {
+    this.#skipped += 1;
+    this.#skippedPlace = place;
+  }
+
+  /** The oldest first, so that the places on the stream only ever go forward. */
+  #writeWaiting(now: number): void {
+    if (this.#waiting.length === 0) return;
+    if (now - this.#secondStart >= SECOND_MS || now < this.#secondStart) {
+      this.#secondStart = now;
+      this.#shownThisSecond = 0;
+    }
+    while (this.#shownThisSecond < EVENTS_PER_SECOND_MAX && !this.#isFull()) {
+      const oldest = this.#takeOldest();
+      if (oldest === undefined) return;
+      if (oldest.bytes === null) {
+        this.#skip(oldest);
+        continue;
+      }
+      this.#tellSkipped(now);
+      this.#shownThisSecond += 1;
+      this.#write(oldest.bytes, now);
+    }
+  }
+
   #isFull(): boolean {
     return this.#response.writableLength > BUFFERED_BYTES_MAX;
   }
@@ -160,6 +209,7 @@ export class LiveListener {
     if (this.#skipped === 0) return;
     const data = JSON.stringify({ events: this.#skipped });
     this.#skipped = 0;
+    this.#toldSkippedAt = now;
     this.#write(messageOf('skipped', this.#skippedPlace, data), now);
   }
 

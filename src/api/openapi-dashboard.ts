@@ -105,7 +105,7 @@ function live(): Operation {
     operationId: 'live',
     summary: 'Watch events come in',
     description: [
-      'Server-sent events: `event` with an event as `GET /events` gives it, within a second of its 202, in order of arrival. At most 50 a second; `skipped` with `{"events":n}` says how many more there were. Events of more than 1 MB are skipped too.',
+      'Server-sent events: `event` with an event as `GET /events` gives it, within a second of its 202, in order of arrival. At most 50 a second: of a burst the newest, up to a second later; `skipped` with `{"events":n}` says how many were left out. Events of more than 1 MB are skipped too.',
       'With `Last-Event-ID`, which browsers send by themselves, it goes on where it was. It ends when the key or session does. At most 20 at once for an account and environment, and 200 in all; beyond that the answer is 503.',
     ].join('\n\n'),
   };

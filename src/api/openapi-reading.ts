@@ -227,7 +227,7 @@ function trace(): Operation {
     operationId: 'getTrace',
     summary: 'What became of a request',
     description:
-      'Right from the moment of the 202: `pending` first, `processed` soon after. Only for ingest requests: an unmerge or an erasure is found in the audit, by its `trace_id`.',
+      'Right from the moment of the 202: `pending` first, `processed` soon after. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
     path: traceId,
     query: NO_PARAMETERS,
     responses: { 200: answer('The trace.', json(schemas.Trace, ['trace', 'A processed request', examples.TRACE])) },

@@ -13,14 +13,18 @@ export function curlLine(baseUrl: string, key: string): string {
   );
 }
 
-/** For the console of a browser, or a page; `keepalive` lets it finish when the page is left. */
+/**
+ * For the console of a browser, or a page. Each visitor gets an anon_id of their own and keeps it: one and the same for
+ * all would make them one person. `keepalive` lets the request finish when the page is left.
+ */
 export function fetchSnippet(baseUrl: string, key: string): string {
-  return `await fetch('${baseUrl}/ingest/events', {
+  return `const anonId = (localStorage.anon_id ??= crypto.randomUUID());
+await fetch('${baseUrl}/ingest/events', {
   method: 'POST',
   keepalive: true,
   headers: { Authorization: 'Bearer ${key}', 'Content-Type': 'application/json' },
   body: JSON.stringify({
-    users: [{ identifiers: { anon_id: 'visitor-1' }, events: [{ event_name: 'page_viewed', path: location.pathname }] }],
+    users: [{ identifiers: { anon_id: anonId }, events: [{ event_name: 'page_viewed', path: location.pathname }] }],
   }),
 });`;
 }

@@ -90,7 +90,8 @@ export function nameMistake(what: string, name: string): string | undefined {
  * for this machine alone, where developers run their pages; anywhere else it could be forged on the way.
  */
 function originMistake(origin: string): string | undefined {
-  const url = /^https?:\/\/[^/?#@\s*\\]+$/i.test(origin) ? URL.parse(origin) : null;
+  // With the slash that address bars put after it.
+  const url = /^https?:\/\/[^/?#@\s*\\]+\/?$/i.test(origin) ? URL.parse(origin) : null;
   if (url !== null && (url.protocol === 'https:' || LOCAL_HOSTS.has(url.hostname))) return undefined;
   return `The origin "${origin}" is not of the form https://host or https://host:port (http:// only for localhost), without a path.`;
 }

@@ -33,6 +33,9 @@ suite('GET /health', () => {
     one.set(METRIC.processor_lag, 1.5);
     one.set(METRIC.ledger_difference, 2);
     two.set(METRIC.disk_free_bytes, 7_000);
+    one.inc(METRIC.requests_202, 4);
+    two.inc(METRIC.requests_202);
+    two.inc(METRIC.requests_401, 12);
     const settings = loadConfig({ env: { SLUICE_BACKLOG_MAX: '1GB', SLUICE_EDGES: '2' }, args: [] });
     const { ask: read } = await startReadingApp(t, { metricsBuffer, ...settings });
     const {
@@ -53,6 +56,10 @@ suite('GET /health', () => {
       disk_free_bytes_min: 268_435_456,
       ledger_difference: 2,
       records_set_aside: 0,
+      requests: [
+        { status: 202, requests: 5 },
+        { status: 401, requests: 12 },
+      ],
       edges: 2,
     });
     assert.ok((memory as number) > 1_000_000);
@@ -114,5 +121,21 @@ suite('The health of a running server', () => {
     assert.deepEqual(rowOf('SLUICE_EDGES'), ['1', '1', 'default']);
     assert.ok((free as number) > 0);
     assert.equal(edges, 1);
+  });
+
+  test('counts the requests that were refused whole, by status', async () => {
+    const headers = { authorization: `Bearer ${server().key}`, 'content-type': 'application/json' };
+    const requests = async (): Promise<unknown> =>
+      ((await ask(server(), '/health', { headers })).body as Health)['requests'];
+    assert.deepEqual(await requests(), []);
+    const send = async (body: string, more: Record<string, string> = {}): Promise<number> =>
+      (await ask(server(), '/ingest/events', { method: 'POST', headers: { ...headers, ...more }, body })).status;
+    assert.equal(await send('{"users":[]}', { authorization: 'Bearer sk_dev_nobody' }), 401);
+    assert.equal(await send('{"users":'), 400);
+    assert.equal(await send('{'), 400);
+    assert.deepEqual(await requests(), [
+      { status: 400, requests: 2 },
+      { status: 401, requests: 1 },
+    ]);
   });
 });

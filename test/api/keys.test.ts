@@ -73,6 +73,13 @@ suite('Keys of an account', () => {
     assert.equal(row['prefix'], 'pk_');
   });
 
+  test('a key for an environment that this server does not serve is refused', async (t) => {
+    const { ask, make } = await start(t, { environment: 'production' });
+    const refused = await ask('POST', '/keys', WISHES);
+    assert.deepEqual([refused.status, messageOf(refused)], [400, 'environment must be production']);
+    await make({ environment: 'production' });
+  });
+
   test('they are listed newest first, with how they stand', async (t) => {
     const { list, keyStore, accountId } = await start(t);
     const madeBefore = async (days: number, name: string, expiresAt: number | null = null): Promise<string> => {

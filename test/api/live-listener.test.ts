@@ -44,11 +44,21 @@ async function listen(context: TestContext, isReading = true) {
     server.close();
   });
   const comes = (what: string): Promise<unknown> => eventually(what, () => text.includes(what));
-  return { listener, response, comes, text: () => text, isOver: () => isOver };
+  const shown = (): string[] =>
+    [...text.matchAll(/id: place-(\d+)\nevent: (\w+)/g)].map(([, place, name]) => `${name} ${place}`);
+  return { listener, response, comes, shown, text: () => text, isOver: () => isOver };
 }
 
 function event(sequence: number, more: Partial<ArrivedEvent> = {}): LiveEvent {
   return new LiveEvent({ ...EVENT, sequence, place: `place-${sequence}`, ...more });
+}
+
+function events(from: number, to: number): LiveEvent[] {
+  return Array.from({ length: to - from + 1 }, (_, n) => event(from + n));
+}
+
+function numbered(from: number, to: number): string[] {
+  return events(from, to).map(({ event: { sequence } }) => `event ${sequence}`);
 }
 
 suite('A live stream', () => {
@@ -65,9 +75,8 @@ suite('A live stream', () => {
 
   test('passes over what it has had, and writes JSON on one line', async (t) => {
     const { listener, comes, text } = await listen(t);
-    listener.offer(event(1), START);
-    listener.offer(event(1), START);
-    listener.offer(event(2, { properties: '{"a":\r\n[1,\n2]}' }), START);
+    listener.offer([event(1), event(1)], START);
+    listener.offer([event(1), event(2, { properties: '{"a":\r\n[1,\n2]}' })], START);
     await comes('id: place-2\n');
     await comes('[1, 2]');
     const messages = text().split('\n\n').slice(1, -1);
@@ -80,23 +89,40 @@ suite('A live stream', () => {
     );
   });
 
-  test('skips what is faster than 50 a second or larger than a page can bear, and says so in its place', async (t) => {
-    const { listener, comes, text } = await listen(t);
-    for (let n = 1; n <= 60; n++) listener.offer(event(n), START);
+  test('shows the last 50 of a burst, and says in its place what it left out', async (t) => {
+    const { listener, comes, shown } = await listen(t);
+    listener.offer(events(1, 300), START);
+    await comes('id: place-300\n');
+    assert.deepEqual(shown(), ['skipped 250', ...numbered(251, 300)]);
+  });
+
+  test('shows 50 a second, and keeps the newest of what comes meanwhile for the next', async (t) => {
+    const { listener, comes, shown, text } = await listen(t);
+    listener.offer(events(1, 40), START);
+    listener.offer(events(41, 70), START + 100);
+    listener.offer(events(71, 130), START + 300);
     listener.tick(START + 999);
-    listener.offer(event(61), START + 1_000);
-    listener.offer(event(62, { properties: JSON.stringify({ x: 'x'.repeat(1_100_000) }) }), START + 1_000);
-    listener.tick(START + 2_000);
-    await comes('id: place-62\nevent: skipped\ndata: {"events":1}');
-    const ids = [...text().matchAll(/id: place-(\d+)\nevent: (\w+)/g)].map(([, id, name]) => `${name} ${id}`);
-    assert.deepEqual(ids.slice(48), ['event 49', 'event 50', 'skipped 60', 'event 61', 'skipped 62']);
-    assert.ok(text().includes('data: {"events":10}'));
+    await comes('id: place-50\n');
+    assert.ok(!text().includes('id: place-51\n') && !text().includes('skipped'));
+    listener.tick(START + 1_000);
+    await comes('id: place-130\n');
+    assert.deepEqual(shown(), [...numbered(1, 50), 'skipped 80', ...numbered(81, 130)]);
+    assert.ok(text().includes('data: {"events":30}'));
+  });
+
+  test('skips what is larger than a page can bear, and says so in its place', async (t) => {
+    const { listener, comes, shown } = await listen(t);
+    const large = { properties: JSON.stringify({ x: 'x'.repeat(1_100_000) }) };
+    listener.offer([event(1), event(2, large), event(3), event(4, large)], START);
+    listener.tick(START + 1_000);
+    await comes('id: place-4\nevent: skipped\ndata: {"events":1}');
+    assert.deepEqual(shown(), ['event 1', 'skipped 2', 'event 3', 'skipped 4']);
   });
 
   test('holds a bounded part for a reader who does not read, and lets that one go after 30 seconds', async (t) => {
     const { listener, response, isOver } = await listen(t, false);
     const large = JSON.stringify({ x: 'x'.repeat(900_000) });
-    for (let n = 1; n <= 40; n++) listener.offer(event(n, { properties: large }), START + n * 1_000);
+    for (let n = 1; n <= 40; n++) listener.offer([event(n, { properties: large })], START + n * 1_000);
     assert.ok(response.writableLength > 2_000_000 && response.writableLength < 4_000_000, `${response.writableLength}`);
     listener.tick(START + 50_000);
     listener.tick(START + 79_999);
@@ -111,7 +137,7 @@ suite('A live stream', () => {
     await eventually('the reader hears it', isOver);
     const stuck = await listen(t, false);
     const large = JSON.stringify({ x: 'x'.repeat(900_000) });
-    for (let n = 1; n <= 20; n++) stuck.listener.offer(event(n, { properties: large }), START);
+    for (let n = 1; n <= 20; n++) stuck.listener.offer([event(n, { properties: large })], START);
     stuck.listener.close();
     await eventually('its connection is gone', () => stuck.response.destroyed, 3_000);
   });

@@ -86,7 +86,8 @@ suite('What the store is asked', () => {
     ],
     ['/receipts?from=2026-11-13T10:00:00Z', 'receipts', { from: NOW - DAY_MS, to: NOW + 1 }],
     ['/ledger?from=2026-11-14', 'ledger', ANY_TIME],
-    ['/audit?limit=2', 'audit', { limit: 2, cursor: null }],
+    ['/audit?limit=2', 'audit', { traceId: null, limit: 2, cursor: null }],
+    [`/audit?trace_id=${TRACE_ID}`, 'audit', { traceId: TRACE_ID, limit: 50, cursor: null }],
   ];
 
   for (const [path, method, ...given] of cases) {

@@ -89,6 +89,8 @@ suite('Reading back', () => {
       (audit as { acts: { kind: string; trace_id: string }[] }).acts.map(({ kind, trace_id }) => [kind, trace_id]),
       [['unmerge', actId]],
     );
+    assert.deepEqual((await get(`/audit?trace_id=${actId}`)).body, audit);
+    assert.deepEqual((await get(`/audit?trace_id=${signIn}`)).body, { acts: [], next_cursor: null });
   });
 
   test('who is erased is gone from every answer, and the books still balance', async () => {

@@ -46,7 +46,13 @@ test('the browser snippet sends a whole request', async (context) => {
     });
   });
   const snippet = fetchSnippet(baseUrlOf('127.0.0.1', (server.address() as AddressInfo).port), key);
-  await runInNewContext(`(async () => { ${snippet} })()`, { fetch, location: { pathname: '/cart' } });
+  await runInNewContext(`(async () => { ${snippet} })()`, {
+    fetch,
+    location: { pathname: '/cart' },
+    crypto,
+    // Whoever was here before keeps the id.
+    localStorage: { anon_id: 'visitor-1' },
+  });
   assert.deepEqual(await arrived, {
     method: 'POST',
     url: '/ingest/events',

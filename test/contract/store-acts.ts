@@ -11,6 +11,7 @@ import {
   feed,
   HOUR_MS,
   type OpenStore,
+  OTHER_TENANT,
   person,
   profileOf,
   request,
@@ -139,6 +140,23 @@ export function storeActsContract(open: OpenStore): void {
           ],
         ],
       );
+    });
+
+    test('an act is found by its trace_id, however it is written, and nothing by another', async () => {
+      const mergedBy = await joined();
+      const { id } = await profileOf(under, 'user_id', 'u');
+      const erasure = { traceId: '0199f0f0-0000-7000-8000-00000000e4a5', at: ACT.at + 1 };
+      await under.store.unmerge(TENANT, id, mergedBy, ACT);
+      await under.store.erase(TENANT, id, erasure);
+      const kindsOf = async (traceId: string | null): Promise<string[]> =>
+        (await under.store.audit(TENANT, { ...PAGE, traceId })).rows.map(({ kind }) => kind);
+      assert.deepEqual(await kindsOf(null), ['erase', 'unmerge']);
+      assert.deepEqual(await kindsOf(erasure.traceId), ['erase']);
+      assert.deepEqual(await kindsOf(erasure.traceId.toUpperCase()), ['erase']);
+      assert.deepEqual(await kindsOf(ACT.traceId), ['unmerge']);
+      for (const unknown of [mergedBy, '', 'nonsense']) assert.deepEqual(await kindsOf(unknown), []);
+      await send(under, [person({ user_id: 'stranger' })], { tenantId: OTHER_TENANT });
+      assert.deepEqual((await under.store.audit(OTHER_TENANT, { ...PAGE, traceId: ACT.traceId })).rows, []);
     });
 
     test('nothing that can be read tells of an erased person any more (rule 17)', async () => {

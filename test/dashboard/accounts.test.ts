@@ -236,7 +236,8 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await watched.page.goto(`${BASE}/settings/team`);
     await watched.page.getByRole('button', { name: 'Remove grace@example.com' }).click();
     await watched.page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
-    await watched.page.getByText('grace@example.com').waitFor({ state: 'detached' });
+    const members = watched.page.getByRole('table', { name: 'Members of this account' });
+    await members.getByText('grace@example.com').waitFor({ state: 'detached' });
 
     const { page } = second;
     await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'People' }).click();

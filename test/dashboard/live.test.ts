@@ -60,9 +60,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
   test('an event has its person and its trace', async () => {
     await open();
     const traceId = await send('trudy', { event_name: 'traced' });
-    const line = list()
-      .getByRole('listitem')
-      .filter({ has: row('traced') });
+    const line = list().getByRole('listitem').filter({ hasText: 'traced' });
     await line.getByText('trudy').waitFor();
     await line.getByRole('link', { name: 'Trace' }).click();
     await heading(page, 'Traces');

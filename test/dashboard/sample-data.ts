@@ -4,8 +4,10 @@
  */
 
 import assert from 'node:assert/strict';
-import { post, type TestServer } from '../server.ts';
-import { deliver } from './member-page.ts';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { eventually, post, type TestServer } from '../server.ts';
+import { deliver, read } from './member-page.ts';
 
 const HOUR_MS = 3_600_000;
 const PEOPLE = [
@@ -20,7 +22,17 @@ const PEOPLE = [
 ] as const;
 const STEPS = ['page_viewed', 'page_viewed', 'product_viewed', 'product_viewed', 'added_to_cart', 'checkout_started'];
 const PRODUCTS = ['Enamel mug', 'Wool blanket', 'Brass lamp', 'Oak stool', 'Linen apron'];
-const ROUNDS = 9;
+const ROUNDS = 20;
+const MINUTE_MS = 60_000;
+const RECEIPT_MINUTES = 57;
+
+interface ReceiptRow {
+  readonly tenant: number;
+  readonly minute: number;
+  readonly users_accepted: number;
+  readonly users_rejected: number;
+  readonly events_accepted: number;
+}
 
 /** An hour of ordinary use; gives the user_id of somebody with a history worth looking at. */
 export async function sendSampleData(server: TestServer, key: string, now: number): Promise<string> {
@@ -40,6 +52,7 @@ export async function sendSampleData(server: TestServer, key: string, now: numbe
   );
   await mergeDevices(server, key, now);
   await sendMistakes(server, key);
+  spreadReceipts(server, now);
   return idOf(0);
 }
 
@@ -57,12 +70,13 @@ function emailOf(person: number): string {
 }
 
 function visit(person: number, round: number, now: number): object {
-  const events = STEPS.slice(0, 1 + ((person * 5 + round * 3) % STEPS.length)).map((name, step) => ({
-    event_name: name,
-    timestamp: at(now, (round + step / STEPS.length + person / 40) / ROUNDS),
-    ...(name.startsWith('page') ? { path: ['/', '/prices', '/about'][(person + round) % 3] } : {}),
-    ...(name.startsWith('product') ? { product: PRODUCTS[(person + round + step) % PRODUCTS.length] } : {}),
-  }));
+  const events = STEPS.slice(0, 1 + ((person * 5 + round * 3) % STEPS.length)).map((name, step) => {
+    const timestamp = at(now, (round + step / STEPS.length + person / 40) / ROUNDS);
+    if (name.startsWith('page')) {
+      return { event_name: name, timestamp, path: ['/', '/prices', '/about'][(person + round) % 3] };
+    }
+    return { event_name: name, timestamp, product: PRODUCTS[(person + round + step) % PRODUCTS.length] };
+  });
   return { identifiers: { anon_id: `device-${person}a` }, events };
 }
 
@@ -71,7 +85,7 @@ function signUp(person: number, now: number): object {
   return {
     identifiers: { user_id: idOf(person), email: emailOf(person), first_name: first, last_name: last },
     user_properties: { plan: person % 2 === 0 ? 'pro' : 'free', seats: 3 + person, newsletter: person % 3 === 0 },
-    events: [{ event_name: 'signed_up', timestamp: at(now, 0.5 + person / 50), method: 'e-mail' }],
+    events: [{ event_name: 'signed_up', timestamp: at(now, 0.1 + 0.15 * person), method: 'e-mail' }],
   };
 }
 
@@ -82,7 +96,7 @@ function order(person: number, now: number): object {
     events: [
       {
         event_name: 'order_completed',
-        timestamp: at(now, 0.8 + person / 50),
+        timestamp: at(now, 0.25 + 0.17 * person),
         revenue: 24.9 + 17.35 * person,
         order: { id: `A-${2_041 + person}`, items: [{ product: PRODUCTS[person], count: 1 + (person % 2) }] },
       },
@@ -90,7 +104,7 @@ function order(person: number, now: number): object {
   };
 }
 
-/** The first person has another device and an older address; and somebody else signs in on that device. */
+/** The first person has another device and an older address, and signs in on a device of somebody else. */
 async function mergeDevices(server: TestServer, key: string, now: number): Promise<void> {
   await deliver(server, key, [
     { identifiers: { anon_id: 'device-0b' }, events: [{ event_name: 'app_opened', timestamp: at(now, 0.85) }] },
@@ -105,8 +119,49 @@ async function mergeDevices(server: TestServer, key: string, now: number): Promi
     { identifiers: { user_id: idOf(0), email: 'ada.byron@example.org' }, events: [{ event_name: 'address_changed' }] },
   ]);
   await deliver(server, key, [
-    { identifiers: { user_id: idOf(1), anon_id: 'device-0b' }, events: [{ event_name: 'signed_in' }] },
+    { identifiers: { user_id: idOf(0), anon_id: 'device-1a' }, events: [{ event_name: 'signed_in' }] },
   ]);
+}
+
+/**
+ * All of it was received within seconds, which makes a dull chart: the store is told that it came over the hour. The
+ * sums stay what they are.
+ */
+function spreadReceipts({ dataFolder }: TestServer, now: number): void {
+  const database = new DatabaseSync(join(dataFolder, 'store.db'), { timeout: 10_000 });
+  try {
+    database.exec('BEGIN IMMEDIATE');
+    const minutes = database.prepare('SELECT * FROM receipts').all() as unknown as ReceiptRow[];
+    database.exec('DELETE FROM receipts');
+    const add = database.prepare(
+      `INSERT INTO receipts VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+         users_accepted = users_accepted + excluded.users_accepted,
+         users_rejected = users_rejected + excluded.users_rejected,
+         events_accepted = events_accepted + excluded.events_accepted`,
+    );
+    for (const {
+      tenant,
+      minute,
+      users_accepted: accepted,
+      users_rejected: rejected,
+      events_accepted: events,
+    } of minutes) {
+      const last = Math.max(minute, Math.floor(now / MINUTE_MS) * MINUTE_MS);
+      for (const [name, sum] of [
+        ['accepted', accepted],
+        ['rejected', rejected],
+        ['events', events],
+      ] as const) {
+        for (let n = 0; n < sum; n++) {
+          const at = last - MINUTE_MS * minuteOf((n + 0.5) / sum);
+          add.run(tenant, at, Number(name === 'accepted'), Number(name === 'rejected'), Number(name === 'events'));
+        }
+      }
+    }
+    database.exec('COMMIT');
+  } finally {
+    database.close();
+  }
 }
 
 async function sendMistakes(server: TestServer, key: string): Promise<void> {
@@ -126,4 +181,20 @@ async function sendMistakes(server: TestServer, key: string): Promise<void> {
     ],
   });
   assert.equal(status, 400);
+  await eventually('they are kept', async () => {
+    const { body } = await read(server, key, '/rejections');
+    return (body as { rejections: unknown[] }).rejections.length === orders.length + 3;
+  });
+}
+
+/** How busy each minute of the hour was: waves, and some chance that is always the same. */
+const BUSY = Array.from({ length: RECEIPT_MINUTES }, (_, n) => 2 + Math.sin(n / 6) + ((n * n * 7) % 11) / 5);
+
+/** The minute by which this share of everything had come, counted back from the last. */
+function minuteOf(share: number): number {
+  let left = share * BUSY.reduce((sum, weight) => sum + weight, 0);
+  return Math.max(
+    BUSY.findIndex((weight) => (left -= weight) <= 0),
+    0,
+  );
 }

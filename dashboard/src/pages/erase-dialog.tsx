@@ -7,11 +7,12 @@ import { type FormEvent, type ReactNode, useState } from 'react';
 import { ApiError, send } from '../api.ts';
 import { useEnvironment } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
-import type { Erased, Profile } from '../types.ts';
+import type { Erased, Health, Profile } from '../types.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { TextField } from '../ui/field.tsx';
 import { ErrorNotice } from '../ui/notice.tsx';
+import { useData } from '../use-data.ts';
 
 export interface EraseDialogProps {
   readonly profile: Profile;
@@ -57,6 +58,7 @@ function EraseForm({ profile, onClose, onErased }: EraseDialogProps): ReactNode 
         </li>
         <li>Data that was received before and comes late does not bring the person back.</li>
         <li>Data that is received from now on starts a new profile.</li>
+        <LogRemains />
       </ul>
       <TextField
         label={
@@ -78,6 +80,21 @@ function EraseForm({ profile, onClose, onErased }: EraseDialogProps): ReactNode 
         </Button>
       </div>
     </form>
+  );
+}
+
+const LOG_RETENTION = 'SLUICE_LOG_RETENTION';
+
+/** The log is not rewritten: who has to forget sooner must keep it for a shorter time. */
+function LogRemains(): ReactNode {
+  const { data } = useData<Health>('/health');
+  const kept = data?.settings.find(({ name }) => name === LOG_RETENTION)?.value;
+  return (
+    <li>
+      The requests as they came stay in the log on the server’s disk until <code>{LOG_RETENTION}</code>
+      {kept !== undefined && kept !== null && <> ({kept} on this server)</>} is over. Neither this page nor the API
+      shows them. Backups and exports that were made before are not changed either.
+    </li>
   );
 }
 

@@ -130,7 +130,10 @@ function KeyStep({ environment }: { environment: Environment }): ReactNode {
           <Code text={curlLine(server.url, key ?? 'YOUR_SECRET_KEY')} language="shell" label="Copy" />
           <p className="muted small">
             The answer says 202: from then on the event is kept, whatever happens. All fields are described in{' '}
-            <a href="/docs">the reference</a>.
+            <a href="/docs" target="_blank" rel="noopener">
+              the reference
+            </a>
+            .
           </p>
         </Card>
       </li>

@@ -196,7 +196,7 @@ const COLUMNS: readonly Column<Setting>[] = [
     key: 'default',
     label: 'Default',
     render: ({ default: value }) => (
-      <span className="muted">
+      <span className="muted health-default">
         <SettingValue value={value} />
       </span>
     ),

@@ -4,7 +4,8 @@
  */
 
 import type { ReactNode } from 'react';
-import type { IdentifierType } from '../types.ts';
+import { shortId } from '../identity-names.ts';
+import type { IdentifierType, LinkedIdentifier } from '../types.ts';
 
 const PATHS: Readonly<Record<IdentifierType | 'merge' | 'refusal', string>> = {
   user_id:
@@ -46,4 +47,29 @@ export function IdentifierText({ type, value }: { type: IdentifierType; value: s
       <span className="identifier__type">{type}</span> <span className="identifier__value">{value}</span>
     </span>
   );
+}
+
+export type NodeNames = ReadonlyMap<string, LinkedIdentifier>;
+
+/** A profile that was or may be merged, in text: by an identifier, and by its id where it has none any more. */
+export function NodeName({ id, names }: { id: string; names: NodeNames }): ReactNode {
+  const link = names.get(id);
+  if (link === undefined) {
+    return (
+      <>
+        profile <code title={id}>{shortId(id)}</code>
+      </>
+    );
+  }
+  return (
+    <>
+      the profile of <IdentifierText type={link.type} value={link.value} />
+    </>
+  );
+}
+
+/** The same where there is room for text only. */
+export function nodeWords(id: string, names: NodeNames): string {
+  const link = names.get(id);
+  return link === undefined ? shortId(id) : `${link.type} ${link.value}`;
 }

@@ -5,7 +5,7 @@
 
 import { type ReactNode, useMemo } from 'react';
 import type { ApiError } from '../api.ts';
-import { findByKey, linkKey, shortId } from '../identity-names.ts';
+import { findByKey, linkKey, nodeNames } from '../identity-names.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { Time } from '../time.tsx';
 import type { ChainStep, Identity, LinkedIdentifier } from '../types.ts';
@@ -13,7 +13,7 @@ import { Card } from '../ui/card.tsx';
 import { SelectField, type SelectOption } from '../ui/field.tsx';
 import { ErrorNotice, Loading } from '../ui/notice.tsx';
 import { useData } from '../use-data.ts';
-import { IdentifierText, Sign } from './identifier-icon.tsx';
+import { IdentifierText, NodeName, type NodeNames, Sign } from './identifier-icon.tsx';
 
 const NO_STEPS: readonly ChainStep[] = [];
 
@@ -52,6 +52,7 @@ export function IdentityChain({ identity, chain }: { identity: Identity; chain: 
     ],
     [identity],
   );
+  const names = useMemo(() => nodeNames(identity), [identity]);
   if (identity.identifiers.length < 2) return null;
   return (
     <Card title="Why are these one person?">
@@ -80,6 +81,7 @@ export function IdentityChain({ identity, chain }: { identity: Identity; chain: 
             <Step
               key={`${step.kind} ${step.trace_id} ${step.userIndex} ${step.value ?? step.from ?? ''}`}
               step={step}
+              names={names}
             />
           ))}
         </ol>
@@ -88,7 +90,12 @@ export function IdentityChain({ identity, chain }: { identity: Identity; chain: 
   );
 }
 
-function Step({ step }: { step: ChainStep }): ReactNode {
+interface StepProps {
+  readonly step: ChainStep;
+  readonly names: NodeNames;
+}
+
+function Step({ step, names }: StepProps): ReactNode {
   const environment = useEnvironment();
   return (
     <li className={`chain__step chain__step--${step.type ?? 'merge'}`}>
@@ -96,7 +103,9 @@ function Step({ step }: { step: ChainStep }): ReactNode {
         <Sign name={step.type ?? 'merge'} />
       </span>
       <div>
-        <p>{step.kind === 'merge' ? <MergeWords step={step} /> : <LinkWords step={step} />}</p>
+        <p>
+          {step.kind === 'merge' ? <MergeWords step={step} names={names} /> : <LinkWords step={step} names={names} />}
+        </p>
         <p className="muted small">
           <Time at={step.at} />, <code>users[{step.userIndex}]</code> of request{' '}
           <Link to={viewPath(environment, `traces/${step.trace_id}`)} className="mono">
@@ -108,28 +117,31 @@ function Step({ step }: { step: ChainStep }): ReactNode {
   );
 }
 
-function LinkWords({ step }: { step: ChainStep }): ReactNode {
-  if (step.type === undefined || step.value === undefined) return step.text;
+function LinkWords({ step, names }: StepProps): ReactNode {
+  const { type, value, node = '' } = step;
+  if (type === undefined || value === undefined) return step.text;
+  const name = names.get(node);
+  const isItsName = name?.type === type && name.value === value;
   return (
     <>
-      <IdentifierText type={step.type} value={step.value} /> was first seen on profile <NodeName id={step.node ?? ''} />
+      <IdentifierText type={type} value={value} /> was first seen
+      {!isItsName && (
+        <>
+          , and has belonged to <NodeName id={node} names={names} /> since
+        </>
+      )}
       .
     </>
   );
 }
 
-function MergeWords({ step }: { step: ChainStep }): ReactNode {
-  const { via, nodes, from, into } = step;
+function MergeWords({ step, names }: StepProps): ReactNode {
+  const { via, nodes } = step;
   if (via === undefined || nodes === undefined) return step.text;
   return (
     <>
-      A request had <IdentifierText type={via.type} value={via.value} /> of <NodeName id={nodes[0]} /> beside an
-      identifier of <NodeName id={nodes[1]} />: so <NodeName id={from ?? ''} /> was merged into{' '}
-      <NodeName id={into ?? ''} />.
+      A request had <IdentifierText type={via.type} value={via.value} />, and beside it an identifier of{' '}
+      <NodeName id={nodes[1]} names={names} />: so the two profiles were merged.
     </>
   );
-}
-
-function NodeName({ id }: { id: string }): ReactNode {
-  return <code title={id}>{shortId(id)}</code>;
 }

@@ -6,7 +6,7 @@
 
 import { type ReactNode, useMemo, useState, useSyncExternalStore } from 'react';
 import { layoutGraph } from '../graph-layout.ts';
-import { findByKey, keysOfChain, linkKey, mergeKey } from '../identity-names.ts';
+import { findByKey, keysOfChain, linkKey, mergeKey, nodeNames } from '../identity-names.ts';
 import { useQueryValue } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
 import type { Identity, Merge, Profile } from '../types.ts';
@@ -63,6 +63,7 @@ function GraphCard({ profile, identity, onUnmerge }: GraphCardProps): ReactNode 
   const [all, setAll] = useQueryValue('all');
   const [picked, setPicked] = useQueryValue('pick');
   const [hovered, setHovered] = useState<string | null>(null);
+  const names = useMemo(() => nodeNames(identity), [identity]);
   const chain = useChain(profile.id, identity);
   const chainKeys = useMemo(() => keysOfChain(identity, chain.steps), [identity, chain.steps]);
   const isThere = useMemo(
@@ -81,7 +82,7 @@ function GraphCard({ profile, identity, onUnmerge }: GraphCardProps): ReactNode 
     [profile.id, identity, all, picked, chainKeys],
   );
   const pick = (key: string): void => setPicked(key === picked ? '' : key, { replace: true });
-  const panel = <IdentityPanel identity={identity} looked={looked} onUnmerge={onUnmerge} />;
+  const panel = <IdentityPanel identity={identity} names={names} looked={looked} onUnmerge={onUnmerge} />;
   const isInline = isList && isNarrow;
   const { hidden } = layout;
   const isFolded = hidden.identifiers + hidden.nodes + hidden.refusals > 0;
@@ -103,11 +104,18 @@ function GraphCard({ profile, identity, onUnmerge }: GraphCardProps): ReactNode 
       >
         <div className="identity">
           {isList ? (
-            <IdentityList layout={layout} looked={looked} onPick={pick} details={isInline ? panel : null} />
+            <IdentityList
+              layout={layout}
+              names={names}
+              looked={looked}
+              onPick={pick}
+              details={isInline ? panel : null}
+            />
           ) : (
             <div className="identity__picture">
               <IdentityPicture
                 layout={layout}
+                names={names}
                 looked={looked}
                 picked={picked}
                 marked={marked}

@@ -8,18 +8,20 @@ import type { GraphLayout, PlacedMerge } from '../graph-layout.ts';
 import { linkKey, REFUSAL_WORDS, shortId } from '../identity-names.ts';
 import { formatNumber, Time } from '../time.tsx';
 import { Badge } from '../ui/badge.tsx';
-import { IdentifierText, Sign } from './identifier-icon.tsx';
+import { IdentifierText, NodeName, type NodeNames, Sign } from './identifier-icon.tsx';
 
 export interface ListProps {
   readonly layout: GraphLayout;
+  readonly names: NodeNames;
   readonly looked: string | null;
   readonly onPick: (key: string) => void;
   /** About what is looked at: shown right below it, where there is no room beside. */
   readonly details: ReactNode;
 }
 
-export function IdentityList({ layout, looked, onPick, details }: ListProps): ReactNode {
+export function IdentityList({ layout, names, looked, onPick, details }: ListProps): ReactNode {
   const merges = new Map(layout.merges.map((placed) => [placed.child, placed]));
+  const isMerged = layout.nodes.length + layout.hidden.nodes > 1;
   return (
     <div className="identity__list">
       <ol className="stack">
@@ -27,7 +29,7 @@ export function IdentityList({ layout, looked, onPick, details }: ListProps): Re
           <li key={node.id}>
             <h3 className="identity__heading">
               Profile <code title={node.id}>{shortId(node.id)}</code>{' '}
-              {node.isSurvivor && <Badge tone="good">the oldest: its id stays</Badge>}
+              {node.isSurvivor && isMerged && <Badge tone="good">the oldest: its id stays</Badge>}
             </h3>
             <ul>
               {node.identifiers.map((link) => (
@@ -41,7 +43,7 @@ export function IdentityList({ layout, looked, onPick, details }: ListProps): Re
               {node.hiddenIdentifiers > 0 && (
                 <li className="identity__rest muted">and {formatNumber(node.hiddenIdentifiers)} more</li>
               )}
-              <MergeRow placed={merges.get(node.id)} looked={looked} onPick={onPick} details={details} />
+              <MergeRow placed={merges.get(node.id)} names={names} looked={looked} onPick={onPick} details={details} />
             </ul>
           </li>
         ))}
@@ -93,9 +95,10 @@ function Pickable({ id, looked, onPick, details, children }: PickableProps): Rea
 
 interface MergeRowProps extends Omit<PickableProps, 'id' | 'children'> {
   readonly placed: PlacedMerge | undefined;
+  readonly names: NodeNames;
 }
 
-function MergeRow({ placed, looked, onPick, details }: MergeRowProps): ReactNode {
+function MergeRow({ placed, names, looked, onPick, details }: MergeRowProps): ReactNode {
   if (placed === undefined) return null;
   const { via, at } = placed.merge;
   return (
@@ -103,7 +106,8 @@ function MergeRow({ placed, looked, onPick, details }: MergeRowProps): ReactNode
       <span className="identifier identifier--merge">
         <Sign name="merge" />
         <span>
-          merged with <code>{shortId(placed.parent)}</code> via {via.type} <span className="mono">{via.value}</span>
+          merged with <NodeName id={placed.parent} names={names} /> via {via.type}{' '}
+          <span className="mono">{via.value}</span>
         </span>
       </span>
       <span className="muted small">

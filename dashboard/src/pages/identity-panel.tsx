@@ -4,26 +4,27 @@
  */
 
 import type { ReactNode } from 'react';
-import { findByKey, REFUSAL_WORDS, shortId } from '../identity-names.ts';
+import { findByKey, REFUSAL_WORDS } from '../identity-names.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
 import type { Identity, LinkedIdentifier, Merge, Refusal } from '../types.ts';
 import { Button } from '../ui/button.tsx';
-import { IdentifierText } from './identifier-icon.tsx';
+import { IdentifierText, NodeName, type NodeNames } from './identifier-icon.tsx';
 
 export interface PanelProps {
   readonly identity: Identity;
+  readonly names: NodeNames;
   readonly looked: string | null;
   readonly onUnmerge: (merge: Merge) => void;
 }
 
-export function IdentityPanel({ identity, looked, onUnmerge }: PanelProps): ReactNode {
+export function IdentityPanel({ identity, names, looked, onUnmerge }: PanelProps): ReactNode {
   const { link, merge, refusal } = findByKey(identity, looked);
   const isEmpty = link === undefined && merge === undefined && refusal === undefined;
   return (
     <aside className="identity__panel" aria-label="The request behind it" aria-live="polite">
       {link !== undefined && <LinkDetails link={link} />}
-      {merge !== undefined && <MergeDetails merge={merge} onUnmerge={() => onUnmerge(merge)} />}
+      {merge !== undefined && <MergeDetails merge={merge} names={names} onUnmerge={() => onUnmerge(merge)} />}
       {refusal !== undefined && <RefusalDetails refusal={refusal} />}
       {isEmpty && <Legend identity={identity} />}
     </aside>
@@ -80,25 +81,26 @@ function LinkDetails({ link }: { link: LinkedIdentifier }): ReactNode {
   );
 }
 
-function MergeDetails({ merge, onUnmerge }: { merge: Merge; onUnmerge: () => void }): ReactNode {
-  const [reached, joined] = merge.nodes;
+interface MergeDetailsProps {
+  readonly merge: Merge;
+  readonly names: NodeNames;
+  readonly onUnmerge: () => void;
+}
+
+function MergeDetails({ merge, names, onUnmerge }: MergeDetailsProps): ReactNode {
   return (
     <>
       <h3 className="identity__heading">Merge</h3>
       <p>
-        The request below had an identifier of <code title={joined}>{shortId(joined)}</code> and, beside it,
+        The request below had <IdentifierText type={merge.via.type} value={merge.via.value} />
       </p>
       <p>
-        <IdentifierText type={merge.via.type} value={merge.via.value} />
-      </p>
-      <p>
-        which belongs to <code title={reached}>{shortId(reached)}</code>. So they are one person.
+        and beside it an identifier of <NodeName id={merge.nodes[1]} names={names} />. So they are one person.
       </p>
       <Cause traceId={merge.trace_id} userIndex={merge.userIndex} at={merge.at}>
         <dt>Merged</dt>
         <dd>
-          <code title={merge.from}>{shortId(merge.from)}</code> into{' '}
-          <code title={merge.into}>{shortId(merge.into)}</code>
+          <NodeName id={merge.from} names={names} /> into <NodeName id={merge.into} names={names} />
         </dd>
       </Cause>
       <p>

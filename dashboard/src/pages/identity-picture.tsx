@@ -15,7 +15,7 @@ import type {
 } from '../graph-layout.ts';
 import { cutMiddle, REFUSAL_WORDS, shortId } from '../identity-names.ts';
 import { formatNumber, formatTime } from '../time.tsx';
-import { Sign } from './identifier-icon.tsx';
+import { type NodeNames, nodeWords, Sign } from './identifier-icon.tsx';
 
 /** As many characters of the monospaced font as there is room for. */
 const IDENTIFIER_CHARACTERS_MAX = 22;
@@ -23,6 +23,7 @@ const LABEL_CHARACTERS_MAX = 17;
 
 export interface PictureProps {
   readonly layout: GraphLayout;
+  readonly names: NodeNames;
   /** What is looked at, by name; null for nothing. */
   readonly looked: string | null;
   /** What was clicked, and stays; '' for nothing. */
@@ -38,6 +39,7 @@ export function IdentityPicture(props: PictureProps): ReactNode {
   const { layout, marked, looked } = props;
   const picture = useRef<SVGSVGElement>(null);
   const { width, height, frame } = layout;
+  const isAlone = layout.nodes.length + layout.hidden.nodes === 1;
   const keys = [...layout.identifiers, ...layout.merges, ...layout.refusals].map(({ key }) => key);
   const stop = looked !== null && keys.includes(looked) ? looked : keys[0];
   const move = (event: KeyboardEvent): void => {
@@ -79,7 +81,7 @@ export function IdentityPicture(props: PictureProps): ReactNode {
         <LinkItem key={placed.key} placed={placed} {...itemOf(placed.key)} />
       ))}
       {layout.nodes.map((placed) => (
-        <NodeCard key={placed.node.id} placed={placed} isMarked={marked.has(placed.node.id)} />
+        <NodeCard key={placed.node.id} placed={placed} isMarked={marked.has(placed.node.id)} isAlone={isAlone} />
       ))}
       {layout.hiddenNodes !== null && (
         <text className="graph__more" x={layout.hiddenNodes.x} y={layout.hiddenNodes.y + 22}>
@@ -176,7 +178,11 @@ function Line({ path }: { path: string }): ReactNode {
 function LinkItem({ placed, ...item }: ItemProps & { placed: PlacedIdentifier }): ReactNode {
   const { link, box, path } = placed;
   return (
-    <GraphItem {...item} name={link.type} words={`${link.type} ${link.value}, of profile ${shortId(link.node)}`}>
+    <GraphItem
+      {...item}
+      name={link.type}
+      words={`${link.type} ${link.value}, since ${formatTime(Date.parse(link.first_seen))}`}
+    >
       <Line path={path} />
       <Pill type={link.type} value={link.value} x={box.x} y={box.y} width={box.width} height={box.height} />
     </GraphItem>
@@ -210,8 +216,15 @@ function Pill({ type, value, x, y, width, height }: PillProps): ReactNode {
   );
 }
 
-function NodeCard({ placed: { node, box }, isMarked }: { placed: PlacedNode; isMarked: boolean }): ReactNode {
+interface NodeCardProps {
+  readonly placed: PlacedNode;
+  readonly isMarked: boolean;
+  readonly isAlone: boolean;
+}
+
+function NodeCard({ placed: { node, box }, isMarked, isAlone }: NodeCardProps): ReactNode {
   const { id, isSurvivor, since } = node;
+  const sinceWords = since === null ? 'merged into it' : `since ${formatTime(Date.parse(since))}`;
   const names = ['graph__node', isSurvivor ? 'graph__node--survivor' : '', isMarked ? 'graph__node--marked' : ''];
   return (
     <g className={names.join(' ').trim()}>
@@ -221,20 +234,16 @@ function NodeCard({ placed: { node, box }, isMarked }: { placed: PlacedNode; isM
         {shortId(id)}
       </text>
       <text className="graph__type" x={box.x + 14} y={box.y + 44}>
-        {isSurvivor ? 'the oldest: its id stays' : sinceWords(since)}
+        {isSurvivor && !isAlone ? 'the oldest: its id stays' : sinceWords}
       </text>
     </g>
   );
 }
 
-function sinceWords(since: string | null): string {
-  return since === null ? 'merged into it' : `since ${formatTime(Date.parse(since))}`;
-}
-
 function MergeItem({ placed, ...item }: ItemProps & { placed: PlacedMerge }): ReactNode {
   const { merge, path, sign, label } = placed;
   const { via } = merge;
-  const words = `via ${via.type} ${via.value}, a merge of ${shortId(merge.from)} into ${shortId(merge.into)}`;
+  const words = `via ${via.type} ${via.value}, a merge of ${nodeWords(merge.from, item.names)} into ${nodeWords(merge.into, item.names)}`;
   return (
     <GraphItem {...item} name="merge" words={words}>
       <Line path={path} />

@@ -18,8 +18,8 @@ const DAY_MS = 86_400_000;
 const NAME_CHARACTERS_MAX = 100;
 
 const KINDS = [
-  { value: 'secret', label: 'Secret: servers, sends and reads' },
-  { value: 'publishable', label: 'Publishable: browsers and apps, sends only' },
+  { value: 'secret', label: 'Secret: sends and reads' },
+  { value: 'publishable', label: 'Publishable: sends only' },
 ];
 const LIFETIMES = [
   { value: '', label: 'Never' },
@@ -113,6 +113,7 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
       />
       <SelectField
         label="Kind"
+        hint="Secret ones stay on servers. Publishable ones may stand in web pages and apps."
         options={KINDS}
         value={kind}
         onChange={(event) => setKind(event.target.value as KeyKind)}

@@ -4,7 +4,7 @@
  */
 
 import { useState } from 'react';
-import { useQueryValue } from '../router.tsx';
+import { useEnvironment, useQueryValue } from '../router.tsx';
 import { Time } from '../time.tsx';
 import type { ApiKey } from '../types.ts';
 import { Badge } from '../ui/badge.tsx';
@@ -23,8 +23,9 @@ import '../styles/keys.css';
 const RELOAD_MS = 5_000;
 
 const SHOWN = [
-  { value: '', label: 'Active keys' },
-  { value: 'all', label: 'All, also revoked and expired' },
+  { value: '', label: 'Active keys of this environment' },
+  { value: 'active', label: 'Active keys of both environments' },
+  { value: 'all', label: 'All keys, also revoked and expired' },
 ];
 
 type Open = { readonly kind: 'roll' | 'revoke'; readonly key: ApiKey };
@@ -39,7 +40,10 @@ export default function KeysPage() {
     if (dialog !== '') setDialog('', { replace: true });
     reload();
   };
-  const keys = data?.keys.filter(({ state }) => shown === 'all' || state === 'active');
+  const here = useEnvironment();
+  const keys = data?.keys.filter(
+    ({ state, environment }) => shown === 'all' || (state === 'active' && (shown === 'active' || environment === here)),
+  );
   const create = (
     <Button kind="primary" onClick={() => setDialog('create')}>
       Create key
@@ -58,7 +62,7 @@ export default function KeysPage() {
         {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
         {keys === undefined && error === undefined && <Loading what="keys" />}
         {keys?.length === 0 && (
-          <Empty title="No keys to show">
+          <Empty title={shown === 'all' ? 'No keys yet' : 'No active keys'}>
             <p>Make one to send events with.</p>
           </Empty>
         )}
@@ -87,7 +91,15 @@ function columnsWith(open: (which: Open) => void): Column<ApiKey>[] {
     },
     { key: 'kind', label: 'Kind', render: ({ kind }) => kind },
     { key: 'environment', label: 'Environment', render: ({ environment }) => environment },
-    { key: 'created', label: 'Created', render: ({ created_at }) => <Time at={created_at} relative /> },
+    {
+      key: 'created',
+      label: 'Created',
+      render: ({ created_at }) => (
+        <span className="key-text">
+          <Time at={created_at} relative />
+        </span>
+      ),
+    },
     {
       key: 'used',
       label: 'Last used',

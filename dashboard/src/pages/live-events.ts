@@ -68,13 +68,27 @@ function without(events: readonly StoredEvent[], others: readonly StoredEvent[])
   return events.filter(({ id }) => !ids.has(id));
 }
 
-/** By time of receipt, newest first. Those with the same time keep their order, the new ones before the old ones. */
+/** By time of receipt, and within a request by place in it; newest and last first. */
 function merge(added: readonly StoredEvent[], old: readonly StoredEvent[], openId: string): StoredEvent[] {
   const byId = new Map<string, StoredEvent>();
   for (const event of [...added, ...old]) if (!byId.has(event.id)) byId.set(event.id, event);
-  const all = [...byId.values()].toSorted((left, right) => compareText(right.received_at, left.received_at));
+  const all = [...byId.values()].toSorted((left, right) => compareArrival(right, left));
   if (all.length <= ROWS_MAX) return all;
   return all.filter(({ id }, index) => index < ROWS_MAX || id === openId);
+}
+
+function compareArrival(left: StoredEvent, right: StoredEvent): number {
+  return (
+    compareText(left.received_at, right.received_at) ||
+    compareText(left.trace_id, right.trace_id) ||
+    left.userIndex - right.userIndex ||
+    eventIndexOf(left) - eventIndexOf(right)
+  );
+}
+
+/** An id is the trace_id, the user's index and the event's index, with dots between them. */
+function eventIndexOf({ id }: StoredEvent): number {
+  return Number(id.slice(id.lastIndexOf('.') + 1)) || 0;
 }
 
 /** Times of the API are all of one form, so that their texts are in the order of the times. */

@@ -5,7 +5,7 @@
 
 import { type ReactNode, useEffect, useRef } from 'react';
 import { useSession } from '../session.tsx';
-import { browserSnippet, curlLine } from '../snippets.ts';
+import { browserSnippet, curlLine, isOnThisMachineOnly } from '../snippets.ts';
 import type { KeyMade } from '../types.ts';
 import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
@@ -16,13 +16,20 @@ export function NewKeyWords({ made, onClose }: { made: KeyMade; onClose: () => v
   const words = useRef<HTMLDivElement>(null);
   const { key, row } = made;
   const isSecret = row.kind === 'secret';
-  // The button that had the focus is gone.
-  useEffect(() => words.current?.focus(), []);
+  // The button that had the focus is gone; and the key stands above it.
+  useEffect(() => {
+    words.current?.focus({ preventScroll: true });
+    words.current?.closest('dialog')?.scrollTo(0, 0);
+    words.current?.parentElement?.scrollTo(0, 0);
+  }, []);
   return (
     <div className="form" ref={words} tabIndex={-1}>
       <Notice tone="warn" title="This is the only time it is shown">
         <p>
-          Keep it in a password manager or your deployment’s secrets. Nobody can show it again, this server included.
+          {isSecret
+            ? 'Keep it in a password manager or your deployment’s secrets.'
+            : 'It may stand in web pages and apps: it can only send events.'}{' '}
+          Nobody can show it again, this server included.
         </p>
       </Notice>
       <Code text={key} label="Copy key" />
@@ -31,6 +38,12 @@ export function NewKeyWords({ made, onClose }: { made: KeyMade; onClose: () => v
         <Code text={curlLine(server.url, key)} language="shell" />
       ) : (
         <Code text={browserSnippet(server.url, key)} />
+      )}
+      {isOnThisMachineOnly(server.url) && (
+        <p className="muted">
+          The address above works on this machine only. For others, set <code>SLUICE_PUBLIC_URL</code> to where they
+          reach the server.
+        </p>
       )}
       <div className="form-end">
         <Button kind="primary" onClick={onClose}>

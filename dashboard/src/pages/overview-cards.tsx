@@ -64,7 +64,7 @@ export function ReasonsCard({ range }: { range: Range }): ReactNode {
   });
   const reasons = data?.reasons.slice(0, REASONS_MAX) ?? [];
   const most = reasons[0]?.users ?? 1;
-  const rejectedPath = viewPath(environment, 'rejected');
+  const rejectedPath = `${viewPath(environment, 'rejected')}?range=${range.value === '' ? '1h' : range.value}`;
   return (
     <Card title="Why users were rejected" actions={<Link to={rejectedPath}>All rejected</Link>}>
       {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
@@ -73,7 +73,7 @@ export function ReasonsCard({ range }: { range: Range }): ReactNode {
       <ol className="ranking ranking--bad">
         {reasons.map(({ reason, users, last_at: lastAt }) => (
           <li key={reason} className="ranking__row">
-            <Link className="ranking__name" to={`${rejectedPath}?reason=${encodeURIComponent(reason)}`}>
+            <Link className="ranking__name" to={`${rejectedPath}&reason=${encodeURIComponent(reason)}`}>
               {reason}
             </Link>
             <span className="ranking__count">{formatNumber(users)}</span>

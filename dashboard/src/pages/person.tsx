@@ -172,7 +172,10 @@ function ErasedPage({ erased }: { erased: Erased }): ReactNode {
       <Notice tone="good" title="The person is erased.">
         <output>
           Profile, identifiers, properties and events are gone. The act is in the audit as{' '}
-          <code>{erased.trace_id}</code> <CopyButton text={erased.trace_id} label="Copy trace_id" />
+          <Link to={viewPath(environment, `traces/${erased.trace_id}`)} className="mono">
+            {erased.trace_id}
+          </Link>{' '}
+          <CopyButton text={erased.trace_id} label="Copy trace_id" />
         </output>
         <p>
           <Link to={viewPath(environment, 'people')}>Back to people</Link>

@@ -6,6 +6,7 @@
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
 import { ApiError, send } from '../api.ts';
 import { Time } from '../time.tsx';
+import { isOnThisMachineOnly } from '../snippets.ts';
 import type { InvitationMade } from '../types.ts';
 import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
@@ -78,6 +79,12 @@ function InvitationLink({ made, onClose }: { made: InvitationMade; onClose: () =
         <Time at={made.expires_at} />. Whoever has it can join.
       </p>
       <Code text={made.link} label="Copy link" />
+      {isOnThisMachineOnly(made.link) && (
+        <p className="muted">
+          It works on this machine only. For others, start the server with <code>SLUICE_PUBLIC_URL</code> set to where
+          they reach it.
+        </p>
+      )}
       <div className="form-end">
         <Button kind="primary" onClick={onClose}>
           Done

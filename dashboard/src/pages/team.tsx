@@ -71,7 +71,7 @@ function memberColumns(remove: (removal: Removal) => void): readonly Column<Memb
         </span>
       ),
     },
-    { key: 'created', label: 'Member since', render: ({ created_at }) => <Time at={created_at} /> },
+    { key: 'created', label: 'Member since', render: ({ created_at }) => <Time at={created_at} isDate /> },
     {
       key: 'signed-in',
       label: 'Last signed in',

@@ -1,6 +1,6 @@
 /**
- * What became of a request: paste its trace_id. While it is pending, the view asks again every second. The trace_id and
- * the filter stand in the address.
+ * What became of a request: paste its trace_id. While it is pending, the view asks again every second. An id that is of
+ * no request is looked for in the audit. The trace_id and the filter stand in the address.
  */
 
 import { type FormEvent, type ReactNode, useState } from 'react';
@@ -18,6 +18,7 @@ import { TextField } from '../ui/field.tsx';
 import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
+import { TraceAct } from './trace-act.tsx';
 import { TracedUsers } from './traced-users.tsx';
 import '../styles/person.css';
 
@@ -34,8 +35,13 @@ export default function TracePage(): ReactNode {
       {asked === '' && (
         <Empty title="What became of my request?">
           <p>
-            Every answer of the server has a trace_id, in the body and in the <code>X-Trace-Id</code> header. With it
-            you see which users were accepted, on which profiles their events are, and why others were rejected.
+            Every answer to a request with events has a trace_id, in the body and in the <code>X-Trace-Id</code> header.
+            With it you see which users were accepted, on which profiles their events are, and why others were rejected.
+            The trace_id of an unmerge or an erasure shows what was done.
+          </p>
+          <p>
+            A request that was refused whole, for its key, its size or because it could not be read, has no trace: its
+            trace_id is in the header, and leads to the server’s own log.
           </p>
         </Empty>
       )}
@@ -84,7 +90,7 @@ function TraceView({ traceId }: { traceId: string }): ReactNode {
   // Known from the first answer on, so that a request that is processed is asked for once.
   const isPendingNow = data?.status === 'pending' && error === undefined;
   if (isPending !== isPendingNow) setIsPending(isPendingNow);
-  if (error?.status === 404) return <UnknownTrace traceId={traceId} />;
+  if (error?.status === 404) return <TraceAct traceId={traceId} otherwise={<UnknownTrace traceId={traceId} />} />;
   if (error !== undefined && data === undefined) return <ErrorNotice error={error} onRetry={reload} />;
   if (data === undefined) return <Loading what="the trace" />;
   return (
@@ -196,7 +202,8 @@ function UnknownTrace({ traceId }: { traceId: string }): ReactNode {
         <li>It may have come with a key of the other environment, or of another account.</li>
         <li>It may be older than traces are kept.</li>
         <li>
-          It may be the id of an unmerge or an erasure, or of a request that was refused whole: those have no trace.
+          It may be of a request that was refused whole, for its key, its size or because it could not be read. Such a
+          request has no trace; look for the id in the server’s own log.
         </li>
         <li>A character may be missing or wrong.</li>
       </ul>

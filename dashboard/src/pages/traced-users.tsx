@@ -5,9 +5,10 @@
 
 import { type ReactNode, useState } from 'react';
 import { shortId } from '../identity-names.ts';
+import { reasonOf } from '../rejection-advice.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
-import type { Trace, TracedUser } from '../types.ts';
+import type { Environment, Trace, TracedUser } from '../types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -41,7 +42,7 @@ export function TracedUsers({ trace }: { trace: Trace }): ReactNode {
       ) : (
         <DataTable
           caption="Users of the request"
-          columns={columnsIn(environment)}
+          columns={columnsIn(environment, trace)}
           rows={shown}
           rowKey={({ userIndex }) => String(userIndex)}
         />
@@ -62,7 +63,7 @@ function emptyWords({ status, duplicate_of: duplicateOf }: Trace): string {
     : 'Their details are not kept any more.';
 }
 
-function columnsIn(environment: ReturnType<typeof useEnvironment>): readonly Column<TracedUser>[] {
+function columnsIn(environment: Environment, trace: Trace): readonly Column<TracedUser>[] {
   return [
     { key: 'user', label: 'User', render: ({ userIndex }) => <code className="whole">users[{userIndex}]</code> },
     {
@@ -73,33 +74,81 @@ function columnsIn(environment: ReturnType<typeof useEnvironment>): readonly Col
     {
       key: 'profile',
       label: 'Profile',
-      render: ({ profile_id: id, status }) =>
-        id === null ? (
-          <span className="muted">{status === 'accepted' ? 'not yet, or none' : 'none'}</span>
-        ) : (
-          <Link to={viewPath(environment, `people/${id}`)} className="mono whole" title={id}>
-            {shortId(id)}
-          </Link>
-        ),
+      render: (user) => <ProfileCell user={user} trace={trace} environment={environment} />,
     },
     { key: 'events', label: 'Events', align: 'end', render: ({ events }) => formatNumber(events) },
-    { key: 'words', label: 'What to know', render: (user) => <Words user={user} environment={environment} /> },
+    {
+      key: 'words',
+      label: 'What to know',
+      render: (user) => <Words user={user} trace={trace} environment={environment} />,
+    },
   ];
 }
 
-interface WordsProps {
+interface CellProps {
   readonly user: TracedUser;
-  readonly environment: ReturnType<typeof useEnvironment>;
+  readonly trace: Trace;
+  readonly environment: Environment;
 }
 
-function Words({ user, environment }: WordsProps): ReactNode {
+function ProfileCell({ user, trace, environment }: CellProps): ReactNode {
+  const { profile_id: id } = user;
+  if (id !== null) {
+    return (
+      <Link to={viewPath(environment, `people/${id}`)} className="mono whole" title={id}>
+        {shortId(id)}
+      </Link>
+    );
+  }
+  if (user.status === 'accepted' && trace.duplicate_of !== null) {
+    return (
+      <>
+        see <TraceLink id={trace.duplicate_of} environment={environment} />
+      </>
+    );
+  }
+  return <span className="muted">{noProfileWords(user, trace)}</span>;
+}
+
+/** How the server's warning begins when a user came too late to be stored. */
+const NOT_STORED = 'not stored: ';
+
+function noProfileWords({ status, duplicate_events: duplicates = 0, warnings }: TracedUser, trace: Trace): string {
+  if (status === 'rejected') return 'none';
+  if (trace.status === 'pending') return 'not yet';
+  if (warnings.some((warning) => warning.startsWith(NOT_STORED))) return 'none';
+  return duplicates > 0 ? 'nothing new for one' : 'erased, or expired';
+}
+
+function TraceLink({ id, environment }: { id: string; environment: Environment }): ReactNode {
+  return (
+    <>
+      request{' '}
+      <Link to={viewPath(environment, `traces/${id}`)} className="mono whole" title={id}>
+        {shortId(id)}
+      </Link>
+    </>
+  );
+}
+
+function Words({ user, trace, environment }: CellProps): ReactNode {
   const { message, merged, warnings, duplicate_events: duplicates = 0, profile_id: profileId } = user;
+  if (user.status === 'accepted' && trace.duplicate_of !== null) {
+    return 'A repetition: nothing of it was stored again.';
+  }
   if (message === null && merged.length === 0 && warnings.length === 0 && duplicates === 0) {
     return <span className="muted">nothing special</span>;
   }
   return (
     <ul className="words">
-      {message !== null && <li className="words__message">{message}</li>}
+      {message !== null && (
+        <li>
+          <span className="words__message">{message}.</span>{' '}
+          <Link to={`${viewPath(environment, 'rejected')}?range=all&reason=${encodeURIComponent(reasonOf(message))}`}>
+            What was sent, and how to mend it
+          </Link>
+        </li>
+      )}
       {merged.map(({ from, into }) => (
         <li key={from}>
           Merged <code title={from}>{shortId(from)}</code> into <code title={into}>{shortId(into)}</code>.{' '}

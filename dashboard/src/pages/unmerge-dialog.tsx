@@ -5,13 +5,15 @@
 
 import { type ReactNode, useState } from 'react';
 import { ApiError, send } from '../api.ts';
-import { shortId } from '../identity-names.ts';
+import { nodeNames } from '../identity-names.ts';
+import { nameOf } from '../person-name.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
-import type { Identity, Merge, Unmerged } from '../types.ts';
+import type { Identity, Merge, Profile, Unmerged } from '../types.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { ErrorNotice, Notice } from '../ui/notice.tsx';
-import { IdentifierText } from './identifier-icon.tsx';
+import { useData } from '../use-data.ts';
+import { IdentifierText, NodeName } from './identifier-icon.tsx';
 
 export type UnmergeResult = Unmerged;
 
@@ -37,6 +39,7 @@ function UnmergeForm(props: UnmergeDialogProps & { merge: Merge }): ReactNode {
   const environment = useEnvironment();
   const [isBusy, setIsBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
+  const names = nodeNames(identity);
   const others = identity.merges.filter(({ trace_id: traceId }) => traceId === merge.trace_id).length - 1;
   const unmerge = async (): Promise<void> => {
     setIsBusy(true);
@@ -52,13 +55,15 @@ function UnmergeForm(props: UnmergeDialogProps & { merge: Merge }): ReactNode {
   return (
     <div className="stack">
       <p>
-        <code title={merge.from}>{shortId(merge.from)}</code> was merged into{' '}
-        <code title={merge.into}>{shortId(merge.into)}</code> by{' '}
-        <IdentifierText type={merge.via.type} value={merge.via.value} />. If you undo that:
+        By <IdentifierText type={merge.via.type} value={merge.via.value} />, <NodeName id={merge.from} names={names} />{' '}
+        was merged into <NodeName id={merge.into} names={names} />. If you undo that:
       </p>
       <ul className="bullets">
         <li>Each side gets back its own identifiers, properties and events, also those that came after the merge.</li>
-        <li>The two are kept apart from now on. Later requests that would join them again are refused.</li>
+        <li>
+          The two are kept apart from now on. Of later requests that would join them again, the events are kept and the
+          link is not made.
+        </li>
         {others > 0 && (
           <li>
             The same request made {others} more {others === 1 ? 'merge' : 'merges'} here.{' '}
@@ -88,16 +93,27 @@ export function UnmergeNotice({ result, profileId }: { result: UnmergeResult; pr
       <ul className="bullets">
         {result.profile_ids.map((id) => (
           <li key={id}>
-            <Link to={`${viewPath(environment, `people/${id}`)}?tab=identity`} className="mono">
-              {id}
-            </Link>{' '}
-            {id === profileId && '(this one)'}
+            <NamedProfile id={id} /> {id === profileId && '(this one)'}
           </li>
         ))}
       </ul>
       <p className="small">
-        In the audit as <code>{result.trace_id}</code>
+        In the audit as{' '}
+        <Link to={viewPath(environment, `traces/${result.trace_id}`)} className="mono">
+          {result.trace_id}
+        </Link>
       </p>
     </Notice>
+  );
+}
+
+/** Asked for afresh: what is kept of names is from before. */
+function NamedProfile({ id }: { id: string }): ReactNode {
+  const environment = useEnvironment();
+  const { data } = useData<Profile>(`/profiles/${id}`);
+  return (
+    <Link to={`${viewPath(environment, `people/${id}`)}?tab=identity`}>
+      {data !== undefined && nameOf(data)} <span className="mono small">{id}</span>
+    </Link>
   );
 }

@@ -6,8 +6,10 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { AttemptCount, AttemptRuling } from '../../members.ts';
 
-/** Longer than any delay: what is older has no more effect. */
-const KEPT_MS = 24 * 3_600_000;
+/** Longer than any failure is remembered (`sign-in/attempts.ts`): what is older has no more effect. */
+const KEPT_MS = 2 * 3_600_000;
+/** At once, so that the attempt after a flood does not keep its thread for the whole of it. More than an attempt adds. */
+const REMOVED_MAX = 100;
 
 export function takeAttempt(
   database: DatabaseSync,
@@ -26,7 +28,11 @@ export function takeAttempt(
     'INSERT OR REPLACE INTO sign_in_attempts (subject, failures, last_at) VALUES (?, ?, ?)',
   );
   for (const [n, subject] of subjects.entries()) insert.run(subject, failures[n] ?? 1, at);
-  database.prepare('DELETE FROM sign_in_attempts WHERE last_at < ?').run(at - KEPT_MS);
+  const remove = database.prepare(
+    `DELETE FROM sign_in_attempts WHERE subject IN (
+       SELECT subject FROM sign_in_attempts WHERE last_at < ? ORDER BY last_at LIMIT ?)`,
+  );
+  remove.run(at - KEPT_MS, REMOVED_MAX);
   return 0;
 }
 

@@ -6,13 +6,13 @@
 
 import type { TenantId } from '../../model.ts';
 import type {
+  AuditQuery,
   AuditRow,
   Books,
   CountBucket,
   CountQuery,
   LedgerHour,
   Page,
-  PageRequest,
   RejectionQuery,
   RejectionReason,
   SetAsideRecord,
@@ -20,7 +20,7 @@ import type {
   TimeRange,
 } from '../../store.ts';
 import { HOUR_MS, MINUTE_MS } from './store-books.ts';
-import type { StoreConnection } from './store-connection.ts';
+import { idBytes, type StoreConnection } from './store-connection.ts';
 import { cursorOf, numbersOf } from './store-cursor.ts';
 import { finite } from './store-removal.ts';
 import { uuidText } from './uuids.ts';
@@ -210,12 +210,20 @@ interface ActRow {
   readonly detail: string;
 }
 
-export function listActs(store: StoreConnection, tenant: number, { limit, cursor }: PageRequest): Page<AuditRow> {
+/** Without an index for `traceId`: acts are what people did one by one, so there are few. */
+export function listActs(
+  store: StoreConnection,
+  tenant: number,
+  { limit, cursor, traceId = null }: AuditQuery,
+): Page<AuditRow> {
   const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : numbersOf('audit', cursor, 1);
+  const bytes = traceId === null ? null : idBytes(traceId);
+  if (bytes === undefined) return { rows: [], nextCursor: null };
   const rows = store.all<ActRow>(
-    'SELECT * FROM audit WHERE tenant = ? AND no < ? ORDER BY no DESC LIMIT ?',
+    'SELECT * FROM audit WHERE tenant = ?1 AND no < ?2 AND (?3 IS NULL OR trace_id = ?3) ORDER BY no DESC LIMIT ?4',
     tenant,
     before,
+    bytes,
     limit + 1,
   );
   const actOf = ({ kind, trace_id, at, detail }: ActRow): AuditRow => ({

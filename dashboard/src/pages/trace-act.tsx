@@ -1,0 +1,125 @@
+/**
+ * An unmerge or an erasure, by the trace_id of its answer. Requests are told by traces, these by the audit: a view that
+ * looks for an id has to ask both. The detail has ids and counts only, and is read as something that may be anything.
+ */
+
+import type { ReactNode } from 'react';
+import { Link, useEnvironment, viewPath } from '../router.tsx';
+import { formatNumber, Time } from '../time.tsx';
+import type { AuditAct, AuditPage } from '../types.ts';
+import { Badge } from '../ui/badge.tsx';
+import { Card } from '../ui/card.tsx';
+import { Json } from '../ui/code.tsx';
+import { CopyButton } from '../ui/copy-button.tsx';
+import { ErrorNotice, Loading } from '../ui/notice.tsx';
+import { useData } from '../use-data.ts';
+
+export interface TraceActProps {
+  readonly traceId: string;
+  /** What to show when the audit does not know it either. */
+  readonly otherwise: ReactNode;
+}
+
+export function TraceAct({ traceId, otherwise }: TraceActProps): ReactNode {
+  const { data, error, isLoading, reload } = useData<AuditPage>(`/audit?trace_id=${traceId}`);
+  if (error !== undefined) return <ErrorNotice error={error} onRetry={reload} />;
+  if (data === undefined || isLoading) return <Loading what="the audit" />;
+  const [act] = data.acts;
+  return act === undefined ? otherwise : <ActCard act={act} />;
+}
+
+const KIND_WORDS: Readonly<Record<string, string>> = { erase: 'Erasure', unmerge: 'Unmerge' };
+
+function ActCard({ act }: { act: AuditAct }): ReactNode {
+  return (
+    <Card
+      title={
+        <span className="row">
+          {KIND_WORDS[act.kind] ?? act.kind} <Badge tone="quiet">from the audit</Badge>
+        </span>
+      }
+      actions={<CopyButton text={act.trace_id} label="Copy trace_id" />}
+    >
+      <p>This was no request with events, but something that was done to a person.</p>
+      <dl className="facts">
+        <div>
+          <dt>Done</dt>
+          <dd>
+            <Time at={act.at} />
+          </dd>
+        </div>
+        {act.kind === 'unmerge' ? <UnmergeFacts detail={act.detail} /> : <EraseFacts detail={act.detail} />}
+      </dl>
+      <details>
+        <summary>As it is in the audit</summary>
+        <Json value={act.detail} />
+      </details>
+    </Card>
+  );
+}
+
+function UnmergeFacts({ detail }: { detail: unknown }): ReactNode {
+  const environment = useEnvironment();
+  const mergedBy = fieldOf(detail, 'merged_by');
+  const profileIds = fieldOf(detail, 'profile_ids');
+  const ids = Array.isArray(profileIds) ? profileIds.filter((id) => typeof id === 'string') : [];
+  return (
+    <>
+      <Count label="Merges undone" value={fieldOf(detail, 'undone')} />
+      {typeof mergedBy === 'string' && (
+        <div>
+          <dt>They were made by request</dt>
+          <dd>
+            <Link to={viewPath(environment, `traces/${mergedBy}`)} className="mono">
+              {mergedBy}
+            </Link>
+          </dd>
+        </div>
+      )}
+      {ids.length > 0 && (
+        <div>
+          <dt>Profiles since then</dt>
+          {ids.map((id) => (
+            <dd key={id}>
+              <Link to={viewPath(environment, `people/${id}`)} className="mono">
+                {id}
+              </Link>
+            </dd>
+          ))}
+        </div>
+      )}
+    </>
+  );
+}
+
+function EraseFacts({ detail }: { detail: unknown }): ReactNode {
+  const profileId = fieldOf(detail, 'profile_id');
+  return (
+    <>
+      {typeof profileId === 'string' && (
+        <div>
+          <dt>Profile, gone since</dt>
+          <dd>
+            <code>{profileId}</code>
+          </dd>
+        </div>
+      )}
+      <Count label="Events erased" value={fieldOf(detail, 'events')} />
+    </>
+  );
+}
+
+function Count({ label, value }: { label: string; value: unknown }): ReactNode {
+  if (typeof value !== 'number') return null;
+  return (
+    <div>
+      <dt>{label}</dt>
+      <dd>{formatNumber(value)}</dd>
+    </div>
+  );
+}
+
+function fieldOf(detail: unknown, name: string): unknown {
+  if (typeof detail !== 'object' || detail === null || !Object.hasOwn(detail, name)) return undefined;
+  return (detail as Readonly<Record<string, unknown>>)[name];
+}
