@@ -1,18 +1,23 @@
 /**
  * How many cores are really there just now. A virtual machine may have two on paper and one and a half in fact, and no
  * counter inside it says so. One thread for each core spins for a moment, all at once; what they get done together,
- * divided by the most that one of them ever got done alone, is the capacity. Loaded as a thread, this file is a spinner.
+ * divided by what one of them gets done alone right before and after, is the capacity. The same moment on both sides of
+ * that ratio: a machine whose cores are all slower for a while has them all the same, and `speed` says so. Loaded as a
+ * thread, this file is a spinner.
  */
 
 import { availableParallelism } from 'node:os';
 import { isMainThread, parentPort, Worker } from 'node:worker_threads';
+import { median } from './report.ts';
 
 const SPIN_MILLISECONDS = 60;
-const SOLO_TRIES = 5;
+const TRIES = 3;
 
 export class Capacity {
   readonly cores = availableParallelism();
   private readonly spinners: Worker[];
+  /** What one core gets done now, as a share of the most that it ever got done in this run. */
+  speed = 1;
   private bestAlone = 0;
 
   private constructor(spinners: Worker[]) {
@@ -23,24 +28,36 @@ export class Capacity {
     const url = new URL(import.meta.url);
     const capacity = new Capacity(Array.from({ length: availableParallelism() }, () => new Worker(url)));
     await Promise.all(capacity.spinners.map(spin));
-    for (let n = 0; n < SOLO_TRIES; n += 1) await capacity.alone();
+    await capacity.now();
     return capacity;
   }
 
   /** Between 0 and the number of cores. */
   async now(): Promise<number> {
-    await this.alone();
-    const together = await Promise.all(this.spinners.map(spin));
-    return Math.min(this.cores, together.reduce((sum, turns) => sum + turns, 0) / this.bestAlone);
+    let alone = await this.alone();
+    let inAll = alone;
+    const shares: number[] = [];
+    for (let n = 0; n < TRIES; n += 1) {
+      const turns = await Promise.all(this.spinners.map(spin));
+      const after = await this.alone();
+      // The better of both sides: one that was itself disturbed would make cores out of nothing.
+      shares.push(turns.reduce((sum, value) => sum + value, 0) / Math.max(alone, after));
+      alone = after;
+      inAll += after;
+    }
+    this.speed = inAll / (TRIES + 1) / this.bestAlone;
+    return Math.min(this.cores, median(shares));
   }
 
   async close(): Promise<void> {
     await Promise.all(this.spinners.map(async (spinner) => spinner.terminate()));
   }
 
-  private async alone(): Promise<void> {
+  private async alone(): Promise<number> {
     const [first] = this.spinners;
-    if (first !== undefined) this.bestAlone = Math.max(this.bestAlone, await spin(first));
+    const turns = first === undefined ? 0 : await spin(first);
+    this.bestAlone = Math.max(this.bestAlone, turns);
+    return turns;
   }
 }
 

@@ -21,11 +21,14 @@ export interface Pace {
   readonly seconds: number;
   /** How often ours and the yardstick take turns. Many short rounds: machines change speed from second to second. */
   readonly pairs: number;
+  /** Without pause, and without the other side: longer than the processor gives way. */
+  readonly sustainedSeconds: number;
   readonly calibrationSeconds: number;
   readonly latencySeconds: number;
   readonly memorySeconds: number;
   readonly starts: number;
-  readonly endToEnd: { readonly events: number; readonly people: number };
+  /** The yardstick takes a part of it, with the same share of new people. */
+  readonly endToEnd: { readonly events: number; readonly people: number; readonly rawShare: number };
   readonly mergePeople: number;
   readonly growth: GrowthPace;
 }
@@ -40,17 +43,18 @@ export interface GrowthPace {
 }
 
 export const FULL: Pace = {
-  firstSeconds: 3,
-  warmupSeconds: 0.5,
-  seconds: 1.5,
-  pairs: 5,
-  calibrationSeconds: 3,
-  latencySeconds: 20,
-  memorySeconds: 60,
-  starts: 5,
-  endToEnd: { events: 2_000_000, people: 200_000 },
-  mergePeople: 200_000,
-  growth: { sizes: [500_000, 1_000_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
+  firstSeconds: 2,
+  warmupSeconds: 0.3,
+  seconds: 1.2,
+  pairs: 4,
+  sustainedSeconds: 8,
+  calibrationSeconds: 2,
+  latencySeconds: 15,
+  memorySeconds: 40,
+  starts: 4,
+  endToEnd: { events: 2_000_000, people: 200_000, rawShare: 0.5 },
+  mergePeople: 100_000,
+  growth: { sizes: [300_000, 600_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
 };
 
 /** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
@@ -68,11 +72,12 @@ export const SHORT: Pace = {
   warmupSeconds: 0.2,
   seconds: 1,
   pairs: 1,
+  sustainedSeconds: 1,
   calibrationSeconds: 0.7,
   latencySeconds: 2,
   memorySeconds: 10,
   starts: 1,
-  endToEnd: { events: 5_000, people: 1_000 },
+  endToEnd: { events: 5_000, people: 1_000, rawShare: 0.5 },
   mergePeople: 1_000,
   growth: { sizes: [2_000, 4_000], warmupEvents: 500, roundEvents: 1_000, rounds: 1, reads: 50 },
 };

@@ -67,8 +67,9 @@ const STORE: readonly (readonly [RegExp, RegExp, string])[] = [
   [/\/store-nodes/, /^(fold|rowOfNewNode)$/, 'statements of nodes'],
   [/\/store-nodes/, /./, 'store: nodes'],
   [/\/store-books/, /./, 'store: counts and books'],
-  [/\/(store-writer|event-tables)/, /writeRecord|forRecord|create/, 'store: events and records'],
-  [/\/store-writer/, /writeChanges/, 'store: identifiers, merges, aliases'],
+  [/\/store-writer/, /writeRecord/, 'store: events and records'],
+  [/\/(event-tables|event-blocks|event-index|index-entries|varints|uuids)/, /./, 'store: events and records'],
+  [/\/store-changes/, /./, 'store: identifiers, merges, aliases'],
   [/\/store-writer/, /commit|begin|Durable|anonymous/, 'store: commit, checkpoint, sync'],
   [/\/(store-|event-tables)/, /./, 'store: other'],
 ];

@@ -2,13 +2,15 @@
  * The yardstick of end-to-end: a loop that inserts the rows that the processor makes of the same people and events,
  * with prepared statements, into the same tables with the same indexes and settings, in transactions and batches of the
  * same size. It parses nothing, looks nothing up and decides nothing; texts and ids are made before the clock starts.
- * Like the processor it writes a person once a batch, keeps counts in memory until the commit, and syncs every five
- * seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
+ * Events are packed into blocks and runs by the store's own code, for those are the rows that there are.
+ * Like the processor it writes a known person once a transaction and a new one once a batch, keeps counts in memory
+ * until the commit, and syncs every five seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
  */
 
 import { TABLE_EVENTS } from '../src/backends/sqlite/store-writer.ts';
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { eventTableSchema, openStoreFile } from '../src/backends/sqlite/store-schema.ts';
+import type { DatabaseSync } from 'node:sqlite';
+import { EventTables } from '../src/backends/sqlite/event-tables.ts';
+import { openStoreFile } from '../src/backends/sqlite/store-schema.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
 import { type EventTexts, idOf, type Material, prepareMaterial, textOf } from './raw-material.ts';
 
@@ -19,7 +21,7 @@ export interface RawInsertJob {
   /** Of one event each; a multiple of what a request holds. */
   readonly users: number;
   readonly transactionUsers: number;
-  /** Users between which a person is written once. */
+  /** Users between which a new person is written once. */
   readonly batchUsers: number;
 }
 
@@ -53,14 +55,14 @@ class Loop {
   private readonly job: RawInsertJob;
   private readonly material: Material;
   private readonly statements: ReturnType<typeof prepare>;
-  /** By person: the number of the node, 0 for none yet; events so far; and of the batch under way. */
+  /** By person: the number of the node, 0 for none yet; events so far; and those that are not written yet. */
   private readonly nodes: Uint32Array;
   private readonly stored: Uint32Array;
-  private readonly inBatch: Uint32Array;
+  private readonly waiting: Uint32Array;
+  /** Known people who have events that are not written yet. */
+  private touched: number[] = [];
   private readonly buckets = new Map<string, Bucket>();
-  private insertEvent: StatementSync;
-  private insertRecord: StatementSync;
-  private table = 0;
+  private readonly tables: EventTables;
   private event = 0;
   private record = 0;
   /** Events of the transactions so far. */
@@ -74,8 +76,8 @@ class Loop {
     this.statements = prepare(database);
     this.nodes = new Uint32Array(job.crowd.people);
     this.stored = new Uint32Array(job.crowd.people);
-    this.inBatch = new Uint32Array(job.crowd.people);
-    [this.insertEvent, this.insertRecord] = this.nextTable();
+    this.waiting = new Uint32Array(job.crowd.people);
+    this.tables = new EventTables(database, TABLE_EVENTS);
   }
 
   run(): void {
@@ -84,6 +86,8 @@ class Loop {
       const end = Math.min(users, this.event + transactionUsers);
       this.database.exec('BEGIN IMMEDIATE');
       while (this.event < end) this.writeBatch(Math.min(end, this.event + batchUsers));
+      this.writeTouched();
+      this.tables.flush();
       this.writeSums();
       this.database.exec('COMMIT');
       this.transactions += 1;
@@ -92,43 +96,33 @@ class Loop {
     this.sync();
   }
 
-  private nextTable(): [StatementSync, StatementSync] {
-    this.table += 1;
-    this.database.exec(eventTableSchema(this.table));
-    this.database
-      .prepare('INSERT INTO event_tables (no, first_event, events) VALUES (?, ?, 0)')
-      .run(this.table, this.event + 1);
-    return [
-      this.database.prepare(`INSERT INTO events_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-      this.database.prepare(`INSERT INTO records_${this.table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-    ];
-  }
-
   private writeBatch(end: number): void {
     const fresh: number[] = [];
-    const touched: number[] = [];
     const first = this.event;
-    while (this.event < end) {
-      if (this.event >= this.table * TABLE_EVENTS) [this.insertEvent, this.insertRecord] = this.nextTable();
-      this.writeRecord(fresh, touched);
-    }
-    const texts = this.material.events;
-    for (const person of fresh) this.writeNode(person, textOf(texts, first + person).known);
-    const known = touched.map((person) => this.nodes[person] ?? 0);
-    const order = Array.from(known.keys()).sort((a, b) => (known[a] ?? 0) - (known[b] ?? 0));
-    for (const at of order) {
-      const person = touched[at] ?? 0;
-      const events = (this.stored[person] = (this.stored[person] ?? 0) + (this.inBatch[person] ?? 0));
-      this.inBatch[person] = 0;
-      const { startedAt } = this.material;
-      const lastSeen = startedAt + Math.floor(first / EVENTS_PER_MILLISECOND);
-      this.statements.updateNode.run(events, startedAt, lastSeen, textOf(texts, first + person).known, known[at] ?? 0);
-    }
+    while (this.event < end) this.writeRecord(fresh);
+    this.tables.endBlock();
+    for (const person of fresh) this.writeNode(person, textOf(this.material.events, first + person).known);
   }
 
-  private writeRecord(fresh: number[], touched: number[]): void {
+  private writeTouched(): void {
+    const { events: texts, startedAt } = this.material;
+    const known = this.touched.map((person) => this.nodes[person] ?? 0);
+    const order = Array.from(known.keys()).sort((a, b) => (known[a] ?? 0) - (known[b] ?? 0));
+    const lastSeen = startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
+    for (const at of order) {
+      const person = this.touched[at] ?? 0;
+      const events = (this.stored[person] = (this.stored[person] ?? 0) + (this.waiting[person] ?? 0));
+      this.waiting[person] = 0;
+      const { known: text } = textOf(texts, this.event + person);
+      this.statements.updateNode.run(events, startedAt, lastSeen, text, known[at] ?? 0);
+    }
+    this.touched = [];
+  }
+
+  private writeRecord(fresh: number[]): void {
     const { drawn, events, traceIds, startedAt } = this.material;
     const firstEvent = this.event;
+    const table = this.tables.forRecord(firstEvent + 1);
     this.record += 1;
     const receivedAt = startedAt + Math.floor(firstEvent / EVENTS_PER_MILLISECOND);
     for (let user = 0; user < USERS_PER_REQUEST; user += 1) {
@@ -141,29 +135,19 @@ class Loop {
         node = this.people;
         this.nodes[person] = node;
         fresh.push(person);
-      } else if (this.inBatch[person] === 0) {
-        touched.push(person);
+      } else if (this.waiting[person] === 0) {
+        this.touched.push(person);
       }
-      this.inBatch[person] = (this.inBatch[person] ?? 0) + 1;
+      this.waiting[person] = (this.waiting[person] ?? 0) + 1;
       const timestamp = receivedAt - text.jitter;
-      this.insertEvent.run(
-        this.event,
-        TENANT,
-        node,
-        timestamp,
-        this.record,
-        user,
-        0,
-        text.name,
-        text.revenue,
-        null,
-        text.properties,
-      );
+      const { name, revenue, properties } = text;
+      const event = { eventIndex: 0, name, timestamp, revenue, value: null, properties };
+      this.tables.add(TENANT, this.event, node, this.record, user, event);
       this.count(MINUTE_MILLISECONDS, timestamp, text);
       this.count(HOUR_MILLISECONDS, timestamp, text);
     }
     const traceId = idOf(traceIds, this.record - 1);
-    this.insertRecord.run(
+    table.insertRecord.run(
       this.record,
       TENANT,
       traceId,
@@ -183,16 +167,16 @@ class Loop {
   private writeNode(person: number, known: string): void {
     const { identifiers, nodeIds, traceIds, startedAt } = this.material;
     const node = this.nodes[person] ?? 0;
-    const events = this.inBatch[person] ?? 0;
-    this.inBatch[person] = 0;
+    const events = this.waiting[person] ?? 0;
+    this.waiting[person] = 0;
     this.stored[person] = events;
     const at = startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
     const traceId = idOf(traceIds, this.record - 1);
     this.statements.insertNode.run(node, TENANT, idOf(nodeIds, node - 1), at, traceId, 0, events, at, at, known);
     const [userId, email, anonId] = identifiers[person] ?? ['', '', ''];
-    this.statements.insertIdentifier.run(TENANT, 0, userId, node, null, at, traceId, 0);
-    this.statements.insertIdentifier.run(TENANT, 1, email, node, null, at, traceId, 0);
-    this.statements.insertIdentifier.run(TENANT, 3, anonId, node, null, at, traceId, 0);
+    this.statements.insertIdentifier.run(TENANT, 0, userId, node, null, null, null, null);
+    this.statements.insertIdentifier.run(TENANT, 1, email, node, null, null, null, null);
+    this.statements.insertIdentifier.run(TENANT, 3, anonId, node, null, null, null, null);
   }
 
   private count(width: number, timestamp: number, { name, revenue }: EventTexts): void {
@@ -208,7 +192,7 @@ class Loop {
   }
 
   private writeSums(): void {
-    const { addToCounts, addToLedger, addToReceipts, advance, updateTable, updateSequence } = this.statements;
+    const { addToCounts, addToLedger, addToReceipts, advance, updateSequence } = this.statements;
     for (const { width, start, name, events, revenue } of this.buckets.values()) {
       addToCounts.run(TENANT, width, start, name, events, revenue);
     }
@@ -220,7 +204,6 @@ class Loop {
     addToReceipts.run(TENANT, minute, this.event - this.received);
     this.received = this.event;
     advance.run(0, this.record);
-    updateTable.run(this.event - (this.table - 1) * TABLE_EVENTS, this.table);
     updateSequence.run(this.people + 1, 'node');
     updateSequence.run(this.record + 1, 'record');
     updateSequence.run(this.event + 1, 'event');
@@ -258,7 +241,6 @@ function prepare(database: DatabaseSync) {
     advance: database.prepare(
       'INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position',
     ),
-    updateTable: database.prepare('UPDATE event_tables SET events = ? WHERE no = ?'),
     updateSequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
   };
 }

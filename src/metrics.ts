@@ -54,6 +54,11 @@ const FAMILIES = {
   disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
   ready: gauge('sluice_ready', '1 while events are accepted, 0 while they are refused.', 'min'),
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),
+  requests_waiting: gauge(
+    'sluice_requests_waiting',
+    'Requests that came in whole and wait for their answer, averaged over the last moments.',
+    'sum',
+  ),
   process_memory: ofProcess('gauge', 'process_resident_memory_bytes', 'Resident memory of the process.', () =>
     process.memoryUsage.rss(),
   ),

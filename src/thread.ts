@@ -110,8 +110,8 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
     { Housekeeping },
     { matchOptionsOf },
     { createLogger },
-    { METRIC, metricsWriter, readCounter },
-    { metricsSlots, setBacklogFull },
+    { METRIC, metricsWriter, readCounter, readGauge },
+    { metricsSlots, setBacklogFull, statusOf },
   ] = await Promise.all([
     import('./backends/sqlite/store-writer.ts'),
     import('./backends/sqlite/log-reader.ts'),
@@ -144,17 +144,30 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
       backlogBytesMax: config.backlogBytesMax,
       setBacklogFull: (isFull) => setBacklogFull(statusBuffer, isFull),
     });
-    const [{ waitForAppends }, { sourceInThread }] = await Promise.all([
+    const [{ waitForAppends }, { turnTaker }, { sourceInThread }] = await Promise.all([
       import('./processor/wait.ts'),
+      import('./processor/give-way.ts'),
       import('./processor/source.ts'),
     ]);
+    const entries = () => readCounter(metricsBuffer, METRIC.log_entries);
+    const status = statusOf(statusBuffer);
+    const takeTurn = turnTaker({
+      now: Date.now,
+      waiting: () => readGauge(metricsBuffer, METRIC.requests_waiting) ?? 0,
+      entries,
+      bytes: () => readCounter(metricsBuffer, METRIC.log_bytes),
+      isStopping: () => status.isShuttingDown(),
+    });
     const preparer: PreparerSetup = { role: 'preparer', config };
     const processor = new Processor({
       ...common,
       options: matchOptionsOf(config),
       source: sourceInThread(new Worker(new URL(import.meta.url), { workerData: preparer, name: 'preparer' })),
-      waitForMore: waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries)),
-      betweenTransactions: (positions, caughtUpTo) => housekeeping.run(positions, caughtUpTo),
+      waitForMore: waitForAppends(entries),
+      betweenTransactions: async (positions, caughtUpTo) => {
+        await housekeeping.run(positions, caughtUpTo);
+        await takeTurn(caughtUpTo);
+      },
     });
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'drain') processor.stop();
@@ -172,7 +185,7 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
 
 /** The thread that parses for the processor, one batch ahead of it. */
 async function runPreparer({ config }: PreparerSetup): Promise<void> {
-  const [{ openSqliteLogReader }, { serveRecords, sourceOnTheSpot }, { matchOptionsOf }] = await Promise.all([
+  const [{ openSqliteLogReader }, { serveRecords }, { matchOptionsOf }] = await Promise.all([
     import('./backends/sqlite/log-reader.ts'),
     import('./processor/source.ts'),
     import('./match-options.ts'),
@@ -181,7 +194,7 @@ async function runPreparer({ config }: PreparerSetup): Promise<void> {
   if (parentPort === null) throw new Error('the preparer runs in a thread of the processor only');
   const folder = logFolderOf(config.dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
-  serveRecords(parentPort, sourceOnTheSpot(log, matchOptionsOf(config)));
+  serveRecords(parentPort, log, matchOptionsOf(config));
 }
 
 const setup = workerData as EdgeSetup | ProcessorSetup | PreparerSetup;

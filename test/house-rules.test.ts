@@ -35,8 +35,8 @@ function importsOf(file: string): Import[] {
 
 const imports = files.flatMap(importsOf);
 const PURE = /^(validation\/|identity\/|errors\.ts$|model\.ts$)/;
-/** Pure as well, and needed to know phone numbers and to derive ids. */
-const PURE_PACKAGES = /^(libphonenumber-js\/[a-z]+|node:crypto)$/;
+/** Pure as well, and needed to know phone numbers (loaded with the first one) and to derive ids. */
+const PURE_PACKAGES = /^(libphonenumber-js\/[a-z]+|node:module|node:crypto)$/;
 const backendOf = (path: string): string | undefined => /^backends\/([^/]+)\//.exec(path)?.[1];
 
 function offenders(isOffence: (row: Import) => boolean): string[] {

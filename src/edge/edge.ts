@@ -10,7 +10,7 @@ import { buildApp } from '../api/app.ts';
 import { baseUrlOf } from '../base-url.ts';
 import type { Config, Sources } from '../config.ts';
 import { KeyCache } from '../keys/cache.ts';
-import type { LogAppender } from '../log.ts';
+import type { LogAppender, LogEntry } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, metricsWriter, renderMetrics } from '../metrics.ts';
 import { matchOptionsOf } from '../match-options.ts';
@@ -56,6 +56,10 @@ export interface Edge {
 }
 
 const GAUGE_INTERVAL_MS = 1_000;
+/** The processor looks at how many wait to decide whether it may work now. */
+const WAITING_INTERVAL_MS = 20;
+/** How much one look counts: the average is over about five. */
+const WAITING_WEIGHT = 0.2;
 const CLOSE_IDLE_INTERVAL_MS = 50;
 const UNFINISHED_MS_MAX = 5_000;
 const NANOSECONDS = 1e9;
@@ -68,12 +72,14 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const sightings = new Sightings(parts.handOverSightings);
   const keys = new KeyCache(parts.keyStore);
   const quietLogger = new QuietLog(logger, now);
+  const largeBodies = new LargeBodyValidator();
+  const counted = counting(log);
   const ingest = new Ingest({
-    log,
+    log: counted.log,
     keys,
     sightings,
     inFlight,
-    largeBodies: new LargeBodyValidator(),
+    largeBodies,
     metrics,
     logger: quietLogger,
     environment: config.environment,
@@ -91,6 +97,10 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       tellTrouble();
     },
     (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
+  );
+  const stopWaiting = keepAverage(
+    () => counted.waiting() + largeBodies.waiting,
+    (average) => metrics.set(METRIC.requests_waiting, average),
   );
 
   const stopping = new AbortController();
@@ -137,6 +147,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       stopping.abort();
       await closeServer(edgeServer, config.shutdownMs / 2);
       stopGauges();
+      stopWaiting();
       sightings.close();
       await log.close();
       await parts.store.close();
@@ -197,6 +208,30 @@ function keepGauges(setGauges: () => void, setDelay: (seconds: number) => void):
     clearInterval(timer);
     delay.disable();
   };
+}
+
+function keepAverage(look: () => number, set: (average: number) => void): () => void {
+  let average = 0;
+  const timer = setInterval(() => {
+    average += (look() - average) * WAITING_WEIGHT;
+    set(average);
+  }, WAITING_INTERVAL_MS);
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
+/** The same log, which knows how many entries are not durable yet. */
+function counting(log: LogAppender): { readonly log: LogAppender; waiting(): number } {
+  let waiting = 0;
+  const append = async (entry: LogEntry): Promise<void> => {
+    waiting++;
+    try {
+      await log.append(entry);
+    } finally {
+      waiting--;
+    }
+  };
+  return { log: { append, trouble: () => log.trouble(), close: () => log.close() }, waiting: () => waiting };
 }
 
 function listen(server: Server, { host, edges }: Config, port: number): Promise<void> {

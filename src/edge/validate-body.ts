@@ -51,6 +51,11 @@ export class LargeBodyValidator {
     this.#thread.unref();
   }
 
+  /** How many bodies are not judged yet. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
   /** Takes the memory of `body` over. */
   validate(body: Buffer): Promise<Judged> {
     const bytes = inOwnMemory(body);

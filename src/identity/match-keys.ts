@@ -55,8 +55,6 @@ const QUOTES = '\'"`´‘’‚‛“”„‟«»‹›';
 
 const ZERO = 0x30;
 
-const PRINTABLE_ASCII = /^[\x21-\x7e]+$/;
-const UPPER_CASE_ASCII = /[A-Z]/;
 const NOTHING: readonly IdentifierType[] = [];
 
 /** `identifiers` has been validated: each of the four is a string, null or absent. */
@@ -67,27 +65,37 @@ export function matchKeysOf(identifiers: Readonly<Record<string, unknown>>, opti
   for (const type of IDENTIFIER_TYPES) {
     const raw = identifiers[type];
     if (typeof raw !== 'string') continue;
-    const trimmed = PRINTABLE_ASCII.test(raw) ? raw : raw.trim();
+    const isPlain = isPrintableAscii(raw);
+    const trimmed = isPlain ? raw : raw.trim();
     if (trimmed === '') continue;
     if (isJunk(trimmed, options) || (type === 'phone_number' && isPhoneNumberJunk(trimmed))) {
       junk ??= [];
       junk.push(type);
     } else {
-      keys.push({ type, value: normalise(type, trimmed, options), raw });
+      // A plain user_id or anon_id is what it is.
+      const isNormal = isPlain && (type === 'user_id' || type === 'anon_id');
+      keys.push({ type, value: isNormal ? raw : normalise(type, trimmed, options), raw });
     }
   }
   return { keys, junk: junk ?? NOTHING };
 }
 
+/** All keys as one text: types begin with different letters, and no value holds U+0000. */
+export function personOf(keys: readonly MatchKey[]): string {
+  let person = '';
+  for (const { type, value } of keys) person += `\0${type[0]}${value}`;
+  return person;
+}
+
 /** Rule 2. */
 export function normalise(type: IdentifierType, raw: string, options: MatchOptions): string {
-  const text = PRINTABLE_ASCII.test(raw) ? raw : raw.normalize('NFC').trim();
+  const text = isPrintableAscii(raw) ? raw : raw.normalize('NFC').trim();
   if (type === 'phone_number') return normalisePhoneNumber(text, options.defaultCountry);
   return type === 'email' ? lowerCase(text) : text;
 }
 
 function lowerCase(text: string): string {
-  if (PRINTABLE_ASCII.test(text)) return UPPER_CASE_ASCII.test(text) ? text.toLowerCase() : text;
+  if (isPrintableAscii(text)) return hasUpperCaseAscii(text) ? text.toLowerCase() : text;
   // Some letters have a composed form in lower case alone.
   return text.toLowerCase().normalize('NFC');
 }
@@ -109,6 +117,23 @@ function looksLikeJunk(value: string): boolean {
 
 function shapeOf(value: string): number {
   return (value.charCodeAt(0) | LOWER_CASE_BIT) * (JUNK_CHARACTERS_MAX + 1) + value.length;
+}
+
+/** Without white space. Loops, because regular expressions take three times as long for so short a text. */
+function isPrintableAscii(text: string): boolean {
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code < 0x21 || code > 0x7e) return false;
+  }
+  return text !== '';
+}
+
+function hasUpperCaseAscii(text: string): boolean {
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code >= 0x41 && code <= 0x5a) return true;
+  }
+  return false;
 }
 
 /** Of ASCII, where nearly every value begins and ends. */

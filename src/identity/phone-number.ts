@@ -10,12 +10,10 @@
  * possible is libphonenumber's knowledge, so its version is pinned; only length and form are checked, not assignment.
  */
 
-import {
-  getCountryCallingCode,
-  isSupportedCountry,
-  parsePhoneNumberFromString,
-  type PhoneNumber,
-} from 'libphonenumber-js/min';
+import { createRequire } from 'node:module';
+import type { PhoneNumber } from 'libphonenumber-js/min';
+
+type Library = typeof import('libphonenumber-js/min');
 
 const DIGITS_FORM = /^digits:[0-9]+$/;
 const TEXT_PREFIX = 'text:';
@@ -58,13 +56,23 @@ function internationalOf(dialled: string, defaultCountry: string | null): string
   return e164Of(abroad) ?? e164Of(local);
 }
 
+let loaded: Library | undefined;
+
+/** Loading it takes 60 ms of CPU in each of several threads, which a server has no time for when it starts. */
+function library(): Library {
+  loaded ??= createRequire(import.meta.url)('libphonenumber-js/min') as Library;
+  return loaded;
+}
+
 function parse(text: string, defaultCountry: string | null): PhoneNumber | undefined {
+  const { isSupportedCountry, parsePhoneNumberFromString } = library();
   return defaultCountry !== null && isSupportedCountry(defaultCountry)
     ? parsePhoneNumberFromString(text, { defaultCountry, extract: false })
     : parsePhoneNumberFromString(text, { extract: false });
 }
 
 function callingCodeOf(country: string): string | undefined {
+  const { getCountryCallingCode, isSupportedCountry } = library();
   return isSupportedCountry(country) ? getCountryCallingCode(country) : undefined;
 }
 

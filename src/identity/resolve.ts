@@ -81,7 +81,12 @@ class Resolution {
   readonly #aliases = new Map<NodeNumber, NodeNumber>();
   readonly #outcomes: Outcome[] = [];
   /** Nodes of the keys that this call has added. */
-  readonly #added = new Map<string, NodeNumber>();
+  readonly #added: Readonly<Record<IdentifierType, Map<string, NodeNumber>>> = {
+    user_id: new Map(),
+    email: new Map(),
+    phone_number: new Map(),
+    anon_id: new Map(),
+  };
   /** By root; what this call has changed, and what it had to look at. */
   readonly #profiles = new Map<NodeNumber, Profile>();
 
@@ -224,7 +229,7 @@ class Resolution {
       if (profile[count] >= this.#limits[count]) return false;
       profile[count]++;
     }
-    this.#added.set(nameOf(key), node);
+    this.#added[key.type].set(key.value, node);
     this.#identifiers.push({ key, node, origin });
     return true;
   }
@@ -237,8 +242,7 @@ class Resolution {
   }
 
   #nodeOf(key: MatchKey): NodeNumber | undefined {
-    const known = this.#snapshot.nodeOf(key);
-    return known === undefined && this.#added.size > 0 ? this.#added.get(nameOf(key)) : known;
+    return this.#snapshot.nodeOf(key) ?? this.#added[key.type].get(key.value);
   }
 
   #rootOf(node: NodeNumber): NodeNumber {
@@ -261,10 +265,6 @@ const COUNT_OF_TYPE = { email: 'emails', phone_number: 'phoneNumbers', anon_id: 
   Exclude<IdentifierType, 'user_id'>,
   keyof ProfileLimits
 >;
-
-function nameOf(key: MatchKey): string {
-  return `${key.type}:${key.value}`;
-}
 
 /** Rule 6. */
 function differ(a: string | null, b: string | null): boolean {

@@ -132,27 +132,45 @@ function sortOut(record: PreparedRecord, memory: Memory, erasures: Erasures): So
   const isLate = erasures.mayConcern(header.receivedAt);
   const rejections = isLate ? record.rejections.map(withoutPayload) : record.rejections;
   const kept: Kept[] = [];
-  const duplicateEvents = new Map<number, number>();
-  const erased = new Set<number>();
+  // Most records have neither; a request of one user would pay for both.
+  let duplicateEvents: Map<number, number> | undefined;
+  let erased: Set<number> | undefined;
   for (const user of duplicateOf === null ? record.users : []) {
     const rest = isLate ? erasures.remainderOf(user) : user;
     if (rest === null) {
+      erased ??= new Set();
       erased.add(user.origin.userIndex);
       continue;
     }
-    const events = user.events.some(({ eventId }) => eventId !== null)
+    const events = user.events.some(hasId)
       ? user.events.filter(({ eventId }) => eventId === null || !memory.isDuplicateEvent(eventId, header))
       : user.events;
     const duplicates = user.events.length - events.length;
-    if (duplicates > 0) duplicateEvents.set(user.origin.userIndex, duplicates);
+    if (duplicates > 0) {
+      duplicateEvents ??= new Map();
+      duplicateEvents.set(user.origin.userIndex, duplicates);
+    }
     // All of its events were there already: a retry, which must not make old properties new again.
     if (events.length > 0)
       kept.push({ user: rest, events, leftOut: rest === user ? NOTHING_LEFT_OUT : leftOut(user, rest) });
   }
-  return { record, rejections, duplicateOf, kept, duplicateEvents, erased };
+  return {
+    record,
+    rejections,
+    duplicateOf,
+    kept,
+    duplicateEvents: duplicateEvents ?? NO_DUPLICATES,
+    erased: erased ?? NOBODY,
+  };
 }
 
 const NOTHING_LEFT_OUT: readonly IdentifierType[] = [];
+const NO_DUPLICATES: ReadonlyMap<number, number> = new Map();
+const NOBODY: ReadonlySet<number> = new Set();
+
+function hasId({ eventId }: PreparedEvent): boolean {
+  return eventId !== null;
+}
 
 /** What was sent may be about the person who was erased while it waited. */
 function withoutPayload({ userIndex, message }: RejectionToStore): RejectionToStore {
@@ -168,7 +186,8 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
   const users: UserToStore[] = [];
   const notes: UserNote[] = [];
   let storedEvents = 0;
-  for (const [index, { user, events, leftOut: erasedTypes }] of kept.entries()) {
+  for (let index = 0; index < kept.length; index++) {
+    const { user, events, leftOut: erasedTypes } = kept[index] as Kept;
     const outcome = outcomes[index] as Outcome;
     const { origin, statement } = user;
     users.push({ origin, node: outcome.node, events, statement });
@@ -176,16 +195,22 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
     const note = noteOf(user, outcome, duplicateEvents.get(origin.userIndex) ?? 0, erasedTypes);
     if (note !== null) notes.push(note);
   }
-  const keptIndexes = new Set(duplicateEvents.size === 0 ? [] : kept.map(({ user }) => user.origin.userIndex));
-  for (const [userIndex, duplicates] of duplicateEvents) {
-    if (keptIndexes.has(userIndex)) continue;
-    notes.push({ userIndex, duplicateEvents: duplicates, warnings: [ALL_THERE_ALREADY] });
+  if (duplicateEvents.size > 0) {
+    const keptIndexes = new Set(kept.map(({ user }) => user.origin.userIndex));
+    for (const [userIndex, duplicates] of duplicateEvents) {
+      if (keptIndexes.has(userIndex)) continue;
+      notes.push({ userIndex, duplicateEvents: duplicates, warnings: [ALL_THERE_ALREADY] });
+    }
   }
   for (const userIndex of erased) notes.push({ userIndex, warnings: [ERASED] });
-  notes.sort((a, b) => a.userIndex - b.userIndex);
+  if (notes.length > 1) notes.sort((a, b) => a.userIndex - b.userIndex);
 
-  const allEvents = sum(record.users, ({ events }) => events.length);
-  const erasedEvents = sum(record.users, ({ origin, events }) => (erased.has(origin.userIndex) ? events.length : 0));
+  let allEvents = 0;
+  let erasedEvents = 0;
+  for (const { origin, events } of record.users) {
+    allEvents += events.length;
+    if (erased.has(origin.userIndex)) erasedEvents += events.length;
+  }
   return {
     header: record.header,
     duplicateOf,
@@ -239,7 +264,3 @@ function noteOf(
 
 /** A user with thousands of odd timestamps makes its point with the first few. */
 const WARNINGS_MAX = 20;
-
-function sum<T>(items: readonly T[], valueOf: (item: T) => number): number {
-  return items.reduce((total, item) => total + valueOf(item), 0);
-}

@@ -7,7 +7,8 @@
 
 import type { MatchKey } from '../model.ts';
 import type { Answer, Tombstone } from '../store-writer.ts';
-import { personOf, type PreparedUser } from './prepare.ts';
+import { personOf } from '../identity/match-keys.ts';
+import type { PreparedUser } from './prepare.ts';
 
 export class Erasures {
   readonly #answer: Answer;

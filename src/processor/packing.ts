@@ -16,144 +16,18 @@ import {
   type Origin,
 } from '../model.ts';
 import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
+import { type Packed, Packer, Unpacker } from './packer.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
 
-export interface Packed {
-  readonly text: string;
-  /** Of each text in turn; -1 stands for null. */
-  readonly lengths: Int32Array<ArrayBuffer>;
-  readonly numbers: Float64Array<ArrayBuffer>;
-}
-
-export function pack(records: readonly PreparedRecord[]): Packed {
+/** One by one, so that records which are made on the way can be forgotten on the way: that is what keeps them cheap. */
+export function pack(records: Iterable<PreparedRecord>): Packed {
   const packer = new Packer();
-  packer.list(records, packRecord);
+  packer.counted(records, packRecord);
   return packer.finish();
 }
 
 export function unpack(packed: Packed): readonly PreparedRecord[] {
   return new Unpacker(packed).list(unpackRecord);
-}
-
-/** An amount is a number, a text with more digits than a double holds, or null. */
-const AMOUNT = { number: 0, text: 1, none: 2 } as const;
-
-/** Of a packer's arrays: about what a batch needs. */
-const FIRST_CAPACITY = 65_536;
-
-/** Most lists are empty. */
-const NONE: readonly never[] = [];
-
-class Packer {
-  readonly #texts: string[] = [];
-  #characters = 0;
-  #lengths = new Int32Array(FIRST_CAPACITY);
-  #lengthCount = 0;
-  #numbers = new Float64Array(FIRST_CAPACITY);
-  #numberCount = 0;
-
-  text(value: string | null): void {
-    if (this.#lengthCount === this.#lengths.length) this.#lengths = doubled(this.#lengths, Int32Array);
-    this.#lengths[this.#lengthCount++] = value === null ? -1 : value.length;
-    if (value === null) return;
-    this.#texts.push(value);
-    this.#characters += value.length;
-  }
-
-  number(value: number): void {
-    if (this.#numberCount === this.#numbers.length) this.#numbers = doubled(this.#numbers, Float64Array);
-    this.#numbers[this.#numberCount++] = value;
-  }
-
-  amount(value: number | string | null): void {
-    this.number(value === null ? AMOUNT.none : typeof value === 'number' ? AMOUNT.number : AMOUNT.text);
-    if (typeof value === 'number') this.number(value);
-    else if (value !== null) this.text(value);
-  }
-
-  /** What is packed meanwhile can be passed over as a whole. */
-  skippable(packParts: () => void): void {
-    const place = this.#numberCount;
-    for (let n = 0; n < 3; n++) this.number(0);
-    const [characters, lengths, numbers] = [this.#characters, this.#lengthCount, this.#numberCount];
-    packParts();
-    this.#numbers[place] = this.#characters - characters;
-    this.#numbers[place + 1] = this.#lengthCount - lengths;
-    this.#numbers[place + 2] = this.#numberCount - numbers;
-  }
-
-  list<T>(items: readonly T[], packItem: (packer: Packer, item: T) => void): void {
-    this.number(items.length);
-    for (const item of items) packItem(this, item);
-  }
-
-  finish(): Packed {
-    return {
-      text: this.#texts.join(''),
-      lengths: this.#lengths.slice(0, this.#lengthCount),
-      numbers: this.#numbers.slice(0, this.#numberCount),
-    };
-  }
-}
-
-function doubled<T extends Int32Array | Float64Array>(array: T, Type: new (length: number) => T): T {
-  const larger = new Type(array.length * 2);
-  larger.set(array);
-  return larger;
-}
-
-class Unpacker {
-  readonly #packed: Packed;
-  #at: number;
-  #nextLength: number;
-  #nextNumber: number;
-
-  constructor(packed: Packed, at = 0, nextLength = 0, nextNumber = 0) {
-    this.#packed = packed;
-    this.#at = at;
-    this.#nextLength = nextLength;
-    this.#nextNumber = nextNumber;
-  }
-
-  /** Passes over what was packed as skippable; whoever wants it all the same has another unpacker for it. */
-  skip(): Unpacker {
-    const [characters, lengths, numbers] = [this.number(), this.number(), this.number()];
-    const skipped = new Unpacker(this.#packed, this.#at, this.#nextLength, this.#nextNumber);
-    this.#at += characters;
-    this.#nextLength += lengths;
-    this.#nextNumber += numbers;
-    return skipped;
-  }
-
-  optionalText(): string | null {
-    const length = this.#packed.lengths[this.#nextLength++] as number;
-    if (length < 0) return null;
-    const start = this.#at;
-    this.#at += length;
-    return this.#packed.text.substring(start, this.#at);
-  }
-
-  text(): string {
-    return this.optionalText() ?? '';
-  }
-
-  number(): number {
-    return this.#packed.numbers[this.#nextNumber++] as number;
-  }
-
-  amount(): number | string | null {
-    const kind = this.number();
-    if (kind === AMOUNT.number) return this.number();
-    return kind === AMOUNT.text ? this.text() : null;
-  }
-
-  list<T>(unpackItem: (unpacker: Unpacker) => T): readonly T[] {
-    let left = this.number();
-    if (left === 0) return NONE;
-    const items: T[] = [];
-    for (; left > 0; left--) items.push(unpackItem(this));
-    return items;
-  }
 }
 
 function packRecord(packer: Packer, { header, users, rejections }: PreparedRecord): void {

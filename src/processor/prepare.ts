@@ -5,13 +5,14 @@
  */
 
 import type { Claimant } from '../identity/graph.ts';
-import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
+import { type MatchOptions, matchKeysOf, personOf } from '../identity/match-keys.ts';
 import { statementOf } from '../identity/statements.ts';
 import type { LogRecord } from '../log.ts';
-import { type IdentifierType, type KeyKind, LIMITS, type MatchKey, type Origin } from '../model.ts';
+import { type IdentifierType, type KeyKind, LIMITS, type Origin } from '../model.ts';
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { parseExact } from '../validation/exact-json.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
+import { preparePlain } from './prepare-plain.ts';
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -51,13 +52,31 @@ export function headerOf(record: Omit<LogRecord, 'body'>): RecordHeader {
 }
 
 export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
-  const { body, firstUserIndex, receivedAt, traceId, keyKind } = record;
+  const { body } = record;
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
-  const parsed = parseBody(text.startsWith('\uFEFF') ? text.slice(1) : text);
-  if (parsed.users.length !== record.userCount) {
-    throw new Error(`the body has ${parsed.users.length} users where the edge counted ${record.userCount}`);
+  const plain = record.rejections.length === 0 ? preparePlain(text, record, options) : null;
+  const { users, rejections } =
+    plain === null ? prepareParsed(text, record, options) : { users: plain, rejections: [] };
+  const found = users.length + rejections.length;
+  if (found !== record.userCount) {
+    throw new Error(`the body has ${found} users where the edge counted ${record.userCount}`);
   }
-  const messages = new Map(record.rejections.map(({ userIndex, message }) => [userIndex, message]));
+  let events = 0;
+  for (const user of users) events += user.events.length;
+  if (events !== record.eventCount) {
+    throw new Error(`the accepted users have ${events} events where the edge counted ${record.eventCount}`);
+  }
+  return { header: headerOf(record), users, rejections };
+}
+
+/** Any record, whatever is in it. */
+export function prepareParsed(
+  text: string,
+  { firstUserIndex, receivedAt, traceId, keyKind, rejections: rejected }: Omit<LogRecord, 'body'>,
+  options: MatchOptions,
+): Omit<PreparedRecord, 'header'> {
+  const parsed = parseBody(text.startsWith('\uFEFF') ? text.slice(1) : text);
+  const messages = new Map(rejected.map(({ userIndex, message }) => [userIndex, message]));
   const users: PreparedUser[] = [];
   const rejections: RejectionToStore[] = [];
   for (const [index, user] of parsed.users.entries()) {
@@ -66,11 +85,7 @@ export function prepareRecord(record: LogRecord, options: MatchOptions): Prepare
     if (message === undefined) users.push(prepareUser(user, { receivedAt, traceId, userIndex }, keyKind, options));
     else rejections.push({ userIndex, message, payload: JSON.stringify(user) });
   }
-  const events = users.reduce((sum, user) => sum + user.events.length, 0);
-  if (events !== record.eventCount) {
-    throw new Error(`the accepted users have ${events} events where the edge counted ${record.eventCount}`);
-  }
-  return { header: headerOf(record), users, rejections };
+  return { users, rejections };
 }
 
 /** The words of `JSON.parse` quote what they could not read, which is nothing for logs. */
@@ -100,13 +115,6 @@ function prepareUser(user: JsonObject, origin: Origin, keyKind: KeyKind, options
     events,
     statement: statementToStore(fields, properties),
   };
-}
-
-/** Types begin with different letters, and no value holds U+0000. */
-export function personOf(keys: readonly MatchKey[]): string {
-  let person = '';
-  for (const { type, value } of keys) person += `\0${type[0]}${value}`;
-  return person;
 }
 
 /** Nothing to tell is null, and costs nothing further on. */

@@ -7,8 +7,9 @@
 
 import type { MessagePort, Worker } from 'node:worker_threads';
 import type { MatchOptions } from '../identity/match-keys.ts';
-import { LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
-import { type Packed, pack, unpack } from './packing.ts';
+import { LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../log.ts';
+import type { Packed } from './packer.ts';
+import { pack, unpack } from './packing.ts';
 import { type PreparedRecord, prepareRecord } from './prepare.ts';
 
 export interface PreparedBatch {
@@ -50,22 +51,41 @@ type Reply = { readonly call: number } & (
 /** A batch of ordinary requests has less than this. */
 const AHEAD_LENGTH_MAX = 4 * 1024 * 1024;
 
+interface PackedBatch {
+  readonly packed: Packed;
+  readonly next: number;
+  readonly problem: string | null;
+}
+
+async function readPacked(log: LogReader, options: MatchOptions, request: Omit<Request, 'call'>): Promise<PackedBatch> {
+  const { records, next } = await log.read(request.partition, request.position, request.bytesMax);
+  try {
+    return { packed: pack(preparedInTurn(records, options)), next, problem: null };
+  } catch (error) {
+    return { packed: pack([]), next, problem: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+function* preparedInTurn(records: readonly LogRecord[], options: MatchOptions): Generator<PreparedRecord> {
+  for (const record of records) yield prepareRecord(record, options);
+}
+
 /** The thread's end: answers requests, and prepares what will be asked for next meanwhile. */
-export function serveRecords(port: MessagePort, source: RecordSource): void {
-  const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PreparedBatch> }>();
+export function serveRecords(port: MessagePort, log: LogReader, options: MatchOptions): void {
+  const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PackedBatch> }>();
   port.on('message', ({ call, partition, position, bytesMax }: Request) => {
     const prepared = ahead.get(partition);
     ahead.delete(partition);
-    const batch = prepared?.position === position ? prepared.batch : source.read(partition, position, bytesMax);
+    const isAhead = prepared?.position === position;
+    const batch = isAhead ? prepared.batch : readPacked(log, options, { partition, position, bytesMax });
     batch.then(
-      ({ records, next, problem }) => {
-        const packed = pack(records);
-        const reply: Reply = { call, packed, next, problem: problem?.message ?? null };
+      ({ packed, next, problem }) => {
+        const reply: Reply = { call, packed, next, problem };
         port.postMessage(reply, [packed.lengths.buffer, packed.numbers.buffer]);
         // At the end of the log there is nothing to prepare: it is asked for again when there is more. And of very
         // large requests, one at a time is in memory.
         if (next === position || packed.text.length > AHEAD_LENGTH_MAX) return;
-        const following = source.read(partition, next, bytesMax);
+        const following = readPacked(log, options, { partition, position: next, bytesMax });
         // Who asks for it gets to know; an end that was reached is no answer for later.
         void following.then(
           (found) => found.next === next && forget(partition, next),

@@ -5,8 +5,9 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { VarintReader } from '../../src/backends/sqlite/varints.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
-import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
+import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store-writer.ts';
 import { processBatch } from '../../src/processor/batch.ts';
 import { entriesOf } from '../processor/history.ts';
 import { removeFolder, sleep, temporaryFolder } from '../server.ts';
@@ -17,6 +18,7 @@ import {
   feed,
   HOUR_MS,
   KEEP_ALL,
+  MINUTE_MS,
   person,
   profileOf,
   request,
@@ -29,15 +31,21 @@ import {
 
 /** Few, so that every test has several tables. */
 const TABLE_EVENTS = 5;
+/** So that every test has several runs, and merges of them. */
+const RUNS = { runEntriesMin: 1, runsPerLevelMax: 3 };
 const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
 interface SqliteStoreUnderTest extends StoreUnderTest {
   readonly file: string;
 }
 
-function openIn(folder: string, tableEvents = TABLE_EVENTS): SqliteStoreUnderTest {
+function openIn(
+  folder: string,
+  tableEvents = TABLE_EVENTS,
+  indexSizes: WriterSetup['indexSizes'] = {},
+): SqliteStoreUnderTest {
   const file = join(folder, 'store.db');
-  const writer = openSqliteStoreWriter({ file, tableEvents });
+  const writer = openSqliteStoreWriter({ file, tableEvents, indexSizes });
   const store = openSqliteStore(file);
   return {
     file,
@@ -53,6 +61,10 @@ function openIn(folder: string, tableEvents = TABLE_EVENTS): SqliteStoreUnderTes
 
 storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
 storeContract('SQLite, in many tables', () => Promise.resolve(openIn(temporaryFolder())));
+storeContract('SQLite, every transaction a run', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000, RUNS)));
+storeContract('SQLite, in many tables, some transactions a run', () =>
+  Promise.resolve(openIn(temporaryFolder(), 30, { ...RUNS, runEntriesMin: 3 })),
+);
 
 suite('The file of the SQLite store', () => {
   async function inFile(use: (under: SqliteStoreUnderTest) => Promise<void>, tableEvents?: number): Promise<void> {
@@ -157,6 +169,145 @@ suite('The file of the SQLite store', () => {
       const [bucket] = await under.store.counts(TENANT, { interval: 'hour', ...range, byEventName: false });
       assert.equal(bucket?.events, 25);
     }, 10_000);
+  });
+
+  test('what several batches of one transaction tell of a person is folded as if it had come in one', async () => {
+    await inFile(async (under) => {
+      const says = (receivedAt: number, properties: object) =>
+        request([person({ user_id: 'u' }, [{}], properties)], { receivedAt });
+      const told = [
+        [says(START + 5, { a: 1, b: 1 }), says(START + 9, { a: 2 })],
+        [says(START + 2, { a: 3, c: 3 })],
+        [says(START + 7, { b: null, d: 4 }), request([person({ user_id: 'u' })], { receivedAt: START + 1 })],
+        [says(START + 9_000, { a: 2 })],
+      ];
+      const transaction = await under.writer.begin();
+      for (const [batch, entries] of told.entries()) {
+        const places = entries.keys().map((index) => ({ partition: 0, position: batch * 10 + index }));
+        const records = [...places].map((place, index) => Object.assign(place, entries[index]));
+        await processBatch(transaction, records, {
+          options: { defaultCountry: null, junkValues: new Set() },
+          now: () => START,
+          failpoint: () => undefined,
+        });
+      }
+      await transaction.commit(false);
+      const { userProperties, eventCount, firstSeen, lastSeen } = await profileOf(under, 'user_id', 'u');
+      const values = [...userProperties].map(([name, { value, receivedAt }]) => [name, value, receivedAt - START]);
+      assert.deepEqual(values, [
+        ['a', '2', 9_000],
+        ['c', '3', 2],
+        ['d', '4', 7],
+      ]);
+      assert.deepEqual([eventCount, firstSeen - START, lastSeen - START], [6, 1, 9_000]);
+    });
+  });
+
+  test('what was told of people in a transaction that is rolled back is not told by the next one', async () => {
+    await inFile(async (under) => {
+      const options = { options: { defaultCountry: null, junkValues: new Set<string>() }, now: () => START };
+      const context = { ...options, failpoint: () => undefined };
+      await send(under, [person({ user_id: 'u' }, [{}], { a: 1 })], { receivedAt: START });
+      const transaction = await under.writer.begin();
+      const entry = request([person({ user_id: 'u' }, [{}, {}], { a: 2 }), person({ user_id: 'v' })]);
+      await processBatch(transaction, [{ ...entry, firstUserIndex: 0, partition: 0, position: 9 }], context);
+      await transaction.rollback();
+      await send(under, [person({ user_id: 'w' })]);
+      const { userProperties, eventCount } = await profileOf(under, 'user_id', 'u');
+      assert.deepEqual([userProperties.get('a')?.value, eventCount], ['1', 1]);
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'v'), undefined);
+      assert.equal((await eventsOf(under)).length, 2);
+    });
+  });
+
+  /** What is left of the index, by table; entries within the chunks of runs are counted. */
+  function entriesIn({ file }: SqliteStoreUnderTest): number {
+    const database = new DatabaseSync(file, { readOnly: true });
+    const tables = database.prepare("SELECT name FROM sqlite_schema WHERE name GLOB 'index_[0-9]*'").all();
+    let count = 0;
+    for (const { name } of tables) {
+      for (const { entries } of database.prepare(`SELECT entries FROM ${String(name)}`).all()) {
+        const others = new VarintReader(entries instanceof Uint8Array ? entries : new Uint8Array());
+        for (count += 1; !others.isAtEnd; count += 1) for (let n = 0; n < 3; n++) others.get();
+      }
+    }
+    database.close();
+    return count;
+  }
+
+  test('an erase takes its entries out of every run of the index, and an event has two', async () => {
+    for (const sizes of [{}, RUNS, { ...RUNS, runEntriesMin: 3 }]) {
+      const under = openIn(temporaryFolder(), 50, sizes);
+      try {
+        for (let n = 0; n < 40; n++) {
+          const users = [person({ user_id: 'gone' }), person({ user_id: `u${n}` }), person({ user_id: '0' })];
+          await send(under, n % 4 === 0 ? users.slice(0, 2) : users);
+        }
+        // '0' is nobody: its events have no node, and so no entry by node.
+        const nobodies = (await eventsOf(under)).filter(({ profileId }) => profileId === null).length;
+        assert.equal(entriesIn(under), 2 * 110 - nobodies);
+        await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
+        assert.equal((await eventsOf(under)).length, 70);
+        assert.equal(entriesIn(under), 2 * 70 - nobodies);
+      } finally {
+        await under.close();
+      }
+    }
+  });
+
+  test('a person is erased whose older events have expired, with nothing left in the index by person', async () => {
+    for (const sizes of [{}, RUNS]) {
+      const under = openIn(temporaryFolder(), 1_000_000, sizes);
+      try {
+        for (let day = 0; day < 6; day++) {
+          const users = [person({ user_id: 'gone' }, [{}, {}]), person({ user_id: 'other' })];
+          await send(under, users, { receivedAt: START + day * DAY_MS });
+        }
+        await sweepAll(under, { eventsMs: 3 * DAY_MS }, START + 6 * DAY_MS - 1);
+        assert.equal((await eventsOf(under)).length, 9);
+        await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, {
+          ...ACT,
+          at: START + 9 * DAY_MS,
+        });
+        assert.equal((await eventsOf(under)).length, 3);
+        const { id } = await profileOf(under, 'user_id', 'other');
+        assert.equal((await eventsOf(under, { profileId: id })).length, 3);
+      } finally {
+        await under.close();
+      }
+    }
+  });
+
+  test('a full table has one run, and a timeline over many runs is whole and in order', async () => {
+    const under = openIn(temporaryFolder(), 300, { runEntriesMin: 5, runsPerLevelMax: 4 });
+    try {
+      for (let n = 0; n < 90; n++) {
+        const times = Array.from(
+          { length: 2 + (n % 7) },
+          (_, k) => new Date(START - ((n * 7 + k * 13) % 50) * MINUTE_MS),
+        );
+        const events = times.map((time) => ({ timestamp: time.toISOString(), n: `${n}` }));
+        await send(under, [person({ user_id: 'u' }, events), person({ user_id: `v${n}` })]);
+      }
+      const all = await eventsOf(under);
+      const { id, eventCount } = await profileOf(under, 'user_id', 'u');
+      const timeline = await eventsOf(under, { profileId: id, limit: 7 });
+      assert.equal(timeline.length, eventCount);
+      assert.deepEqual(
+        timeline.map((event) => event.id),
+        all.filter(({ profileId }) => profileId === id).map((event) => event.id),
+      );
+      for (const [n, event] of all.entries()) assert.ok(n === 0 || event.timestamp <= (all[n - 1]?.timestamp ?? 0));
+      const database = new DatabaseSync(under.file, { readOnly: true });
+      const runs = database.prepare('SELECT json_array_length(runs) AS runs FROM event_tables ORDER BY no').all();
+      database.close();
+      assert.deepEqual(
+        runs.slice(0, -1).map((row) => row.runs),
+        [1],
+      );
+    } finally {
+      await under.close();
+    }
   });
 
   test('sums of absurd amounts over names and hours stay numbers', async () => {

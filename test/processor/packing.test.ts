@@ -29,7 +29,7 @@ function logOf(records: readonly LogRecord[], reads: number[] = []): LogReader {
 /** Both ends of the real protocol, over a real channel, in one thread. */
 function connected(log: LogReader) {
   const { port1, port2 } = new MessageChannel();
-  serveRecords(port2, sourceOnTheSpot(log, OPTIONS));
+  serveRecords(port2, log, OPTIONS);
   return { source: sourceInThread(port1 as unknown as Worker), close: () => port1.close() };
 }
 

@@ -16,7 +16,7 @@ import type { LogEntry } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
 import { Processor, type ProcessorParts } from '../../src/processor/processor.ts';
-import { serveRecords, sourceInThread, sourceOnTheSpot } from '../../src/processor/source.ts';
+import { serveRecords, sourceInThread } from '../../src/processor/source.ts';
 import type { Store } from '../../src/store.ts';
 
 const SEGMENT_BYTES = 8 * 1_024 * 1_024;
@@ -66,7 +66,7 @@ export async function processAll(dataFolder: string, processing: Processing = {}
   const writer = openSqliteStoreWriter({ file: storeFile, ...(tableEvents !== undefined && { tableEvents }) });
   const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
   const channel = isPacked ? new MessageChannel() : undefined;
-  if (channel !== undefined) serveRecords(channel.port2, sourceOnTheSpot(log, options));
+  if (channel !== undefined) serveRecords(channel.port2, log, options);
   try {
     const processor = new Processor({
       log,

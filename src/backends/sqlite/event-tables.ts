@@ -1,61 +1,125 @@
 /**
- * The newest table of events, as the writer fills it. A new one is begun when it holds `tableEvents` events, always
- * between two records, so that the events of a record and the record itself are in tables of the same number.
+ * The newest table of events with its index, as the writer fills it. A new one is begun when `tableEvents` events were
+ * put into it, gone ones among them, always between two records, so that the events of a record and the record itself
+ * are in tables of the same number.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { NodeNumber } from '../../model.ts';
+import type { EventToStore } from '../../store-writer.ts';
+import { BlockWriter } from './event-blocks.ts';
+import { EventIndex, type IndexSizes, type Run } from './event-index.ts';
 import { eventTableSchema } from './store-schema.ts';
+
+/** So many that a row costs little an event, so few that reading one event does not unpack a lot. */
+const BLOCK_EVENTS_MAX = 16;
+/** Of texts, in characters; the event that goes over it is still in the block. */
+const BLOCK_LENGTH = 3_700;
 
 interface Newest {
   readonly no: number;
+  readonly firstEvent: number;
   events: number;
   timestampMin: number;
   timestampMax: number;
   receivedMax: number;
-  readonly insertEvent: StatementSync;
+  runs: readonly Run[];
+  readonly insertBlock: StatementSync;
   readonly insertRecord: StatementSync;
 }
 
 interface TableRow {
   readonly no: number;
+  readonly first_event: number;
   readonly events: number;
   readonly timestamp_min: number | null;
   readonly timestamp_max: number | null;
   readonly received_max: number | null;
+  readonly runs: string;
 }
 
 export class EventTables {
   readonly #database: DatabaseSync;
   readonly #tableEvents: number;
+  readonly #index: EventIndex;
+  readonly #block = new BlockWriter();
+  #blockStart = 0;
+  #blockTenant = 0;
   #newest: Newest | undefined;
 
-  constructor(database: DatabaseSync, tableEvents: number) {
+  constructor(database: DatabaseSync, tableEvents: number, indexSizes: IndexSizes = {}) {
     this.#database = database;
     this.#tableEvents = tableEvents;
+    this.#index = new EventIndex(database, indexSizes);
   }
 
   /** The table for the next record. */
   forRecord(nextEvent: number): Newest {
     this.#newest ??= this.#load();
-    if (this.#newest === undefined || this.#newest.events >= this.#tableEvents) {
-      this.flush();
+    if (this.#newest === undefined || nextEvent - this.#newest.firstEvent >= this.#tableEvents) {
+      this.#complete();
       this.#newest = this.#create((this.#newest?.no ?? 0) + 1, nextEvent);
     }
     return this.#newest;
   }
 
+  add(
+    tenant: number,
+    no: number,
+    node: NodeNumber | null,
+    record: number,
+    userIndex: number,
+    event: EventToStore,
+  ): void {
+    const table = this.#newest as Newest;
+    const { timestamp } = event;
+    if (this.#index.isFull) table.runs = this.#index.flush(table.no, table.runs);
+    this.#index.add(tenant, node, timestamp, no);
+    if (this.#block.events === 0) {
+      this.#blockStart = no;
+      this.#blockTenant = tenant;
+    }
+    this.#block.add(no, node, record, userIndex, event);
+    table.events += 1;
+    if (timestamp < table.timestampMin) table.timestampMin = timestamp;
+    if (timestamp > table.timestampMax) table.timestampMax = timestamp;
+    if (this.#block.events >= BLOCK_EVENTS_MAX || this.#block.length >= BLOCK_LENGTH) this.endBlock();
+  }
+
+  /** A block is of one tenant, and its texts are those of one batch. */
+  endBlock(): void {
+    const { events } = this.#block;
+    if (events === 0) return;
+    const { numbers, texts } = this.#block.take();
+    this.#newest?.insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, texts);
+  }
+
+  /** To be called before the transaction is committed. */
   flush(): void {
     if (this.#newest === undefined) return;
-    const { no, events, timestampMin, timestampMax, receivedMax } = this.#newest;
+    this.endBlock();
+    this.#newest.runs = this.#index.flush(this.#newest.no, this.#newest.runs);
+    const { no, events, timestampMin, timestampMax, receivedMax, runs } = this.#newest;
     this.#database
       .prepare(
-        'UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ? WHERE no = ?',
+        `UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ?, runs = ?
+         WHERE no = ?`,
       )
-      .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
+      .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), JSON.stringify(runs), no);
   }
 
   forget(): void {
     this.#newest = undefined;
+    this.#index.forget();
+    this.#block.clear();
+  }
+
+  /** It gets no more events, and is read for as long as they are kept. */
+  #complete(): void {
+    if (this.#newest === undefined) return;
+    this.flush();
+    this.#newest.runs = this.#index.mergeAll(this.#newest.no, this.#newest.runs);
+    this.flush();
   }
 
   #load(): Newest | undefined {
@@ -67,18 +131,22 @@ export class EventTables {
 
   #create(no: number, firstEvent: number): Newest {
     this.#database.exec(eventTableSchema(no));
-    this.#database.prepare('INSERT INTO event_tables (no, first_event, events) VALUES (?, ?, 0)').run(no, firstEvent);
-    return this.#open({ no, events: 0, timestamp_min: null, timestamp_max: null, received_max: null });
+    this.#database
+      .prepare("INSERT INTO event_tables (no, first_event, first_kept, events, runs) VALUES (?1, ?2, ?2, 0, '[]')")
+      .run(no, firstEvent);
+    return this.#load() as Newest;
   }
 
   #open(row: TableRow): Newest {
     return {
       no: row.no,
+      firstEvent: row.first_event,
       events: row.events,
       timestampMin: row.timestamp_min ?? Number.POSITIVE_INFINITY,
       timestampMax: row.timestamp_max ?? Number.NEGATIVE_INFINITY,
       receivedMax: row.received_max ?? Number.NEGATIVE_INFINITY,
-      insertEvent: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
+      runs: JSON.parse(row.runs) as readonly Run[],
+      insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
       insertRecord: this.#database.prepare(
         `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       ),

@@ -12,15 +12,14 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import type { LogBatch, LogHeader, LogReader, LogRecord } from '../../log.ts';
+import { BATCH_BYTES_MAX, type Stretch } from './log-run.ts';
 import {
-  BATCH_BYTES_MAX,
   endOfSegment,
   findHeaders,
   newestReceivedAt,
   readHeaders,
   readRecords,
   SegmentGoneError,
-  type Stretch,
 } from './log-segment-reader.ts';
 import { hasWal, listPartitions, listSegments, removeSegment, segmentBytes } from './log-segments.ts';
 

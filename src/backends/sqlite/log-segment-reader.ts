@@ -12,6 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../log.ts';
 import type { KeyKind, Rejection } from '../../model.ts';
 import { isOutOfFiles } from './disk.ts';
+import { eachInTurn, runOfFew, runOfMany, type Stretch } from './log-run.ts';
 import {
   assertCurrentFormat,
   type HeaderRow,
@@ -20,17 +21,7 @@ import {
   openSegmentForReading,
   PAGE_BYTES,
   recordChecksum,
-  type Segment,
 } from './log-segments.ts';
-
-/** What is to be read of a segment. */
-export interface Stretch {
-  readonly segment: Segment;
-  readonly partition: number;
-  readonly from: number;
-  /** Where the next segment begins; undefined for the newest segment, which may still grow. */
-  readonly until: number | undefined;
-}
 
 /** The segment was removed, or given up, since the folder was listed. */
 export class SegmentGoneError extends LogUnavailableError {}
@@ -53,14 +44,7 @@ type HeaderValues = [
   number,
 ];
 
-/**
- * With the one record that may go over it, and escaped as JSON, below what SQLite may hold in one value
- * (`RECORD_BYTES_MAX`).
- */
-export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
-/** More than a record takes besides its body and its rejections. */
-const HEADER_BYTES = 256;
-
+const NO_BODY = new Uint8Array(0);
 /**
  * All records of a run in two values, headers as JSON and bodies behind one another: with bodies of 400 bytes that takes
  * a quarter off the CPU time of a read by rows, with large ones it is about even. The bodies of a batch share memory.
@@ -76,34 +60,17 @@ export interface ReadRecords {
   readonly isEnd: boolean;
 }
 
-/** At least one record if there is one, then as many as bring the bodies to `bytesMax` bytes. */
+/** At least one record if there is one, then about as many as bring the bodies to `bytesMax` bytes. */
 export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
   return inSegment(stretch, { records: [], isEnd: true }, (database) => {
-    const sizes = database.prepare(
-      `SELECT position, length(body) AS bytes, coalesce(length(rejections), 0) AS more
-       FROM records WHERE position >= ? ORDER BY position`,
-    );
-    let last = stretch.from - 1;
-    let bytes = 0;
-    let bytesInAll = 0;
-    const rows = sizes.iterate(stretch.from) as unknown as Iterable<SizeRow>;
-    const isEnd = eachInTurn(stretch, rows, (row) => {
-      last = row.position;
-      bytes += row.bytes;
-      bytesInAll += row.bytes + row.more + HEADER_BYTES;
-      return bytes < bytesMax && bytesInAll < BATCH_BYTES_MAX;
-    });
+    const { last, isEnd } = runOfMany(database, stretch, bytesMax) ?? runOfFew(database, stretch, bytesMax);
     return { records: last < stretch.from ? [] : readRun(database, stretch, last), isEnd };
   });
 }
 
-interface SizeRow {
-  readonly position: number;
-  readonly bytes: number;
-  readonly more: number;
-}
-
 function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRecord[] {
+  // A record by itself is a large one, of which there should be no more copies in memory than need be.
+  if (last === stretch.from) return [readOne(database, stretch)];
   const run = database.prepare(RUN).get(stretch.from, last) as { headers: string; bodies: Uint8Array };
   const headers = parse(run.headers, stretch.from, stretch) as [...HeaderValues, number][];
   let offset = 0;
@@ -113,12 +80,20 @@ function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRec
     const row = toRow(values);
     const body = run.bodies.subarray(offset, offset + values[11]);
     if (row.position !== position || recordChecksum(row, body) !== row.checksum) throw damaged(stretch, position);
-    records.push({ ...toHeader(row, stretch), body });
+    records.push(toRecord(row, stretch, body));
     offset += body.byteLength;
     position += 1;
   }
   if (position !== last + 1) throw damaged(stretch, position);
   return records;
+}
+
+function readOne(database: DatabaseSync, stretch: Stretch): LogRecord {
+  const { body, ...row } = database
+    .prepare(`SELECT ${HEADER_COLUMNS}, body FROM records WHERE position = ?`)
+    .get(stretch.from) as unknown as HeaderRow & { readonly body: Uint8Array };
+  if (recordChecksum(row, body) !== row.checksum) throw damaged(stretch, stretch.from);
+  return toRecord(row, stretch, body);
 }
 
 export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
@@ -187,25 +162,6 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
   }
 }
 
-/**
- * Gives rows on until `take` says that it has enough, and throws when one is missing before that. Returns whether it
- * came to the end of the segment.
- */
-function eachInTurn<Row extends { readonly position: number }>(
-  { segment, from, until }: Stretch,
-  rows: Iterable<Row>,
-  take: (row: Row) => boolean,
-): boolean {
-  let expected = from;
-  for (const row of rows) {
-    if (row.position !== expected) throw missing(segment.file, expected, row.position);
-    expected += 1;
-    if (!take(row)) return expected === until;
-  }
-  if (until !== undefined && expected !== until) throw missing(segment.file, expected, until);
-  return true;
-}
-
 function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
   return {
     position: values[0],
@@ -223,6 +179,11 @@ function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
 }
 
 function toHeader(row: HeaderRow, stretch: Stretch): LogHeader {
+  const { body: _none, ...header } = toRecord(row, stretch, NO_BODY);
+  return header;
+}
+
+function toRecord(row: HeaderRow, stretch: Stretch, body: Uint8Array): LogRecord {
   return {
     partition: stretch.partition,
     position: row.position,
@@ -236,6 +197,7 @@ function toHeader(row: HeaderRow, stretch: Stretch): LogHeader {
     userCount: row.user_count,
     eventCount: row.event_count,
     rejections: row.rejections === null ? [] : (parse(row.rejections, row.position, stretch) as Rejection[]),
+    body,
   };
 }
 
@@ -250,8 +212,4 @@ function parse(text: string, position: number, stretch: Stretch): unknown {
 
 function damaged({ segment }: Stretch, position: number): LogCorruptError {
   return new LogCorruptError(`The record at position ${position} of the log segment ${segment.file} is damaged.`);
-}
-
-function missing(file: string, from: number, to: number): LogCorruptError {
-  return new LogCorruptError(`The log segment ${file} is damaged: it has no position ${from}, where ${to} is next.`);
 }

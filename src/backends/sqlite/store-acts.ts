@@ -16,7 +16,7 @@ import { StoreUnavailableError } from '../../store-writer.ts';
 import { isBusy } from './database.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { type MergeRow, mergesOf, nodesById, type ProfileNode } from './store-profiles.ts';
-import { uuidBytes, uuidText } from './store-schema.ts';
+import { uuidBytes, uuidText } from './uuids.ts';
 
 const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;

@@ -64,6 +64,7 @@ export class StoreBooks {
   readonly #minutes = new Map<number, Map<number, Map<string, Minute>>>();
   readonly #hours = new Map<string, Bucket>();
   readonly #ledger = new Map<string, LedgerRow>();
+  #lastRow: LedgerRow | undefined;
 
   constructor(database: DatabaseSync) {
     this.#selectBucket = database.prepare(
@@ -140,6 +141,7 @@ export class StoreBooks {
     this.#minutes.clear();
     this.#hours.clear();
     this.#ledger.clear();
+    this.#lastRow = undefined;
   }
 
   #write({ tenant, width, start, eventName, events, revenue }: Bucket): void {
@@ -166,9 +168,11 @@ export class StoreBooks {
 
   #ledgerRow(tenant: number, receivedAt: number): LedgerRow {
     const hour = Math.floor(receivedAt / HOUR_MS) * HOUR_MS;
+    // Nearly always that of the record before.
+    if (this.#lastRow?.hour === hour && this.#lastRow.tenant === tenant) return this.#lastRow;
     const name = `${tenant} ${hour}`;
     const known = this.#ledger.get(name);
-    if (known !== undefined) return known;
+    if (known !== undefined) return (this.#lastRow = known);
     const row: LedgerRow = {
       tenant,
       hour,
@@ -185,6 +189,7 @@ export class StoreBooks {
       eventsSetAside: 0,
     };
     this.#ledger.set(name, row);
+    this.#lastRow = row;
     return row;
   }
 }

@@ -6,7 +6,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES } from '../../model.ts';
-import { rememberingUuidBytes } from './store-schema.ts';
+import { rememberingUuidBytes } from './uuids.ts';
 
 export class StoreChanges {
   readonly #identifier: StatementSync;
@@ -26,18 +26,18 @@ export class StoreChanges {
   }
 
   write(tenant: number, changes: Changes): void {
+    // New nodes have consecutive numbers.
+    const firstNode = changes.nodes[0]?.node ?? 0;
     for (const { key, node, origin } of changes.identifiers) {
       const { type, value, raw } = key;
-      this.#identifier.run(
-        tenant,
-        IDENTIFIER_TYPES.indexOf(type),
-        value,
-        node,
-        raw === value ? null : raw,
-        origin.receivedAt,
-        this.#traceBytes(origin.traceId),
-        origin.userIndex,
-      );
+      const typeNo = IDENTIFIER_TYPES.indexOf(type);
+      const differentRaw = raw === value ? null : raw;
+      if (changes.nodes[node - firstNode]?.origin === origin) {
+        this.#identifier.run(tenant, typeNo, value, node, differentRaw, null, null, null);
+        continue;
+      }
+      const traceId = this.#traceBytes(origin.traceId);
+      this.#identifier.run(tenant, typeNo, value, node, differentRaw, origin.receivedAt, traceId, origin.userIndex);
     }
     for (const { nodes, from, into, via, origin } of changes.merges) {
       this.#merge.run(

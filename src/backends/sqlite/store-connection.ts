@@ -6,7 +6,7 @@
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { TenantId } from '../../model.ts';
-import { uuidBytes } from './store-schema.ts';
+import { uuidBytes } from './uuids.ts';
 
 /** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
 const STATEMENTS_MAX = 2_000;
@@ -16,9 +16,15 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 export interface EventTable {
   readonly no: number;
   readonly first_event: number;
+  /** Below it, no event is left. */
+  readonly first_kept: number;
   readonly events: number;
+  /** 1 if entries of the index may be of events that are not stored any more. */
+  readonly expired: number;
   readonly timestamp_min: number | null;
   readonly timestamp_max: number | null;
+  /** A list of `Run`, as JSON. */
+  readonly runs: string;
 }
 
 /** A statement, by whose text nobody can see what rows it gives: the caller says so. */
@@ -72,7 +78,10 @@ export class StoreConnection {
 
   /** Oldest first. To be asked in the transaction that uses the answer: the writer makes and removes tables. */
   tables(): EventTable[] {
-    return this.all('SELECT no, first_event, events, timestamp_min, timestamp_max FROM event_tables ORDER BY no');
+    return this.all(
+      `SELECT no, first_event, first_kept, events, expired, timestamp_min, timestamp_max, runs FROM event_tables
+       ORDER BY no`,
+    );
   }
 
   #prepare(sql: string): StatementSync {

@@ -13,14 +13,19 @@
  */
 
 import { type MatchOptions, matchKeysOf } from '../../identity/match-keys.ts';
-import { IDENTIFIER_TYPES, type IdentifierType, type TenantId } from '../../model.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type TenantId } from '../../model.ts';
 import type { Act } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { isBusy } from './database.ts';
 import { inWriteTransaction, READ_BUSY_TIMEOUT_MS, writeAct } from './store-acts.ts';
-import type { StoreConnection } from './store-connection.ts';
+import type { BlockEvent } from './event-blocks.ts';
+import { OWNER } from './event-index.ts';
+import type { EventTable, StoreConnection } from './store-connection.ts';
+import { entriesOf, removeEntries } from './store-event-index.ts';
+import type { EventKey } from './store-event-keys.ts';
 import { identifiersOf, nodesById, type ProfileNodes, typeOf } from './store-profiles.ts';
-import { type RemovableEvent, removeEvents, selectRemovable } from './store-removal.ts';
+import { type RemovableEvent, removable, removeEvents } from './store-removal.ts';
+import { EventReader, eventsBetween } from './stored-events.ts';
 import { tombstoneOf } from './tombstone.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
@@ -64,51 +69,86 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
 
 function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): number {
   let removed = 0;
-  for (const { no: table } of store.tables()) {
-    const sql = `${selectRemovable(table)} WHERE event.node = ? ORDER BY event.timestamp, event.no LIMIT ?`;
+  for (const table of store.tables()) {
     for (const { node } of nodes) {
-      const limit = EVENTS_PER_TRANSACTION_MAX - removed;
-      const found = store.all<RemovableEvent>(sql, node, limit);
-      const events = found.length < limit ? found : wholeUsers(store, table, found);
-      forgetEventIds(store, table, events);
-      removeEvents(store, table, events, 'erased');
-      removed += events.length;
-      if (removed >= EVENTS_PER_TRANSACTION_MAX) return removed;
+      for (;;) {
+        const keys = entriesOf(store, table, { ...ALL_ENTRIES, owner: node }, EVENTS_PER_TRANSACTION_MAX - removed);
+        if (keys.length === 0) break;
+        removed += eraseKeys(store, table, node, keys);
+        if (removed >= EVENTS_PER_TRANSACTION_MAX) return removed;
+      }
     }
   }
   return removed;
 }
 
-/**
- * Rule 17: what comes after an erase starts afresh, so it is no duplicate of what is gone. An id that another request
- * has used since is left alone. Read one by one, because properties may be large.
- */
-function forgetEventIds(store: StoreConnection, table: number, events: readonly RemovableEvent[]): void {
-  for (const { no, tenant } of events) {
-    const event = store.get<{ properties: string; trace_id: Uint8Array }>(
-      `SELECT event.properties, record.trace_id
-       FROM events_${table} AS event JOIN records_${table} AS record ON record.no = event.record
-       WHERE event.no = ? AND instr(event.properties, '"$event_id"') > 0`,
-      no,
-    );
-    if (event === undefined) continue;
-    // Not by SQLite's own JSON, which reads lone surrogates differently and fails on deep values.
-    const eventId = memberOf(JSON.parse(event.properties), '$event_id');
-    if (typeof eventId !== 'string') continue;
-    store.run('DELETE FROM event_ids WHERE tenant = ? AND id = ? AND trace_id = ?', tenant, eventId, event.trace_id);
+const ALL_ENTRIES = {
+  kind: OWNER.node,
+  before: { timestamp: Number.MAX_SAFE_INTEGER, no: 0 },
+  from: Number.MIN_SAFE_INTEGER,
+} as const;
+
+/** How many events of a node were removed; some of those that the index names may have expired. */
+function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, keys: readonly EventKey[]): number {
+  const reader = new EventReader(store);
+  const records = new Set<number>();
+  for (const { no } of keys) {
+    const event = reader.get(table.no, no);
+    if (event !== undefined) records.add(event.record);
   }
+  const wanted = new Set(keys.map(({ no }) => no));
+  const events: RemovableEvent[] = [];
+  for (const record of records) events.push(...eventsToErase(store, table.no, record, node, wanted));
+  removeEvents(store, table, events, 'erased');
+  // What had expired before has an entry all the same.
+  removeEntries(
+    store,
+    table,
+    OWNER.node,
+    keys.map((key) => ({ owner: node, ...key })),
+  );
+  return events.length;
 }
 
-/** A user counts once in the books, so where a piece ends within a user, the rest of it goes along. */
-function wholeUsers(store: StoreConnection, table: number, events: RemovableEvent[]): RemovableEvent[] {
-  const all = new Map(events.map((event) => [event.no, event]));
-  for (const [record, ofRecord] of Map.groupBy(events, ({ record }) => record)) {
-    const [{ node }] = ofRecord as [RemovableEvent];
-    const sql = `${selectRemovable(table)} WHERE event.no >= record.first_event AND
-      event.no < record.first_event + record.events AND record.no = ? AND event.node = ?`;
-    for (const event of store.all<RemovableEvent>(sql, record, node)) all.set(event.no, event);
+/**
+ * The events of a node in a record. A user counts once in the books, so where a piece ends within a user, the rest of it
+ * goes along.
+ */
+function eventsToErase(
+  store: StoreConnection,
+  table: number,
+  recordNo: number,
+  node: NodeNumber,
+  wanted: ReadonlySet<number>,
+): RemovableEvent[] {
+  const record = store.get<{ trace_id: Uint8Array; received_at: number; first_event: number; events: number }>(
+    `SELECT trace_id, received_at, first_event, events FROM records_${table} WHERE no = ?`,
+    recordNo,
+  );
+  if (record === undefined) throw new Error(`record ${recordNo} is not stored, and its events are`);
+  const { trace_id, received_at, first_event, events } = record;
+  const users = new Set<number>();
+  for (const { no, userIndex } of eventsBetween(store, table, first_event, first_event + events)) {
+    if (wanted.has(no)) users.add(userIndex);
   }
-  return [...all.values()];
+  const found: RemovableEvent[] = [];
+  for (const event of eventsBetween(store, table, first_event, first_event + events)) {
+    if (event.node !== node || !users.has(event.userIndex)) continue;
+    forgetEventId(store, event, trace_id);
+    found.push(removable(event, received_at));
+  }
+  return found;
+}
+
+/**
+ * Rule 17: what comes after an erase starts afresh, so it is no duplicate of what is gone. An id that another request
+ * has used since is left alone.
+ */
+function forgetEventId(store: StoreConnection, { tenant, properties }: BlockEvent, traceId: Uint8Array): void {
+  if (!properties.includes('"$event_id"')) return;
+  const eventId = memberOf(JSON.parse(properties), '$event_id');
+  if (typeof eventId !== 'string') return;
+  store.run('DELETE FROM event_ids WHERE tenant = ? AND id = ? AND trace_id = ?', tenant, eventId, traceId);
 }
 
 interface ErasedKey {

@@ -2,13 +2,17 @@
  * Which events a question asks for, newest first by (timestamp, number), as keys: cheap to gather from the indexes of
  * many tables of events, before any event is read.
  *
- * Every table, and for a profile every node in every table, is a stream in order; the streams are merged. A stream is
- * asked only when its table's newest timestamp could be next, so recent events are found in the newest tables alone.
+ * Every run of the index of a table, and for a profile that of every node, is a stream in order; the streams are merged.
+ * A stream is asked only when its table's newest timestamp could be next, so recent events are found in the newest
+ * tables alone.
  */
 
 import type { NodeNumber } from '../../model.ts';
+import { OWNER } from './event-index.ts';
 import { HOUR_MS, MINUTE_MS } from './store-books.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
+import { compareKeys, entriesOfRun, type EntryQuery, runsOf } from './store-event-index.ts';
+import type { EventReader } from './stored-events.ts';
 
 export interface EventKey {
   readonly timestamp: number;
@@ -33,15 +37,15 @@ export interface KeyQuery {
 /** So that a profile of many nodes over many tables does not fetch a whole page from each. */
 const FETCH_MIN = 16;
 
-export function findEvents(store: StoreConnection, query: KeyQuery, wanted: number): FoundEvent[] {
+export function findEvents(store: StoreConnection, reader: EventReader, query: KeyQuery, wanted: number): FoundEvent[] {
   const tables = store.tables();
-  if (query.eventName === null || query.nodes !== null) return mergeStreams(store, tables, query, wanted);
+  if (query.eventName === null || query.nodes !== null) return mergeStreams(store, reader, tables, query, wanted);
   const found: FoundEvent[] = [];
   for (const minute of minutesWith(store, query.tenant, query.eventName, query)) {
     const end = { timestamp: minute + MINUTE_MS, no: 0 };
     const before = compareKeys(query.before, end) < 0 ? query.before : end;
     const part = { ...query, before, from: Math.max(query.from, minute) };
-    found.push(...mergeStreams(store, tables, part, wanted - found.length));
+    found.push(...mergeStreams(store, reader, tables, part, wanted - found.length));
     if (found.length >= wanted) break;
   }
   return found;
@@ -98,7 +102,7 @@ function* bucketsWith(store: StoreConnection, range: BucketRange): Generator<num
   }
 }
 
-/** Events of one table, or of one node in it, newest first. */
+/** Events of one owner in one run, newest first. */
 class Stream {
   readonly table: number;
   readonly #fetch: (before: EventKey) => EventKey[];
@@ -141,6 +145,7 @@ class Stream {
 
 function mergeStreams(
   store: StoreConnection,
+  reader: EventReader,
   tables: readonly EventTable[],
   query: KeyQuery,
   wanted: number,
@@ -152,11 +157,17 @@ function mergeStreams(
       timestamp_min <= query.before.timestamp &&
       timestamp_max >= query.from,
   );
-  const sources = query.nodes ?? [null];
-  const count = Math.min(wanted, FETCH_MIN + Math.ceil(wanted / Math.max(1, sources.length)));
+  const kind = query.nodes === null ? OWNER.tenant : OWNER.node;
+  const owners = query.nodes ?? [query.tenant];
+  const count = Math.min(wanted, FETCH_MIN + Math.ceil(wanted / Math.max(1, owners.length)));
   let streams = overlapping.flatMap((table) =>
-    sources.map(
-      (node) => new Stream(table, query.before, (before) => fetchKeys(store, table.no, node, query, before, count)),
+    runsOf(table).flatMap((run) =>
+      owners.map(
+        (owner) =>
+          new Stream(table, query.before, (before) =>
+            fetchKeys(store, reader, table, run, { ...query, kind, owner, before }, count),
+          ),
+      ),
     ),
   );
   const found: FoundEvent[] = [];
@@ -179,37 +190,26 @@ function newestOf(streams: readonly Stream[]): Stream | undefined {
   return newest;
 }
 
-/**
- * In two steps, the rest of the cursor's own millisecond and what is older, because each is one stretch of the index:
- * many events may have the same timestamp, such as a day without a time.
- */
+/** Of the entries of one run, those whose events are stored, and have the name that is asked for. */
 function fetchKeys(
   store: StoreConnection,
-  table: number,
-  node: NodeNumber | null,
-  { tenant, eventName, from }: KeyQuery,
-  before: EventKey,
+  reader: EventReader,
+  table: EventTable,
+  run: number,
+  query: EntryQuery & Pick<KeyQuery, 'eventName'>,
   count: number,
 ): EventKey[] {
-  const owner = node === null ? 'tenant = ?' : 'node = ?';
-  const named = eventName === null ? '' : 'AND event_name = ?';
-  const select = (range: string): string =>
-    `SELECT timestamp, no FROM events_${table} WHERE ${owner} AND ${range} ${named}
-     ORDER BY timestamp DESC, no DESC LIMIT ?`;
-  const fixed = eventName === null ? [] : [eventName];
+  const { eventName } = query;
+  const isWanted = ({ no }: EventKey): boolean => {
+    const event = reader.get(table.no, no);
+    return event !== undefined && (eventName === null || event.name === eventName);
+  };
   const keys: EventKey[] = [];
-  if (before.timestamp >= from && before.no > 0) {
-    const sql = select('timestamp = ? AND no < ?');
-    keys.push(...store.all<EventKey>(sql, node ?? tenant, before.timestamp, before.no, ...fixed, count));
+  for (let { before } = query; ; ) {
+    const found = entriesOfRun(store, table, run, { ...query, before }, count);
+    keys.push(...(eventName === null && table.expired === 0 ? found : found.filter(isWanted)));
+    const last = found.at(-1);
+    if (last === undefined || found.length < count || keys.length >= count) return keys;
+    before = last;
   }
-  if (keys.length < count) {
-    const sql = select('timestamp < ? AND timestamp >= ?');
-    keys.push(...store.all<EventKey>(sql, node ?? tenant, before.timestamp, from, ...fixed, count - keys.length));
-  }
-  return keys;
-}
-
-/** Positive if `a` is newer. */
-function compareKeys(a: EventKey, b: EventKey): number {
-  return a.timestamp - b.timestamp || a.no - b.no;
 }

@@ -5,50 +5,28 @@
  */
 
 import type { ArrivedEvent, Arrivals, EventQuery, JsonText, Page, StoredEvent } from '../../store.ts';
+import type { BlockEvent } from './event-blocks.ts';
 import type { StoreConnection } from './store-connection.ts';
 import { cursorOf, numbersOf } from './store-cursor.ts';
 import { type EventKey, findEvents } from './store-event-keys.ts';
 import { nodesById } from './store-profiles.ts';
-import { uuidText } from './store-schema.ts';
+import { uuidText } from './uuids.ts';
+import { EventReader, eventsBetween } from './stored-events.ts';
 
 /** Of properties; the event that goes over it is still given. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 /** Events of other tenants that one call looks through before it answers with what it has. */
 const ARRIVALS_SCANNED_MAX = 20_000;
 
-interface EventRow {
-  readonly no: number;
-  readonly timestamp: number;
-  readonly user_index: number;
-  readonly event_index: number;
-  readonly event_name: string;
-  readonly revenue: number | string | null;
-  readonly event_value: number | string | null;
-  readonly properties: string;
-  readonly trace_id: Uint8Array;
-  readonly received_at: number;
-  readonly key_id: string;
-  readonly profile_id: Uint8Array | null;
-}
-
-/** LEFT JOIN keeps the events outermost, in their order; there is a record for each of them. */
-function selectEvents(table: number): string {
-  return `SELECT event.no, event.timestamp, event.user_index, event.event_index, event.event_name, event.revenue,
-      event.event_value, event.properties, record.trace_id, record.received_at, record.key_id,
-      node.id AS profile_id
-    FROM events_${table} AS event
-    LEFT JOIN records_${table} AS record ON record.no = event.record
-    LEFT JOIN aliases ON aliases.node = event.node
-    LEFT JOIN nodes AS node ON node.no = coalesce(aliases.root, event.node)`;
-}
-
 /** Undefined when the query names a profile that there is not. */
 export function listEvents(store: StoreConnection, tenant: number, query: EventQuery): Page<StoredEvent> | undefined {
   const before = beforeOf(query);
   const profile = query.profileId === null ? null : nodesById(store, tenant, query.profileId);
   if (profile === undefined) return undefined;
+  const reader = new EventReader(store);
   const keys = findEvents(
     store,
+    reader,
     {
       tenant,
       nodes: profile && profile.nodes.map(({ node }) => node),
@@ -61,9 +39,9 @@ export function listEvents(store: StoreConnection, tenant: number, query: EventQ
   const rows: StoredEvent[] = [];
   let length = 0;
   for (const { table, no } of keys.slice(0, query.limit)) {
-    const row = store.get<EventRow>(`${selectEvents(table)} WHERE event.no = ?`, no);
+    const row = reader.get(table, no);
     if (row === undefined) throw new Error(`event ${no} is in the index and not in the table`);
-    rows.push(storedEvent(row));
+    rows.push(storedEvent(store, table, row));
     length += row.properties.length;
     if (length > PAGE_LENGTH_MAX) break;
   }
@@ -79,20 +57,36 @@ function beforeOf({ cursor, to }: EventQuery): EventKey {
   return timestamp < end.timestamp ? { timestamp, no } : end;
 }
 
-function storedEvent(row: EventRow): StoredEvent {
-  const traceId = uuidText(row.trace_id);
+interface Surroundings {
+  readonly trace_id: Uint8Array;
+  readonly received_at: number;
+  readonly key_id: string;
+  readonly profile_id: Uint8Array | null;
+}
+
+/** With what its record and its profile say. */
+function storedEvent(store: StoreConnection, table: number, event: BlockEvent): StoredEvent {
+  const around = store.get<Surroundings>(
+    `SELECT record.trace_id, record.received_at, record.key_id, node.id AS profile_id FROM records_${table} AS record
+     LEFT JOIN aliases ON aliases.node = ?1 LEFT JOIN nodes AS node ON node.no = coalesce(aliases.root, ?1)
+     WHERE record.no = ?2`,
+    event.node,
+    event.record,
+  );
+  if (around === undefined) throw new Error(`event ${event.no} is stored without its record`);
+  const traceId = uuidText(around.trace_id);
   return {
-    id: `${traceId}.${row.user_index}.${row.event_index}`,
-    eventName: row.event_name,
-    timestamp: row.timestamp,
-    receivedAt: row.received_at,
-    revenue: amountText(row.revenue),
-    eventValue: amountText(row.event_value),
-    properties: row.properties,
-    profileId: row.profile_id && uuidText(row.profile_id),
+    id: `${traceId}.${event.userIndex}.${event.eventIndex}`,
+    eventName: event.name,
+    timestamp: event.timestamp,
+    receivedAt: around.received_at,
+    revenue: amountText(event.revenue),
+    eventValue: amountText(event.value),
+    properties: event.properties,
+    profileId: around.profile_id && uuidText(around.profile_id),
     traceId,
-    userIndex: row.user_index,
-    keyId: row.key_id,
+    userIndex: event.userIndex,
+    keyId: around.key_id,
   };
 }
 
@@ -119,13 +113,11 @@ export function listArrivals(
     const next = tables[index + 1];
     if (next !== undefined && next.first_event <= last + 1) continue;
     if (table.first_event > scanEnd) break;
-    // The plus keeps SQLite from going by the index of tenant and time, which has another order.
-    const sql = `${selectEvents(table.no)} WHERE event.no > ? AND event.no <= ? AND +event.tenant = ?
-      ORDER BY event.no LIMIT ?`;
-    for (const found of store.iterate<EventRow>(sql, last, scanEnd, tenant as number, limit - events.length)) {
-      events.push({ ...storedEvent(found), place: cursorOf('arrivals', found.no), sequence: found.no });
-      last = found.no;
-      length += found.properties.length;
+    for (const event of eventsBetween(store, table.no, last + 1, scanEnd + 1, tenant)) {
+      const { no } = event;
+      events.push({ ...storedEvent(store, table.no, event), place: cursorOf('arrivals', no), sequence: no });
+      last = no;
+      length += event.properties.length;
       if (events.length >= limit || length > PAGE_LENGTH_MAX) return arrivalsUpTo(last, events);
     }
   }

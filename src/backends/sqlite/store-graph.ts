@@ -9,7 +9,7 @@ import type { Changes, ProfileState, Snapshot } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../model.ts';
 import type { Question, Settled } from '../../store-writer.ts';
 import { GenerationCache, GroupedGenerationCache, ownCopy } from './generation-cache.ts';
-import { uuidText } from './store-schema.ts';
+import { uuidText } from './uuids.ts';
 
 /** People as they come again and again, with the same identifiers each time; about 150 bytes each. */
 const CACHED_PEOPLE_MAX = 200_000;
@@ -40,7 +40,8 @@ export class StoreGraph {
   readonly #apartFrom: StatementSync;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new GroupedGenerationCache<string, NodeNumber>(CACHED_PEOPLE_MAX);
-  readonly #nodes = new GenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
+  /** By tenant and type, then value. */
+  readonly #nodes = new GroupedGenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
   constructor(database: DatabaseSync) {
@@ -119,12 +120,13 @@ export class StoreGraph {
   }
 
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {
-    const name = cacheKey(tenant, key);
-    const cached = this.#nodes.get(name);
+    const type = IDENTIFIER_TYPES.indexOf(key.type);
+    const group = tenant * IDENTIFIER_TYPES.length + type;
+    const cached = this.#nodes.get(group, key.value);
     if (cached !== undefined) return cached;
-    const row = this.#find.get(tenant, IDENTIFIER_TYPES.indexOf(key.type), key.value) as FoundRow | undefined;
+    const row = this.#find.get(tenant, type, key.value) as FoundRow | undefined;
     if (row === undefined) return UNKNOWN;
-    this.#nodes.set(ownCopy(name), row.node);
+    this.#nodes.set(group, ownCopy(key.value), row.node);
     this.#roots.set(row.node, row.root ?? row.node);
     return row.node;
   }
@@ -168,8 +170,4 @@ export class StoreGraph {
       apart,
     };
   }
-}
-
-function cacheKey(tenant: number, { type, value }: MatchKey): string {
-  return `${tenant}${type}:${value}`;
 }

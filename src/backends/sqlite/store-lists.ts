@@ -23,7 +23,8 @@ import { HOUR_MS, MINUTE_MS } from './store-books.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { cursorOf, numbersOf } from './store-cursor.ts';
 import { finite } from './store-removal.ts';
-import { uuidText } from './store-schema.ts';
+import { uuidText } from './uuids.ts';
+import { countStored } from './stored-events.ts';
 
 const DAY_MS = 24 * HOUR_MS;
 const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
@@ -278,7 +279,7 @@ export function countEvents(store: StoreConnection): { eventsInBooks: number; ev
   const books = store.get<{ events: number | null }>('SELECT sum(events_stored) AS events FROM ledger');
   const eventsInTables = store
     .tables()
-    .map(({ no }) => store.get<{ events: number }>(`SELECT count(*) AS events FROM events_${no}`)?.events ?? 0)
+    .map(({ no }) => countStored(store, no))
     .reduce((sum, events) => sum + events, 0);
   return { eventsInBooks: books?.events ?? 0, eventsInTables };
 }

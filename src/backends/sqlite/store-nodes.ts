@@ -1,7 +1,8 @@
 /**
- * Writes what a batch tells of nodes: how many events, when first and last seen, and the statements, folded into what
- * was known (identity/statements.ts). Each node of a batch is written once, in the order of their numbers, so that
- * neighbours share a page.
+ * Writes what a transaction tells of nodes: how many events, when first and last seen, and the statements, folded into
+ * what was known (identity/statements.ts). New nodes are written at once. Of others it waits until the commit, up to
+ * `WAITING_NODES_MAX` and `WAITING_LENGTH_MAX`, and is written in the order of their numbers: each node once, and
+ * neighbours, which share a page, one after the other.
  *
  * Most statements say the same names as the one before them. Where it is remembered that a node knows just one group,
  * of the same names and older, the new group takes its place without the old one being read.
@@ -14,8 +15,9 @@ import { type Group, stateAll, type Values } from '../../identity/statements.ts'
 import { LIMITS, type NodeNumber, type Origin, type TenantId } from '../../model.ts';
 import type { StatementToStore, UserToStore } from '../../store-writer.ts';
 import { parseExact } from '../../validation/exact-json.ts';
+import { ownCopy } from './generation-cache.ts';
 import { OnlyGroups } from './only-groups.ts';
-import { rememberingUuidBytes, uuidBytes } from './store-schema.ts';
+import { rememberingUuidBytes, uuidBytes } from './uuids.ts';
 
 /** The users that went to each node. Nearly always it is one, which then needs no list. */
 export type Visits = Map<NodeNumber, UserToStore | UserToStore[]>;
@@ -31,6 +33,19 @@ const NOTHING: Values = {};
 const NOTHING_KNOWN: readonly Group[] = [];
 /** Of what a node knows as text: as much as a request may bring, so that the newest always fits. */
 const KNOWN_LENGTH_MAX = LIMITS.bodyBytesMax;
+const WAITING_NODES_MAX = 100_000;
+/** Of what waiting nodes know, in characters: ordinary people fit, a few that know megabytes each do not. */
+const WAITING_LENGTH_MAX = 32 * 1024 * 1024;
+
+/** What is to be added to a node. */
+interface Waiting {
+  events: number;
+  first: number;
+  last: number;
+  /** Undefined: what it knew. */
+  known: string | null | undefined;
+}
+
 export class StoreNodes {
   readonly #insert: StatementSync;
   readonly #select: StatementSync;
@@ -38,6 +53,8 @@ export class StoreNodes {
   readonly #update: StatementSync;
   readonly #traceBytes = rememberingUuidBytes();
   readonly #onlyGroups = new OnlyGroups();
+  #waiting = new Map<NodeNumber, Waiting>();
+  #waitingLength = 0;
 
   constructor(database: DatabaseSync) {
     this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
@@ -48,6 +65,8 @@ export class StoreNodes {
   }
 
   forget(): void {
+    this.#waiting = new Map();
+    this.#waitingLength = 0;
     this.#onlyGroups.forget();
   }
 
@@ -56,8 +75,23 @@ export class StoreNodes {
       this.#create(tenant, node, origin, visits.get(node) ?? []);
       visits.delete(node);
     }
-    const nodes = Float64Array.from(visits.keys()).sort();
-    for (const node of nodes) this.#tell(node, visits.get(node) ?? []);
+    for (const [node, ofNode] of visits) this.#tell(node, ofNode);
+    if (this.#waiting.size >= WAITING_NODES_MAX || this.#waitingLength >= WAITING_LENGTH_MAX) this.flush();
+  }
+
+  /** To be called before the transaction is committed. */
+  flush(): void {
+    const nodes = Float64Array.from(this.#waiting.keys()).sort();
+    for (const node of nodes) {
+      const { events, first, last, known } = this.#waiting.get(node) as Waiting;
+      const { changes } =
+        known === undefined
+          ? this.#count.run(events, first, last, node)
+          : this.#update.run(events, first, last, known, node);
+      if (Number(changes) !== 1) throw new Error(`node ${node} is not in the store`);
+    }
+    this.#waiting = new Map();
+    this.#waitingLength = 0;
   }
 
   #create(
@@ -83,14 +117,28 @@ export class StoreNodes {
   }
 
   #tell(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): void {
-    const { events, first, last } = sumOf(visits);
-    const known = isList(visits) ? undefined : this.#replaced(node, visits);
-    if (known === null) {
-      this.#mustChange(node, this.#count.run(events, first, last, node).changes);
+    const sum: Waiting = { ...sumOf(visits), known: this.#knownAfter(node, visits) };
+    this.#waitingLength += sum.known?.length ?? 0;
+    const before = this.#waiting.get(node);
+    if (before === undefined) {
+      this.#waiting.set(node, sum);
       return;
     }
-    const folded = known ?? this.#fold(node, this.#known(node), isList(visits) ? visits : [visits]);
-    this.#mustChange(node, this.#update.run(events, first, last, folded, node).changes);
+    before.events += sum.events;
+    before.first = Math.min(before.first, sum.first);
+    before.last = Math.max(before.last, sum.last);
+    if (sum.known !== undefined) before.known = sum.known;
+  }
+
+  /** Undefined: what it knew before. Otherwise a text of its own, which keeps no batch in memory. */
+  #knownAfter(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): string | null | undefined {
+    if (isList(visits)) return this.#fold(node, this.#known(node), visits);
+    const { origin, statement } = visits;
+    if (statement === null) return undefined;
+    if (this.#onlyGroups.replace(node, origin.receivedAt, statement.names)) {
+      return ownCopy(groupsText(origin, statement));
+    }
+    return this.#fold(node, this.#known(node), [visits]);
   }
 
   /** What a new node knows. */
@@ -101,15 +149,9 @@ export class StoreNodes {
     return groupsText(origin, statement);
   }
 
-  /** What the node knows now, if it is certain that nothing of what it knew before is left; null: what it knew. */
-  #replaced(node: NodeNumber, { origin, statement }: UserToStore): string | null | undefined {
-    if (statement === null) return null;
-    if (!this.#onlyGroups.replace(node, origin.receivedAt, statement.names)) return undefined;
-    return groupsText(origin, statement);
-  }
-
   #known(node: NodeNumber): readonly Group[] {
-    const known = this.#select.get(node)?.known as string | null | undefined;
+    const waiting = this.#waiting.get(node)?.known;
+    const known = waiting === undefined ? (this.#select.get(node)?.known as string | null | undefined) : waiting;
     return typeof known === 'string' ? (parseExact(known) as readonly Group[]) : NOTHING_KNOWN;
   }
 
@@ -128,10 +170,6 @@ export class StoreNodes {
     const only = groups[0];
     if (only !== undefined && groups.length === 1) this.#onlyGroups.set(node, only[0], namesOf(only[3], only[4]));
     else this.#onlyGroups.remove(node);
-  }
-
-  #mustChange(node: NodeNumber, changes: number | bigint): void {
-    if (Number(changes) !== 1) throw new Error(`node ${node} is not in the store`);
   }
 }
 

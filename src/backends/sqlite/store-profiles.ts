@@ -20,7 +20,7 @@ import type {
 import { parseExact } from '../../validation/exact-json.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { cursorOf, numbersOf } from './store-cursor.ts';
-import { uuidText } from './store-schema.ts';
+import { uuidText } from './uuids.ts';
 
 interface OriginColumns {
   readonly received_at: number;
@@ -121,7 +121,13 @@ export function originOf({ received_at, trace_id, user_index }: OriginColumns): 
 
 export function identifiersOf(store: StoreConnection, nodes: readonly ProfileNode[]): IdentifierRow[] {
   const rows = nodes.flatMap(({ node }) =>
-    store.all<IdentifierRow>('SELECT * FROM identifiers WHERE node = ? ORDER BY type, value', node),
+    store.all<IdentifierRow>(
+      `SELECT type, value, raw, node, coalesce(identifiers.received_at, nodes.received_at) AS received_at,
+         coalesce(identifiers.trace_id, nodes.trace_id) AS trace_id,
+         coalesce(identifiers.user_index, nodes.user_index) AS user_index
+       FROM identifiers JOIN nodes ON nodes.no = identifiers.node WHERE node = ? ORDER BY type, value`,
+      node,
+    ),
   );
   return oldestFirst(rows);
 }

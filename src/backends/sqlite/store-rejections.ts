@@ -5,7 +5,7 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { RecordHeader, RejectionToStore } from '../../store-writer.ts';
-import { uuidBytes } from './store-schema.ts';
+import { uuidBytes } from './uuids.ts';
 
 /** In UTF-16 units: enough to see what is wrong. */
 const PAYLOAD_LENGTH_MAX = 16_384;

@@ -9,8 +9,12 @@
  */
 
 import type { NodeNumber } from '../../model.ts';
+import type { BlockEvent } from './event-blocks.ts';
+import { OWNER } from './event-index.ts';
 import { HOUR_MS, MINUTE_MS } from './store-books.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
+import { entriesOf, removeEntries } from './store-event-index.ts';
+import { EventReader, removeStored } from './stored-events.ts';
 
 /** Events that are read to sum revenue anew, for all minutes of one call together. */
 const RESUMMED_EVENTS_MAX = 200_000;
@@ -21,29 +25,34 @@ export interface RemovableEvent {
   readonly node: NodeNumber | null;
   readonly timestamp: number;
   readonly record: number;
-  readonly user_index: number;
-  readonly event_name: string;
+  readonly userIndex: number;
+  readonly name: string;
   readonly revenue: number | string | null;
-  readonly received_at: number;
+  readonly receivedAt: number;
 }
 
-/** To be completed by conditions on `event` and `record`. */
-export function selectRemovable(table: number): string {
-  return `SELECT event.no, event.tenant, event.node, event.timestamp, event.record, event.user_index, event.event_name,
-      event.revenue, record.received_at
-    FROM events_${table} AS event LEFT JOIN records_${table} AS record ON record.no = event.record`;
+/** Without its properties, which may be large. */
+export function removable(event: BlockEvent, receivedAt: number): RemovableEvent {
+  const { no, tenant, node, timestamp, record, userIndex, name, revenue } = event;
+  return { no, tenant, node, timestamp, record, userIndex, name, revenue, receivedAt };
 }
 
-/** All events of a user in a record have to go together, or the users in the books are wrong. */
+/**
+ * All events of a user in a record have to go together, or the users in the books are wrong. Of erased events the index
+ * keeps nothing; the entries of expired ones are left to the table's end.
+ */
 export function removeEvents(
   store: StoreConnection,
-  table: number,
+  table: EventTable,
   events: readonly RemovableEvent[],
   becoming: 'erased' | 'expired',
 ): void {
   if (events.length === 0) return;
-  for (const { no } of events) store.run(`DELETE FROM events_${table} WHERE no = ?`, no);
-  store.run('UPDATE event_tables SET events = events - ? WHERE no = ?', events.length, table);
+  const numbers = events.map(({ no }) => no);
+  removeStored(store, table.no, numbers);
+  if (becoming === 'erased') unindex(store, table, events);
+  const expired = becoming === 'expired' ? 1 : table.expired;
+  store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
   for (const [node, removed] of Map.groupBy(events, ({ node }) => node)) {
     if (node !== null) store.run('UPDATE nodes SET events = events - ? WHERE no = ?', removed.length, node);
   }
@@ -51,11 +60,18 @@ export function removeEvents(
   for (const [tenant, removed] of Map.groupBy(events, ({ tenant }) => tenant)) uncount(store, tenant, removed);
 }
 
+function unindex(store: StoreConnection, table: EventTable, events: readonly RemovableEvent[]): void {
+  const byNode = events.flatMap(({ node, timestamp, no }) => (node === null ? [] : [{ owner: node, timestamp, no }]));
+  removeEntries(store, table, OWNER.node, byNode);
+  const byTenant = events.map(({ tenant, timestamp, no }) => ({ owner: tenant, timestamp, no }));
+  removeEntries(store, table, OWNER.tenant, byTenant);
+}
+
 function moveInBooks(store: StoreConnection, events: readonly RemovableEvent[], becoming: 'erased' | 'expired'): void {
-  const byHour = Map.groupBy(events, (event) => `${event.tenant} ${startOf(event.received_at, HOUR_MS)}`);
+  const byHour = Map.groupBy(events, (event) => `${event.tenant} ${startOf(event.receivedAt, HOUR_MS)}`);
   for (const removed of byHour.values()) {
-    const [{ tenant, received_at }] = removed as [RemovableEvent];
-    const users = new Set(removed.map(({ record, user_index }) => `${record} ${user_index}`)).size;
+    const [{ tenant, receivedAt }] = removed as [RemovableEvent];
+    const users = new Set(removed.map(({ record, userIndex }) => `${record} ${userIndex}`)).size;
     store.run(
       `UPDATE ledger SET users_stored = users_stored - ?1, users_${becoming} = users_${becoming} + ?1,
          events_stored = events_stored - ?2, events_${becoming} = events_${becoming} + ?2
@@ -63,7 +79,7 @@ function moveInBooks(store: StoreConnection, events: readonly RemovableEvent[], 
       users,
       removed.length,
       tenant,
-      startOf(received_at, HOUR_MS),
+      startOf(receivedAt, HOUR_MS),
     );
   }
 }
@@ -96,11 +112,11 @@ function uncount(store: StoreConnection, tenant: number, events: readonly Remova
 
 function lossesOf(events: readonly RemovableEvent[], width: number): Loss[] {
   const losses = new Map<string, Loss>();
-  for (const { timestamp, event_name: eventName, revenue } of events) {
+  for (const { timestamp, name: eventName, revenue } of events) {
     const start = startOf(timestamp, width);
-    const name = `${start} ${eventName}`;
-    const loss = losses.get(name) ?? { start, eventName, events: 0, revenue: 0, hasRevenue: false };
-    losses.set(name, loss);
+    const bucket = `${start} ${eventName}`;
+    const loss = losses.get(bucket) ?? { start, eventName, events: 0, revenue: 0, hasRevenue: false };
+    losses.set(bucket, loss);
     loss.events += 1;
     const amount = Number(revenue ?? 0);
     loss.revenue = finite(loss.revenue + amount);
@@ -122,19 +138,16 @@ function revenuesOf(
   start: number,
 ): Map<string, number> {
   const sums = new Map<string, number>();
-  for (const { no, timestamp_min, timestamp_max } of tables) {
-    if ((timestamp_min ?? Number.POSITIVE_INFINITY) >= start + MINUTE_MS) continue;
-    if ((timestamp_max ?? Number.NEGATIVE_INFINITY) < start) continue;
-    // In the order of the log, as the writer adds them; the plus lets SQLite go by the index of time all the same.
-    const rows = store.iterate<{ event_name: string; revenue: number | string }>(
-      `SELECT event_name, revenue FROM events_${no}
-       WHERE tenant = ? AND timestamp >= ? AND timestamp < ? AND revenue IS NOT NULL ORDER BY +no`,
-      tenant,
-      start,
-      start + MINUTE_MS,
-    );
-    for (const { event_name, revenue } of rows) {
-      sums.set(event_name, finite((sums.get(event_name) ?? 0) + Number(revenue)));
+  const reader = new EventReader(store);
+  const minute = { kind: OWNER.tenant, owner: tenant, from: start, before: { timestamp: start + MINUTE_MS, no: 0 } };
+  for (const table of tables) {
+    if ((table.timestamp_min ?? Number.POSITIVE_INFINITY) >= start + MINUTE_MS) continue;
+    if ((table.timestamp_max ?? Number.NEGATIVE_INFINITY) < start) continue;
+    // In the order of the log, as the writer adds them.
+    const keys = entriesOf(store, table, minute, Number.MAX_SAFE_INTEGER).sort((a, b) => a.no - b.no);
+    for (const { no } of keys) {
+      const { name, revenue = null } = reader.get(table.no, no) ?? { name: '' };
+      if (revenue !== null) sums.set(name, finite((sums.get(name) ?? 0) + Number(revenue)));
     }
   }
   return sums;

@@ -6,8 +6,8 @@
  * older, whole and consistent, and since the position in the log is in the same file, the processor does the rest again
  * from the log. So the log lets go of a record only after a commit with `FULL` (`StoreWriter`).
  *
- * Events and records lie in tables of a bounded number of events each (`events_7`, `records_7`): indexes by person stay
- * small enough for the cache however many events there are, and retention drops whole tables.
+ * Events and records lie in tables of a bounded number of events each (`events_7`, `index_7`, `records_7`): indexes by
+ * person stay small enough for the cache however many events there are, and retention drops whole tables.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -40,17 +40,18 @@ const MIGRATIONS = [
   ) STRICT;
   CREATE UNIQUE INDEX nodes_by_id ON nodes (id);
 
-  -- A match key points to its node for ever. 'raw' is null where it equals 'value'.
+  -- A match key points to its node for ever. 'raw' is null where it equals 'value'; its origin is null where it is the
+  -- node's own. By value first, because SQLite compares texts at the beginning of a key faster than behind numbers.
   CREATE TABLE identifiers (
     tenant      INTEGER NOT NULL,
     type        INTEGER NOT NULL,
     value       TEXT    NOT NULL,
     node        INTEGER NOT NULL,
     raw         TEXT,
-    received_at INTEGER NOT NULL,
-    trace_id    BLOB    NOT NULL,
-    user_index  INTEGER NOT NULL,
-    PRIMARY KEY (tenant, type, value)
+    received_at INTEGER,
+    trace_id    BLOB,
+    user_index  INTEGER,
+    PRIMARY KEY (value, type, tenant)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX identifiers_by_node ON identifiers (node);
 
@@ -200,39 +201,45 @@ const MIGRATIONS = [
     detail   TEXT    NOT NULL
   ) STRICT;
 
-  -- The tables of events, oldest first; times are those of the events in it.
+  -- The tables of events, oldest first; times are those of the events in it. Below 'first_kept' no event is left;
+  -- 'expired' says whether others may be missing too. 'runs' is a list of Run (event-index.ts), as JSON.
   CREATE TABLE event_tables (
     no             INTEGER PRIMARY KEY,
     first_event    INTEGER NOT NULL,
+    first_kept     INTEGER NOT NULL,
     events         INTEGER NOT NULL,
+    expired        INTEGER NOT NULL DEFAULT 0,
     timestamp_min  INTEGER,
     timestamp_max  INTEGER,
-    received_max   INTEGER
+    received_max   INTEGER,
+    runs           TEXT    NOT NULL
   ) STRICT;
   `,
 ];
 
 /**
- * One table of events, and of the records that they came in. The events of a record have consecutive numbers from
- * `first_event` on, so what became of its users follows from them; `notes` holds only what does not.
+ * One table of events in blocks (event-blocks.ts), their index (event-index.ts), and the records that they came in. The
+ * events of a record have consecutive numbers from `first_event` on, so what became of its users follows from them;
+ * `notes` holds only what does not.
  */
 export function eventTableSchema(no: number): string {
   return `
     CREATE TABLE events_${no} (
-      no          INTEGER PRIMARY KEY,
+      first_event INTEGER PRIMARY KEY,
       tenant      INTEGER NOT NULL,
-      node        INTEGER,
-      timestamp   INTEGER NOT NULL,
-      record      INTEGER NOT NULL,
-      user_index  INTEGER NOT NULL,
-      event_index INTEGER NOT NULL,
-      event_name  TEXT    NOT NULL,
-      revenue     ANY,
-      event_value ANY,
-      properties  TEXT    NOT NULL
+      events      INTEGER NOT NULL,
+      numbers     BLOB    NOT NULL,
+      texts       BLOB    NOT NULL
     ) STRICT;
-    CREATE INDEX events_${no}_by_node ON events_${no} (node, timestamp);
-    CREATE INDEX events_${no}_by_time ON events_${no} (tenant, timestamp);
+    CREATE TABLE index_${no} (
+      kind      INTEGER NOT NULL,
+      run       INTEGER NOT NULL,
+      owner     INTEGER NOT NULL,
+      timestamp INTEGER NOT NULL,
+      no        INTEGER NOT NULL,
+      entries   BLOB,
+      PRIMARY KEY (kind, run, owner, timestamp, no)
+    ) STRICT, WITHOUT ROWID;
     CREATE TABLE records_${no} (
       no               INTEGER PRIMARY KEY,
       tenant           INTEGER NOT NULL,
@@ -289,27 +296,4 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
   return openDatabase(storeFile(file, kind));
-}
-
-/** A trace_id or node id as it is stored. */
-export function uuidBytes(uuid: string): Uint8Array {
-  return Buffer.from(uuid.replaceAll('-', ''), 'hex');
-}
-
-/** Like `uuidBytes`, for one id many times in a row: all users of a request have its trace_id. */
-export function rememberingUuidBytes(): (uuid: string) => Uint8Array {
-  let last = '';
-  let bytes = new Uint8Array();
-  return (uuid) => {
-    if (uuid !== last) {
-      last = uuid;
-      bytes = new Uint8Array(uuidBytes(uuid));
-    }
-    return bytes;
-  };
-}
-
-export function uuidText(bytes: Uint8Array): string {
-  const hex = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }

@@ -15,7 +15,8 @@ import type { Retention } from '../../store-writer.ts';
 import { transaction } from './database.ts';
 import { type EventTable, StoreConnection } from './store-connection.ts';
 import { freePages } from './store-erase.ts';
-import { type RemovableEvent, removeEvents, selectRemovable } from './store-removal.ts';
+import { type RemovableEvent, removable, removeEvents } from './store-removal.ts';
+import { eventsBetween } from './stored-events.ts';
 
 const ROWS_PER_SWEEP = 2_000;
 const EVENTS_PER_SWEEP = 5_000;
@@ -145,12 +146,13 @@ function sweepExcessRejections({ store, retention, progress }: Sweep): boolean {
 interface RecordAge {
   readonly no: number;
   readonly received_at: number;
+  readonly first_event: number;
   readonly events: number;
 }
 
 function oldestRecords(store: StoreConnection, { no }: EventTable, from: number): RecordAge[] {
   return store.all(
-    `SELECT no, received_at, events FROM records_${no} WHERE no >= ? ORDER BY no LIMIT ?`,
+    `SELECT no, received_at, first_event, events FROM records_${no} WHERE no >= ? ORDER BY no LIMIT ?`,
     from,
     ROWS_PER_SWEEP,
   );
@@ -199,23 +201,28 @@ function sweepEvents({ store, retention, now }: Sweep): boolean {
 }
 
 function dropTable(store: StoreConnection, { no }: EventTable): void {
-  store.database.exec(`DROP TABLE events_${no}; DROP TABLE records_${no}`);
+  store.database.exec(`DROP TABLE events_${no}; DROP TABLE index_${no}; DROP TABLE records_${no}`);
   store.run('DELETE FROM event_tables WHERE no = ?', no);
 }
 
 /** How many records went. */
-function expire(store: StoreConnection, { no: table }: EventTable, records: readonly RecordAge[]): number {
+function expire(store: StoreConnection, table: EventTable, records: readonly RecordAge[]): number {
   const events: RemovableEvent[] = [];
   let removed = 0;
-  for (const { no } of records) {
-    const sql = `${selectRemovable(table)} WHERE record.no = ? AND event.no >= record.first_event
-      AND event.no < record.first_event + record.events`;
-    events.push(...store.all<RemovableEvent>(sql, no));
+  for (const { first_event, events: count, received_at } of records) {
+    for (const event of eventsBetween(store, table.no, first_event, first_event + count)) {
+      events.push(removable(event, received_at));
+    }
     removed += 1;
     if (events.length >= EVENTS_PER_SWEEP) break;
   }
   removeEvents(store, table, events, 'expired');
-  for (const { no } of records.slice(0, removed)) store.run(`DELETE FROM records_${table} WHERE no = ?`, no);
+  for (const { no } of records.slice(0, removed)) store.run(`DELETE FROM records_${table.no} WHERE no = ?`, no);
+  store.run(
+    `UPDATE event_tables SET first_kept =
+       coalesce((SELECT first_event FROM records_${table.no} ORDER BY no LIMIT 1), first_kept) WHERE no = ?`,
+    table.no,
+  );
   return removed;
 }
 

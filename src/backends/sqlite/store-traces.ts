@@ -10,7 +10,9 @@ import type { StoredTrace, TracedUser } from '../../store.ts';
 import type { UserNote } from '../../store-writer.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { publicId } from './store-profiles.ts';
-import { type RecordNotes, uuidText } from './store-schema.ts';
+import type { RecordNotes } from './store-schema.ts';
+import { uuidText } from './uuids.ts';
+import { eventsBetween } from './stored-events.ts';
 
 interface RecordRow {
   readonly no: number;
@@ -29,9 +31,8 @@ interface RecordRow {
 }
 
 interface UserEvents {
-  readonly user_index: number;
   readonly node: NodeNumber | null;
-  readonly events: number;
+  events: number;
 }
 
 /** `tenant` null looks at all of them; undefined is one that never sent anything. */
@@ -75,7 +76,7 @@ function usersOf(store: StoreConnection, record: RecordRow): TracedUser[] {
   const notes = JSON.parse(record.notes ?? '{}') as RecordNotes;
   const rejected = new Map(notes.rejected);
   const noted = new Map(notes.users?.map((note) => [note.userIndex, note]));
-  const stored = new Map(eventsOf(store, record).map((row) => [row.user_index, row]));
+  const stored = eventsOf(store, record);
   const storedEvents = stored.values().reduce((sum, { events }) => sum + events, 0);
   const hasLostEvents = storedEvents < record.events;
   // Without its notes nobody knows which users were rejected; only those with events are certain.
@@ -95,14 +96,14 @@ function usersOf(store: StoreConnection, record: RecordRow): TracedUser[] {
   return users;
 }
 
-function eventsOf(store: StoreConnection, { table, no, first_event, events }: RecordRow): UserEvents[] {
-  return store.all(
-    `SELECT user_index, node, count(*) AS events FROM events_${table}
-     WHERE no >= ? AND no < ? AND record = ? GROUP BY user_index`,
-    first_event,
-    first_event + events,
-    no,
-  );
+function eventsOf(store: StoreConnection, { table, first_event, events }: RecordRow): Map<number, UserEvents> {
+  const users = new Map<number, UserEvents>();
+  for (const { userIndex, node } of eventsBetween(store, table, first_event, first_event + events)) {
+    const user = users.get(userIndex);
+    if (user === undefined) users.set(userIndex, { node, events: 1 });
+    else user.events += 1;
+  }
+  return users;
 }
 
 const EVENTS_ARE_GONE = 'its events are not stored any more: erased, or older than SLUICE_EVENT_RETENTION';

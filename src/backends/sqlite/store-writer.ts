@@ -23,6 +23,7 @@ import {
 } from '../../store-writer.ts';
 import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
+import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
@@ -30,7 +31,8 @@ import { StoreGraph } from './store-graph.ts';
 import { addVisit, StoreNodes, type Visits } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
-import { openStoreFile, type RecordNotes, uuidBytes, uuidText } from './store-schema.ts';
+import { openStoreFile, type RecordNotes } from './store-schema.ts';
+import { uuidBytes, uuidText } from './uuids.ts';
 import { sweep } from './store-sweep.ts';
 import { tombstoneOf } from './tombstone.ts';
 
@@ -41,10 +43,12 @@ export interface WriterSetup {
   readonly file: string;
   /** Events of one table; tests take few. */
   readonly tableEvents?: number;
+  /** When entries of the index make a run, and how many runs are merged; tests take few. */
+  readonly indexSizes?: IndexSizes;
 }
 
-export function openSqliteStoreWriter({ file, tableEvents = TABLE_EVENTS }: WriterSetup): StoreWriter {
-  return new SqliteStoreWriter(openStoreFile(file, 'writer'), tableEvents);
+export function openSqliteStoreWriter({ file, tableEvents = TABLE_EVENTS, indexSizes = {} }: WriterSetup): StoreWriter {
+  return new SqliteStoreWriter(openStoreFile(file, 'writer'), tableEvents, indexSizes);
 }
 
 /** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
@@ -78,14 +82,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
 
-  constructor(database: DatabaseSync, tableEvents: number) {
+  constructor(database: DatabaseSync, tableEvents: number, indexSizes: IndexSizes) {
     this.#database = database;
     this.#graph = new StoreGraph(database);
     this.#nodes = new StoreNodes(database);
     this.#changes = new StoreChanges(database);
     this.#books = new StoreBooks(database);
     this.#receipts = new StoreReceipts(database);
-    this.#tables = new EventTables(database, tableEvents);
+    this.#tables = new EventTables(database, tableEvents, indexSizes);
     this.#rejections = new StoreRejections(database);
     this.#statements = prepare(database);
   }
@@ -152,6 +156,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   async commit(durable: boolean): Promise<void> {
     this.#attempt(() => {
+      this.#nodes.flush();
       this.#books.flush();
       this.#receipts.flush();
       this.#tables.flush();
@@ -235,6 +240,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const tenant = this.#tenant(batch.tenantId);
     const visits: Visits = new Map();
     for (const record of batch.records) this.#writeRecord(tenant, record, processedAt, visits);
+    this.#tables.endBlock();
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     this.#changes.write(tenant.no, batch.changes);
@@ -258,28 +264,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const firstEvent = this.#next.event;
     for (const user of users) {
       const { origin, node, events } = user;
-      for (const { eventIndex, name, timestamp, revenue, value, properties } of events) {
-        table.insertEvent.run(
-          this.#next.event++,
-          tenant.no,
-          node,
-          timestamp,
-          recordNo,
-          origin.userIndex,
-          eventIndex,
-          name,
-          revenue,
-          value,
-          properties,
-        );
-        if (timestamp < table.timestampMin) table.timestampMin = timestamp;
-        if (timestamp > table.timestampMax) table.timestampMax = timestamp;
+      for (const event of events) {
+        this.#tables.add(tenant.no, this.#next.event++, node, recordNo, origin.userIndex, event);
+        const { timestamp, name, revenue } = event;
         this.#books.countEvent(tenant.no, timestamp, name, revenue === null ? 0 : Number(revenue));
       }
       if (node !== null) addVisit(visits, node, user);
     }
     const eventCount = this.#next.event - firstEvent;
-    table.events += eventCount;
     if (receivedAt > table.receivedMax) table.receivedMax = receivedAt;
     table.insertRecord.run(
       recordNo,

@@ -1,0 +1,43 @@
+/**
+ * Trace ids and ids of nodes: texts outside, 16 bytes in the store. Digits are read one by one, which takes a fraction of
+ * the time that a pass through `Buffer` would, and there is one for every record and every new person.
+ */
+
+const UUID_BYTES = 16;
+const DASH = 0x2d;
+const LETTER_BITS = 0x40;
+const LETTER_VALUE = 9;
+
+/** A trace_id or node id as it is stored. For what is a UUID; digits of either case. */
+export function uuidBytes(uuid: string): Uint8Array {
+  const bytes = new Uint8Array(UUID_BYTES);
+  let at = 0;
+  for (let n = 0; n < UUID_BYTES; n++) {
+    if (uuid.charCodeAt(at) === DASH) at++;
+    bytes[n] = (digitOf(uuid.charCodeAt(at)) << 4) | digitOf(uuid.charCodeAt(at + 1));
+    at += 2;
+  }
+  return bytes;
+}
+
+function digitOf(code: number): number {
+  return (code & 0xf) + ((code & LETTER_BITS) === 0 ? 0 : LETTER_VALUE);
+}
+
+/** Like `uuidBytes`, for one id many times in a row: all users of a request have its trace_id. */
+export function rememberingUuidBytes(): (uuid: string) => Uint8Array {
+  let last = '';
+  let bytes = new Uint8Array();
+  return (uuid) => {
+    if (uuid !== last) {
+      last = uuid;
+      bytes = new Uint8Array(uuidBytes(uuid));
+    }
+    return bytes;
+  };
+}
+
+export function uuidText(bytes: Uint8Array): string {
+  const hex = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+}

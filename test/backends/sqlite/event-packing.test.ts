@@ -1,0 +1,185 @@
+/** How events and the entries of their index are packed into bytes: what goes in comes out, in order. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { type BlockEvent, BlockWriter, unpackBlock } from '../../../src/backends/sqlite/event-blocks.ts';
+import {
+  addEntry,
+  CHUNK_ENTRIES_MAX,
+  type Entries,
+  newEntries,
+  orderOf,
+  packChunk,
+  unpackChunk,
+} from '../../../src/backends/sqlite/index-entries.ts';
+import { uuidBytes, uuidText } from '../../../src/backends/sqlite/uuids.ts';
+import { VarintReader, VarintWriter } from '../../../src/backends/sqlite/varints.ts';
+
+const TENANT = 7;
+/** The oldest and the newest day that a timestamp can name. */
+const [OLDEST, NEWEST] = [Date.UTC(0) - 1e14, Date.UTC(9999, 11, 31)];
+
+function blockOf(events: readonly BlockEvent[]): BlockEvent[] {
+  const writer = new BlockWriter();
+  for (const event of events) writer.add(event.no, event.node, event.record, event.userIndex, event);
+  assert.equal(writer.events, events.length);
+  return unpackBlock(TENANT, writer.take());
+}
+
+function event(no: number, about: Partial<BlockEvent> = {}): BlockEvent {
+  return {
+    no,
+    tenant: TENANT,
+    node: no * 3,
+    timestamp: Date.UTC(2026, 0) + no,
+    record: 1 + Math.floor(no / 10),
+    userIndex: no % 1_000,
+    eventIndex: 0,
+    name: 'tested',
+    revenue: null,
+    value: null,
+    properties: '{}',
+    ...about,
+  };
+}
+
+suite('Varints', () => {
+  test('numbers of all sizes come out as they went in', () => {
+    const numbers = [0, 1, 127, 128, 2 ** 31 - 1, 2 ** 31, 2 ** 32, 2 ** 35 + 1, Number.MAX_SAFE_INTEGER];
+    const writer = new VarintWriter();
+    for (let round = 0; round < 200; round++) {
+      for (const number of numbers) {
+        writer.put(number);
+        writer.putSigned(Math.floor(number / 2));
+        writer.putSigned(-Math.floor(number / 2));
+        writer.putDouble(-number / 3);
+      }
+    }
+    const reader = new VarintReader(writer.take());
+    for (let round = 0; round < 200; round++) {
+      for (const number of numbers) {
+        assert.equal(reader.get(), number);
+        assert.equal(reader.getSigned(), Math.floor(number / 2));
+        assert.equal(reader.getSigned() + 0, -Math.floor(number / 2) + 0);
+        assert.equal(reader.getDouble(), -number / 3);
+      }
+    }
+    assert.equal(reader.isAtEnd, true);
+  });
+});
+
+suite('The bytes of a UUID', () => {
+  test('are its digits, in either case, and give it back', () => {
+    for (const uuid of ['01957000-0000-7000-8000-00000000ac70', 'ffffffff-0123-4567-89ab-cdeffedcba98']) {
+      const expected = Buffer.from(uuid.replaceAll('-', ''), 'hex');
+      assert.deepEqual(Buffer.from(uuidBytes(uuid)), expected);
+      assert.deepEqual(Buffer.from(uuidBytes(uuid.toUpperCase())), expected);
+      assert.equal(uuidText(uuidBytes(uuid)), uuid);
+    }
+  });
+});
+
+suite('A block of events', () => {
+  test('events of all kinds come out as they went in', () => {
+    const events = [
+      event(1_000_000, { node: null, name: 'ä €\u{1F600}', properties: '{"a":"\u{1F600}"}' }),
+      event(1_000_001, { revenue: 0.1, value: '12345678901234567890' }),
+      event(1_000_002, { revenue: '1e400', value: -5e-324, timestamp: OLDEST }),
+      event(1_000_009, { timestamp: NEWEST, record: 2 ** 40, name: '\0', node: 2 ** 40 }),
+      event(1_000_010, {
+        record: 2 ** 40,
+        properties: JSON.stringify({ long: 'x'.repeat(100_000) }),
+        eventIndex: 500_000,
+      }),
+    ];
+    assert.deepEqual(blockOf(events), events);
+  });
+
+  test('half a character at the end of a name stays apart from what follows', () => {
+    const [first, second] = blockOf([event(1, { name: 'a\uD83D', properties: '{}' }), event(2, { name: '\uDE00b' })]);
+    assert.deepEqual([first?.name, second?.name], ['a\uFFFD', '\uFFFDb']);
+    assert.deepEqual([first?.properties, second?.properties], ['{}', '{}']);
+  });
+
+  test('a writer begins afresh after a block was taken or cleared', () => {
+    const writer = new BlockWriter();
+    for (const [no, end] of [
+      [5, () => writer.take()],
+      [6, () => writer.clear()],
+    ] as const) {
+      writer.add(no, 1, 1, 1, event(no));
+      end();
+      assert.deepEqual([writer.events, writer.length], [0, 0]);
+    }
+    writer.add(9, 27, 1, 9, event(9));
+    assert.deepEqual(unpackBlock(TENANT, writer.take()), [event(9)]);
+  });
+});
+
+/** Numbers that look random and are the same every time. */
+function* noise(seed: number): Generator<number, never> {
+  for (let state = seed; ; ) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    yield state / 2 ** 32;
+  }
+}
+
+function randomEntries(count: number, owners: number, span: number): Entries {
+  const entries = newEntries(count);
+  const random = noise(count + owners);
+  for (let no = 1; no <= count; no++) {
+    const owner = 1 + Math.floor(random.next().value * owners);
+    addEntry(entries, owner, OLDEST + Math.floor(random.next().value * span), no);
+  }
+  return entries;
+}
+
+suite('Entries of the index', () => {
+  for (const [what, owners, span] of [
+    ['of one owner', 1, 1_000],
+    ['of few owners', 5, 1_000],
+    ['of many owners', 2_000, 100],
+    ['of one millisecond', 3, 1],
+    ['of ten thousand years', 3, NEWEST - OLDEST],
+    ['of owners with huge numbers', 2 ** 46, 1_000],
+  ] as const) {
+    test(`${what} are ordered by owner, timestamp and number`, () => {
+      const entries = randomEntries(3_000, owners, span);
+      const { owners: owner, timestamps, numbers } = entries;
+      const found = Array.from(orderOf(entries), (at) => [owner[at], timestamps[at], numbers[at]] as number[]);
+      const expected = Array.from(owner, (one, at) => [one, timestamps[at], numbers[at]] as number[]);
+      expected.sort((a, b) => a.map((value, at) => value - (b[at] ?? 0)).find((difference) => difference !== 0) ?? 0);
+      assert.deepEqual(found, expected);
+    });
+  }
+
+  test('come out of a chunk as they went in, whatever lies between them', () => {
+    for (const [owners, span] of [
+      [2, NEWEST - OLDEST],
+      [2 ** 46, 10],
+    ] as const) {
+      const entries = randomEntries(CHUNK_ENTRIES_MAX, owners, span);
+      const order = orderOf(entries);
+      const first = order[0] ?? 0;
+      const into = newEntries(CHUNK_ENTRIES_MAX);
+      const name = {
+        owner: entries.owners[first] ?? 0,
+        timestamp: entries.timestamps[first] ?? 0,
+        no: entries.numbers[first] ?? 0,
+      };
+      unpackChunk(name, packChunk(entries, order, 0, CHUNK_ENTRIES_MAX), into);
+      assert.deepEqual(
+        Array.from(into.numbers),
+        Array.from(order, (at) => entries.numbers[at]),
+      );
+      assert.deepEqual(
+        Array.from(into.timestamps),
+        Array.from(order, (at) => entries.timestamps[at]),
+      );
+      assert.deepEqual(
+        Array.from(into.owners),
+        Array.from(order, (at) => entries.owners[at]),
+      );
+    }
+  });
+});
