@@ -63,8 +63,8 @@ export interface KeyStore {
   create(key: NewKey): Promise<void>;
   /** By SHA-256 of the whole key, revoked and expired ones included; undefined if there is none. */
   findByHash(hash: Uint8Array): Promise<ApiKey | undefined>;
-  /** Newest first. */
-  list(): Promise<ApiKey[]>;
+  /** Newest first; of one account, or of all. */
+  list(accountId?: string): Promise<ApiKey[]>;
   /** Returns the key as it is afterwards; undefined if there is no such id. Revoking twice keeps the first time. */
   revoke(id: string, at: number): Promise<ApiKey | undefined>;
   /** Lets a key expire at that time, or earlier if it would have. As it is afterwards; undefined for an unknown id. */

@@ -22,6 +22,8 @@ const DAY_MS = 86_400_000;
 /** A key that was neither made nor used for so long is probably forgotten. */
 export const UNUSED_MS = 30 * DAY_MS;
 export const OVERLAP_SECONDS_MAX = 2_592_000;
+/** More than anybody has a use for; all of them are read to be listed. */
+export const ACTIVE_KEYS_MAX = 500;
 
 export interface KeyParts extends MemberParts {
   readonly keyStore: KeyStore;
@@ -63,11 +65,15 @@ interface KeyCall {
 }
 
 async function listKeys({ keyStore, accountId, now }: KeyCall): Promise<Json> {
-  const own = (await asked(keyStore.list())).filter((key) => key.accountId === accountId);
+  const own = await asked(keyStore.list(accountId));
   return { keys: own.map((key) => keyAnswer(key, now)) };
 }
 
 async function makeKey({ keyStore, accountId, now }: KeyCall, wishes: KeyWishes): Promise<Json> {
+  const active = (await asked(keyStore.list(accountId))).filter((key) => stateOf(key, now) === 'active');
+  if (active.length >= ACTIVE_KEYS_MAX) {
+    throw new BadParameterError(`the account has ${ACTIVE_KEYS_MAX} active keys: revoke some that nobody needs`);
+  }
   const { key, row } = await storeKey(keyStore, { ...wishes, accountId, now });
   return { key, row: keyAnswer(unusedKey(row), now) };
 }
@@ -135,7 +141,7 @@ function stateOf({ revokedAt, expiresAt }: ApiKey, now: number): 'active' | 'exp
 }
 
 async function findOwn({ keyStore, accountId }: KeyCall, id: string): Promise<ApiKey | undefined> {
-  return (await asked(keyStore.list())).find((key) => key.id === id && key.accountId === accountId);
+  return (await asked(keyStore.list(accountId))).find((key) => key.id === id);
 }
 
 /** What a key cannot be made of is told in the words of the command line, all of it. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
+import { ACTIVE_KEYS_MAX } from '../../src/api/keys.ts';
 import { createKey } from '../../src/keys/create.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
 import type { KeyStore, NewKey } from '../../src/store.ts';
@@ -220,10 +221,23 @@ suite('Rolling a key', () => {
     assert.deepEqual(await list(), [row]);
   });
 
+  test('an account has a bounded number of active keys; revoking one makes room', async (t) => {
+    const { make, ask, keyStore, accountId } = await start(t);
+    for (let made = 0; made < ACTIVE_KEYS_MAX - 1; made++) {
+      await createKey(keyStore, { ...WISHES, origins: [], expiresAt: null, accountId, now: NOW });
+    }
+    const { row } = await make();
+    const refused = await ask('POST', '/keys', WISHES);
+    assert.equal(refused.status, 400);
+    assert.match(refused.text, /has 500 active keys: revoke some/);
+    await ask('POST', `/keys/${row.id}/revoke`, { name: row.name });
+    await make();
+  });
+
   test('when the old one cannot be changed it stays as it is: never gone without another', async (t) => {
     let real: KeyStore | undefined;
     const broken = {
-      list: () => real?.list(),
+      list: (accountId?: string) => real?.list(accountId),
       create: (key: NewKey) => real?.create(key),
       expire: () => Promise.reject(new Error('the disk is gone')),
     } as unknown as KeyStore;

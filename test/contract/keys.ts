@@ -146,6 +146,18 @@ function keysTests(withStore: WithStore): void {
   );
 
   test(
+    'keys of one account are listed without those of another',
+    withStore(async ({ store }, accountId) => {
+      const other = await store.ensureAccount(newAccount('another', NOON));
+      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      await createKey(store, { ...wishes('secret', 'production'), accountId: other.id, now: NOON });
+      assert.deepEqual(await store.list(accountId), [asStored(row)]);
+      assert.equal((await store.list()).length, 2);
+      assert.deepEqual(await store.list('acct_nobody'), []);
+    }),
+  );
+
+  test(
     'a revoked key is still found, with the time of its first revocation',
     withStore(async ({ store }, accountId) => {
       const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });

@@ -33,7 +33,8 @@ const MIGRATIONS = [
    ) STRICT;
    CREATE UNIQUE INDEX keys_by_hash ON keys (hash);`,
 
-  `CREATE TABLE members (
+  `CREATE INDEX keys_by_account ON keys (account_id);
+   CREATE TABLE members (
      id                TEXT PRIMARY KEY,
      account_id        TEXT NOT NULL REFERENCES accounts (id),
      email             TEXT NOT NULL,

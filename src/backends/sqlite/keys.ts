@@ -79,9 +79,16 @@ class SqliteKeyStore implements KeyStore {
     return row === undefined ? undefined : toApiKey(row);
   }
 
-  async list(): Promise<ApiKey[]> {
-    const sql = `${SELECT_KEYS} ORDER BY keys.created_at DESC, keys.rowid DESC`;
-    return this.#connection.read(() => this.#database.prepare(sql).all().map(toApiKey));
+  async list(accountId?: string): Promise<ApiKey[]> {
+    const condition = accountId === undefined ? '' : 'WHERE keys.account_id = ?';
+    const sql = `${SELECT_KEYS} ${condition} ORDER BY keys.created_at DESC, keys.rowid DESC`;
+    const values = accountId === undefined ? [] : [accountId];
+    return this.#connection.read(() =>
+      this.#database
+        .prepare(sql)
+        .all(...values)
+        .map(toApiKey),
+    );
   }
 
   async revoke(id: string, at: number): Promise<ApiKey | undefined> {
