@@ -222,7 +222,8 @@ suite('Rolling a key', () => {
   });
 
   test('an account has a bounded number of active keys; revoking one makes room', async (t) => {
-    const { make, ask, keyStore, accountId } = await start(t);
+    const { make, ask, keyStore, accountId: idOf } = await start(t);
+    const accountId = await idOf('own');
     for (let made = 0; made < ACTIVE_KEYS_MAX - 1; made++) {
       await createKey(keyStore, { ...WISHES, origins: [], expiresAt: null, accountId, now: NOW });
     }
