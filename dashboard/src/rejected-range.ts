@@ -25,10 +25,10 @@ const WEEK: RejectedRange = {
 };
 
 export const REJECTED_RANGES: readonly RejectedRange[] = [
-  { value: '1h', label: 'Last hour', words: 'in the last hour', span: { count: 60, unitMs: MINUTE_MS } },
+  { value: '1h', label: '1 hour', words: 'in the last hour', span: { count: 60, unitMs: MINUTE_MS } },
   { value: '24h', label: '24 hours', words: 'in the last 24 hours', span: { count: 24, unitMs: HOUR_MS } },
   WEEK,
-  { value: 'all', label: 'All kept', words: 'in the time that they are kept for', span: null },
+  { value: 'all', label: 'All', words: 'in the time that they are kept for', span: null },
 ];
 
 export function rejectedRangeOf(value: string): RejectedRange {

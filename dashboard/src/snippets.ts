@@ -35,5 +35,5 @@ fetch('${serverUrl}/ingest/events', {
 /** Whether only this machine can reach the server by that address. */
 export function isOnThisMachineOnly(serverUrl: string): boolean {
   const host = URL.parse(serverUrl)?.hostname ?? '';
-  return host === 'localhost' || host === '[::1]' || /^127\./.test(host);
+  return host === 'localhost' || host === '[::1]' || host.startsWith('127.');
 }

@@ -182,6 +182,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     const words = page.getByText(/\d+ events left out here/);
     await words.waitFor();
     context.diagnostic((await words.textContent()) ?? '');
+    await sees(list().getByRole('listitem').first(), String(BURST_EVENTS - 1));
     await send('ada', { event_name: 'after_the_burst' });
     await row('after_the_burst').waitFor();
     await row('after_the_burst').click();

@@ -144,7 +144,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     await title.waitFor();
     await eventually('it is in view', async () => {
       const box = await title.boundingBox();
-      return box !== null && box.y >= 0 && box.y < 320;
+      return box !== null && box.y >= 0 && box.y < 160;
     });
     assertNoComplaints(phone);
     await phone.context.close();

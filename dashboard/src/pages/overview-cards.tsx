@@ -29,7 +29,7 @@ function startOf({ spanMs, intervalMs }: Range, now: number): string {
 export function NamesCard({ range }: { range: Range }): ReactNode {
   const environment = useEnvironment();
   const from = startOf(range, useNow());
-  const { data, error, reload } = useData<Counts>(
+  const { data, error, readAt, reload } = useData<Counts>(
     `/events/counts?interval=${range.interval}&group_by=event_name&from=${from}`,
     { everyMs: LISTS_RELOAD_MS, isMoving: true },
   );
@@ -37,7 +37,7 @@ export function NamesCard({ range }: { range: Range }): ReactNode {
   const most = names[0]?.events ?? 1;
   return (
     <Card title="Top events">
-      {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
+      {error !== undefined && <CardError error={error} readAt={readAt} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="event names" />}
       {data !== undefined && names.length === 0 && <p className="muted">No events in this time.</p>}
       <ol className="ranking">
@@ -60,7 +60,7 @@ export function NamesCard({ range }: { range: Range }): ReactNode {
 export function ReasonsCard({ range }: { range: Range }): ReactNode {
   const environment = useEnvironment();
   const from = startOf(range, useNow());
-  const { data, error, reload } = useData<RejectionReasons>(`/rejections/reasons?from=${from}`, {
+  const { data, error, readAt, reload } = useData<RejectionReasons>(`/rejections/reasons?from=${from}`, {
     everyMs: LISTS_RELOAD_MS,
     isMoving: true,
   });
@@ -69,7 +69,7 @@ export function ReasonsCard({ range }: { range: Range }): ReactNode {
   const rejectedPath = `${viewPath(environment, 'rejected')}?range=${range.value === '' ? '1h' : range.value}`;
   return (
     <Card title="Why users were rejected" actions={<Link to={rejectedPath}>All rejected</Link>}>
-      {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
+      {error !== undefined && <CardError error={error} readAt={readAt} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="reasons" />}
       {data !== undefined && reasons.length === 0 && <p className="muted">Nobody was rejected in this time.</p>}
       <ol className="ranking ranking--bad">
@@ -98,11 +98,11 @@ export function FlowCard(): ReactNode {
   const { data, error, readAt, reload } = useData<Health>('/health', { everyMs: HEALTH_RELOAD_MS });
   return (
     <Card title="Keeping up" actions={<Link to={viewPath(environment, 'health')}>Health</Link>}>
-      {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
+      {error !== undefined && <CardError error={error} readAt={readAt} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="health" />}
       {data !== undefined && (
         <>
-          {error === undefined ? <Readiness health={data} /> : <AsOf readAt={readAt} />}
+          {error === undefined && <Readiness health={data} />}
           <Refusals requests={data.requests} />
           <dl className="pairs">
             <dt>Lag</dt>
@@ -171,9 +171,17 @@ export function AsOf({ readAt }: { readAt: number | undefined }): ReactNode {
   );
 }
 
+/** That the server does not answer is said once, above all cards. */
+function CardError(props: { error: ApiError; readAt: number | undefined; onRetry: () => void }): ReactNode {
+  const { error, readAt, onRetry } = props;
+  if (error.status !== 0) return <ErrorNotice error={error} onRetry={onRetry} />;
+  return readAt === undefined ? <p className="muted">Not known yet.</p> : <AsOf readAt={readAt} />;
+}
+
 export interface BooksCardProps {
   readonly ledger: Ledger;
   readonly error: ApiError | undefined;
+  readonly readAt: number | undefined;
   readonly onRetry: () => void;
 }
 
@@ -187,14 +195,14 @@ const BOOK_LINES: readonly { readonly name: keyof Books; readonly label: string;
   { name: 'pending', label: 'Pending', isRare: false },
 ];
 
-export function BooksCard({ ledger: { balanced, totals }, error, onRetry }: BooksCardProps): ReactNode {
+export function BooksCard({ ledger: { balanced, totals }, error, readAt, onRetry }: BooksCardProps): ReactNode {
   const lines = BOOK_LINES.filter(({ name, isRare }) => !isRare || totals.users[name] > 0 || totals.events[name] > 0);
   return (
     <Card
       title="Books"
       actions={<Badge tone={balanced ? 'good' : 'bad'}>{balanced ? 'Balanced' : 'Do not balance'}</Badge>}
     >
-      {error !== undefined && <ErrorNotice error={error} onRetry={onRetry} />}
+      {error !== undefined && <CardError error={error} readAt={readAt} onRetry={onRetry} />}
       {!balanced && (
         <Notice tone="bad" title={differenceWords(totals.users, totals.events)}>
           <p>

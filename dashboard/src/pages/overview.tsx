@@ -49,7 +49,7 @@ export default function OverviewPage(): ReactNode {
       </div>
       <div className="overview-pair">
         <FlowCard />
-        <BooksCard ledger={ledger.data} error={ledger.error} onRetry={ledger.reload} />
+        <BooksCard ledger={ledger.data} error={ledger.error} readAt={ledger.readAt} onRetry={ledger.reload} />
       </div>
     </Page>
   );

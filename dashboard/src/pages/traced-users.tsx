@@ -117,7 +117,7 @@ function noProfileWords({ status, duplicate_events: duplicates = 0, warnings }: 
   if (status === 'rejected') return 'none';
   if (trace.status === 'pending') return 'not yet';
   if (warnings.some((warning) => warning.startsWith(NOT_STORED))) return 'none';
-  return duplicates > 0 ? 'nothing new for one' : 'erased, or expired';
+  return duplicates > 0 ? 'none: nothing new' : 'erased, or expired';
 }
 
 function TraceLink({ id, environment }: { id: string; environment: Environment }): ReactNode {

@@ -10,7 +10,6 @@ import { Link, navigate } from '../router.tsx';
 import { rememberSession } from '../session.tsx';
 import type { InvitationLook, Session } from '../types.ts';
 import { Button } from '../ui/button.tsx';
-import { Code } from '../ui/code.tsx';
 import { focusFirst, TextField } from '../ui/field.tsx';
 import { Logo } from '../ui/icons.tsx';
 import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
@@ -86,10 +85,16 @@ function Gone({ hadToken }: { hadToken: boolean }): ReactNode {
         </p>
       )}
       <Notice tone="quiet" title="To get a new link">
-        <p>Ask somebody of your team to invite you, or run this where the server runs:</p>
-        <Code text="npx sluice invite" language="shell" />
-        <p>If you have forgotten your password, with your e-mail: your account and its data stay as they are.</p>
-        <Code text="npx sluice invite --email you@example.com" language="shell" />
+        <p>
+          Ask somebody of your team to invite you, or run this where the server runs:
+          <br />
+          <code>npx sluice invite</code>
+        </p>
+        <p>
+          If you have forgotten your password, run it with your e-mail:
+          <br />
+          <code>npx sluice invite</code> <code className="gate__option">--email you@example.com</code>
+        </p>
       </Notice>
       <p>
         <Link to="/dashboard/sign-in">Sign in with a password</Link>
