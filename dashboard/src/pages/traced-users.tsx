@@ -143,7 +143,7 @@ function Words({ user, trace, environment }: CellProps): ReactNode {
     <ul className="words">
       {message !== null && (
         <li>
-          <span className="words__message">{message}.</span>{' '}
+          <bdi className="words__message">{message}</bdi>.{' '}
           <Link to={`${viewPath(environment, 'rejected')}?range=all&reason=${encodeURIComponent(reasonOf(message))}`}>
             What was sent, and how to mend it
           </Link>
