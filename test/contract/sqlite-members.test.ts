@@ -49,7 +49,7 @@ test('a file that a Sluice without members made keeps its keys and takes members
   await keys.close();
   const older = new DatabaseSync(file);
   for (const table of ['sign_in_attempts', 'invitations', 'sessions', 'members']) older.exec(`DROP TABLE ${table}`);
-  older.exec('PRAGMA user_version = 1');
+  older.exec('DROP INDEX keys_by_account; PRAGMA user_version = 1');
   older.close();
 
   const members = openSqliteMemberStore(file);

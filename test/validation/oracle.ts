@@ -38,10 +38,16 @@ interface Visit {
 }
 
 function step(path: string, key: string): string {
-  const shown = characters(key) > 512 ? `${key.slice(0, 512)}…` : key;
-  const plain = /^[a-z_$][\w$]*$/i.test(shown);
-  if (plain) return path === '' ? shown : `${path}.${shown}`;
-  return `${path === '' ? 'user' : path}[${JSON.stringify(shown)}]`;
+  const name = characters(key) > 512 ? `${key.slice(0, 512)}…` : key;
+  const plain = /^[a-z_$][\w$]*$/i.test(name);
+  if (plain) return path === '' ? name : `${path}.${name}`;
+  return `${path === '' ? 'user' : path}[${JSON.stringify(name)}]`;
+}
+
+/** Of a path that is very long, the first and the last 600 characters. */
+function shown(path: string): string {
+  if (path === '') return 'user';
+  return path.length > 1_200 ? `${path.slice(0, 600).toWellFormed()}…${path.slice(-600).toWellFormed()}` : path;
 }
 
 /** Every key and every value of a user in order, a key before its value, with an explicit stack. */
@@ -129,9 +135,9 @@ const RULES: readonly Rule[] = [
   (user) => {
     for (const visit of visits(user)) {
       if (visit.key !== undefined && characters(visit.key) > 512) {
-        return `${visit.path || 'user'} has a key longer than 512 characters`;
+        return `${shown(visit.path)} has a key longer than 512 characters`;
       }
-      if (visit.depth > 64) return `${visit.property} is nested too deeply`;
+      if (visit.depth > 64) return `${shown(visit.property)} is nested too deeply`;
     }
     return undefined;
   },
@@ -139,7 +145,7 @@ const RULES: readonly Rule[] = [
     const bad = visits(user).find(({ key, value }) =>
       [key, value].some((text) => typeof text === 'string' && /[\0\p{Surrogate}]/u.test(text)),
     );
-    return bad && `${bad.path || 'user'} contains a character that cannot be stored`;
+    return bad && `${shown(bad.path)} contains a character that cannot be stored`;
   },
 ];
 
