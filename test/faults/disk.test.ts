@@ -136,7 +136,10 @@ suite('A full disk', () => {
     await comes(load, 202, 500);
     assert.equal(segments(), 1, 'a file was made although there was no room for one');
     for (const file of fillers) rmSync(file);
-    await eventually('a new segment is begun', () => segments() > 1, 20_000);
+    await eventually('a new segment is begun', () => segments() > 1, 20_000).catch((error: unknown) => {
+      const seen = JSON.stringify([...load.counts]);
+      throw new Error(`answers ${seen}, the server said:\n${server.stderr()}`, { cause: error });
+    });
     await load.stop();
     assert.deepEqual([...load.counts.keys()], [202]);
     await assertLedger(dataFolder, ledger);
