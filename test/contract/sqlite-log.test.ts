@@ -8,7 +8,7 @@ import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
-import type { LogAppender } from '../../src/log.ts';
+import { type LogAppender, LogUnavailableError } from '../../src/log.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
 import { entry, type LogUnderTest, readAll } from './log-entries.ts';
@@ -297,4 +297,18 @@ suite('Segments of the SQLite log', () => {
       await assert.rejects(openIn(folder), { name: 'OperatorError', ...inWords });
     });
   });
+});
+
+test('a position that cannot be written because no file can be made is tried again later, not the end', async () => {
+  const folder = temporaryFolder();
+  const reader = openSqliteLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
+  const inTheWay = join(folder, 'positions.db');
+  mkdirSync(inTheWay);
+  await assert.rejects(reader.commit(0, 7), LogUnavailableError);
+  await assert.rejects(reader.commit(0, 7), LogUnavailableError);
+  rmSync(inTheWay, { recursive: true });
+  await reader.commit(0, 7);
+  assert.equal(await reader.committed(0), 7);
+  await reader.close();
+  removeFolder(folder);
 });

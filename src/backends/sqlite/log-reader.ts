@@ -11,7 +11,8 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
-import type { LogBatch, LogHeader, LogReader, LogRecord } from '../../log.ts';
+import { type LogBatch, type LogHeader, type LogReader, type LogRecord, LogUnavailableError } from '../../log.ts';
+import { isOutOfFiles } from './disk.ts';
 import { BATCH_BYTES_MAX, type Stretch } from './log-run.ts';
 import {
   endOfSegment,
@@ -110,12 +111,17 @@ class SqliteLogReader implements LogReader {
   }
 
   async commit(partition: number, position: number): Promise<void> {
-    this.#positions
-      .prepare(
-        `INSERT INTO positions VALUES (?, ?)
-         ON CONFLICT (partition) DO UPDATE SET position = max(position, excluded.position)`,
-      )
-      .run(partition, position);
+    try {
+      this.#positions
+        .prepare(
+          `INSERT INTO positions VALUES (?, ?)
+           ON CONFLICT (partition) DO UPDATE SET position = max(position, excluded.position)`,
+        )
+        .run(partition, position);
+    } catch (error) {
+      if (!isOutOfFiles(error)) throw error;
+      throw new LogUnavailableError(`The log's positions cannot be written now: ${(error as Error).message}.`);
+    }
     this.#removeExpired(partition, position);
   }
 
@@ -177,10 +183,16 @@ function after(headers: readonly LogHeader[], position: number): number {
 
 function openPositions(folder: string): DatabaseSync {
   const database = new DatabaseSync(join(folder, 'positions.db'), { timeout: 5_000 });
-  // NORMAL is enough: an older position after a power loss only keeps segments for longer.
-  database.exec(`
-    PRAGMA journal_mode = WAL;
-    PRAGMA synchronous = NORMAL;
-    CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT`);
+  try {
+    // NORMAL is enough: an older position after a power loss only keeps segments for longer.
+    database.exec(`
+      PRAGMA journal_mode = WAL;
+      PRAGMA synchronous = NORMAL;
+      CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT`);
+  } catch (error) {
+    // It is tried again later, as often as it takes.
+    database.close();
+    throw error;
+  }
   return database;
 }
