@@ -54,7 +54,7 @@ export const FULL: Pace = {
   starts: 4,
   endToEnd: { events: 2_000_000, people: 200_000, rawShare: 0.5 },
   mergePeople: 100_000,
-  growth: { sizes: [300_000, 600_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
+  growth: { sizes: [300_000, 900_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
 };
 
 /** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
