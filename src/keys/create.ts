@@ -1,6 +1,6 @@
 /**
  * Makes API keys and accounts. The one place where a key exists as text: it is handed back to be shown once, and the
- * store gets its SHA-256. What a person typed is checked here, whoever asks (command line, later the dashboard), and
+ * store gets its SHA-256. What a person typed is checked here, whoever asks (command line or dashboard), and
  * all mistakes are told at once.
  */
 
