@@ -37,6 +37,11 @@ export interface LogRecord extends LogEntry {
   readonly partition: number;
   readonly position: number;
   readonly firstUserIndex: number;
+  /**
+   * What this record is remembered by. A log that cuts requests adds the user's index to the client's key: of a request
+   * that reached it only in part, and was refused for that, the retry then brings what is missing.
+   */
+  readonly idempotencyKey: string | null;
 }
 
 /** A record without its body: cheap to read in large numbers. */
@@ -62,6 +67,11 @@ export interface LogAppender {
 }
 
 export interface LogReader {
+  /** Names this log for ever, among all that a store may take records from: positions are kept under it. */
+  readonly name: string;
+  /** Whether a request may be several records, which are read and processed apart from each other. */
+  readonly cutsRequests: boolean;
+  /** All of them; for a member of a group of readers, those that are its own at the moment. */
   partitions(): Promise<number[]>;
   /**
    * Records from `position` on, in order, at most about `bytesMax` bytes of bodies but at least one record if there is

@@ -42,6 +42,10 @@ const FAMILIES = {
   merges: counter('sluice_merges_total', 'Pairs of profiles found to be one person.'),
   refusals: counter('sluice_refusals_total', 'Links and merges that a rule of identity refused.'),
   records_set_aside: counter('sluice_records_set_aside_total', 'Records that the processor could not process.'),
+  store_conflicts: counter(
+    'sluice_store_conflicts_total',
+    'Transactions that were done again because another processor came first.',
+  ),
   processor_transactions: counter('sluice_processor_transactions_total', 'Transactions of the processor.'),
   processor_transaction_duration: histogram('sluice_processor_transaction_duration_seconds', 'Of one transaction.'),
   processor_lag: gauge('sluice_processor_lag_seconds', 'Age of the oldest record that waits for the processor.', 'max'),

@@ -4,25 +4,19 @@
  * breath what it holds and up to where the log is in it; what the log has from there on is pending.
  *
  * Limits: the pending part of the books, and of what came in by minute, is counted from the headers in the log at every
- * call, which takes time in proportion to the backlog. A request that its log cut into several records counts as processed with the first.
+ * call, which takes time in proportion to the backlog. Of a store that several logs feed, only the log that is given here counts as pending.
  */
 
 import type { LogHeader, LogReader } from './log.ts';
 import type { TenantId } from './model.ts';
-import type { Books, LedgerHour, ReceiptMinute, Receipts, Store, StoredTrace, TimeRange, TracedUser } from './store.ts';
+import { NO_HOURS, readTrace } from './reading-traces.ts';
+import type { Books, LedgerHour, ReceiptMinute, Receipts, Store, TimeRange } from './store.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const HEADERS_PER_READ = 5_000;
 /** A log from which records vanish this often while they are counted is not one that a processor works on. */
 const TRIES_MAX = 20;
-const SET_ASIDE_MAX = 1_000;
-/** No hours: for the positions alone. */
-const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
-const SET_ASIDE = 'could not be processed and was set aside: see sluice doctor';
 
 export function createReading(store: Store, log: LogReader): Store {
   return {
@@ -61,80 +55,6 @@ export function createReading(store: Store, log: LogReader): Store {
       await log.close();
     },
   };
-}
-
-async function readTrace(
-  store: Store,
-  log: LogReader,
-  tenantId: TenantId | null,
-  traceId: string,
-): Promise<StoredTrace | undefined> {
-  if (!UUID.test(traceId)) return undefined;
-  const id = traceId.toLowerCase();
-  const processed = await store.trace(tenantId, id);
-  if (processed !== undefined) return processed;
-  const { positions } = await store.ledger(tenantId, NO_HOURS);
-  for (const partition of await log.partitions()) {
-    const headers = await log.find(partition, positions.get(partition) ?? 0, id);
-    const own = headers.filter((header) => tenantId === null || header.tenantId === tenantId);
-    if (own.length > 0) return pendingTrace(id, own, []);
-  }
-  // The processor may have come to it between the two looks.
-  return (await store.trace(tenantId, id)) ?? setAsideTrace(store, log, tenantId, id);
-}
-
-/** The log keeps what was set aside until its retention ends, below the position up to which it is processed. */
-async function setAsideTrace(
-  store: Store,
-  log: LogReader,
-  tenantId: TenantId | null,
-  traceId: string,
-): Promise<StoredTrace | undefined> {
-  const records = (await store.setAside(SET_ASIDE_MAX)).filter(
-    (record) => record.traceId === traceId && (tenantId === null || record.tenantId === tenantId),
-  );
-  const [first] = records;
-  if (first === undefined) return undefined;
-  const found = await Promise.all(
-    records.map(({ partition, position }) => log.headers(partition, position, 1).then(({ headers }) => headers)),
-  );
-  const headers = found.flat().filter((header) => header.traceId === traceId);
-  if (headers.length > 0) return pendingTrace(traceId, headers, [SET_ASIDE]);
-  const nobody = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
-  return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, ...nobody };
-}
-
-function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: readonly string[]): StoredTrace {
-  const users = headers.flatMap((header) => pendingUsers(header, warnings));
-  return {
-    traceId,
-    status: 'pending',
-    receivedAt: Math.min(...headers.map(({ receivedAt }) => receivedAt)),
-    processedAt: null,
-    usersAccepted: users.filter(({ status }) => status === 'accepted').length,
-    usersRejected: users.filter(({ status }) => status === 'rejected').length,
-    duplicateOf: null,
-    keyId: headers[0]?.keyId ?? null,
-    users: users.sort((a, b) => a.userIndex - b.userIndex),
-  };
-}
-
-function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warnings: readonly string[]): TracedUser[] {
-  const messages = new Map(rejections.map(({ userIndex, message }) => [userIndex, message]));
-  return Array.from({ length: userCount }, (_, index) => {
-    const userIndex = firstUserIndex + index;
-    const message = messages.get(userIndex) ?? null;
-    return {
-      userIndex,
-      status: message === null ? 'accepted' : 'rejected',
-      profileId: null,
-      events: 0,
-      duplicateEvents: 0,
-      merged: [],
-      warnings: message === null ? warnings : [],
-      message,
-    };
-  });
 }
 
 /** What the store says, with up to where the log is in it. */

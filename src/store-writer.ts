@@ -3,8 +3,9 @@
  * up what is known, decide (purely), write, say how far the log has been read. Either all of it is there afterwards or
  * nothing, the position included: that is what makes every record count exactly once.
  *
- * The order of calls in a transaction: `lookUp` for a batch, then `write` for the same batch; any number of batches;
- * then `commit` or `rollback`.
+ * The order of calls in a transaction: `advance`, `lookUp` for a batch, then `write` for the same batch; any number of
+ * batches; then `commit` or `rollback`. Where several processors write one store, a transaction takes in one batch: locks
+ * are then taken in one order by everybody.
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
@@ -147,7 +148,12 @@ export interface WriteTransaction {
   write(batches: readonly TenantBatch[], processedAt: number): Promise<void>;
   /** A record that cannot be processed: counted in the books, with its cause, and passed over. */
   setAside(header: RecordHeader, cause: string, at: number): Promise<void>;
-  advance(partition: number, position: number): Promise<void>;
+  /**
+   * Takes the partition on from one position to a later one. Called before `lookUp` for the records in between, so that
+   * of two processors that believe a partition to be theirs only one goes on: rejects with `StoreConflictError` when
+   * the store is not at `from`. A partition that was never read is at 0.
+   */
+  advance(partition: number, from: number, to: number): Promise<void>;
   /** With `durable` what was committed so far survives a power loss; without it only a crash of the process. */
   commit(durable: boolean): Promise<void>;
   rollback(): Promise<void>;
@@ -162,7 +168,7 @@ export interface Retention {
 }
 
 export interface StoreWriter {
-  /** Where each partition goes on; partitions that were never read are not in it. */
+  /** Where each partition of the log goes on; partitions that were never read are not in it. */
   positions(): Promise<Map<number, number>>;
   begin(): Promise<WriteTransaction>;
   /** By how much the books are out, over all tenants and hours; anything but 0 is a bug. */
@@ -170,6 +176,14 @@ export interface StoreWriter {
   /** Removes what is too old, a bounded piece at a time; true when there is more to remove. */
   sweep(retention: Retention, now: number): Promise<boolean>;
   close(): Promise<void>;
+}
+
+/**
+ * Somebody else wrote meanwhile what this transaction was about to write. Nothing is lost: roll back, read the
+ * positions anew, and do the same again, which then sees what the other did.
+ */
+export class StoreConflictError extends Error {
+  override readonly name = 'StoreConflictError';
 }
 
 /** The store cannot be written now (full disk, lost connection): the batch is tried again later. */

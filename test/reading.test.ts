@@ -183,6 +183,8 @@ suite('Reading what is still in the log', () => {
     await appendAll(folder, [request([person({ user_id: 'v' })])]);
     let isFirst = true;
     const vanishing: LogReader = {
+      name: log.name,
+      cutsRequests: false,
       partitions: () => log.partitions(),
       read: (...args) => log.read(...args),
       find: (...args) => log.find(...args),

@@ -14,11 +14,11 @@ export type Failpoint = (name: FailpointName) => void;
 export const FAILPOINTS = [
   'read',
   'begun',
+  'advanced',
   'prepared',
   'looked_up',
   'decided',
   'written',
-  'advanced',
   'committed',
   'log_committed',
 ] as const;

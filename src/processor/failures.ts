@@ -4,7 +4,7 @@
  */
 
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
-import { StoreUnavailableError } from '../store-writer.ts';
+import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 
 /** A store or a log that cannot be used now; a damaged log waits for a person, and events are taken in meanwhile. */
 export function isWorthWaiting(error: unknown): error is Error {
@@ -15,10 +15,10 @@ export function isWorthWaiting(error: unknown): error is Error {
 
 /**
  * Whether a record may be the cause. Not if the database says that it cannot work (SQLite's own codes, but for those
- * about values and constraints), and not if the log is damaged.
+ * about values and constraints), not if somebody else wrote meanwhile, and not if the log is damaged.
  */
 export function isPoison(error: unknown): boolean {
-  if (isWorthWaiting(error)) return false;
+  if (isWorthWaiting(error) || error instanceof StoreConflictError) return false;
   if (!(error instanceof Error)) return true;
   if ('errcode' in error && typeof error.errcode === 'number') return VALUE_ERRORS.has(error.errcode & 0xff);
   return true;

@@ -3,11 +3,13 @@
  *
  * States: reading → in a transaction → committed → reading. A transaction takes in batches until the log is used up, or
  * it has taken `TRANSACTION_USERS_MAX` users or `TRANSACTION_MS_MAX`: trades a second of delay under load for pages
- * that are written once instead of many times. With nothing to do it commits at once and waits.
+ * that are written once instead of many times. With nothing to do it commits at once and waits. Where several processors
+ * write one store (`batchesPerTransaction: 1`), a transaction is one batch, of all partitions that are ours together.
  *
  * Invariant: what was made of a record and the position after it are committed together, so each record has exactly
  * one effect, wherever the process dies. A record that makes this code throw is tried `TRIES_MAX` times by itself, then
- * set aside with its cause, and the others go on. A store that cannot be written now is waited for.
+ * set aside with its cause, and the others go on. A store that cannot be written now is waited for. Whenever it is not
+ * certain what the store holds (another processor came first, a commit was not answered) the positions are read anew.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,9 +17,10 @@ import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogReader, LogRecord } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
-import type { StoreWriter, WriteTransaction } from '../store-writer.ts';
+import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
-import { isPoison, isWorthWaiting } from './failures.ts';
+import { isPoison } from './failures.ts';
+import { Patience } from './patience.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
 import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
 
@@ -28,7 +31,11 @@ const TRANSACTION_MS_MAX = 1_500;
 /** Between two transactions, so that an unmerge or an erase gets its turn to write. */
 const TURN_MS = 4;
 const TRIES_MAX = 3;
-const RETRY_MS = 500;
+/** After a conflict: at random up to this, growing with each in a row, so that two do not meet again. */
+const CONFLICT_WAIT_MS = 10;
+const CONFLICT_WAIT_MS_MAX = 300;
+/** Of a batch of all partitions together: the least that is read of one. */
+const PARTITION_BYTES_MIN = 64 * 1024;
 /** How often what was committed is made safe from a power loss, so that the log may let go of it. */
 const DURABLE_INTERVAL_MS = 5_000;
 
@@ -49,10 +56,13 @@ export interface ProcessorParts {
   /** For tests: where batches and transactions end must not show in what is stored. */
   readonly batchBytesMax?: number;
   readonly transactionUsersMax?: number;
+  /** 1 where others write the same store; as many as fit unless given. */
+  readonly batchesPerTransaction?: 1;
 }
 
 interface Read extends PreparedBatch {
   readonly partition: number;
+  readonly from: number;
 }
 
 export class Processor {
@@ -63,6 +73,11 @@ export class Processor {
   readonly #transactionUsersMax: number;
   /** As in the store. */
   #committed = new Map<number, number>();
+  /** Whether that may be out of date. */
+  #isUncertain = true;
+  /** The partitions that were ours at the last look. */
+  #partitions: readonly number[] = [];
+  #conflictsInARow = 0;
   /** As in the transaction under way. */
   #positions = new Map<number, number>();
   /** Of the transaction under way: what is rolled back was not processed. */
@@ -74,12 +89,11 @@ export class Processor {
   #isDurable = true;
   #caughtUpTo = 0;
   #stopping = false;
-  /** What could not be done at the last try, and the reasons that were told since all was well. */
-  readonly #waiting = new Set<'process' | 'settle'>();
-  readonly #toldReasons = new Set<string>();
+  readonly #patience: Patience;
 
   constructor(parts: ProcessorParts) {
     this.#parts = parts;
+    this.#patience = new Patience(parts.logger);
     this.#source = parts.source ?? sourceOnTheSpot(parts.log, parts.options);
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
@@ -88,15 +102,14 @@ export class Processor {
 
   /** Resolves after `stop`, with everything committed. Rejects only when going on would be wrong. */
   async run(): Promise<void> {
-    this.#committed = await this.#parts.writer.positions();
     while (!this.#stopping) {
-      const found = await this.#guarded('process', () => this.#transaction());
-      await this.#guarded('settle', () => this.#settle());
+      const found = await this.#patience.guard('process', () => this.#transaction());
+      await this.#patience.guard('settle', () => this.#settle());
       if (this.#stopping) break;
       if (found) await sleep(TURN_MS);
       else await this.#parts.waitForMore();
     }
-    await this.#guarded('settle', () => this.#makeDurable());
+    await this.#patience.guard('settle', () => this.#makeDurable());
   }
 
   /** After the transaction under way. */
@@ -106,13 +119,14 @@ export class Processor {
 
   /** Everything that is in the log now; for tests and tools. Resolves when it is used up. */
   async drain(): Promise<void> {
-    this.#committed = await this.#parts.writer.positions();
-    while (await this.#guarded('process', () => this.#transaction()));
-    await this.#guarded('settle', () => this.#makeDurable());
+    this.#isUncertain = true;
+    while (await this.#patience.guard('process', () => this.#transaction()));
+    await this.#patience.guard('settle', () => this.#makeDurable());
   }
 
   /** One transaction; false when there was nothing to do. */
   async #transaction(): Promise<boolean> {
+    await this.#lookAround();
     const [careful] = this.#carefulUntil.keys();
     if (careful !== undefined) return this.#oneRecord(careful);
     this.#positions = new Map(this.#committed);
@@ -127,16 +141,49 @@ export class Processor {
         this.#failpoint('read');
         for (const { partition, next } of reads) read.set(partition, next);
         transaction ??= await this.#begin();
-        for (const one of reads) users += await this.#process(transaction, one);
-      } while (users < this.#transactionUsersMax && performance.now() - startedAt < TRANSACTION_MS_MAX);
+        if (this.#isOneBatch) await this.#process(transaction, reads);
+        else for (const one of reads) users += await this.#process(transaction, [one]);
+      } while (
+        !this.#isOneBatch &&
+        users < this.#transactionUsersMax &&
+        performance.now() - startedAt < TRANSACTION_MS_MAX
+      );
       if (transaction === undefined) return false;
       await this.#commit(transaction, startedAt);
     } catch (error) {
-      await transaction?.rollback();
-      if (!isPoison(error)) throw error;
-      for (const [partition, next] of read) this.#carefulUntil.set(partition, next);
+      await this.#takeBack(transaction, error);
+      if (isPoison(error)) for (const [partition, next] of read) this.#carefulUntil.set(partition, next);
     }
     return true;
+  }
+
+  get #isOneBatch(): boolean {
+    return this.#parts.batchesPerTransaction === 1;
+  }
+
+  /** Which partitions are ours, and where they go on, if that may have changed. */
+  async #lookAround(): Promise<void> {
+    const { log, writer } = this.#parts;
+    const partitions = await log.partitions();
+    if (this.#isUncertain || partitions.some((partition) => !this.#partitions.includes(partition))) {
+      this.#committed = await writer.positions();
+      this.#isUncertain = false;
+    }
+    this.#partitions = partitions;
+    for (const partition of this.#carefulUntil.keys()) {
+      if (!partitions.includes(partition)) this.#carefulUntil.delete(partition);
+    }
+  }
+
+  /** After an error in a transaction. Throws it on unless it is a conflict, or may be the fault of a record. */
+  async #takeBack(transaction: WriteTransaction | undefined, error: unknown): Promise<void> {
+    await transaction?.rollback();
+    if (isPoison(error)) return;
+    this.#isUncertain = true;
+    if (!(error instanceof StoreConflictError)) throw error;
+    this.#parts.metrics.inc(METRIC.store_conflicts);
+    this.#conflictsInARow += 1;
+    await sleep(Math.random() * Math.min(CONFLICT_WAIT_MS * this.#conflictsInARow, CONFLICT_WAIT_MS_MAX));
   }
 
   /** After a batch that threw: its records one by one; the one that throws on and on is set aside. */
@@ -153,12 +200,11 @@ export class Processor {
     const transaction = await this.#begin();
     try {
       const prepared = [prepareRecord(record, this.#parts.options)];
-      await this.#process(transaction, { partition, records: prepared, next, problem: null });
+      await this.#process(transaction, [{ partition, from: position, records: prepared, next, problem: null }]);
       await this.#commit(transaction, startedAt);
     } catch (error) {
-      await transaction.rollback();
-      if (!isPoison(error)) throw error;
-      await this.#tryOrSetAside(record, next, error);
+      await this.#takeBack(transaction, error);
+      if (isPoison(error)) await this.#tryOrSetAside(record, position, next, error);
     }
     return true;
   }
@@ -168,6 +214,7 @@ export class Processor {
     await transaction.commit(false);
     this.#committed = this.#positions;
     this.#isDurable = false;
+    this.#conflictsInARow = 0;
     this.#failpoint('committed');
     for (const { records, users, events, merges, refusals } of this.#uncounted) {
       metrics.inc(METRIC.processed_records, records);
@@ -189,33 +236,41 @@ export class Processor {
 
   /** One batch of every partition that has more. */
   async #readAll(): Promise<Read[]> {
-    const { log, metrics, now } = this.#parts;
+    const { metrics, now } = this.#parts;
     const reads: Read[] = [];
     let oldest = Number.POSITIVE_INFINITY;
-    for (const partition of await log.partitions()) {
+    const bytesMax = this.#isOneBatch
+      ? Math.max(PARTITION_BYTES_MIN, this.#batchBytesMax / Math.max(1, this.#partitions.length))
+      : this.#batchBytesMax;
+    for (const partition of this.#partitions) {
       const position = this.#positions.get(partition) ?? 0;
-      const batch = await this.#source.read(partition, position, this.#batchBytesMax);
+      const batch = await this.#source.read(partition, position, bytesMax);
       if (batch.next === position) continue;
       oldest = Math.min(oldest, batch.records[0]?.header.receivedAt ?? this.#caughtUpTo);
-      reads.push({ partition, ...batch });
+      reads.push({ partition, from: position, ...batch });
     }
     this.#caughtUpTo = Math.min(now(), oldest);
     metrics.set(METRIC.processor_lag, Math.max(0, now() - this.#caughtUpTo) / 1000);
     return reads;
   }
 
-  async #process(transaction: WriteTransaction, { partition, records, next, problem }: Read): Promise<number> {
-    if (problem !== null) throw problem;
+  /** One batch. Partitions in order, as all processors take them. */
+  async #process(transaction: WriteTransaction, reads: readonly Read[]): Promise<number> {
     const { now } = this.#parts;
-    const counts = await processPrepared(transaction, records, { now, failpoint: this.#failpoint });
-    await transaction.advance(partition, next);
-    this.#positions.set(partition, next);
+    for (const { partition, from, next, problem } of reads.toSorted((a, b) => a.partition - b.partition)) {
+      if (problem !== null) throw problem;
+      await transaction.advance(partition, from, next);
+      this.#positions.set(partition, next);
+    }
     this.#failpoint('advanced');
+    const [first] = reads;
+    const records = reads.length === 1 && first !== undefined ? first.records : reads.flatMap((read) => read.records);
+    const counts = await processPrepared(transaction, records, { now, failpoint: this.#failpoint });
     this.#uncounted.push({ ...counts, records: records.length });
     return Math.max(counts.users, counts.events);
   }
 
-  async #tryOrSetAside(record: LogRecord, next: number, error: unknown): Promise<void> {
+  async #tryOrSetAside(record: LogRecord, from: number, next: number, error: unknown): Promise<void> {
     const { writer, logger, metrics, now } = this.#parts;
     const { partition, position, traceId } = record;
     const name = `${partition}/${position}`;
@@ -226,11 +281,12 @@ export class Processor {
     const cause = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
     const transaction = await writer.begin();
     try {
+      await transaction.advance(partition, from, next);
       await transaction.setAside(headerOf(record), cause, now());
-      await transaction.advance(partition, next);
       await transaction.commit(false);
     } catch (failure) {
-      await transaction.rollback();
+      await this.#takeBack(transaction, failure);
+      if (failure instanceof StoreConflictError) return;
       throw failure;
     }
     this.#committed.set(partition, next);
@@ -265,31 +321,10 @@ export class Processor {
     }
     this.#isDurable = true;
     this.#lastDurableAt = now();
-    for (const [partition, position] of this.#committed) await log.commit(partition, position);
-    this.#failpoint('log_committed');
-  }
-
-  /** Waits where waiting helps. Anything else ends the thread, and with it the process: the log replays. */
-  async #guarded(task: 'process' | 'settle', work: () => Promise<boolean | void>): Promise<boolean> {
-    const { logger } = this.#parts;
-    try {
-      const result = await work();
-      this.#waiting.delete(task);
-      if (this.#waiting.size === 0 && this.#toldReasons.size > 0) {
-        logger.info('the processor goes on');
-        this.#toldReasons.clear();
-      }
-      return result === true;
-    } catch (error) {
-      if (!isWorthWaiting(error)) throw error;
-      const reason = error.message;
-      if (!this.#toldReasons.has(reason)) {
-        logger.error({ reason }, 'the processor waits; what was accepted is safe in the log');
-      }
-      this.#waiting.add(task);
-      this.#toldReasons.add(reason);
-      await sleep(RETRY_MS);
-      return false;
+    for (const partition of this.#partitions) {
+      const position = this.#committed.get(partition);
+      if (position !== undefined) await log.commit(partition, position);
     }
+    this.#failpoint('log_committed');
   }
 }

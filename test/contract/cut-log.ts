@@ -49,6 +49,8 @@ function cutReader(reader: LogReader): LogReader {
     return { ...batch, headers: batch.headers.map(unmarked) };
   };
   return {
+    name: reader.name,
+    cutsRequests: true,
     partitions: () => reader.partitions(),
     read: async (partition, position, bytesMax) => {
       const batch = await reader.read(partition, position, bytesMax);

@@ -81,8 +81,8 @@ export async function feed(
   }));
   const transaction = await writer.begin();
   try {
+    await transaction.advance(0, start, start + records.length);
     await processBatch(transaction, records, { options: OPTIONS, now: () => PROCESSED_AT, failpoint: () => undefined });
-    await transaction.advance(0, start + records.length);
     await transaction.commit(false);
   } catch (error) {
     await transaction.rollback();

@@ -215,7 +215,7 @@ export function storeTracesContract(open: OpenStore): void {
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: userCount, usersRejected: 0, eventsAccepted: eventCount };
       await transaction.setAside({ ...header, ...counts, partition: 3, position: 9 }, 'Error: it is broken', 77);
-      await transaction.advance(3, 10);
+      await transaction.advance(3, 0, 10);
       await transaction.commit(true);
       const { tenantId, traceId, receivedAt } = header;
       assert.deepEqual(await under.store.setAside(10), [

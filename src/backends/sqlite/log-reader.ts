@@ -13,6 +13,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import { type LogBatch, type LogHeader, type LogReader, type LogRecord, LogUnavailableError } from '../../log.ts';
 import { isOutOfFiles } from './disk.ts';
+import { localLogName } from './log-name.ts';
 import { BATCH_BYTES_MAX, type Stretch } from './log-run.ts';
 import {
   endOfSegment,
@@ -48,6 +49,12 @@ class SqliteLogReader implements LogReader {
   get #positions(): DatabaseSync {
     this.#positionsOpened ??= openPositions(this.#setup.folder);
     return this.#positionsOpened;
+  }
+
+  readonly cutsRequests = false;
+
+  get name(): string {
+    return localLogName(this.#setup.folder);
   }
 
   async partitions(): Promise<number[]> {

@@ -16,6 +16,7 @@ import {
   type RecordHeader,
   type RecordToStore,
   type Retention,
+  StoreConflictError,
   type StoreWriter,
   StoreUnavailableError,
   type TenantBatch,
@@ -150,8 +151,12 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     });
   }
 
-  async advance(partition: number, position: number): Promise<void> {
-    this.#attempt(() => this.#statements.advance.run(partition, position));
+  async advance(partition: number, from: number, to: number): Promise<void> {
+    this.#attempt(() => {
+      const at = (this.#statements.position.get(partition)?.position as number | undefined) ?? 0;
+      if (at !== from) throw new StoreConflictError(`partition ${partition} is at ${at} in the store, not at ${from}`);
+      this.#statements.advance.run(partition, to);
+    });
   }
 
   async commit(durable: boolean): Promise<void> {
@@ -316,8 +321,9 @@ function prepare(database: DatabaseSync) {
     idempotencyKey: database.prepare('SELECT received_at, trace_id FROM idempotency_keys WHERE tenant = ? AND key = ?'),
     eventId: database.prepare('SELECT received_at, trace_id FROM event_ids WHERE tenant = ? AND id = ?'),
     tombstone: database.prepare('SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?'),
+    position: database.prepare('SELECT position FROM positions WHERE partition = ?'),
     advance: database.prepare(
-      `INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = max(position, excluded.position)`,
+      `INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position`,
     ),
     sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
     rememberTombstone: database.prepare(

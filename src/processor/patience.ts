@@ -1,0 +1,45 @@
+/**
+ * Waiting where waiting helps: a store or a log that cannot be used now. Each reason is told once, until everything
+ * works again, which is told too. Any other error is thrown on: it ends the thread, and with it the process, and the
+ * log replays.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from '../logger.ts';
+import { isWorthWaiting } from './failures.ts';
+
+const RETRY_MS = 500;
+
+export class Patience {
+  readonly #logger: Logger;
+  /** What could not be done at the last try, and the reasons that were told since all was well. */
+  readonly #waiting = new Set<string>();
+  readonly #toldReasons = new Set<string>();
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  /** What `work` says, false if it says nothing or had to wait. `task` tells apart what is waited for. */
+  async guard(task: string, work: () => Promise<boolean | void>): Promise<boolean> {
+    try {
+      const result = await work();
+      this.#waiting.delete(task);
+      if (this.#waiting.size === 0 && this.#toldReasons.size > 0) {
+        this.#logger.info('the processor goes on');
+        this.#toldReasons.clear();
+      }
+      return result === true;
+    } catch (error) {
+      if (!isWorthWaiting(error)) throw error;
+      const reason = error.message;
+      if (!this.#toldReasons.has(reason)) {
+        this.#logger.error({ reason }, 'the processor waits; what was accepted is safe in the log');
+      }
+      this.#waiting.add(task);
+      this.#toldReasons.add(reason);
+      await sleep(RETRY_MS);
+      return false;
+    }
+  }
+}
