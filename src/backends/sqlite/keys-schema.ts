@@ -5,7 +5,7 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import { openDatabase } from './database.ts';
+import { type DatabaseFile, openDatabase } from './database.ts';
 
 const MIGRATIONS = [
   `CREATE TABLE accounts (
@@ -73,8 +73,8 @@ const MIGRATIONS = [
    CREATE INDEX sign_in_attempts_by_time ON sign_in_attempts (last_at);`,
 ];
 
-export function openKeysDatabase(file: string): DatabaseSync {
-  return openDatabase({
+export function keysFile(file: string): DatabaseFile {
+  return {
     file,
     name: 'key file',
     migrations: MIGRATIONS,
@@ -83,5 +83,9 @@ export function openKeysDatabase(file: string): DatabaseSync {
     check: true,
     withoutBackup:
       'move all three away, make new keys with "sluice keys create" and let people in with "sluice invite"; the event log is in other files and is not affected.',
-  });
+  };
+}
+
+export function openKeysDatabase(file: string): DatabaseSync {
+  return openDatabase(keysFile(file));
 }

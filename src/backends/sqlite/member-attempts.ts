@@ -4,10 +4,8 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import type { AttemptCount, AttemptRuling } from '../../members.ts';
+import { ATTEMPTS_KEPT_MS, type AttemptCount, type AttemptRuling } from '../../members.ts';
 
-/** Longer than any failure is remembered (`sign-in/attempts.ts`): what is older has no more effect. */
-const KEPT_MS = 2 * 3_600_000;
 /** At once, so that the attempt after a flood does not keep its thread for the whole of it. More than an attempt adds. */
 const REMOVED_MAX = 100;
 
@@ -32,7 +30,7 @@ export function takeAttempt(
     `DELETE FROM sign_in_attempts WHERE subject IN (
        SELECT subject FROM sign_in_attempts WHERE last_at < ? ORDER BY last_at LIMIT ?)`,
   );
-  remove.run(at - KEPT_MS, REMOVED_MAX);
+  remove.run(at - ATTEMPTS_KEPT_MS, REMOVED_MAX);
   return 0;
 }
 

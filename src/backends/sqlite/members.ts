@@ -21,6 +21,7 @@ import {
   type MemberWithPassword,
   type NewInvitation,
   type NewSession,
+  SESSIONS_PER_MEMBER_MAX,
   type Session,
 } from '../../members.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
@@ -47,8 +48,6 @@ const SELECT_OPEN_INVITATIONS = `
     AND (invitations.kind <> 'first'
          OR NOT EXISTS (SELECT 1 FROM members WHERE members.account_id = invitations.account_id))`;
 
-/** A browser is seldom signed out by its owner, only abandoned; the least recently used sessions go first. */
-const SESSIONS_PER_MEMBER_MAX = 50;
 const SQLITE_CONSTRAINT = 19;
 
 export function openSqliteMemberStore(file: string): MemberStore {

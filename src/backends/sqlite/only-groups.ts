@@ -5,7 +5,7 @@
  */
 
 import type { NodeNumber } from '../../model.ts';
-import { ownCopy } from './generation-cache.ts';
+import { ownCopy } from '../../stored/generation-cache.ts';
 
 /** A power of two; 20 bytes each. */
 const SLOTS = 2 ** 19;

@@ -8,15 +8,13 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { apartAfter, regroup } from '../../identity/explain.ts';
-import { compareOrigins } from '../../identity/origin.ts';
-import type { NodeNumber } from '../../model.ts';
 import type { Act, UnmergeResult } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
+import { planUnmerge } from '../../stored/unmerge.ts';
 import { isBusy } from './database.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
-import { type MergeRow, mergesOf, nodesById, type ProfileNode } from './store-profiles.ts';
-import { uuidBytes, uuidText } from './uuids.ts';
+import { mergesOf, nodesById } from './store-profiles.ts';
+import { uuidBytes } from './uuids.ts';
 
 const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;
@@ -78,11 +76,7 @@ export function writeAct(
   );
 }
 
-/**
- * Rule 16. Takes the merges of one request out of a profile and keeps the nodes apart that they joined. Identifiers,
- * statements and events stay on their nodes, and the merges that remain say who survived without the others: it is as
- * if they had never been merged.
- */
+/** Rule 16. Undefined for an unknown profile. */
 export function unmerge(
   store: StoreConnection,
   tenant: number,
@@ -92,70 +86,21 @@ export function unmerge(
 ): UnmergeResult | undefined {
   const profile = nodesById(store, tenant, id);
   if (profile === undefined) return undefined;
-  const merges = mergesOf(store, profile.nodes);
   const cause = idBytes(mergedBy) === undefined ? null : mergedBy.toLowerCase();
-  const undone = merges.filter(({ trace_id }) => uuidText(trace_id) === cause);
-  if (undone.length === 0) return { undone: 0, profileIds: [profile.root.id] };
-  const removed = undone.map(edgeOf);
-  const remaining = merges.filter((merge) => !undone.includes(merge));
-  const survivors = regroup(profile.nodes, remaining.map(edgeOf));
-  for (const { no } of undone) store.run('DELETE FROM merges WHERE no = ?', no);
-  writeAliases(store, survivors);
-  rewriteMerges(store, profile.nodes, remaining);
-  for (const [a, b] of apartAfter(removed, survivors)) {
-    for (const [one, other] of [
-      [a, b],
-      [b, a],
-    ] as const) {
-      store.run(
-        'INSERT INTO apart VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING',
-        one,
-        other,
-        uuidBytes(act.traceId),
-        act.at,
-      );
-    }
-  }
-  const profileIds = survivingIds(profile.nodes, survivors);
-  writeAct(store, tenant, 'unmerge', act, {
-    profile_id: profile.root.id,
-    merged_by: cause,
-    undone: undone.length,
-    profile_ids: profileIds,
-  });
-  return { undone: undone.length, profileIds };
-}
-
-function edgeOf({ node_a, node_b }: MergeRow): { nodes: [NodeNumber, NodeNumber] } {
-  return { nodes: [node_a, node_b] };
-}
-
-function writeAliases(store: StoreConnection, survivors: ReadonlyMap<NodeNumber, NodeNumber>): void {
-  for (const [node, survivor] of survivors) {
+  const plan = planUnmerge(profile, mergesOf(store, profile.nodes), cause);
+  if (plan.undone.length === 0) return plan.result;
+  for (const no of plan.undone) store.run('DELETE FROM merges WHERE no = ?', no);
+  for (const [node, survivor] of plan.survivors) {
     store.run('DELETE FROM aliases WHERE node = ?', node);
     if (node !== survivor) store.run('INSERT INTO aliases VALUES (?, ?)', node, survivor);
   }
-}
-
-/** Who was merged into whom (rule 9), had there been these merges alone, in the order of the log. */
-function rewriteMerges(store: StoreConnection, nodes: readonly ProfileNode[], merges: readonly MergeRow[]): void {
-  const parts = new Map(nodes.map((node) => [node.node, { survivor: node, nodes: [node.node] }]));
-  for (const { no, node_a, node_b, from_node, into_node } of merges.toSorted((a, b) => a.no - b.no)) {
-    const a = parts.get(node_a);
-    const b = parts.get(node_b);
-    if (a === undefined || b === undefined) throw new Error(`merge ${no} joins nodes of different profiles`);
-    const [into, from] = compareOrigins(a.survivor.origin, b.survivor.origin) < 0 ? [a, b] : [b, a];
-    for (const node of from.nodes) parts.set(node, into);
-    into.nodes.push(...from.nodes);
-    if (from.survivor.node === from_node && into.survivor.node === into_node) continue;
-    const sql = 'UPDATE merges SET from_node = ?, into_node = ? WHERE no = ?';
-    store.run(sql, from.survivor.node, into.survivor.node, no);
+  for (const { no, from, into } of plan.rewritten) {
+    store.run('UPDATE merges SET from_node = ?, into_node = ? WHERE no = ?', from, into, no);
   }
-}
-
-function survivingIds(nodes: readonly ProfileNode[], survivors: ReadonlyMap<NodeNumber, NodeNumber>): string[] {
-  return nodes
-    .filter(({ node }) => survivors.get(node) === node)
-    .sort((a, b) => compareOrigins(a.origin, b.origin))
-    .map(({ id }) => id);
+  for (const [one, other] of plan.apart) {
+    const sql = 'INSERT INTO apart VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
+    store.run(sql, one, other, uuidBytes(act.traceId), act.at);
+  }
+  writeAct(store, tenant, 'unmerge', act, plan.detail);
+  return plan.result;
 }

@@ -8,9 +8,7 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { RecordHeader, Tally } from '../../store-writer.ts';
-
-export const MINUTE_MS = 60_000;
-export const HOUR_MS = 3_600_000;
+import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
 
 interface Bucket {
   readonly tenant: number;

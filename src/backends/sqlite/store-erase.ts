@@ -12,8 +12,8 @@
  * the `$event_id` of an event that had expired before is remembered to the end of its window.
  */
 
-import { type MatchOptions, matchKeysOf } from '../../identity/match-keys.ts';
-import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type TenantId } from '../../model.ts';
+import type { MatchOptions } from '../../identity/match-keys.ts';
+import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
 import type { Act } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { isBusy } from './database.ts';
@@ -23,10 +23,12 @@ import { OWNER } from './event-index.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { entriesOf, removeEntries } from './store-event-index.ts';
 import type { EventKey } from './store-event-keys.ts';
-import { identifiersOf, nodesById, type ProfileNodes, typeOf } from './store-profiles.ts';
+import { identifiersOf, nodesById } from './store-profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './store-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
-import { tombstoneOf } from './tombstone.ts';
+import { type ErasedKey, eventIdOf, nameOfKey, payloadTest } from '../../stored/erased-person.ts';
+import type { ProfileNodes } from '../../stored/profile.ts';
+import { tombstoneOf } from '../../stored/tombstone.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
 const REJECTIONS_PER_READ = 500;
@@ -145,24 +147,13 @@ function eventsToErase(
  * has used since is left alone.
  */
 function forgetEventId(store: StoreConnection, { tenant, properties }: BlockEvent, traceId: Uint8Array): void {
-  if (!properties.includes('"$event_id"')) return;
-  const eventId = memberOf(JSON.parse(properties), '$event_id');
-  if (typeof eventId !== 'string') return;
+  const eventId = eventIdOf(properties);
+  if (eventId === undefined) return;
   store.run('DELETE FROM event_ids WHERE tenant = ? AND id = ? AND trace_id = ?', tenant, eventId, traceId);
 }
 
-interface ErasedKey {
-  readonly type: IdentifierType;
-  readonly value: string;
-  readonly raw: string;
-}
-
 function keysOf(store: StoreConnection, { nodes }: ProfileNodes): ErasedKey[] {
-  return identifiersOf(store, nodes).map(({ type, value, raw }) => ({ type: typeOf(type), value, raw: raw ?? value }));
-}
-
-function nameOf({ type, value }: Pick<ErasedKey, 'type' | 'value'>): string {
-  return `${IDENTIFIER_TYPES.indexOf(type)}:${value}`;
+  return identifiersOf(store, nodes).map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
 }
 
 interface Suspects {
@@ -189,7 +180,7 @@ function eraseProfile(
   store.run(
     `DELETE FROM refusals WHERE type || ':' || value IN (SELECT value FROM json_each(?))
        AND EXISTS (SELECT 1 FROM nodes WHERE nodes.no = refusals.node AND nodes.tenant = ?)`,
-    JSON.stringify(keys.map(nameOf)),
+    JSON.stringify(keys.map(nameOfKey)),
     tenant,
   );
   for (const key of keys) {
@@ -219,7 +210,7 @@ function eraseNode(store: StoreConnection, node: number): void {
 
 /** Rejected users that name one of these keys, after the rejection `after`. */
 function findRejections(store: StoreConnection, erasure: Erasure, keys: readonly ErasedKey[], after: number): Suspects {
-  const names = new Set(keys.map(nameOf));
+  const isAbout = payloadTest(keys, erasure.matchOptions);
   const found: number[] = [];
   let upTo = after;
   for (;;) {
@@ -230,36 +221,10 @@ function findRejections(store: StoreConnection, erasure: Erasure, keys: readonly
       erasure.tenant,
       REJECTIONS_PER_READ,
     );
-    for (const { no, payload } of rows) if (isAbout(payload, keys, names, erasure.matchOptions)) found.push(no);
+    for (const { no, payload } of rows) if (isAbout(payload)) found.push(no);
     upTo = rows.at(-1)?.no ?? upTo;
     if (rows.length < REJECTIONS_PER_READ) return { rejections: found, upTo, keys };
   }
-}
-
-function isAbout(
-  payload: string,
-  keys: readonly ErasedKey[],
-  names: ReadonlySet<string>,
-  options: MatchOptions,
-): boolean {
-  let user: unknown;
-  try {
-    user = JSON.parse(payload);
-  } catch {
-    // Only its beginning was kept. Rather one too many than one too few: rejections are kept for a few days anyway.
-    const text = payload.toLowerCase();
-    const isIn = (value: string): boolean => text.includes(JSON.stringify(value).toLowerCase());
-    return keys.some(({ value, raw }) => isIn(value) || isIn(raw));
-  }
-  const identifiers = memberOf(user, 'identifiers');
-  const given = IDENTIFIER_TYPES.map((type) => [type, memberOf(identifiers, type)] as const);
-  const texts = Object.fromEntries(given.filter(([, value]) => typeof value === 'string'));
-  return matchKeysOf(texts, options).keys.some((key) => names.has(nameOf(key)));
-}
-
-function memberOf(value: unknown, name: string): unknown {
-  if (typeof value !== 'object' || value === null) return undefined;
-  return Object.getOwnPropertyDescriptor(value, name)?.value;
 }
 
 /** What is erased is erased by now; this only makes the file smaller and the write-ahead log empty, if it can. */

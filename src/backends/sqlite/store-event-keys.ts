@@ -9,7 +9,7 @@
 
 import type { NodeNumber } from '../../model.ts';
 import { OWNER } from './event-index.ts';
-import { HOUR_MS, MINUTE_MS } from './store-books.ts';
+import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { compareKeys, entriesOfRun, type EntryQuery, runsOf } from './store-event-index.ts';
 import type { EventReader } from './stored-events.ts';

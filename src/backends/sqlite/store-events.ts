@@ -7,7 +7,7 @@
 import type { ArrivedEvent, Arrivals, EventQuery, JsonText, Page, StoredEvent } from '../../store.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import type { StoreConnection } from './store-connection.ts';
-import { cursorOf, numbersOf } from './store-cursor.ts';
+import { cursorOf, numbersOf } from '../../stored/cursor.ts';
 import { type EventKey, findEvents } from './store-event-keys.ts';
 import { nodesById } from './store-profiles.ts';
 import { uuidText } from './uuids.ts';

@@ -8,7 +8,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../model.ts';
 import type { Question, Settled } from '../../store-writer.ts';
-import { GenerationCache, GroupedGenerationCache, ownCopy } from './generation-cache.ts';
+import { GenerationCache, GroupedGenerationCache, ownCopy } from '../../stored/generation-cache.ts';
 import { uuidText } from './uuids.ts';
 
 /** People as they come again and again, with the same identifiers each time; about 150 bytes each. */

@@ -8,7 +8,6 @@ import type { TenantId } from '../../model.ts';
 import type {
   AuditQuery,
   AuditRow,
-  Books,
   CountBucket,
   CountQuery,
   LedgerHour,
@@ -19,68 +18,29 @@ import type {
   StoredRejection,
   TimeRange,
 } from '../../store.ts';
-import { HOUR_MS, MINUTE_MS } from './store-books.ts';
+import { BOOK_COLUMNS, booksOf, countBuckets, type CountRow, countRange } from '../../stored/counts.ts';
+import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { pageOf } from '../../stored/page.ts';
+import { HOUR_MS } from '../../stored/sums.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
-import { cursorOf, numbersOf } from './store-cursor.ts';
-import { finite } from './store-removal.ts';
 import { uuidText } from './uuids.ts';
 import { countStored } from './stored-events.ts';
 
-const DAY_MS = 24 * HOUR_MS;
-const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
-
-interface CountRow {
-  readonly start: number;
-  readonly event_name: string | null;
-  readonly events: number;
-  /** A sum that SQLite made may be infinite, or null where infinities met. */
-  readonly revenue: number | null;
-}
-
-/**
- * Every bucket that has a part in the range is given whole: a range that begins or ends within a bucket is widened to
- * it. Buckets without events are left out. Days are sums of hours, in UTC.
- */
+/** Buckets without events are left out. */
 export function listCounts(store: StoreConnection, tenant: number, query: CountQuery): CountBucket[] {
-  const width = WIDTH_MS[query.interval];
-  const from = Math.floor(query.from / width) * width;
-  const to = Math.ceil(query.to / width) * width;
+  const { width, from, to } = countRange(query);
   const columns = query.byEventName
-    ? 'start, event_name, events, revenue'
-    : 'start, NULL AS event_name, sum(events) AS events, sum(revenue) AS revenue';
+    ? 'start, event_name AS eventName, events, revenue'
+    : 'start, NULL AS eventName, sum(events) AS events, sum(revenue) AS revenue';
   const rows = store.all<CountRow>(
     `SELECT ${columns} FROM counts WHERE tenant = ? AND width = ? AND start >= ? AND start < ?
      ${query.byEventName ? '' : 'GROUP BY start'} ORDER BY start${query.byEventName ? ', event_name' : ''}`,
     tenant,
-    Math.min(width, HOUR_MS),
+    width,
     from,
     to,
   );
-  return width === DAY_MS ? sumDays(rows) : rows.map((row) => bucketOf(row, row.start));
-}
-
-function bucketOf({ event_name: eventName, events, revenue }: CountRow, start: number): CountBucket {
-  return { start, eventName, events, revenue: finite(revenue ?? 0) };
-}
-
-function sumDays(hours: readonly CountRow[]): CountBucket[] {
-  const days = new Map<number, Map<string | null, CountBucket>>();
-  for (const hour of hours) {
-    const start = Math.floor(hour.start / DAY_MS) * DAY_MS;
-    const day = days.get(start) ?? new Map<string | null, CountBucket>();
-    days.set(start, day);
-    const before = day.get(hour.event_name);
-    const row = {
-      ...hour,
-      events: hour.events + (before?.events ?? 0),
-      revenue: finite(hour.revenue ?? 0) + (before?.revenue ?? 0),
-    };
-    day.set(hour.event_name, bucketOf(row, start));
-  }
-  // As SQLite orders texts: by their bytes.
-  return [...days.values()].flatMap((day) =>
-    [...day.values()].sort((a, b) => Buffer.compare(Buffer.from(a.eventName ?? ''), Buffer.from(b.eventName ?? ''))),
-  );
+  return countBuckets(query, rows);
 }
 
 /** Newest hour first. */
@@ -90,9 +50,7 @@ export function readLedger(
   { from, to }: { readonly from: number | null; readonly to: number | null },
 ): { hours: LedgerHour[]; positions: Map<number, number> } {
   const sums = (['users', 'events'] as const).flatMap((what) =>
-    ['received', 'stored', 'duplicates', 'erased', 'expired', 'set_aside'].map(
-      (column) => `sum(${what}_${column}) AS ${what}_${column}`,
-    ),
+    BOOK_COLUMNS.map((column) => `sum(${what}_${column}) AS ${what}_${column}`),
   );
   const rows =
     tenant === undefined
@@ -113,19 +71,6 @@ export function readLedger(
       rejectedUsers: row.users_rejected ?? 0,
     })),
     positions: new Map(positions.map(({ partition, position }) => [partition, position])),
-  };
-}
-
-function booksOf(row: Readonly<Record<string, number>>, what: 'users' | 'events'): Books {
-  const sum = (column: string): number => row[`${what}_${column}`] ?? 0;
-  return {
-    received: sum('received'),
-    stored: sum('stored'),
-    duplicates: sum('duplicates'),
-    erased: sum('erased'),
-    expired: sum('expired'),
-    setAside: sum('set_aside'),
-    pending: 0,
   };
 }
 
@@ -233,18 +178,6 @@ export function listActs(
     detail,
   });
   return pageOf(rows, limit, actOf, ({ no }) => cursorOf('audit', no));
-}
-
-/** One row more than the limit was asked for, to know whether there are more. */
-function pageOf<Row, Given>(
-  rows: readonly Row[],
-  limit: number,
-  give: (row: Row) => Given,
-  cursorAfter: (row: Row) => string,
-): Page<Given> {
-  const given = rows.slice(0, limit);
-  const last = given.at(-1);
-  return { rows: given.map(give), nextCursor: rows.length > limit && last !== undefined ? cursorAfter(last) : null };
 }
 
 interface SetAsideRow {

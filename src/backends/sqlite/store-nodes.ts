@@ -11,28 +11,23 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NewNode } from '../../identity/graph.ts';
 import { nodeIdOf } from '../../identity/node-id.ts';
-import { type Group, stateAll, type Values } from '../../identity/statements.ts';
-import { LIMITS, type NodeNumber, type Origin, type TenantId } from '../../model.ts';
-import type { StatementToStore, UserToStore } from '../../store-writer.ts';
-import { parseExact } from '../../validation/exact-json.ts';
-import { ownCopy } from './generation-cache.ts';
+import type { Group, Values } from '../../identity/statements.ts';
+import type { NodeNumber, Origin, TenantId } from '../../model.ts';
+import type { UserToStore } from '../../store-writer.ts';
+import {
+  boundedText,
+  foldedGroups,
+  groupsIn,
+  groupsText,
+  isList,
+  NOTHING_KNOWN,
+  sumOf,
+  type Visits,
+} from '../../stored/known.ts';
+import { ownCopy } from '../../stored/generation-cache.ts';
 import { OnlyGroups } from './only-groups.ts';
 import { rememberingUuidBytes, uuidBytes } from './uuids.ts';
 
-/** The users that went to each node. Nearly always it is one, which then needs no list. */
-export type Visits = Map<NodeNumber, UserToStore | UserToStore[]>;
-
-export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): void {
-  const others = visits.get(node);
-  if (others === undefined) visits.set(node, user);
-  else if (Array.isArray(others)) others.push(user);
-  else visits.set(node, [others, user]);
-}
-
-const NOTHING: Values = {};
-const NOTHING_KNOWN: readonly Group[] = [];
-/** Of what a node knows as text: as much as a request may bring, so that the newest always fits. */
-const KNOWN_LENGTH_MAX = LIMITS.bodyBytesMax;
 const WAITING_NODES_MAX = 100_000;
 /** Of what waiting nodes know, in characters: ordinary people fit, a few that know megabytes each do not. */
 const WAITING_LENGTH_MAX = 32 * 1024 * 1024;
@@ -152,18 +147,13 @@ export class StoreNodes {
   #known(node: NodeNumber): readonly Group[] {
     const waiting = this.#waiting.get(node)?.known;
     const known = waiting === undefined ? (this.#select.get(node)?.known as string | null | undefined) : waiting;
-    return typeof known === 'string' ? (parseExact(known) as readonly Group[]) : NOTHING_KNOWN;
+    return groupsIn(known);
   }
 
   #fold(node: NodeNumber, before: readonly Group[], visits: readonly UserToStore[]): string | null {
-    const said = [];
-    for (const { origin, statement } of visits) {
-      if (statement === null) continue;
-      said.push({ origin, fields: valuesOf(statement.fields), properties: valuesOf(statement.properties) });
-    }
-    const groups = stateAll(before, said);
+    const groups = foldedGroups(before, visits);
     this.#remember(node, groups);
-    return groups.length === 0 ? null : boundedText(groups);
+    return boundedText(groups);
   }
 
   #remember(node: NodeNumber, groups: readonly Group[]): void {
@@ -171,49 +161,6 @@ export class StoreNodes {
     if (only !== undefined && groups.length === 1) this.#onlyGroups.set(node, only[0], namesOf(only[3], only[4]));
     else this.#onlyGroups.remove(node);
   }
-}
-
-/** As `state` would make it of a statement alone. */
-function groupsText({ receivedAt, traceId, userIndex }: Origin, { fields, properties }: StatementToStore): string {
-  return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
-}
-
-function isList(visits: UserToStore | readonly UserToStore[]): visits is readonly UserToStore[] {
-  return Array.isArray(visits);
-}
-
-/** Values may be large; what was said longest ago goes first. */
-function boundedText(groups: readonly Group[]): string {
-  for (let count = groups.length; ; count--) {
-    const text = JSON.stringify(groups.slice(0, count));
-    if (text.length <= KNOWN_LENGTH_MAX || count === 1) return text;
-  }
-}
-
-function valuesOf(text: string): Values {
-  return text === '{}' ? NOTHING : (parseExact(text) as Values);
-}
-
-interface Sum {
-  readonly events: number;
-  readonly first: number;
-  readonly last: number;
-}
-
-function sumOf(visits: UserToStore | readonly UserToStore[]): Sum {
-  if (!isList(visits)) {
-    const { receivedAt } = visits.origin;
-    return { events: visits.events.length, first: receivedAt, last: receivedAt };
-  }
-  let events = 0;
-  let first = Number.POSITIVE_INFINITY;
-  let last = Number.NEGATIVE_INFINITY;
-  for (const { origin, events: more } of visits) {
-    events += more.length;
-    if (origin.receivedAt < first) first = origin.receivedAt;
-    if (origin.receivedAt > last) last = origin.receivedAt;
-  }
-  return { events, first, last };
 }
 
 /** As `StatementToStore.names`. */

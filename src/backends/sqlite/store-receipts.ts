@@ -10,7 +10,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { ReceiptMinute, Receipts, TimeRange } from '../../store.ts';
 import type { RecordHeader } from '../../store-writer.ts';
-import { MINUTE_MS } from './store-books.ts';
+import { MINUTE_MS } from '../../stored/sums.ts';
 import type { StoreConnection } from './store-connection.ts';
 
 interface Minute {

@@ -11,7 +11,7 @@
 import type { NodeNumber } from '../../model.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { OWNER } from './event-index.ts';
-import { HOUR_MS, MINUTE_MS } from './store-books.ts';
+import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { entriesOf, removeEntries } from './store-event-index.ts';
 import { EventReader, removeStored } from './stored-events.ts';
@@ -185,13 +185,4 @@ function takeFromHour(store: StoreConnection, tenant: number, { start, eventName
     sum = finite(sum + (store.get<{ revenue: number }>(sql, tenant, MINUTE_MS, minute, eventName)?.revenue ?? 0));
   }
   store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, sum, ...bucket);
-}
-
-function startOf(time: number, width: number): number {
-  return Math.floor(time / width) * width;
-}
-
-/** Absurd amounts must not add up to something that is no number. */
-export function finite(sum: number): number {
-  return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, sum));
 }

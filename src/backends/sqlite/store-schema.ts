@@ -258,13 +258,6 @@ export function eventTableSchema(no: number): string {
     CREATE INDEX records_${no}_by_trace ON records_${no} (trace_id);`;
 }
 
-/** What `records.notes` holds, as JSON; absent members mean "none". */
-export interface RecordNotes {
-  /** As `UserNote` in store-writer.ts, in order of userIndex. */
-  readonly users?: readonly import('../../store-writer.ts').UserNote[];
-  readonly rejected?: readonly (readonly [userIndex: number, message: string])[];
-}
-
 /** Between the small pages that random updates like and the large ones that appending likes (decision 008). */
 const PAGE_BYTES = 8_192;
 const WRITER_CACHE_KIB = 64 * 1_024;

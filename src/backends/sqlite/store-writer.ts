@@ -22,6 +22,9 @@ import {
   type TenantBatch,
   type WriteTransaction,
 } from '../../store-writer.ts';
+import { addVisit, type Visits } from '../../stored/known.ts';
+import { notesOf } from '../../stored/record-notes.ts';
+import { tombstoneOf } from '../../stored/tombstone.ts';
 import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
@@ -29,13 +32,12 @@ import { EventTables } from './event-tables.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreGraph } from './store-graph.ts';
-import { addVisit, StoreNodes, type Visits } from './store-nodes.ts';
+import { StoreNodes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
-import { openStoreFile, type RecordNotes } from './store-schema.ts';
+import { openStoreFile } from './store-schema.ts';
 import { uuidBytes, uuidText } from './uuids.ts';
 import { sweep } from './store-sweep.ts';
-import { tombstoneOf } from './tombstone.ts';
 
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
 export const TABLE_EVENTS = 1_000_000;
@@ -298,15 +300,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#books.bookRecord(tenant.no, header, record.userTally, record.eventTally);
     this.#receipts.count(tenant.no, header);
   }
-}
-
-function notesOf({ notes, rejections }: RecordToStore): string | null {
-  if (notes.length === 0 && rejections.length === 0) return null;
-  const told: RecordNotes = {
-    ...(notes.length > 0 && { users: notes }),
-    ...(rejections.length > 0 && { rejected: rejections.map(({ userIndex, message }) => [userIndex, message]) }),
-  };
-  return JSON.stringify(told);
 }
 
 function firstUse(statement: StatementSync, tenant: number, key: string): FirstUse | undefined {

@@ -4,7 +4,7 @@
  */
 
 import { hash } from 'node:crypto';
-import type { MatchKey, TenantId } from '../../model.ts';
+import type { MatchKey, TenantId } from '../model.ts';
 
 /** SHA-256. JSON keeps the three parts apart, whatever characters they hold. */
 export function tombstoneOf(tenantId: TenantId, { type, value }: Pick<MatchKey, 'type' | 'value'>): Uint8Array {

@@ -3,7 +3,7 @@
  * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most.
  */
 
-import { BadCursorError } from '../../store.ts';
+import { BadCursorError } from '../store.ts';
 
 type List = 'events' | 'arrivals' | 'profiles' | 'rejections' | 'audit';
 

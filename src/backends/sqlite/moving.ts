@@ -1,0 +1,162 @@
+/**
+ * The embedded installation as the source of a move (`moving.ts`): all of `store.db` and `keys.db`, opened for reading
+ * only. The caller holds the lock of the data folder, so no server writes meanwhile. Files of another version are
+ * refused: a server of this version has to bring them up to date first, which a reader cannot.
+ */
+
+import { existsSync } from 'node:fs';
+import { basename, dirname, resolve } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { OperatorError } from '../../errors.ts';
+import type { TenantId } from '../../model.ts';
+import { type Chunk, columnsOf, type MovingSource, type PartName, type TenantBooks } from '../../moving.ts';
+import { BUSY_TIMEOUT_MS, type DatabaseFile, damageText, isDamage } from './database.ts';
+import { keysFile } from './keys-schema.ts';
+import { localLogName } from './log-name.ts';
+import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './moving-chunks.ts';
+import { chunksOfTables, countInTables, type TablePart } from './moving-events.ts';
+import { isPlain, PLAIN_TABLES, type PlainPart } from './moving-parts.ts';
+import { StoreConnection } from './store-connection.ts';
+import { readLedger } from './store-lists.ts';
+import { storeFile } from './store-schema.ts';
+
+export interface SourceSetup {
+  readonly storeFile: string;
+  readonly keyFile: string;
+  readonly logFolder: string;
+  /** Tests take small ones. */
+  readonly limits?: ChunkLimits;
+}
+
+const ALL_HOURS = { from: null, to: null };
+
+export function openSqliteMovingSource(setup: SourceSetup): MovingSource {
+  if (!existsSync(setup.storeFile) && !existsSync(setup.keyFile)) {
+    const [folder, store, keys] = [dirname(setup.storeFile), basename(setup.storeFile), basename(setup.keyFile)];
+    throw new OperatorError(
+      `The folder ${resolve(folder)} has neither ${store} nor ${keys}. Name the data folder of the server with --data; where none ever ran there is nothing to move.`,
+    );
+  }
+  const store = openForReading(storeFile(setup.storeFile, 'reader'));
+  try {
+    const keys = openForReading(keysFile(setup.keyFile));
+    return new SqliteMovingSource(store, keys, localLogName(setup.logFolder), setup);
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+}
+
+class SqliteMovingSource implements MovingSource {
+  readonly logName: string;
+  readonly nextNumber: number;
+  readonly #store: StoreConnection;
+  readonly #keys: StoreConnection;
+  readonly #setup: SourceSetup;
+
+  constructor(store: DatabaseSync, keys: DatabaseSync, logName: string, setup: SourceSetup) {
+    this.logName = logName;
+    this.#store = new StoreConnection(store);
+    this.#keys = new StoreConnection(keys);
+    this.#setup = setup;
+    this.nextNumber = this.#store.get<{ next: number }>('SELECT max(next) AS next FROM sequences')?.next ?? 1;
+  }
+
+  async *chunks(part: PartName, after: string | null): AsyncGenerator<Chunk> {
+    const { limits = CHUNK_LIMITS } = this.#setup;
+    const chunks = isPlain(part)
+      ? plainChunks(this.#connection(part), part, after, limits)
+      : chunksOfTables(this.#store, part, after, limits);
+    try {
+      yield* chunks;
+    } catch (error) {
+      throw this.#inWords(part, error);
+    }
+  }
+
+  async count(part: PartName): Promise<number> {
+    try {
+      if (!isPlain(part)) return countInTables(this.#store, part satisfies TablePart);
+      // Without what is joined to it: that adds columns, not rows.
+      const [table = ''] = PLAIN_TABLES[part].from.split(' ');
+      return this.#connection(part).get<{ count: number }>(`SELECT count(*) AS count FROM ${table}`)?.count ?? 0;
+    } catch (error) {
+      throw this.#inWords(part, error);
+    }
+  }
+
+  async books(): Promise<TenantBooks> {
+    const tenants = this.#store.all<{ no: number; id: TenantId }>('SELECT no, id FROM tenants ORDER BY no');
+    return new Map(tenants.map(({ no, id }) => [id, readLedger(this.#store, no, ALL_HOURS).hours]));
+  }
+
+  async close(): Promise<void> {
+    for (const { database } of [this.#store, this.#keys]) if (database.isOpen) database.close();
+  }
+
+  #connection(part: PlainPart): StoreConnection {
+    return PLAIN_TABLES[part].file === 'keys' ? this.#keys : this.#store;
+  }
+
+  #inWords(part: PartName, error: unknown): unknown {
+    if (!isDamage(error) || !(error instanceof Error)) return error;
+    const isOfKeys = isPlain(part) && PLAIN_TABLES[part].file === 'keys';
+    const file = isOfKeys ? keysFile(this.#setup.keyFile) : storeFile(this.#setup.storeFile, 'reader');
+    return new OperatorError(damageText(file, error.message), { cause: error });
+  }
+}
+
+function* plainChunks(
+  connection: StoreConnection,
+  part: PlainPart,
+  after: string | null,
+  limits: ChunkLimits,
+): Generator<Chunk> {
+  const { from, order, columns = {} } = PLAIN_TABLES[part];
+  const [table = ''] = from.split(' ');
+  const wanted = columnsOf(part).map(([name]) => columns[name] ?? `${table}.${name}`);
+  const place = order.join(', ');
+  const behind = after === null ? '' : `WHERE (${place}) > (${order.map(() => '?').join(', ')})`;
+  // The position comes behind the columns.
+  const sql = `SELECT ${[...wanted, ...order].join(', ')} FROM ${from} ${behind} ORDER BY ${place}`;
+  const statement = connection.database.prepare(sql);
+  statement.setReturnArrays(true);
+  const rows = statement.iterate(...(after === null ? [] : positionIn(after)));
+  const builder = new ChunkBuilder(part, limits);
+  let last: readonly StoredValue[] = [];
+  for (const row of rows as unknown as Iterable<readonly StoredValue[]>) {
+    builder.add(row);
+    last = row.slice(wanted.length);
+    if (builder.isFull) yield builder.take(last);
+  }
+  if (!builder.isEmpty) yield builder.take(last);
+}
+
+/** One of the two is there only once something was written: the other is as good as empty. */
+function emptyDatabase({ migrations }: DatabaseFile): DatabaseSync {
+  const database = new DatabaseSync(':memory:');
+  for (const statements of migrations) database.exec(statements);
+  return database;
+}
+
+function openForReading(file: DatabaseFile): DatabaseSync {
+  const path = resolve(file.file);
+  if (!existsSync(path)) return emptyDatabase(file);
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    const version = Number(database.prepare('PRAGMA user_version').get()?.['user_version']);
+    if (version === file.migrations.length) return database;
+    throw new OperatorError(
+      version < file.migrations.length
+        ? `The ${file.name} ${path} is of an older Sluice. Start and stop this version on it once, then move it.`
+        : `The ${file.name} ${path} was written by a newer Sluice. Use that version to move it.`,
+    );
+  } catch (error) {
+    database?.close();
+    if (error instanceof OperatorError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    const words = isDamage(error) ? damageText(file, reason) : `The ${file.name} ${path} cannot be read (${reason}).`;
+    throw new OperatorError(words, { cause: error });
+  }
+}

@@ -1,0 +1,54 @@
+/**
+ * Where else a person is named, for an erase (rule 17): in what is kept of rejected users, and in the `$event_id`s of
+ * events. Rejected users are compared by the same match keys as accepted ones; of one that is no JSON any more, because
+ * only its beginning was kept, its text is searched: rather one too many than one too few, since rejections are kept
+ * for a few days anyway.
+ */
+
+import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
+import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
+
+export interface ErasedKey {
+  readonly type: IdentifierType;
+  readonly value: string;
+  readonly raw: string;
+}
+
+/** A match key as one text. */
+export function nameOfKey({ type, value }: Pick<ErasedKey, 'type' | 'value'>): string {
+  return `${IDENTIFIER_TYPES.indexOf(type)}:${value}`;
+}
+
+/** Tells whether a rejected user names one of these keys. */
+export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): (payload: string) => boolean {
+  const names = new Set(keys.map(nameOfKey));
+  return (payload) => {
+    let user: unknown;
+    try {
+      user = JSON.parse(payload);
+    } catch {
+      const text = payload.toLowerCase();
+      const isIn = (value: string): boolean => text.includes(JSON.stringify(value).toLowerCase());
+      return keys.some(({ value, raw }) => isIn(value) || isIn(raw));
+    }
+    const identifiers = memberOf(user, 'identifiers');
+    const given = IDENTIFIER_TYPES.map((type) => [type, memberOf(identifiers, type)] as const);
+    const texts = Object.fromEntries(given.filter(([, value]) => typeof value === 'string'));
+    return matchKeysOf(texts, options).keys.some((key) => names.has(nameOfKey(key)));
+  };
+}
+
+/** What properties with this in them may have an `$event_id`. */
+export const EVENT_ID_IN_PROPERTIES = '"$event_id"';
+
+/** The `$event_id` among the properties of an event; undefined for none. */
+export function eventIdOf(properties: string): string | undefined {
+  if (!properties.includes(EVENT_ID_IN_PROPERTIES)) return undefined;
+  const eventId = memberOf(JSON.parse(properties), '$event_id');
+  return typeof eventId === 'string' ? eventId : undefined;
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  if (typeof value !== 'object' || value === null) return undefined;
+  return Object.getOwnPropertyDescriptor(value, name)?.value;
+}

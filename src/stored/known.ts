@@ -1,0 +1,87 @@
+/**
+ * What the users of a batch tell of the nodes that they went to: how many events, when first and last seen, and their
+ * statements, folded into what was known (identity/statements.ts) and written as text. Pure; every store keeps the same
+ * text. What a node knows is bounded: what was said longest ago goes first.
+ */
+
+import { type Group, stateAll, type Values } from '../identity/statements.ts';
+import { LIMITS, type NodeNumber, type Origin } from '../model.ts';
+import type { StatementToStore, UserToStore } from '../store-writer.ts';
+import { parseExact } from '../validation/exact-json.ts';
+
+/** The users that went to each node. Nearly always it is one, which then needs no list. */
+export type Visits = Map<NodeNumber, UserToStore | UserToStore[]>;
+
+export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): void {
+  const others = visits.get(node);
+  if (others === undefined) visits.set(node, user);
+  else if (Array.isArray(others)) others.push(user);
+  else visits.set(node, [others, user]);
+}
+
+const NOTHING: Values = {};
+export const NOTHING_KNOWN: readonly Group[] = [];
+/** Of what a node knows as text: as much as a request may bring, so that the newest always fits. */
+const KNOWN_LENGTH_MAX = LIMITS.bodyBytesMax;
+
+export interface Sum {
+  readonly events: number;
+  readonly first: number;
+  readonly last: number;
+}
+
+export function sumOf(visits: UserToStore | readonly UserToStore[]): Sum {
+  if (!isList(visits)) {
+    const { receivedAt } = visits.origin;
+    return { events: visits.events.length, first: receivedAt, last: receivedAt };
+  }
+  let events = 0;
+  let first = Number.POSITIVE_INFINITY;
+  let last = Number.NEGATIVE_INFINITY;
+  for (const { origin, events: more } of visits) {
+    events += more.length;
+    if (origin.receivedAt < first) first = origin.receivedAt;
+    if (origin.receivedAt > last) last = origin.receivedAt;
+  }
+  return { events, first, last };
+}
+
+export function isList(visits: UserToStore | readonly UserToStore[]): visits is readonly UserToStore[] {
+  return Array.isArray(visits);
+}
+
+/** As it is stored; null is nothing. */
+export function groupsIn(known: string | null | undefined): readonly Group[] {
+  return typeof known === 'string' ? (parseExact(known) as readonly Group[]) : NOTHING_KNOWN;
+}
+
+/** What is known after these users. */
+export function foldedGroups(before: readonly Group[], visits: readonly UserToStore[]): readonly Group[] {
+  const said = [];
+  for (const { origin, statement } of visits) {
+    if (statement === null) continue;
+    said.push({ origin, fields: valuesOf(statement.fields), properties: valuesOf(statement.properties) });
+  }
+  return stateAll(before, said);
+}
+
+function valuesOf(text: string): Values {
+  return text === '{}' ? NOTHING : (parseExact(text) as Values);
+}
+
+/** What one statement alone makes known, as `boundedText` of it would be. */
+export function groupsText(
+  { receivedAt, traceId, userIndex }: Origin,
+  { fields, properties }: StatementToStore,
+): string {
+  return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
+}
+
+/** As it is to be stored; null for nothing. Values may be large: what was said longest ago goes first. */
+export function boundedText(groups: readonly Group[]): string | null {
+  if (groups.length === 0) return null;
+  for (let count = groups.length; ; count--) {
+    const text = JSON.stringify(groups.slice(0, count));
+    if (text.length <= KNOWN_LENGTH_MAX || count === 1) return text;
+  }
+}

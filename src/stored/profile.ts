@@ -1,0 +1,151 @@
+/**
+ * A profile as people read it, and why it is one person, made of the rows of its nodes. What a profile shows is the fold
+ * over its nodes (rule 13), made at every reading, so there is nothing to keep in step with merges. Pure: stores read
+ * the rows, at most 100 nodes a profile, all of one moment.
+ */
+
+import { compareOrigins } from '../identity/origin.ts';
+import { type Group, type Told, view } from '../identity/statements.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../model.ts';
+import type { Provenance, StoredIdentity, StoredProfile, StoredRefusal } from '../store.ts';
+import { parseExact } from '../validation/exact-json.ts';
+
+export interface ProfileNode {
+  readonly node: NodeNumber;
+  /** Public. */
+  readonly id: string;
+  readonly origin: Origin;
+  readonly events: number;
+  readonly firstSeen: number;
+  readonly lastSeen: number;
+  /** Groups (identity/statements.ts) as JSON; null for none. */
+  readonly known: string | null;
+}
+
+export interface ProfileNodes {
+  readonly root: ProfileNode;
+  /** All of them, the survivor among them, oldest first. */
+  readonly nodes: readonly ProfileNode[];
+}
+
+export interface IdentifierRow {
+  readonly type: IdentifierType;
+  readonly value: string;
+  /** As the client first wrote it; null where that is `value`. */
+  readonly raw: string | null;
+  readonly node: NodeNumber;
+  readonly origin: Origin;
+}
+
+export interface MergeRow {
+  /** Grows in the order of the log. */
+  readonly no: number;
+  /** The ends of the edge. */
+  readonly nodes: readonly [NodeNumber, NodeNumber];
+  readonly from: NodeNumber;
+  readonly into: NodeNumber;
+  readonly via: { readonly type: IdentifierType; readonly value: string };
+  readonly origin: Origin;
+}
+
+export interface RefusalRow {
+  readonly type: IdentifierType;
+  readonly raw: string;
+  readonly reason: StoredRefusal['reason'];
+  readonly origin: Origin;
+  readonly lastAt: number;
+  readonly count: number;
+}
+
+/** In any order; `rootNo` is the survivor. */
+export function profileNodes(rootNo: NodeNumber, nodes: readonly ProfileNode[]): ProfileNodes {
+  const root = nodes.find(({ node }) => node === rootNo);
+  if (root === undefined) throw new Error(`node ${rootNo} has aliases and is not in the store`);
+  return { root, nodes: oldestFirst(nodes) };
+}
+
+/** Rows of one origin stay in the order in which they came. */
+export function oldestFirst<Row extends { readonly origin: Origin }>(rows: readonly Row[]): Row[] {
+  return rows.toSorted((a, b) => compareOrigins(a.origin, b.origin));
+}
+
+/** `identifiers` oldest first. */
+export function storedProfile({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredProfile {
+  const ofType = (type: IdentifierType): string[] =>
+    identifiers.filter((row) => row.type === type).map(({ raw, value }) => raw ?? value);
+  const groups = nodes.map(({ known }) => (known === null ? [] : (parseExact(known) as readonly Group[])));
+  const { fields, properties } = view(groups);
+  return {
+    id: root.id,
+    mergedIds: nodes.filter(({ node }) => node !== root.node).map(({ id }) => id),
+    identifiers: Object.fromEntries(IDENTIFIER_TYPES.map((type) => [type, ofType(type)])) as Record<
+      IdentifierType,
+      string[]
+    >,
+    profileFields: provenances(fields),
+    userProperties: provenances(properties),
+    firstSeen: Math.min(...nodes.map(({ firstSeen }) => firstSeen)),
+    lastSeen: Math.max(...nodes.map(({ lastSeen }) => lastSeen)),
+    eventCount: nodes.reduce((sum, { events }) => sum + events, 0),
+  };
+}
+
+function provenances(told: ReadonlyMap<string, Told>): Map<string, Provenance> {
+  const entries = [...told].map(([name, { value, origin }]): [string, Provenance] => [
+    name,
+    { value: JSON.stringify(value), traceId: origin.traceId, receivedAt: origin.receivedAt },
+  ]);
+  return new Map(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** All rows oldest first. */
+export interface IdentityRows {
+  readonly identifiers: readonly IdentifierRow[];
+  readonly merges: readonly MergeRow[];
+  readonly refusals: readonly RefusalRow[];
+  /** The public id of any node; undefined for one that was erased. */
+  publicId(node: NodeNumber): string | undefined;
+}
+
+/** Rule 15: every link, merge and refusal of the profile with the request that caused it, oldest first. */
+export function storedIdentity({ root, nodes }: ProfileNodes, rows: IdentityRows): StoredIdentity {
+  const ids = new Map(nodes.map(({ node, id }) => [node, id]));
+  // Who survived when two nodes merged may belong to another profile by now (an unmerge), and be erased with it.
+  const idOf = (node: NodeNumber): string => ids.get(node) ?? rows.publicId(node) ?? root.id;
+  return {
+    id: root.id,
+    identifiers: rows.identifiers.map(({ type, value, raw, node, origin }) => ({
+      type,
+      value: raw ?? value,
+      normalised: value,
+      nodeId: idOf(node),
+      ...causeOf(origin),
+    })),
+    merges: rows.merges.map(({ from, into, nodes: [a, b], via, origin }) => ({
+      from: idOf(from),
+      into: idOf(into),
+      nodes: [idOf(a), idOf(b)],
+      via,
+      ...causeOf(origin),
+    })),
+    refusals: rows.refusals.map(({ type, raw: value, reason, origin, lastAt, count }) => ({
+      type,
+      value,
+      reason,
+      ...causeOf(origin),
+      lastAt,
+      count,
+    })),
+  };
+}
+
+function causeOf({ receivedAt, traceId, userIndex }: Origin): { traceId: string; userIndex: number; at: number } {
+  return { traceId, userIndex, at: receivedAt };
+}
+
+/** Types are stored as their place in IDENTIFIER_TYPES. */
+export function identifierTypeOf(no: number): IdentifierType {
+  const type = IDENTIFIER_TYPES[no];
+  if (type === undefined) throw new Error(`there is no type of identifier ${no}`);
+  return type;
+}

@@ -1,0 +1,23 @@
+/**
+ * What a stored record tells of its users beyond what follows from its stored events: who was rejected, merged, warned
+ * about. Kept as JSON, and only where there is something to tell. Every store keeps the same text.
+ */
+
+import type { RecordToStore, UserNote } from '../store-writer.ts';
+
+/** What `records.notes` holds, as JSON; absent members mean "none". */
+export interface RecordNotes {
+  /** As `UserNote` in store-writer.ts, in order of userIndex. */
+  readonly users?: readonly UserNote[];
+  readonly rejected?: readonly (readonly [userIndex: number, message: string])[];
+}
+
+/** Null when there is nothing to tell. */
+export function notesOf({ notes, rejections }: RecordToStore): string | null {
+  if (notes.length === 0 && rejections.length === 0) return null;
+  const told: RecordNotes = {
+    ...(notes.length > 0 && { users: notes }),
+    ...(rejections.length > 0 && { rejected: rejections.map(({ userIndex, message }) => [userIndex, message]) }),
+  };
+  return JSON.stringify(told);
+}

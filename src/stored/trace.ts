@@ -1,0 +1,161 @@
+/**
+ * What became of a request, made of its records. Most of it follows from the events that are stored for it; the record's
+ * notes say the rest (merges, warnings, duplicates, rejections). A request that a log cut into several records is put
+ * together again. What was erased or has expired meanwhile is gone from the answer too: such a user has no profile and
+ * no events, and a warning says so. Merges are those that still stand.
+ */
+
+import type { NodeNumber } from '../model.ts';
+import type { StoredTrace, TracedUser } from '../store.ts';
+import type { UserNote } from '../store-writer.ts';
+import type { RecordNotes } from './record-notes.ts';
+
+export interface TracedRecord {
+  readonly no: number;
+  readonly receivedAt: number;
+  readonly processedAt: number;
+  readonly firstUserIndex: number;
+  readonly usersAccepted: number;
+  readonly usersRejected: number;
+  /** That were stored once. */
+  readonly events: number;
+  readonly duplicateOf: string | null;
+  readonly keyId: string;
+  /** `RecordNotes`, as JSON. */
+  readonly notes: string | null;
+}
+
+/** The events of a user that are stored now, all on one node. */
+export interface UserEvents {
+  readonly node: NodeNumber | null;
+  readonly events: number;
+}
+
+/** What the store says, at the same moment, of what the records name. */
+export interface TraceSources<Row extends TracedRecord> {
+  /** By userIndex. */
+  eventsOf(record: Row): ReadonlyMap<number, UserEvents>;
+  /** The public id of a node; undefined for one that was erased. */
+  publicId(node: NodeNumber): string | undefined;
+  /** The public id of the profile that a node is part of now; null when it was erased. */
+  profileId(node: NodeNumber): string | null;
+  /** Merges by this user of the request within the profile that the node has now, in the order of the log. */
+  standingMerges(node: NodeNumber, userIndex: number): readonly { from: NodeNumber; into: NodeNumber }[];
+}
+
+/** Undefined without records: the processor has not come to it. */
+export function storedTrace<Row extends TracedRecord>(
+  traceId: string,
+  rows: readonly Row[],
+  sources: TraceSources<Row>,
+): StoredTrace | undefined {
+  const records = rows.toSorted((a, b) => a.firstUserIndex - b.firstUserIndex);
+  const first = records[0];
+  if (first === undefined) return undefined;
+  return {
+    traceId: traceId.toLowerCase(),
+    status: 'processed',
+    receivedAt: first.receivedAt,
+    processedAt: Math.max(...records.map(({ processedAt }) => processedAt)),
+    usersAccepted: records.reduce((sum, { usersAccepted }) => sum + usersAccepted, 0),
+    usersRejected: records.reduce((sum, { usersRejected }) => sum + usersRejected, 0),
+    duplicateOf: records.find(({ duplicateOf }) => duplicateOf !== null)?.duplicateOf ?? null,
+    keyId: first.keyId,
+    users: records.flatMap((record) => usersOf(record, sources)),
+  };
+}
+
+export function parsedNotes({ notes }: Pick<TracedRecord, 'notes'>): RecordNotes {
+  return JSON.parse(notes ?? '{}') as RecordNotes;
+}
+
+function usersOf<Row extends TracedRecord>(record: Row, sources: TraceSources<Row>): TracedUser[] {
+  const notes = parsedNotes(record);
+  const rejected = new Map(notes.rejected);
+  const noted = new Map(notes.users?.map((note) => [note.userIndex, note]));
+  const stored = sources.eventsOf(record);
+  const storedEvents = stored.values().reduce((sum, { events }) => sum + events, 0);
+  const hasLostEvents = storedEvents < record.events;
+  // Without its notes nobody knows which users were rejected; only those with events are certain.
+  const isCertain = record.usersRejected === rejected.size;
+  const users: TracedUser[] = [];
+  const end = record.firstUserIndex + record.usersAccepted + record.usersRejected;
+  for (let userIndex = record.firstUserIndex; userIndex < end; userIndex += 1) {
+    const message = rejected.get(userIndex);
+    if (message !== undefined) users.push(rejectedUser(userIndex, message));
+    else if (isCertain || stored.has(userIndex) || noted.has(userIndex)) {
+      const note = noted.get(userIndex);
+      const user = acceptedUser(sources, userIndex, stored.get(userIndex), note);
+      const isGone = hasLostEvents && user.events === 0 && !wasNeverStored(note);
+      users.push(isGone ? { ...user, warnings: [...user.warnings, EVENTS_ARE_GONE] } : user);
+    }
+  }
+  return users;
+}
+
+const EVENTS_ARE_GONE = 'its events are not stored any more: erased, or older than SLUICE_EVENT_RETENTION';
+const MERGE_WAS_UNDONE = 'a merge of this request was undone';
+/** How the processor's warning begins when a user came in too late to be stored (rule 17). */
+const NOT_STORED = 'not stored: ';
+
+/** Who sent some events again and was erased later looks the same as who sent them all again: nothing is said of either. */
+function wasNeverStored(note: UserNote | undefined): boolean {
+  if ((note?.duplicateEvents ?? 0) > 0) return true;
+  return note?.warnings?.some((warning) => warning.startsWith(NOT_STORED)) ?? false;
+}
+
+type Lookups = Omit<TraceSources<TracedRecord>, 'eventsOf'>;
+
+function acceptedUser(
+  lookups: Lookups,
+  userIndex: number,
+  stored: UserEvents | undefined,
+  note: UserNote | undefined,
+): TracedUser {
+  const node = stored?.node ?? null;
+  const { merged, isUndone } = mergedBy(lookups, userIndex, node, note?.merged ?? []);
+  const warnings = note?.warnings ?? [];
+  return {
+    userIndex,
+    status: 'accepted',
+    profileId: node === null ? null : lookups.profileId(node),
+    events: stored?.events ?? 0,
+    duplicateEvents: note?.duplicateEvents ?? 0,
+    merged,
+    warnings: isUndone ? [...warnings, MERGE_WAS_UNDONE] : warnings,
+    message: null,
+  };
+}
+
+/**
+ * Those of a user's merges that still stand. Each joined the user's node to another one, so they are found in the
+ * profile that this node has now. Whoever was erased is not named, nor is it said that they were ever merged.
+ */
+function mergedBy(
+  { publicId, standingMerges }: Lookups,
+  userIndex: number,
+  node: NodeNumber | null,
+  noted: NonNullable<UserNote['merged']>,
+): { readonly merged: TracedUser['merged']; readonly isUndone: boolean } {
+  if (noted.length === 0 || node === null) return { merged: [], isUndone: false };
+  // Not as noted: an unmerge of other merges may have changed who survived.
+  const merged = standingMerges(node, userIndex).flatMap((merge) => {
+    const [from, into] = [publicId(merge.from), publicId(merge.into)];
+    return from === undefined || into === undefined ? [] : [{ from, into }];
+  });
+  const living = noted.filter((nodes) => nodes.every((no) => publicId(no) !== undefined));
+  return { merged, isUndone: merged.length < living.length };
+}
+
+function rejectedUser(userIndex: number, message: string): TracedUser {
+  return {
+    userIndex,
+    status: 'rejected',
+    profileId: null,
+    events: 0,
+    duplicateEvents: 0,
+    merged: [],
+    warnings: [],
+    message,
+  };
+}

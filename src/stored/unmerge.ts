@@ -1,0 +1,73 @@
+/**
+ * What an unmerge changes (rule 16), decided from the rows of one profile: the merges of one request go, the nodes that
+ * they joined are kept apart, and the merges that remain say who survived without the others, as if those had never
+ * been. Identifiers, statements and events stay on their nodes. Pure: a store reads the rows and writes the plan.
+ */
+
+import { apartAfter, regroup } from '../identity/explain.ts';
+import { compareOrigins } from '../identity/origin.ts';
+import type { NodeNumber } from '../model.ts';
+import type { UnmergeResult } from '../store.ts';
+import type { MergeRow, ProfileNode, ProfileNodes } from './profile.ts';
+
+export interface UnmergePlan {
+  readonly result: UnmergeResult;
+  /** Numbers of merges to remove. */
+  readonly undone: readonly number[];
+  /** The survivor of every node, itself for a survivor. */
+  readonly survivors: ReadonlyMap<NodeNumber, NodeNumber>;
+  /** Merges that say something else from now on. */
+  readonly rewritten: readonly { readonly no: number; readonly from: NodeNumber; readonly into: NodeNumber }[];
+  /** Pairs of nodes, each in both directions. */
+  readonly apart: readonly (readonly [NodeNumber, NodeNumber])[];
+  /** For the audit (rule 15); holds no personal data. */
+  readonly detail: Readonly<Record<string, unknown>>;
+}
+
+/** `mergedBy` is a trace_id in small letters, or null for what is none. Nothing to undo: `undone` is empty. */
+export function planUnmerge(profile: ProfileNodes, merges: readonly MergeRow[], mergedBy: string | null): UnmergePlan {
+  const undone = merges.filter(({ origin }) => origin.traceId === mergedBy);
+  const remaining = merges.filter((merge) => !undone.includes(merge));
+  const survivors = regroup(profile.nodes, remaining);
+  const profileIds = undone.length === 0 ? [profile.root.id] : survivingIds(profile.nodes, survivors);
+  return {
+    result: { undone: undone.length, profileIds },
+    undone: undone.map(({ no }) => no),
+    survivors,
+    rewritten: rewrittenMerges(profile.nodes, remaining),
+    apart: apartAfter(undone, survivors).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
+      [a, b],
+      [b, a],
+    ]),
+    detail: {
+      profile_id: profile.root.id,
+      merged_by: mergedBy,
+      undone: undone.length,
+      profile_ids: profileIds,
+    },
+  };
+}
+
+/** Who was merged into whom (rule 9), had there been these merges alone, in the order of the log. */
+function rewrittenMerges(nodes: readonly ProfileNode[], merges: readonly MergeRow[]): UnmergePlan['rewritten'] {
+  const parts = new Map(nodes.map((node) => [node.node, { survivor: node, nodes: [node.node] }]));
+  const rewritten: { no: number; from: NodeNumber; into: NodeNumber }[] = [];
+  for (const merge of merges.toSorted((a, b) => a.no - b.no)) {
+    const a = parts.get(merge.nodes[0]);
+    const b = parts.get(merge.nodes[1]);
+    if (a === undefined || b === undefined) throw new Error(`merge ${merge.no} joins nodes of different profiles`);
+    const [into, from] = compareOrigins(a.survivor.origin, b.survivor.origin) < 0 ? [a, b] : [b, a];
+    for (const node of from.nodes) parts.set(node, into);
+    into.nodes.push(...from.nodes);
+    if (from.survivor.node === merge.from && into.survivor.node === merge.into) continue;
+    rewritten.push({ no: merge.no, from: from.survivor.node, into: into.survivor.node });
+  }
+  return rewritten;
+}
+
+function survivingIds(nodes: readonly ProfileNode[], survivors: ReadonlyMap<NodeNumber, NodeNumber>): string[] {
+  return nodes
+    .filter(({ node }) => survivors.get(node) === node)
+    .sort((a, b) => compareOrigins(a.origin, b.origin))
+    .map(({ id }) => id);
+}
