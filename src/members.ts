@@ -5,6 +5,11 @@
  * e-mail, compared in lower case, to one member. Tokens and passwords are here as hashes only.
  */
 
+/** A browser is seldom signed out by its owner, only abandoned; the least recently used sessions go first. */
+export const SESSIONS_PER_MEMBER_MAX = 50;
+/** Longer than any failure is remembered (`sign-in/attempts.ts`): counts that are older have no more effect. */
+export const ATTEMPTS_KEPT_MS = 2 * 3_600_000;
+
 export interface Member {
   /** Public and harmless: `mem_` and 12 base62 characters. */
   readonly id: string;

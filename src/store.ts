@@ -71,6 +71,11 @@ export interface KeyStore {
   expire(id: string, at: number): Promise<ApiKey | undefined>;
   /** Never moves `lastUsedAt` backwards; keeps the first suspected leak. Unknown ids are ignored. */
   recordSightings(sightings: readonly KeySighting[]): Promise<void>;
+  /**
+   * Tells of each key that anybody makes or changes, as soon as can be, until `close`. Undefined: any may have changed,
+   * because nothing was heard for a while. A store that has no way to tell has no such method.
+   */
+  watch?(onChange: (keyId: string | undefined) => void): void;
   close(): Promise<void>;
 }
 

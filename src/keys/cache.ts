@@ -1,10 +1,11 @@
 /**
  * What the edge knows of API keys, so that a request costs no read of the key store.
  *
- * An answer of the store is used for FRESH_MS, so a revocation holds everywhere within that time. While the store
- * cannot be read, keys that it confirmed within the last STALE_MS go on working: a restart of the store loses no
- * events. Both maps are bounded, and keys that do not exist have a map of their own: no flood of guesses can push out
- * the keys of customers. What is handed out is frozen, for all requests share it.
+ * An answer of the store is used for FRESH_MS, so a revocation holds everywhere within that time; a store that can be
+ * watched makes it hold at once. While the store cannot be read, or takes longer than PATIENCE_MS to answer,
+ * keys that it confirmed within the last STALE_MS go on working: neither a restart of the store nor a network that
+ * swallows packets loses events. Both maps are bounded, and keys that do not exist have a map of their own: no flood of
+ * guesses can push out the keys of customers. What is handed out is frozen, for all requests share it.
  */
 
 import type { Environment } from '../model.ts';
@@ -13,6 +14,10 @@ import { hashKey, isWellFormedKey } from './format.ts';
 
 export const FRESH_MS = 1_000;
 export const STALE_MS = 10 * 60 * 1_000;
+/** How long a request with a key that is known waits for the store to confirm it once more. */
+export const PATIENCE_MS = 1_000;
+/** How long after that nobody waits for it at all, who need not. Questions go on meanwhile, behind the requests. */
+const HANGING_MS = 10_000;
 export const FOUND_MAX = 10_000;
 export const NOT_FOUND_MAX = 10_000;
 
@@ -23,6 +28,7 @@ export class KeyStoreUnavailableError extends Error {
 
 export interface KeyCacheOptions {
   readonly staleMs?: number;
+  readonly patienceMs?: number;
   readonly foundMax?: number;
   readonly notFoundMax?: number;
 }
@@ -34,9 +40,17 @@ interface Found {
   readonly confirmedAt: number;
 }
 
+/** A question to the store that is not answered yet. */
+interface Asking {
+  readonly answer: Promise<ApiKey | undefined>;
+  /** Resolves when the store has had its time, whether it answers later or not. */
+  readonly patience: Promise<void>;
+}
+
 export class KeyCache {
   readonly #store: KeyStore;
   readonly #staleMs: number;
+  readonly #patienceMs: number;
   readonly #foundMax: number;
   readonly #notFoundMax: number;
   /**
@@ -45,13 +59,19 @@ export class KeyCache {
    */
   readonly #found = new Map<string, Found>();
   readonly #notFoundAt = new Map<string, number>();
-  readonly #underWay = new Map<string, Promise<ApiKey | undefined>>();
+  readonly #underWay = new Map<string, Asking>();
+  /** How often something was forgotten: what was asked for before may be out of date when the answer comes. */
+  #forgotten = 0;
+  /** Set when the store did not answer in time, and back when it answers. Of the clock that nobody sets. */
+  #hangsUntil = 0;
 
   constructor(store: KeyStore, options: KeyCacheOptions = {}) {
     this.#store = store;
     this.#staleMs = options.staleMs ?? STALE_MS;
+    this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
     this.#foundMax = options.foundMax ?? FOUND_MAX;
     this.#notFoundMax = options.notFoundMax ?? NOT_FOUND_MAX;
+    store.watch?.((keyId) => (keyId === undefined ? this.invalidate() : this.forget(keyId)));
   }
 
   /** The key, if that is known without asking the store. Undefined says nothing: use `lookup` then. */
@@ -72,13 +92,29 @@ export class KeyCache {
     const notFoundAt = this.#notFoundAt.get(key);
     if (notFoundAt !== undefined && isFresh(notFoundAt, now)) return undefined;
 
-    const underWay = this.#underWay.get(key);
-    if (underWay !== undefined) return underWay;
-
     if (!isWellFormedKey(key)) return undefined;
-    const asking = this.#ask(key, now).finally(() => this.#underWay.delete(key));
-    this.#underWay.set(key, asking);
-    return asking;
+    const { answer, patience } = this.#underWay.get(key) ?? this.#startAsking(key, now);
+    const stale = this.#found.get(key);
+    if (stale === undefined || !this.#isTrusted(stale, now)) return answer;
+    if (performance.now() < this.#hangsUntil) return stale.apiKey;
+    return Promise.race([answer, patience.then(() => stale.apiKey)]);
+  }
+
+  /** The key with this id was made or changed: nothing of what is known of it is used again. */
+  forget(keyId: string): void {
+    this.#forgotten++;
+    this.#underWay.clear();
+    // By its text it may have been asked for before it was made.
+    this.#notFoundAt.clear();
+    for (const [key, { apiKey }] of this.#found) if (apiKey.id === keyId) this.#found.delete(key);
+  }
+
+  /** Any key may have changed: the store is asked anew for each. Those that it confirmed still do if it fails. */
+  invalidate(): void {
+    this.#forgotten++;
+    this.#underWay.clear();
+    this.#notFoundAt.clear();
+    for (const [key, found] of this.#found) this.#found.set(key, { ...found, askedAt: Number.NEGATIVE_INFINITY });
   }
 
   /** How many keys are held, for metrics and tests. */
@@ -86,13 +122,34 @@ export class KeyCache {
     return { found: this.#found.size, notFound: this.#notFoundAt.size };
   }
 
+  #startAsking(key: string, now: number): Asking {
+    const { promise: patience, resolve: giveUp } = Promise.withResolvers<void>();
+    const timer = setTimeout(() => {
+      this.#hangsUntil = performance.now() + HANGING_MS;
+      giveUp();
+    }, this.#patienceMs);
+    const answer = this.#ask(key, now).finally(() => {
+      clearTimeout(timer);
+      if (this.#underWay.get(key) === asking) this.#underWay.delete(key);
+    });
+    // Everybody may have gone on without it.
+    answer.catch(() => undefined);
+    const asking = { answer, patience };
+    this.#underWay.set(key, asking);
+    return asking;
+  }
+
   async #ask(key: string, now: number): Promise<ApiKey | undefined> {
+    const forgotten = this.#forgotten;
     let apiKey: ApiKey | undefined;
     try {
       apiKey = await this.#store.findByHash(hashKey(key));
     } catch (error) {
       return this.#withoutStore(key, now, error);
     }
+    this.#hangsUntil = 0;
+    // Right for whoever asked before the change, and for nobody after.
+    if (this.#forgotten !== forgotten) return apiKey === undefined ? undefined : freeze(apiKey);
     if (apiKey === undefined) {
       this.#found.delete(key);
       putLast(this.#notFoundAt, key, now, this.#notFoundMax);

@@ -10,8 +10,9 @@ import { assert as assertProperty, asyncProperty, integer } from 'fast-check';
 import { append, entry, type LogUnderTest, readAll, usersOf, withReader } from './log-entries.ts';
 import { lookupTests } from './log-lookups.ts';
 
-export function eventLogContract(name: string, open: () => Promise<LogUnderTest>): void {
-  suite(`The event log on ${name}`, () => {
+/** `skip`: why it cannot run here, if it cannot. */
+export function eventLogContract(name: string, open: () => Promise<LogUnderTest>, skip: string | false = false): void {
+  suite(`The event log on ${name}`, { skip }, () => {
     let log: LogUnderTest;
     before(async () => {
       log = await open();

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import {
   FOUND_MAX,
@@ -20,6 +21,7 @@ import {
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
 import type { ApiKey, KeyStore } from '../../src/store.ts';
+import { eventually } from '../server.ts';
 import { temporaryKeyStore } from './temporary-store.ts';
 
 const NOW = Date.UTC(2026, 10, 15);
@@ -243,6 +245,165 @@ test('a store that fails is never taken for a key that does not exist, and the c
     assert.ok(!`${error.message} ${error.cause.message}`.includes(key));
     return true;
   });
+});
+
+/** A store whose answers are held back while it hangs, as those of a database behind a network that is down. */
+function hanging(store: KeyStore): { store: KeyStore; hang: () => void; recover: () => void } {
+  let gate: PromiseWithResolvers<void> | undefined;
+  const proxy = new Proxy(store, {
+    get(target, property) {
+      if (property !== 'findByHash') return Reflect.get(target, property) as unknown;
+      return async (hash: Uint8Array) => {
+        await gate?.promise;
+        return target.findByHash(hash);
+      };
+    },
+  });
+  return {
+    store: proxy,
+    hang: () => {
+      gate = Promise.withResolvers<void>();
+    },
+    recover: () => {
+      gate?.resolve();
+      gate = undefined;
+    },
+  };
+}
+
+test('a store that hangs keeps a known key waiting for a moment once, and not again until it answers', async (context) => {
+  const { store, counted, reads, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const slow = hanging(counted);
+  const patienceMs = 200;
+  const cache = new KeyCache(slow.store, { patienceMs });
+  await cache.lookup(key, NOW);
+  slow.hang();
+  const startedAt = performance.now();
+  const answers = await Promise.all([cache.lookup(key, NOW + 2_000), cache.lookup(key, NOW + 2_001)]);
+  const waitedMs = performance.now() - startedAt;
+  assert.deepEqual(
+    answers.map((answer) => answer?.id),
+    [id, id],
+  );
+  assert.ok(waitedMs >= patienceMs - 10 && waitedMs < patienceMs + 2_000, String(waitedMs));
+  const again = performance.now();
+  assert.equal((await cache.lookup(key, NOW + 4_000))?.id, id);
+  assert.ok(performance.now() - again < patienceMs / 2);
+
+  await store.revoke(id, NOW + 4_001);
+  slow.recover();
+  await eventually('the answer that was waited for arrives', () => reads() === 2);
+  assert.equal((await cache.lookup(key, NOW + 5_001))?.revokedAt, NOW + 4_001);
+});
+
+test('a store that hangs is waited for by a key that it never confirmed', async (context) => {
+  const { counted, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const slow = hanging(counted);
+  const cache = new KeyCache(slow.store, { patienceMs: 10 });
+  slow.hang();
+  let answered = false;
+  const looking = cache.lookup(key, NOW).then((answer) => {
+    answered = true;
+    return answer;
+  });
+  await sleep(50);
+  assert.equal(answered, false);
+  slow.recover();
+  assert.equal((await looking)?.id, id);
+});
+
+test('a key that is forgotten is asked for again at once, and not trusted without the store', async (context) => {
+  const { store, counted, reads, addKey } = await setUp(context);
+  const [changed, other] = [await addKey(), await addKey()];
+  const cache = new KeyCache(counted);
+  for (const { key } of [changed, other]) await cache.lookup(key, NOW);
+  await store.revoke(changed.id, NOW + 1);
+  cache.forget(changed.id);
+  assert.equal((await cache.lookup(changed.key, NOW + 2))?.revokedAt, NOW + 1);
+  assert.equal(cache.peek(other.key, NOW + 2)?.id, other.id);
+  assert.equal(reads(), 3);
+  cache.forget(changed.id);
+  await store.close();
+  await assert.rejects(cache.lookup(changed.key, NOW + 3), KeyStoreUnavailableError);
+});
+
+test('a key that was not found is asked for again at once when one is made', async (context) => {
+  const { store, counted, addKey } = await setUp(context);
+  await addKey();
+  const [row] = await store.list();
+  assert.ok(row);
+  const unborn = makeKey('secret', 'production');
+  const cache = new KeyCache(counted);
+  assert.equal(await cache.lookup(unborn, NOW), undefined);
+  await store.create({ ...row, id: 'key_later0000000', hash: hashKey(unborn) });
+  cache.forget('key_later0000000');
+  assert.equal((await cache.lookup(unborn, NOW + 1))?.id, 'key_later0000000');
+});
+
+test('an answer from before a change is used by nobody who asks after it', async (context) => {
+  const { store, counted, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  const read = Promise.withResolvers<void>();
+  const late = Promise.withResolvers<void>();
+  const cache = new KeyCache(
+    new Proxy(counted, {
+      get(target, property) {
+        if (property !== 'findByHash') return Reflect.get(target, property) as unknown;
+        return async (hash: Uint8Array) => {
+          const answer = await target.findByHash(hash);
+          read.resolve();
+          await late.promise;
+          return answer;
+        };
+      },
+    }),
+  );
+  const before = cache.lookup(key, NOW);
+  await read.promise;
+  await store.revoke(id, NOW);
+  cache.forget(id);
+  const after = cache.lookup(key, NOW);
+  late.resolve();
+  assert.equal((await before)?.revokedAt, null);
+  assert.equal((await after)?.revokedAt, NOW);
+  assert.equal(cache.peek(key, NOW)?.revokedAt, NOW);
+});
+
+test('when any key may have changed all are asked for again, and go on if the store fails', async (context) => {
+  const { store, counted, reads, addKey } = await setUp(context);
+  const [one, two] = [await addKey(), await addKey()];
+  const cache = new KeyCache(counted);
+  for (const { key } of [one, two]) await cache.lookup(key, NOW);
+  await store.revoke(one.id, NOW);
+  cache.invalidate();
+  assert.equal(cache.peek(one.key, NOW), undefined);
+  assert.equal((await cache.lookup(one.key, NOW))?.revokedAt, NOW);
+  assert.equal(reads(), 3);
+  await store.close();
+  assert.equal((await cache.lookup(two.key, NOW))?.id, two.id);
+});
+
+test('a cache hears of changes from a store that can be watched', async (context) => {
+  const { store, counted, addKey } = await setUp(context);
+  const { key, id } = await addKey();
+  let tell: (keyId: string | undefined) => void = () => assert.fail('nobody watches');
+  const watched = new Proxy(counted, {
+    get(target, property) {
+      if (property !== 'watch') return Reflect.get(target, property) as unknown;
+      return (onChange: typeof tell) => {
+        tell = onChange;
+      };
+    },
+  });
+  const cache = new KeyCache(watched);
+  await cache.lookup(key, NOW);
+  await store.revoke(id, NOW);
+  tell(id);
+  assert.equal((await cache.lookup(key, NOW))?.revokedAt, NOW);
+  tell(undefined);
+  assert.equal(cache.peek(key, NOW), undefined);
 });
 
 test('a clock that is set back makes the cache ask again', async (context) => {

@@ -1,0 +1,41 @@
+/**
+ * What `sluice doctor` asks a database: facts of one moment, read without changing anything. The judgement is the
+ * doctor's.
+ */
+
+import { countMissingSteps } from './migrations.ts';
+import { type PostgresPool, SCHEMA } from './pool.ts';
+
+export interface DatabaseFacts {
+  readonly version: string;
+  /** Steps that were taken; null where there are no tables of Sluice. */
+  readonly migrations: number | null;
+  readonly migrationsMissing: number;
+  /** Tables of a day each. */
+  readonly days: number;
+  readonly bytes: number;
+  readonly connections: number;
+  readonly connectionsMax: number;
+  readonly oldestTransactionMs: number;
+  readonly isStandby: boolean;
+}
+
+type Row = Omit<DatabaseFacts, 'migrations' | 'migrationsMissing'>;
+
+export async function databaseFacts(pool: PostgresPool): Promise<DatabaseFacts> {
+  const { rows } = await pool.query<Row>(
+    `SELECT current_setting('server_version') AS version,
+            pg_is_in_recovery() AS "isStandby",
+            current_setting('max_connections')::int AS "connectionsMax",
+            (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+            (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start) * 1000), 0)
+               FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+            ) AS "oldestTransactionMs",
+            (SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
+              WHERE relnamespace = to_regnamespace('${SCHEMA}') AND relkind IN ('r', 'm')) AS bytes,
+            (SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('${SCHEMA}.events')) AS days`,
+  );
+  const [row] = rows;
+  if (row === undefined) throw new Error('a SELECT without FROM gave no row');
+  return { ...row, ...(await countMissingSteps(pool)) };
+}

@@ -1,0 +1,154 @@
+/**
+ * Brings a database up to date: `migrate(pool)`, once at start, before any store is opened.
+ *
+ * There are three lists of numbered steps, each an array of SQL texts (several statements a text): KEYS_MIGRATIONS in
+ * keys-schema.ts, STORE_MIGRATIONS in store-schema.ts, MOVES_MIGRATIONS in moves.ts. Step n is element n - 1. Names in
+ * them are unqualified: the search path is `sluice`. A step that was released is never edited (its checksum is kept,
+ * apart from white space): add the next one. Each step is a transaction under an advisory lock, so any number of nodes
+ * may start at once and one of them does it. A database that a newer Sluice made is refused, as is one whose steps were
+ * not these.
+ */
+
+import { hash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OperatorError } from '../../errors.ts';
+import { KEYS_MIGRATIONS } from './keys-schema.ts';
+import { MOVES_MIGRATIONS } from './moves.ts';
+import { type PostgresClient, type PostgresPool, type Queryable, SCHEMA } from './pool.ts';
+import { codeOf } from './pool-errors.ts';
+import { STORE_MIGRATIONS } from './store-schema.ts';
+
+/** Advisory locks of the database are numbers that everybody in it shares; ours are pairs with this one in front. */
+export const ADVISORY_LOCKS = 1_936_487_779;
+/** The second number of each lock, here together so that no two are the same. Take them as (ADVISORY_LOCKS, n). */
+export const MIGRATION_LOCK = 1;
+export const SWEEP_LOCK = 2;
+export const PARTITION_LOCK = 3;
+
+const LOCK_RETRY_MS = 50;
+/** A step may rewrite large tables. */
+const STEP_TIMEOUT_MS = 6 * 3_600_000;
+
+export interface MigrationList {
+  readonly name: string;
+  readonly steps: readonly string[];
+}
+
+const LISTS: readonly MigrationList[] = [
+  { name: 'keys', steps: KEYS_MIGRATIONS },
+  { name: 'store', steps: STORE_MIGRATIONS },
+  { name: 'moves', steps: MOVES_MIGRATIONS },
+];
+
+interface Applied {
+  readonly list: string;
+  readonly step: number;
+  readonly checksum: string;
+}
+
+/** The lists are given by tests alone. */
+export async function migrate(pool: PostgresPool, lists: readonly MigrationList[] = LISTS): Promise<void> {
+  try {
+    // Read first: a database that is up to date needs no lock, and no right to change its tables.
+    while (nextStep(lists, await appliedSteps(pool)) !== undefined) {
+      const isDone = await pool.inTransaction((client) => takeStep(client, lists));
+      if (!isDone) await sleep(LOCK_RETRY_MS);
+    }
+  } catch (error) {
+    if (codeOf(error) !== '42501') throw error;
+    throw new OperatorError(
+      `The user in STORE_URL may not make tables in the database. Grant it CREATE on the database, and on the schema ${SCHEMA} if that is there.`,
+      { cause: error },
+    );
+  }
+}
+
+/** False when another node is at it. The lock ends with the transaction. */
+async function takeStep(client: PostgresClient, lists: readonly MigrationList[]): Promise<boolean> {
+  const lock = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_xact_lock($1, $2) AS taken', [
+    ADVISORY_LOCKS,
+    MIGRATION_LOCK,
+  ]);
+  if (lock.rows[0]?.taken !== true) return false;
+  const next = nextStep(lists, await appliedSteps(client));
+  if (next === undefined) return true;
+  await client.query('SET LOCAL statement_timeout = 0');
+  await client.query('SET LOCAL lock_timeout = 0');
+  await makeTable(client);
+  await client.query({ text: next.sql, timeoutMs: STEP_TIMEOUT_MS });
+  await client.query('INSERT INTO migrations (list, step, checksum, applied_at) VALUES ($1, $2, $3, $4)', [
+    next.list,
+    next.step,
+    checksumOf(next.sql),
+    Date.now(),
+  ]);
+  return true;
+}
+
+/** Not by IF NOT EXISTS: that asks for the right to make them although they are there. */
+async function makeTable(client: PostgresClient): Promise<void> {
+  const { rows } = await client.query<{ hasSchema: boolean; hasTable: boolean }>(
+    `SELECT to_regnamespace('${SCHEMA}') IS NOT NULL AS "hasSchema",
+            to_regclass('${SCHEMA}.migrations') IS NOT NULL AS "hasTable"`,
+  );
+  if (rows[0]?.hasSchema !== true) await client.query(`CREATE SCHEMA ${SCHEMA}`);
+  if (rows[0]?.hasTable === true) return;
+  await client.query(
+    `CREATE TABLE migrations (
+       list       text COLLATE "C" NOT NULL,
+       step       integer NOT NULL,
+       checksum   text NOT NULL,
+       applied_at bigint NOT NULL,
+       PRIMARY KEY (list, step)
+     )`,
+  );
+}
+
+async function appliedSteps(connection: Queryable): Promise<Applied[]> {
+  const table = await connection.query<{ isThere: boolean }>(
+    `SELECT to_regclass('${SCHEMA}.migrations') IS NOT NULL AS "isThere"`,
+  );
+  if (table.rows[0]?.isThere !== true) return [];
+  const { rows } = await connection.query<Applied>('SELECT list, step, checksum FROM migrations ORDER BY list, step');
+  return rows;
+}
+
+/** The first step that is missing; undefined when there is none. */
+function nextStep(
+  lists: readonly MigrationList[],
+  applied: readonly Applied[],
+): { list: string; step: number; sql: string } | undefined {
+  for (const { list, step, checksum } of applied) {
+    const sql = lists.find(({ name }) => name === list)?.steps[step - 1];
+    if (sql === undefined) {
+      throw new OperatorError(
+        `The database was made by a newer Sluice (it has step ${step} of "${list}"). Run that version, or point STORE_URL at another database.`,
+      );
+    }
+    if (checksumOf(sql) !== checksum) {
+      throw new OperatorError(
+        `Step ${step} of "${list}" in the database is not the one of this Sluice: it was made by an unreleased version. Run that version, or point STORE_URL at another database.`,
+      );
+    }
+  }
+  for (const { name, steps } of lists) {
+    const step = Math.max(0, ...applied.filter(({ list }) => list === name).map((row) => row.step)) + 1;
+    const sql = steps[step - 1];
+    if (sql !== undefined) return { list: name, step, sql };
+  }
+  return undefined;
+}
+
+function checksumOf(sql: string): string {
+  return hash('sha256', sql.replaceAll(/\s+/g, ' ').trim());
+}
+
+/** For whoever only looks: steps that were taken (null: not a single one), and steps that a start would take. */
+export async function countMissingSteps(
+  connection: Queryable,
+): Promise<{ migrations: number | null; migrationsMissing: number }> {
+  const applied = await appliedSteps(connection);
+  nextStep(LISTS, applied);
+  const all = LISTS.reduce((sum, { steps }) => sum + steps.length, 0);
+  return { migrations: applied.length === 0 ? null : applied.length, migrationsMissing: all - applied.length };
+}

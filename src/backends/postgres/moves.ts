@@ -1,0 +1,60 @@
+/**
+ * The tables that remember a move into this database (`moving.ts`): which one it is, and how far each of its parts has
+ * come. One move at most ever fills a database, since it has to be empty before. Until the move is finished no server may
+ * work on it: `refuseUnfinishedMove`, at every start.
+ */
+
+import { OperatorError } from '../../errors.ts';
+import type { PartName, PartProgress } from '../../moving.ts';
+import type { Queryable } from './pool.ts';
+
+export const MOVES_MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE moves (
+    id          uuid   PRIMARY KEY,
+    log         text COLLATE "C" NOT NULL,
+    begun_at    bigint NOT NULL,
+    finished_at bigint
+  );
+  CREATE UNIQUE INDEX moves_only_one ON moves ((true));
+
+  -- 'position' is the source's word for where it goes on; null before the first chunk, and when all is there.
+  CREATE TABLE move_parts (
+    part     text COLLATE "C" PRIMARY KEY,
+    position text,
+    rows     bigint  NOT NULL DEFAULT 0,
+    is_done  boolean NOT NULL DEFAULT false
+  );
+  `,
+];
+
+export interface MoveRow {
+  readonly id: string;
+  readonly log: string;
+  readonly begunAt: number;
+  readonly finishedAt: number | null;
+}
+
+export async function readMove(connection: Queryable): Promise<MoveRow | undefined> {
+  const { rows } = await connection.query<MoveRow>(
+    'SELECT id::text, log, begun_at AS "begunAt", finished_at AS "finishedAt" FROM moves',
+  );
+  return rows[0];
+}
+
+export async function readProgress(connection: Queryable): Promise<Map<PartName, PartProgress>> {
+  const { rows } = await connection.query<PartProgress & { readonly part: PartName }>(
+    'SELECT part, position, rows, is_done AS "isDone" FROM move_parts',
+  );
+  return new Map(rows.map(({ part, ...progress }) => [part, progress]));
+}
+
+/** For every server, before it opens a store: half of a history must not be gone on with. */
+export async function refuseUnfinishedMove(connection: Queryable): Promise<void> {
+  const move = await readMove(connection);
+  if (move === undefined || move.finishedAt !== null) return;
+  throw new OperatorError(
+    'The database in STORE_URL is being filled by "sluice migrate", and that is not finished. Run the same "sluice ' +
+      'migrate" again: it goes on where it stopped. To give it up, drop the schema "sluice" of the database.',
+  );
+}

@@ -1,0 +1,203 @@
+/**
+ * PostgreSQL as the target of a move (`moving.ts`): tables have the names and columns of the parts, so a chunk is one
+ * INSERT, whatever part it is of. Chunk and progress are one transaction; the row of the progress is compared and set
+ * first, so that a run which was killed, but whose last statement is still at work, and the run after it never both
+ * take the same chunk. Sums go to shard 0.
+ */
+
+import { OperatorError } from '../../errors.ts';
+import type { TenantId } from '../../model.ts';
+import {
+  type Chunk,
+  columnsOf,
+  type ColumnKind,
+  type Move,
+  type MovedValue,
+  type MovingTarget,
+  PART_NAMES,
+  type PartName,
+  type PartProgress,
+  type TargetState,
+  type TenantBooks,
+} from '../../moving.ts';
+import type { LedgerHour } from '../../store.ts';
+import { StoreConflictError } from '../../store-writer.ts';
+import { booleans, byteas, float8s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';
+import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
+import { readMove, readProgress } from './moves.ts';
+import { openPool, type PostgresPool, type Queryable } from './pool.ts';
+import { dayOf, StoreDays } from './store-days.ts';
+import { readLedger } from './store-lists.ts';
+import { NUMBERS_PER_BLOCK } from './store-schema.ts';
+import { readPostgresUrl } from './url.ts';
+
+/** Counting the rows of a large table takes its time. */
+const STATEMENT_TIMEOUT_MS = 6 * 3_600_000;
+/** One for chunks, one to make days beside it. */
+const CONNECTIONS = 2;
+
+const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MovedValue[]) => Buffer }>> = {
+  integer: { type: 'int8', of: (values) => int8s(values as (number | null)[]) },
+  number: { type: 'float8', of: (values) => float8s(values as number[]) },
+  text: {
+    type: 'text',
+    of: (values) => texts((values as (string | null)[]).map((value) => value && withoutNul(value))),
+  },
+  uuid: { type: 'uuid', of: (values) => uuids(values as (string | null)[]) },
+  bytes: { type: 'bytea', of: (values) => byteas(values as Uint8Array[]) },
+  boolean: { type: 'bool', of: (values) => booleans(values as boolean[]) },
+};
+
+/** What these tables have besides the columns of the part. */
+const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts']);
+const OF_A_LOG = new Set<PartName>(['positions', 'set_aside']);
+/** Whose partitions have to be there. */
+const BY_DAY = new Set<PartName>(['records', 'events']);
+/** Those whose `no` counts up by itself. */
+const COUNTING = [
+  'tenants',
+  'merges',
+  'rejections',
+  'set_aside',
+  'audit',
+  'accounts',
+  'keys',
+  'members',
+  'invitations',
+];
+
+/** Makes the tables, where they are missing. */
+export async function openPostgresMovingTarget(url: string): Promise<MovingTarget> {
+  const { place } = readPostgresUrl(url);
+  const pool = await openPool({
+    url,
+    max: CONNECTIONS,
+    applicationName: 'sluice migrate',
+    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+  });
+  try {
+    await migrate(pool);
+    return new PostgresMovingTarget(pool, place);
+  } catch (error) {
+    await pool.close();
+    throw error;
+  }
+}
+
+class PostgresMovingTarget implements MovingTarget {
+  readonly place: string;
+  readonly #pool: PostgresPool;
+  readonly #days: StoreDays;
+
+  constructor(pool: PostgresPool, place: string) {
+    this.place = place;
+    this.#pool = pool;
+    this.#days = new StoreDays(pool);
+  }
+
+  async state(): Promise<TargetState> {
+    return stateOf(this.#pool);
+  }
+
+  async begin({ id, logName, at }: Move): Promise<void> {
+    await this.#pool.inTransaction(async (client) => {
+      await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
+      const state = await stateOf(client);
+      if (state.kind !== 'empty') throw new OperatorError(`Somebody else has just written to ${this.place}.`);
+      await client.query('INSERT INTO moves (id, log, begun_at) VALUES ($1, $2, $3)', [id, logName, at]);
+      await client.query('INSERT INTO move_parts (part) SELECT unnest($1::text[])', [PART_NAMES]);
+    });
+  }
+
+  async progress(): Promise<ReadonlyMap<PartName, PartProgress>> {
+    return readProgress(this.#pool);
+  }
+
+  async take(part: PartName, from: string | null, chunk: Chunk | null): Promise<void> {
+    if (chunk !== null) await this.#makeDays(part, chunk);
+    await this.#pool.inTransaction(async (client) => {
+      const { rowCount } = await client.query(
+        `UPDATE move_parts SET position = $3, rows = rows + $4, is_done = $5
+         WHERE part = $1 AND position IS NOT DISTINCT FROM $2 AND NOT is_done`,
+        [part, from, chunk?.position ?? null, chunk?.rows ?? 0, chunk === null],
+      );
+      if (rowCount !== 1) throw new StoreConflictError(`${part} was taken further by somebody else`);
+      if (chunk === null) return;
+      const { text, values } = insertOf(part, chunk);
+      const inserted = await client.query({ text, name: `move_${part}` }, values);
+      if (inserted.rowCount !== chunk.rows) throw new Error(`${inserted.rowCount} of ${chunk.rows} rows went in`);
+    });
+  }
+
+  async settle(nextNumber: number): Promise<void> {
+    // The first block that begins behind all numbers which were given out.
+    const first = Math.ceil((nextNumber - 1) / NUMBERS_PER_BLOCK) * NUMBERS_PER_BLOCK + 1;
+    await this.#pool.query(`SELECT setval('numbers', $1, false)`, [first]);
+    for (const table of COUNTING) {
+      await this.#pool.query(
+        `SELECT setval(pg_get_serial_sequence('${table}', 'no'), coalesce(max(no), 0) + 1, false) FROM ${table}`,
+      );
+    }
+    // The planner knows nothing of tables that were filled a moment ago.
+    await this.#pool.query(`ANALYZE ${PART_NAMES.join(', ')}`);
+  }
+
+  async count(part: PartName): Promise<number> {
+    const { rows } = await this.#pool.query<{ count: number }>(`SELECT count(*) AS count FROM ${part}`);
+    return rows[0]?.count ?? 0;
+  }
+
+  async books(): Promise<TenantBooks> {
+    const move = await readMove(this.#pool);
+    const tenants = await this.#pool.query<{ no: number; id: TenantId }>('SELECT no, id FROM tenants ORDER BY no');
+    const books = new Map<TenantId, readonly LedgerHour[]>();
+    for (const { no, id } of tenants.rows) {
+      books.set(id, (await readLedger(this.#pool, move?.log ?? '', no, { from: null, to: null })).hours);
+    }
+    return books;
+  }
+
+  async finish(at: number): Promise<void> {
+    await this.#pool.query('UPDATE moves SET finished_at = coalesce(finished_at, $1)', [at]);
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+
+  async #makeDays(part: PartName, { columns }: Chunk): Promise<void> {
+    if (!BY_DAY.has(part)) return;
+    const times = columns[columnsOf(part).findIndex(([name]) => name === 'received_at')] ?? [];
+    await this.#days.ensure(new Set(times.map((time) => dayOf(time as number))));
+  }
+}
+
+async function stateOf(connection: Queryable): Promise<TargetState> {
+  const move = await readMove(connection);
+  if (move !== undefined) {
+    return { kind: 'moved', id: move.id, begunAt: move.begunAt, finishedAt: move.finishedAt };
+  }
+  const checks = PART_NAMES.map((part) => `SELECT '${part}' AS part WHERE EXISTS (SELECT FROM ${part})`);
+  const { rows } = await connection.query<{ part: PartName }>(checks.join(' UNION ALL '));
+  const [found] = rows;
+  return found === undefined ? { kind: 'empty' } : { kind: 'foreign', part: found.part };
+}
+
+function insertOf(part: PartName, { columns }: Chunk): { text: string; values: unknown[] } {
+  const named = columnsOf(part);
+  const arrays = named.map(([, kind], index) => `$${index + 1}::${ARRAYS[kind].type}[]`);
+  const names = named.map(([name]) => `"${name}"`);
+  const selected = ['moved.*'];
+  if (SHARDED.has(part)) {
+    names.push('shard');
+    selected.push('0');
+  }
+  if (OF_A_LOG.has(part)) {
+    names.push('log');
+    selected.push('(SELECT log FROM moves)');
+  }
+  return {
+    text: `INSERT INTO ${part} (${names.join(', ')}) SELECT ${selected.join(', ')} FROM unnest(${arrays.join(', ')}) AS moved`,
+    values: named.map(([, kind], index) => ARRAYS[kind].of(columns[index] ?? [])),
+  };
+}

@@ -1,0 +1,56 @@
+/**
+ * The one mapping from what `pg`, the network and the server report to the errors that the rest of Sluice knows:
+ * `StoreConflictError` (do it again at once), `StoreUnavailableError` (do it again later), and everything else, which
+ * is a bug and thrown as it is. Neither holds values of rows: the server puts them into `detail` and the like, which
+ * are removed here, so that no e-mail address gets into a log by way of a constraint. No message holds a password.
+ */
+
+import { DatabaseError } from 'pg';
+import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
+
+/**
+ * Serialisation, deadlock, lock timeout, and a row that another wrote first. A statement whose unique violation would
+ * not be a race, and would come again each time, says ON CONFLICT itself.
+ */
+const CONFLICTS = new Set(['40001', '40P01', '55P03', '23505']);
+/**
+ * Connection lost (08), out of resources (53), stopped or cancelled by operator or timeout (57), files of the server
+ * (58), access refused (28) and no such database (3D): these last two while running, where somebody is changing it.
+ */
+const UNAVAILABLE_CLASSES = new Set(['08', '28', '3D', '53', '57', '58']);
+/** A standby after a failover; a transaction that was idle or took too long. */
+const UNAVAILABLE = new Set(['25006', '25P03', '25P04']);
+
+/** Columns of an error that quote rows or statements. */
+const REVEALING = ['detail', 'where', 'hint', 'internalQuery', 'dataType', 'query', 'parameters'] as const;
+
+/** What an error of `pg` means to the caller of a store. Errors that are ours already stay what they are. */
+export function asStoreError(error: unknown): unknown {
+  if (error instanceof StoreConflictError || error instanceof StoreUnavailableError) return error;
+  if (error instanceof DatabaseError) {
+    for (const column of REVEALING) Reflect.deleteProperty(error, column);
+    const code = error.code ?? '';
+    if (CONFLICTS.has(code)) return new StoreConflictError(`somebody else wrote the same meanwhile (${code})`);
+    if (UNAVAILABLE.has(code) || UNAVAILABLE_CLASSES.has(code.slice(0, 2))) {
+      return new StoreUnavailableError(`PostgreSQL answers: ${error.message} (${code})`, { cause: error });
+    }
+    return error;
+  }
+  // A statement that was put together wrongly is a bug; all else that is not the server's answer is the connection's.
+  if (error instanceof TypeError || error instanceof RangeError || !(error instanceof Error)) return error;
+  return new StoreUnavailableError(`PostgreSQL cannot be reached: ${wordsOf(error)}`, { cause: error });
+}
+
+/** The SQLSTATE or system code behind an error, through the one that it was mapped to. */
+export function codeOf(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if ('code' in error && typeof error.code === 'string') return error.code;
+  return codeOf(error.cause);
+}
+
+/** A name with several addresses fails with an error for each, and no words of its own. */
+function wordsOf(error: Error): string {
+  if (error.message !== '') return error.message;
+  const first: unknown = error instanceof AggregateError ? error.errors[0] : undefined;
+  return first instanceof Error ? first.message : (codeOf(error) ?? 'the connection failed');
+}

@@ -1,0 +1,270 @@
+/**
+ * Connections to PostgreSQL, for everything in this folder; `connection.ts` says what they are set to. A connection that
+ * goes silent is given up by a timer of our own and by keepalives on both ends. No failure of a connection ends the
+ * process. What a call rejects with is mapped in one place (`pool-errors.ts`); a connection on which anything but a
+ * conflict happened is not used again.
+ *
+ * A pool is a handle: a store owns the one it is given and closes it, and `share` gives another handle of the same
+ * connections, which end with the last handle. It connects directly or through a pooler that keeps sessions: one that
+ * hands out single transactions takes neither the settings nor LISTEN.
+ */
+
+import { Pool, type PoolClient, type QueryArrayConfig, type QueryConfig } from 'pg';
+import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
+import { connectionSettings, type PoolOptions } from './connection.ts';
+import { CopyIn } from './copy-in.ts';
+import { checkServer, explainRefusal } from './pool-check.ts';
+import { asStoreError } from './pool-errors.ts';
+import { readPostgresUrl } from './url.ts';
+
+export { type PoolOptions, SCHEMA } from './connection.ts';
+
+/** How long closing waits for connections in use before it cuts them off. */
+const CLOSE_MS = 5_000;
+const IDLE_CONNECTION_MS = 60_000;
+
+/** A statement with more than its text. One with a name is planned once a connection; a name is for one text only. */
+export interface Statement {
+  readonly text: string;
+  readonly name?: string;
+  /** Rows as arrays instead of objects. */
+  readonly rowMode?: 'array';
+  /** How long to wait for an answer, in place of the pool's. The server's statement_timeout is for the caller to set. */
+  readonly timeoutMs?: number;
+}
+
+export interface Result<Row> {
+  readonly rows: Row[];
+  /** Rows read or written. */
+  readonly rowCount: number;
+  /** What was done; COMMIT of a transaction that had failed says ROLLBACK. */
+  readonly command: string;
+}
+
+/** What runs statements: a pool (any connection, a transaction each) or a client (one connection). */
+export interface Queryable {
+  /** Rejects with `StoreConflictError`, `StoreUnavailableError` or, when it is a bug, with the server's error. */
+  query<Row>(statement: string | Statement, values?: readonly unknown[]): Promise<Result<Row>>;
+}
+
+/** Checks address, password, database and version, with an `OperatorError` that says what to do about them. */
+export async function openPool(options: PoolOptions): Promise<PostgresPool> {
+  const { place } = readPostgresUrl(options.url);
+  const pool = new PostgresPool(new Connections(options));
+  try {
+    await checkServer(pool, place);
+  } catch (error) {
+    await pool.close();
+    throw explainRefusal(error, place);
+  }
+  return pool;
+}
+
+export class PostgresPool implements Queryable {
+  readonly #connections: Connections;
+  #isClosed = false;
+
+  constructor(connections: Connections) {
+    this.#connections = connections;
+    connections.handles++;
+  }
+
+  /** How the connections were asked for, for a listener's own. It holds the password: never log it. */
+  get options(): PoolOptions {
+    return this.#connections.options;
+  }
+
+  /** In use, idle, and calls that wait for one; for metrics. */
+  get sizes(): { total: number; idle: number; waiting: number } {
+    const { totalCount, idleCount, waitingCount } = this.#connections.pool;
+    return { total: totalCount, idle: idleCount, waiting: waitingCount };
+  }
+
+  /** Another handle of the same connections, to be closed by whoever gets it. */
+  share(): PostgresPool {
+    return new PostgresPool(this.#connections);
+  }
+
+  query<Row>(statement: string | Statement, values?: readonly unknown[]): Promise<Result<Row>> {
+    return this.withClient((client) => client.query<Row>(statement, values));
+  }
+
+  /** A connection for the time of the work. */
+  async withClient<T>(work: (client: PostgresClient) => Promise<T>): Promise<T> {
+    const client = await this.#take();
+    try {
+      return await work(client);
+    } finally {
+      client.release();
+    }
+  }
+
+  /** The work in a transaction, READ COMMITTED; after a conflict anew, up to so many attempts. */
+  async inTransaction<T>(work: (client: PostgresClient) => Promise<T>, attempts = 1): Promise<T> {
+    const transaction = await this.begin();
+    try {
+      const result = await work(transaction.client);
+      await transaction.commit();
+      return result;
+    } catch (error) {
+      await transaction.rollback();
+      if (attempts > 1 && error instanceof StoreConflictError) return this.inTransaction(work, attempts - 1);
+      throw error;
+    }
+  }
+
+  /**
+   * A transaction that is ended by `commit` or `rollback`; until then it has a connection for itself. `settings` are
+   * statements (SET LOCAL …) that go with BEGIN in one message.
+   */
+  async begin(settings = ''): Promise<PostgresTransaction> {
+    const client = await this.#take();
+    try {
+      await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${settings}`);
+    } catch (error) {
+      client.release();
+      throw error;
+    }
+    return new PostgresTransaction(client);
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#connections.leave();
+  }
+
+  async #take(): Promise<PostgresClient> {
+    if (this.#isClosed) throw new StoreUnavailableError('the connection to PostgreSQL is closed');
+    try {
+      return new PostgresClient(await this.#connections.pool.connect());
+    } catch (error) {
+      throw asStoreError(error);
+    }
+  }
+}
+
+/** One connection, for one user at a time. */
+export class PostgresClient implements Queryable {
+  readonly #client: PoolClient;
+  #isUsable = true;
+  readonly #onError = (): void => {
+    this.#isUsable = false;
+  };
+
+  constructor(client: PoolClient) {
+    this.#client = client;
+    // Without a listener, a connection that is lost between two statements would end the process.
+    client.on('error', this.#onError);
+  }
+
+  /** After a failure that leaves unclear what the connection is doing it is false for good. */
+  get isUsable(): boolean {
+    return this.#isUsable;
+  }
+
+  async query<Row>(statement: string | Statement, values?: readonly unknown[]): Promise<Result<Row>> {
+    const config = typeof statement === 'string' ? { text: statement } : statement;
+    try {
+      const { timeoutMs, ...rest } = config;
+      const query = { ...rest, values, ...(timeoutMs === undefined ? {} : { query_timeout: timeoutMs }) };
+      const result = await this.#client.query(query as QueryConfig | QueryArrayConfig);
+      return { rows: result.rows as Row[], rowCount: result.rowCount ?? 0, command: result.command };
+    } catch (error) {
+      throw this.#mapped(error);
+    }
+  }
+
+  /** `sql` is COPY … FROM STDIN; rows as by `copyLine`. Rejects as `query` does. */
+  async copyIn(sql: string, rows: Buffer): Promise<void> {
+    try {
+      await new Promise<void>((resolve, reject) => {
+        const done = (error?: unknown): void => (error === undefined ? resolve() : reject(error));
+        this.#client.query(new CopyIn(sql, rows, done));
+      });
+    } catch (error) {
+      throw this.#mapped(error);
+    }
+  }
+
+  /** Back to the pool, or away with it. */
+  release(): void {
+    // A polite goodbye could wait for ever on a connection that is silent.
+    if (!this.#isUsable) this.#client.connection.stream.destroy();
+    this.#client.release(!this.#isUsable);
+    this.#client.off('error', this.#onError);
+  }
+
+  #mapped(error: unknown): unknown {
+    const mapped = asStoreError(error);
+    if (!(mapped instanceof StoreConflictError)) this.#isUsable = false;
+    return mapped;
+  }
+}
+
+export class PostgresTransaction {
+  readonly client: PostgresClient;
+  #isOpen = true;
+
+  constructor(client: PostgresClient) {
+    this.client = client;
+  }
+
+  /** When this rejects with `StoreUnavailableError` nobody knows whether it happened. */
+  async commit(): Promise<void> {
+    try {
+      const { command } = await this.client.query('COMMIT');
+      // The server takes a COMMIT after a failed statement for a ROLLBACK, and does not call that an error.
+      if (command !== 'COMMIT') throw new Error('a transaction was committed in which a statement had failed');
+    } finally {
+      this.#end();
+    }
+  }
+
+  /** Does nothing after `commit`, and never rejects: a connection that cannot roll back is cut, which does the same. */
+  async rollback(): Promise<void> {
+    if (!this.#isOpen) return;
+    try {
+      if (this.client.isUsable) await this.client.query('ROLLBACK');
+    } catch {
+      // The client has noted that it is of no more use.
+    }
+    this.#end();
+  }
+
+  #end(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.client.release();
+  }
+}
+
+/** The connections that handles share. */
+class Connections {
+  readonly options: PoolOptions;
+  readonly pool: Pool;
+  handles = 0;
+  readonly #open = new Set<PoolClient>();
+
+  constructor(options: PoolOptions) {
+    this.options = options;
+    this.pool = new Pool({
+      ...connectionSettings(options),
+      max: options.max,
+      idleTimeoutMillis: IDLE_CONNECTION_MS,
+    });
+    this.pool.on('error', (error) => options.onIdleError?.(error));
+    this.pool.on('connect', (client) => this.#open.add(client));
+    this.pool.on('remove', (client) => this.#open.delete(client));
+  }
+
+  async leave(): Promise<void> {
+    this.handles--;
+    if (this.handles > 0) return;
+    const cut = setTimeout(() => {
+      for (const client of this.#open) client.connection.stream.destroy();
+    }, CLOSE_MS);
+    await this.pool.end();
+    clearTimeout(cut);
+  }
+}

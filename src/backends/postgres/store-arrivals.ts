@@ -1,0 +1,173 @@
+/**
+ * Events in the order of arrival, each once, although transactions of several processors commit in any order. A place
+ * is (transaction, event): runs of events carry the number of the transaction that stored them, and a reader looks only
+ * below the horizon, the oldest writer that is still under way. What is below it is there for good or will never be, so
+ * nothing comes in behind a place that was given.
+ *
+ * Writers say that they are under way by an advisory lock (`ANNOUNCE_WRITER`). The server's own list of transactions
+ * would do, were it not for others: one that somebody leaves open, in any database, would hold up what is shown here.
+ * Limits: runs are kept for a day. `sequence` is a number: it is right for 2^31 transactions before the store was opened,
+ * for 6 * 10^9 after it (two years of a hundred a second), and for 2^20 events of a tenant in a transaction.
+ */
+
+import type { ArrivedEvent, Arrivals } from '../../store.ts';
+import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { ADVISORY_LOCKS } from './migrations.ts';
+import type { Queryable } from './pool.ts';
+import {
+  bytesBefore,
+  cutToLength,
+  EVENT_COLUMNS,
+  type EventColumns,
+  IS_WITHIN_BYTES,
+  PROFILE_ID,
+  storedEvent,
+} from './store-timeline.ts';
+
+const EVENTS_PER_TRANSACTION = 2 ** 20;
+const TRANSACTIONS_BEFORE = 2 ** 31;
+
+/** Advisory locks are pairs of numbers: the second of these is the low half of a number of a transaction. */
+const ARRIVAL_LOCKS = ADVISORY_LOCKS + 1;
+const LOW_HALF = 2 ** 32 - 1;
+/** The number that the next transaction will have. */
+const NEXT_TRANSACTION = 'pg_snapshot_xmax(pg_current_snapshot())::text::bigint';
+
+/**
+ * What every writer does before it changes anything: only then does its transaction get a number, which is not below
+ * the one that the lock tells. The lock goes after the commit can be seen.
+ */
+export const ANNOUNCE_WRITER = `
+  SELECT pg_advisory_xact_lock_shared(${ARRIVAL_LOCKS}, ${NEXT_TRANSACTION}::bit(32)::integer)`;
+
+/**
+ * A statement of its own, before the one that reads: a writer whose lock is not there has committed by now, or gets a
+ * number from `next` on.
+ */
+const HORIZON_SQL = `
+  SELECT next, least(next, min(next - behind)) AS horizon
+  FROM (SELECT ${NEXT_TRANSACTION} AS next) AS now LEFT JOIN LATERAL (
+    SELECT (next - objid::bigint) & ${LOW_HALF} AS behind FROM pg_locks
+    WHERE locktype = 'advisory' AND classid = ${ARRIVAL_LOCKS} AND objsubid = 2
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  ) AS writer ON behind <= ${TRANSACTIONS_BEFORE}
+  GROUP BY next`;
+
+/**
+ * $1 tenant, $2 and $3 the place, $4 how many events, $5 the horizon. `seen` is how many events of its transaction come before a run,
+ * `ahead` how many of the runs at hand do. One row without an event when there is none, to say up to where it looked.
+ */
+export const ARRIVALS_SQL = `
+  WITH runs AS MATERIALIZED (
+    SELECT *, sum(stop - start) OVER (ORDER BY tx, start) - (stop - start) AS ahead FROM (
+      SELECT tx, first_event, first_event + events AS stop, received_at_min, received_at_max,
+        CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start,
+        (SELECT coalesce(sum(other.events), 0) FROM arrivals AS other
+         WHERE other.tenant = $1 AND other.tx = arrivals.tx AND other.first_event < arrivals.first_event) AS seen
+      FROM arrivals
+      WHERE tenant = $1 AND tx >= $2 AND tx < $5 AND NOT (tx = $2 AND first_event + events <= $3::bigint + 1)
+      ORDER BY tx, first_event LIMIT $4::bigint + 1
+    ) AS waiting
+  ), taken AS MATERIALIZED (
+    SELECT * FROM runs WHERE ahead < $4::bigint
+  ), page AS MATERIALIZED (
+    SELECT taken.tx, seen + e.no - first_event + 1 AS place_in_transaction, e.*
+    FROM taken CROSS JOIN LATERAL (
+      SELECT ${EVENT_COLUMNS} FROM events
+      WHERE no >= taken.start AND no < taken.stop AND tenant = $1
+        AND received_at >= taken.received_at_min AND received_at <= taken.received_at_max
+      ORDER BY no LIMIT $4
+    ) AS e
+    ORDER BY taken.tx, e.no LIMIT $4
+  ), measured AS (
+    SELECT *, count(*) OVER () AS found, ${bytesBefore('tx, no')} FROM page
+  )
+  SELECT e.*, ${PROFILE_ID}, last.tx AS last_tx, last.stop - 1 AS last_no,
+    last.seen + last.stop - last.first_event AS last_in_transaction,
+    (SELECT count(*) FROM runs) > (SELECT count(*) FROM taken) AS has_more
+  FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM taken ORDER BY tx DESC, start DESC LIMIT 1) AS last ON true
+    LEFT JOIN measured AS e ON ${IS_WITHIN_BYTES}
+  ORDER BY e.tx, e.no`;
+
+interface ArrivalColumns extends EventColumns {
+  readonly tx: number;
+  readonly place_in_transaction: number;
+  /** Events of the whole page, before it was cut. */
+  readonly found: number;
+  /** The end of the last run that was looked at; null when there was none. */
+  readonly last_tx: number | null;
+  readonly last_no: number | null;
+  readonly last_in_transaction: number | null;
+  /** There are runs below the horizon that were not looked at. */
+  readonly has_more: boolean;
+}
+
+interface Place {
+  readonly tx: number;
+  /** Of an event; 0 is before all of the transaction. */
+  readonly no: number;
+  /** Which of the transaction's events of the tenant it is, from 1. */
+  readonly inTransaction: number;
+}
+
+export class StoreArrivals {
+  readonly #db: Queryable;
+  /** Sequences count from here. Taken once, so that they can be compared for as long as the store is open. */
+  #base: number | undefined;
+  #horizon = 0;
+
+  constructor(db: Queryable) {
+    this.#db = db;
+  }
+
+  /** `tenant` is undefined for one that never sent anything. */
+  async list(tenant: number | undefined, after: string | null, limit: number): Promise<Arrivals> {
+    const [tx, no] = after === null ? [] : numbersOf('arrivals', after, 2);
+    const { next, horizon } = await this.#lookOut();
+    const end = { tx: horizon, no: 0, inTransaction: 0 };
+    // A number that was not given out yet is of a database that this one was put in the place of.
+    if (tx === undefined || no === undefined || tx > next) return this.#upTo(end, []);
+    // Another node may have looked later, and seen further.
+    const here = { tx, no, inTransaction: 0 };
+    if (tenant === undefined || tx >= horizon) return this.#upTo(tx >= horizon ? here : end, []);
+    const { rows } = await this.#db.query<ArrivalColumns>(ARRIVALS_SQL, [tenant, tx, no, limit, horizon]);
+    const given = cutToLength(rows.filter((row) => row.no !== null));
+    const last = given.at(-1);
+    const events = given.map((row) => this.#arrived(row));
+    const isFull = last !== undefined && (given.length >= limit || given.length < last.found);
+    return this.#upTo(isFull ? placeOf(last) : (lastRunOf(rows[0]) ?? end), events);
+  }
+
+  /** A horizon that was right once is right for good. */
+  async #lookOut(): Promise<{ readonly next: number; readonly horizon: number }> {
+    const { rows } = await this.#db.query<{ next: number; horizon: number }>(HORIZON_SQL);
+    const [row] = rows;
+    if (row === undefined) throw new Error('the number of the next transaction was not given');
+    this.#horizon = Math.max(this.#horizon, row.horizon);
+    this.#base ??= row.horizon - TRANSACTIONS_BEFORE;
+    return { next: row.next, horizon: this.#horizon };
+  }
+
+  #arrived(row: ArrivalColumns): ArrivedEvent {
+    const place = placeOf(row);
+    return { ...storedEvent(row), place: cursorOf('arrivals', place.tx, place.no), sequence: this.#sequence(place) };
+  }
+
+  #upTo(place: Place, events: readonly ArrivedEvent[]): Arrivals {
+    return { events, last: cursorOf('arrivals', place.tx, place.no), lastSequence: this.#sequence(place) };
+  }
+
+  #sequence({ tx, inTransaction }: Place): number {
+    return (tx - (this.#base ?? 0)) * EVENTS_PER_TRANSACTION + Math.min(inTransaction, EVENTS_PER_TRANSACTION - 1);
+  }
+}
+
+function placeOf({ tx, no, place_in_transaction: inTransaction }: ArrivalColumns): Place {
+  return { tx, no, inTransaction };
+}
+
+/** The end of the last run that was looked at, when there are others behind it; undefined when there are none. */
+function lastRunOf(row: ArrivalColumns | undefined): Place | undefined {
+  if (row === undefined || !row.has_more || row.last_tx === null) return undefined;
+  return { tx: row.last_tx, no: row.last_no ?? 0, inTransaction: row.last_in_transaction ?? 0 };
+}

@@ -1,0 +1,110 @@
+/**
+ * The partitions of events and records: one of each for a UTC day of receipt. A writer makes those of its batch before
+ * it writes to them, on a connection of its own, so that nothing waits for its transaction; the sweep (store-sweep.ts)
+ * detaches and drops them. Whoever makes or removes one holds PARTITION_LOCK.
+ *
+ * A table of a day that is not attached is one that somebody was about to drop: it is attached again if the day comes
+ * back, with whatever is in it.
+ */
+
+import type { PostgresClient, PostgresPool } from './pool.ts';
+import { ADVISORY_LOCKS, PARTITION_LOCK } from './migrations.ts';
+
+export const DAY_MS = 86_400_000;
+const PARENTS = ['events', 'records'] as const;
+export type DayParent = (typeof PARENTS)[number];
+
+export function dayOf(time: number): number {
+  return Math.floor(time / DAY_MS);
+}
+
+/** `events_2026_11_15`. */
+export function dayTable(parent: DayParent, day: number): string {
+  return `${parent}_${new Date(day * DAY_MS).toISOString().slice(0, 10).replaceAll('-', '_')}`;
+}
+
+export interface DayTable {
+  readonly parent: DayParent;
+  readonly day: number;
+  readonly name: string;
+  /** 'detaching': a detach was begun and not finished. */
+  readonly state: 'attached' | 'detaching' | 'detached';
+}
+
+/** All there are, oldest first. */
+export async function dayTables(client: Pick<PostgresClient, 'query'>): Promise<DayTable[]> {
+  const { rows } = await client.query<{ name: string; attached: boolean | null; pending: boolean | null }>({
+    name: 'store_day_tables',
+    text: `
+      SELECT c.relname AS name, i.inhrelid IS NOT NULL AS attached, i.inhdetachpending AS pending
+      FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+      WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+        AND c.relname ~ '^(events|records)_[0-9]{4}_[0-9]{2}_[0-9]{2}$'
+      ORDER BY right(c.relname, 10), c.relname`,
+  });
+  return rows.map(({ name, attached, pending }) => {
+    const at = name.indexOf('_');
+    const time = Date.parse(`${name.slice(at + 1).replaceAll('_', '-')}T00:00:00Z`);
+    const state = attached !== true ? 'detached' : pending === true ? 'detaching' : 'attached';
+    return { parent: name.slice(0, at) as DayParent, day: dayOf(time), name, state };
+  });
+}
+
+/** Those that this process has seen; another may have dropped one since (`forget`). */
+export class StoreDays {
+  readonly #pool: PostgresPool;
+  readonly #seen = new Set<number>();
+
+  constructor(pool: PostgresPool) {
+    this.#pool = pool;
+  }
+
+  async ensure(days: Iterable<number>): Promise<void> {
+    const missing = [...new Set(days)].filter((day) => !this.#seen.has(day)).sort((a, b) => a - b);
+    if (missing.length === 0) return;
+    await withPartitionLock(this.#pool, (client) => makeDays(client, missing));
+    for (const day of missing) this.#seen.add(day);
+  }
+
+  forget(): void {
+    this.#seen.clear();
+  }
+}
+
+/** The lock is of the connection, because detaching cannot be done within a transaction. */
+export async function withPartitionLock<T>(
+  pool: PostgresPool,
+  work: (client: PostgresClient) => Promise<T>,
+): Promise<T> {
+  return pool.withClient(async (client) => {
+    await client.query('SELECT pg_advisory_lock($1, $2)', [ADVISORY_LOCKS, PARTITION_LOCK]);
+    try {
+      return await work(client);
+    } finally {
+      // A connection that broke has lost the lock with it.
+      if (client.isUsable) await client.query('SELECT pg_advisory_unlock($1, $2)', [ADVISORY_LOCKS, PARTITION_LOCK]);
+    }
+  });
+}
+
+async function makeDays(client: PostgresClient, days: readonly number[]): Promise<void> {
+  const tables = new Map((await dayTables(client)).map((table) => [table.name, table]));
+  for (const day of days) {
+    for (const parent of PARENTS) {
+      const name = dayTable(parent, day);
+      const state = tables.get(name)?.state;
+      if (state === 'detaching') await client.query(`ALTER TABLE ${parent} DETACH PARTITION ${name} FINALIZE`);
+      if (state !== 'attached') await attachDay(client, parent, day, state === undefined);
+    }
+  }
+}
+
+/** Not by CREATE … PARTITION OF, which would keep everybody from reading and writing all days meanwhile. */
+export async function attachDay(client: PostgresClient, parent: DayParent, day: number, isNew: boolean): Promise<void> {
+  const name = dayTable(parent, day);
+  const create = isNew ? `CREATE TABLE ${name} (LIKE ${parent} INCLUDING DEFAULTS INCLUDING INDEXES);` : '';
+  await client.query(`
+    BEGIN; ${create}
+    ALTER TABLE ${parent} ATTACH PARTITION ${name} FOR VALUES FROM (${day * DAY_MS}) TO (${(day + 1) * DAY_MS});
+    COMMIT`);
+}

@@ -1,0 +1,124 @@
+/**
+ * Takes the events of a person out of their tables, a bounded piece at a time: some thousands of events, and some
+ * megabytes of those properties that have to be read. A user counts once in the books, so a piece is of whole users,
+ * and one user is the most by which it goes over. The nodes are locked by the caller, so nothing comes in meanwhile.
+ */
+
+import type { NodeNumber } from '../../model.ts';
+import { EVENT_ID_IN_PROPERTIES, eventIdOf } from '../../stored/erased-person.ts';
+import type { PostgresClient } from './pool.ts';
+import type { RemovedEvent } from './store-removal.ts';
+
+const EVENTS_PER_TRANSACTION_MAX = 20_000;
+/** Of properties that name an event id, in bytes. */
+const READ_BYTES_MAX = 16 * 1024 * 1024;
+
+export type ErasedEvent = RemovedEvent & { readonly node: NodeNumber };
+
+/** A user of a request by where its events are: consecutive numbers, all of one day. */
+interface UserRange {
+  readonly receivedAt: number;
+  readonly userIndex: number;
+  readonly firstNo: number;
+  readonly lastNo: number;
+  readonly events: number;
+  /** Of properties that have to be read. */
+  readonly bytes: number;
+  /** How many events of the person were looked at to find users. */
+  readonly picked: number;
+}
+
+const MAY_HAVE_EVENT_ID = `strpos(properties, '${EVENT_ID_IN_PROPERTIES}') > 0`;
+
+/** $1 nodes, $2 how many. By way of the records: events are found by number, never by trace. */
+export const USERS_SQL = `
+  WITH sample AS MATERIALIZED (
+    SELECT received_at, trace_id, user_index FROM events WHERE node = ANY($1) LIMIT $2
+  ), asked AS MATERIALIZED (
+    SELECT DISTINCT received_at, trace_id, user_index FROM sample
+  ), found AS MATERIALIZED (
+    SELECT DISTINCT record.* FROM asked CROSS JOIN LATERAL (
+      SELECT received_at, first_event, events FROM records
+      WHERE received_at = asked.received_at AND trace_id = asked.trace_id AND first_user_index <= asked.user_index
+        AND asked.user_index < first_user_index + users_accepted + users_rejected
+    ) AS record
+  )
+  SELECT found.received_at AS "receivedAt", e.*, (SELECT count(*) FROM sample) AS picked
+  FROM found CROSS JOIN LATERAL (
+    SELECT user_index AS "userIndex", min(no) AS "firstNo", max(no) AS "lastNo", count(*) AS events,
+      coalesce(sum(octet_length(properties)) FILTER (WHERE ${MAY_HAVE_EVENT_ID}), 0)::bigint AS bytes
+    FROM events
+    WHERE received_at = found.received_at AND no >= found.first_event AND no < found.first_event + found.events
+      AND node = ANY($1)
+    GROUP BY user_index
+  ) AS e
+  ORDER BY found.received_at, e."firstNo" LIMIT $2`;
+
+/** $1 nodes, then users. */
+export const DELETE_SQL = `
+  DELETE FROM events AS e
+  USING unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::integer[]) AS u (received_at, first_no, last_no, user_index)
+  WHERE e.received_at = u.received_at AND e.no >= u.first_no AND e.no <= u.last_no AND e.user_index = u.user_index
+    AND e.node = ANY($1)
+  RETURNING e.no, e.node, e.timestamp, e.received_at AS "receivedAt", e.trace_id AS "traceId",
+    e.user_index AS "userIndex", e.event_name AS name, e.revenue,
+    CASE WHEN ${MAY_HAVE_EVENT_ID} THEN e.properties END AS properties`;
+
+/** For the rest of the transaction: a piece is small beside the tables, which the server cannot know. */
+export const BY_INDEX = `
+  SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off`;
+
+type DeletedColumns = ErasedEvent & { readonly no: number; readonly properties: string | null };
+
+/** Events that are gone, in the order of the log; `isLast` when the person has no more. */
+export async function eraseEvents(
+  client: PostgresClient,
+  tenant: number,
+  nodes: readonly NodeNumber[],
+): Promise<{ readonly events: readonly ErasedEvent[]; readonly isLast: boolean }> {
+  await client.query(BY_INDEX);
+  const { rows: users } = await client.query<UserRange>(USERS_SQL, [nodes, EVENTS_PER_TRANSACTION_MAX]);
+  const chosen = pieceOf(users);
+  const picked = users[0]?.picked ?? 0;
+  const isLast = chosen.length === users.length && Math.max(picked, users.length) < EVENTS_PER_TRANSACTION_MAX;
+  if (chosen.length === 0) return { events: [], isLast };
+  const { rows } = await client.query<DeletedColumns>(DELETE_SQL, [
+    nodes,
+    chosen.map(({ receivedAt }) => receivedAt),
+    chosen.map(({ firstNo }) => firstNo),
+    chosen.map(({ lastNo }) => lastNo),
+    chosen.map(({ userIndex }) => userIndex),
+  ]);
+  await forgetEventIds(client, tenant, rows);
+  return { events: rows.sort((a, b) => a.no - b.no), isLast };
+}
+
+/** At least one user, and the others as far as they fit. */
+function pieceOf(users: readonly UserRange[]): readonly UserRange[] {
+  let events = 0;
+  let bytes = 0;
+  const end = users.findIndex((user) => {
+    events += user.events;
+    bytes += user.bytes;
+    return events > EVENTS_PER_TRANSACTION_MAX || bytes > READ_BYTES_MAX;
+  });
+  return end === -1 ? users : users.slice(0, Math.max(1, end));
+}
+
+/**
+ * Rule 17: what comes after an erase starts afresh, so it is no duplicate of what is gone. An id that another request
+ * has used since is left alone.
+ */
+async function forgetEventIds(client: PostgresClient, tenant: number, rows: readonly DeletedColumns[]): Promise<void> {
+  const ids = rows.flatMap(({ properties, traceId }) => {
+    const id = properties === null ? undefined : eventIdOf(properties);
+    return id === undefined ? [] : [{ id, traceId }];
+  });
+  if (ids.length === 0) return;
+  ids.sort((a, b) => (a.id < b.id ? -1 : 1));
+  await client.query(
+    `DELETE FROM event_ids USING unnest($2::text[], $3::uuid[]) AS q (id, trace_id)
+     WHERE event_ids.tenant = $1 AND event_ids.id = q.id AND event_ids.trace_id = q.trace_id`,
+    [tenant, ids.map(({ id }) => id), ids.map(({ traceId }) => traceId)],
+  );
+}

@@ -1,0 +1,132 @@
+/**
+ * Erasing a person (rule 17): events, nodes, identifiers, statements, merges, refusals and kept rejections go, hashed
+ * tombstones of the match keys stay, so that data received before is dropped when it comes late. Refusals of other
+ * people that name one of the erased identifiers go too, and so do the first uses of the `$event_id`s of the events.
+ *
+ * In one transaction, but for a person with very many or large events: those go in pieces before, so that processors
+ * are not kept waiting and memory stays bounded; after a crash in between, the profile is there with fewer events and
+ * can be erased again. Limits: what is deleted stays in the server's files until it vacuums, and in its write-ahead log
+ * and backups for as long as those are kept; the event log keeps requests for its own retention; the `$event_id` of an
+ * event that had expired before is remembered to the end of its window.
+ */
+
+import type { MatchOptions } from '../../identity/match-keys.ts';
+import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
+import type { Act } from '../../store.ts';
+import type { ErasedKey } from '../../stored/erased-person.ts';
+import type { IdentifierRow } from '../../stored/profile.ts';
+import { tombstoneOf } from '../../stored/tombstone.ts';
+import type { PostgresClient, PostgresPool } from './pool.ts';
+import { inActTransaction, type LockedProfile, lockProfile, writeAct } from './store-acts.ts';
+import { eraseEvents } from './store-erase-events.ts';
+import { findRejections, laterRejections, type Suspects } from './store-erase-rejections.ts';
+import { readIdentifiers } from './store-profiles.ts';
+import { type RemovedEvent, takeFromSums } from './store-removal.ts';
+
+export interface Erasure {
+  readonly tenant: number;
+  readonly tenantId: TenantId;
+  readonly id: string;
+  readonly act: Act;
+  readonly matchOptions: MatchOptions;
+}
+
+/** False for an unknown profile. */
+export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boolean> {
+  const { tenant, id } = erasure;
+  const known = await readIdentifiers(pool, tenant, id);
+  if (known === undefined) return false;
+  // Looked for before the transaction, since there may be many; what came in meanwhile is looked at in it.
+  const suspects = await findRejections(pool, tenant, keysOf(known), erasure.matchOptions);
+  let events = 0;
+  for (;;) {
+    const before = events;
+    const piece = await inActTransaction(pool, (client) => erasePiece(client, erasure, suspects, before));
+    events += piece.removed;
+    if (piece.isLast) return true;
+  }
+}
+
+async function erasePiece(
+  client: PostgresClient,
+  erasure: Erasure,
+  suspects: Suspects,
+  removedBefore: number,
+): Promise<{ readonly removed: number; readonly isLast: boolean }> {
+  const { tenant, id } = erasure;
+  const profile = await lockProfile(client, tenant, id);
+  // Somebody else erased the rest.
+  if (profile === undefined) return { removed: 0, isLast: true };
+  const nodes = profile.nodes.map(({ node }) => node);
+  const { events, isLast } = await eraseEvents(client, tenant, nodes);
+  if (isLast) await eraseProfile(client, erasure, profile, suspects, removedBefore + events.length);
+  else await uncountNodes(client, events);
+  await takeFromSums(client, tenant, events, 'erased');
+  return { removed: events.length, isLast };
+}
+
+async function uncountNodes(
+  client: PostgresClient,
+  events: readonly (RemovedEvent & { readonly node: NodeNumber })[],
+): Promise<void> {
+  const byNode = [...Map.groupBy(events, ({ node }) => node)];
+  await client.query(
+    `UPDATE nodes SET events = nodes.events - q.events FROM unnest($1::bigint[], $2::bigint[]) AS q (no, events)
+     WHERE nodes.no = q.no`,
+    [byNode.map(([node]) => node), byNode.map(([, some]) => some.length)],
+  );
+}
+
+function keysOf(identifiers: readonly IdentifierRow[]): ErasedKey[] {
+  return identifiers.map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
+}
+
+async function eraseProfile(
+  client: PostgresClient,
+  erasure: Erasure,
+  profile: LockedProfile,
+  suspects: Suspects,
+  events: number,
+): Promise<void> {
+  const { tenant, act, matchOptions } = erasure;
+  const keys = keysOf(profile.identifiers);
+  const more = await laterRejections(client, tenant, keys, matchOptions, suspects);
+  await client.query('DELETE FROM rejections WHERE no = ANY($1)', [[...suspects.rejections, ...more]]);
+  await eraseKeys(client, erasure, keys);
+  const nodes = profile.nodes.map(({ node }) => node);
+  await client.query('DELETE FROM merges WHERE node_a = ANY($1)', [nodes]);
+  await client.query('DELETE FROM refusals WHERE node = ANY($1)', [nodes]);
+  await client.query(
+    `DELETE FROM apart USING (SELECT node_a, node_b FROM apart WHERE node_a = ANY($1)) AS pair
+     WHERE (apart.node_a, apart.node_b) IN ((pair.node_a, pair.node_b), (pair.node_b, pair.node_a))`,
+    [nodes],
+  );
+  await client.query('DELETE FROM nodes WHERE no = ANY($1)', [nodes]);
+  await client.query('UPDATE tenants SET last_erased_at = $2 WHERE no = $1 AND last_erased_at < $2', [tenant, act.at]);
+  await writeAct(client, tenant, 'erase', act, { profile_id: profile.root.id, nodes: nodes.length, events });
+}
+
+async function eraseKeys(
+  client: PostgresClient,
+  { tenant, tenantId, act }: Erasure,
+  keys: readonly ErasedKey[],
+): Promise<void> {
+  const types = keys.map(({ type }) => IDENTIFIER_TYPES.indexOf(type));
+  const values = keys.map(({ value }) => value);
+  await client.query(
+    `DELETE FROM identifiers USING unnest($2::smallint[], $3::text[]) AS q (type, value)
+     WHERE identifiers.tenant = $1 AND identifiers.type = q.type AND identifiers.value = q.value`,
+    [tenant, types, values],
+  );
+  await client.query(
+    `DELETE FROM refusals USING unnest($2::smallint[], $3::text[]) AS q (type, value), nodes
+     WHERE refusals.type = q.type AND refusals.value = q.value AND nodes.no = refusals.node AND nodes.tenant = $1`,
+    [tenant, types, values],
+  );
+  const hashes = keys.map((key) => Buffer.from(tombstoneOf(tenantId, key))).sort((a, b) => Buffer.compare(a, b));
+  await client.query(
+    `INSERT INTO tombstones (tenant, hash, erased_at) SELECT $1, hash, $3 FROM unnest($2::bytea[]) AS q (hash)
+     ON CONFLICT (tenant, hash) DO UPDATE SET erased_at = greatest(tombstones.erased_at, excluded.erased_at)`,
+    [tenant, hashes, act.at],
+  );
+}

@@ -1,0 +1,133 @@
+/**
+ * Takes out the events and records of days that are too old. A day goes record by record, a bounded number at a time,
+ * with every sum in step: the event count of nodes, the counts by minute and hour, and the books, where the events move
+ * from stored to expired. Once nothing is left of a day its tables are dropped, which gives the space back.
+ *
+ * Locks as everywhere: nodes by their numbers first, sums last. A day is detached without keeping anybody from reading
+ * or writing; what came into it until then brings it back, so nothing is dropped that nobody has counted.
+ */
+
+import { int8s } from './binary-arrays.ts';
+import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
+import { attachDay, DAY_MS, dayTable, type DayTable, dayTables, withPartitionLock } from './store-days.ts';
+import { type RemovedEvent, takeFromSums } from './store-removal.ts';
+
+const RECORDS_PER_SWEEP = 2_000;
+const EVENTS_PER_SWEEP = 5_000;
+
+interface RecordRow {
+  readonly no: number;
+  readonly first_event: number;
+  readonly events: number;
+}
+
+interface EventRow {
+  readonly tenant: number;
+  readonly node: number | null;
+  readonly timestamp: number;
+  readonly received_at: number;
+  readonly trace_id: string;
+  readonly user_index: number;
+  readonly event_name: string;
+  readonly revenue: string | null;
+}
+
+/** How many records went, and the days before `cutoff` of which nothing is left. */
+export async function expireEvents(
+  client: PostgresClient,
+  cutoff: number,
+): Promise<{ expired: number; empty: number[] }> {
+  const empty: number[] = [];
+  const old = (await dayTables(client)).filter(({ day }) => (day + 1) * DAY_MS <= cutoff);
+  for (const [day, tables] of Map.groupBy(old, (table) => table.day)) {
+    const isWhole = tables.length === 2 && tables.every(({ state }) => state === 'attached');
+    const expired = isWhole ? await expireSome(client, day) : 0;
+    if (expired > 0) return { expired, empty };
+    empty.push(day);
+  }
+  return { expired: 0, empty };
+}
+
+/** The oldest records of a day, with their events. */
+async function expireSome(client: PostgresClient, day: number): Promise<number> {
+  const records = await oldestRecords(client, day);
+  if (records.length === 0) return 0;
+  const ranges = [
+    int8s(records.map((row) => row.first_event)),
+    int8s(records.map((row) => row.first_event + row.events)),
+  ];
+  const within = `unnest($1::int8[], $2::int8[]) AS r (first, stop) WHERE e.no >= r.first AND e.no < r.stop`;
+  const events = dayTable('events', day);
+  await client.query(
+    `SELECT no FROM nodes WHERE no IN (SELECT e.node FROM ${events} e, ${within})
+     ORDER BY no FOR NO KEY UPDATE`,
+    ranges,
+  );
+  const { rows } = await client.query<EventRow>(
+    `DELETE FROM ${events} e USING ${within}
+     RETURNING e.tenant, e.node, e.timestamp, e.received_at, e.trace_id, e.user_index, e.event_name, e.revenue`,
+    ranges,
+  );
+  await client.query(`DELETE FROM ${dayTable('records', day)} WHERE no = ANY ($1::int8[])`, [
+    int8s(records.map(({ no }) => no)),
+  ]);
+  await takeFromNodes(client, rows);
+  const byTenant = [...Map.groupBy(rows, ({ tenant }) => tenant)].sort(([a], [b]) => a - b);
+  for (const [tenant, removed] of byTenant) await takeFromSums(client, tenant, removed.map(removedEvent), 'expired');
+  return records.length;
+}
+
+async function oldestRecords(client: Queryable, day: number): Promise<RecordRow[]> {
+  const { rows } = await client.query<RecordRow>(
+    `SELECT no, first_event, events FROM ${dayTable('records', day)} ORDER BY no LIMIT ${RECORDS_PER_SWEEP}`,
+  );
+  let events = 0;
+  const enough = rows.findIndex((row) => (events += row.events) >= EVENTS_PER_SWEEP);
+  return enough < 0 ? rows : rows.slice(0, enough + 1);
+}
+
+async function takeFromNodes(client: Queryable, events: readonly EventRow[]): Promise<void> {
+  const counts = new Map<number, number>();
+  for (const { node } of events) if (node !== null) counts.set(node, (counts.get(node) ?? 0) + 1);
+  if (counts.size === 0) return;
+  await client.query(
+    `UPDATE nodes SET events = nodes.events - q.events FROM unnest($1::int8[], $2::int8[]) AS q (no, events)
+     WHERE nodes.no = q.no`,
+    [int8s([...counts.keys()]), int8s([...counts.values()])],
+  );
+}
+
+function removedEvent(row: EventRow): RemovedEvent {
+  return {
+    timestamp: row.timestamp,
+    receivedAt: row.received_at,
+    traceId: row.trace_id,
+    userIndex: row.user_index,
+    name: row.event_name,
+    revenue: row.revenue,
+  };
+}
+
+/** Of days of which nothing was left a moment ago. */
+export async function dropDays(pool: PostgresPool, days: ReadonlySet<number>): Promise<void> {
+  await withPartitionLock(pool, async (client) => {
+    for (const table of await dayTables(client)) if (days.has(table.day)) await dropDay(client, table);
+  });
+}
+
+/** Each step may be the last one of a process that dies: the next sweep finds the table as it is and goes on. */
+async function dropDay(client: PostgresClient, { parent, day, name, state }: DayTable): Promise<void> {
+  if (state === 'attached') {
+    if (!(await isEmpty(client, name))) return;
+    await client.query(`ALTER TABLE ${parent} DETACH PARTITION ${name} CONCURRENTLY`);
+  }
+  if (state === 'detaching') await client.query(`ALTER TABLE ${parent} DETACH PARTITION ${name} FINALIZE`);
+  // From here on nobody writes to it.
+  if (await isEmpty(client, name)) await client.query(`DROP TABLE ${name}`);
+  else await attachDay(client, parent, day, false);
+}
+
+async function isEmpty(client: PostgresClient, name: string): Promise<boolean> {
+  const { rows } = await client.query<{ exists: boolean }>(`SELECT EXISTS (SELECT FROM ${name}) AS exists`);
+  return rows[0]?.exists === false;
+}

@@ -1,0 +1,150 @@
+/**
+ * What is read row by row from tables of its own: counts by interval, the books, what came in, and records that were
+ * set aside. Sums are kept in shards and added up here. The books, and what came in, come with the positions in the log
+ * in one statement, so that whoever adds what is still in the log neither misses a record nor counts one twice.
+ */
+
+import type { TenantId } from '../../model.ts';
+import type { CountBucket, CountQuery, LedgerHour, ReceiptMinute, SetAsideRecord, TimeRange } from '../../store.ts';
+import { BOOK_COLUMNS, booksOf, countBuckets, countRange, sumOfRevenues } from '../../stored/counts.ts';
+import { HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
+import type { PostgresPool, Queryable } from './pool.ts';
+import { inSnapshot } from './store-reads.ts';
+
+const RECOUNT_MS_MAX = 3_600_000;
+
+interface CountColumns {
+  readonly start: number;
+  readonly eventName: string | null;
+  readonly events: number;
+  readonly revenues: readonly number[] | null;
+}
+
+/**
+ * Buckets without events are left out. Revenues are added up here and not by the server, which stops with an error
+ * where absurd amounts come to more than a double.
+ */
+export async function listCounts(db: Queryable, tenant: number, query: CountQuery): Promise<CountBucket[]> {
+  const { width, from, to } = countRange(query);
+  const name = query.byEventName ? 'event_name' : 'NULL::text';
+  const { rows } = await db.query<CountColumns>(
+    `SELECT start, ${name} AS "eventName", sum(events)::bigint AS events,
+       array_agg(revenue ORDER BY event_name, shard) FILTER (WHERE revenue <> 0) AS revenues
+     FROM counts WHERE tenant = $1 AND width = $2 AND start >= $3 AND start < $4
+     GROUP BY start ${query.byEventName ? ', event_name ORDER BY start, event_name' : 'ORDER BY start'}`,
+    [tenant, width, from, to],
+  );
+  const summed = rows.map(({ start, eventName, events, revenues }) => {
+    return { start, eventName, events, revenue: sumOfRevenues(revenues ?? []) };
+  });
+  return countBuckets(query, summed);
+}
+
+type Positions = readonly (readonly [partition: number, position: number])[] | null;
+
+/** $1 is the name of the log. */
+const POSITIONS = `
+  (SELECT json_agg(json_build_array(partition, position) ORDER BY partition) AS positions
+   FROM positions WHERE log = $1) AS p`;
+
+const LEDGER_COLUMNS = [
+  'users_rejected',
+  ...BOOK_COLUMNS.map((column) => `users_${column}`),
+  ...BOOK_COLUMNS.map((column) => `events_${column}`),
+];
+const LEDGER_SUMS = LEDGER_COLUMNS.map((column) => `sum(${column})::bigint AS ${column}`).join(', ');
+
+type LedgerColumns = Readonly<Record<string, number | null>> & { readonly hour: number | null };
+
+/** Newest hour first. `tenant` null is all of them; undefined is one that never sent anything. */
+export async function readLedger(
+  db: Queryable,
+  log: string,
+  tenant: number | null | undefined,
+  { from, to }: TimeRange,
+): Promise<{ hours: LedgerHour[]; positions: Map<number, number> }> {
+  const { rows } = await db.query<LedgerColumns & { readonly positions: Positions }>(
+    `SELECT p.positions, l.* FROM ${POSITIONS} LEFT JOIN (
+       SELECT hour, ${LEDGER_SUMS} FROM ledger
+       WHERE $2 AND ($3::integer IS NULL OR tenant = $3) AND hour >= $4 AND hour < $5 GROUP BY hour
+     ) AS l ON true ORDER BY l.hour DESC`,
+    [
+      log,
+      tenant !== undefined,
+      tenant ?? null,
+      from === null ? Number.MIN_SAFE_INTEGER : startOf(from, HOUR_MS),
+      to ?? Number.MAX_SAFE_INTEGER,
+    ],
+  );
+  const hours = rows.flatMap((row) => {
+    const { hour } = row;
+    if (hour === null) return [];
+    return [
+      { hour, users: booksOf(row, 'users'), events: booksOf(row, 'events'), rejectedUsers: row['users_rejected'] ?? 0 },
+    ];
+  });
+  return { hours, positions: new Map(rows[0]?.positions ?? []) };
+}
+
+interface ReceiptColumns {
+  readonly start: number | null;
+  readonly usersAccepted: number;
+  readonly usersRejected: number;
+  readonly eventsAccepted: number;
+  readonly positions: Positions;
+}
+
+/** Every minute that has a part in the range, oldest first; undefined is a tenant that never sent anything. */
+export async function readReceipts(
+  db: Queryable,
+  log: string,
+  tenant: number | undefined,
+  { from, to }: TimeRange,
+): Promise<{ minutes: ReceiptMinute[]; positions: Map<number, number> }> {
+  const { rows } = await db.query<ReceiptColumns>(
+    `SELECT p.positions, r.* FROM ${POSITIONS} LEFT JOIN (
+       SELECT minute AS start, sum(users_accepted)::bigint AS "usersAccepted",
+         sum(users_rejected)::bigint AS "usersRejected", sum(events_accepted)::bigint AS "eventsAccepted"
+       FROM receipts WHERE tenant = $2 AND minute >= $3 AND minute < $4 GROUP BY minute
+     ) AS r ON true ORDER BY r.start`,
+    [
+      log,
+      tenant ?? null,
+      from === null ? Number.MIN_SAFE_INTEGER : startOf(from, MINUTE_MS),
+      to ?? Number.MAX_SAFE_INTEGER,
+    ],
+  );
+  const minutes = rows.flatMap(({ start, usersAccepted, usersRejected, eventsAccepted }) =>
+    start === null ? [] : [{ start, usersAccepted, usersRejected, eventsAccepted }],
+  );
+  return { minutes, positions: new Map(rows[0]?.positions ?? []) };
+}
+
+/** Newest first, of all logs that come into this store. */
+export async function listSetAside(db: Queryable, limit: number): Promise<SetAsideRecord[]> {
+  const { rows } = await db.query<SetAsideRecord>(
+    `SELECT tenants.id AS "tenantId", trace_id AS "traceId", partition, position, received_at AS "receivedAt",
+       set_aside_at AS "setAsideAt", cause
+     FROM set_aside JOIN tenants ON tenants.no = set_aside.tenant ORDER BY set_aside.no DESC LIMIT $1`,
+    [limit],
+  );
+  return rows;
+}
+
+/** Slow: looks at every event. */
+export async function countEvents(pool: PostgresPool): Promise<{ eventsInBooks: number; eventsInTables: number }> {
+  return inSnapshot(pool, async (client) => {
+    await client.query(`SET LOCAL statement_timeout = ${RECOUNT_MS_MAX}`);
+    const { rows } = await client.query<{ eventsInBooks: number; eventsInTables: number }>({
+      text: `SELECT (SELECT coalesce(sum(events_stored), 0)::bigint FROM ledger) AS "eventsInBooks",
+               (SELECT count(*) FROM events) AS "eventsInTables"`,
+      timeoutMs: RECOUNT_MS_MAX,
+    });
+    return rows[0] ?? { eventsInBooks: 0, eventsInTables: 0 };
+  });
+}
+
+export async function listTenants(db: Queryable): Promise<TenantId[]> {
+  const { rows } = await db.query<{ id: TenantId }>('SELECT id FROM tenants ORDER BY no');
+  return rows.map(({ id }) => id);
+}

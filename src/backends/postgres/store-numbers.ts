@@ -1,0 +1,33 @@
+/**
+ * Numbers of nodes, records and events: blocks from the sequence `numbers`, counted inside by one writer. Numbers of a
+ * transaction that was rolled back are skipped. Each of a writer's numbers is larger than those it gave out before, but
+ * not than another writer's.
+ */
+
+import type { Queryable } from './pool.ts';
+import { NUMBERS_PER_BLOCK } from './store-schema.ts';
+
+const NEXT_BLOCK = { name: 'store_next_block', text: `SELECT nextval('numbers') AS first` };
+
+export class StoreNumbers {
+  #next = 0;
+  #end = 0;
+
+  /** For each count the first of so many consecutive numbers. */
+  async take(client: Queryable, counts: readonly number[]): Promise<number[]> {
+    const firsts: number[] = [];
+    for (const count of counts) {
+      if (this.#next + count > this.#end) await this.#takeBlock(client, count);
+      firsts.push(this.#next);
+      this.#next += count;
+    }
+    return firsts;
+  }
+
+  async #takeBlock(client: Queryable, count: number): Promise<void> {
+    if (count > NUMBERS_PER_BLOCK) throw new RangeError(`a batch needs ${count} numbers in a row`);
+    const { rows } = await client.query<{ first: number }>(NEXT_BLOCK);
+    this.#next = rows[0]?.first ?? Number.NaN;
+    this.#end = this.#next + NUMBERS_PER_BLOCK;
+  }
+}

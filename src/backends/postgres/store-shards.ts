@@ -1,0 +1,153 @@
+/**
+ * Rows of counts, shard by shard, for whoever takes events out: locks all shards of some buckets in the one order of
+ * all writers, then reads, of one moment, what they hold and what the stored events add up to. A writer that began
+ * another shard of one of the buckets meanwhile is noticed, and its row is locked too: so what is read is the sum of
+ * exactly the rows that are locked.
+ */
+
+import { StoreConflictError } from '../../store-writer.ts';
+import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
+import type { PostgresClient } from './pool.ts';
+
+/** Of a width in milliseconds. */
+export interface Bucket {
+  readonly width: number;
+  readonly start: number;
+  readonly eventName: string;
+}
+
+export interface ShardRow extends Bucket {
+  readonly shard: number;
+  readonly events: number;
+  readonly revenue: number;
+}
+
+/** What is asked for, beyond the buckets themselves. */
+export interface Wanted {
+  readonly buckets: readonly Bucket[];
+  /** Starts of minutes, of whose stored events the revenues are wanted. */
+  readonly resummed: readonly number[];
+  /** Hours, of whose minutes the revenues are wanted. */
+  readonly hours: readonly Bucket[];
+}
+
+export interface Counted {
+  /** All shards of the buckets, all locked. */
+  readonly shards: readonly ShardRow[];
+  /** Minutes of the hours, oldest first. */
+  readonly minutes: readonly { readonly start: number; readonly eventName: string; readonly revenue: number }[];
+  /** Events with revenue of the minutes to be summed anew, in the order of the log. */
+  readonly revenues: readonly { readonly start: number; readonly eventName: string; readonly revenue: string }[];
+}
+
+/** New shards turn up once, when a bucket is young; there are 16 of each. */
+const TRIES_MAX = 20;
+
+const BUCKETS = `
+  unnest($2::integer[], $3::bigint[], $4::text[]) AS q (width, start, name)
+  JOIN counts AS c ON c.tenant = $1 AND c.width = q.width AND c.start = q.start AND c.event_name = q.name`;
+const ORDER = 'c.tenant, c.width, c.start, c.event_name, c.shard';
+
+const LOCK_SQL = `SELECT c.width, c.start, c.event_name AS "eventName", c.shard FROM ${BUCKETS} ORDER BY ${ORDER} FOR UPDATE OF c`;
+
+const READ_SQL = `
+  SELECT
+    (SELECT json_agg(json_build_array(c.width, c.start, c.event_name, c.shard, c.events, c.revenue) ORDER BY ${ORDER})
+     FROM ${BUCKETS}) AS shards,
+    (SELECT json_agg(json_build_array(c.start, c.event_name, c.revenue) ORDER BY c.start, c.shard)
+     FROM unnest($5::bigint[], $6::text[]) AS h (start, name)
+     CROSS JOIN generate_series(h.start, h.start + ${HOUR_MS - MINUTE_MS}, ${MINUTE_MS}) AS minute
+     JOIN counts AS c ON c.tenant = $1 AND c.width = ${MINUTE_MS} AND c.start = minute AND c.event_name = h.name
+    ) AS minutes,
+    (SELECT json_agg(json_build_array(m.start, e.event_name, e.revenue) ORDER BY e.no)
+     FROM unnest($7::bigint[]) AS m (start) CROSS JOIN LATERAL (
+       SELECT no, event_name, revenue FROM events
+       WHERE tenant = $1 AND timestamp >= m.start AND timestamp < m.start + ${MINUTE_MS} AND revenue IS NOT NULL
+       OFFSET 0
+     ) AS e) AS revenues`;
+
+interface ReadColumns {
+  readonly shards: readonly (readonly [number, number, string, number, number, number])[] | null;
+  readonly minutes: readonly (readonly [number, string, number])[] | null;
+  readonly revenues: readonly (readonly [number, string, string])[] | null;
+}
+
+/** Buckets by their text. */
+export function nameOf({ width, start, eventName }: Bucket): string {
+  return `${width} ${start} ${eventName}`;
+}
+
+export async function lockAndRead(client: PostgresClient, tenant: number, wanted: Wanted): Promise<Counted> {
+  const { buckets, resummed, hours } = wanted;
+  const named = [
+    tenant,
+    buckets.map(({ width }) => width),
+    buckets.map(({ start }) => start),
+    buckets.map(({ eventName }) => eventName),
+  ];
+  const rest = [hours.map(({ start }) => start), hours.map(({ eventName }) => eventName), resummed];
+  for (let tries = 0; tries < TRIES_MAX; tries += 1) {
+    const { rows } = await client.query<Bucket & { shard: number }>(LOCK_SQL, named);
+    const locked = new Set(rows.map((row) => `${row.shard} ${nameOf(row)}`));
+    const read = await client.query<ReadColumns>(READ_SQL, [...named, ...rest]);
+    const counted = countedOf(read.rows[0]);
+    if (counted.shards.every((row) => locked.has(`${row.shard} ${nameOf(row)}`))) return counted;
+  }
+  throw new StoreConflictError('counts changed faster than they could be locked');
+}
+
+function countedOf(columns: ReadColumns | undefined): Counted {
+  const { shards, minutes, revenues } = columns ?? { shards: null, minutes: null, revenues: null };
+  return {
+    shards: (shards ?? []).map(([width, start, eventName, shard, events, revenue]) => {
+      return { width, start, eventName, shard, events, revenue };
+    }),
+    minutes: (minutes ?? []).map(([start, eventName, revenue]) => ({ start, eventName, revenue })),
+    revenues: (revenues ?? []).map(([start, eventName, revenue]) => ({ start, eventName, revenue })),
+  };
+}
+
+/** How many events there are in these minutes, by start, whatever their names. */
+export async function eventsByMinute(
+  client: PostgresClient,
+  tenant: number,
+  starts: readonly number[],
+): Promise<Map<number, number>> {
+  if (starts.length === 0) return new Map();
+  const { rows } = await client.query<{ start: number; events: number }>(
+    `SELECT start, sum(events)::bigint AS events FROM counts
+     WHERE tenant = $1 AND width = ${MINUTE_MS} AND start = ANY($2) GROUP BY start`,
+    [tenant, starts],
+  );
+  return new Map(rows.map(({ start, events }) => [start, events]));
+}
+
+/** Rows that are locked, as they are from now on; those without events go. */
+export async function writeShards(client: PostgresClient, tenant: number, rows: readonly ShardRow[]): Promise<void> {
+  const keys = (some: readonly ShardRow[]): unknown[] => [
+    tenant,
+    some.map(({ width }) => width),
+    some.map(({ start }) => start),
+    some.map(({ eventName }) => eventName),
+    some.map(({ shard }) => shard),
+  ];
+  const isSame =
+    'c.tenant = $1 AND c.width = q.width AND c.start = q.start AND c.event_name = q.name AND c.shard = q.shard';
+  const [empty, kept] = [rows.filter(({ events }) => events === 0), rows.filter(({ events }) => events !== 0)];
+  if (empty.length > 0) {
+    await client.query(
+      `DELETE FROM counts AS c
+       USING unnest($2::integer[], $3::bigint[], $4::text[], $5::smallint[]) AS q (width, start, name, shard)
+       WHERE ${isSame}`,
+      keys(empty),
+    );
+  }
+  if (kept.length === 0) return;
+  await client.query(
+    `UPDATE counts AS c SET events = q.events, revenue = q.revenue
+     FROM unnest($2::integer[], $3::bigint[], $4::text[], $5::smallint[], $6::bigint[], $7::float8[])
+       AS q (width, start, name, shard, events, revenue)
+     WHERE ${isSame}`,
+    [...keys(kept), kept.map(({ events }) => events), kept.map(({ revenue }) => revenue)],
+  );
+}

@@ -1,0 +1,118 @@
+/**
+ * What became of a request: reads the records and events of which stored/trace.ts makes the answer, and looks up what
+ * they name. One statement for nearly all requests; one that merged people is read again in a snapshot, with its
+ * merges.
+ */
+
+import type { NodeNumber } from '../../model.ts';
+import type { StoredTrace } from '../../store.ts';
+import { parsedNotes, storedTrace, type TracedRecord, type UserEvents } from '../../stored/trace.ts';
+import type { PostgresPool, Queryable } from './pool.ts';
+import { inSnapshot, uuidOf } from './store-reads.ts';
+
+type UserCells = readonly [userIndex: number, node: NodeNumber | null, events: number, profileId: string | null];
+
+interface RecordRow extends TracedRecord {
+  readonly users: readonly UserCells[] | null;
+}
+
+/** $1 the trace, $2 a tenant or null. The events of a record lie in the partition of its own day. */
+export const TRACE_SQL = `
+  WITH found AS MATERIALIZED (
+    SELECT * FROM records WHERE trace_id = $1 AND ($2::integer IS NULL OR tenant = $2)
+  )
+  SELECT r.no, r.received_at AS "receivedAt", r.processed_at AS "processedAt", r.first_user_index AS "firstUserIndex",
+    r.users_accepted AS "usersAccepted", r.users_rejected AS "usersRejected", r.events,
+    r.duplicate_of AS "duplicateOf", r.key_id AS "keyId", r.notes,
+    (SELECT json_agg(json_build_array(u.user_index, u.node, u.events,
+       (SELECT profile.id FROM nodes JOIN nodes AS profile ON profile.no = coalesce(nodes.root, nodes.no)
+        WHERE nodes.no = u.node)))
+     FROM (
+       SELECT user_index, min(node) AS node, count(*) AS events FROM events
+       WHERE received_at = r.received_at AND no >= r.first_event AND no < r.first_event + r.events
+       GROUP BY user_index
+     ) AS u) AS users
+  FROM found AS r`;
+
+/** $1 and $2: users of the request and their nodes; $3 the trace. */
+const MERGES_SQL = `
+  SELECT wanted.user_index AS "userIndex", merge.from_node AS "from", merge.into_node AS "into"
+  FROM unnest($1::integer[], $2::bigint[]) AS wanted (user_index, node)
+  CROSS JOIN LATERAL (
+    SELECT merges.no, from_node, into_node FROM nodes
+    JOIN nodes AS member ON member.no = coalesce(nodes.root, nodes.no) OR member.root = coalesce(nodes.root, nodes.no)
+    JOIN merges ON merges.node_a = member.no
+    WHERE nodes.no = wanted.node AND merges.trace_id = $3 AND merges.user_index = wanted.user_index
+  ) AS merge
+  ORDER BY merge.no`;
+
+interface StandingMerge {
+  readonly userIndex: number;
+  readonly from: NodeNumber;
+  readonly into: NodeNumber;
+}
+
+/** `tenant` null looks at all of them; undefined is one that never sent anything. */
+export async function readTrace(
+  pool: PostgresPool,
+  tenant: number | null | undefined,
+  traceId: string,
+): Promise<StoredTrace | undefined> {
+  const uuid = uuidOf(traceId);
+  if (uuid === undefined || tenant === undefined) return undefined;
+  const records = await readRecords(pool, tenant, uuid);
+  if (mergersOf(records).length === 0) return traceOf(uuid, records, [], new Map());
+  return inSnapshot(pool, async (client) => {
+    const again = await readRecords(client, tenant, uuid);
+    const mergers = mergersOf(again);
+    const { rows: merges } = await client.query<StandingMerge>(MERGES_SQL, [
+      mergers.map(({ userIndex }) => userIndex),
+      mergers.map(({ node }) => node),
+      uuid,
+    ]);
+    const named = [...mergers.flatMap(({ noted }) => noted), ...merges.flatMap(({ from, into }) => [from, into])];
+    const { rows: ids } = await client.query<{ no: NodeNumber; id: string }>(
+      'SELECT no, id FROM nodes WHERE no = ANY($1)',
+      [[...new Set(named)]],
+    );
+    return traceOf(uuid, again, merges, new Map(ids.map(({ no, id }) => [no, id])));
+  });
+}
+
+async function readRecords(db: Queryable, tenant: number | null, traceId: string): Promise<RecordRow[]> {
+  return (await db.query<RecordRow>(TRACE_SQL, [traceId, tenant])).rows;
+}
+
+interface Merger {
+  readonly userIndex: number;
+  readonly node: NodeNumber;
+  /** The nodes that its notes name. */
+  readonly noted: readonly NodeNumber[];
+}
+
+/** Users that merged somebody, and still have events. */
+function mergersOf(records: readonly RecordRow[]): Merger[] {
+  return records.flatMap((record) => {
+    const nodes = new Map(record.users?.map(([userIndex, node]) => [userIndex, node]));
+    return (parsedNotes(record).users ?? []).flatMap(({ userIndex, merged = [] }) => {
+      const node = nodes.get(userIndex) ?? null;
+      return node === null || merged.length === 0 ? [] : [{ userIndex, node, noted: merged.flat() }];
+    });
+  });
+}
+
+function traceOf(
+  traceId: string,
+  records: readonly RecordRow[],
+  merges: readonly StandingMerge[],
+  ids: ReadonlyMap<NodeNumber, string>,
+): StoredTrace | undefined {
+  const profiles = new Map(records.flatMap(({ users }) => users ?? []).map(([, node, , id]) => [node, id]));
+  return storedTrace(traceId, records, {
+    eventsOf: ({ users }) =>
+      new Map(users?.map(([userIndex, node, events]): [number, UserEvents] => [userIndex, { node, events }])),
+    publicId: (node) => ids.get(node),
+    profileId: (node) => profiles.get(node) ?? null,
+    standingMerges: (_, user) => merges.filter(({ userIndex }) => userIndex === user),
+  });
+}

@@ -1,0 +1,255 @@
+/**
+ * The writing end of the store on PostgreSQL, for a processor; any number of them may write at once, each for its own
+ * partitions of the log. All transactions take their locks in one order: the position (`advance`), the rows of nodes by
+ * their numbers (write-graph.ts), new match keys, event ids and Idempotency-Keys by their unique indexes, and last the
+ * sums (write-books.ts). Whoever finds that another was there first gets a `StoreConflictError` and begins anew.
+ *
+ * A batch takes a fixed number of round trips, however many users it has. Every commit survives a power loss, unless the
+ * server is set up otherwise. Over transactions only that is kept in memory
+ * which stays true whatever others write (write-people.ts, write-tenants.ts), or shows when it does not (store-days.ts).
+ */
+
+import { randomInt } from 'node:crypto';
+import type { NodeNumber, TenantId } from '../../model.ts';
+import {
+  type Answer,
+  type Question,
+  type RecordHeader,
+  type Retention,
+  StoreConflictError,
+  type StoreWriter,
+  type TenantBatch,
+  type WriteTransaction,
+} from '../../store-writer.ts';
+import { addVisit, type Visits } from '../../stored/known.ts';
+import { withoutNul } from './binary-arrays.ts';
+import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
+import { codeOf } from './pool-errors.ts';
+import { ANNOUNCE_WRITER } from './store-arrivals.ts';
+import { dayOf, StoreDays } from './store-days.ts';
+import { StoreNumbers } from './store-numbers.ts';
+import { SHARDS } from './store-schema.ts';
+import { StoreSweep } from './store-sweep.ts';
+import { StoreTenants } from './write-tenants.ts';
+import { WriterBooks } from './write-books.ts';
+import { writeChanges } from './write-changes.ts';
+import { FirstUses } from './write-first-uses.ts';
+import { type LockedNodes, lookUpGraph } from './write-graph.ts';
+import { writeNodes } from './write-nodes.ts';
+import { type Acts, KnownPeople, readActs } from './write-people.ts';
+import { writeRecords } from './write-records.ts';
+
+export interface PostgresWriterSetup {
+  /** With two connections at least; the writer closes it. */
+  readonly pool: PostgresPool;
+  /** Of the log whose positions these are (`LogReader.name`). */
+  readonly logName: string;
+}
+
+export function openPostgresStoreWriter(setup: PostgresWriterSetup): StoreWriter {
+  return new PostgresStoreWriter(setup);
+}
+
+/**
+ * Statements here look up few rows in tables of any size, by an index: said so, because what the server believes of a
+ * table that grows fast may be old. A server that acknowledges commits before they are safe is told not to.
+ */
+const TRANSACTION_SETTINGS = `
+  SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
+  SET LOCAL enable_mergejoin = off;
+  SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
+  ${ANNOUNCE_WRITER}`;
+
+const POSITIONS = { name: 'store_positions', text: 'SELECT partition, position FROM positions WHERE log = $1' };
+
+const ADVANCE = {
+  name: 'store_advance',
+  text: 'UPDATE positions SET position = $4 WHERE log = $1 AND partition = $2 AND position = $3',
+};
+
+/** From 0, where there may be no row yet. */
+const BEGIN_PARTITION = {
+  name: 'store_begin_partition',
+  text: `
+    INSERT INTO positions (log, partition, position) VALUES ($1, $2, $4)
+    ON CONFLICT (log, partition) DO UPDATE SET position = excluded.position WHERE positions.position = $3`,
+};
+
+/** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
+const DIFFERENCE = `
+  SELECT coalesce(sum(abs(users)), 0) AS users, coalesce(sum(abs(events)), 0) AS events FROM (
+    SELECT
+      sum(users_received - users_stored - users_duplicates - users_erased - users_expired - users_set_aside) AS users,
+      sum(events_received - events_stored - events_duplicates - events_erased - events_expired - events_set_aside)
+        AS events
+    FROM ledger GROUP BY tenant, hour
+  ) AS hours`;
+
+const INSERT_SET_ASIDE = {
+  name: 'store_insert_set_aside',
+  text: `
+    INSERT INTO set_aside (tenant, log, partition, position, received_at, trace_id, set_aside_at, cause)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+};
+
+/** A row for a day that has no table, in PostgreSQL's words a violation of a check. */
+const NO_PARTITION = '23514';
+
+/** What transactions of one writer share. */
+interface Shared {
+  readonly logName: string;
+  readonly tenants: StoreTenants;
+  readonly numbers: StoreNumbers;
+  readonly people: KnownPeople;
+  readonly days: StoreDays;
+  readonly shard: number;
+}
+
+class PostgresStoreWriter implements StoreWriter {
+  readonly #pool: PostgresPool;
+  readonly #shared: Shared;
+  readonly #sweep: StoreSweep;
+
+  constructor({ pool, logName }: PostgresWriterSetup) {
+    this.#pool = pool;
+    this.#shared = {
+      logName,
+      tenants: new StoreTenants(),
+      numbers: new StoreNumbers(),
+      people: new KnownPeople(),
+      days: new StoreDays(pool),
+      shard: randomInt(SHARDS),
+    };
+    this.#sweep = new StoreSweep(pool, this.#shared.days);
+  }
+
+  async positions(): Promise<Map<number, number>> {
+    const { rows } = await this.#pool.query<{ partition: number; position: number }>(POSITIONS, [this.#shared.logName]);
+    return new Map(rows.map(({ partition, position }) => [partition, position]));
+  }
+
+  async begin(): Promise<WriteTransaction> {
+    return new PostgresWriteTransaction(await this.#pool.begin(TRANSACTION_SETTINGS), this.#shared);
+  }
+
+  async difference(): Promise<{ users: number; events: number }> {
+    const { rows } = await this.#pool.query<{ users: number; events: number }>(DIFFERENCE);
+    return rows[0] ?? { users: 0, events: 0 };
+  }
+
+  async sweep(retention: Retention, now: number): Promise<boolean> {
+    return this.#sweep.sweep(retention, now);
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+}
+
+const NO_ACTS: Acts = { acts: 0, lastErasedAt: 0 };
+const NOBODY: ReadonlyMap<string, NodeNumber> = new Map();
+
+function peopleIn({ settled }: TenantBatch): Map<string, NodeNumber> {
+  return new Map(settled.map(({ person, node }) => [person, node]));
+}
+
+class PostgresWriteTransaction implements WriteTransaction {
+  readonly #transaction: PostgresTransaction;
+  readonly #client: PostgresClient;
+  readonly #shared: Shared;
+  readonly #books: WriterBooks;
+  readonly #firstUses = new FirstUses();
+  readonly #locked: LockedNodes = new Map();
+  /** By tenant: whom to remember once it is committed. */
+  readonly #met: (readonly [tenant: number, people: ReadonlyMap<string, NodeNumber>])[] = [];
+
+  constructor(transaction: PostgresTransaction, shared: Shared) {
+    this.#transaction = transaction;
+    this.#client = transaction.client;
+    this.#shared = shared;
+    this.#books = new WriterBooks(shared.shard);
+  }
+
+  async advance(partition: number, from: number, to: number): Promise<void> {
+    const statement = from === 0 ? BEGIN_PARTITION : ADVANCE;
+    const { rowCount } = await this.#client.query(statement, [this.#shared.logName, partition, from, to]);
+    if (rowCount !== 1) throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
+  }
+
+  async lookUp(questions: readonly Question[]): Promise<Answer[]> {
+    const tenants = await this.#tenants(questions.map(({ tenantId }) => tenantId));
+    const firsts = await this.#shared.numbers.take(
+      this.#client,
+      questions.map(({ users }) => users.length),
+    );
+    const asked = questions.map((question, index) => ({
+      question,
+      tenant: tenants.get(question.tenantId) as number,
+      nextNode: firsts[index] as number,
+    }));
+    const { people } = this.#shared;
+    const graph = await lookUpGraph(this.#client, asked, people);
+    for (const [node, known] of graph.locked) this.#locked.set(node, known);
+    // From here on all statements see what an act has done that we waited for.
+    const acts = await readActs(this.#client, [...tenants.values()]);
+    const isCurrent = asked.map(({ tenant }) => people.isCurrent(tenant, acts.get(tenant) ?? NO_ACTS));
+    // Somebody whom we remembered was erased or unmerged. That is rare: locks are then taken out of order.
+    if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(questions);
+    for (const [index, { tenant }] of asked.entries()) {
+      if (isCurrent[index] === true) this.#met.push([tenant, graph.settled[index] ?? NOBODY]);
+    }
+    return this.#firstUses.lookUp(this.#client, asked, graph.snapshots, acts);
+  }
+
+  async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {
+    const numbers = await this.#tenants(batches.map(({ tenantId }) => tenantId));
+    const tenants = batches.map((batch) => {
+      const visits: Visits = new Map();
+      for (const { users } of batch.records) {
+        for (const user of users) if (user.node !== null) addVisit(visits, user.node, user);
+      }
+      return { tenant: numbers.get(batch.tenantId) as number, batch, visits };
+    });
+    const days = batches.flatMap(({ records }) => records.map(({ header }) => dayOf(header.receivedAt)));
+    await this.#shared.days.ensure([...days, dayOf(processedAt) + 1]);
+    await writeNodes(this.#client, tenants, this.#locked);
+    await writeChanges(this.#client, tenants);
+    await this.#firstUses.write(this.#client, tenants);
+    try {
+      await writeRecords(this.#client, tenants, this.#shared.numbers, processedAt);
+    } catch (error) {
+      if (codeOf(error) !== NO_PARTITION) throw error;
+      this.#shared.days.forget();
+      throw new StoreConflictError('a day was removed meanwhile', { cause: error });
+    }
+    for (const { tenant, batch } of tenants) {
+      for (const record of batch.records) this.#books.add(tenant, record);
+      if (this.#met.some(([met]) => met === tenant)) this.#met.push([tenant, peopleIn(batch)]);
+    }
+  }
+
+  async setAside(header: RecordHeader, cause: string, at: number): Promise<void> {
+    const { tenantId, partition, position, receivedAt, traceId } = header;
+    const tenant = (await this.#tenants([tenantId])).get(tenantId) as number;
+    this.#books.addSetAside(tenant, header);
+    const { logName } = this.#shared;
+    const values = [tenant, logName, partition, position, receivedAt, traceId, at, withoutNul(cause)];
+    await this.#client.query(INSERT_SET_ASIDE, values);
+  }
+
+  async commit(_durable: boolean): Promise<void> {
+    await this.#books.flush(this.#client);
+    await this.#transaction.commit();
+    this.#shared.tenants.confirm(this);
+    for (const [tenant, people] of this.#met) this.#shared.people.learn(tenant, people);
+  }
+
+  async rollback(): Promise<void> {
+    this.#shared.tenants.forget(this);
+    await this.#transaction.rollback();
+  }
+
+  #tenants(ids: readonly TenantId[]): Promise<Map<TenantId, number>> {
+    return this.#shared.tenants.numbersOf(this.#client, ids, this);
+  }
+}

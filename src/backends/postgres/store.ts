@@ -1,0 +1,172 @@
+/**
+ * The store on PostgreSQL as people read it: `Store` for any number of nodes, beside any number of processors. Nearly
+ * every question is one statement and sees one moment; the two acts (unmerge, erase) write. Answers are the same as those
+ * of the embedded store, to the byte.
+ *
+ * The store owns the pool that it is given. Rejects with `StoreUnavailableError` when the server cannot be reached, and
+ * so it does when an act found others at work on the same person for too long.
+ */
+
+import type { MatchOptions } from '../../identity/match-keys.ts';
+import type { IdentifierType, TenantId } from '../../model.ts';
+import type {
+  Act,
+  Arrivals,
+  AuditQuery,
+  AuditRow,
+  CountBucket,
+  CountQuery,
+  EventQuery,
+  Page,
+  PageRequest,
+  Receipts,
+  RejectionQuery,
+  RejectionReason,
+  SetAsideRecord,
+  Store,
+  StoredEvent,
+  StoredIdentity,
+  StoredProfile,
+  StoredRejection,
+  StoredTrace,
+  TimeRange,
+  UnmergeResult,
+} from '../../store.ts';
+import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
+import type { PostgresPool } from './pool.ts';
+import { unmerge } from './store-acts.ts';
+import { StoreArrivals } from './store-arrivals.ts';
+import { erase } from './store-erase.ts';
+import { countEvents, listCounts, listSetAside, listTenants, readLedger, readReceipts } from './store-lists.ts';
+import { findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
+import { TenantNumbers } from './store-reads.ts';
+import { listActs, listRejectionReasons, listRejections } from './store-rejections.ts';
+import { listEvents } from './store-timeline.ts';
+import { readTrace } from './store-traces.ts';
+
+export interface PostgresStoreOptions {
+  /** Of a database that is up to date (`migrate`). */
+  readonly pool: PostgresPool;
+  /** `LogReader.name`: whose positions come with the books. */
+  readonly logName: string;
+  /** How processors normalise: an erase looks for the person among rejected users too. */
+  readonly matchOptions?: MatchOptions;
+}
+
+const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
+const NO_ROWS = { rows: [], nextCursor: null };
+
+export function openPostgresStore(options: PostgresStoreOptions): Store {
+  return new PostgresStore(options);
+}
+
+class PostgresStore implements Store {
+  readonly #pool: PostgresPool;
+  readonly #logName: string;
+  readonly #matchOptions: MatchOptions;
+  readonly #tenants: TenantNumbers;
+  readonly #arrivals: StoreArrivals;
+
+  constructor({ pool, logName, matchOptions = DEFAULT_MATCH_OPTIONS }: PostgresStoreOptions) {
+    this.#pool = pool;
+    this.#logName = logName;
+    this.#matchOptions = matchOptions;
+    this.#tenants = new TenantNumbers(pool);
+    this.#arrivals = new StoreArrivals(pool);
+  }
+
+  tenants(): Promise<TenantId[]> {
+    return listTenants(this.#pool);
+  }
+
+  findProfile(id: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined> {
+    return this.#ofTenant(id, undefined, (tenant) => findProfile(this.#pool, tenant, type, normalised));
+  }
+
+  profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined> {
+    return this.#ofTenant(tenantId, undefined, (tenant) => readProfile(this.#pool, tenant, id));
+  }
+
+  profiles(id: TenantId, page: PageRequest): Promise<Page<StoredProfile>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listProfiles(this.#pool, tenant, page));
+  }
+
+  events(id: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined> {
+    const nothing = query.profileId === null ? NO_ROWS : undefined;
+    return this.#ofTenant(id, nothing, (tenant) => listEvents(this.#pool, tenant, query));
+  }
+
+  async arrivals(id: TenantId, after: string | null, limit: number): Promise<Arrivals> {
+    return this.#arrivals.list(await this.#tenants.of(id), after, limit);
+  }
+
+  counts(id: TenantId, query: CountQuery): Promise<CountBucket[]> {
+    return this.#ofTenant(id, [], (tenant) => listCounts(this.#pool, tenant, query));
+  }
+
+  identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined> {
+    return this.#ofTenant(tenantId, undefined, (tenant) => readIdentity(this.#pool, tenant, id));
+  }
+
+  unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined> {
+    return this.#ofTenant(tenantId, undefined, (tenant) => settled(unmerge(this.#pool, tenant, id, mergedBy, act)));
+  }
+
+  erase(tenantId: TenantId, id: string, act: Act): Promise<boolean> {
+    return this.#ofTenant(tenantId, false, (tenant) =>
+      settled(erase(this.#pool, { tenant, tenantId, id, act, matchOptions: this.#matchOptions })),
+    );
+  }
+
+  audit(id: TenantId, query: AuditQuery): Promise<Page<AuditRow>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listActs(this.#pool, tenant, query));
+  }
+
+  async trace(id: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
+    return readTrace(this.#pool, id === null ? null : await this.#tenants.of(id), traceId);
+  }
+
+  rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listRejections(this.#pool, tenant, query));
+  }
+
+  rejectionReasons(id: TenantId, range: TimeRange): Promise<RejectionReason[]> {
+    return this.#ofTenant(id, [], (tenant) => listRejectionReasons(this.#pool, tenant, range));
+  }
+
+  async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
+    return readReceipts(this.#pool, this.#logName, await this.#tenants.of(id), range);
+  }
+
+  async ledger(id: TenantId | null, hours: TimeRange): ReturnType<Store['ledger']> {
+    return readLedger(this.#pool, this.#logName, id === null ? null : await this.#tenants.of(id), hours);
+  }
+
+  setAside(limit: number): Promise<SetAsideRecord[]> {
+    return listSetAside(this.#pool, limit);
+  }
+
+  recount(): Promise<{ eventsInBooks: number; eventsInTables: number }> {
+    return countEvents(this.#pool);
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+
+  /** `nothing` for a tenant that never sent anything. */
+  async #ofTenant<T>(id: TenantId, nothing: T, ask: (tenant: number) => Promise<T>): Promise<T> {
+    const tenant = await this.#tenants.of(id);
+    return tenant === undefined ? nothing : ask(tenant);
+  }
+}
+
+/** Whoever asks for an act knows of stores that are not available, and of no conflicts. */
+async function settled<T>(act: Promise<T>): Promise<T> {
+  try {
+    return await act;
+  } catch (error) {
+    if (!(error instanceof StoreConflictError)) throw error;
+    throw new StoreUnavailableError('others were at work on the same person all the time', { cause: error });
+  }
+}

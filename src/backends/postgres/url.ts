@@ -1,0 +1,151 @@
+/**
+ * Reads STORE_URL: postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem
+ *
+ * TLS follows `sslmode` with libpq's meanings, whatever the version of `pg`: none or `disable`: not encrypted;
+ * `require`: encrypted, the certificate is not checked (with `sslrootcert` it is, as by verify-ca); `verify-ca`: the
+ * certificate is of an authority in `sslrootcert`; `verify-full`: and is for this host; without `sslrootcert` (or with
+ * `system`) the authorities are those of the system. `prefer` and `allow` are refused: they fall back to no
+ * encryption. `sslcert` and `sslkey` are for a client's certificate. `channel_binding=require` (or `prefer`) uses it
+ * where the server offers it, and no more than that: what proves the server is verify-full.
+ *
+ * A socket: postgres:///database?host=/folder. `connect_timeout` is in seconds. A password may be left out and given in
+ * PGPASSWORD or a .pgpass file. Messages name parameters, never values.
+ */
+
+import { readFileSync } from 'node:fs';
+import type { ConnectionOptions } from 'node:tls';
+import type { ClientConfig } from 'pg';
+import { OperatorError } from '../../errors.ts';
+
+const FORM = 'postgres://user:password@host:5432/database';
+const PORT_MAX = 65_535;
+const PARAMETERS = new Set([
+  'sslmode',
+  'sslrootcert',
+  'sslcert',
+  'sslkey',
+  'host',
+  'port',
+  'channel_binding',
+  'options',
+  'connect_timeout',
+]);
+
+export interface PostgresUrl {
+  readonly connection: ClientConfig;
+  /** Host, port and database, for messages: no user, no password. */
+  readonly place: string;
+}
+
+export function readPostgresUrl(text: string): PostgresUrl {
+  const url = URL.parse(text);
+  // An @ or # further on is of a password that was not encoded, of which a part is taken for host and database then.
+  const isMisread = url !== null && (url.hash !== '' || `${url.pathname}${url.search}`.includes('@'));
+  if (url === null || isMisread || !/^postgres(ql)?:$/.test(url.protocol)) {
+    throw new OperatorError(
+      `STORE_URL is not an address of a PostgreSQL database. It has the form ${FORM}; write special characters of the password percent-encoded (@ as %40, / as %2F, # as %23).`,
+    );
+  }
+  refuseUnknown(url.searchParams);
+  const parameters = url.searchParams;
+  const host = parameters.get('host') ?? decoded('host', url.hostname.replace(/^\[(.+)\]$/, '$1'));
+  const database = decoded('database', url.pathname.slice(1));
+  if (host === '') throw new OperatorError(`STORE_URL names no host. It has the form ${FORM}.`);
+  if (host.includes(',')) {
+    throw new OperatorError('STORE_URL names several hosts; name one, which always leads to the primary server.');
+  }
+  if (database === '' || database.includes('/')) {
+    throw new OperatorError(`STORE_URL names no database after the host. It has the form ${FORM}.`);
+  }
+  const port = portOf(parameters.get('port') ?? url.port);
+  const user = decoded('user', url.username);
+  const password = decoded('password', url.password);
+  const options = parameters.get('options');
+  const connection: ClientConfig = {
+    host,
+    port,
+    database,
+    ssl: tlsOf(parameters),
+    enableChannelBinding: (parameters.get('channel_binding') ?? 'disable') !== 'disable',
+    ...(user === '' ? {} : { user }),
+    ...(password === '' ? {} : { password }),
+    ...(options === null ? {} : { options }),
+    ...connectTimeoutOf(parameters.get('connect_timeout')),
+  };
+  return { connection, place: `${host.startsWith('/') ? `${host} port ` : `${host}:`}${port}/${database}` };
+}
+
+function refuseUnknown(parameters: URLSearchParams): void {
+  for (const name of parameters.keys()) {
+    if (PARAMETERS.has(name)) continue;
+    throw new OperatorError(
+      `STORE_URL has the parameter "${name}", which is not known. Known are: ${[...PARAMETERS].join(', ')}.`,
+    );
+  }
+}
+
+function decoded(what: string, text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new OperatorError(`The ${what} in STORE_URL has a % that begins no percent-encoding; write a % as %25.`);
+  }
+}
+
+function portOf(text: string): number {
+  const port = text === '' ? 5432 : Number(text);
+  if (Number.isInteger(port) && port > 0 && port <= PORT_MAX) return port;
+  throw new OperatorError('The port in STORE_URL is not a number from 1 to 65535.');
+}
+
+function connectTimeoutOf(text: string | null): ClientConfig {
+  if (text === null) return {};
+  const seconds = Number(text);
+  if (Number.isInteger(seconds) && seconds > 0) return { connectionTimeoutMillis: seconds * 1_000 };
+  throw new OperatorError('connect_timeout in STORE_URL is not a whole number of seconds above 0.');
+}
+
+function tlsOf(parameters: URLSearchParams): ConnectionOptions | false {
+  const mode = parameters.get('sslmode') ?? 'disable';
+  const root = parameters.get('sslrootcert');
+  const hasAuthority = root !== null && root !== 'system';
+  const files: ConnectionOptions = {
+    ...(hasAuthority ? { ca: fileOf('sslrootcert', root) } : {}),
+    ...optionalFile(parameters, 'sslcert', 'cert'),
+    ...optionalFile(parameters, 'sslkey', 'key'),
+  };
+  const isForAnyHost = { checkServerIdentity: () => undefined };
+  switch (mode) {
+    case 'disable':
+      if (parameters.has('sslrootcert') || parameters.has('sslcert') || parameters.has('sslkey')) {
+        throw new OperatorError('STORE_URL names certificates but no encryption; add sslmode=verify-full.');
+      }
+      return false;
+    case 'require':
+      return hasAuthority ? { ...files, ...isForAnyHost } : { ...files, rejectUnauthorized: false };
+    case 'verify-ca':
+      if (hasAuthority) return { ...files, ...isForAnyHost };
+      throw new OperatorError(
+        'sslmode=verify-ca in STORE_URL needs sslrootcert=FILE: an authority of the system signs for any host. Name the file, or use sslmode=verify-full.',
+      );
+    case 'verify-full':
+      return files;
+    default:
+      throw new OperatorError(
+        'sslmode in STORE_URL must be disable, require, verify-ca or verify-full; others may fall back to no encryption.',
+      );
+  }
+}
+
+function optionalFile(parameters: URLSearchParams, name: string, option: 'cert' | 'key'): ConnectionOptions {
+  const file = parameters.get(name);
+  return file === null ? {} : { [option]: fileOf(name, file) };
+}
+
+function fileOf(name: string, file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new OperatorError(`The file of ${name} in STORE_URL, "${file}", cannot be read.`, { cause: error });
+  }
+}

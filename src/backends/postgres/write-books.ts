@@ -1,0 +1,263 @@
+/**
+ * The sums that a writer keeps: events by minute and hour, the books by hour of receipt, what came in by minute of
+ * receipt. Gathered in memory and written last in the transaction, so that their rows are locked for a moment only; each
+ * writer has rows of its own among a few (`shard`), and readers add them up.
+ *
+ * A sum of revenues does not depend on where transactions end: the stored sum is fetched and locked, and each event is
+ * added to it in the order of the log. Where two writers that share a shard both begin a bucket, their sums are added.
+ */
+
+import type { RecordHeader, RecordToStore } from '../../store-writer.ts';
+import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
+import { float8s, int4s, int8s, texts } from './binary-arrays.ts';
+import type { Queryable } from './pool.ts';
+
+const LOCK_COUNTS = {
+  name: 'store_lock_counts',
+  text: `
+    SELECT q.place, c.revenue
+    FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[]) WITH ORDINALITY
+      AS q (tenant, width, start, event_name, place)
+    JOIN counts c ON c.tenant = q.tenant AND c.width = q.width AND c.start = q.start AND c.event_name = q.event_name
+    WHERE c.shard = $5
+    ORDER BY q.place FOR NO KEY UPDATE OF c`,
+};
+
+/** Of buckets that were fetched: `revenue` is the whole sum. */
+const UPDATE_COUNTS = {
+  name: 'store_update_counts',
+  text: `
+    UPDATE counts c SET events = c.events + q.events, revenue = q.revenue
+    FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::int8[], $6::float8[])
+      AS q (tenant, width, start, event_name, events, revenue)
+    WHERE c.tenant = q.tenant AND c.width = q.width AND c.start = q.start AND c.event_name = q.event_name
+      AND c.shard = $7`,
+};
+
+const LARGEST = `'${Number.MAX_VALUE}'::float8`;
+
+/** Halved, so that not even two absurd sums add up to what PostgreSQL refuses as no number. */
+const INSERT_COUNTS = {
+  name: 'store_insert_counts',
+  text: `
+    INSERT INTO counts (tenant, width, start, event_name, events, revenue, shard)
+    SELECT *, $7::int2 FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::int8[], $6::float8[])
+    ON CONFLICT (tenant, width, start, event_name, shard) DO UPDATE SET events = counts.events + excluded.events,
+      revenue = CASE WHEN abs(counts.revenue / 2 + excluded.revenue / 2) > ${LARGEST} / 2
+        THEN sign(counts.revenue) * ${LARGEST} ELSE counts.revenue + excluded.revenue END`,
+};
+
+const LEDGER_COLUMNS = [
+  'users_received',
+  'users_stored',
+  'users_duplicates',
+  'users_erased',
+  'users_set_aside',
+  'users_rejected',
+  'events_received',
+  'events_stored',
+  'events_duplicates',
+  'events_erased',
+  'events_set_aside',
+] as const;
+type LedgerSums = Record<(typeof LEDGER_COLUMNS)[number], number>;
+
+const ADD_TO_LEDGER = {
+  name: 'store_add_to_ledger',
+  text: `
+    INSERT INTO ledger (tenant, hour, shard, ${LEDGER_COLUMNS.join(', ')}, users_expired, events_expired)
+    SELECT q.tenant, q.hour, $1::int2, ${LEDGER_COLUMNS.map((name) => `q.${name}`).join(', ')}, 0, 0
+    FROM unnest($2::int4[], $3::int8[], ${LEDGER_COLUMNS.map((_, index) => `$${index + 4}::int8[]`).join(', ')})
+      AS q (tenant, hour, ${LEDGER_COLUMNS.join(', ')})
+    ON CONFLICT (tenant, hour, shard) DO UPDATE SET
+      ${LEDGER_COLUMNS.map((name) => `${name} = ledger.${name} + excluded.${name}`).join(', ')}`,
+};
+
+const ADD_TO_RECEIPTS = {
+  name: 'store_add_to_receipts',
+  text: `
+    INSERT INTO receipts (tenant, minute, shard, users_accepted, users_rejected, events_accepted)
+    SELECT q.tenant, q.minute, $1::int2, q.users_accepted, q.users_rejected, q.events_accepted
+    FROM unnest($2::int4[], $3::int8[], $4::int8[], $5::int8[], $6::int8[])
+      AS q (tenant, minute, users_accepted, users_rejected, events_accepted)
+    ON CONFLICT (tenant, minute, shard) DO UPDATE SET users_accepted = receipts.users_accepted + excluded.users_accepted,
+      users_rejected = receipts.users_rejected + excluded.users_rejected,
+      events_accepted = receipts.events_accepted + excluded.events_accepted`,
+};
+
+interface Bucket {
+  readonly tenant: number;
+  readonly width: number;
+  readonly start: number;
+  readonly eventName: string;
+  events: number;
+  /** Those that are not 0, in the order of the log. */
+  readonly amounts: number[];
+  revenue: number;
+}
+
+interface LedgerRow extends LedgerSums {
+  readonly tenant: number;
+  readonly hour: number;
+}
+
+interface ReceiptRow {
+  readonly tenant: number;
+  readonly minute: number;
+  usersAccepted: number;
+  usersRejected: number;
+  eventsAccepted: number;
+}
+
+export class WriterBooks {
+  readonly #shard: number;
+  readonly #buckets = new Map<string, Bucket>();
+  readonly #ledger = new Map<string, LedgerRow>();
+  readonly #receipts = new Map<string, ReceiptRow>();
+
+  constructor(shard: number) {
+    this.#shard = shard;
+  }
+
+  add(tenant: number, { header, users, userTally, eventTally }: RecordToStore): void {
+    for (const { events } of users) {
+      for (const { timestamp, name, revenue } of events) {
+        const amount = revenue === null ? 0 : Number(revenue);
+        this.#count(tenant, MINUTE_MS, timestamp, name, amount);
+        this.#count(tenant, HOUR_MS, timestamp, name, amount);
+      }
+    }
+    const row = this.#received(tenant, header);
+    row.users_stored += userTally.stored;
+    row.users_duplicates += userTally.duplicates;
+    row.users_erased += userTally.erased;
+    row.events_stored += eventTally.stored;
+    row.events_duplicates += eventTally.duplicates;
+    row.events_erased += eventTally.erased;
+  }
+
+  addSetAside(tenant: number, header: RecordHeader): void {
+    const row = this.#received(tenant, header);
+    row.users_set_aside += header.usersAccepted;
+    row.events_set_aside += header.eventsAccepted;
+  }
+
+  /** The last to be called before the transaction is committed. */
+  async flush(client: Queryable): Promise<void> {
+    await this.#flushCounts(client);
+    await this.#flushLedger(client);
+    await this.#flushReceipts(client);
+  }
+
+  #count(tenant: number, width: number, timestamp: number, eventName: string, amount: number): void {
+    const start = startOf(timestamp, width);
+    const name = `${tenant} ${width} ${start} ${eventName}`;
+    let bucket = this.#buckets.get(name);
+    if (bucket === undefined) {
+      bucket = { tenant, width, start, eventName, events: 0, amounts: [], revenue: 0 };
+      this.#buckets.set(name, bucket);
+    }
+    bucket.events += 1;
+    if (amount !== 0) bucket.amounts.push(amount);
+  }
+
+  #received(tenant: number, { receivedAt, usersAccepted, usersRejected, eventsAccepted }: RecordHeader): LedgerRow {
+    const minute = startOf(receivedAt, MINUTE_MS);
+    const inMinute = this.#receipts.get(`${tenant} ${minute}`) ?? newReceipt(tenant, minute);
+    this.#receipts.set(`${tenant} ${minute}`, inMinute);
+    inMinute.usersAccepted += usersAccepted;
+    inMinute.usersRejected += usersRejected;
+    inMinute.eventsAccepted += eventsAccepted;
+    const hour = startOf(receivedAt, HOUR_MS);
+    const row = this.#ledger.get(`${tenant} ${hour}`) ?? newLedgerRow(tenant, hour);
+    this.#ledger.set(`${tenant} ${hour}`, row);
+    row.users_received += usersAccepted;
+    row.users_rejected += usersRejected;
+    row.events_received += eventsAccepted;
+    return row;
+  }
+
+  async #flushCounts(client: Queryable): Promise<void> {
+    const buckets = [...this.#buckets.values()].sort(compareBuckets);
+    this.#buckets.clear();
+    const stored = new Set<Bucket>();
+    if (buckets.some(({ amounts }) => amounts.length > 0)) {
+      // All of them, although only some are needed: everybody locks them in one order.
+      const parameters = [...placeColumns(buckets), this.#shard];
+      const { rows } = await client.query<{ place: number; revenue: number }>(LOCK_COUNTS, parameters);
+      for (const { place, revenue } of rows) {
+        const bucket = buckets[place - 1] as Bucket;
+        bucket.revenue = revenue;
+        stored.add(bucket);
+      }
+    }
+    for (const bucket of buckets) {
+      for (const amount of bucket.amounts) bucket.revenue = finite(bucket.revenue + amount);
+    }
+    if (stored.size > 0) await client.query(UPDATE_COUNTS, [...sumColumns([...stored]), this.#shard]);
+    const added = buckets.filter((bucket) => !stored.has(bucket));
+    if (added.length > 0) await client.query(INSERT_COUNTS, [...sumColumns(added), this.#shard]);
+  }
+
+  async #flushLedger(client: Queryable): Promise<void> {
+    const rows = [...this.#ledger.values()].sort((a, b) => a.tenant - b.tenant || a.hour - b.hour);
+    this.#ledger.clear();
+    if (rows.length === 0) return;
+    await client.query(ADD_TO_LEDGER, [
+      this.#shard,
+      int4s(rows.map(({ tenant }) => tenant)),
+      int8s(rows.map(({ hour }) => hour)),
+      ...LEDGER_COLUMNS.map((name) => int8s(rows.map((row) => row[name]))),
+    ]);
+  }
+
+  async #flushReceipts(client: Queryable): Promise<void> {
+    const rows = [...this.#receipts.values()].sort((a, b) => a.tenant - b.tenant || a.minute - b.minute);
+    this.#receipts.clear();
+    if (rows.length === 0) return;
+    await client.query(ADD_TO_RECEIPTS, [
+      this.#shard,
+      int4s(rows.map(({ tenant }) => tenant)),
+      int8s(rows.map(({ minute }) => minute)),
+      int8s(rows.map(({ usersAccepted }) => usersAccepted)),
+      int8s(rows.map(({ usersRejected }) => usersRejected)),
+      int8s(rows.map(({ eventsAccepted }) => eventsAccepted)),
+    ]);
+  }
+}
+
+function newLedgerRow(tenant: number, hour: number): LedgerRow {
+  const sums = Object.fromEntries(LEDGER_COLUMNS.map((name) => [name, 0])) as LedgerSums;
+  return { tenant, hour, ...sums };
+}
+
+function newReceipt(tenant: number, minute: number): ReceiptRow {
+  return { tenant, minute, usersAccepted: 0, usersRejected: 0, eventsAccepted: 0 };
+}
+
+/** One order for everybody, so that two writers of one shard never wait for each other. */
+function compareBuckets(a: Bucket, b: Bucket): number {
+  return (
+    a.tenant - b.tenant ||
+    a.width - b.width ||
+    a.start - b.start ||
+    (a.eventName < b.eventName ? -1 : +(a.eventName > b.eventName))
+  );
+}
+
+function placeColumns(buckets: readonly Bucket[]): Buffer[] {
+  return [
+    int4s(buckets.map(({ tenant }) => tenant)),
+    int4s(buckets.map(({ width }) => width)),
+    int8s(buckets.map(({ start }) => start)),
+    texts(buckets.map(({ eventName }) => eventName)),
+  ];
+}
+
+function sumColumns(buckets: readonly Bucket[]): Buffer[] {
+  return [
+    ...placeColumns(buckets),
+    int8s(buckets.map(({ events }) => events)),
+    float8s(buckets.map(({ revenue }) => revenue)),
+  ];
+}

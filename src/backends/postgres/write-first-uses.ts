@@ -1,0 +1,224 @@
+/**
+ * First uses of Idempotency-Keys and event ids, and tombstones of erased match keys: looked up for a batch, and
+ * remembered with it. Looked up after the rows of nodes are locked: what an erase has done that we waited for is seen.
+ *
+ * A first use that nobody had yet is locked by its unique index; one that is expired is replaced only if it is still
+ * the one that was looked up. Otherwise somebody else was first, which is a conflict: the batch, done anew, finds out.
+ */
+
+import type { Snapshot } from '../../identity/graph.ts';
+import type { MatchKey } from '../../model.ts';
+import { type Answer, type FirstUse, type Question, StoreConflictError, type TenantBatch } from '../../store-writer.ts';
+import { tombstoneOf } from '../../stored/tombstone.ts';
+import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
+import type { Queryable } from './pool.ts';
+import type { Acts } from './write-people.ts';
+
+const USES = {
+  idempotency_keys: statementsOf('idempotency_keys', 'key'),
+  event_ids: statementsOf('event_ids', 'id'),
+} as const;
+type UseTable = keyof typeof USES;
+
+function statementsOf(table: string, column: string) {
+  return {
+    find: {
+      name: `store_find_${table}`,
+      text: `
+        SELECT q.place, u.received_at, u.trace_id
+        FROM unnest($1::int4[], $2::text[]) WITH ORDINALITY AS q (tenant, name, place)
+        JOIN ${table} u ON u.tenant = q.tenant AND u.${column} = q.name`,
+    },
+    insert: {
+      name: `store_insert_${table}`,
+      text: `
+        INSERT INTO ${table} (tenant, ${column}, received_at, trace_id)
+        SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::uuid[]) ON CONFLICT (tenant, ${column}) DO NOTHING`,
+    },
+    replace: {
+      name: `store_replace_${table}`,
+      text: `
+        UPDATE ${table} u SET received_at = q.received_at, trace_id = q.trace_id
+        FROM unnest($1::int4[], $2::text[], $3::int8[], $4::uuid[], $5::int8[])
+          AS q (tenant, name, received_at, trace_id, before)
+        WHERE u.tenant = q.tenant AND u.${column} = q.name AND u.received_at = q.before`,
+    },
+  } as const;
+}
+
+const FIND_TOMBSTONES = {
+  name: 'store_find_tombstones',
+  text: `
+    SELECT q.place, t.erased_at FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (tenant, hash, place)
+    JOIN tombstones t ON t.tenant = q.tenant AND t.hash = q.hash`,
+};
+
+const INSERT_TOMBSTONES = {
+  name: 'store_insert_tombstones',
+  text: `
+    INSERT INTO tombstones (tenant, hash, erased_at)
+    SELECT tenant, hash, max(erased_at) FROM unnest($1::int4[], $2::bytea[], $3::int8[]) AS q (tenant, hash, erased_at)
+    GROUP BY tenant, hash ORDER BY tenant, hash
+    ON CONFLICT (tenant, hash) DO UPDATE SET erased_at = greatest(tombstones.erased_at, excluded.erased_at)`,
+};
+
+interface Asking {
+  readonly tenant: number;
+  readonly question: Question;
+}
+
+interface UseRow {
+  readonly tenant: number;
+  readonly name: string;
+  readonly use: FirstUse;
+  /** The one that was looked up and is expired. */
+  readonly before: FirstUse | undefined;
+}
+
+/** By tenant's number, then by key or id. */
+type Uses = Map<number, Map<string, FirstUse>>;
+
+/** What was looked up, as long as the transaction lasts. */
+export class FirstUses {
+  readonly #found: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
+  readonly #gathered: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
+
+  /** The answers, with the snapshots given, in order. */
+  async lookUp(
+    client: Queryable,
+    asked: readonly Asking[],
+    snapshots: readonly Snapshot[],
+    acts: ReadonlyMap<number, Acts>,
+  ): Promise<Answer[]> {
+    await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }) => idempotencyKeys);
+    await this.#find(client, 'event_ids', asked, ({ eventIds }) => eventIds);
+    const lastErasedAt = (tenant: number): number => acts.get(tenant)?.lastErasedAt ?? 0;
+    const erased = await findTombstones(
+      client,
+      asked.filter(({ tenant, question }) => lastErasedAt(tenant) >= question.receivedAtMin),
+    );
+    return asked.map(({ tenant }, index) => ({
+      snapshot: snapshots[index] as Snapshot,
+      lastErasedAt: lastErasedAt(tenant),
+      firstUseOfIdempotencyKey: (key) => this.#found.idempotency_keys.get(tenant)?.get(key),
+      firstUseOfEventId: (id) => this.#found.event_ids.get(tenant)?.get(id),
+      erasedAt: ({ type, value }) => erased.get(tenant)?.get(`${type} ${value}`),
+    }));
+  }
+
+  async write(
+    client: Queryable,
+    batches: readonly { readonly tenant: number; readonly batch: TenantBatch }[],
+  ): Promise<void> {
+    for (const { tenant, batch } of batches) {
+      for (const use of batch.idempotencyKeys) this.#gather('idempotency_keys', tenant, use.key, use);
+      for (const use of batch.eventIds) this.#gather('event_ids', tenant, use.id, use);
+    }
+    await this.#remember(client, 'idempotency_keys');
+    await this.#remember(client, 'event_ids');
+    await writeTombstones(client, batches);
+  }
+
+  async #find(
+    client: Queryable,
+    table: UseTable,
+    asked: readonly Asking[],
+    namesIn: (question: Question) => readonly string[],
+  ): Promise<void> {
+    const tenants: number[] = [];
+    const names: string[] = [];
+    for (const { tenant, question } of asked) {
+      for (const name of new Set(namesIn(question))) {
+        tenants.push(tenant);
+        names.push(name);
+      }
+    }
+    if (names.length === 0) return;
+    const { rows } = await client.query<{ place: number; received_at: number; trace_id: string }>(USES[table].find, [
+      int4s(tenants),
+      texts(names),
+    ]);
+    for (const { place, received_at, trace_id } of rows) {
+      const use = { receivedAt: received_at, traceId: trace_id };
+      inMap(this.#found[table], tenants[place - 1] as number).set(names[place - 1] as string, use);
+    }
+  }
+
+  /** Of several uses of one key in a batch the last one stays. */
+  #gather(table: UseTable, tenant: number, name: string, { receivedAt, traceId }: FirstUse): void {
+    inMap(this.#gathered[table], tenant).set(name, { receivedAt, traceId });
+  }
+
+  async #remember(client: Queryable, table: UseTable): Promise<void> {
+    const rows: UseRow[] = [];
+    for (const [tenant, uses] of this.#gathered[table]) {
+      const found = this.#found[table].get(tenant);
+      for (const [name, use] of uses) rows.push({ tenant, name, use, before: found?.get(name) });
+    }
+    if (rows.length === 0) return;
+    rows.sort((a, b) => a.tenant - b.tenant || (a.name < b.name ? -1 : +(a.name > b.name)));
+    const replaced = rows.filter(({ before }) => before !== undefined);
+    const created = rows.filter(({ before }) => before === undefined);
+    const columns = (some: readonly UseRow[]): Buffer[] => [
+      int4s(some.map(({ tenant }) => tenant)),
+      texts(some.map(({ name }) => name)),
+      int8s(some.map(({ use }) => use.receivedAt)),
+      uuids(some.map(({ use }) => use.traceId)),
+    ];
+    let written = 0;
+    if (created.length > 0) written += (await client.query(USES[table].insert, columns(created))).rowCount;
+    if (replaced.length > 0) {
+      const before = int8s(replaced.map((row) => row.before?.receivedAt ?? null));
+      written += (await client.query(USES[table].replace, [...columns(replaced), before])).rowCount;
+    }
+    if (written < rows.length) throw new StoreConflictError('somebody else was first to use an id');
+    for (const [tenant, uses] of this.#gathered[table]) {
+      for (const [name, use] of uses) inMap(this.#found[table], tenant).set(name, use);
+    }
+    this.#gathered[table].clear();
+  }
+}
+
+function inMap<Value>(maps: Map<number, Map<string, Value>>, tenant: number): Map<string, Value> {
+  const known = maps.get(tenant);
+  if (known !== undefined) return known;
+  const made = new Map<string, Value>();
+  maps.set(tenant, made);
+  return made;
+}
+
+/** By tenant's number, then type and value. */
+async function findTombstones(client: Queryable, asked: readonly Asking[]): Promise<Map<number, Map<string, number>>> {
+  const erased = new Map<number, Map<string, number>>();
+  const keys: { tenant: number; key: MatchKey; hash: Uint8Array }[] = [];
+  for (const { tenant, question } of asked) {
+    for (const { keys: own } of question.users) {
+      for (const key of own) keys.push({ tenant, key, hash: tombstoneOf(question.tenantId, key) });
+    }
+  }
+  if (keys.length === 0) return erased;
+  const { rows } = await client.query<{ place: number; erased_at: number }>(FIND_TOMBSTONES, [
+    int4s(keys.map(({ tenant }) => tenant)),
+    byteas(keys.map(({ hash }) => hash)),
+  ]);
+  for (const { place, erased_at } of rows) {
+    const { tenant, key } = keys[place - 1] as (typeof keys)[number];
+    inMap(erased, tenant).set(`${key.type} ${key.value}`, erased_at);
+  }
+  return erased;
+}
+
+async function writeTombstones(
+  client: Queryable,
+  batches: readonly { readonly tenant: number; readonly batch: TenantBatch }[],
+): Promise<void> {
+  const rows = batches.flatMap(({ tenant, batch }) =>
+    batch.tombstones.map(({ key, erasedAt }) => ({ tenant, hash: tombstoneOf(batch.tenantId, key), erasedAt })),
+  );
+  if (rows.length === 0) return;
+  await client.query(INSERT_TOMBSTONES, [
+    int4s(rows.map(({ tenant }) => tenant)),
+    byteas(rows.map(({ hash }) => hash)),
+    int8s(rows.map(({ erasedAt }) => erasedAt)),
+  ]);
+}

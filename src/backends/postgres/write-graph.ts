@@ -1,0 +1,300 @@
+/**
+ * What a batch has to know of the identity graph, read and locked in a fixed number of statements.
+ *
+ * First the nodes and survivors of all match keys, but for people that are known from before (write-people.ts). Then the rows of nodes that will be written are locked, in the order
+ * of their numbers: of a user whose keys all have nodes of one profile, that of the strongest, which takes its events;
+ * of any other user (a candidate: it may link or merge), all nodes of all profiles that it names. Whoever changes a
+ * profile holds the row of its survivor, so what is read of candidates' profiles under the locks stays true until the
+ * end of the transaction. What changed between the first look and the locks is a conflict: the batch begins anew.
+ */
+
+import type { ProfileState, Snapshot } from '../../identity/graph.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber } from '../../model.ts';
+import { type Named, type Question, StoreConflictError } from '../../store-writer.ts';
+import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
+import type { Queryable } from './pool.ts';
+import type { KnownPeople } from './write-people.ts';
+
+/** In bytes. What a node knows is read with its lock, except for the rare one that knows very much. */
+const KNOWN_BYTES_READ_AT_ONCE = 16_384;
+
+const FIND_KEYS = {
+  name: 'store_find_keys',
+  rowMode: 'array',
+  text: `
+    SELECT q.place, i.node, n.root
+    FROM unnest($1::int4[], $2::int2[], $3::text[]) WITH ORDINALITY AS q (tenant, type, value, place)
+    JOIN identifiers i ON i.tenant = q.tenant AND i.type = q.type AND i.value = q.value
+    JOIN nodes n ON n.no = i.node`,
+} as const;
+
+const LOCKED_COLUMNS = `no, root, octet_length(known) AS bytes,
+  CASE WHEN octet_length(known) <= ${KNOWN_BYTES_READ_AT_ONCE} THEN known END AS known`;
+
+const LOCK_NODES = {
+  name: 'store_lock_nodes',
+  text: `SELECT ${LOCKED_COLUMNS} FROM nodes WHERE no = ANY ($1::int8[]) ORDER BY no FOR NO KEY UPDATE`,
+};
+
+const LOCK_PROFILES = {
+  name: 'store_lock_profiles',
+  text: `
+    SELECT ${LOCKED_COLUMNS} FROM nodes WHERE no = ANY ($1::int8[]) OR root = ANY ($2::int8[])
+    ORDER BY no FOR NO KEY UPDATE`,
+};
+
+/** Types are places in IDENTIFIER_TYPES. */
+const READ_PROFILES = {
+  name: 'store_read_profiles',
+  text: `
+    WITH members AS (
+      SELECT no AS survivor, no, received_at, trace_id, user_index FROM nodes WHERE no = ANY ($1::int8[])
+      UNION ALL
+      SELECT root, no, received_at, trace_id, user_index FROM nodes WHERE root = ANY ($1::int8[])
+    )
+    SELECT members.*, keys.*, separated.apart
+    FROM members
+    CROSS JOIN LATERAL (
+      SELECT max(value) FILTER (WHERE type = 0) AS user_id, count(*) FILTER (WHERE type = 1) AS emails,
+        count(*) FILTER (WHERE type = 2) AS phone_numbers, count(*) FILTER (WHERE type = 3) AS anon_ids
+      FROM identifiers WHERE node = members.no
+    ) AS keys
+    CROSS JOIN LATERAL (
+      SELECT array_agg(node_b ORDER BY node_b) AS apart FROM apart WHERE node_a = members.no
+    ) AS separated
+    ORDER BY members.no`,
+};
+
+interface LockedRow {
+  readonly no: number;
+  readonly root: number | null;
+  /** Of `known`, which is null too when it is too large to have been read. */
+  readonly bytes: number | null;
+  readonly known: string | null;
+}
+
+interface MemberRow {
+  readonly survivor: number;
+  readonly no: number;
+  readonly received_at: number;
+  readonly trace_id: string;
+  readonly user_index: number;
+  readonly user_id: string | null;
+  readonly emails: number;
+  readonly phone_numbers: number;
+  readonly anon_ids: number;
+  readonly apart: readonly number[] | null;
+}
+
+/** A question, with the numbers of its tenant and of the first node that it may make. */
+export interface Asked {
+  readonly tenant: number;
+  readonly question: Question;
+  readonly nextNode: NodeNumber;
+}
+
+/** What locked nodes know; undefined where it is too much to have been read at once. */
+export type LockedNodes = Map<NodeNumber, string | null | undefined>;
+
+export interface Graph {
+  /** In the order of the questions. */
+  readonly snapshots: Snapshot[];
+  /** Of each question, those who have nothing to decide, and whether any of them is known from before. */
+  readonly settled: readonly Map<string, NodeNumber>[];
+  readonly hasRemembered: readonly boolean[];
+  readonly locked: LockedNodes;
+}
+
+/** A question, without those who are known from before. */
+interface Rest extends Asked {
+  readonly users: readonly Named[];
+  readonly settled: Map<string, NodeNumber>;
+  readonly hasRemembered: boolean;
+}
+
+/** Nodes of match keys, by type and value. */
+type KeyNodes = Readonly<Record<IdentifierType, Map<string, NodeNumber>>>;
+
+export async function lookUpGraph(client: Queryable, asked: readonly Asked[], people: KnownPeople): Promise<Graph> {
+  const roots = new Map<NodeNumber, NodeNumber>();
+  const toLock = new Set<NodeNumber>();
+  const candidates = new Set<NodeNumber>();
+  const rests = asked.map((one) => withoutRemembered(one, people, toLock));
+  const keyNodes = await findKeys(client, rests, roots);
+  for (const [index, rest] of rests.entries()) settle(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
+  const locked = await lock(client, toLock, candidates, roots);
+  if (toLock.values().some((node) => !locked.has(node))) {
+    if (!rests.some(({ hasRemembered }) => hasRemembered))
+      throw new StoreConflictError('a profile was erased meanwhile');
+    // Probably long before, of somebody whom we remembered.
+    people.forget();
+    return lookUpGraph(client, asked, people);
+  }
+  const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
+  const snapshots = rests.map(({ nextNode, settled }, index): Snapshot => {
+    const nodes = keyNodes[index] as KeyNodes;
+    return {
+      nextNode,
+      nodeOf: ({ type, value }) => nodes[type].get(value),
+      settledNodeOf: ({ person = '' }) => settled.get(person),
+      rootOf: (node) => known(roots.get(node)),
+      profileOf: (root) => known(profiles.get(root)),
+    };
+  });
+  return {
+    snapshots,
+    locked,
+    settled: rests.map(({ settled }) => settled),
+    hasRemembered: rests.map(({ hasRemembered }) => hasRemembered),
+  };
+}
+
+function withoutRemembered(asked: Asked, people: KnownPeople, toLock: Set<NodeNumber>): Rest {
+  const { tenant, question } = asked;
+  const settled = new Map<string, NodeNumber>();
+  const users = question.users.filter(({ person }) => {
+    const node = people.nodeOf(tenant, person, question.receivedAtMin);
+    if (node === undefined) return true;
+    settled.set(person, node);
+    toLock.add(node);
+    return false;
+  });
+  return { ...asked, users, settled, hasRemembered: settled.size > 0 };
+}
+
+const NO_PROFILES: ReadonlyMap<NodeNumber, ProfileState> = new Map();
+
+function known<T>(answer: T | undefined): T {
+  if (answer === undefined) throw new Error('a node was asked about that is none of these users’');
+  return answer;
+}
+
+async function findKeys(
+  client: Queryable,
+  rests: readonly Rest[],
+  roots: Map<NodeNumber, NodeNumber>,
+): Promise<KeyNodes[]> {
+  const tenants: number[] = [];
+  const types: number[] = [];
+  const values: string[] = [];
+  const found: Map<string, NodeNumber>[] = [];
+  const answers = rests.map(({ tenant, users }): KeyNodes => {
+    const nodes = { user_id: new Map(), email: new Map(), phone_number: new Map(), anon_id: new Map() };
+    const seen = IDENTIFIER_TYPES.map(() => new Set<string>());
+    for (const { keys } of users) {
+      for (const { type, value } of keys) {
+        const place = IDENTIFIER_TYPES.indexOf(type);
+        if (seen[place]?.has(value) === true) continue;
+        seen[place]?.add(value);
+        tenants.push(tenant);
+        types.push(place);
+        values.push(value);
+        found.push(nodes[type]);
+      }
+    }
+    return nodes;
+  });
+  if (values.length === 0) return answers;
+  const parameters = [int4s(tenants), int2s(types), texts(values)];
+  const { rows } = await client.query<[place: number, node: number, root: number | null]>(FIND_KEYS, parameters);
+  for (const [place, node, root] of rows) {
+    found[place - 1]?.set(values[place - 1] as string, node);
+    roots.set(node, root ?? node);
+  }
+  return answers;
+}
+
+/** Who has nothing to decide, and which rows have to be locked; `candidates` are the survivors of the others. */
+function settle(
+  { users, settled }: Rest,
+  nodes: KeyNodes,
+  roots: ReadonlyMap<NodeNumber, NodeNumber>,
+  toLock: Set<NodeNumber>,
+  candidates: Set<NodeNumber>,
+): void {
+  for (const { person, keys } of users) {
+    const node = settledNodeOf(keys, nodes, roots);
+    if (node !== undefined) {
+      settled.set(person, node);
+      toLock.add(node);
+      continue;
+    }
+    for (const { type, value } of keys) {
+      const one = nodes[type].get(value);
+      if (one === undefined) continue;
+      const root = known(roots.get(one));
+      toLock.add(one).add(root);
+      candidates.add(root);
+    }
+  }
+}
+
+/** The node of the strongest key, if all have nodes of one profile. */
+function settledNodeOf(
+  keys: readonly MatchKey[],
+  nodes: KeyNodes,
+  roots: ReadonlyMap<NodeNumber, NodeNumber>,
+): NodeNumber | undefined {
+  let strongest: NodeNumber | undefined;
+  let common: NodeNumber | undefined;
+  for (const { type, value } of keys) {
+    const node = nodes[type].get(value);
+    if (node === undefined) return undefined;
+    const root = roots.get(node);
+    if (common !== undefined && root !== common) return undefined;
+    strongest ??= node;
+    common = root;
+  }
+  return strongest;
+}
+
+async function lock(
+  client: Queryable,
+  toLock: ReadonlySet<NodeNumber>,
+  candidates: ReadonlySet<NodeNumber>,
+  roots: Map<NodeNumber, NodeNumber>,
+): Promise<LockedNodes> {
+  const locked: LockedNodes = new Map();
+  if (toLock.size === 0) return locked;
+  const numbers = int8s([...toLock]);
+  const { rows } =
+    candidates.size === 0
+      ? await client.query<LockedRow>(LOCK_NODES, [numbers])
+      : await client.query<LockedRow>(LOCK_PROFILES, [numbers, int8s([...candidates])]);
+  for (const { no, root, bytes, known: text } of rows) {
+    locked.set(no, text === null && bytes !== null ? undefined : text);
+    const before = roots.get(no);
+    const isOfCandidate = candidates.has(no) || (before !== undefined && candidates.has(before));
+    if (isOfCandidate && (root ?? no) !== (before ?? no)) throw new StoreConflictError('a profile changed meanwhile');
+    roots.set(no, before ?? root ?? no);
+  }
+  return locked;
+}
+
+async function readProfiles(
+  client: Queryable,
+  survivors: ReadonlySet<NodeNumber>,
+): Promise<Map<NodeNumber, ProfileState>> {
+  const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...survivors])]);
+  const profiles = new Map<NodeNumber, ProfileState>();
+  for (const [root, members] of Map.groupBy(rows, ({ survivor }) => survivor)) {
+    const first = members.find(({ no }) => no === root);
+    if (first === undefined) throw new StoreConflictError('a profile was erased meanwhile');
+    const others = members.filter(({ no }) => no !== root);
+    profiles.set(root, {
+      root,
+      origin: { receivedAt: first.received_at, traceId: first.trace_id, userIndex: first.user_index },
+      nodes: [root, ...others.map(({ no }) => no)],
+      userId: members.find(({ user_id }) => user_id !== null)?.user_id ?? null,
+      emails: total(members, ({ emails }) => emails),
+      phoneNumbers: total(members, ({ phone_numbers }) => phone_numbers),
+      anonIds: total(members, ({ anon_ids }) => anon_ids),
+      apart: members.flatMap(({ apart }) => apart ?? []),
+    });
+  }
+  return profiles;
+}
+
+function total(members: readonly MemberRow[], count: (member: MemberRow) => number): number {
+  return members.reduce((sum, member) => sum + count(member), 0);
+}

@@ -1,0 +1,192 @@
+/**
+ * Writes what a batch tells of nodes: how many events, when first and last seen, what is known of them (stored/known.ts).
+ * New nodes are inserted with it, others, whose rows the look-up has locked, are updated; one statement each for a
+ * batch. Only where people know very much it takes more statements: so much at a time as memory bears.
+ */
+
+import { nodeIdOf } from '../../identity/node-id.ts';
+import type { NodeNumber, Origin, TenantId } from '../../model.ts';
+import type { TenantBatch, UserToStore } from '../../store-writer.ts';
+import {
+  boundedText,
+  foldedGroups,
+  groupsIn,
+  groupsText,
+  isList,
+  NOTHING_KNOWN,
+  sumOf,
+  type Visits,
+} from '../../stored/known.ts';
+import { booleans, int4s, int8s, texts, uuids } from './binary-arrays.ts';
+import type { Queryable } from './pool.ts';
+import type { LockedNodes } from './write-graph.ts';
+
+/** Of texts in one statement, in characters: ordinary people fit, a few that know megabytes each do not. */
+const STATEMENT_LENGTH_MAX = 32 * 1024 * 1024;
+
+const INSERT_NODES = {
+  name: 'store_insert_nodes',
+  text: `
+    INSERT INTO nodes (no, tenant, id, received_at, trace_id, user_index, root, events, first_seen, last_seen, known)
+    SELECT * FROM unnest($1::int8[], $2::int4[], $3::uuid[], $4::int8[], $5::uuid[], $6::int4[], $7::int8[],
+      $8::int8[], $9::int8[], $10::int8[], $11::text[])`,
+};
+
+const UPDATE_NODES = {
+  name: 'store_update_nodes',
+  text: `
+    UPDATE nodes SET events = nodes.events + q.events, first_seen = least(nodes.first_seen, q.first),
+      last_seen = greatest(nodes.last_seen, q.last), known = CASE WHEN q.changes THEN q.known ELSE nodes.known END
+    FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::bool[], $6::text[])
+      AS q (no, events, first, last, changes, known)
+    WHERE nodes.no = q.no`,
+};
+
+const READ_KNOWN = { name: 'store_read_known', text: 'SELECT known FROM nodes WHERE no = $1' };
+
+interface NewRow {
+  readonly no: NodeNumber;
+  readonly tenant: number;
+  readonly id: string;
+  readonly origin: Origin;
+  readonly root: NodeNumber | null;
+  readonly events: number;
+  readonly first: number;
+  readonly last: number;
+  readonly known: string | null;
+}
+
+interface ToldRow {
+  readonly no: NodeNumber;
+  readonly events: number;
+  readonly first: number;
+  readonly last: number;
+  /** Undefined: what it knew before. */
+  readonly known: string | null | undefined;
+}
+
+/** The users of each tenant, by the node that they went to; `tenant` is its number. */
+export interface TenantVisits {
+  readonly tenant: number;
+  readonly batch: TenantBatch;
+  readonly visits: Visits;
+}
+
+export async function writeNodes(
+  client: Queryable,
+  tenants: readonly TenantVisits[],
+  locked: LockedNodes,
+): Promise<void> {
+  const created: NewRow[] = [];
+  for (const { tenant, batch, visits } of tenants) {
+    for (const { node, origin } of batch.changes.nodes) {
+      created.push(newRow(tenant, batch, node, origin, visits.get(node) ?? []));
+    }
+  }
+  for (const some of pieces(created)) await insert(client, some);
+  let told: ToldRow[] = [];
+  let length = 0;
+  for (const { batch, visits } of tenants) {
+    const isNew = new Set(batch.changes.nodes.map(({ node }) => node));
+    for (const [node, users] of visits) {
+      if (isNew.has(node)) continue;
+      const known = await knownAfter(client, node, users, locked);
+      told.push({ no: node, ...sumOf(users), known });
+      length += known?.length ?? 0;
+      // So that a later batch of this transaction goes on from there.
+      if (known !== undefined) locked.set(node, known);
+      if (length < STATEMENT_LENGTH_MAX) continue;
+      await update(client, told);
+      told = [];
+      length = 0;
+    }
+  }
+  await update(client, told);
+}
+
+function newRow(
+  tenant: number,
+  { tenantId, changes }: { readonly tenantId: TenantId; readonly changes: TenantBatch['changes'] },
+  no: NodeNumber,
+  origin: Origin,
+  users: UserToStore | readonly UserToStore[],
+): NewRow {
+  const { events, first, last } = sumOf(users);
+  return {
+    no,
+    tenant,
+    id: nodeIdOf(tenantId, origin),
+    origin,
+    root: changes.aliases.get(no) ?? null,
+    events,
+    first: Math.min(origin.receivedAt, first),
+    last: Math.max(origin.receivedAt, last),
+    known: isList(users) ? boundedText(foldedGroups(NOTHING_KNOWN, users)) : textOf(users),
+  };
+}
+
+function textOf({ origin, statement }: UserToStore): string | null {
+  return statement === null ? null : groupsText(origin, statement);
+}
+
+async function knownAfter(
+  client: Queryable,
+  node: NodeNumber,
+  users: UserToStore | readonly UserToStore[],
+  locked: LockedNodes,
+): Promise<string | null | undefined> {
+  if (!locked.has(node)) throw new Error(`node ${node} was not looked up`);
+  const list = isList(users) ? users : [users];
+  if (list.every(({ statement }) => statement === null)) return undefined;
+  const before = locked.get(node);
+  return boundedText(foldedGroups(groupsIn(before === undefined ? await readKnown(client, node) : before), list));
+}
+
+async function readKnown(client: Queryable, node: NodeNumber): Promise<string | null> {
+  const { rows } = await client.query<{ known: string | null }>(READ_KNOWN, [node]);
+  return rows[0]?.known ?? null;
+}
+
+function* pieces(rows: readonly NewRow[]): Generator<NewRow[]> {
+  let piece: NewRow[] = [];
+  let length = 0;
+  for (const row of rows) {
+    piece.push(row);
+    length += row.known?.length ?? 0;
+    if (length < STATEMENT_LENGTH_MAX) continue;
+    yield piece;
+    piece = [];
+    length = 0;
+  }
+  yield piece;
+}
+
+async function insert(client: Queryable, rows: readonly NewRow[]): Promise<void> {
+  if (rows.length === 0) return;
+  await client.query(INSERT_NODES, [
+    int8s(rows.map(({ no }) => no)),
+    int4s(rows.map(({ tenant }) => tenant)),
+    uuids(rows.map(({ id }) => id)),
+    int8s(rows.map(({ origin }) => origin.receivedAt)),
+    uuids(rows.map(({ origin }) => origin.traceId)),
+    int4s(rows.map(({ origin }) => origin.userIndex)),
+    int8s(rows.map(({ root }) => root)),
+    int8s(rows.map(({ events }) => events)),
+    int8s(rows.map(({ first }) => first)),
+    int8s(rows.map(({ last }) => last)),
+    texts(rows.map(({ known }) => known)),
+  ]);
+}
+
+async function update(client: Queryable, rows: readonly ToldRow[]): Promise<void> {
+  if (rows.length === 0) return;
+  const { rowCount } = await client.query(UPDATE_NODES, [
+    int8s(rows.map(({ no }) => no)),
+    int8s(rows.map(({ events }) => events)),
+    int8s(rows.map(({ first }) => first)),
+    int8s(rows.map(({ last }) => last)),
+    booleans(rows.map(({ known }) => known !== undefined)),
+    texts(rows.map(({ known }) => known ?? null)),
+  ]);
+  if (rowCount !== rows.length) throw new Error(`${rows.length - rowCount} nodes are not in the store`);
+}

@@ -1,0 +1,70 @@
+/**
+ * People that a writer has met: all match keys of a user together → the node of the strongest, where all of them have
+ * nodes of one profile. Who comes again with the same identifiers, as most do, is then not looked up by each of them.
+ *
+ * That stays true whatever other processors merge and link; only an erase and an unmerge undo it. Both count up
+ * `tenants.acts`. What was taken from memory is used under the locks only if that number is still the one it was learnt
+ * with; otherwise it is forgotten, and the batch is looked up anew. Data from before an erase is always looked up.
+ */
+
+import type { NodeNumber } from '../../model.ts';
+import { GroupedGenerationCache, ownCopy } from '../../stored/generation-cache.ts';
+import { int4s } from './binary-arrays.ts';
+import type { Queryable } from './pool.ts';
+
+/** About 150 bytes each. */
+const PEOPLE_MAX = 200_000;
+
+const READ_ACTS = {
+  name: 'store_read_acts',
+  text: 'SELECT no, acts, last_erased_at FROM tenants WHERE no = ANY ($1::int4[])',
+};
+
+/** What acts there were of a tenant. */
+export interface Acts {
+  /** How many. */
+  readonly acts: number;
+  readonly lastErasedAt: number;
+}
+
+/** By tenant's number. */
+export async function readActs(client: Queryable, tenants: readonly number[]): Promise<Map<number, Acts>> {
+  const { rows } = await client.query<{ no: number; acts: number; last_erased_at: number }>(READ_ACTS, [
+    int4s(tenants),
+  ]);
+  return new Map(rows.map((row) => [row.no, { acts: row.acts, lastErasedAt: row.last_erased_at }]));
+}
+
+export class KnownPeople {
+  /** By tenant and generation. */
+  readonly #people = new GroupedGenerationCache<string, NodeNumber>(PEOPLE_MAX);
+  readonly #generations = new Map<number, Acts & { readonly generation: number }>();
+  #lastGeneration = 0;
+
+  /** Undefined says nothing. `receivedAtMin` is the oldest of the batch. */
+  nodeOf(tenant: number, person: string, receivedAtMin: number): NodeNumber | undefined {
+    const known = this.#generations.get(tenant);
+    if (known === undefined || known.lastErasedAt >= receivedAtMin) return undefined;
+    return this.#people.get(known.generation, person);
+  }
+
+  /** Whether nothing was undone since the last look. If something was, or at the first look, nobody is remembered. */
+  isCurrent(tenant: number, now: Acts): boolean {
+    if (this.#generations.get(tenant)?.acts !== undefined) return true;
+    this.#lastGeneration += 1;
+    this.#generations.set(tenant, { ...now, generation: this.#lastGeneration });
+    return false;
+  }
+
+  /** After a commit, what was found in a transaction in which `isCurrent` was true. */
+  learn(tenant: number, people: Iterable<readonly [person: string, node: NodeNumber]>): void {
+    const known = this.#generations.get(tenant);
+    if (known === undefined) return;
+    for (const [person, node] of people) this.#people.set(known.generation, ownCopy(person), node);
+  }
+
+  forget(): void {
+    this.#people.clear();
+    this.#generations.clear();
+  }
+}

@@ -1,0 +1,206 @@
+/**
+ * Writes records with their events and rejected users, one statement a table for a batch (for events COPY, the fastest way). Events of a record have
+ * consecutive numbers; each tenant's run of numbers is told in `arrivals`, by which readers follow what comes in.
+ * Numbers keep the digits that were sent: revenue and value are stored as JSON.
+ */
+
+import type { RecordHeader, RecordToStore, TenantBatch } from '../../store-writer.ts';
+import { type KeptRejection, keptRejections } from '../../stored/kept-rejections.ts';
+import { notesOf } from '../../stored/record-notes.ts';
+import { booleans, int4s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';
+import { copyLine } from './copy-in.ts';
+import type { PostgresClient, Queryable } from './pool.ts';
+import type { StoreNumbers } from './store-numbers.ts';
+
+const INSERT_RECORDS = {
+  name: 'store_insert_records',
+  text: `
+    INSERT INTO records (no, tenant, trace_id, received_at, processed_at, first_user_index, users_accepted,
+      users_rejected, first_event, events, duplicate_of, key_id, notes)
+    SELECT * FROM unnest($1::int8[], $2::int4[], $3::uuid[], $4::int8[], $5::int8[], $6::int4[], $7::int4[], $8::int4[],
+      $9::int8[], $10::int4[], $11::uuid[], $12::text[], $13::text[])`,
+};
+
+const COPY_EVENTS = `
+  COPY events (no, tenant, node, received_at, timestamp, trace_id, key_id, user_index, event_index, event_name, revenue,
+    value, properties) FROM STDIN`;
+/** Of events that are copied at a time, in characters. */
+const COPY_LENGTH_MAX = 16 * 1024 * 1024;
+
+const INSERT_ARRIVALS = {
+  name: 'store_insert_arrivals',
+  text: `
+    INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max, processed_at)
+    SELECT pg_current_xact_id()::text::bigint, *
+    FROM unnest($1::int4[], $2::int8[], $3::int4[], $4::int8[], $5::int8[], $6::int8[])`,
+};
+
+const INSERT_REJECTIONS = {
+  name: 'store_insert_rejections',
+  text: `
+    INSERT INTO rejections (tenant, received_at, trace_id, user_index, message, reason, payload, payload_is_cut)
+    SELECT tenant, received_at, trace_id, user_index, message, reason, payload, payload_is_cut
+    FROM unnest($1::int4[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::text[], $8::bool[])
+      WITH ORDINALITY AS q (tenant, received_at, trace_id, user_index, message, reason, payload, payload_is_cut, place)
+    ORDER BY place`,
+};
+
+interface RecordRow {
+  readonly no: number;
+  readonly tenant: number;
+  readonly record: RecordToStore;
+  readonly firstEvent: number;
+  readonly events: number;
+}
+
+/** The records of one tenant, whose number is `tenant`. */
+export interface TenantRecords {
+  readonly tenant: number;
+  readonly batch: TenantBatch;
+}
+
+export async function writeRecords(
+  client: PostgresClient,
+  tenants: readonly TenantRecords[],
+  numbers: StoreNumbers,
+  processedAt: number,
+): Promise<void> {
+  const rows = await numbered(client, tenants, numbers);
+  if (rows.length === 0) return;
+  await insertRecords(client, rows, processedAt);
+  await copyEvents(client, rows);
+  await insertArrivals(client, rows, processedAt);
+  await insertRejections(client, rows);
+}
+
+/** Records and then their events, in the order of the log. */
+async function numbered(
+  client: Queryable,
+  tenants: readonly TenantRecords[],
+  numbers: StoreNumbers,
+): Promise<RecordRow[]> {
+  const records = tenants.flatMap(({ tenant, batch }) => batch.records.map((record) => ({ tenant, record })));
+  const events = records.map(({ record }) => record.users.reduce((sum, user) => sum + user.events.length, 0));
+  const firsts = await numbers.take(client, [...records.map(() => 1), ...events]);
+  return records.map(({ tenant, record }, index) => ({
+    no: firsts[index] as number,
+    tenant,
+    record,
+    firstEvent: firsts[records.length + index] as number,
+    events: events[index] as number,
+  }));
+}
+
+async function insertRecords(client: Queryable, rows: readonly RecordRow[], processedAt: number): Promise<void> {
+  const headers = rows.map(({ record }) => record.header);
+  await client.query(INSERT_RECORDS, [
+    int8s(rows.map(({ no }) => no)),
+    int4s(rows.map(({ tenant }) => tenant)),
+    uuids(headers.map(({ traceId }) => traceId)),
+    int8s(headers.map(({ receivedAt }) => receivedAt)),
+    int8s(rows.map(() => processedAt)),
+    int4s(headers.map(({ firstUserIndex }) => firstUserIndex)),
+    int4s(headers.map(({ usersAccepted }) => usersAccepted)),
+    int4s(headers.map(({ usersRejected }) => usersRejected)),
+    int8s(rows.map(({ firstEvent }) => firstEvent)),
+    int4s(rows.map(({ events }) => events)),
+    uuids(rows.map(({ record }) => record.duplicateOf)),
+    texts(headers.map(({ keyId }) => keyId)),
+    texts(rows.map(({ record }) => notesOf(record))),
+  ]);
+}
+
+async function copyEvents(client: PostgresClient, records: readonly RecordRow[]): Promise<void> {
+  let lines = '';
+  for (const { tenant, record, firstEvent } of records) {
+    let no = firstEvent;
+    const { receivedAt, traceId, keyId } = record.header;
+    for (const { origin, node, events } of record.users) {
+      const { userIndex } = origin;
+      for (const { eventIndex, name, timestamp, revenue, value, properties } of events) {
+        lines += copyLine([
+          no++,
+          tenant,
+          node,
+          receivedAt,
+          timestamp,
+          traceId,
+          keyId,
+          userIndex,
+          eventIndex,
+          name,
+          amountText(revenue),
+          amountText(value),
+          properties,
+        ]);
+      }
+    }
+    if (lines.length < COPY_LENGTH_MAX) continue;
+    await client.copyIn(COPY_EVENTS, Buffer.from(lines));
+    lines = '';
+  }
+  if (lines !== '') await client.copyIn(COPY_EVENTS, Buffer.from(lines));
+}
+
+function amountText(amount: number | string | null): string | null {
+  return typeof amount === 'number' ? JSON.stringify(amount) : amount;
+}
+
+interface Run {
+  readonly tenant: number;
+  readonly firstEvent: number;
+  events: number;
+  receivedAtMin: number;
+  receivedAtMax: number;
+}
+
+async function insertArrivals(client: Queryable, rows: readonly RecordRow[], processedAt: number): Promise<void> {
+  const runs: Run[] = [];
+  for (const { tenant, record, firstEvent, events } of rows) {
+    if (events === 0) continue;
+    const { receivedAt } = record.header;
+    const last = runs.at(-1);
+    if (last === undefined || last.tenant !== tenant || last.firstEvent + last.events !== firstEvent) {
+      runs.push({ tenant, firstEvent, events, receivedAtMin: receivedAt, receivedAtMax: receivedAt });
+      continue;
+    }
+    last.events += events;
+    last.receivedAtMin = Math.min(last.receivedAtMin, receivedAt);
+    last.receivedAtMax = Math.max(last.receivedAtMax, receivedAt);
+  }
+  if (runs.length === 0) return;
+  await client.query(INSERT_ARRIVALS, [
+    int4s(runs.map(({ tenant }) => tenant)),
+    int8s(runs.map(({ firstEvent }) => firstEvent)),
+    int4s(runs.map(({ events }) => events)),
+    int8s(runs.map(({ receivedAtMin }) => receivedAtMin)),
+    int8s(runs.map(({ receivedAtMax }) => receivedAtMax)),
+    int8s(runs.map(() => processedAt)),
+  ]);
+}
+
+interface RejectionRow {
+  readonly tenant: number;
+  readonly header: RecordHeader;
+  readonly kept: KeptRejection;
+}
+
+/** Those of a repeated request were kept the first time; its trace names them all the same. */
+async function insertRejections(client: Queryable, records: readonly RecordRow[]): Promise<void> {
+  const rows: RejectionRow[] = [];
+  for (const { tenant, record } of records) {
+    if (record.duplicateOf !== null) continue;
+    for (const kept of keptRejections(record.rejections)) rows.push({ tenant, header: record.header, kept });
+  }
+  if (rows.length === 0) return;
+  await client.query(INSERT_REJECTIONS, [
+    int4s(rows.map(({ tenant }) => tenant)),
+    int8s(rows.map(({ header }) => header.receivedAt)),
+    uuids(rows.map(({ header }) => header.traceId)),
+    int4s(rows.map(({ kept }) => kept.userIndex)),
+    texts(rows.map(({ kept }) => withoutNul(kept.message))),
+    texts(rows.map(({ kept }) => withoutNul(kept.reason))),
+    texts(rows.map(({ kept }) => withoutNul(kept.payload))),
+    booleans(rows.map(({ kept }) => kept.isCut)),
+  ]);
+}

@@ -1,0 +1,191 @@
+/**
+ * The order of arrival when several processors write at once: whoever follows it sees every event once, whatever the
+ * order in which transactions are begun and committed, and is not held up by anybody else's transactions.
+ */
+
+import assert from 'node:assert/strict';
+import { suite, test, type TestContext } from 'node:test';
+import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
+import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
+import { processBatch } from '../../../src/processor/batch.ts';
+import { type ArrivedEvent, BadCursorError, type Store } from '../../../src/store.ts';
+import type { StoreWriter, WriteTransaction } from '../../../src/store-writer.ts';
+import { person, request, START, TENANT } from '../../contract/store-feeding.ts';
+import { randomOf } from '../../processor/history.ts';
+import { whyNoPostgres } from '../../servers/postgres.ts';
+import { databaseFor } from './database.ts';
+
+const LOG = 'test:log';
+const CONTEXT = {
+  options: { defaultCountry: null, junkValues: new Set<string>() },
+  now: () => START,
+  failpoint: () => undefined,
+};
+
+interface Writing {
+  readonly transaction: WriteTransaction;
+  /** Of the events that it stores. */
+  readonly traceId: string;
+}
+
+async function setUp(context: TestContext, writers: number) {
+  const database = await databaseFor(context);
+  const pools = await Promise.all(Array.from({ length: writers }, () => database.connect({ max: 2 })));
+  context.after(() => Promise.all(pools.map((pool) => pool.close())));
+  const store = openPostgresStore({ pool: database.pool.share(), logName: LOG });
+  context.after(() => store.close());
+  return { ...database, store, writers: pools.map((pool) => openPostgresStoreWriter({ pool, logName: LOG })) };
+}
+
+/** Stores a request of `count` events of somebody of its own, and leaves the transaction open. */
+async function write(writer: StoreWriter, partition: number, count: number): Promise<Writing> {
+  const entry = request([
+    person(
+      { user_id: `u ${partition} ${Math.random()}` },
+      Array.from({ length: count }, () => ({})),
+    ),
+  ]);
+  const from = (await writer.positions()).get(partition) ?? 0;
+  const transaction = await writer.begin();
+  await transaction.advance(partition, from, from + 1);
+  await processBatch(transaction, [{ ...entry, partition, position: from }], CONTEXT);
+  return { transaction, traceId: entry.traceId };
+}
+
+/** Everything from a place on, page by page, and where that ends. */
+async function follow(store: Store, start: string, limit: number): Promise<{ events: ArrivedEvent[]; last: string }> {
+  const events: ArrivedEvent[] = [];
+  for (let last = start; ; ) {
+    const page = await store.arrivals(TENANT, last, limit);
+    events.push(...page.events);
+    if (page.last === last) return { events, last };
+    last = page.last;
+  }
+}
+
+const tracesOf = (events: readonly ArrivedEvent[]): string[] => events.map(({ traceId }) => traceId);
+
+function assertGrowing(events: readonly ArrivedEvent[]): void {
+  for (const [index, { sequence }] of events.entries()) {
+    assert.ok(Number.isSafeInteger(sequence) && sequence > (events[index - 1]?.sequence ?? 0), `at ${index}`);
+  }
+}
+
+suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
+  test('a transaction that commits late is not passed over', async (context) => {
+    const { store, writers } = await setUp(context, 2);
+    const [one, two] = writers as [StoreWriter, StoreWriter];
+    await (await write(one, 0, 1)).transaction.commit(false);
+    const start = (await store.arrivals(TENANT, null, 10)).last;
+    const late = await write(one, 0, 2);
+    const early = await write(two, 1, 3);
+    await early.transaction.commit(false);
+    const meanwhile = await follow(store, start, 10);
+    assert.deepEqual(meanwhile.events, []);
+    await late.transaction.commit(false);
+    const { events } = await follow(store, meanwhile.last, 2);
+    assert.deepEqual(tracesOf(events), [late.traceId, late.traceId, early.traceId, early.traceId, early.traceId]);
+    assertGrowing(events);
+    assert.deepEqual((await follow(store, start, 10)).events, events);
+  });
+
+  test('a transaction that is given up holds nothing back', async (context) => {
+    const { store, writers } = await setUp(context, 2);
+    const [one, two] = writers as [StoreWriter, StoreWriter];
+    await (await write(one, 0, 1)).transaction.commit(false);
+    const start = (await store.arrivals(TENANT, null, 10)).last;
+    const given = await write(one, 0, 2);
+    const kept = await write(two, 1, 1);
+    await kept.transaction.commit(false);
+    await given.transaction.rollback();
+    assert.deepEqual(tracesOf((await follow(store, start, 10)).events), [kept.traceId]);
+  });
+
+  test('transactions of others that stay open hold nothing back', async (context) => {
+    const { pool, store, writers } = await setUp(context, 1);
+    const [writer] = writers as [StoreWriter];
+    await (await write(writer, 0, 1)).transaction.commit(false);
+    const start = (await store.arrivals(TENANT, null, 10)).last;
+    const others = await pool.begin();
+    // So that it has a number, lower than the writer's.
+    await others.client.query('SELECT pg_current_xact_id(), pg_advisory_xact_lock(1, 1), pg_advisory_xact_lock(1)');
+    const written = await write(writer, 0, 1);
+    await written.transaction.commit(false);
+    assert.deepEqual(tracesOf((await follow(store, start, 10)).events), [written.traceId]);
+    await others.rollback();
+  });
+
+  test('whoever follows many writers sees each event once, in one order, from any place on', async (context) => {
+    const { store, writers } = await setUp(context, 4);
+    await (await write(writers[0] as StoreWriter, 0, 1)).transaction.commit(false);
+    const start = (await store.arrivals(TENANT, null, 1)).last;
+    const random = randomOf(3);
+    const stored: string[] = [];
+    let isWriting = true;
+    const writeOn = async (writer: StoreWriter, partition: number): Promise<void> => {
+      for (let n = 0; n < 15; n++) {
+        const { transaction, traceId } = await write(writer, partition, 1 + Math.floor(random() * 4));
+        if (random() < 0.2) await transaction.rollback();
+        else {
+          await transaction.commit(false);
+          stored.push(traceId);
+        }
+      }
+    };
+    const seen: ArrivedEvent[] = [];
+    const read = async (): Promise<void> => {
+      for (let last = start; ; ) {
+        const isLast = !isWriting;
+        const page = await follow(store, last, 3);
+        seen.push(...page.events);
+        ({ last } = page);
+        if (isLast) return;
+      }
+    };
+    const reading = read();
+    await Promise.all(writers.map(writeOn));
+    isWriting = false;
+    await reading;
+    assert.deepEqual(new Set(tracesOf(seen)), new Set(stored));
+    assert.equal(new Set(seen.map(({ id }) => id)).size, seen.length);
+    assertGrowing(seen);
+    assert.deepEqual((await follow(store, start, 500)).events, seen);
+    for (const [index, { place }] of [...seen.entries()].filter((_, n) => n % 9 === 0)) {
+      assert.deepEqual((await follow(store, place, 7)).events, seen.slice(index + 1));
+    }
+  });
+
+  test('a place of another database is the end, and of another list is refused', async (context) => {
+    const { store, writers } = await setUp(context, 1);
+    await (await write(writers[0] as StoreWriter, 0, 1)).transaction.commit(false);
+    const { last } = await store.arrivals(TENANT, null, 1);
+    const place = (numbers: string): string => Buffer.from(`arrivals ${numbers}`).toString('base64url');
+    assert.deepEqual(
+      await store.arrivals(TENANT, place('9007199254740991 5'), 1),
+      await store.arrivals(TENANT, last, 1),
+    );
+    assert.equal((await store.arrivals(TENANT, place('0 0'), 9)).events.length, 1);
+    await assert.rejects(store.arrivals(TENANT, place('5'), 1), BadCursorError);
+  });
+
+  test('what was erased is passed over without ending the list', async (context) => {
+    const { store, writers } = await setUp(context, 1);
+    const [writer] = writers as [StoreWriter];
+    await (await write(writer, 0, 1)).transaction.commit(false);
+    const start = (await store.arrivals(TENANT, null, 1)).last;
+    const traces: string[] = [];
+    for (let n = 0; n < 6; n++) {
+      const { transaction, traceId } = await write(writer, 0, 2);
+      await transaction.commit(false);
+      traces.push(traceId);
+    }
+    for (const traceId of traces.slice(0, 4)) {
+      const id = (await store.trace(TENANT, traceId))?.users[0]?.profileId ?? '';
+      assert.ok(await store.erase(TENANT, id, { traceId, at: START }));
+    }
+    assert.deepEqual(
+      tracesOf((await follow(store, start, 2)).events),
+      traces.slice(4).flatMap((id) => [id, id]),
+    );
+  });
+});

@@ -1,0 +1,119 @@
+/** How a database is brought up to date: by many at once, step by step, and never by a program that is older than it. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { type MigrationList, migrate } from '../../../src/backends/postgres/migrations.ts';
+import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
+import { whyNoPostgres } from '../../servers/postgres.ts';
+import { emptyDatabase, testPoolOptions } from './database.ts';
+
+const NODES = 10;
+const FIRST = 'CREATE TABLE first (id int); INSERT INTO first VALUES (1);';
+const SECOND = 'ALTER TABLE first ADD COLUMN name text; INSERT INTO first VALUES (2);';
+
+function list(...steps: string[]): MigrationList[] {
+  return [{ name: 'test', steps }];
+}
+
+async function namesOf(pool: PostgresPool): Promise<string[]> {
+  const { rows } = await pool.query<{ name: string }>(
+    `SELECT relname::text AS name FROM pg_class
+     WHERE relnamespace = to_regnamespace('sluice') AND relkind IN ('r', 'p') ORDER BY relname COLLATE "C"`,
+  );
+  return rows.map(({ name }) => name);
+}
+
+async function stepsIn(pool: PostgresPool): Promise<string[]> {
+  const { rows } = await pool.query<{ step: string }>(
+    `SELECT list || ' ' || step AS step FROM migrations ORDER BY list, migrations.step`,
+  );
+  return rows.map(({ step }) => step);
+}
+
+suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
+  test('ten nodes that start at once on an empty database bring it up to date once', async (context) => {
+    const { connect } = await emptyDatabase();
+    const pools = await Promise.all(Array.from({ length: NODES }, () => connect({ max: 1 })));
+    context.after(() => Promise.all(pools.map((pool) => pool.close())));
+    await Promise.all(pools.map((pool) => migrate(pool)));
+    const [pool] = pools;
+    assert.ok(pool);
+    const tables = await namesOf(pool);
+    for (const table of ['accounts', 'keys', 'members', 'migrations', 'events', 'nodes'])
+      assert.ok(tables.includes(table));
+    const steps = await stepsIn(pool);
+    assert.deepEqual(steps.toSorted(), [...new Set(steps)].toSorted());
+    assert.ok(steps.includes('keys 1') && steps.includes('store 1'));
+  });
+
+  test('steps are taken in order, each once, also by nodes of two versions', async (context) => {
+    const { connect } = await emptyDatabase();
+    const pool = await connect({ max: 2 });
+    context.after(() => pool.close());
+    await migrate(pool, list(FIRST));
+    await migrate(pool, list(`\n  ${FIRST.replaceAll(' ', '\n')} `));
+    await migrate(pool, list(FIRST, SECOND));
+    await migrate(pool, list(FIRST, SECOND));
+    const { rows } = await pool.query<{ id: number }>('SELECT id FROM first ORDER BY id');
+    assert.deepEqual(
+      rows.map(({ id }) => id),
+      [1, 2],
+    );
+    assert.deepEqual(await stepsIn(pool), ['test 1', 'test 2']);
+  });
+
+  test('a database that a newer Sluice made is refused, and nothing in it is changed', async (context) => {
+    const { connect } = await emptyDatabase();
+    const pool = await connect({ max: 2 });
+    context.after(() => pool.close());
+    await migrate(pool, list(FIRST, SECOND));
+    const others = [list(FIRST), [{ name: 'another', steps: [FIRST] }]];
+    for (const older of others) {
+      await assert.rejects(migrate(pool, older), (error: Error) => {
+        assert.equal(error.name, 'OperatorError');
+        assert.match(error.message, /made by a newer Sluice/);
+        return true;
+      });
+    }
+    assert.deepEqual(await stepsIn(pool), ['test 1', 'test 2']);
+  });
+
+  test('a database whose steps were others is refused', async (context) => {
+    const { connect } = await emptyDatabase();
+    const pool = await connect({ max: 2 });
+    context.after(() => pool.close());
+    await migrate(pool, list(FIRST));
+    await assert.rejects(migrate(pool, list(SECOND, FIRST)), /Step 1 of "test".*unreleased version/);
+  });
+
+  test('a step that fails leaves nothing of itself, and the steps before it', async (context) => {
+    const { connect } = await emptyDatabase();
+    const pool = await connect({ max: 2 });
+    context.after(() => pool.close());
+    await assert.rejects(migrate(pool, list(FIRST, 'CREATE TABLE half (id int); SELECT 1 / 0;')), /division by zero/);
+    assert.deepEqual(await namesOf(pool), ['first', 'migrations']);
+    assert.deepEqual(await stepsIn(pool), ['test 1']);
+    await migrate(pool, list(FIRST, SECOND));
+  });
+
+  test('a user who may not make tables is told so, and may use a database that is up to date', async (context) => {
+    const { url, connect } = await emptyDatabase();
+    const owner = await connect({ max: 2 });
+    context.after(() => owner.close());
+    const user = `reader_${new URL(url).pathname.slice(1)}`;
+    await owner.query(`CREATE ROLE ${user} LOGIN PASSWORD 'geheim'`);
+    const own = new URL(url);
+    own.username = user;
+    own.password = 'geheim';
+    const pool = await openPool(testPoolOptions(own.href, { max: 2 }));
+    context.after(() => pool.close());
+    await assert.rejects(migrate(pool, list(FIRST)), /may not make tables.*Grant it CREATE/);
+    await migrate(owner, list(FIRST));
+    await owner.query(`GRANT USAGE ON SCHEMA sluice TO ${user}`);
+    await owner.query(`GRANT SELECT ON ALL TABLES IN SCHEMA sluice TO ${user}`);
+    await migrate(pool, list(FIRST));
+    await pool.close();
+    await owner.query(`DROP OWNED BY ${user}`);
+    await owner.query(`DROP ROLE ${user}`);
+  });
+});

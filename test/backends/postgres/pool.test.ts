@@ -1,0 +1,309 @@
+/** Connections to a real PostgreSQL: what they are set to, what their failures are told as, and what they survive. */
+
+import assert from 'node:assert/strict';
+import { suite, type TestContext, test } from 'node:test';
+import { inspect } from 'node:util';
+import { serverMistake } from '../../../src/backends/postgres/pool-check.ts';
+import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
+import { StoreConflictError, StoreUnavailableError } from '../../../src/store-writer.ts';
+import { eventually } from '../../server.ts';
+import { ownPostgres, whyNoPostgres } from '../../servers/postgres.ts';
+import { emptyDatabase, testPoolOptions } from './database.ts';
+import { openProxy } from './proxy.ts';
+
+async function poolFor(context: TestContext): Promise<{ url: string; pool: PostgresPool }> {
+  const { url, connect } = await emptyDatabase();
+  const pool = await connect();
+  context.after(() => pool.close());
+  await pool.query('CREATE SCHEMA sluice');
+  return { url, pool };
+}
+
+async function oneValue(pool: Pick<PostgresPool, 'query'>, expression: string): Promise<unknown> {
+  const { rows } = await pool.query<{ value: unknown }>(`SELECT ${expression} AS value`);
+  return rows[0]?.value;
+}
+
+async function waiting(pool: PostgresPool): Promise<boolean> {
+  const waiters = `(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`;
+  return (await oneValue(pool, waiters)) === 1;
+}
+
+suite('Connections to PostgreSQL', { skip: whyNoPostgres() }, () => {
+  settingsTests();
+  refusalTests();
+  errorTests();
+  transactionTests();
+  lossTests();
+});
+
+function settingsTests(): void {
+  test('a connection works in the schema of Sluice, in UTC, and with limits', async (context) => {
+    const { pool } = await poolFor(context);
+    const settings = ['search_path', 'TimeZone', 'statement_timeout', 'lock_timeout', 'application_name'];
+    const values = await Promise.all(settings.map((name) => oneValue(pool, `current_setting('${name}')`)));
+    assert.deepEqual(values, ['sluice', 'UTC', '30s', '10s', 'sluice test']);
+    assert.equal(await oneValue(pool, `current_setting('idle_in_transaction_session_timeout')`), '1min');
+  });
+
+  test('whole numbers of eight bytes, their sums and arrays of them are numbers, and texts keep their digits', async (context) => {
+    const { pool } = await poolFor(context);
+    assert.equal(await oneValue(pool, '9007199254740991::bigint'), Number.MAX_SAFE_INTEGER);
+    assert.equal(await oneValue(pool, '(SELECT sum(n::bigint) FROM generate_series(1, 4) AS n)'), 10);
+    assert.deepEqual(await oneValue(pool, 'ARRAY[1, NULL, 3]::bigint[]'), [1, null, 3]);
+    assert.equal(await oneValue(pool, `'1.10'::text`), '1.10');
+    assert.equal(await oneValue(pool, 'NULL::bigint'), null);
+  });
+
+  test('handles share connections, and the last one to be closed ends them', async () => {
+    const { connect } = await emptyDatabase();
+    const pool = await connect({ max: 1 });
+    const other = pool.share();
+    await pool.close();
+    await pool.close();
+    await assert.rejects(pool.query('SELECT 1'), StoreUnavailableError);
+    assert.equal(await oneValue(other, '1'), 1);
+    assert.equal(other.sizes.total, 1);
+    await other.close();
+    await assert.rejects(other.query('SELECT 1'), StoreUnavailableError);
+    assert.equal(other.sizes.total, 0);
+  });
+}
+
+function refusalTests(): void {
+  test('a wrong password and a missing database are told to the operator, without the password', async () => {
+    const { url } = await emptyDatabase();
+    const wrong = new URL(url);
+    wrong.password = 'geheim%2F17';
+    const missing = new URL(url);
+    missing.pathname = '/nowhere';
+    for (const [bad, words] of [
+      [wrong.href, /refuses the user or password/],
+      [missing.href, /no such database/],
+    ] as const) {
+      await assert.rejects(openPool(testPoolOptions(bad)), (error: Error) => {
+        assert.equal(error.name, 'OperatorError');
+        assert.match(error.message, words);
+        const all = inspect(error, { depth: 20, showHidden: true });
+        for (const secret of ['geheim', new URL(url).password]) assert.ok(!all.includes(secret), all);
+        return true;
+      });
+    }
+  });
+
+  test('a database that cannot hold all text is refused', async (context) => {
+    const { pool, url } = await poolFor(context);
+    const narrow = new URL(url);
+    narrow.pathname = `${narrow.pathname}_latin`;
+    await pool.query(
+      `CREATE DATABASE ${narrow.pathname.slice(1)} ENCODING 'LATIN1' LOCALE 'C' LOCALE_PROVIDER libc TEMPLATE template0`,
+    );
+    await assert.rejects(openPool(testPoolOptions(narrow.href)), /encoding LATIN1.*createdb --encoding=UTF8/);
+  });
+
+  test('a server that is too old is refused by its version', () => {
+    assert.match(serverMistake(14, 'UTF8', 'db:5432/sluice') ?? '', /PostgreSQL 14; Sluice needs 15 or later/);
+    assert.equal(serverMistake(15, 'UTF8', 'db:5432/sluice'), undefined);
+  });
+
+  test('a server that is not there is unavailable, which may pass', async () => {
+    const refused = 'postgres://sluice:geheim@127.0.0.1:1/sluice';
+    await assert.rejects(openPool(testPoolOptions(refused)), (error: Error) => {
+      assert.ok(error instanceof StoreUnavailableError);
+      assert.ok(!inspect(error, { depth: 20, showHidden: true }).includes('geheim'));
+      return true;
+    });
+  });
+
+  test('a host that does not exist is the operator’s mistake', async () => {
+    const unknown = testPoolOptions('postgres://sluice:geheim@database.invalid/sluice');
+    await assert.rejects(openPool(unknown), (error: Error) => {
+      // Where there is no name server at all, nobody can tell.
+      assert.ok(error.name === 'OperatorError' || error instanceof StoreUnavailableError, error.name);
+      assert.ok(!inspect(error, { depth: 20, showHidden: true }).includes('geheim'));
+      return true;
+    });
+  });
+}
+
+function errorTests(): void {
+  test('a row that is there already is a conflict, and its values are in no error', async (context) => {
+    const { pool } = await poolFor(context);
+    await pool.query('CREATE TABLE people (email text PRIMARY KEY CHECK (length(email) < 20))');
+    await pool.query('INSERT INTO people VALUES ($1)', ['ada@example.com']);
+    const errors = await Promise.all(
+      ['ada@example.com', 'ada.lovelace@example.com'].map((email) =>
+        pool.query('INSERT INTO people VALUES ($1)', [email]).then(
+          () => undefined,
+          (error: unknown) => error,
+        ),
+      ),
+    );
+    assert.ok(errors[0] instanceof StoreConflictError);
+    assert.match(String(errors[1]), /violates check constraint/);
+    assert.ok(!(errors[1] instanceof StoreConflictError) && !(errors[1] instanceof StoreUnavailableError));
+    for (const error of errors) assert.ok(!inspect(error, { depth: 20, showHidden: true }).includes('example.com'));
+  });
+
+  test('a statement that takes too long is given up by the server, and that is unavailable', async (context) => {
+    const { url } = await poolFor(context);
+    const pool = await openPool(testPoolOptions(url, { statementTimeoutMs: 100 }));
+    context.after(() => pool.close());
+    await assert.rejects(pool.query('SELECT pg_sleep(20)'), StoreUnavailableError);
+    assert.equal(await oneValue(pool, '1'), 1);
+  });
+
+  test('a mistake in a statement is thrown as it is', async (context) => {
+    const { pool } = await poolFor(context);
+    await assert.rejects(pool.query('SELEKT 1'), { code: '42601' });
+  });
+
+  test('of two transactions that wait for each other one has a conflict', async (context) => {
+    const { pool } = await poolFor(context);
+    await pool.query('CREATE TABLE rows (id int PRIMARY KEY)');
+    await pool.query('INSERT INTO rows VALUES (1), (2)');
+    const lock = 'SELECT 1 FROM rows WHERE id = $1 FOR UPDATE';
+    const [one, two] = [await pool.begin(), await pool.begin()];
+    await one.client.query(lock, [1]);
+    await two.client.query(lock, [2]);
+    const outcomes = await Promise.allSettled(
+      [one.client.query(lock, [2]), two.client.query(lock, [1])].map(async (work, n) => {
+        try {
+          await work;
+        } finally {
+          await (n === 0 ? one : two).rollback();
+        }
+      }),
+    );
+    const failed = outcomes.filter((outcome) => outcome.status === 'rejected');
+    assert.deepEqual(
+      failed.map(({ reason }) => reason instanceof StoreConflictError),
+      [true],
+    );
+    assert.equal(pool.sizes.idle, pool.sizes.total);
+  });
+}
+
+function transactionTests(): void {
+  test('a transaction is there as a whole or not at all', async (context) => {
+    const { pool } = await poolFor(context);
+    await pool.query('CREATE TABLE rows (id int PRIMARY KEY)');
+    await pool.inTransaction((client) => client.query('INSERT INTO rows VALUES (1)'));
+    const failing = pool.inTransaction(async (client) => {
+      await client.query('INSERT INTO rows VALUES (2)');
+      throw new Error('changed my mind');
+    });
+    await assert.rejects(failing, /changed my mind/);
+    const transaction = await pool.begin();
+    await transaction.client.query('INSERT INTO rows VALUES (3)');
+    await transaction.rollback();
+    await transaction.rollback();
+    assert.equal(await oneValue(pool, '(SELECT sum(id) FROM rows)'), 1);
+    assert.equal(pool.sizes.idle, pool.sizes.total);
+  });
+
+  test('after a conflict the work is done anew, as often as was said', async (context) => {
+    const { pool } = await poolFor(context);
+    let calls = 0;
+    const work = async (): Promise<number> => {
+      calls++;
+      if (calls < 3) throw new StoreConflictError('not yet');
+      return calls;
+    };
+    await assert.rejects(pool.inTransaction(work), StoreConflictError);
+    assert.equal(await pool.inTransaction(work, 2), 3);
+  });
+
+  test('a COMMIT that the server takes for a ROLLBACK is an error', async (context) => {
+    const { pool } = await poolFor(context);
+    await pool.query('CREATE TABLE rows (id int PRIMARY KEY)');
+    await pool.query('INSERT INTO rows VALUES (1)');
+    const careless = pool.inTransaction(async (client) => {
+      await client.query('INSERT INTO rows VALUES (1)').catch(() => undefined);
+    });
+    await assert.rejects(careless, /in which a statement had failed/);
+  });
+}
+
+function lossTests(): void {
+  const KILL_OTHERS = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                       WHERE datname = current_database() AND pid <> pg_backend_pid()`;
+
+  test('connections that are ended while nobody uses them are replaced', async (context) => {
+    const { url, pool: killer } = await poolFor(context);
+    const lost: Error[] = [];
+    const pool = await openPool(testPoolOptions(url, { onIdleError: (error) => lost.push(error) }));
+    context.after(() => pool.close());
+    await pool.query('SELECT 1');
+    await killer.query(KILL_OTHERS);
+    await eventually('the loss is noticed', () => lost.length > 0);
+    assert.equal(await oneValue(pool, '1'), 1);
+  });
+
+  test('a connection that is ended in a transaction makes it unavailable, and the process lives', async (context) => {
+    const { url, pool: killer } = await poolFor(context);
+    const pool = await openPool(testPoolOptions(url));
+    context.after(() => pool.close());
+    const transaction = await pool.begin();
+    await killer.query(KILL_OTHERS);
+    await eventually('the loss is noticed', () => !transaction.client.isUsable);
+    await assert.rejects(transaction.client.query('SELECT 1'), StoreUnavailableError);
+    await transaction.rollback();
+    const running = pool.query('SELECT pg_sleep(20)');
+    const outcome = assert.rejects(running, StoreUnavailableError);
+    await eventually('it runs', () =>
+      oneValue(
+        killer,
+        `(SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(20)' AND state = 'active' AND pid <> pg_backend_pid())`,
+      ),
+    );
+    await killer.query(KILL_OTHERS);
+    await outcome;
+    assert.equal(await oneValue(pool, '1'), 1);
+  });
+
+  test('a lock that another holds is waited for', async (context) => {
+    const { pool } = await poolFor(context);
+    await pool.query('CREATE TABLE rows (id int PRIMARY KEY)');
+    await pool.query('INSERT INTO rows VALUES (1)');
+    const holder = await pool.begin();
+    await holder.client.query('UPDATE rows SET id = 2');
+    const second = pool.query('UPDATE rows SET id = id + 10');
+    await eventually('the second waits', () => waiting(pool));
+    await holder.commit();
+    await second;
+    assert.equal(await oneValue(pool, '(SELECT id FROM rows)'), 12);
+  });
+
+  test('a connection that falls silent is given up, also by closing', async (context) => {
+    const { url } = await poolFor(context);
+    const proxy = await openProxy(url);
+    context.after(() => proxy.close());
+    const pool = await openPool(testPoolOptions(proxy.url, { max: 2 }));
+    const transaction = await pool.begin();
+    proxy.fallSilent();
+    await assert.rejects(pool.query({ text: 'SELECT 1', timeoutMs: 200 }), StoreUnavailableError);
+    await assert.rejects(transaction.client.query({ text: 'SELECT 1', timeoutMs: 200 }), StoreUnavailableError);
+    await transaction.rollback();
+    proxy.forward();
+    assert.equal(await oneValue(pool, '1'), 1);
+    proxy.fallSilent();
+    await pool.close();
+  });
+
+  test('a restart of the server is survived', { skip: whyNoPostgres('own') }, async (context) => {
+    const server = await ownPostgres();
+    context.after(() => server.close());
+    const pool = await openPool(testPoolOptions(server.url));
+    context.after(() => pool.close());
+    for (const mode of ['immediate', 'fast'] as const) {
+      const transaction = await pool.begin();
+      await server.stop(mode);
+      await assert.rejects(transaction.client.query('SELECT 1'), StoreUnavailableError);
+      await transaction.rollback();
+      await assert.rejects(pool.query('SELECT 1'), StoreUnavailableError);
+      await server.start();
+      assert.equal(await oneValue(pool, '1'), 1);
+    }
+  });
+}
