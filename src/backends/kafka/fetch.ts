@@ -1,0 +1,183 @@
+/**
+ * Reads messages from Kafka, and the offsets between which there are any. A message is what Kafka holds: a place, a value,
+ * a size; `message.ts` makes records of it. What Kafka puts between messages for itself is left out, so positions may have
+ * gaps, and `next` says where to go on.
+ *
+ * `fetchFrom` and `offsetAt` are patient: a leader that moved is found, and only after `READ_MS_MAX` is it told that
+ * Kafka cannot be read.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Connection, deleteRecordsV2, fetchV16, listOffsetsV8, type RecordsBatch } from '@platformatic/kafka';
+import { LogCorruptError, LogUnavailableError } from '../../log.ts';
+import type { Cluster } from './cluster.ts';
+import { answered, CODE, reasonOf, wordsOf } from './codes.ts';
+
+export interface Fetched {
+  readonly position: number;
+  readonly value: Buffer | null;
+  /** What it takes in the log, about. */
+  readonly bytes: number;
+}
+
+export interface FetchedRun {
+  readonly code: number;
+  readonly messages: Fetched[];
+  /** Where to read on. */
+  readonly next: number;
+  /** The position after the last message that may be read. */
+  readonly end: number;
+}
+
+export interface Wanted {
+  readonly partition: number;
+  /** Of the leader that is asked: a follower would answer too, with less than was acknowledged. */
+  readonly epoch: number;
+  readonly position: number;
+  readonly bytesMax: number;
+}
+
+/** Offsets that Kafka knows by name. */
+export const EARLIEST = -2;
+export const LATEST = -1;
+
+export const READ_MS_MAX = 5_000;
+const RETRY_MS = 100;
+const READ_UNCOMMITTED = 0;
+/** Each request stands for itself, without a session that Kafka remembers. */
+const NO_SESSION = [0, -1] as const;
+const NO_EPOCH = -1;
+const IS_CONTROL = 1 << 5;
+const MESSAGE_OVERHEAD_BYTES = 24;
+const DELETE_MS_MAX = 5_000;
+
+/** From one broker, of one or several partitions that it leads. Waits up to `waitMs` until there is anything at all. */
+export async function fetch(
+  connection: Connection,
+  topicId: string,
+  wanted: readonly Wanted[],
+  { waitMs, bytesMax }: { readonly waitMs: number; readonly bytesMax: number },
+): Promise<Map<number, FetchedRun>> {
+  const partitions = wanted.map(({ partition, epoch, position, bytesMax: partitionMaxBytes }) => ({
+    partition,
+    currentLeaderEpoch: epoch,
+    fetchOffset: BigInt(position),
+    lastFetchedEpoch: NO_EPOCH,
+    partitionMaxBytes,
+  }));
+  const topics = [{ topicId, partitions }];
+  const answer = await answered(
+    fetchV16.api.async(connection, waitMs, 1, bytesMax, READ_UNCOMMITTED, ...NO_SESSION, topics, [], ''),
+  );
+  const runs = new Map<number, FetchedRun>();
+  for (const { partitionIndex, errorCode, highWatermark, records } of answer.responses.flatMap((one) => one.partitions)) {
+    const from = wanted.find(({ partition }) => partition === partitionIndex)?.position ?? 0;
+    const run = messagesIn(records ?? [], from);
+    runs.set(partitionIndex, { code: errorCode, end: Number(highWatermark), ...run });
+  }
+  return runs;
+}
+
+function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<FetchedRun, 'messages' | 'next'> {
+  const messages: Fetched[] = [];
+  let next = from;
+  for (const { firstOffset, lastOffsetDelta, attributes, records } of batches) {
+    const first = Number(firstOffset);
+    next = Math.max(next, first + lastOffsetDelta + 1);
+    if ((attributes & IS_CONTROL) !== 0) continue;
+    for (const { offsetDelta, key, value } of records) {
+      const position = first + offsetDelta;
+      // Kafka gives whole batches: what stands before is not asked for.
+      if (position < from) continue;
+      const bytes = (key?.length ?? 0) + (value?.length ?? 0) + MESSAGE_OVERHEAD_BYTES;
+      messages.push({ position, value, bytes });
+    }
+  }
+  return { messages, next };
+}
+
+/** What is there at `position` and after; from the first that is kept if that is later. Never waits for more. */
+export async function fetchFrom(
+  cluster: Cluster,
+  topicId: string,
+  wanted: Omit<Wanted, 'epoch'>,
+): Promise<FetchedRun> {
+  const { partition } = wanted;
+  let { position } = wanted;
+  return patiently(cluster, `partition ${partition} cannot be read`, async () => {
+    const limits = { waitMs: 0, bytesMax: wanted.bytesMax };
+    const { connection, epoch } = await cluster.leader(partition);
+    const runs = await fetch(connection, topicId, [{ ...wanted, epoch, position }], limits);
+    const run = runs.get(partition);
+    if (run?.code === CODE.offset_out_of_range) position = await firstKept(cluster, partition, position);
+    return run;
+  });
+}
+
+/** For a position that Kafka does not have: below the first, or above the last. */
+async function firstKept(cluster: Cluster, partition: number, position: number): Promise<number> {
+  const latest = await offsetAt(cluster, partition, LATEST);
+  if (position > latest) {
+    throw new LogCorruptError(
+      `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, before ${position}, up to where it was read: Kafka lost records`,
+    );
+  }
+  return Math.max(position, await offsetAt(cluster, partition, EARLIEST));
+}
+
+/**
+ * The first position whose message has at least this time (milliseconds since 1970), or one of the offsets that Kafka
+ * knows by name. -1 where there is no such message.
+ */
+export async function offsetAt(cluster: Cluster, partition: number, time: number): Promise<number> {
+  return patiently(cluster, `the positions of partition ${partition} cannot be read`, async () => {
+    const { connection, epoch } = await cluster.leader(partition);
+    const asked = [{ partitionIndex: partition, currentLeaderEpoch: epoch, timestamp: BigInt(time) }];
+    const topics = [{ name: cluster.topic, partitions: asked }];
+    const answer = await answered(listOffsetsV8.api.async(connection, -1, READ_UNCOMMITTED, topics));
+    const found = answer.topics[0]?.partitions[0];
+    return found === undefined ? undefined : { code: found.errorCode, offset: Number(found.offset) };
+  }).then(({ offset }) => offset);
+}
+
+/** Lets Kafka remove what is below. */
+export async function removeBelow(cluster: Cluster, partition: number, position: number): Promise<void> {
+  await patiently(cluster, `old records of partition ${partition} cannot be removed`, async () => {
+    const partitions = [{ partitionIndex: partition, offset: BigInt(position) }];
+    const { connection } = await cluster.leader(partition);
+    const answer = await answered(
+      deleteRecordsV2.api.async(connection, [{ name: cluster.topic, partitions }], DELETE_MS_MAX),
+    );
+    const found = answer.topics[0]?.partitions[0];
+    if (found === undefined) return undefined;
+    // It was removed already, by whoever had the partition before.
+    return { code: found.errorCode === CODE.offset_out_of_range ? CODE.none : found.errorCode };
+  });
+}
+
+/** Tries again, from what the cluster looks like by then, until there is an answer without an error. */
+async function patiently<Answer extends { readonly code: number }>(
+  cluster: Cluster,
+  what: string,
+  ask: () => Promise<Answer | undefined>,
+): Promise<Answer> {
+  const until = performance.now() + READ_MS_MAX;
+  let problem = 'Kafka does not answer';
+  for (let isFirst = true; isFirst || performance.now() < until; isFirst = false) {
+    try {
+      const answer = await ask();
+      if (answer?.code === CODE.none) return answer;
+      if (answer !== undefined) problem = wordsOf(answer.code);
+      // Where to read is known by now.
+      if (answer?.code === CODE.offset_out_of_range) continue;
+    } catch (error) {
+      if (error instanceof LogCorruptError) throw error;
+      problem = reasonOf(error);
+    }
+    await sleep(RETRY_MS);
+    await cluster.refresh().catch((error: unknown) => {
+      problem = reasonOf(error);
+    });
+  }
+  throw new LogUnavailableError(`${what}: ${problem}`);
+}

@@ -1,0 +1,156 @@
+/**
+ * A user as a message of Kafka, and back. The value is a line of JSON that says what the edge knows of the user, then a
+ * line feed, then the bytes of the user as the client sent them: a slice of the body, never written anew.
+ *
+ * The key is the tenant and the strongest identifier as it was sent, so that what one client says of one person lies in
+ * one partition, in order. Nothing depends on that but speed: the store decides who is one person. The time of a message
+ * is that in its trace id, so that a request can be looked for around its moment.
+ */
+
+import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord } from '../../log.ts';
+import { KEY_KINDS, type KeyKind } from '../../model.ts';
+import { type BodyUser, usersInBody } from './body-users.ts';
+
+export interface Message {
+  readonly key: Buffer;
+  readonly value: Buffer;
+  /** Milliseconds since 1970. */
+  readonly timestamp: number;
+}
+
+/** Where a message was read. */
+export interface Place {
+  readonly partition: number;
+  readonly position: number;
+}
+
+const VERSION = 1;
+const LINE_FEED = 0x0a;
+const BODY_START = Buffer.from('{"users":[');
+const BODY_END = Buffer.from(']}');
+/** Between parts of a key; it cannot stand in what was accepted. */
+const SEPARATOR = '\u001f';
+const UUID_7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/** The line before the bytes of the user. */
+interface Said {
+  readonly version: number;
+  readonly trace_id: string;
+  readonly tenant: string;
+  readonly received_at: number;
+  readonly key_id: string;
+  readonly key_kind: KeyKind;
+  readonly idempotency_key: string | null;
+  readonly user_index: number;
+  readonly users: number;
+  readonly events: number;
+  readonly rejection?: string;
+}
+
+export function messagesOf(entry: LogEntry): Message[] {
+  const users = usersInBody(entry.body);
+  if (users.length !== entry.userCount) {
+    throw new Error(`a body of ${users.length} users came as one of ${entry.userCount}`);
+  }
+  const body = Buffer.from(entry.body.buffer, entry.body.byteOffset, entry.body.byteLength);
+  const rejections = new Map(entry.rejections.map(({ userIndex, message }) => [userIndex, message]));
+  const timestamp = timeOf(entry.traceId) ?? entry.receivedAt;
+  return users.map((user, userIndex) => {
+    const line = JSON.stringify(said(entry, user, userIndex, rejections.get(userIndex)));
+    const lineBytes = Buffer.byteLength(line);
+    const value = Buffer.allocUnsafe(lineBytes + 1 + user.end - user.start);
+    value.write(line, 0);
+    value[lineBytes] = LINE_FEED;
+    body.copy(value, lineBytes + 1, user.start, user.end);
+    return { key: keyOf(entry, user), value, timestamp };
+  });
+}
+
+export function recordOf(value: Uint8Array | null, place: Place): LogRecord {
+  const { header, rest } = taken(value, place);
+  return { ...header, body: Buffer.concat([BODY_START, rest, BODY_END]) };
+}
+
+export function headerOf(value: Uint8Array | null, place: Place): LogHeader {
+  return taken(value, place).header;
+}
+
+/** The time in a trace id, in milliseconds since 1970; undefined for an id of another kind. */
+export function timeOf(traceId: string): number | undefined {
+  const [, high, low] = UUID_7.exec(traceId) ?? [];
+  return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16);
+}
+
+function said(entry: LogEntry, user: BodyUser, userIndex: number, rejection: string | undefined): Said {
+  const { traceId, tenantId, receivedAt, keyId, keyKind, idempotencyKey, userCount } = entry;
+  return {
+    version: VERSION,
+    trace_id: traceId,
+    tenant: tenantId,
+    received_at: receivedAt,
+    key_id: keyId,
+    key_kind: keyKind,
+    idempotency_key: idempotencyKey,
+    user_index: userIndex,
+    users: userCount,
+    events: rejection === undefined ? user.events : 0,
+    ...(rejection === undefined ? {} : { rejection }),
+  };
+}
+
+function keyOf({ tenantId, traceId }: LogEntry, { identifier }: BodyUser): Buffer {
+  const parts = identifier === null ? [tenantId, traceId] : [tenantId, identifier.type, identifier.value];
+  return Buffer.from(parts.join(SEPARATOR));
+}
+
+function taken(value: Uint8Array | null, place: Place): { readonly header: LogHeader; readonly rest: Buffer } {
+  const bytes = value === null ? Buffer.alloc(0) : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+  const lineEnd = bytes.indexOf(LINE_FEED);
+  const line = lineEnd < 0 ? undefined : parsed(bytes.toString('utf8', 0, lineEnd));
+  if (!isSaid(line)) {
+    throw new LogCorruptError(
+      `position ${place.position} of partition ${place.partition} holds a message that Sluice did not write; let nobody else write to its topic`,
+    );
+  }
+  return { header: headerFrom(line, place), rest: bytes.subarray(lineEnd + 1) };
+}
+
+function headerFrom(line: Said, { partition, position }: Place): LogHeader {
+  const { user_index: userIndex, idempotency_key: key, rejection } = line;
+  return {
+    partition,
+    position,
+    firstUserIndex: userIndex,
+    traceId: line.trace_id,
+    tenantId: line.tenant,
+    receivedAt: line.received_at,
+    keyId: line.key_id,
+    keyKind: line.key_kind,
+    // Of a request that got here only in part each user counts for itself, so that a retry brings what is missing.
+    idempotencyKey: key === null || line.users === 1 ? key : `${key}${SEPARATOR}${userIndex}`,
+    userCount: 1,
+    eventCount: line.events,
+    rejections: rejection === undefined ? [] : [{ userIndex, message: rejection }],
+  };
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isSaid(line: unknown): line is Said {
+  if (typeof line !== 'object' || line === null) return false;
+  const { version, trace_id, tenant, received_at, key_id, key_kind, idempotency_key, user_index, users, events } =
+    line as Partial<Said>;
+  return (
+    version === VERSION &&
+    [trace_id, tenant, key_id].every((text) => typeof text === 'string') &&
+    [received_at, user_index, users, events].every((number) => Number.isSafeInteger(number)) &&
+    KEY_KINDS.some((kind) => kind === key_kind) &&
+    (idempotency_key === null || typeof idempotency_key === 'string')
+  );
+}

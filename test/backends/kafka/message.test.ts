@@ -1,0 +1,226 @@
+/** A request cut into messages says what the request said, byte for byte, however it was written. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import {
+  type Arbitrary,
+  array,
+  assert as assertProperty,
+  constantFrom,
+  json,
+  jsonValue,
+  oneof,
+  property,
+  record,
+  string,
+  tuple,
+} from 'fast-check';
+import { usersInBody } from '../../../src/backends/kafka/body-users.ts';
+import { headerOf, messagesOf, recordOf, timeOf } from '../../../src/backends/kafka/message.ts';
+import type { LogEntry } from '../../../src/log.ts';
+import { IDENTIFIER_TYPES } from '../../../src/model.ts';
+import { entry, eventsIn } from '../../contract/log-entries.ts';
+
+const PLACE = { partition: 3, position: 77 };
+
+/** JSON text with any spacing, any way to write strings, and any name twice. */
+function strangeJson(): Arbitrary<string> {
+  return tuple(oneof(json(), jsonValue().map(spaced)), space()).map(([text, after]) => text + after);
+}
+
+function spaced(value: unknown): string {
+  return JSON.stringify(value, null, '\t').replaceAll('\n', '\r\n ');
+}
+
+function space(): Arbitrary<string> {
+  return array(constantFrom(' ', '\n', '\t', '\r'), { maxLength: 3 }).map((parts) => parts.join(''));
+}
+
+/** A name as it is, or with all its letters escaped. */
+function name(of: Arbitrary<string>): Arbitrary<string> {
+  return tuple(of, constantFrom(true, false)).map(([text, isEscaped]) =>
+    isEscaped
+      ? `"${[...text].map((letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')}"`
+      : JSON.stringify(text),
+  );
+}
+
+function object(members: Arbitrary<string>): Arbitrary<string> {
+  return tuple(space(), array(members, { maxLength: 5 })).map(([gap, all]) => `{${gap}${all.join(`,${gap}`)}${gap}}`);
+}
+
+function member(names: Arbitrary<string>, value: Arbitrary<string>): Arbitrary<string> {
+  return tuple(name(names), space(), value).map(([key, gap, text]) => `${gap}${key}${gap}:${gap}${text}`);
+}
+
+function list(element: Arbitrary<string>, minLength = 0): Arbitrary<string> {
+  return tuple(space(), array(element, { minLength, maxLength: 4 })).map(
+    ([gap, all]) => `[${gap}${all.join(`${gap},${gap}`)}${gap}]`,
+  );
+}
+
+const TEXT = string({ unit: 'grapheme' }).map((text) => JSON.stringify(text));
+const IDENTIFIERS = object(
+  oneof(member(constantFrom(...IDENTIFIER_TYPES), oneof(TEXT, strangeJson())), member(string(), strangeJson())),
+);
+const USER = oneof(
+  object(
+    oneof(
+      member(constantFrom('identifiers'), oneof(IDENTIFIERS, strangeJson())),
+      member(constantFrom('events'), oneof(list(strangeJson()), strangeJson())),
+      member(constantFrom('user_properties', '', '__proto__', 'users'), strangeJson()),
+    ),
+  ),
+  strangeJson(),
+);
+/** What else a body may hold, a `users` that does not count among it, and last the one that does. */
+const BODY = record({
+  before: array(member(constantFrom('users', 'events', 'a]}"', '__proto__'), oneof(list(USER), strangeJson()))),
+  users: member(constantFrom('users'), list(USER, 1)),
+  after: array(member(constantFrom('user', 'userss', 'Users'), strangeJson())),
+  gap: space(),
+}).map(({ before, users, after, gap }) => `${gap}{${[...before, users, ...after].join(`,${gap}`)}${gap}}${gap}`);
+
+function entryOf(text: string): LogEntry {
+  const { users } = JSON.parse(text) as { users: unknown[] };
+  return entry({ body: Buffer.from(text), userCount: users.length, eventCount: 0 });
+}
+
+function identifierOf(user: unknown): unknown {
+  const identifiers = (user as { identifiers?: unknown } | null)?.identifiers;
+  if (typeof identifiers !== 'object' || identifiers === null || Array.isArray(identifiers)) return null;
+  for (const type of IDENTIFIER_TYPES) {
+    const value: unknown = Object.getOwnPropertyDescriptor(identifiers, type)?.value;
+    if (typeof value === 'string' && value !== '') return { type, value };
+  }
+  return null;
+}
+
+suite('A request as messages', () => {
+  test('the messages together say what the request said, however it was written', () => {
+    assertProperty(
+      property(BODY, (text) => {
+        const sent = entryOf(text);
+        const { users } = JSON.parse(text) as { users: unknown[] };
+        const records = messagesOf(sent).map(({ value }) => recordOf(value, PLACE));
+        const read = records.flatMap(({ body }) => (JSON.parse(Buffer.from(body).toString()) as typeof sent & { users: unknown[] }).users);
+        assert.deepEqual(read, users);
+        // As bytes: each stands in the body as it was sent.
+        let at = 0;
+        for (const { body } of records) {
+          const own = Buffer.from(body).subarray('{"users":['.length, -']}'.length);
+          at = Buffer.from(sent.body).indexOf(own, at);
+          assert.ok(at >= 0);
+        }
+        assert.deepEqual(
+          records.map(({ firstUserIndex, eventCount }) => [firstUserIndex, eventCount]),
+          users.map((user, index) => [index, eventsIn(Array.isArray(user) ? null : user)]),
+        );
+        assert.deepEqual(
+          usersInBody(sent.body).map(({ identifier }) => identifier),
+          users.map(identifierOf),
+        );
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test('of a name that is given twice the last counts, for users, events and identifiers', () => {
+    const user = '{"events":[1],"identifiers":{"user_id":"a","user_id":"b"},"events":[1,2,[3,4]]}';
+    const [found, ...others] = usersInBody(Buffer.from(`{"users":[1,2],"\\u0075sers":[${user}],"x":"users"}`));
+    assert.deepEqual(others, []);
+    assert.equal(found?.events, 3);
+    assert.deepEqual(found.identifier, { type: 'user_id', value: 'b' });
+  });
+
+  test('the strongest identifier is taken, and one that is no text or empty is none', () => {
+    const user = (identifiers: unknown): string => JSON.stringify({ identifiers });
+    const all: readonly unknown[] = [
+      { anon_id: 'x', email: 'e@example.com' },
+      { user_id: 7, phone_number: '+43 1' },
+      { user_id: '', anon_id: 'x' },
+      { constructor: 'x' },
+      [],
+      null,
+    ];
+    const found = usersInBody(Buffer.from(`{"users":[${all.map(user).join()}]}`));
+    assert.deepEqual(
+      found.map(({ identifier }) => identifier),
+      [
+        { type: 'email', value: 'e@example.com' },
+        { type: 'phone_number', value: '+43 1' },
+        { type: 'anon_id', value: 'x' },
+        null,
+        null,
+        null,
+      ],
+    );
+  });
+
+  test('a body that is nested as deeply as it can be takes no stack', () => {
+    const deep = '['.repeat(2_000_000) + ']'.repeat(2_000_000);
+    const [found] = usersInBody(Buffer.from(`{"deep":${deep},"users":[${deep}]}`));
+    assert.equal((found?.end ?? 0) - (found?.start ?? 0), deep.length);
+  });
+
+  test('all that the edge says of a user is read back', () => {
+    const sent = entry({
+      users: [{ a: 1 }, 7],
+      rejections: [{ userIndex: 1, message: 'user must be\nan object: "ü"' }],
+      idempotencyKey: 'retry "1"',
+      keyKind: 'publishable',
+    });
+    const [first, second] = messagesOf(sent).map(({ value }) => headerOf(value, PLACE));
+    const { traceId, tenantId, receivedAt, keyId } = sent;
+    const common = { ...PLACE, traceId, tenantId, receivedAt, keyId, keyKind: 'publishable', userCount: 1, eventCount: 0 };
+    assert.deepEqual(first, {
+      ...common,
+      firstUserIndex: 0,
+      idempotencyKey: 'retry "1"\u001f0',
+      rejections: [],
+    });
+    assert.deepEqual(second, {
+      ...common,
+      firstUserIndex: 1,
+      idempotencyKey: 'retry "1"\u001f1',
+      rejections: sent.rejections,
+    });
+  });
+
+  test('the key of a request with one user is the key as the client gave it', () => {
+    const [message] = messagesOf(entry({ idempotencyKey: 'once' }));
+    assert.equal(headerOf(message?.value ?? null, PLACE).idempotencyKey, 'once');
+  });
+
+  test('messages of one person have one key, those of other tenants another', () => {
+    const keyOf = (changes: Parameters<typeof entry>[0]): string => String(messagesOf(entry(changes))[0]?.key);
+    const users = [{ identifiers: { user_id: 'ada', anon_id: '1' } }];
+    const other = [{ identifiers: { anon_id: '2', user_id: 'ada' } }];
+    assert.equal(keyOf({ users }), keyOf({ users: other, traceId: 'other' }));
+    assert.notEqual(keyOf({ users }), keyOf({ users, tenantId: 'acct_other/development' }));
+    // Nobody: spread by request.
+    assert.notEqual(keyOf({ users: [{}], traceId: 'one' }), keyOf({ users: [{}], traceId: 'two' }));
+  });
+
+  test('the time of a message is that in its trace id', () => {
+    const traceId = '0190a000-1234-7000-8000-000000000001';
+    assert.equal(timeOf(traceId), 0x0190a0001234);
+    assert.equal(timeOf('trace-1'), undefined);
+    assert.equal(messagesOf(entry({ traceId }))[0]?.timestamp, 0x0190a0001234);
+    assert.equal(messagesOf(entry({ traceId: 'trace-1', receivedAt: 5 }))[0]?.timestamp, 5);
+  });
+
+  test('what Sluice did not write is damage, with its place', () => {
+    for (const text of ['', 'hello', '{}\n{}', 'null\n{}', '{"version":2}\n{}', '{"version":1,"trace_id":"x"}\n{}']) {
+      assert.throws(() => recordOf(Buffer.from(text), PLACE), {
+        name: 'LogCorruptError',
+        message: /^position 77 of partition 3 holds a message that Sluice did not write/,
+      });
+    }
+    assert.throws(() => headerOf(null, PLACE), { name: 'LogCorruptError' });
+  });
+
+  test('a body whose users were counted differently is a bug that does not pass', () => {
+    assert.throws(() => messagesOf(entry({ userCount: 2 })), /a body of 1 users came as one of 2/);
+  });
+});

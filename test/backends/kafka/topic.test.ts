@@ -1,0 +1,177 @@
+/** The topic that is the log: how it is made, and why one is refused. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { Admin, ConfigResourceTypes } from '@platformatic/kafka';
+import { openKafkaLogAppender, openKafkaLogReader } from '../../../src/backends/kafka/log.ts';
+import { judgeTopic } from '../../../src/backends/kafka/topic.ts';
+import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
+import { appenderOf, KEPT_MS, makeTopic, readerOf, SAFE_SETTINGS } from './log-on-kafka.ts';
+
+async function settingsOf(brokers: string, topic: string): Promise<Map<string, string>> {
+  const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
+  const resources = [{ resourceType: ConfigResourceTypes.TOPIC, resourceName: topic }];
+  const [found] = await admin.describeConfigs({ resources });
+  await admin.close();
+  return new Map(found?.configs.map(({ name, value }) => [name, value ?? '']));
+}
+
+suite('The topic of the log', { skip: whyNoKafka() }, () => {
+  test('it is made if it is missing, with settings that lose nothing', async (context) => {
+    const { brokers, newTopicName } = await testKafka();
+    const topic = newTopicName();
+    const warnings: string[] = [];
+    const reader = await readerOf(context, {
+      url: `kafka://${brokers}/${topic}`,
+      warn: (message) => warnings.push(message),
+    });
+    assert.deepEqual(
+      await reader.partitions(),
+      Array.from({ length: 12 }, (_, partition) => partition),
+    );
+    assert.match(reader.name, /^kafka:[0-9a-f]{8}-[0-9a-f-]{27}$/);
+    const settings = await settingsOf(brokers, topic);
+    for (const [name, value] of [
+      ['min.insync.replicas', '1'],
+      ['cleanup.policy', 'delete'],
+      ['retention.ms', '-1'],
+      ['retention.bytes', '-1'],
+      ['unclean.leader.election.enable', 'false'],
+      ['flush.messages', '1'],
+    ] as const) {
+      assert.equal(settings.get(name), value);
+    }
+    assert.deepEqual(warnings, [
+      `topic ${topic}: it has one replica: a broker that loses its disk loses events that were acknowledged`,
+    ]);
+  });
+
+  test('several that start at once share one topic', async () => {
+    const { brokers, newTopicName } = await testKafka();
+    const url = `kafka://${brokers}/${newTopicName()}?partitions=5`;
+    const readers = await Promise.all(Array.from({ length: 6 }, () => openKafkaLogReader({ url, retentionMs: 1 })));
+    assert.equal(new Set(readers.map(({ name }) => name)).size, 1);
+    for (const reader of readers) {
+      assert.equal((await reader.partitions()).length, 5);
+      await reader.close();
+    }
+  });
+
+  test('a topic that is there is taken as it is, and a wish for other partitions is answered', async (context) => {
+    const { brokers, newTopicName } = await testKafka();
+    const topic = newTopicName();
+    await makeTopic(brokers, topic, { partitions: 2, settings: { 'flush.messages': '1' } });
+    const warnings: string[] = [];
+    const url = `kafka://${brokers}/${topic}?partitions=7`;
+    await appenderOf(context, { url, warn: (message) => warnings.push(message) });
+    assert.match(warnings.join('\n'), /it has 2 partitions, not the 7 of LOG_URL/);
+  });
+
+  const unsafe: readonly (readonly [what: string, settings: Record<string, string>, message: RegExp])[] = [
+    [
+      'elections of brokers that missed events',
+      { 'unclean.leader.election.enable': 'true' },
+      /unclean\.leader\.election\.enable is true.*set it to false/,
+    ],
+    ['compaction', { 'cleanup.policy': 'compact' }, /cleanup\.policy is compact.*set it to delete/],
+    [
+      'compaction beside removal',
+      { 'cleanup.policy': 'compact,delete' },
+      /cleanup\.policy is compact.*set it to delete/,
+    ],
+    [
+      'messages that are too small for a user',
+      { 'max.message.bytes': '1048588' },
+      /max\.message\.bytes is 1048588, too little for a user of 10 MB; set it to 33554432/,
+    ],
+    [
+      'removal by age before the log is old enough',
+      { 'retention.ms': String(KEPT_MS - 1) },
+      /retention\.ms is 3599999, less than the log is to be kept \(3600000\); set it to -1/,
+    ],
+    ['removal by size', { 'retention.bytes': '1000000' }, /retention\.bytes is set.*set it to -1/],
+    [
+      'more replicas in sync than there are',
+      { 'min.insync.replicas': '2' },
+      /min\.insync\.replicas is 2 with 1 replicas, so that nothing can be written/,
+    ],
+  ];
+  for (const [what, settings, message] of unsafe) {
+    test(`${what}: refused, with what to do`, async () => {
+      const { brokers, newTopicName } = await testKafka();
+      const topic = newTopicName();
+      await makeTopic(brokers, topic, { settings });
+      const opening = openKafkaLogAppender({ url: `kafka://${brokers}/${topic}`, retentionMs: KEPT_MS });
+      await assert.rejects(opening, (error: Error) => {
+        assert.equal(error.name, 'OperatorError');
+        assert.match(error.message, message);
+        assert.ok(error.message.startsWith(`The topic ${topic} is not safe for events: `));
+        return true;
+      });
+    });
+  }
+
+  test('who only looks at an unsafe topic is told, not refused', async (context) => {
+    const { brokers, newTopicName } = await testKafka();
+    const topic = newTopicName();
+    await makeTopic(brokers, topic, { settings: { 'cleanup.policy': 'compact' } });
+    const warnings: string[] = [];
+    await readerOf(context, { url: `kafka://${brokers}/${topic}`, warn: (message) => warnings.push(message) });
+    assert.match(warnings[0] ?? '', /cleanup\.policy is compact/);
+  });
+
+  test('more replicas than brokers: refused, with what to change', async () => {
+    const { brokers, newTopicName } = await testKafka();
+    const url = `kafka://${brokers}/${newTopicName()}?replication=99`;
+    await assert.rejects(openKafkaLogReader({ url, retentionMs: 1 }), {
+      name: 'OperatorError',
+      message: /cannot be made with 99 replicas on \d+ brokers; change replication in LOG_URL/,
+    });
+  });
+});
+
+suite('The settings of a topic', () => {
+  const settings = new Map(Object.entries({ ...SAFE_SETTINGS, 'min.insync.replicas': '2' }));
+
+  test('three replicas, two in sync: nothing to say', () => {
+    assert.deepEqual(judgeTopic(settings, { replication: 3, retentionMs: 1 }), { refusals: [], warnings: [] });
+  });
+
+  test('several replicas of which one is enough: refused', () => {
+    for (const replication of [2, 3]) {
+      const one = new Map(settings).set('min.insync.replicas', '1');
+      const { refusals } = judgeTopic(one, { replication, retentionMs: 1 });
+      assert.equal(refusals.length, 1);
+      assert.match(refusals[0] ?? '', /min\.insync\.replicas is 1 with \d replicas.*only one broker has; set it to 2/);
+    }
+  });
+
+  test('all replicas needed, or only one there: a warning', () => {
+    assert.match(judgeTopic(settings, { replication: 2, retentionMs: 1 }).warnings[0] ?? '', /no broker may fail/);
+    const one = new Map(settings).set('min.insync.replicas', '1');
+    const { refusals, warnings } = judgeTopic(one, { replication: 1, retentionMs: 1 });
+    assert.deepEqual(refusals, []);
+    assert.equal(warnings.length, 2);
+    assert.match(warnings[1] ?? '', /flush\.messages is not 1/);
+  });
+
+  test('everything that is wrong is said at once', () => {
+    const bad = new Map([
+      ...settings,
+      ['unclean.leader.election.enable', 'true'],
+      ['cleanup.policy', 'compact'],
+      ['min.insync.replicas', '1'],
+    ]);
+    assert.equal(judgeTopic(bad, { replication: 3, retentionMs: 1 }).refusals.length, 3);
+  });
+});
+
+test('a Kafka that is not there is named, and what to look at', async () => {
+  const url = 'kafka://ada:secret@127.0.0.1:1,127.0.0.1:2/topic?sasl=plain';
+  await assert.rejects(openKafkaLogReader({ url, retentionMs: 1, openMsMax: 300 }), (error: Error) => {
+    assert.equal(error.name, 'OperatorError');
+    assert.match(error.message, /^Kafka at 127\.0\.0\.1:1, 127\.0\.0\.1:2 cannot be used: .*ECONNREFUSED.*LOG_URL/);
+    assert.doesNotMatch(error.message, /secret/);
+    return true;
+  });
+});
