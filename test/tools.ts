@@ -1,16 +1,19 @@
 /**
- * The programs that some tests need besides Node: strace, mkfs.ext4, mount, perl, chromium. They are looked for in PATH and where
- * administrators keep theirs. `ensureTools` installs what is missing where that is simple and allowed (root on a Debian,
- * with apt-get), and says what it does. What cannot be had is named with the reason, for a test to skip visibly.
+ * The programs that some tests need besides Node: strace, mkfs.ext4, mount, perl, chromium, PostgreSQL, Java and Maven.
+ * They are looked for in PATH and where administrators and Debian keep theirs. `ensureTools` installs what is missing
+ * where that is simple and allowed (root on a Debian, with apt-get), and says what it does. What cannot be had is named
+ * with the reason, for a test to skip visibly.
  */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, globSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
 /** Root's programs are often not in the PATH of others, nor in that of a service. */
 const MORE_FOLDERS = ['/usr/local/sbin', '/usr/sbin', '/sbin'];
+/** Debian keeps PostgreSQL's programs out of everyone's PATH, by version. */
+const POSTGRES_FOLDERS = '/usr/lib/postgresql/*/bin';
 
 const PACKAGES: Readonly<Record<string, string>> = {
   strace: 'strace',
@@ -19,6 +22,9 @@ const PACKAGES: Readonly<Record<string, string>> = {
   umount: 'mount',
   perl: 'perl-base',
   chromium: 'chromium',
+  initdb: 'postgresql',
+  java: 'default-jre-headless',
+  mvn: 'maven',
 };
 
 export interface MissingTool {
@@ -28,11 +34,17 @@ export interface MissingTool {
 
 /** The path of a program; undefined when there is none. */
 export function findTool(name: string): string | undefined {
-  const folders = [...(process.env['PATH'] ?? '').split(delimiter), ...MORE_FOLDERS];
+  const folders = [...(process.env['PATH'] ?? '').split(delimiter), ...MORE_FOLDERS, ...postgresFolders()];
   return folders
     .filter((folder) => folder !== '')
     .map((folder) => join(folder, name))
     .find(isProgram);
+}
+
+/** The newest first. */
+function postgresFolders(): string[] {
+  const version = (folder: string): number => Number(/(\d+)\/bin$/.exec(folder)?.[1] ?? 0);
+  return globSync(POSTGRES_FOLDERS).sort((a, b) => version(b) - version(a));
 }
 
 /** Finds or installs the programs; `report` gets a line for each thing that is done or cannot be. */
