@@ -21,7 +21,7 @@ import { createLogger } from '../../src/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
 import { type Environment, tenantOf } from '../../src/model.ts';
 import { Processor } from '../../src/processor/processor.ts';
-import { createReading } from '../../src/reading.ts';
+import { findKeyStore, openStore } from '../../src/opening.ts';
 import type { Store } from '../../src/store.ts';
 import { entry } from '../contract/log-entries.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
@@ -156,12 +156,8 @@ export function testShell(changes: Partial<Shell>): TestShell {
     env: {},
     now: () => NOW,
     stop: stopping.signal,
-    openStore: async (folder) =>
-      createReading(
-        openSqliteStore(storeFileOf(folder)),
-        openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: Number.MAX_SAFE_INTEGER, now: () => NOW }),
-      ),
-    openKeyStore: openSqliteKeyStore,
+    openStore,
+    findKeyStore,
     ...changes,
   };
   return { shell, stopping, out: () => out, err: () => err };

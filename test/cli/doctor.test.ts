@@ -11,12 +11,12 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { freeBytesOf, lockHolderOf, quickCheckOf } from '../../src/backends/sqlite/checkup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import type { Finding } from '../../src/cli/doctor-checks.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
+import { findLogReader, lookAtDatabase } from '../../src/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
 import { type DataFolder, NOW, openDataFolder, refusal, testShell } from './data-shell.ts';
 
@@ -32,12 +32,12 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
   return {
     shell: {
       ...shell,
-      openLogReader: (folder) =>
-        openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: Number.MAX_SAFE_INTEGER, now: () => NOW }),
+      findLogReader,
       segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
       lockHolder: lockHolderOf,
       freeBytes: freeBytesOf,
       quickCheck: async (folder) => quickCheckOf(storeFileOf(folder)),
+      lookAtDatabase,
       ...changes,
     },
     out,

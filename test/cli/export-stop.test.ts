@@ -7,6 +7,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import { runExport } from '../../src/cli/export.ts';
+import type { Config } from '../../src/config.ts';
 import type { Store } from '../../src/store.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
 import { type DataFolder, openDataFolder, refusal, run, type TestShell } from './data-shell.ts';
@@ -31,8 +32,9 @@ function outFile(context: TestContext, name: string): string {
 
 /** Calls `before` before each page of events is read, with its number. */
 function watched(shell: TestShell, before: (page: number) => void): TestShell {
-  const openStore = async (data: string): Promise<Store> => {
-    const store = await shell.shell.openStore(data);
+  const openStore = async (config: Config): Promise<Store> => {
+    const store = await shell.shell.openStore(config);
+    assert.ok(store !== undefined);
     let page = 0;
     return {
       ...bound(store),

@@ -10,9 +10,10 @@ import * as fc from 'fast-check';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import { csvLine } from '../../src/cli/export-csv.ts';
 import { runExport } from '../../src/cli/export.ts';
+import type { Config } from '../../src/config.ts';
 import type { EventQuery, Store, StoredEvent } from '../../src/store.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
-import { type DataFolder, NOW, openDataFolder, refusal, run, testShell } from './data-shell.ts';
+import { type DataFolder, NOW, openDataFolder, refusal, run, testShell, type TestShell } from './data-shell.ts';
 
 const EVENTS = 3_500;
 
@@ -75,6 +76,14 @@ function interrupting(store: Store, pages: number, interrupt: () => void): Store
     tenants: store.tenants.bind(store),
     close: store.close.bind(store),
   });
+}
+
+function interruptedAfterTwo({ shell, stopping }: TestShell): (config: Config) => Promise<Store> {
+  return async (config) => {
+    const store = await shell.openStore(config);
+    assert.ok(store !== undefined);
+    return interrupting(store, 2, () => stopping.abort());
+  };
 }
 
 suite('sluice export', () => {
@@ -216,8 +225,7 @@ suite('sluice export', () => {
 
       const out = outFile(context, `events.${format}`);
       const shell = folder.shell();
-      const openStore = async (data: string): Promise<Store> =>
-        interrupting(await shell.shell.openStore(data), 2, () => shell.stopping.abort());
+      const openStore = interruptedAfterTwo(shell);
       const stopped = { ...shell, shell: { ...shell.shell, openStore } };
       assert.match(await refusal(runExport, ['--format', format, '--out', out], stopped), /run the same command again/);
       assert.ok(!existsSync(out) && existsSync(`${out}.part.state`));
@@ -240,8 +248,7 @@ suite('sluice export', () => {
     const folder = await filledFolder(context);
     const out = outFile(context, 'events.parquet');
     const shell = folder.shell();
-    const openStore = async (data: string): Promise<Store> =>
-      interrupting(await shell.shell.openStore(data), 2, () => shell.stopping.abort());
+    const openStore = interruptedAfterTwo(shell);
     const stopped = { ...shell, shell: { ...shell.shell, openStore } };
     assert.match(await refusal(runExport, ['--format', 'parquet', '--out', out], stopped), /starts over/);
     assert.ok(!existsSync(out) && !existsSync(`${out}.part`));
@@ -251,8 +258,7 @@ suite('sluice export', () => {
     const folder = await filledFolder(context);
     const out = outFile(context, 'events');
     const shell = folder.shell();
-    const openStore = async (data: string): Promise<Store> =>
-      interrupting(await shell.shell.openStore(data), 2, () => shell.stopping.abort());
+    const openStore = interruptedAfterTwo(shell);
     await refusal(runExport, ['--format', 'csv', '--out', out], { ...shell, shell: { ...shell.shell, openStore } });
     assert.match(await refusal(runExport, ['--format', 'parquet', '--out', out], folder.shell()), /something else/);
     writeFileSync(`${out}.part`, 'cut');

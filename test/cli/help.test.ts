@@ -12,6 +12,7 @@ import {
   inviteHelp,
   keysHelp,
   mainHelp,
+  migrateHelp,
   profileHelp,
   tailHelp,
   traceHelp,
@@ -44,6 +45,7 @@ test('no line is longer than 100 characters or ends in a blank', () => {
     importHelp,
     exportHelp,
     doctorHelp,
+    migrateHelp,
   ];
   for (const help of all) {
     for (const line of help(PLAIN).split('\n')) {

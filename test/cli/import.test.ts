@@ -7,6 +7,8 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import { runImport } from '../../src/cli/import.ts';
+import { loadConfig } from '../../src/config.ts';
+import { openStore } from '../../src/opening.ts';
 import { eventually, removeFolder, startServer, temporaryFolder, user } from '../server.ts';
 import { refusal, run, testShell, type TestShell } from './data-shell.ts';
 import { type IngestStub, startIngestStub, usersIn } from './ingest-stub.ts';
@@ -59,7 +61,9 @@ suite('sluice import', () => {
 
       // All over again: the server takes the requests, and stores nothing twice.
       await run(runImport, [file, '--url', server.baseUrl, '--key', server.key], testShell({ now: Date.now }));
-      const store = await shell.shell.openStore(server.dataFolder);
+      const { config } = loadConfig({ env: { SLUICE_DATA: server.dataFolder }, args: [] });
+      const store = await openStore(config);
+      assert.ok(store !== undefined);
       context.after(() => store.close());
       const events = await eventually('all is processed', async () => {
         const { hours } = await store.ledger(null, { from: null, to: null });

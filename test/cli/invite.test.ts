@@ -14,6 +14,7 @@ import { runInvite } from '../../src/cli/invite.ts';
 import { type Env, loadConfig } from '../../src/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { MemberStore } from '../../src/members.ts';
+import { findKeyStore, openKeyStore, openMemberStore } from '../../src/opening.ts';
 import { acceptInvitation, lookAtInvitation } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
@@ -44,8 +45,9 @@ async function openShell(context: TestContext) {
       env: { SLUICE_DATA: data, ...env },
       now: () => NOW,
       isTty: false,
-      openKeyStore: openSqliteKeyStore,
-      openMemberStore: openSqliteMemberStore,
+      openKeyStore,
+      findKeyStore,
+      openMemberStore,
     });
     assert.equal(code, 0);
     return output;

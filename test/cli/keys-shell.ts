@@ -10,6 +10,7 @@ import { runKeys } from '../../src/cli/keys.ts';
 import type { Env } from '../../src/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { KEY_PATTERN } from '../../src/keys/format.ts';
+import { findKeyStore, openKeyStore } from '../../src/opening.ts';
 import type { KeyStore } from '../../src/store.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
 
@@ -41,7 +42,8 @@ export async function openShell(context: TestContext): Promise<Shell> {
       out,
       env: { SLUICE_DATA: data, ...env },
       now: () => now,
-      openKeyStore: openSqliteKeyStore,
+      openKeyStore,
+      findKeyStore,
       isTty: false,
     };
     assert.equal(await runKeys(args, io), 0);

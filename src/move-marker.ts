@@ -1,0 +1,95 @@
+/**
+ * The file that `sluice migrate` leaves in a data folder: the embedded store and keys there are being moved, or were, and
+ * history goes on elsewhere. While it is there nobody writes to the embedded files: going on in both places would make
+ * two histories, and a key that is revoked in one would still be good in the other. It names the move, so that a move
+ * goes on only from a folder that was left alone since. Whoever wants the embedded files back removes the file.
+ */
+
+import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { keyFileOf, storeFileOf } from './data-folder.ts';
+import { OperatorError } from './errors.ts';
+
+export interface MoveMarker {
+  /** Of the move, the same as in the database that it went to. */
+  readonly id: string;
+  readonly state: 'moving' | 'moved';
+  /** Host and database: no password. */
+  readonly place: string;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
+const FILE = 'moved.json';
+
+export function moveMarkerFileOf(dataFolder: string): string {
+  return join(dataFolder, FILE);
+}
+
+export function readMoveMarker(dataFolder: string): MoveMarker | undefined {
+  const file = moveMarkerFileOf(dataFolder);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new OperatorError(`${resolve(file)} cannot be read: ${(error as Error).message}.`);
+  }
+  const marker = parse(text);
+  if (marker !== undefined) return marker;
+  throw new OperatorError(
+    `${resolve(file)} says that this data was moved to PostgreSQL, but it is damaged. Restore it from a backup.`,
+  );
+}
+
+/** Written whole or not at all, and there after a power loss. */
+export function writeMoveMarker(dataFolder: string, marker: MoveMarker): void {
+  const file = moveMarkerFileOf(dataFolder);
+  const draft = `${file}.draft`;
+  writeFileSync(draft, `${JSON.stringify(marker, undefined, 2)}\n`, { mode: 0o600, flush: true });
+  renameSync(draft, file);
+  const folder = openSync(dataFolder, 'r');
+  fsyncSync(folder);
+  closeSync(folder);
+}
+
+/** For whoever is about to use the embedded store or keys. */
+export function refuseMovedFolder(dataFolder: string): void {
+  const marker = readMoveMarker(dataFolder);
+  if (marker === undefined) return;
+  const file = resolve(moveMarkerFileOf(dataFolder));
+  if (marker.state === 'moving') {
+    throw new OperatorError(
+      `The data in ${resolve(dataFolder)} is being moved to PostgreSQL at ${marker.place}, and that is not finished. ` +
+        'To go on with it, run the same "sluice migrate" again. To give it up, remove ' +
+        `${file}: all is still here, and a later move begins anew, in an empty database.`,
+    );
+  }
+  throw new OperatorError(
+    `The data in ${resolve(dataFolder)} was moved to PostgreSQL at ${marker.place} (${marker.at}) and goes on there. ` +
+      'Set STORE_URL to that database. To go back to the files as they were then, and leave behind what came in since, ' +
+      `remove ${file}.`,
+  );
+}
+
+/** For whoever is about to use PostgreSQL with the log of this folder. */
+export function refuseUnmovedFolder(dataFolder: string): void {
+  if (readMoveMarker(dataFolder)?.state === 'moved') return;
+  const left = [storeFileOf(dataFolder), keyFileOf(dataFolder)].filter((file) => existsSync(file));
+  if (left.length === 0) return;
+  throw new OperatorError(
+    `STORE_URL is set, but the data in ${resolve(dataFolder)} was not moved to PostgreSQL. Move it: sluice migrate ` +
+      `--data ${dataFolder} --to URL. To leave it behind, put ${left.map((file) => resolve(file)).join(' and ')} elsewhere.`,
+  );
+}
+
+function parse(text: string): MoveMarker | undefined {
+  try {
+    const { id, state, place, at } = JSON.parse(text) as Record<string, unknown>;
+    const isText = [id, place, at].every((value) => typeof value === 'string' && value !== '');
+    if (!isText || (state !== 'moving' && state !== 'moved')) return undefined;
+    return { id, state, place, at } as MoveMarker;
+  } catch {
+    return undefined;
+  }
+}

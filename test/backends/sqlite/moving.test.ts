@@ -1,0 +1,108 @@
+/** The embedded installation as the source of a move: wherever reading stops and goes on, each row comes once. */
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { after, before, suite, test } from 'node:test';
+import { DatabaseSync } from 'node:sqlite';
+import { openSqliteMovingSource } from '../../../src/backends/sqlite/moving.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../../src/data-folder.ts';
+import { OperatorError } from '../../../src/errors.ts';
+import { columnsOf, type MovedValue, type MovingSource, PART_NAMES, type PartName } from '../../../src/moving.ts';
+import { fillInstallation } from '../../cli/embedded-installation.ts';
+import { removeFolder, temporaryFolder } from '../../server.ts';
+
+const ALL_AT_ONCE = { rows: 1e9, length: 1e9 };
+const FEW_ROWS = { rows: 7, length: 1e9 };
+const LITTLE_TEXT = { rows: 1e9, length: 900 };
+
+suite('The embedded installation as the source of a move', () => {
+  const folder = temporaryFolder();
+  before(async () => {
+    await fillInstallation(folder, 240);
+  });
+  after(() => removeFolder(folder));
+
+  const open = (limits = ALL_AT_ONCE): MovingSource =>
+    openSqliteMovingSource({
+      storeFile: storeFileOf(folder),
+      keyFile: keyFileOf(folder),
+      logFolder: logFolderOf(folder),
+      limits,
+    });
+
+  test('has something of every part, as many rows as it says, and a value for every column', async () => {
+    const source = open();
+    for (const part of PART_NAMES) {
+      const rows = await rowsOf(source, part);
+      assert.ok(rows.length > 0, `the installation has nothing of ${part}`);
+      assert.equal(await source.count(part), rows.length, part);
+      assert.ok(rows.every((row) => row.length === columnsOf(part).length));
+    }
+    await source.close();
+  });
+
+  for (const [limits, words] of [
+    [FEW_ROWS, 'a few rows'],
+    [LITTLE_TEXT, 'little text'],
+  ] as const) {
+    test(`gives the same rows in chunks of ${words}, and the rest of them after each position`, async () => {
+      const [whole, cut] = [open(), open(limits)];
+      for (const part of PART_NAMES) {
+        const rows = await rowsOf(whole, part);
+        const taken: MovedValue[][] = [];
+        let chunks = 0;
+        for await (const chunk of cut.chunks(part, null)) {
+          taken.push(...rowsIn(chunk.columns));
+          chunks += 1;
+          assert.deepEqual(await rowsOf(whole, part, chunk.position), rows.slice(taken.length), part);
+        }
+        assert.deepEqual(taken, rows, part);
+        if (part === 'events') assert.ok(chunks > 10);
+      }
+      await whole.close();
+      await cut.close();
+    });
+  }
+
+  test('is not changed by being read', async () => {
+    const digests = (): string[] =>
+      [storeFileOf(folder), keyFileOf(folder)].map((file) =>
+        createHash('sha256').update(readFileSync(file)).digest('hex'),
+      );
+    const beforehand = digests();
+    const source = open();
+    for (const part of PART_NAMES) await rowsOf(source, part);
+    await source.books();
+    await source.close();
+    assert.deepEqual(digests(), beforehand);
+  });
+
+  test('is refused when another version of Sluice wrote it, or when it is not there', async () => {
+    const other = temporaryFolder();
+    const setup = { storeFile: storeFileOf(other), keyFile: keyFileOf(other), logFolder: logFolderOf(other) };
+    assert.throws(
+      () => openSqliteMovingSource(setup),
+      isOperatorError(/has neither store\.db nor keys\.db\. Name the data folder/),
+    );
+    const database = new DatabaseSync(setup.storeFile);
+    database.exec('PRAGMA user_version = 99');
+    database.close();
+    assert.throws(() => openSqliteMovingSource(setup), isOperatorError(/written by a newer Sluice/));
+    removeFolder(other);
+  });
+});
+
+function isOperatorError(words: RegExp): (error: unknown) => boolean {
+  return (error) => error instanceof OperatorError && words.test(error.message);
+}
+
+async function rowsOf(source: MovingSource, part: PartName, position: string | null = null): Promise<MovedValue[][]> {
+  const rows: MovedValue[][] = [];
+  for await (const { columns } of source.chunks(part, position)) rows.push(...rowsIn(columns));
+  return rows;
+}
+
+function rowsIn(columns: readonly (readonly MovedValue[])[]): MovedValue[][] {
+  return (columns[0] ?? []).map((_, row) => columns.map((column) => column[row] ?? null));
+}

@@ -1,0 +1,116 @@
+/**
+ * An embedded installation with something of everything in it, made by the real parts: a mixed history in two partitions
+ * of the log, most of it processed; records set aside, an unmerge and an erase; accounts, keys, members, sessions,
+ * invitations and failed attempts. For moving it elsewhere (migrate.test.ts).
+ */
+
+import assert from 'node:assert/strict';
+import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteMemberStore } from '../../src/backends/sqlite/members.ts';
+import { keyFileOf, storeFileOf } from '../../src/data-folder.ts';
+import { createKey } from '../../src/keys/create.ts';
+import type { LogEntry } from '../../src/log.ts';
+import type { TenantId } from '../../src/model.ts';
+import type { Store } from '../../src/store.ts';
+import { HOUR_MS, invitation, join, NOON, session } from '../contract/member-rows.ts';
+import { entriesOf, entryOf, HISTORY_START, TENANTS, traceIdOf } from '../processor/history.ts';
+import { appendAll, processAll, withStore } from '../processor/processing.ts';
+
+export interface Installation {
+  readonly traceIds: readonly string[];
+  /** Of requests that are in the log and not yet processed. */
+  readonly pendingTraceIds: readonly string[];
+  /** A secret key of the first tenant. */
+  readonly key: string;
+}
+
+/** So few that there are several tables of events, and blocks that were made anew. */
+const TABLE_EVENTS = 300;
+
+export async function fillInstallation(dataFolder: string, records = 600): Promise<Installation> {
+  const entries = entriesOf(11, records);
+  const poison = { ...oneUser(1, 'poison'), body: Buffer.from('{"users":[') };
+  await appendAll(dataFolder, [...entries.slice(0, records / 2), poison]);
+  await appendAll(dataFolder, entries.slice(records / 2), 1);
+  await processAll(dataFolder, { tableEvents: TABLE_EVENTS });
+  await withStore(storeFileOf(dataFolder), act);
+  // Meets what was erased and what was kept apart, and what comes again.
+  const again = entriesOf(12, records / 6, Math.ceil(records / 6));
+  const repeated: LogEntry[] = [];
+  for (const entry of entries.slice(0, 20)) {
+    repeated.push({ ...entry, traceId: traceIdOf(HISTORY_START, 9_000 + repeated.length) });
+  }
+  await appendAll(dataFolder, [...again, ...repeated]);
+  await processAll(dataFolder, { tableEvents: TABLE_EVENTS });
+  const pending = [2, 3, 4, 5].map((n) => oneUser(n, 'pending'));
+  await appendAll(dataFolder, pending);
+  await appendAll(dataFolder, entriesOf(13, 30), 1);
+  const key = await fillKeys(keyFileOf(dataFolder));
+  const traceIds = [...entries, ...again, ...repeated, poison].map(({ traceId }) => traceId);
+  return { traceIds, pendingTraceIds: pending.map(({ traceId }) => traceId), key };
+}
+
+function oneUser(n: number, name: string): LogEntry {
+  return entryOf([{ identifiers: { user_id: `${name}-${n}` }, events: [{ event_name: name }] }], {
+    traceId: traceIdOf(HISTORY_START, 8_000 + n),
+    tenantId: TENANTS[0],
+    receivedAt: HISTORY_START + 40 * 24 * HOUR_MS + n,
+    keyKind: 'secret',
+    idempotencyKey: null,
+  });
+}
+
+/** Takes back a merge of each tenant, and erases somebody else. */
+async function act(store: Store): Promise<void> {
+  let [unmerged, erased] = [0, 0];
+  for (const [n, tenantId] of TENANTS.entries()) {
+    const [joined, another] = await mergedProfiles(store, tenantId);
+    const at = HISTORY_START + 50 * 24 * HOUR_MS + n;
+    const merges = joined === undefined ? [] : ((await store.identity(tenantId, joined))?.merges ?? []);
+    for (const { traceId } of merges.slice(0, 1)) {
+      const result = await store.unmerge(tenantId, joined ?? '', traceId, { traceId: traceIdOf(at, 1), at });
+      unmerged += result?.undone ?? 0;
+    }
+    if (another !== undefined && (await store.erase(tenantId, another, { traceId: traceIdOf(at, 2), at }))) erased += 1;
+  }
+  assert.ok(unmerged > 0 && erased > 0, 'the history has nobody to unmerge or to erase');
+}
+
+async function mergedProfiles(store: Store, tenantId: TenantId): Promise<string[]> {
+  const { rows } = await store.profiles(tenantId, { limit: 500, cursor: null });
+  return rows.filter(({ mergedIds }) => mergedIds.length > 0).map(({ id }) => id);
+}
+
+async function fillKeys(file: string): Promise<string> {
+  const keyStore = openSqliteKeyStore(file);
+  const accounts = [
+    await keyStore.ensureAccount({ id: 'acct_a', name: 'Größe & Co', createdAt: NOON }),
+    await keyStore.ensureAccount({ id: 'acct_b', name: 'b', createdAt: NOON }),
+  ] as const;
+  const about = { environment: 'production', origins: [], expiresAt: null, now: NOON } as const;
+  const made: string[] = [];
+  for (const { id: accountId } of accounts) {
+    made.push((await createKey(keyStore, { ...about, accountId, name: 'one', kind: 'secret' })).key);
+    const origins = ['https://shop.example'];
+    await createKey(keyStore, { ...about, accountId, name: 'two', kind: 'publishable', origins });
+  }
+  const ids = (await keyStore.list()).map(({ id }) => id);
+  assert.equal(ids.length, 4);
+  await keyStore.revoke(ids[0] ?? '', NOON + 1);
+  await keyStore.recordSightings([{ keyId: ids[1] ?? '', usedAt: NOON + 2, leakOrigin: 'https://evil.example' }]);
+  await keyStore.close();
+
+  const members = openSqliteMemberStore(file);
+  const [own, other] = accounts;
+  await join(members, own, { email: 'Ada@Example.com', passwordHash: 'scrypt$ada' });
+  const grace = await join(members, other, { email: 'grace@example.com', passwordHash: 'scrypt$grace' });
+  await members.startSession({ id: grace.id, passwordHash: 'scrypt$grace' }, session(NOON + 3));
+  await members.createInvitation(invitation(own, { email: 'new@example.com' }), 10);
+  await members.createInvitation(
+    invitation(other, { kind: 'reset', email: 'grace@example.com', memberId: grace.id }),
+    10,
+  );
+  await members.takeAttempt([new Uint8Array(32).fill(7)], NOON, () => ({ waitMs: 0, failures: [3] }));
+  await members.close();
+  return made[0] ?? '';
+}

@@ -1,0 +1,57 @@
+/**
+ * `sluice migrate` in small chunks, which kills itself with -9 at a chunk of its choice: before it is sent, while the
+ * database is at it, or after it is there. Arguments: data folder, URL, which chunk, when. migrate.test.ts runs it until
+ * it gets to the end.
+ */
+
+import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
+import { openSqliteMovingSource } from '../../src/backends/sqlite/moving.ts';
+import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts';
+import { runMigrate } from '../../src/cli/migrate.ts';
+import { shellOf } from '../../src/cli/shell.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import type { MovingTarget } from '../../src/moving.ts';
+import { findKeyStore, openStore } from '../../src/opening.ts';
+
+const CHUNK = { rows: 150, length: 1e6 };
+
+const [, , dataFolder = '', url = '', fatalChunk = '0', when = 'after'] = process.argv;
+
+function dyingTarget(target: MovingTarget): MovingTarget {
+  let chunks = 0;
+  const take: MovingTarget['take'] = async (...chunk) => {
+    chunks += 1;
+    const isFatal = chunks === Number(fatalChunk);
+    const die = (): void => void process.kill(process.pid, 'SIGKILL');
+    if (isFatal && when === 'before') die();
+    // Two round trips or so later.
+    if (isFatal && when === 'during') setTimeout(die, 2);
+    await target.take(...chunk);
+    if (isFatal) die();
+  };
+  return {
+    place: target.place,
+    state: () => target.state(),
+    begin: (move) => target.begin(move),
+    progress: () => target.progress(),
+    take,
+    settle: (nextNumber) => target.settle(nextNumber),
+    count: (part) => target.count(part),
+    books: () => target.books(),
+    finish: (at) => target.finish(at),
+    close: () => target.close(),
+  };
+}
+
+process.exitCode = await runMigrate(['--data', dataFolder], {
+  ...shellOf(process, { env: { STORE_URL: url }, openStore, findKeyStore }),
+  lockFolder,
+  openSource: (folder) =>
+    openSqliteMovingSource({
+      storeFile: storeFileOf(folder),
+      keyFile: keyFileOf(folder),
+      logFolder: logFolderOf(folder),
+      limits: CHUNK,
+    }),
+  openTarget: async (to) => dyingTarget(await openPostgresMovingTarget(to)),
+});

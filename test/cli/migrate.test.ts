@@ -1,0 +1,359 @@
+/**
+ * `sluice migrate`: an embedded installation with something of everything goes to PostgreSQL, and whatever is asked of
+ * either side has the same answer. Killed and stopped wherever it is, it goes on and the result is the same. It refuses
+ * what would make two histories of one.
+ */
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { cpSync, existsSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, suite, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { migrate } from '../../src/backends/postgres/migrations.ts';
+import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts';
+import { openPool } from '../../src/backends/postgres/pool.ts';
+import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import { OperatorError } from '../../src/errors.ts';
+import { createLogger } from '../../src/logger.ts';
+import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
+import type { MovingTarget } from '../../src/moving.ts';
+import { moveMarkerFileOf, readMoveMarker } from '../../src/move-marker.ts';
+import { prepareDatabase } from '../../src/opening.ts';
+import { readConfig } from '../../src/config.ts';
+import { Processor } from '../../src/processor/processor.ts';
+import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
+import { PROCESSED_AT, processAll } from '../processor/processing.ts';
+import { eventually, post, removeFolder, temporaryFolder, type TestServer } from '../server.ts';
+import { ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { fillInstallation, type Installation } from './embedded-installation.ts';
+import {
+  assertSameKeys,
+  assertSameStores,
+  assertSameTimelines,
+  logNameOf,
+  migrateHere,
+  poolOf,
+  runProgram,
+} from './migrating.ts';
+
+/** Enough for something of everything. */
+const RECORDS = 240;
+const SLOW = { timeout: 120_000 };
+const OWN_SERVER = { ...SLOW, skip: whyNoPostgres('own') };
+const DYING_PROGRAM = fileURLToPath(new URL('./migrate-program.ts', import.meta.url));
+
+suite('sluice migrate', { skip: whyNoPostgres() }, () => {
+  /** Filled once; every test moves a copy. */
+  const original = temporaryFolder();
+  let installation: Installation;
+  before(async () => {
+    installation = await fillInstallation(original, RECORDS);
+    // A copy has the same name; made now, so that all copies do.
+    await logNameOf(original);
+  });
+  after(() => removeFolder(original));
+
+  function copyIn(scope: Scope): string {
+    const folder = join(folderIn(scope), 'data');
+    cpSync(original, folder, { recursive: true });
+    return folder;
+  }
+
+  const newDatabase = async (): Promise<string> => (await testPostgres()).newDatabase();
+
+  test('moves everything: every answer is the same, and the files are as they were', SLOW, async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    const { code, out, err } = await runProgram(['migrate', '--data', folder, '--to', url]);
+    assert.deepEqual([code, err], [0, '']);
+    assert.match(out, /^events +\d+ +\d+ +✓$/m);
+    assert.match(out, /Books compared: \d+ hours of 4 tenants, the same on both sides\./);
+    assert.match(out, /STORE_URL=postgres:\/\/sluice:…@127\.0\.0\.1:\d+\/\w+ npm start -- --data /);
+    assert.ok(!`${out}${err}`.includes(new URL(url).password), 'the password is shown');
+    assert.equal(digestOf(folder), digestOf(original));
+    const pool = await poolOf(scope, url);
+    await assertSameStores(original, pool, await logNameOf(folder), installation.traceIds);
+    await assertSameTimelines(original, pool);
+    await assertSameKeys(original, pool);
+  });
+
+  test('killed again and again it goes on where it stopped, and nothing is there twice', SLOW, async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    const ways = ['before', 'during', 'after'];
+    let kills = 0;
+    for (;;) {
+      const args = [folder, url, String(3 + kills), ways[kills % ways.length] ?? ''];
+      const { code, signal, err } = await runProgram(args, {}, DYING_PROGRAM);
+      if (signal !== 'SIGKILL') {
+        assert.equal(code, 0, err);
+        assert.match(err, /Going on with the move that began at/);
+        break;
+      }
+      kills += 1;
+      assert.equal(readMoveMarker(folder)?.state, 'moving');
+    }
+    assert.ok(kills >= 5, `it was killed ${kills} times only`);
+    const pool = await poolOf(scope, url);
+    await assertSameStores(original, pool, await logNameOf(folder), installation.traceIds);
+    await assertSameKeys(original, pool);
+  });
+
+  test('stopped by a signal it says how to go on, and does so', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    const stopping = new AbortController();
+    stopping.abort();
+    const stopped = migrateHere(['--data', folder, '--to', url], { stop: stopping.signal });
+    await assert.rejects(stopped, saying(/^Stopped\. .*run the same command again/));
+    assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
+  });
+
+  test('afterwards the rest of the log is processed into PostgreSQL, as it would have been here', SLOW, async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
+    const stayed = copyIn(scope);
+    await processAll(stayed);
+    const pool = await poolOf(scope, url);
+    const logName = await logNameOf(folder);
+    const log = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
+    const writer = openPostgresStoreWriter({ pool: pool.share(), logName });
+    // Twice, as after a restart: nothing is processed again.
+    for (let run = 1; run <= 2; run += 1) {
+      await new Processor({
+        log,
+        writer,
+        options: { defaultCountry: null, junkValues: new Set() },
+        metrics: metricsWriter(allocateMetrics(1), 0),
+        logger: createLogger('silent', 'test'),
+        now: () => PROCESSED_AT,
+        waitForMore: () => Promise.resolve(),
+        betweenTransactions: () => Promise.resolve(),
+        batchesPerTransaction: 1,
+      }).drain();
+    }
+    await log.close();
+    await writer.close();
+    const { traceIds, pendingTraceIds } = installation;
+    await assertSameStores(stayed, pool, logName, [...traceIds, ...pendingTraceIds]);
+  });
+
+  test('a server on the moved data lets old keys in, processes what was pending, and takes more in', SLOW, async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
+    const server = await launch(scope, { dataFolder: folder, env: { STORE_URL: url } });
+    const { key, pendingTraceIds } = installation;
+    assert.doesNotMatch(server.stdout(), /sk_dev_|first key/);
+    const users = [{ identifiers: { user_id: 'pending-2' }, events: [{ event_name: 'later' }] }];
+    const sent = await post(server, key, JSON.stringify({ users }));
+    assert.equal(sent.status, 202, sent.text);
+    const { trace_id: traceId } = sent.body as { trace_id: string };
+    for (const id of [...pendingTraceIds, traceId]) {
+      await eventually(`${id} is processed`, async () => (await trace(server, key, id))?.status === 'processed');
+    }
+    const pending = await trace(server, key, pendingTraceIds[0] ?? '');
+    const sentLater = await trace(server, key, traceId);
+    assert.ok(pending?.users[0]?.profile_id);
+    assert.equal(sentLater?.users[0]?.profile_id, pending.users[0].profile_id);
+    assert.equal(await server.stop(), 0);
+  });
+
+  test('once moved, an embedded server and commands on keys refuse the folder, and moving again does nothing', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
+    assert.match(await refusedStart({ dataFolder: folder }), /was moved to PostgreSQL at .*Set STORE_URL/s);
+    const keys = await runProgram(['keys', 'list', '--data', folder]);
+    assert.equal(keys.code, 1);
+    assert.match(keys.err, /was moved to PostgreSQL/);
+    const { out: examined } = await runProgram(['doctor', '--data', folder]);
+    assert.match(examined, /^✗ store +it cannot be looked at: The data in /m);
+    assert.equal(examined.match(/✗/g)?.length, 2, examined);
+    const again = await migrateHere(['--data', folder, '--to', url]);
+    assert.equal(again.code, 0);
+    assert.match(again.out, /^This data was moved to .* npm start/s);
+    const elsewhere = migrateHere(['--data', folder, '--to', await newDatabase()]);
+    await assert.rejects(elsewhere, saying(/was moved to .* and goes on there/));
+    rmSync(moveMarkerFileOf(folder));
+    assert.equal((await runProgram(['keys', 'list', '--data', folder])).code, 0);
+  });
+
+  test(
+    'a database that goes away meanwhile is told, and what it had acknowledged is still there',
+    OWN_SERVER,
+    async () => {
+      await using scope = new AsyncDisposableStack();
+      const folder = copyIn(scope);
+      const postgres = await ownPostgres();
+      scope.defer(() => postgres.close());
+      let chunks = 0;
+      const openTarget = async (url: string): Promise<MovingTarget> => {
+        const target = await openPostgresMovingTarget(url);
+        const take = target.take.bind(target);
+        target.take = async (...chunk) => {
+          chunks += 1;
+          if (chunks === 8) await postgres.stop('immediate');
+          await take(...chunk);
+        };
+        return target;
+      };
+      const cut = migrateHere(['--data', folder, '--to', postgres.url], { openTarget });
+      await assert.rejects(cut, saying(/\nWhat was moved so far is kept\. .*run the same command again/));
+      await postgres.start();
+      assert.equal((await migrateHere(['--data', folder, '--to', postgres.url])).code, 0);
+      const pool = await poolOf(scope, postgres.url);
+      await assertSameKeys(original, pool);
+    },
+  );
+
+  test('a folder in which keys were made and no server ran is moved, too', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    rmSync(storeFileOf(folder));
+    const { code, out } = await migrateHere(['--data', folder, '--to', url, '--json']);
+    const result = JSON.parse(out) as { is_equal: boolean; parts: Record<string, { here: number; there: number }> };
+    assert.deepEqual([code, result.is_equal], [0, true]);
+    assert.deepEqual(
+      [result.parts['keys'], result.parts['nodes']],
+      [
+        { here: 4, there: 4 },
+        { here: 0, there: 0 },
+      ],
+    );
+    await assertSameKeys(original, await poolOf(scope, url));
+  });
+
+  test('it is refused while a server runs on the folder, and nothing is begun', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    const lock = lockFolder(folder);
+    scope.defer(() => lock.release());
+    const { code, err } = await runProgram(['migrate', '--data', folder], { STORE_URL: url });
+    assert.equal(code, 1);
+    assert.match(err, /^sluice: The data folder .* is in use by another Sluice server/);
+    assert.ok(!existsSync(moveMarkerFileOf(folder)));
+  });
+
+  test('it is refused on a database that holds other data, or another move', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    const pool = await poolOf(scope, url);
+    await migrate(pool);
+    await pool.query("INSERT INTO accounts (id, name, created_at) VALUES ('acct_x', 'x', 1)");
+    const foreign = migrateHere(['--data', folder, '--to', url]);
+    await assert.rejects(
+      foreign,
+      saying(/holds data already \(in its table sluice\.accounts\).*Name an empty database/),
+    );
+    assert.ok(!existsSync(moveMarkerFileOf(folder)), 'the folder was marked although nothing was begun');
+
+    const other = await newDatabase();
+    assert.equal((await migrateHere(['--data', copyIn(scope), '--to', other])).code, 0);
+    await assert.rejects(migrateHere(['--data', folder, '--to', other]), saying(/holds another move/));
+  });
+
+  test('a move whose marker was removed meanwhile is not gone on with: the data may have changed', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    const stopping = new AbortController();
+    stopping.abort();
+    await assert.rejects(migrateHere(['--data', folder, '--to', url], { stop: stopping.signal }));
+    assert.match(await refusedStart({ dataFolder: folder }), /is being moved .* run the same "sluice migrate" again/s);
+    rmSync(moveMarkerFileOf(folder));
+    await assert.rejects(migrateHere(['--data', folder, '--to', url]), saying(/holds a part of another move/));
+    // Into an empty one it begins anew.
+    assert.equal((await migrateHere(['--data', folder, '--to', await newDatabase()])).code, 0);
+  });
+
+  test('what is not the same on both sides is said plainly, and no server starts on it', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    const { code, out } = await migrateHere(['--data', folder, '--to', url], {
+      openTarget: async (to) => {
+        const target = await openPostgresMovingTarget(to);
+        const settle = target.settle.bind(target);
+        target.settle = async (nextNumber) => {
+          await settle(nextNumber);
+          const pool = await openPool({ url: to, max: 1, applicationName: 'sluice test' });
+          await pool.query('DELETE FROM merges WHERE no = (SELECT min(no) FROM merges)');
+          await pool.query(
+            'UPDATE ledger SET events_stored = events_stored - 1 WHERE hour = (SELECT min(hour) FROM ledger)',
+          );
+          await pool.close();
+        };
+        return target;
+      },
+    });
+    assert.equal(code, 1);
+    assert.match(out, /^merges +\d+ +\d+ +✗$/m);
+    assert.match(
+      out,
+      /NOT the same:\n {2}- merges: \d+ rows here, \d+ there\n {2}- books of acct_\w+\/\w+: the hour 2026-/,
+    );
+    assert.equal(readMoveMarker(folder)?.state, 'moving');
+    const { config } = readConfig({ env: { STORE_URL: url }, args: [] });
+    await assert.rejects(prepareDatabase(config), saying(/being filled by "sluice migrate".*not finished/));
+  });
+
+  test('a server with STORE_URL refuses a folder whose data was not moved', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, url] = [copyIn(scope), await newDatabase()];
+    const words = await refusedStart({ dataFolder: folder, env: { STORE_URL: url } });
+    assert.match(words, /was not moved to PostgreSQL\. Move it: sluice migrate --data/);
+    assert.ok(!words.includes(new URL(url).password));
+  });
+
+  test('mistakes are told all at once, by the name of the flag, without passwords', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await assert.rejects(migrateHere(['--data', folder]), saying(/the database is missing; expected --to postgres:/));
+    const wrong = migrateHere(['--data', folder, '--to', 'mysql://u:secret-4711@h/d', 'extra', '--jsno']);
+    await assert.rejects(wrong, (error) => {
+      assert.ok(error instanceof OperatorError);
+      assert.match(error.message, /unknown flag --jsno; did you mean --json\?/);
+      assert.match(error.message, /- --to .*postgres:\/\//);
+      assert.match(error.message, /unexpected argument "extra"/);
+      return !error.message.includes('secret-4711');
+    });
+    const nowhere = migrateHere(['--data', join(folder, 'none'), '--to', 'postgres://u:p@127.0.0.1:1/d']);
+    await assert.rejects(nowhere, saying(/has neither store\.db nor keys\.db/));
+    assert.ok(!existsSync(join(folder, 'none')));
+    const away = migrateHere(['--data', copyIn(scope), '--to', 'postgres://u:p@127.0.0.1:1/d']);
+    await assert.rejects(
+      away,
+      saying(/^The database postgres:\/\/u:…@127\.0\.0\.1:1\/d cannot be reached: .*\n.*is --to right\?$/),
+    );
+    const unknown = migrateHere(['--data', copyIn(scope), '--to', 'postgres://u:p@127.0.0.1:1/d?x=1']);
+    await assert.rejects(unknown, saying(/^--to has the parameter "x"/));
+  });
+});
+
+interface TraceAnswer {
+  readonly status: string;
+  readonly users: readonly { readonly profile_id: string | null }[];
+}
+
+async function trace(server: TestServer, key: string, traceId: string): Promise<TraceAnswer | undefined> {
+  const answer = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
+  return answer.status === 200 ? ((await answer.json()) as TraceAnswer) : undefined;
+}
+
+function saying(words: RegExp): (error: unknown) => true {
+  return (error) => {
+    assert.ok(error instanceof OperatorError, String(error));
+    assert.match(error.message, words);
+    return true;
+  };
+}
+
+function digestOf(folder: string): string {
+  const digest = createHash('sha256');
+  for (const file of [storeFileOf(folder), keyFileOf(folder)]) digest.update(readFileSync(file));
+  return digest.digest('hex');
+}
