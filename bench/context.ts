@@ -31,6 +31,7 @@ export interface Pace {
   readonly endToEnd: { readonly events: number; readonly people: number; readonly rawShare: number };
   readonly mergePeople: number;
   readonly growth: GrowthPace;
+  readonly scaleOut: { readonly events: number; readonly people: number; readonly processors: readonly number[] };
 }
 
 export interface GrowthPace {
@@ -55,6 +56,7 @@ export const FULL: Pace = {
   endToEnd: { events: 2_000_000, people: 200_000, rawShare: 0.5 },
   mergePeople: 100_000,
   growth: { sizes: [300_000, 900_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
+  scaleOut: { events: 300_000, people: 30_000, processors: [1, 2, 4] },
 };
 
 /** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
@@ -80,6 +82,7 @@ export const SHORT: Pace = {
   endToEnd: { events: 5_000, people: 1_000, rawShare: 0.5 },
   mergePeople: 1_000,
   growth: { sizes: [2_000, 4_000], warmupEvents: 500, roundEvents: 1_000, rounds: 1, reads: 50 },
+  scaleOut: { events: 4_000, people: 500, processors: [1, 2] },
 };
 
 /**

@@ -22,6 +22,7 @@ import { mergeStormBenchmark } from './merge-storm.ts';
 import { Progress } from './progress.ts';
 import { DURABILITY, formatReport } from './report.ts';
 import type { Outcome, Report } from './report.ts';
+import { scaleOutBenchmark } from './scale-out.ts';
 import { PROJECT } from './servers.ts';
 import { startBenchmark } from './start.ts';
 
@@ -36,6 +37,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   cpuBenchmark,
   mergeStormBenchmark,
   growthBenchmark,
+  scaleOutBenchmark,
 ];
 
 const HELP = `npm run bench -- [NAME…] [--short] [--long] [--data FOLDER]

@@ -41,6 +41,8 @@ export interface SluiceOptions {
   readonly npm?: boolean;
   /** Start on the folder of an earlier start instead of a fresh one. */
   readonly folder?: string;
+  /** Further settings, as environment variables. */
+  readonly settings?: Readonly<Record<string, string>>;
 }
 
 export class Stage {
@@ -73,9 +75,9 @@ export class Stage {
     return this.start(name, [process.execPath, file, String(port)], {}, { port, key: 'none', stores: false, probe });
   }
 
-  async createKey(folder: string): Promise<string> {
+  async createKey(folder: string, settings: Readonly<Record<string, string>> = {}): Promise<string> {
     const words = ['keys', 'create', '--name', 'bench', '--kind', 'secret', '--env', 'development', '--json'];
-    const env = environment({ SLUICE_DATA: folder });
+    const env = environment({ SLUICE_DATA: folder, ...settings });
     const { stdout } = await run(process.execPath, [MAIN, ...words], { env, cwd: PROJECT, timeout: 30_000 });
     const made = JSON.parse(stdout) as { key?: unknown };
     if (typeof made.key !== 'string') throw new Error(`"sluice keys create --json" printed no key: ${stdout}`);
@@ -86,10 +88,15 @@ export class Stage {
     if (!existsSync(MAIN)) throw new Error('src/main.ts is not there, so there is no Sluice to measure');
     const port = await freePort();
     const folder = options.folder ?? this.freshFolder();
-    const settings: Record<string, string> = { PORT: String(port), HOST: '127.0.0.1', SLUICE_DATA: folder };
+    const settings: Record<string, string> = {
+      PORT: String(port),
+      HOST: '127.0.0.1',
+      SLUICE_DATA: folder,
+      ...options.settings,
+    };
     if (options.edges !== undefined) settings['SLUICE_EDGES'] = String(options.edges);
     const words = options.npm ? ['npm', 'start'] : [process.execPath, ...(options.nodeArguments ?? []), MAIN, 'serve'];
-    const actualKey = key ?? (options.folder === undefined ? await this.createKey(folder) : 'none');
+    const actualKey = key ?? (options.folder === undefined ? await this.createKey(folder, options.settings) : 'none');
     return this.start(name, words, settings, { port, key: actualKey, stores: true, probe: ready });
   }
 
@@ -185,7 +192,9 @@ function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
 
 /** What this process has, without settings of Sluice: a benchmark runs the defaults wherever it does not say otherwise. */
 function environment(settings: Readonly<Record<string, string>>): Record<string, string | undefined> {
-  const inherited = Object.entries(process.env).filter(([name]) => !/^(SLUICE_|PORT$|HOST$|NODE_OPTIONS$)/.test(name));
+  const inherited = Object.entries(process.env).filter(
+    ([name]) => !/^(SLUICE_|(PORT|HOST|STORE_URL|LOG_URL|NODE_OPTIONS)$)/.test(name),
+  );
   return { ...Object.fromEntries(inherited), ...settings };
 }
 

@@ -8,6 +8,8 @@ import { isIP } from 'node:net';
 /** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
 export interface Kind<T> {
   readonly expected: string;
+  /** A value may hold a password: `format` hides it, and a value that is refused is not repeated. */
+  readonly isSecret?: boolean;
   parse(text: string): T | undefined;
   format(value: T): string;
 }
@@ -107,6 +109,54 @@ export function origin(): Kind<string> {
     },
     format: (value) => value,
   };
+}
+
+/** The address of a PostgreSQL database, or nothing. */
+export function storeUrl(): Kind<string> {
+  return {
+    expected: 'the address of a database, such as postgres://user:password@host:5432/sluice',
+    isSecret: true,
+    parse: (text) => {
+      if (text === '') return text;
+      const url = /^postgres(ql)?:\/\/\S*$/i.test(text) ? URL.parse(text) : null;
+      return url === null || url.pathname.length < 2 ? undefined : text;
+    },
+    format: withoutSecrets,
+  };
+}
+
+/** The address of a topic in Kafka, or nothing. Several brokers are no URL by the book, so it is read by hand. */
+export function logUrl(): Kind<string> {
+  const broker = String.raw`(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9._-]*[a-z0-9])?)(:\d{1,5})?`;
+  const whole = new RegExp(String.raw`^kafka://([^/@\s]*@)?${broker}(,${broker})*/[a-z0-9._-]{1,249}(\?\S*)?$`, 'i');
+  return {
+    expected: 'the address of a topic, such as kafka://host:9092/sluice (several brokers: host:9092,host:9092)',
+    isSecret: true,
+    parse: (text) => (text === '' || whole.test(text) ? text : undefined),
+    format: withoutSecrets,
+  };
+}
+
+const SECRET_PARAMETER = /pass|secret|token|key/i;
+
+/** An address as it may be shown: no password, wherever in it that stands. What is no address is left as it is. */
+export function withoutSecrets(url: string): string {
+  const [, scheme, rest = ''] = /^([a-z]+:\/\/)(.*)$/is.exec(url) ?? [];
+  if (scheme === undefined) return url;
+  // Somebody may have forgotten to escape what is in a password: then what looks like a query may be a part of it.
+  const firstQueryAt = rest.indexOf('?');
+  const isAfterUser = firstQueryAt >= 0 && (rest.slice(0, firstQueryAt).includes('@') || !rest.includes('@'));
+  const queryAt = isAfterUser ? firstQueryAt : rest.indexOf('?', rest.lastIndexOf('@') + 1);
+  const place = queryAt < 0 ? rest : rest.slice(0, queryAt);
+  const parameters = queryAt < 0 ? [] : rest.slice(queryAt + 1).split('&');
+  const at = place.lastIndexOf('@');
+  const [user = '', ...password] = place.slice(0, Math.max(at, 0)).split(':');
+  const shownUser = at < 0 ? '' : `${user}${password.length > 0 ? ':…' : ''}@`;
+  const shown = parameters.map((parameter) => {
+    const [name = ''] = parameter.split('=');
+    return SECRET_PARAMETER.test(name) ? `${name}=…` : parameter;
+  });
+  return `${scheme}${shownUser}${place.slice(at + 1)}${shown.length > 0 ? `?${shown.join('&')}` : ''}`;
 }
 
 function within(value: number | undefined, min: number, max: number): number | undefined {

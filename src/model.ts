@@ -23,12 +23,17 @@
  * - **refusal**: a link or merge that a rule forbade, with the rule.
  * - **statement**: what a user says of a person: profile fields and user_properties. The newest origin wins per name.
  * - **tombstone**: the hash of an erased match key, with the time: older data does not bring it back.
+ * - **role**: what a server does of all this: `edge` takes events in, `processor` processes them, `api` answers
+ *   everything else, `all` does all of it.
  *
  * This file imports nothing and does nothing.
  */
 
 export const ENVIRONMENTS = ['production', 'development'] as const;
 export type Environment = (typeof ENVIRONMENTS)[number];
+
+export const ROLES = ['all', 'edge', 'processor', 'api'] as const;
+export type Role = (typeof ROLES)[number];
 
 export const KEY_KINDS = ['secret', 'publishable'] as const;
 export type KeyKind = (typeof KEY_KINDS)[number];

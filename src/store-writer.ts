@@ -41,6 +41,8 @@ export interface Question {
   readonly users: readonly Named[];
   readonly idempotencyKeys: readonly string[];
   readonly eventIds: readonly string[];
+  /** Of all of them, the oldest: `erasedAt` is asked only where something was erased then or later. */
+  readonly receivedAtMin: number;
 }
 
 export interface FirstUse {

@@ -1,6 +1,7 @@
 /**
- * The main thread of `sluice serve`. It starts the edge threads and the processor, writes what they saw of keys, watches
- * the disk, and stops everything in order. It serves nothing itself, so it always has time.
+ * The main thread of `sluice serve`. It starts the edge threads and the processor, as far as the role has them, writes
+ * what they saw of keys, watches the disk if there is anything on it, and stops everything in order. It serves nothing
+ * itself, so it always has time. A processor has an edge, too: one that serves health and metrics alone.
  *
  * A thread that dies takes the process with it, on purpose: nothing acknowledged is lost, and whoever runs Sluice
  * (a service manager, a container) starts it again.
@@ -10,11 +11,12 @@ import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import type { Config, Sources } from './config.ts';
-import type { ServerStatus } from './edge/edge.ts';
+import type { ServerStatus } from './edge/readiness.ts';
 import { listenError } from './edge/listen-error.ts';
 import { OperatorError } from './errors.ts';
 import type { Logger } from './logger.ts';
 import { METRIC, metricsWriter } from './metrics.ts';
+import { processes } from './roles.ts';
 import type { KeySighting, KeyStore } from './store.ts';
 
 /** What an edge thread is started with. */
@@ -92,7 +94,8 @@ export function metricsSlots(edges: number): number {
 export interface SupervisorParts {
   readonly config: Config;
   readonly sources: Sources;
-  readonly keyStore: KeyStore;
+  /** Null where nothing asks for a key. */
+  readonly keyStore: KeyStore | null;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly logger: Logger;
   readonly version: string;
@@ -118,14 +121,18 @@ export class Supervisor {
   /** Resolves with the port once every edge listens. */
   async start(): Promise<number> {
     const { config } = this.#parts;
-    await this.#checkDisk();
-    this.#diskTimer = setInterval(() => void this.#checkDisk(), DISK_INTERVAL_MS);
+    // A log that is shared is elsewhere, and with it all that could fill a disk.
+    if (config.logUrl === '') {
+      await this.#checkDisk();
+      this.#diskTimer = setInterval(() => void this.#checkDisk(), DISK_INTERVAL_MS);
+    }
+    const edges = config.role === 'processor' ? 1 : config.edges;
     // Sockets that share a port do not notice a stranger on it, so look before.
-    if (config.edges > 1 && config.port !== 0) await assertPortIsFree(config);
+    if (edges > 1 && config.port !== 0) await assertPortIsFree(config);
     const port = await this.#startEdge(0, config.port);
-    const others = Array.from({ length: config.edges - 1 }, (_, index) => this.#startEdge(index + 1, port));
+    const others = Array.from({ length: edges - 1 }, (_, index) => this.#startEdge(index + 1, port));
     await Promise.all(others);
-    await this.#startProcessor();
+    if (processes(config.role)) await this.#startProcessor();
     return port;
   }
 
@@ -153,7 +160,7 @@ export class Supervisor {
     if (this.#doomed) await new Promise(() => undefined);
     const threads = this.#processor === undefined ? this.#edges : [...this.#edges, this.#processor];
     await Promise.all(threads.map((thread) => thread.terminate()));
-    await this.#parts.keyStore.close();
+    await this.#parts.keyStore?.close();
   }
 
   #startThread(name: string, setup: EdgeSetup | ProcessorSetup): Worker {
@@ -230,7 +237,7 @@ export class Supervisor {
       );
     }
     try {
-      await this.#parts.keyStore.recordSightings(sightings);
+      await this.#parts.keyStore?.recordSightings(sightings);
     } catch (error) {
       this.#parts.logger.warn({ err: error }, 'when keys were last used could not be written');
     }

@@ -1,16 +1,14 @@
 /**
  * The entry of every thread of `sluice serve` but the main one: an edge, the processor, or the thread that parses for
  * the processor, as its setup says. Like `main.ts` it is a composition root: it names concrete backends, loads them when
- * they are used, and holds no logic of its own.
+ * they are used, and holds no logic of its own. What a thread opens for the three ways to run (files alone; PostgreSQL
+ * with a log of its own; PostgreSQL and Kafka) is in `thread-parts.ts`.
  */
 
 import { enableCompileCache } from 'node:module';
-import { parentPort, Worker, workerData } from 'node:worker_threads';
-import type { Config } from './config.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
+import { parentPort, workerData } from 'node:worker_threads';
+import { logFolderOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
-import type { LogAppender } from './log.ts';
-import type { Store } from './store.ts';
 import type {
   EdgeMessage,
   EdgeSetup,
@@ -23,62 +21,25 @@ import { yieldToOthers } from './threads.ts';
 
 enableCompileCache();
 
-/** In a thread of its own, completed by what is still in the log. */
-async function openStore(config: Config): Promise<Store> {
-  const [{ openSqliteStoreClient }, { matchOptionsOf }] = await Promise.all([
-    import('./backends/sqlite/store-client.ts'),
-    import('./match-options.ts'),
-  ]);
-  return openSqliteStoreClient({
-    storeFile: storeFileOf(config.dataFolder),
-    logFolder: logFolderOf(config.dataFolder),
-    matchOptions: matchOptionsOf(config),
-  });
-}
-
-async function openLog(
-  { config, index, metricsBuffer }: EdgeSetup,
-  onFatal: (message: string) => void,
-): Promise<LogAppender> {
-  const { openSqliteLogAppender } = await import('./backends/sqlite/log.ts');
-  return openSqliteLogAppender({
-    folder: logFolderOf(config.dataFolder),
-    partition: index,
-    partitions: config.edges,
-    segmentBytes: config.logSegmentBytes,
-    metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
-    onFatal,
-  });
-}
-
-/** One edge thread: its partition of the log, its ends of the key store and the member store, its HTTP server. */
+/** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
 async function runEdge(setup: EdgeSetup): Promise<void> {
   const { config, sources, index, metricsBuffer, version } = setup;
   const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
+    const { openEdgeParts } = await import('./thread-parts.ts');
     // The log is checked in its own thread while this one loads the rest.
-    const opening = openLog(setup, (message) => tell({ type: 'fatal', message }));
-    const [{ startEdge }, { statusOf }, { createLogger }, keyStore, members, store, log] = await Promise.all([
+    const opening = openEdgeParts(setup, (message) => tell({ type: 'fatal', message }));
+    const [{ startEdge }, { statusOf }, { createLogger }, opened] = await Promise.all([
       import('./edge/edge.ts'),
       import('./supervisor.ts'),
       import('./logger.ts'),
-      import('./backends/sqlite/keys.ts').then(({ openSqliteKeyStore }) =>
-        openSqliteKeyStore(keyFileOf(config.dataFolder)),
-      ),
-      import('./backends/sqlite/members.ts').then(({ openSqliteMemberStore }) =>
-        openSqliteMemberStore(keyFileOf(config.dataFolder)),
-      ),
-      openStore(config),
       opening,
     ]);
     const edge = await startEdge(
       {
+        ...opened.parts,
         config,
         sources,
-        log,
-        keyStore,
-        members,
-        store,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),
         logger: createLogger(config.logLevel, `edge-${index}`),
@@ -88,8 +49,14 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
       },
       setup.port,
     );
+    const drain = async (): Promise<void> => {
+      opened.stop();
+      await edge.drain();
+      await opened.close();
+      tell({ type: 'drained' });
+    };
     parentPort?.on('message', (message: SupervisorMessage) => {
-      if (message.type === 'drain') void edge.drain().then(() => tell({ type: 'drained' }));
+      if (message.type === 'drain') void drain();
     });
     tell({ type: 'listening', port: edge.port });
   } catch (error) {
@@ -99,40 +66,42 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   }
 }
 
-/** The processor's thread: reads all partitions of the log, writes the store. */
-async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSetup): Promise<void> {
+/** The processor's thread: reads the log, or its share of the partitions, and writes the store. */
+async function runProcessor(setup: ProcessorSetup): Promise<void> {
+  const { config, metricsBuffer, statusBuffer } = setup;
   const tell = (message: ProcessorMessage): void => parentPort?.postMessage(message);
   yieldToOthers();
   const [
-    { openSqliteStoreWriter },
-    { openSqliteLogReader },
+    { openProcessorParts },
     { Processor },
     { Housekeeping },
     { matchOptionsOf },
     { createLogger },
     { METRIC, metricsWriter, readCounter, readGauge },
     { metricsSlots, setBacklogFull, statusOf },
+    { turnTaker },
   ] = await Promise.all([
-    import('./backends/sqlite/store-writer.ts'),
-    import('./backends/sqlite/log-reader.ts'),
+    import('./thread-parts.ts'),
     import('./processor/processor.ts'),
     import('./processor/housekeeping.ts'),
     import('./match-options.ts'),
     import('./logger.ts'),
     import('./metrics.ts'),
     import('./supervisor.ts'),
+    import('./processor/give-way.ts'),
   ]);
   try {
-    const writer = openSqliteStoreWriter({ file: storeFileOf(config.dataFolder) });
-    const folder = logFolderOf(config.dataFolder);
-    const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
+    const opened = await openProcessorParts(setup);
+    const { parts } = opened;
     const common = {
-      log,
-      writer,
+      log: parts.log,
+      writer: parts.writer,
       metrics: metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1),
       logger: createLogger(config.logLevel, 'processor'),
       now: Date.now,
     };
+    // Of a log that is shared this one reads a part: how much of it waits in all, the edges find out.
+    const isOwnLog = config.logUrl === '';
     const housekeeping = new Housekeeping({
       ...common,
       retention: {
@@ -141,29 +110,21 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
         rejectionsMs: config.rejectionRetentionMs,
         rejectionBytesMax: config.rejectionBytesMax,
       },
-      backlogBytesMax: config.backlogBytesMax,
-      setBacklogFull: (isFull) => setBacklogFull(statusBuffer, isFull),
+      backlogBytesMax: isOwnLog ? config.backlogBytesMax : Number.MAX_SAFE_INTEGER,
+      setBacklogFull: (isFull) => isOwnLog && setBacklogFull(statusBuffer, isFull),
     });
-    const [{ waitForAppends }, { turnTaker }, { sourceInThread }] = await Promise.all([
-      import('./processor/wait.ts'),
-      import('./processor/give-way.ts'),
-      import('./processor/source.ts'),
-    ]);
-    const entries = () => readCounter(metricsBuffer, METRIC.log_entries);
     const status = statusOf(statusBuffer);
     const takeTurn = turnTaker({
       now: Date.now,
       waiting: () => readGauge(metricsBuffer, METRIC.requests_waiting) ?? 0,
-      entries,
+      entries: () => readCounter(metricsBuffer, METRIC.log_entries),
       bytes: () => readCounter(metricsBuffer, METRIC.log_bytes),
       isStopping: () => status.isShuttingDown(),
     });
-    const preparer: PreparerSetup = { role: 'preparer', config };
     const processor = new Processor({
+      ...parts,
       ...common,
       options: matchOptionsOf(config),
-      source: sourceInThread(new Worker(new URL(import.meta.url), { workerData: preparer, name: 'preparer' })),
-      waitForMore: waitForAppends(entries),
       betweenTransactions: async (positions, caughtUpTo) => {
         await housekeeping.run(positions, caughtUpTo);
         await takeTurn(caughtUpTo);
@@ -174,8 +135,7 @@ async function runProcessor({ config, metricsBuffer, statusBuffer }: ProcessorSe
     });
     tell({ type: 'started' });
     await processor.run();
-    await writer.close();
-    await log.close();
+    await opened.close();
     tell({ type: 'stopped' });
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { describeConfig, type Env, formatSetting, loadConfig, SETTING_NAMES, SETTINGS } from '../src/config.ts';
-import { FOREVER_MS, parseDurationMs } from '../src/config-values.ts';
+import { FOREVER_MS, parseDurationMs, withoutSecrets } from '../src/config-values.ts';
 import { OperatorError } from '../src/errors.ts';
 
 const MB = 1_048_576;
@@ -34,6 +34,11 @@ test('with nothing set, every setting has its default', () => {
     host: '127.0.0.1',
     publicUrl: '',
     dataFolder: './data',
+    storeUrl: '',
+    logUrl: '',
+    role: 'all',
+    storeConnections: 10,
+    storeTimeoutMs: 30_000,
     environment: 'any',
     edges: 1,
     inFlightBytesMax: 64 * MB,
@@ -58,6 +63,11 @@ test('every setting can be given in the environment', () => {
     HOST: '::1',
     SLUICE_PUBLIC_URL: 'HTTPS://Sluice.Example:443/',
     SLUICE_DATA: '/var/lib/sluice',
+    STORE_URL: 'postgres://sluice:hidden@db.example/sluice',
+    LOG_URL: 'kafka://one.example:9092,two.example:9092/sluice-events?replication=3',
+    SLUICE_ROLE: 'edge',
+    SLUICE_STORE_CONNECTIONS: '25',
+    SLUICE_STORE_TIMEOUT: '1m',
     SLUICE_ENVIRONMENT: 'production',
     SLUICE_EDGES: '4',
     SLUICE_IN_FLIGHT_BYTES: '1GB',
@@ -79,6 +89,11 @@ test('every setting can be given in the environment', () => {
     host: '::1',
     publicUrl: 'https://sluice.example',
     dataFolder: '/var/lib/sluice',
+    storeUrl: 'postgres://sluice:hidden@db.example/sluice',
+    logUrl: 'kafka://one.example:9092,two.example:9092/sluice-events?replication=3',
+    role: 'edge',
+    storeConnections: 25,
+    storeTimeoutMs: 60_000,
     environment: 'production',
     edges: 4,
     inFlightBytesMax: 1_024 * MB,
@@ -219,6 +234,9 @@ const REFUSED: [string, string[]][] = [
   ['data', ['', '  ']],
   ['environment', ['prod', 'staging', '']],
   ['edges', ['0', '65', '1.5', 'all']],
+  ['role', ['', 'edges', 'everything']],
+  ['store-connections', ['1', '1001', 'many']],
+  ['store-timeout', ['999ms', '2h', '30']],
   ['disk-free-min', ['-1', 'lots']],
   ['log-segment', ['1023kB', '1']],
   ['log-retention', ['7', 'for ever']],
@@ -279,6 +297,83 @@ test('every edge has room for the largest body, or the start is refused', () => 
     'SLUICE_IN_FLIGHT_BYTES is 64MB, but 4 edges need at least 112MB; set it, or use fewer edges',
   ]);
   assert.equal(load({}, '--edges', '4', '--in-flight-bytes', '112MB').edges, 4);
+});
+
+const STORE_URL = 'postgres://sluice:hidden@db.example/sluice';
+const LOG_URL = 'kafka://one.example:9092/sluice';
+
+test('a log that is shared needs a store that is shared', () => {
+  assert.deepEqual(mistakes({ LOG_URL }), [
+    'LOG_URL is set, but STORE_URL is not: who shares a log has to share a store; set STORE_URL=postgres://… too, or leave LOG_URL out',
+  ]);
+  assert.equal(load({ STORE_URL }).logUrl, '');
+  assert.equal(load({ STORE_URL, LOG_URL }).role, 'all');
+});
+
+for (const role of ['edge', 'processor', 'api']) {
+  test(`the role ${role} is refused without both PostgreSQL and Kafka, and what is missing is named`, () => {
+    const missing = (env: Env): string =>
+      /but (.+?) (?:is|are) not set/.exec(mistakes(env, '--role', role)[0] ?? '')?.[1] ?? 'nothing';
+    assert.equal(missing({}), 'STORE_URL and LOG_URL');
+    assert.equal(missing({ STORE_URL }), 'LOG_URL');
+    assert.equal(missing({ LOG_URL }), 'STORE_URL');
+    assert.equal(load({ STORE_URL, LOG_URL }, '--role', role).role, role);
+  });
+}
+
+test('addresses of a store and a log are checked, and one that is refused is not repeated: it may hold a password', () => {
+  const stores = [
+    'mysql://a:hidden@b/c',
+    'postgres://a:hidden@b',
+    'postgres://a:hidden@b/',
+    'hidden',
+    'postgres://a b/c',
+  ];
+  for (const text of stores) {
+    assert.deepEqual(mistakes({ STORE_URL: text }), [
+      'STORE_URL cannot be used; expected the address of a database, such as postgres://user:password@host:5432/sluice',
+    ]);
+  }
+  const logs = [
+    'kafka://a:hidden@b:9092',
+    'kafka:///hidden',
+    'http://hidden/x',
+    'kafka://a b/hidden',
+    'kafka://a:9092,/hidden',
+  ];
+  for (const text of logs) {
+    const [mistake = '', ...others] = mistakes({ STORE_URL }, `--log-url=${text}`);
+    assert.deepEqual(others, []);
+    assert.match(mistake, /^--log-url cannot be used; expected the address of a topic, such as kafka:/);
+    assert.doesNotMatch(mistake, /hidden/);
+  }
+});
+
+const SHOWN: [string, string][] = [
+  ['postgres://sluice:hidden@db/sluice', 'postgres://sluice:…@db/sluice'],
+  ['postgres://sluice@db:5432/sluice?sslmode=require', 'postgres://sluice@db:5432/sluice?sslmode=require'],
+  ['postgres://db/sluice', 'postgres://db/sluice'],
+  ['postgres://u:hid@den@db/sluice', 'postgres://u:…@db/sluice'],
+  ['postgres://u:hid/den@db/sluice', 'postgres://u:…@db/sluice'],
+  ['postgres://u:hid?den@db/sluice?sslmode=x', 'postgres://u:…@db/sluice?sslmode=x'],
+  ['postgres://u:hid:den@db/sluice', 'postgres://u:…@db/sluice'],
+  ['postgres://db/sluice?user=u&password=hidden', 'postgres://db/sluice?user=u&password=…'],
+  ['not an address: a@b', 'not an address: a@b'],
+  ['kafka://u:hidden@a:9092,b:9092/t?tls=true', 'kafka://u:…@a:9092,b:9092/t?tls=true'],
+];
+for (const [url, shown] of SHOWN) {
+  test(`of an address no password is shown, as in ${shown}`, () => assert.equal(withoutSecrets(url), shown));
+}
+
+test('an address that stands where none is expected is told without its password', () => {
+  assert.deepEqual(mistakes({}, 'postgres://u:hidden@db/x'), ['unexpected argument "postgres://u:…@db/x"']);
+});
+
+test('what describes the settings has no password in it', () => {
+  const { config, sources } = loadConfig({ env: { STORE_URL, LOG_URL: 'kafka://u:hidden@a:9092/t' }, args: [] });
+  const rows = describeConfig(config, sources);
+  assert.doesNotMatch(JSON.stringify(rows), /hidden/);
+  assert.equal(rows.find(({ setting }) => setting === 'storeUrl')?.value, 'postgres://sluice:…@db.example/sluice');
 });
 
 test('the message counts the mistakes and says where to read on', () => {

@@ -72,7 +72,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   });
   const { port, pid } = await listening;
   // The words for people follow the log line; the first start prints a key among them.
-  for (let tries = 0; tries < 2_000 && !/docs: .*\n\n/s.test(stdout); tries++) await sleep(10);
+  for (let tries = 0; tries < 2_000 && !/listening on .*\n\n/s.test(stdout); tries++) await sleep(10);
 
   const kill = (signal: NodeJS.Signals = 'SIGKILL'): Promise<number | string> => {
     try {

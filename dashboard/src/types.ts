@@ -249,11 +249,14 @@ export interface Health {
   readonly started_at: string;
   readonly backlog_bytes: number;
   readonly backlog_bytes_max: number;
-  readonly lag_seconds: number;
-  readonly disk_free_bytes: number;
+  /** Null on a server that processes nothing. */
+  readonly lag_seconds: number | null;
+  /** Null on a server that keeps nothing on its disk. */
+  readonly disk_free_bytes: number | null;
   readonly disk_free_bytes_min: number;
   readonly memory_bytes: number;
-  readonly ledger_difference: number;
+  /** Null on a server that processes nothing. */
+  readonly ledger_difference: number | null;
   readonly records_set_aside: number;
   /** Under `/ingest/`, of the whole server, since its start. */
   readonly requests: readonly { readonly status: number; readonly requests: number }[];

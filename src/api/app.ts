@@ -5,16 +5,19 @@
  * nothing but the trace_id.
  *
  * Routes live in files of their own, one `register…Routes(app, …)` each, called from `buildApp`; methods that a path
- * does not have are then answered 405 without further ado.
+ * does not have are then answered 405 without further ado. A path that only another role serves is a 404 that names it.
  */
 
 import { METHODS, type RequestListener, type Server } from 'node:http';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { ErrorCode } from '../errors.ts';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
+import { LogCorruptError, LogUnavailableError } from '../log.ts';
+import type { Role } from '../model.ts';
+import { servedElsewhere } from '../roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
-import { StoreUnavailableError } from '../store-writer.ts';
+import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 import { sendError } from './answers.ts';
 import { registerAuditRoutes } from './audit.ts';
 import { type DashboardPageParts, registerDashboardPage } from './dashboard-page.ts';
@@ -25,7 +28,7 @@ import { registerLedgerRoutes } from './ledger.ts';
 import { type LiveParts, registerLiveRoutes } from './live.ts';
 import { ConflictError } from './member-route.ts';
 import { registerMemberRoutes } from './members.ts';
-import { type OperatorParts, registerOperatorRoutes } from './operators.ts';
+import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from './operators.ts';
 import { BadParameterError, NotFoundError } from './parameters.ts';
 import { registerProfileSearch } from './profile-search.ts';
 import { registerProfileRoutes } from './profiles.ts';
@@ -35,7 +38,8 @@ import { registerSessionRoutes, sendSlowed, SlowedError } from './session.ts';
 import type { TenantParts } from './tenant-route.ts';
 import { registerTraceRoutes } from './traces.ts';
 
-export interface AppOptions extends OperatorParts, TenantParts, DashboardPageParts, HealthParts, KeyParts, LiveParts {
+/** What the app of every role needs. */
+export interface AppFrame extends OperatorParts {
   readonly serverFactory: (handler: RequestListener) => Server;
   readonly newTraceId: () => string;
   /** Told of every exception that nobody expected. Must not throw. */
@@ -43,6 +47,8 @@ export interface AppOptions extends OperatorParts, TenantParts, DashboardPagePar
   /** Told when keys or the store cannot be read, which is answered 503. Must not throw. */
   readonly onUnavailable: (error: Error, traceId: string) => void;
 }
+
+export interface AppOptions extends AppFrame, TenantParts, DashboardPageParts, HealthParts, KeyParts, LiveParts {}
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -69,47 +75,11 @@ const BODY_BYTES_MAX = 65_536;
 const PUBLISHABLE_BEARER = /^[Bb][Ee][Aa][Rr][Ee][Rr] +pk_/;
 const PUBLISHABLE_REFUSED = 'publishable keys may only be used under /ingest/';
 
+/** Everything but the ingest path. */
 export function buildApp(options: AppOptions): FastifyInstance {
-  const app = Fastify({
-    logger: false,
-    serverFactory: (handler) => options.serverFactory(handler),
-    genReqId: () => options.newTraceId(),
-    bodyLimit: BODY_BYTES_MAX,
-    // While the server drains, health checks are still answered, and by ourselves.
-    return503OnClosing: false,
-    // What is not HTTP is answered by the server that the edge made; Fastify would write a second answer.
-    clientErrorHandler: () => {},
-    // A path that cannot be decoded gets to no hook and no route.
-    frameworkErrors: (_error, request, reply) => {
-      if (!refusesEarly(request, reply)) sendError(reply, 'not_found');
-    },
-  });
-
-  const allowed = new Map<string, Set<string>>();
-  app.decorate('methodsByPath', allowed);
-  app.addHook('onRoute', ({ url, method, config }) => {
-    if (config?.allow !== undefined) return;
-    const methods = allowed.get(url) ?? new Set();
-    for (const one of [method].flat()) methods.add(one);
-    allowed.set(url, methods);
-  });
-  // Before the body is read: what is refused anyway is refused whatever the body is.
-  app.addHook('onRequest', (request, reply, done) => {
-    if (!refusesEarly(request, reply)) done();
-  });
-  app.setErrorHandler((error: unknown, request, reply) => {
-    if (error instanceof KeyStoreUnavailableError || error instanceof StoreUnavailableError) {
-      options.onUnavailable(error, request.id);
-      return sendError(reply, 'unavailable');
-    }
-    if (error instanceof SlowedError) return sendSlowed(reply, error.waitMs);
-    const refusal = refusalOf(error);
-    if (refusal !== null) return sendError(reply, refusal.code, refusal.message);
-    options.onError(error, request.id);
-    return sendError(reply, 'internal');
-  });
-
+  const app = frame(options);
   registerOperatorRoutes(app, options);
+  registerDocsRoutes(app, options);
   registerDashboardPage(app, options);
   registerProfileRoutes(app, options);
   registerProfileSearch(app, options);
@@ -125,25 +95,87 @@ export function buildApp(options: AppOptions): FastifyInstance {
   registerHealthRoutes(app, options);
   registerLiveRoutes(app, options);
 
-  refuseOtherMethods(app, new Map(allowed));
+  refuseOtherMethods(app, new Map(app.methodsByPath));
+  return app;
+}
+
+/** For the roles that do not serve the API: health, metrics and version alone. */
+export function buildOperatorApp(options: AppFrame): FastifyInstance {
+  const app = frame(options);
+  registerOperatorRoutes(app, options);
+  refuseOtherMethods(app, new Map(app.methodsByPath));
+  return app;
+}
+
+function frame(options: AppFrame): FastifyInstance {
+  const early = (request: FastifyRequest, reply: FastifyReply): boolean => refusesEarly(request, reply, options.role);
+  const app = Fastify({
+    logger: false,
+    serverFactory: (handler) => options.serverFactory(handler),
+    genReqId: () => options.newTraceId(),
+    bodyLimit: BODY_BYTES_MAX,
+    // While the server drains, health checks are still answered, and by ourselves.
+    return503OnClosing: false,
+    // What is not HTTP is answered by the server that the edge made; Fastify would write a second answer.
+    clientErrorHandler: () => {},
+    // A path that cannot be decoded gets to no hook and no route.
+    frameworkErrors: (_error, request, reply) => {
+      if (!early(request, reply)) sendError(reply, 'not_found');
+    },
+  });
+
+  const allowed = new Map<string, Set<string>>();
+  app.decorate('methodsByPath', allowed);
+  app.addHook('onRoute', ({ url, method, config }) => {
+    if (config?.allow !== undefined) return;
+    const methods = allowed.get(url) ?? new Set();
+    for (const one of [method].flat()) methods.add(one);
+    allowed.set(url, methods);
+  });
+  // Before the body is read: what is refused anyway is refused whatever the body is.
+  app.addHook('onRequest', (request, reply, done) => {
+    if (!early(request, reply)) done();
+  });
+  app.setErrorHandler((error: unknown, request, reply) => {
+    if (isUnavailable(error)) {
+      options.onUnavailable(error, request.id);
+      return sendError(reply, 'unavailable');
+    }
+    if (error instanceof SlowedError) return sendSlowed(reply, error.waitMs);
+    const refusal = refusalOf(error);
+    if (refusal !== null) return sendError(reply, refusal.code, refusal.message);
+    options.onError(error, request.id);
+    return sendError(reply, 'internal');
+  });
   return app;
 }
 
 /** Puts on the headers that every answer has, and answers what no route needs to see. */
-function refusesEarly(request: FastifyRequest, reply: FastifyReply): boolean {
+function refusesEarly(request: FastifyRequest, reply: FastifyReply, role: Role): boolean {
   reply.header('x-trace-id', request.id).headers(SECURITY_HEADERS);
   if (PUBLISHABLE_BEARER.test(request.headers.authorization ?? '') && !request.url.startsWith('/ingest/')) {
     sendError(reply, 'forbidden', PUBLISHABLE_REFUSED);
     return true;
   }
   if (request.is404) {
-    sendError(reply, 'not_found');
+    sendError(reply, 'not_found', servedElsewhere(role, request.url));
     return true;
   }
   const { allow } = request.routeOptions.config;
   if (allow === undefined) return false;
   sendError(reply.header('allow', allow), 'method_not_allowed');
   return true;
+}
+
+/** What the API reads or writes is away, or others were faster time and again: the same call may go well later. */
+function isUnavailable(error: unknown): error is Error {
+  return (
+    error instanceof StoreUnavailableError ||
+    error instanceof KeyStoreUnavailableError ||
+    error instanceof StoreConflictError ||
+    error instanceof LogUnavailableError ||
+    error instanceof LogCorruptError
+  );
 }
 
 const BAD_CURSOR = 'cursor is not one that this call gave: send next_cursor of an answer as it came';

@@ -4,7 +4,7 @@
  */
 
 import { Type } from 'typebox';
-import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
+import { ENVIRONMENTS, KEY_KINDS, ROLES } from '../model.ts';
 import { count, orNull, time } from './schema-parts.ts';
 
 const environment = Type.Union(
@@ -28,15 +28,28 @@ const Health = Type.Object(
     status: Type.Union([Type.Literal('ready'), Type.Literal('not ready')], { description: 'As `/readyz` says.' }),
     reasons: Type.Array(Type.String(), { description: 'Why events are refused, if they are.' }),
     version: Type.String({ description: 'Of Sluice.' }),
+    role: Type.Union(
+      ROLES.map((one) => Type.Literal(one)),
+      { description: 'What this server does of all that Sluice does.' },
+    ),
     node: Type.String({ description: 'Version of Node.js.' }),
     started_at: time('When this process started.'),
     backlog_bytes: count('In the log and not yet processed.'),
     backlog_bytes_max: count('With more than this, events are refused.'),
-    lag_seconds: Type.Number({ minimum: 0, description: 'Age of the oldest request that is not yet processed.' }),
-    disk_free_bytes: count('Free where the data is kept.'),
+    lag_seconds: orNull(
+      Type.Number({ minimum: 0 }),
+      'Age of the oldest request that is not yet processed; null on a server that processes none.',
+    ),
+    disk_free_bytes: orNull(
+      Type.Integer({ minimum: 0 }),
+      'Free where the data is kept; null on a server that keeps none on its disk.',
+    ),
     disk_free_bytes_min: count('With less than this, events are refused.'),
     memory_bytes: count('Resident memory of the process.'),
-    ledger_difference: Type.Number({ description: 'What is missing in the books: anything but 0 is a bug.' }),
+    ledger_difference: orNull(
+      Type.Number(),
+      'What is missing in the books: anything but 0 is a bug; null on a server that processes nothing.',
+    ),
     records_set_aside: count('Requests that could not be processed; kept, for an operator to look at.'),
     requests: Type.Array(
       Type.Object({

@@ -7,6 +7,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { Config, Sources } from '../config.ts';
 import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS } from '../metrics.ts';
+import { processes } from '../roles.ts';
 import type { Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import type { Json } from './json-text.ts';
@@ -41,19 +42,21 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
   const { ready, reasons } = readiness();
   // A gauge that nobody has set yet is of a part that has had nothing to do.
   const gauge = (index: Parameters<typeof readGauge>[1]): number => readGauge(metricsBuffer, index) ?? 0;
+  const hasProcessor = processes(config.role);
   return {
     status: ready ? 'ready' : 'not ready',
     reasons,
     version,
+    role: config.role,
     node: process.versions.node,
     started_at: timeText(performance.timeOrigin),
     backlog_bytes: gauge(METRIC.backlog_bytes),
     backlog_bytes_max: config.backlogBytesMax,
-    lag_seconds: gauge(METRIC.processor_lag),
-    disk_free_bytes: gauge(METRIC.disk_free_bytes),
+    lag_seconds: hasProcessor ? gauge(METRIC.processor_lag) : null,
+    disk_free_bytes: config.logUrl === '' ? gauge(METRIC.disk_free_bytes) : null,
     disk_free_bytes_min: config.diskFreeBytesMin,
     memory_bytes: process.memoryUsage.rss(),
-    ledger_difference: gauge(METRIC.ledger_difference),
+    ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
     records_set_aside: setAside,
     requests: requestsAnswer(metricsBuffer),
     edges: config.edges,
@@ -77,7 +80,7 @@ async function recordsSetAside(store: Store, metricsBuffer: SharedArrayBuffer): 
   }
 }
 
-/** As `sluice config` shows them. None of the settings is a secret today; one that is must be left out here. */
+/** As `sluice config` shows them: without passwords. */
 async function settingsAnswer(config: Config, sources: Sources): Promise<Json> {
   // Loaded when first asked for: an edge needs the settings, and not their table.
   const { describeConfig, formatSetting, SETTINGS } = await import('../config.ts');

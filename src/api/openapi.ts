@@ -242,14 +242,18 @@ function operatorOperation(
 
 function operatorPaths(): Record<string, PathItem> {
   const alive = answer('Alive.', json(schemas.Alive, ['alive', 'Alive', { status: 'alive' }]));
-  const ready = answer('Events are accepted.', json(schemas.Ready, ['ready', 'Ready', { status: 'ready' }]));
+  const ready = answer('Ready.', json(schemas.Ready, ['ready', 'Ready', { status: 'ready' }]));
   const reasons = ['less than 256 MB of disk are free'];
   const notReady = answer(
-    'Events are refused for now.',
+    'Not now.',
     json(schemas.NotReady, ['not_ready', 'Not ready', { status: 'not ready', reasons }]),
     ['Retry-After'],
   );
   const metrics = answer('Prometheus text, format 0.0.4.', { 'text/plain': { schema: { type: 'string' } } });
+  const version = answer(
+    'What runs here.',
+    json(schemas.Version, ['version', 'Version', { version: '1.2.3', role: 'all' }]),
+  );
   const document = answer('An OpenAPI 3.1 document.', { 'application/json': { schema: { type: 'object' } } });
   const page = answer('An HTML page.', { 'text/html': { schema: { type: 'string' } } });
   return {
@@ -258,8 +262,8 @@ function operatorPaths(): Record<string, PathItem> {
     }),
     '/readyz': operatorOperation(
       'readyz',
-      'Are events accepted?',
-      'Send traffic only while this is 200. It is 503 while the disk is full, nearly full or failing, and from the moment a shutdown begins.',
+      'Is it ready for its work?',
+      'Send traffic only while this is 200. It is 503 while events cannot be accepted (the disk is full, nearly full or failing; Kafka cannot be reached), for the roles `processor` and `api` while PostgreSQL cannot be reached, and from the moment a shutdown begins.',
       { 200: ready, 503: notReady },
     ),
     '/metrics': operatorOperation(
@@ -270,6 +274,7 @@ function operatorPaths(): Record<string, PathItem> {
         200: metrics,
       },
     ),
+    '/version': operatorOperation('version', 'Which version is this?', 'And which role it has.', { 200: version }),
     '/openapi.json': operatorOperation('openapi', 'This description', 'OpenAPI 3.1, for tools.', { 200: document }),
     '/docs': operatorOperation('docs', 'This description, for people', 'One page, without scripts.', { 200: page }),
   };

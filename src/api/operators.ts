@@ -1,15 +1,17 @@
 /**
- * The routes for those who run Sluice: health, metrics, and the description of the API for tools and for people. They
- * need no key and read nothing that belongs to a tenant. Nothing here waits: `/livez` answers as long as the event
- * loop turns.
+ * The routes for those who run Sluice: health, metrics and version, which every role serves, and the description of the
+ * API for tools and for people. They need no key and read nothing that belongs to a tenant. Nothing here waits:
+ * `/livez` answers as long as the event loop turns.
  */
 
 import type { FastifyInstance } from 'fastify';
 import { RETRY_AFTER_SECONDS } from '../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../metrics.ts';
+import type { Role } from '../model.ts';
 
 export interface OperatorParts {
   readonly version: string;
+  readonly role: Role;
   /** Where clients reach this server, if that is known. */
   readonly serverUrl?: string;
   readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
@@ -32,6 +34,12 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
     reply.header('cache-control', 'no-store').type(METRICS_CONTENT_TYPE).send(parts.renderMetrics());
   });
 
+  app.get('/version', (_request, reply) => {
+    reply.header('cache-control', 'no-store').send({ version: parts.version, role: parts.role });
+  });
+}
+
+export function registerDocsRoutes(app: FastifyInstance, parts: OperatorParts): void {
   // Loaded and made when first asked for: loading the schemas alone takes 100 ms, which the start need not wait for.
   let description: ReturnType<typeof describe> | undefined;
   const described = async (): ReturnType<typeof describe> => {

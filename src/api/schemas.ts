@@ -9,7 +9,7 @@
 
 import { type TSchema, Type } from 'typebox';
 import { ERRORS, type ErrorCode } from '../errors.ts';
-import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../model.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, LIMITS, ROLES } from '../model.ts';
 
 /** `null` counts as absent wherever a field is optional. */
 function optional<Schema extends TSchema>(schema: Schema, description: string, examples: unknown[] = []) {
@@ -191,7 +191,7 @@ export const Alive = Type.Object(
 
 export const Ready = Type.Object(
   { status: Type.Literal('ready') },
-  { title: 'Ready', description: 'Events are accepted.' },
+  { title: 'Ready', description: 'It does its work; a server that takes events in accepts them.' },
 );
 
 export const NotReady = Type.Object(
@@ -199,5 +199,16 @@ export const NotReady = Type.Object(
     status: Type.Literal('not ready'),
     reasons: Type.Array(Type.String(), { description: 'Why, for an operator.' }),
   },
-  { title: 'NotReady', description: 'Events are refused for now.' },
+  { title: 'NotReady', description: 'It cannot do its work for now; events are refused.' },
+);
+
+export const Version = Type.Object(
+  {
+    version: Type.String({ description: 'Of Sluice.' }),
+    role: Type.Union(
+      ROLES.map((role) => Type.Literal(role)),
+      { description: 'What this server does of all that Sluice does.' },
+    ),
+  },
+  { title: 'Version', description: 'What runs here.' },
 );

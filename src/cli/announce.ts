@@ -1,7 +1,9 @@
 /**
- * The words at start. The first start on a data folder makes an account and one development key, and prints a link to the
- * dashboard, the key and a curl line that works when pasted: once, on stdout, never in the log. Later starts print only
- * where the server is, and how to get in while nobody can sign in.
+ * The words at start. The first start on a data folder or a database makes an account and one development key, and prints
+ * a link to the dashboard, the key and a curl line that works when pasted: once, on stdout, never in the log. Later starts
+ * print only where the server is, and how to get in while nobody can sign in. Of several servers that start at once on
+ * an empty database one makes the account, and that one alone prints a link and a key. Servers that do not serve the
+ * dashboard make nothing.
  */
 
 import { baseUrlOf } from '../base-url.ts';
@@ -25,7 +27,8 @@ export interface Start {
 export async function announceStart(start: Start): Promise<void> {
   const { config, port, keyStore, members, now, out } = start;
   const baseUrl = baseUrlOf(config.host, port);
-  out(`\n  Sluice is listening on ${baseUrl}   docs: ${baseUrl}/docs\n`);
+  const role = config.role === 'all' ? '' : `, with the role ${config.role}`;
+  out(`\n  Sluice is listening on ${baseUrl}${role}   docs: ${baseUrl}/docs\n`);
   const accounts = await keyStore.accounts();
   if (accounts.length > 0) {
     const hint = (await hasMember(members, accounts))
@@ -34,7 +37,13 @@ export async function announceStart(start: Start): Promise<void> {
     out(`${hint}\n`);
     return;
   }
-  const account = await keyStore.ensureAccount(newAccount(DEFAULT_ACCOUNT_NAME, now));
+  const wanted = newAccount(DEFAULT_ACCOUNT_NAME, now);
+  const account = await keyStore.ensureAccount(wanted);
+  // Another server was faster, and has told whoever started it.
+  if (account.id !== wanted.id) {
+    out('\n  Another server has just made the first account, and printed a link and a key.\n\n');
+    return;
+  }
   const invitation = await invite(members, { accountId: account.id, kind: 'first', email: null, member: null }, now);
   if (invitation === undefined) throw new Error('a new account has open invitations');
   const rest = config.environment === 'production' ? NO_KEY : await firstKey(start, account, baseUrl);
@@ -52,7 +61,12 @@ const NO_KEY = `
 
 `;
 
-async function firstKey({ keyStore, now }: Start, account: Account, baseUrl: string): Promise<string> {
+/** For a server that makes no account: of a role that nobody signs in to. */
+export function announceRole({ config, port, out }: Pick<Start, 'config' | 'port' | 'out'>): void {
+  out(`\n  Sluice is listening on ${baseUrlOf(config.host, port)}, with the role ${config.role}\n\n`);
+}
+
+async function firstKey({ config, keyStore, now }: Start, account: Account, baseUrl: string): Promise<string> {
   const { key } = await createKey(keyStore, {
     accountId: account.id,
     name: 'first development key',
@@ -62,14 +76,16 @@ async function firstKey({ keyStore, now }: Start, account: Account, baseUrl: str
     expiresAt: null,
     now,
   });
+  const example =
+    config.role === 'all'
+      ? `  Send a first event (paste this into another terminal):\n\n${curlLine(baseUrl, key)}`
+      : '  Send events with it to a server with the role edge.';
   return `
   Your first key, for development. It is shown this once; keep it somewhere safe:
 
     ${key}
 
-  Send a first event (paste this into another terminal):
-
-${curlLine(baseUrl, key)}
+${example}
 
   More keys: npx sluice keys create --help
 

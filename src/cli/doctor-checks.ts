@@ -4,10 +4,9 @@
  * lies in the log and the store is looked at in `doctor-data.ts`.
  */
 
-import { accessSync, constants, existsSync, readdirSync, type Stats, statSync } from 'node:fs';
+import { accessSync, constants, readdirSync, type Stats, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config.ts';
-import { keyFileOf } from '../data-folder.ts';
 import type { LogReader } from '../log.ts';
 import type { KeyStore, Store } from '../store.ts';
 import { displayOf } from './keys-show.ts';
@@ -44,16 +43,35 @@ export interface DoctorParts {
   readonly isDeep: boolean;
   readonly now: () => number;
   readonly pause: (milliseconds: number) => Promise<void>;
-  /** Opened when it is first asked for, and closed when all checks are done. */
-  readonly store: () => Promise<Store>;
-  readonly openKeyStore: (file: string) => KeyStore;
-  readonly openLogReader: () => LogReader;
+  /** Opened when it is first asked for, and closed when all checks are done. Undefined where there is none yet. */
+  readonly store: () => Promise<Store | undefined>;
+  readonly findKeyStore: () => Promise<KeyStore | undefined>;
+  /** Undefined where there is no log yet. Tells what is not refused, and not as it should be. */
+  readonly findLogReader: (warn?: (message: string) => void) => Promise<LogReader | undefined>;
   /** Of one partition, in order. */
   readonly segments: (partition: number) => readonly SegmentName[];
   readonly lockHolder: () => LockHolder;
   readonly freeBytes: () => number;
   /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it. */
   readonly quickCheck: () => Promise<string[]>;
+  readonly lookAtDatabase: () => Promise<DatabaseFacts>;
+}
+
+/** What a look at a database that servers share finds. */
+export interface DatabaseFacts {
+  readonly version: string;
+  /** Null before the first start of a server. */
+  readonly migrations: number | null;
+  /** Steps that the next start of a server takes. */
+  readonly migrationsMissing: number;
+  /** Tables of a day each. */
+  readonly days: number;
+  readonly bytes: number;
+  readonly connections: number;
+  readonly connectionsMax: number;
+  /** Of the oldest transaction that is open, in this database or another one of the server. */
+  readonly oldestTransactionMs: number;
+  readonly isStandby: boolean;
 }
 
 export type Check = (parts: DoctorParts) => Promise<Finding[]>;
@@ -97,9 +115,13 @@ export const checkSettings: Check = async ({ settingMistakes, env }) => {
   return findings.length > 0 ? findings : [well('settings', 'no mistake in them')];
 };
 
-export const checkFolder: Check = async ({ dataFolder, lockHolder }) => {
+export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => {
   const folder = resolve(dataFolder);
   const stat = statOf(folder);
+  if (stat === undefined && config.storeUrl !== '') {
+    const advice = 'Where a server runs, say where its folder is: --data FOLDER or SLUICE_DATA.';
+    return [warning('data folder', `${folder} is not there: no server has run on this machine`, advice)];
+  }
   if (stat === undefined || !stat.isDirectory()) {
     const what = stat === undefined ? 'is not there' : 'is not a folder';
     return [broken('data folder', `${folder} ${what}`, 'Say where it is with --data FOLDER or SLUICE_DATA.')];
@@ -146,7 +168,8 @@ function isAlive(pid: number): boolean {
   }
 }
 
-export const checkDisk: Check = async ({ config, freeBytes }) => {
+export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
+  if (statOf(dataFolder) === undefined) return [];
   const free = freeBytes();
   const least = config.diskFreeBytesMin;
   const limit = `${SETTINGS.diskFreeBytesMin.env} is ${formatSetting('diskFreeBytesMin', least)}`;
@@ -161,11 +184,10 @@ export const checkDisk: Check = async ({ config, freeBytes }) => {
   return [well('disk', `${formatBytes(free)} are free`)];
 };
 
-export const checkKeys: Check = async ({ dataFolder, openKeyStore, now }) => {
-  const file = keyFileOf(dataFolder);
+export const checkKeys: Check = async ({ findKeyStore, now }) => {
   const advice = 'Make one: sluice keys create --name NAME --kind secret --env production';
-  if (!existsSync(file)) return [warning('keys', 'there are none yet', advice)];
-  const store = openKeyStore(file);
+  const store = await findKeyStore();
+  if (store === undefined) return [warning('keys', 'there are none yet', advice)];
   try {
     const keys = (await store.list()).filter(({ revokedAt }) => revokedAt === null);
     const findings: Finding[] = [];

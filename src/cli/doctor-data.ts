@@ -6,7 +6,7 @@
 
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
-import { logFolderOf, storeFileOf } from '../data-folder.ts';
+import { withoutSecrets } from '../config-values.ts';
 import { LogCorruptError, type LogReader } from '../log.ts';
 import type { Books, LedgerHour, Store } from '../store.ts';
 import {
@@ -33,8 +33,8 @@ const SHOWN_MAX = 5;
 type Positions = ReadonlyMap<number, number>;
 
 export const checkLog: Check = async (parts) => {
-  if (!existsSync(logFolderOf(parts.dataFolder))) return [well('log', 'there is none yet')];
-  return withLog(parts, async (log) => {
+  if (parts.config.logUrl !== '') return checkSharedLog(parts);
+  return withLog(parts, [well('log', 'there is none yet')], async (log) => {
     const findings: Finding[] = [];
     let count = 0;
     for (const partition of await log.partitions()) {
@@ -47,6 +47,23 @@ export const checkLog: Check = async (parts) => {
     return findings.length > 0 ? findings : [well('log', `${countOf(count, 'segment')}, readable at both ends`)];
   });
 };
+
+/** To open it is to look at its settings, too: what could lose acknowledged events is told. */
+async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const advice =
+    'Servers refuse to start on a topic that could lose what was acknowledged; docs/scaling.md has the settings.';
+  const log = await parts.findLogReader((message) => findings.push(warning('log', message, advice)));
+  if (log === undefined) return findings;
+  try {
+    const partitions = countOf((await log.partitions()).length, 'partition');
+    const name = withoutSecrets(parts.config.logUrl);
+    const settings = findings.length === 0 ? ', and its settings are safe for events' : '';
+    return [well('log', `${name} answers: ${partitions}${settings}`), ...findings];
+  } finally {
+    await log.close();
+  }
+}
 
 async function segmentFindings(
   log: LogReader,
@@ -90,14 +107,14 @@ async function lastPosition(log: LogReader, partition: number, from: number): Pr
 }
 
 export const checkBacklog: Check = async (parts) => {
-  if (!hasBoth(parts)) return [];
-  return withLogAndStore(parts, async (log, store) => {
+  return withLogAndStore(parts, [], async (log, store) => {
     const before = await lookAtBacklog(log, await positionsOf(store));
     if (before.records === 0) return [well('backlog', 'all that came in is processed')];
     const age = parts.now() - (before.oldest ?? parts.now());
     const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
     const size = `${more}${countOf(before.records, 'request')} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
-    if (!parts.lockHolder().isHeld) {
+    const isShared = parts.config.logUrl !== '';
+    if (!isShared && !parts.lockHolder().isHeld) {
       return [
         warning(
           'backlog',
@@ -111,7 +128,9 @@ export const checkBacklog: Check = async (parts) => {
     const processed = advance(before.positions, await positionsOf(store));
     const between = formatSpan(Math.max(SECOND_LOOK_MS, parts.now() - firstLookAt));
     if (processed === 0) {
-      const advice = 'Look for errors in the log of the server, and at the disk; a restart loses nothing.';
+      const advice = isShared
+        ? 'Does a server with the role processor run, and what does its log say? A restart loses nothing.'
+        : 'Look for errors in the log of the server, and at the disk; a restart loses nothing.';
       return [broken('backlog', `${size}, and nothing was processed within ${between}`, advice)];
     }
     const speed = `${formatCount(processed)} were processed within ${between}`;
@@ -159,8 +178,8 @@ export const checkClock: Check = async (parts) => {
   if (now < CLOCK_EARLIEST) {
     return [broken('clock', `it says ${isoTime(now)}`, 'Set the clock, or let the machine keep it (NTP).')];
   }
-  if (!hasBoth(parts)) return [well('clock', `${localTime(now)}, and nothing to compare it with yet`)];
-  return withLogAndStore(parts, async (log, store) => {
+  const alone = [well('clock', `${localTime(now)}, and nothing to compare it with yet`)];
+  return withLogAndStore(parts, alone, async (log, store) => {
     const { hours, positions } = await store.ledger(null, { from: null, to: null });
     let newest = hours.reduce((latest, { hour }) => Math.max(latest, hour), 0);
     for (const partition of await log.partitions()) {
@@ -185,10 +204,11 @@ export const checkClock: Check = async (parts) => {
 };
 
 export const checkStore: Check = async (parts) => {
-  if (!existsSync(storeFileOf(parts.dataFolder))) return [well('store', 'there is none yet')];
-  const tenants = await (await parts.store()).tenants();
+  const store = await parts.store();
+  if (store === undefined) return [well('store', 'there is none yet')];
+  const tenants = await store.tenants();
   const findings = [well('store', `it opens, and has data of ${countOf(tenants.length, 'tenant')}`)];
-  if (!parts.isDeep) return findings;
+  if (!parts.isDeep || parts.config.storeUrl !== '') return findings;
   const problems = await parts.quickCheck();
   for (const problem of problems.slice(0, SHOWN_MAX)) {
     const advice =
@@ -200,8 +220,8 @@ export const checkStore: Check = async (parts) => {
 };
 
 export const checkBooks: Check = async (parts) => {
-  if (!existsSync(storeFileOf(parts.dataFolder))) return [];
   const store = await parts.store();
+  if (store === undefined) return [];
   const { hours } = await store.ledger(null, { from: null, to: null });
   const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
   for (const { traceId, cause, setAsideAt } of await store.setAside(SHOWN_MAX)) {
@@ -244,17 +264,15 @@ function accountedFor({ stored, duplicates, erased, expired, setAside, pending }
   return stored + duplicates + erased + expired + setAside + pending;
 }
 
-function hasBoth({ dataFolder }: DoctorParts): boolean {
-  return existsSync(logFolderOf(dataFolder)) && existsSync(storeFileOf(dataFolder));
-}
-
 async function positionsOf(store: Store): Promise<Positions> {
   // No hour is in this range: only the positions are wanted.
   return (await store.ledger(null, { from: 0, to: 0 })).positions;
 }
 
-async function withLog<T>(parts: DoctorParts, work: (log: LogReader) => Promise<T>): Promise<T> {
-  const log = parts.openLogReader();
+/** `otherwise` where there is no log. */
+async function withLog<T>(parts: DoctorParts, otherwise: T, work: (log: LogReader) => Promise<T>): Promise<T> {
+  const log = await parts.findLogReader();
+  if (log === undefined) return otherwise;
   try {
     return await work(log);
   } finally {
@@ -262,8 +280,15 @@ async function withLog<T>(parts: DoctorParts, work: (log: LogReader) => Promise<
   }
 }
 
-function withLogAndStore<T>(parts: DoctorParts, work: (log: LogReader, store: Store) => Promise<T>): Promise<T> {
-  return withLog(parts, async (log) => work(log, await parts.store()));
+function withLogAndStore<T>(
+  parts: DoctorParts,
+  otherwise: T,
+  work: (log: LogReader, store: Store) => Promise<T>,
+): Promise<T> {
+  return withLog(parts, otherwise, async (log) => {
+    const store = await parts.store();
+    return store === undefined ? otherwise : work(log, store);
+  });
 }
 
 function messageOf(error: unknown): string {

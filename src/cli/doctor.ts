@@ -3,8 +3,9 @@
  * and without one, and changes nothing. Exit code 0: all is well; 1: something is broken; 2: there are warnings only.
  */
 
-import { readConfig } from '../config.ts';
+import type { Config } from '../config.ts';
 import type { LogReader } from '../log.ts';
+import { refuseMovedFolder } from '../move-marker.ts';
 import type { Store } from '../store.ts';
 import {
   type Check,
@@ -12,27 +13,32 @@ import {
   checkFolder,
   checkKeys,
   checkSettings,
+  type DatabaseFacts,
   type DoctorParts,
   type Finding,
   type LockHolder,
   type SegmentName,
 } from './doctor-checks.ts';
+import { checkDatabase } from './doctor-database.ts';
 import { checkBacklog, checkBooks, checkClock, checkLog, checkStore } from './doctor-data.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
+import { type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { doctorHelp, wantsHelp } from './help.ts';
+import { readSettings } from './place.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable, wrap } from './table.ts';
 import { STORE_FLAGS } from './tenant.ts';
 
 /** What the doctor needs beyond what other commands do. */
 export interface DoctorShell extends Shell {
-  readonly openLogReader: (dataFolder: string) => LogReader;
+  /** Undefined where there is none yet. */
+  readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
   readonly lockHolder: (dataFolder: string) => LockHolder;
   /** On the disk of the folder, for users other than root. */
   readonly freeBytes: (dataFolder: string) => number;
   /** What is wrong in the store's file, in words; nothing when it is whole. */
   readonly quickCheck: (dataFolder: string) => Promise<string[]>;
+  readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
 }
 
 interface OwnParts extends DoctorParts {
@@ -44,9 +50,15 @@ const HINT = 'More about it: sluice doctor --help';
 const SIGNS = { well: '✓', warning: '!', broken: '✗' } as const;
 const TEXT_COLUMNS = 96;
 
-/** Each with what it is called when it cannot even be made; in the order in which they are shown. */
-const CHECKS: readonly (readonly [name: string, check: Check])[] = [
+type NamedCheck = readonly [name: string, check: Check];
+
+/** Of what is in the data folder. */
+const FOLDER_CHECKS: readonly NamedCheck[] = [
+  ['data folder', checkFolder],
   ['disk', checkDisk],
+];
+/** Each with what it is called when it cannot even be made; in the order in which they are shown. */
+const CHECKS: readonly NamedCheck[] = [
   ['clock', checkClock],
   ['log', checkLog],
   ['store', checkStore],
@@ -64,7 +76,7 @@ export async function runDoctor(args: readonly string[], shell: DoctorShell): Pr
   const flags = readFlags(args, FLAGS);
   const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
   if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  const parts = partsOf(shell, flags.values.get('data'), flags.switches.has('deep'));
+  const parts = partsOf(shell, flags);
   const findings = await examine(parts);
   await parts.close();
   const code = exitCodeOf(findings);
@@ -73,15 +85,28 @@ export async function runDoctor(args: readonly string[], shell: DoctorShell): Pr
   return code;
 }
 
-/** Without a folder there is nothing else to look at. */
+/** Without a folder, or a database, there is nothing else to look at. */
 export async function examine(parts: DoctorParts): Promise<Finding[]> {
-  const findings = [
-    ...(await attempt('settings', checkSettings, parts)),
-    ...(await attempt('data folder', checkFolder, parts)),
+  const { storeUrl, logUrl } = parts.config;
+  const findings = await attempt('settings', checkSettings, parts);
+  const essential: readonly NamedCheck[] = [
+    ...(storeUrl === '' ? [] : [['database', checkDatabase] as const]),
+    ...(logUrl === '' ? FOLDER_CHECKS : []),
+    ...(storeUrl === '' ? [['store', checkIsHere] as const] : []),
   ];
-  if (findings.some(({ check, state }) => check === 'data folder' && state === 'broken')) return findings;
+  for (const [name, check] of essential) {
+    const found = await attempt(name, check, parts);
+    findings.push(...found);
+    if (name !== 'disk' && found.some(({ state }) => state === 'broken')) return findings;
+  }
   for (const [name, check] of CHECKS) findings.push(...(await attempt(name, check, parts)));
   return findings;
+}
+
+/** What was moved to PostgreSQL is to be looked at there: all that follows would be of the past. */
+async function checkIsHere({ dataFolder }: DoctorParts): Promise<Finding[]> {
+  refuseMovedFolder(dataFolder);
+  return [];
 }
 
 /** A check that fails has found something, too. */
@@ -94,11 +119,12 @@ async function attempt(name: string, check: Check, parts: DoctorParts): Promise<
   }
 }
 
-function partsOf(shell: DoctorShell, data: string | undefined, isDeep: boolean): OwnParts {
+function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
   const { env, stop, now } = shell;
-  const { config, mistakes } = readConfig({ env, args: data === undefined ? [] : [`--data=${data}`] });
+  const { config, mistakes } = readSettings(flags, env);
   const { dataFolder } = config;
-  let store: Promise<Store> | undefined;
+  const isDeep = flags.switches.has('deep');
+  let store: Promise<Store | undefined> | undefined;
   return {
     config,
     dataFolder,
@@ -108,19 +134,20 @@ function partsOf(shell: DoctorShell, data: string | undefined, isDeep: boolean):
     now,
     pause: (milliseconds) => pause(milliseconds, stop),
     store: () => {
-      store ??= shell.openStore(dataFolder);
+      store ??= shell.openStore(config);
       return store;
     },
     close: async () => {
       // What could not be opened is a finding, and there is nothing to close.
       await (await store?.catch(() => undefined))?.close();
     },
-    openKeyStore: shell.openKeyStore,
-    openLogReader: () => shell.openLogReader(dataFolder),
+    findKeyStore: () => shell.findKeyStore(config),
+    findLogReader: (warn) => shell.findLogReader(config, warn),
     segments: (partition) => shell.segments(dataFolder, partition),
     lockHolder: () => shell.lockHolder(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),
     quickCheck: () => shell.quickCheck(dataFolder),
+    lookAtDatabase: () => shell.lookAtDatabase(config),
   };
 }
 

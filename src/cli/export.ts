@@ -53,7 +53,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   if (!existsSync(folder)) {
     throw new OperatorError(`There is no folder ${folder} for ${out} yet. Make it first: mkdir -p "${folder}"`);
   }
-  return withStore(shell, wishes.place.dataFolder, async (store) => {
+  return withStore(shell, wishes.place.config, async (store) => {
     const tenant = await chooseTenant(shell, store, wishes.place);
     const checkpoint = checkpointFor(wishes, tenant);
     if (checkpoint !== undefined) {

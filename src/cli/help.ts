@@ -8,6 +8,12 @@ import { type Ink, wrap } from './table.ts';
 
 const COLUMNS = 100;
 
+/** Where the data is; the same for all commands that need it. */
+const PLACE_HELP = `  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+  --store-url URL      the database, where servers share one; as STORE_URL it stays out of the list
+                       of processes
+  --log-url URL        the topic, where servers share one (LOG_URL)`;
+
 export function wantsHelp(args: readonly string[]): boolean {
   return args.some((arg) => arg === '--help' || arg === '-h');
 }
@@ -26,12 +32,14 @@ ${ink.bold('Usage')}
   sluice import FILE.ndjson       send the users in a file to a server
   sluice export --format FORMAT   events or profiles as ndjson, csv or parquet
   sluice doctor                   look at everything, and say what to do
+  sluice migrate --to URL         carry everything over to PostgreSQL
   sluice --help | --version       and sluice COMMAND --help for more about a command
 
 ${ink.bold('Examples')}
   sluice serve                                       ${ink.dim('everything at its default')}
   sluice serve --port 0 --data /var/lib/sluice       ${ink.dim('any free port, data kept elsewhere')}
   HOST=0.0.0.0 SLUICE_ENVIRONMENT=production sluice serve
+  STORE_URL=postgres://… LOG_URL=kafka://… sluice serve --role edge
   sluice keys create --name "shop backend" --kind secret --env production
 
 ${ink.bold('Settings')}
@@ -76,7 +84,7 @@ ${ink.bold('Create')}
   --expires WHEN       in 30d or 12h, or on 2030-01-31 or 2030-01-31T12:00Z (UTC); else never
 
 ${ink.bold('Everywhere')}
-  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+${PLACE_HELP}
   --json               for programs
 
 A key is shown once, when it is made; only its SHA-256 is kept. A lost key is revoked and replaced.
@@ -94,7 +102,7 @@ ${ink.bold('Usage')}
 ${ink.bold('Options')}
   --email WHO          for this person alone; for a member, the link sets a new password
   --account NAME       where to; made if it is new. Needed once there are several accounts
-  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+${PLACE_HELP}
   --json               for programs
 
 The link lasts 7 days; that for the first member of an account, or for a new password, 24 hours. It
@@ -115,7 +123,7 @@ Takes the flags of "sluice serve" and reads the same environment, so it shows wh
 
 const TENANT_HELP = `  --account NAME       whose data; needed once several accounts have some
   --env ENVIRONMENT    production or development; needed once both have data
-  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+${PLACE_HELP}
   --json               for programs; times are UTC there, and local otherwise`;
 
 export function tailHelp(ink: Ink): string {
@@ -130,7 +138,8 @@ ${ink.bold('Options')}
 ${TENANT_HELP}
 
 A line: time, name, profile (– where nobody could be matched), revenue, properties.
-Reads the data folder, not the network. Alone, without a server, it shows what --since asks for.
+Reads the data folder or the database, and asks no server: without one, it shows what --since
+asks for.
 `;
 }
 
@@ -143,7 +152,7 @@ ${ink.bold('Usage')}
 ${ink.bold('Options')}
   ID                   the trace_id: in the answer, in its X-Trace-Id header, in the server's log;
                        the id of an event will do, too
-  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+${PLACE_HELP}
   --json               for programs
 
 Looks at all accounts. Exit codes: 0 found, 1 not found.
@@ -219,16 +228,40 @@ event_value as doubles, properties as JSON text.
 
 export function doctorHelp(ink: Ink): string {
   return `${ink.bold('sluice doctor')}: looks at settings, data folder, disk, clock, log, backlog, store, books and keys,
-and says what to do next. Changes nothing; works beside a running server.
+and says what to do next; with STORE_URL and LOG_URL also at the database and the topic. Changes
+nothing; works beside a running server.
 
 ${ink.bold('Usage')}
   sluice doctor [--deep] [--data FOLDER] [--json]
 
 ${ink.bold('Options')}
   --deep               read the whole store, and count its events: slow, thorough
-  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+${PLACE_HELP}
   --json               for programs
 
 ✓ well   ! a warning   ✗ broken. Exit codes: 0 all is well, 1 something is broken, 2 warnings only.
+`;
+}
+
+export function migrateHelp(ink: Ink): string {
+  return `${ink.bold('sluice migrate')}: carries an embedded installation over to PostgreSQL: profiles, events,
+traces, books, keys, members, all of it.
+
+${ink.bold('Usage')}
+  sluice migrate --to postgres://user:password@host:5432/database [--data FOLDER]
+
+${ink.bold('Options')}
+  --to URL             an empty database (STORE_URL, which keeps the password out of the list of
+                       processes)
+  --data FOLDER        the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})
+  --json               the result for programs
+
+Stop the server first: it is refused while one runs on the folder. The files there are read, not
+changed. The event log stays where it is; what is not yet processed in it is processed later.
+
+${ink.bold('Interrupted?')} Run the same command again: it goes on where it stopped.
+${ink.bold('At the end')} rows and books of both sides are compared, and it says how to start from now on. The
+file moved.json in the data folder then keeps an embedded server from going on beside it.
+${ink.bold('Exit codes')}: 0 all of it is there, 1 it is not, and stderr or the table says why.
 `;
 }

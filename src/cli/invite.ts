@@ -1,7 +1,7 @@
 /**
  * `sluice invite`: a one-time link to the dashboard, made beside a running server or without one. For an e-mail that is a
  * member already it is a link to a new password, and says so. The link is printed this once; what is kept is its hash.
- * Whoever may write to the data folder may let people in, so nothing else is asked.
+ * Whoever may write to the data folder, or the database, may let people in, so nothing else is asked.
  */
 
 import { readFileSync } from 'node:fs';
@@ -16,11 +16,12 @@ import type { Account, KeyStore } from '../store.ts';
 import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
 import { inviteHelp, wantsHelp } from './help.ts';
 import { chooseAccount } from './keys-create.ts';
-import { FLAGS_EVERYWHERE, type KeysIo, readPlace, withKeyStore } from './keys-place.ts';
+import { FLAGS_EVERYWHERE, type KeysIo, withKeyStore } from './keys-place.ts';
+import { isShared, placeName, readSettings } from './place.ts';
 import { inkFor } from './table.ts';
 
 export interface InviteIo extends KeysIo {
-  openMemberStore(file: string): MemberStore;
+  openMemberStore(config: Config): Promise<MemberStore>;
 }
 
 const FLAGS = { ...FLAGS_EVERYWHERE, account: 'value', email: 'value' } as const satisfies FlagKinds;
@@ -45,7 +46,7 @@ export async function runInvite(args: readonly string[], io: InviteIo): Promise<
     return 0;
   }
   const flags = readFlags(args, FLAGS);
-  const { config, file, mistakes } = readPlace(flags, io.env);
+  const { config, mistakes } = readSettings(flags, io.env);
   const accountName = flags.values.get('account');
   const email = flags.values.get('email')?.trim();
   const wrong = [
@@ -56,15 +57,15 @@ export async function runInvite(args: readonly string[], io: InviteIo): Promise<
   ].filter((mistake) => mistake !== undefined);
   if (wrong.length > 0) throw mistakesError(wrong, HINT);
 
-  const made = await withKeyStore(io, file, async (keyStore) => {
-    const members = io.openMemberStore(file);
+  const made = await withKeyStore(config, io.openKeyStore, async (keyStore) => {
+    const members = await io.openMemberStore(config);
     try {
       return await makeInvitation({ keyStore, members, config, accountName, email: email ?? null, now: io.now() });
     } finally {
       await members.close();
     }
   });
-  io.out(flags.switches.has('json') ? jsonText(made) : announce(made, config.dataFolder, ink.bold(made.link)));
+  io.out(flags.switches.has('json') ? jsonText(made) : announce(made, config, ink.bold(made.link)));
   return 0;
 }
 
@@ -99,11 +100,14 @@ async function makeInvitation(wishes: Wishes): Promise<Made> {
 }
 
 /** Of the server on the data folder, which knows its port best; before the first start, what the settings say. */
-function serverUrlOf({ dataFolder, host, port }: Config): string {
+function serverUrlOf({ dataFolder, logUrl, host, port }: Config): string {
+  const fallback = baseUrlOf(host, port === 0 ? SETTINGS.port.default : port);
+  // Servers that share a log leave nothing in a data folder.
+  if (logUrl !== '') return fallback;
   try {
     return new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim()).origin;
   } catch {
-    return baseUrlOf(host, port === 0 ? SETTINGS.port.default : port);
+    return fallback;
   }
 }
 
@@ -112,7 +116,7 @@ async function kindFor(members: MemberStore, account: Account, known: Member | u
   return (await members.members(account.id)).length === 0 ? 'first' : 'invitation';
 }
 
-function announce({ kind, account, isNewAccount, email }: Made, folder: string, link: string): string {
+function announce({ kind, account, isNewAccount, email }: Made, config: Config, link: string): string {
   const made = isNewAccount ? `Made the account "${account.name}".\n` : '';
   const who = email ?? 'whoever opens it first';
   const what =
@@ -124,8 +128,14 @@ function announce({ kind, account, isNewAccount, email }: Made, folder: string, 
   ${link}
 
 It works once, for ${lastingText(INVITATION_MS[kind])}, and is shown this once. Nothing is mailed: hand it on yourself.
-It is for the server that runs on the data folder ${folder}.
+${whereItIs(config)}
 `;
+}
+
+function whereItIs(config: Config): string {
+  return isShared(config)
+    ? `It is for the servers on ${placeName(config)}.`
+    : `It is for the server that runs on the data folder ${config.dataFolder}.`;
 }
 
 function lastingText(milliseconds: number): string {

@@ -4,7 +4,7 @@
  */
 
 import { baseUrlOf } from '../base-url.ts';
-import { SETTINGS } from '../config.ts';
+import { type Config, SETTINGS } from '../config.ts';
 import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
@@ -12,8 +12,9 @@ import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
 import type { Account, ApiKey, KeyStore, NewKey } from '../store.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
 import { type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
-import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, readPlace, withKeyStore } from './keys-place.ts';
+import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, withKeyStore } from './keys-place.ts';
 import { keyJson } from './keys-show.ts';
+import { isShared, placeName, readSettings } from './place.ts';
 import type { Ink } from './table.ts';
 
 export const DEFAULT_ACCOUNT_NAME = 'default';
@@ -31,12 +32,12 @@ const FLAGS = {
 export async function createCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
   const now = io.now();
   const flags = readFlags(args, FLAGS);
-  const place = readPlace(flags, io.env);
+  const { config, mistakes: settingMistakes } = readSettings(flags, io.env);
   const { wishes, accountName, mistakes } = readWishes(flags, now);
-  const allMistakes = [...place.mistakes, ...mistakes];
+  const allMistakes = [...settingMistakes, ...mistakes];
   if (wishes === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, KEYS_HINT);
 
-  await withKeyStore(io, place.file, async (store) => {
+  await withKeyStore(config, io.openKeyStore, async (store) => {
     const { account, isNew } = await chooseAccount(store, accountName, now);
     const { key, row } = await createKey(store, { ...wishes, accountId: account.id, now });
     if (flags.switches.has('json')) {
@@ -44,17 +45,10 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
       return;
     }
     // With port 0 the server takes any free one, which nobody can know here.
-    const port = place.config.port === 0 ? SETTINGS.port.default : place.config.port;
+    const port = config.port === 0 ? SETTINGS.port.default : config.port;
     if (isNew) io.out(`Made the account "${account.name}".\n`);
-    io.out(
-      announce(
-        key,
-        row,
-        account,
-        { folder: place.config.dataFolder, baseUrl: baseUrlOf(place.config.host, port) },
-        ink,
-      ),
-    );
+    const baseUrl = config.publicUrl || baseUrlOf(config.host, port);
+    io.out(announce(key, row, account, { where: whereItIs(config), baseUrl }, ink));
   });
   return 0;
 }
@@ -139,7 +133,7 @@ function announce(
   key: string,
   row: NewKey,
   account: Account,
-  { folder, baseUrl }: { folder: string; baseUrl: string },
+  { where, baseUrl }: { where: string; baseUrl: string },
   ink: Ink,
 ): string {
   const [care, invitation, example] =
@@ -159,12 +153,18 @@ function announce(
   ${ink.bold(key)}
 
 It is shown this once and cannot be retrieved later. ${care}
-It is in the data folder ${folder}: a server that runs on that folder knows it at once.
+${where}
 
 ${invitation}
 
 ${example}
 `;
+}
+
+function whereItIs(config: Config): string {
+  return isShared(config)
+    ? `It is in ${placeName(config)}: all servers on that database know it at once.`
+    : `It is in the data folder ${config.dataFolder}: a server that runs on that folder knows it at once.`;
 }
 
 function asStored(row: NewKey, account: Account): ApiKey {

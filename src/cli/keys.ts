@@ -4,13 +4,15 @@
  * wrong folder leaves nothing behind.
  */
 
-import { existsSync } from 'node:fs';
+import type { Config } from '../config.ts';
 import { OperatorError } from '../errors.ts';
+import type { KeyStore } from '../store.ts';
 import { mistakesError, readFlags, suggestion } from './flags.ts';
 import { keysHelp, wantsHelp } from './help.ts';
 import { createCommand } from './keys-create.ts';
-import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, readPlace, withKeyStore } from './keys-place.ts';
+import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, withKeyStore } from './keys-place.ts';
 import { displayOf, KEY_HEADERS, keyCells, keyJson, minuteOf } from './keys-show.ts';
+import { placeName, readSettings } from './place.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
 
 /** Returns the exit code; throws `OperatorError` for what the person has to mend. */
@@ -38,17 +40,17 @@ export async function runKeys(args: readonly string[], io: KeysIo): Promise<numb
 async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
   const now = io.now();
   const flags = readFlags(args, FLAGS_EVERYWHERE);
-  const { config, file, mistakes } = readPlace(flags, io.env);
+  const { config, mistakes } = readSettings(flags, io.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
   if (mistakes.length > 0) throw mistakesError(mistakes, KEYS_HINT);
 
-  const keys = existsSync(file) ? await withKeyStore(io, file, (store) => store.list()) : [];
+  const keys = (await onKeys(io, config, (store) => store.list())) ?? [];
   if (flags.switches.has('json')) {
     const rows = keys.map((key) => keyJson(key, now));
     io.out(`${JSON.stringify(rows, undefined, 2)}\n`);
   } else if (keys.length === 0) {
     io.out(
-      `There are no keys in ${config.dataFolder} yet. Make one:\n` +
+      `There are no keys in ${placeName(config)} yet. Make one:\n` +
         '  sluice keys create --name "my first key" --kind secret --env development\n',
     );
   } else {
@@ -61,17 +63,17 @@ async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promi
 async function revokeCommand(args: readonly string[], io: KeysIo): Promise<number> {
   const now = io.now();
   const flags = readFlags(args, FLAGS_EVERYWHERE);
-  const { config, file, mistakes } = readPlace(flags, io.env);
+  const { config, mistakes } = readSettings(flags, io.env);
   const [id = '', ...others] = flags.positionals;
   if (id === '') mistakes.push('the id of the key is missing, as in: sluice keys revoke key_4fJq0ZpXw2Ab');
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; keys are revoked one at a time`));
   if (mistakes.length > 0) throw mistakesError(mistakes, KEYS_HINT);
 
-  const key = existsSync(file) ? await withKeyStore(io, file, (store) => store.revoke(id, now)) : undefined;
+  const key = await onKeys(io, config, (store) => store.revoke(id, now));
   if (key === undefined) {
     // Someone may have given the key itself, which must not end up in a log of this command.
     const problem = id.startsWith('key_')
-      ? `No key in ${config.dataFolder} has the id ${id}.`
+      ? `No key in ${placeName(config)} has the id ${id}.`
       : 'That is not the id of a key: ids begin with key_.';
     throw new OperatorError(`${problem} "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`);
   }
@@ -87,4 +89,10 @@ async function revokeCommand(args: readonly string[], io: KeysIo): Promise<numbe
       : `Nothing to do: ${which}, was revoked already, on ${minuteOf(key.revokedAt ?? now)} UTC.\n`,
   );
   return 0;
+}
+
+/** Undefined where there are no keys at all: nothing is made only to be looked at. */
+async function onKeys<T>(io: KeysIo, config: Config, work: (store: KeyStore) => Promise<T>): Promise<T | undefined> {
+  const found = await io.findKeyStore(config);
+  return found === undefined ? undefined : withKeyStore(config, async () => found, work);
 }

@@ -47,7 +47,7 @@ export async function runProfile(args: readonly string[], shell: Shell): Promise
 
   const options = matchOptionsOf(place.config);
   const isJson = flags.switches.has('json');
-  return withStore(shell, place.dataFolder, async (store) => {
+  return withStore(shell, place.config, async (store) => {
     const tenant = await chooseTenant(shell, store, place);
     const found = await find(store, tenant, who, options);
     if (found === undefined) {

@@ -1,10 +1,10 @@
 /**
  * The world that the commands on data run in: where they write, the clock, when to stop, and how to open what lies in
- * the data folder. main.ts makes one from the process; tests make their own. Commands write through it alone, so that
+ * the data folder or the database. main.ts makes one from the process; tests make their own. Commands write through it alone, so that
  * nothing of theirs appears where it should not.
  */
 
-import type { Env } from '../config.ts';
+import type { Config, Env } from '../config.ts';
 import { OperatorError } from '../errors.ts';
 import type { KeyStore, Store } from '../store.ts';
 
@@ -27,9 +27,10 @@ export interface Shell {
   readonly now: () => number;
   /** Aborted by Ctrl-C, SIGTERM, or when whoever reads stdout has gone. */
   readonly stop: AbortSignal;
-  /** For reading, completed by what is still in the log. The folder is there, and the store in it. */
-  readonly openStore: (dataFolder: string) => Promise<Store>;
-  readonly openKeyStore: (file: string) => KeyStore;
+  /** For reading, completed by what is still in the log. Makes nothing: undefined where there is no store yet. */
+  readonly openStore: (config: Config) => Promise<Store | undefined>;
+  /** Likewise. */
+  readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
 }
 
 const COLUMNS_WITHOUT_TERMINAL = 120;
@@ -42,7 +43,7 @@ interface Process {
 }
 
 /** Takes the signals over: after the first one the command ends by itself, a second one ends it at once. */
-export function shellOf(host: Process, rest: Pick<Shell, 'env' | 'openStore' | 'openKeyStore'>): Shell {
+export function shellOf(host: Process, rest: Pick<Shell, 'env' | 'openStore' | 'findKeyStore'>): Shell {
   const { stdout, stderr, stdin } = host;
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();

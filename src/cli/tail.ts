@@ -49,7 +49,7 @@ export async function runTail(args: readonly string[], shell: Shell): Promise<nu
     if (eventName !== null && event.eventName !== eventName) return;
     shell.out(flags.switches.has('json') ? `${jsonText(eventAnswer(event))}\n` : `${lineOf(event, shell, ink)}\n`);
   };
-  await withStore(shell, place.dataFolder, async (store) => {
+  await withStore(shell, place.config, async (store) => {
     const tenant = await waitForTenant(shell, store, place);
     if (tenant !== undefined) await follow({ shell, store, tenant, eventName, sinceMs, show });
   });
@@ -59,7 +59,7 @@ export async function runTail(args: readonly string[], shell: Shell): Promise<nu
 async function waitForTenant(shell: Shell, store: Store, place: Place): Promise<Tenant | undefined> {
   let hasSaidSo = false;
   for (;;) {
-    const tenant = await findTenant(shell, store, place.dataFolder, place.wish);
+    const tenant = await findTenant(shell, store, place);
     if (tenant !== undefined || shell.stop.aborted) return tenant;
     if (!hasSaidSo) shell.err('Nothing has been sent yet; waiting for the first event. Ctrl-C ends this.\n');
     hasSaidSo = true;

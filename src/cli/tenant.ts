@@ -1,22 +1,20 @@
 /**
- * What the commands that read the store share: where the data folder is, and whose data is meant. `--account` and
+ * What the commands that read the store share: where the data is, and whose data is meant. `--account` and
  * `--env` choose the tenant; when only one has data it is taken without asking. A mistyped choice is told with what
  * there is. Nothing is made: in a wrong folder these commands leave nothing behind.
  */
 
-import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { type Config, readConfig } from '../config.ts';
-import { keyFileOf, storeFileOf } from '../data-folder.ts';
+import type { Config } from '../config.ts';
 import { OperatorError } from '../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Account, Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { type FlagKinds, type FlagsRead, suggestion } from './flags.ts';
+import { isShared, PLACE_FLAGS, placeName, readSettings } from './place.ts';
 import type { Shell } from './shell.ts';
 
-export const STORE_FLAGS = { data: 'value', json: 'switch' } as const satisfies FlagKinds;
+export const STORE_FLAGS = { ...PLACE_FLAGS, json: 'switch' } as const satisfies FlagKinds;
 export const TENANT_FLAGS = { ...STORE_FLAGS, account: 'value', env: 'value' } as const satisfies FlagKinds;
 
 export interface Tenant {
@@ -33,40 +31,41 @@ export interface TenantWish {
 
 export interface Place {
   readonly config: Config;
-  readonly dataFolder: string;
   readonly wish: TenantWish;
   readonly mistakes: string[];
 }
 
-/** The settings that the server would have, with `--data`, and the wish; all mistakes so far, those of flags included. */
+/** The settings that the server would have, and the wish; all mistakes so far, those of flags included. */
 export function readPlace(flags: FlagsRead, shell: Pick<Shell, 'env'>): Place {
-  const data = flags.values.get('data');
-  const { config, mistakes } = readConfig({ env: shell.env, args: data === undefined ? [] : [`--data=${data}`] });
-  const all = [...flags.mistakes, ...mistakes];
+  const { config, mistakes } = readSettings(flags, shell.env);
   const given = flags.values.get('env');
   const environment = ENVIRONMENTS.find((name) => name === given);
   if (given !== undefined && environment === undefined) {
-    all.push(`--env is "${given}"; expected ${ENVIRONMENTS.join(' or ')}${suggestion(given, ENVIRONMENTS)}`);
+    mistakes.push(`--env is "${given}"; expected ${ENVIRONMENTS.join(' or ')}${suggestion(given, ENVIRONMENTS)}`);
   }
   const wish = { account: flags.values.get('account'), environment };
-  return { config, dataFolder: config.dataFolder, wish, mistakes: all };
+  return { config, wish, mistakes };
 }
 
-export async function withStore<T>(shell: Shell, dataFolder: string, work: (store: Store) => Promise<T>): Promise<T> {
-  if (!existsSync(storeFileOf(dataFolder))) {
-    throw new OperatorError(
-      `There is no data in ${resolve(dataFolder)}: no server has run there yet. ` +
-        'Look elsewhere with --data FOLDER (or SLUICE_DATA), or start one: sluice serve',
-    );
-  }
-  const store = await shell.openStore(dataFolder);
+export async function withStore<T>(shell: Shell, config: Config, work: (store: Store) => Promise<T>): Promise<T> {
+  let store: Store | undefined;
   try {
+    store = await shell.openStore(config);
+    if (store === undefined) throw new OperatorError(nothingThere(config));
     return await work(store);
   } catch (error) {
-    throw isUnreadable(error) ? new OperatorError(unreadableText(dataFolder, error)) : error;
+    throw isUnreadable(error) ? new OperatorError(unreadableText(config, error)) : error;
   } finally {
-    await store.close();
+    await store?.close();
   }
+}
+
+function nothingThere(config: Config): string {
+  const elsewhere = isShared(config) ? '--store-url URL (or STORE_URL)' : '--data FOLDER (or SLUICE_DATA)';
+  return (
+    `There is no data in ${placeName(config)}: no server has run there yet. ` +
+    `Look elsewhere with ${elsewhere}, or start one: sluice serve`
+  );
 }
 
 function isUnreadable(error: unknown): error is Error {
@@ -76,19 +75,14 @@ function isUnreadable(error: unknown): error is Error {
 }
 
 /** Errors that came from another thread may carry the stack of that thread, which helps nobody here. */
-function unreadableText(dataFolder: string, error: Error): string {
+function unreadableText(config: Config, error: Error): string {
   const [reason = ''] = error.message.replace(/^\w*Error: /, '').split('\n');
-  return `The data in ${resolve(dataFolder)} cannot be read: ${reason}\n"sluice doctor" says what to do.`;
+  return `The data in ${placeName(config)} cannot be read: ${reason}\n"sluice doctor" says what to do.`;
 }
 
 /** Throws `OperatorError` when it is not clear who is meant; undefined when nobody has sent anything yet. */
-export async function findTenant(
-  shell: Shell,
-  store: Store,
-  dataFolder: string,
-  wish: TenantWish,
-): Promise<Tenant | undefined> {
-  const accounts = await accountsIn(shell, dataFolder);
+export async function findTenant(shell: Shell, store: Store, { config, wish }: Place): Promise<Tenant | undefined> {
+  const accounts = await accountsIn(shell, config);
   if (wish.account !== undefined && !accounts.some(({ name }) => name === wish.account)) {
     throw new OperatorError(unknownAccount(wish.account, accounts));
   }
@@ -117,23 +111,21 @@ export async function findTenant(
 }
 
 export async function chooseTenant(shell: Shell, store: Store, place: Place): Promise<Tenant> {
-  const tenant = await findTenant(shell, store, place.dataFolder, place.wish);
+  const tenant = await findTenant(shell, store, place);
   if (tenant === undefined) {
     throw new OperatorError(
-      `Nothing has been sent to ${resolve(place.dataFolder)} yet. "sluice serve" prints a curl line that sends a first event.`,
+      `Nothing has been sent to ${placeName(place.config)} yet. "sluice serve" prints a curl line that sends a first event.`,
     );
   }
   return tenant;
 }
 
-async function accountsIn(shell: Shell, dataFolder: string): Promise<Account[]> {
-  const file = keyFileOf(dataFolder);
-  if (!existsSync(file)) return [];
-  const keyStore = shell.openKeyStore(file);
+async function accountsIn(shell: Shell, config: Config): Promise<Account[]> {
+  const keyStore = await shell.findKeyStore(config);
   try {
-    return await keyStore.accounts();
+    return (await keyStore?.accounts()) ?? [];
   } finally {
-    await keyStore.close();
+    await keyStore?.close();
   }
 }
 
@@ -147,7 +139,7 @@ function severalTenants(title: string, tenants: readonly TenantId[], named: Read
   const choices = tenants.map((id) => {
     const name = named.get(id);
     return name === undefined
-      ? `  (tenant ${id}, whose account is not in the key file)`
+      ? `  (tenant ${id}, whose account is not there)`
       : `  --account "${name.account}" --env ${name.environment}`;
   });
   return [`${title}; there is:`, ...choices].join('\n');

@@ -5,10 +5,12 @@
 
 import { jsonText } from '../api/json-text.ts';
 import { traceAnswer } from '../api/stored-answers.ts';
+import type { Config } from '../config.ts';
 import type { StoredTrace, TracedUser } from '../store.ts';
 import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
 import { traceHelp, wantsHelp } from './help.ts';
 import { formatSpan, localTime } from './local-time.ts';
+import { isShared, placeName } from './place.ts';
 import type { Shell } from './shell.ts';
 import { type Ink, inkFor, printable, renderTable } from './table.ts';
 import { readPlace, STORE_FLAGS, withStore } from './tenant.ts';
@@ -25,7 +27,7 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
     return 0;
   }
   const flags = readFlags(args, FLAGS);
-  const { dataFolder, mistakes } = readPlace(flags, shell);
+  const { config, mistakes } = readPlace(flags, shell);
   const [given, ...others] = flags.positionals;
   const [, traceId] = TRACE_ID.exec(given?.trim() ?? '') ?? [];
   if (given === undefined)
@@ -35,10 +37,10 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
   if (traceId === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
 
   const id = traceId.toLowerCase();
-  const trace = await withStore(shell, dataFolder, (store) => store.trace(null, id));
+  const trace = await withStore(shell, config, (store) => store.trace(null, id));
   const isJson = flags.switches.has('json');
   if (trace === undefined) {
-    shell.out(isJson ? `${JSON.stringify({ error: 'not found', trace_id: id })}\n` : unknownTrace(id, dataFolder));
+    shell.out(isJson ? `${JSON.stringify({ error: 'not found', trace_id: id })}\n` : unknownTrace(id, config));
     return 1;
   }
   shell.out(isJson ? `${jsonText(traceAnswer(trace))}\n` : describe(trace, shell.now(), ink));
@@ -94,14 +96,15 @@ function cellsOf(user: TracedUser): string[] {
   ];
 }
 
-function unknownTrace(id: string, dataFolder: string): string {
-  return `No request ${id} in ${dataFolder}.
+function unknownTrace(id: string, config: Config): string {
+  const elsewhere = isShared(config) ? 'database: --store-url URL' : 'data folder: --data FOLDER';
+  return `No request ${id} in ${placeName(config)}.
 
 Where else to look:
   - It may have been refused as a whole: answers of 401, 413 and 503, and of 400 to a body that
     could not be used, have a trace_id too, and nothing of them is kept. The client's log has the
     status. A 400 because no user was valid is kept, and would be found here.
   - It may be older than traces are kept: "sluice config" shows how long that is.
-  - It may have gone to another server or data folder: --data FOLDER looks elsewhere.
+  - It may have gone to another server or ${elsewhere} looks elsewhere.
 `;
 }

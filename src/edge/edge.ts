@@ -1,18 +1,18 @@
 /**
- * One edge: an HTTP server with its own log partition, in a thread of its own. It sees interfaces only; who implements
- * them is decided in `main.ts`. Draining finishes what is in flight, answers 503 to what still comes, and then closes
- * the log.
+ * One edge: an HTTP server with its own end of the log, in a thread of its own. What it serves depends on the role of the
+ * server: events, everything else, or health and metrics alone. It sees interfaces only; who implements them is decided
+ * in `opening.ts`. Draining finishes what is in flight, answers 503 to what still comes, and then closes the log.
  */
 
 import type { RequestListener, Server } from 'node:http';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { buildApp } from '../api/app.ts';
+import { type AppFrame, type AppOptions, buildApp, buildOperatorApp } from '../api/app.ts';
 import { baseUrlOf } from '../base-url.ts';
 import type { Config, Sources } from '../config.ts';
 import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender, LogEntry } from '../log.ts';
 import type { Logger } from '../logger.ts';
-import { METRIC, metricsWriter, renderMetrics } from '../metrics.ts';
+import { METRIC, metricsWriter, type MetricsWriter, renderMetrics } from '../metrics.ts';
 import { matchOptionsOf } from '../match-options.ts';
 import type { MemberStore } from '../members.ts';
 import type { KeySighting, KeyStore, Store } from '../store.ts';
@@ -21,6 +21,7 @@ import { Ingest, type Refusal } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
 import { QuietLog } from './quiet-log.ts';
+import { readinessOf, type ServerStatus, troubleTeller } from './readiness.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { Sightings } from './sightings.ts';
 import { createTraceIds } from './trace-id.ts';
@@ -29,11 +30,14 @@ import { LargeBodyValidator } from './validate-body.ts';
 export interface EdgeParts {
   readonly config: Config;
   readonly sources: Sources;
-  readonly log: LogAppender;
-  readonly keyStore: KeyStore;
-  readonly members: MemberStore;
-  /** Answers from another thread: nothing here waits for a disk but by a promise. */
-  readonly store: Store;
+  /** Null where no events are taken in. */
+  readonly log: LogAppender | null;
+  /** Null where nothing asks for a key. */
+  readonly keyStore: KeyStore | null;
+  /** Null where the API is not served. Nothing here waits for a disk but by a promise. */
+  readonly reading: Reading | null;
+  /** Why the store cannot be reached, by the last look; null while it can. */
+  readonly storeTrouble: () => string | null;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
   readonly status: ServerStatus;
   readonly logger: Logger;
@@ -42,12 +46,11 @@ export interface EdgeParts {
   readonly handOverSightings: (sightings: KeySighting[]) => void;
 }
 
-/** What the supervisor tells all edges, without messages: read on every request. */
-export interface ServerStatus {
-  isShuttingDown(): boolean;
-  isDiskLow(): boolean;
-  /** More waits for the processor than may wait. */
-  isBacklogFull(): boolean;
+/** What the API is made of. */
+export interface Reading {
+  readonly store: Store;
+  readonly members: MemberStore;
+  readonly keyStore: KeyStore;
 }
 
 export interface Edge {
@@ -65,52 +68,38 @@ const UNFINISHED_MS_MAX = 5_000;
 const NANOSECONDS = 1e9;
 
 export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
-  const { config, log, status, logger, now } = parts;
+  const { config, log, reading, keyStore, status, logger } = parts;
   const metrics = metricsWriter(parts.metrics.buffer, parts.metrics.slot);
-  const newTraceId = createTraceIds(now);
-  const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
+  const newTraceId = createTraceIds(parts.now);
   const sightings = new Sightings(parts.handOverSightings);
-  const keys = new KeyCache(parts.keyStore);
-  const quietLogger = new QuietLog(logger, now);
-  const largeBodies = new LargeBodyValidator();
-  const counted = counting(log);
-  const ingest = new Ingest({
-    log: counted.log,
-    keys,
-    sightings,
-    inFlight,
-    largeBodies,
-    metrics,
-    logger: quietLogger,
-    environment: config.environment,
-    now,
-    newTraceId,
-    refusal: () => refusalOf(status),
-  });
-  const readiness = () => readinessOf(parts);
-  const tellTrouble = troubleTeller(log, logger);
+  const keys = keyStore === null ? null : new KeyCache(keyStore);
+  const quietLogger = new QuietLog(logger, parts.now);
+  const shared: Shared = { metrics, newTraceId, sightings, quietLogger };
+  const ingest = log === null || keys === null ? null : makeIngest(parts, shared, log, keys);
+  const readiness = () => readinessOf({ role: config.role, status, log, storeTrouble: parts.storeTrouble });
+  const tellTrouble = log === null ? () => undefined : troubleTeller(log, logger);
   const stopGauges = keepGauges(
     () => {
-      metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
-      metrics.set(METRIC.in_flight_requests, inFlight.requests);
+      ingest?.setGauges();
       metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
       tellTrouble();
     },
     (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
   );
   const stopWaiting = keepAverage(
-    () => counted.waiting() + largeBodies.waiting,
+    () => ingest?.waiting() ?? 0,
     (average) => metrics.set(METRIC.requests_waiting, average),
   );
 
   const stopping = new AbortController();
   let made: EdgeServer | undefined;
-  const app = buildApp({
+  const frame: AppFrame = {
     serverFactory: (everythingElse: RequestListener) => {
-      made = createEdgeServer({ ingest, metrics, newTraceId }, everythingElse);
+      made = createEdgeServer({ ingest: ingest?.ingest ?? null, metrics, newTraceId }, everythingElse);
       return made.server;
     },
     version: parts.version,
+    role: config.role,
     // Asked for when somebody reads the reference, which is after the port is known.
     get serverUrl() {
       return config.publicUrl || baseUrlOf(config.host, portOf(made?.server));
@@ -118,22 +107,13 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     readiness,
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
     newTraceId,
-    config,
-    sources: parts.sources,
-    metricsBuffer: parts.metrics.buffer,
-    store: parts.store,
-    members: parts.members,
-    keyStore: parts.keyStore,
-    stopping: stopping.signal,
-    publicUrl: config.publicUrl,
-    keys,
-    environment: config.environment,
-    now,
-    matchOptions: matchOptionsOf(config),
-    noteUse: (key, at, origin, host) => sightings.note(key.id, at, isForeignOrigin(origin, host) ? origin : undefined),
     onUnavailable: (error, traceId) => quietLogger.error({ traceId, reason: reasonOf(error) }, 'nothing can be read'),
     onError: (error, traceId) => logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly'),
-  });
+  };
+  const app =
+    reading === null || keys === null
+      ? buildOperatorApp(frame)
+      : buildApp(appOptions(parts, frame, { reading, keys, sightings, stopping: stopping.signal }));
   await app.ready();
   if (!made) throw new Error('the app did not ask for a server');
   const edgeServer = made;
@@ -149,11 +129,84 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       stopGauges();
       stopWaiting();
       sightings.close();
-      await log.close();
-      await parts.store.close();
-      await parts.keyStore.close();
-      await parts.members.close();
+      await log?.close();
+      await reading?.store.close();
+      await keyStore?.close();
+      await reading?.members.close();
     },
+  };
+}
+
+/** What the ways in share. */
+interface Shared {
+  readonly metrics: MetricsWriter;
+  readonly newTraceId: () => string;
+  readonly sightings: Sightings;
+  readonly quietLogger: QuietLog;
+}
+
+interface MadeIngest {
+  readonly ingest: Ingest;
+  /** Requests that came in whole and are not durable yet. */
+  waiting(): number;
+  setGauges(): void;
+}
+
+function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: KeyCache): MadeIngest {
+  const { config, status, now } = parts;
+  const { metrics, newTraceId, sightings, quietLogger } = shared;
+  const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
+  const largeBodies = new LargeBodyValidator();
+  const counted = counting(log);
+  const ingest = new Ingest({
+    log: counted.log,
+    keys,
+    sightings,
+    inFlight,
+    largeBodies,
+    metrics,
+    logger: quietLogger,
+    environment: config.environment,
+    now,
+    newTraceId,
+    refusal: () => refusalOf(status),
+  });
+  return {
+    ingest,
+    waiting: () => counted.waiting() + largeBodies.waiting,
+    setGauges: () => {
+      metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
+      metrics.set(METRIC.in_flight_requests, inFlight.requests);
+    },
+  };
+}
+
+interface ForApp {
+  readonly reading: Reading;
+  readonly keys: KeyCache;
+  readonly sightings: Sightings;
+  readonly stopping: AbortSignal;
+}
+
+function appOptions(parts: EdgeParts, frame: AppFrame, { reading, keys, sightings, stopping }: ForApp): AppOptions {
+  const { config, sources, now } = parts;
+  return {
+    ...frame,
+    // Not as it is now: the port is only known later.
+    get serverUrl() {
+      return frame.serverUrl ?? '';
+    },
+    ...reading,
+    config,
+    sources,
+    metricsBuffer: parts.metrics.buffer,
+    stopping,
+    publicUrl: config.publicUrl,
+    keys,
+    environment: config.environment,
+    now,
+    matchOptions: matchOptionsOf(config),
+    noteUse: (key, at, origin, host) => sightings.note(key.id, at, isForeignOrigin(origin, host) ? origin : undefined),
   };
 }
 
@@ -168,31 +221,9 @@ function refusalOf(status: ServerStatus): Refusal | null {
   return status.isBacklogFull() ? 'backlog' : null;
 }
 
-function readinessOf({ status, log }: EdgeParts): { ready: boolean; reasons: string[] } {
-  const reasons: string[] = [];
-  if (status.isShuttingDown()) reasons.push('shutting down');
-  if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
-  if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
-  const trouble = log.trouble();
-  if (trouble !== null) reasons.push(`the log cannot be written: ${trouble}`);
-  return { ready: reasons.length === 0, reasons };
-}
-
 /** With what is behind it, so that the log says whether the file is locked, damaged or on a full disk. */
 function reasonOf({ message, cause }: Error): string {
   return cause instanceof Error ? `${message}: ${cause.message}` : message;
-}
-
-/** One line when the log cannot be written, and one when it can again. */
-function troubleTeller(log: LogAppender, logger: Logger): () => void {
-  let told: string | null = null;
-  return () => {
-    const trouble = log.trouble();
-    if (trouble === told) return;
-    told = trouble;
-    if (trouble === null) logger.info('the log can be written again');
-    else logger.error({ reason: trouble }, 'the log cannot be written: answering 503 until it can');
-  };
 }
 
 function keepGauges(setGauges: () => void, setDelay: (seconds: number) => void): () => void {

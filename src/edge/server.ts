@@ -8,6 +8,7 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import type { Socket } from 'node:net';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
+import { INGEST_PATH } from '../roles.ts';
 import { type Failure, sendFailure } from './answers.ts';
 import type { Ingest } from './ingest.ts';
 
@@ -27,10 +28,9 @@ const SILENCE_MS = 70_000;
 /** How long a client that was refused may take to read why. */
 const LINGER_MS = 2_000;
 
-const INGEST_PATH = '/ingest/events';
-
 export interface EdgeServerParts {
-  readonly ingest: Ingest;
+  /** Null where no events are taken in: then that path is like any other. */
+  readonly ingest: Ingest | null;
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
 }
@@ -51,7 +51,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
     if (request.headers.host === undefined && request.httpVersion === '1.1') {
       refuseHostless(parts, response);
-    } else if (isIngest(request.url)) {
+    } else if (ingest !== null && isIngest(request.url)) {
       // The key, the size and the room are checked before the client is asked to send the body.
       ingest.handle(request, response, expectsContinue);
     } else {

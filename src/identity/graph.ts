@@ -1,7 +1,7 @@
 /**
  * The words that `resolve` speaks: what it is given of the store (a snapshot), and what it gives back (changes). All of
  * it concerns one tenant. Node numbers of new nodes count up from `nextNode`, so that the same snapshot and the same
- * users always give the same changes.
+ * users always give the same changes; nobody else has these, though others may have larger ones.
  */
 
 import type { KeyKind, MatchKey, NodeNumber, Origin, RefusalReason } from '../model.ts';

@@ -248,7 +248,9 @@ class Resolution {
   #rootOf(node: NodeNumber): NodeNumber {
     const alias = this.#aliases.get(node);
     if (alias !== undefined) return alias;
-    return node >= this.#snapshot.nextNode ? node : this.#snapshot.rootOf(node);
+    const { nextNode } = this.#snapshot;
+    // Another writer's nodes may have larger numbers than ours.
+    return node >= nextNode && node < nextNode + this.#nodes.length ? node : this.#snapshot.rootOf(node);
   }
 
   #profileOf(root: NodeNumber): Profile {

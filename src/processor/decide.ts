@@ -31,11 +31,13 @@ export function questionOf(tenantId: string, records: readonly PreparedRecord[])
   const users = records.flatMap((record) => record.users);
   const idempotencyKeys: string[] = [];
   const eventIds: string[] = [];
+  let receivedAtMin = Number.POSITIVE_INFINITY;
   for (const { header, users: prepared } of records) {
+    if (header.receivedAt < receivedAtMin) receivedAtMin = header.receivedAt;
     if (header.idempotencyKey !== null) idempotencyKeys.push(header.idempotencyKey);
     for (const { events } of prepared) for (const { eventId } of events) if (eventId !== null) eventIds.push(eventId);
   }
-  return { tenantId, users, idempotencyKeys, eventIds };
+  return { tenantId, users, idempotencyKeys, eventIds, receivedAtMin };
 }
 
 /** A user that is neither a duplicate nor erased, on its way to a node. */

@@ -34,6 +34,7 @@ const TRIES_MAX = 3;
 /** After a conflict: at random up to this, growing with each in a row, so that two do not meet again. */
 const CONFLICT_WAIT_MS = 10;
 const CONFLICT_WAIT_MS_MAX = 300;
+const CONFLICTS_TOLD = 50;
 /** Of a batch of all partitions together: the least that is read of one. */
 const PARTITION_BYTES_MIN = 64 * 1024;
 /** How often what was committed is made safe from a power loss, so that the log may let go of it. */
@@ -183,6 +184,11 @@ export class Processor {
     if (!(error instanceof StoreConflictError)) throw error;
     this.#parts.metrics.inc(METRIC.store_conflicts);
     this.#conflictsInARow += 1;
+    // Never given up, since no merge may be dropped; but somebody should know.
+    if (this.#conflictsInARow % CONFLICTS_TOLD === 0) {
+      const line = { conflicts_in_a_row: this.#conflictsInARow, reason: error.message };
+      this.#parts.logger.error(line, 'the same batch conflicts with other processors again and again');
+    }
     await sleep(Math.random() * Math.min(CONFLICT_WAIT_MS * this.#conflictsInARow, CONFLICT_WAIT_MS_MAX));
   }
 

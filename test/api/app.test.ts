@@ -7,7 +7,7 @@ import type { FastifyInstance } from 'fastify';
 import { Type } from 'typebox';
 import { startApp } from './running-app.ts';
 
-const OPERATOR_PATHS = ['/livez', '/readyz', '/metrics', '/openapi.json', '/docs'];
+const OPERATOR_PATHS = ['/livez', '/readyz', '/metrics', '/version', '/openapi.json', '/docs'];
 const PUBLISHABLE = { authorization: 'Bearer pk_0123456789' };
 
 describe('health', () => {

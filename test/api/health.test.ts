@@ -48,6 +48,7 @@ suite('GET /health', () => {
       status: 'ready',
       reasons: [],
       version: '1.2.3',
+      role: 'all',
       node: process.versions.node,
       backlog_bytes: 5_000,
       backlog_bytes_max: 1_073_741_824,
@@ -65,6 +66,16 @@ suite('GET /health', () => {
     assert.ok((memory as number) > 1_000_000);
     assert.ok(Date.parse(startedAt) <= Date.now());
     assert.ok(rows.length > 10);
+  });
+
+  test('tells nothing of what a server of its role does not know: lag, books and disk', async (t) => {
+    const env = { STORE_URL: 'postgres://u:hidden@db/x', LOG_URL: 'kafka://u:hidden@k:9092/x', SLUICE_ROLE: 'api' };
+    const { ask: read } = await startReadingApp(t, { ...loadConfig({ env, args: [] }) });
+    const { body, text } = await read('/health');
+    const { role, lag_seconds: lag, ledger_difference: books, disk_free_bytes: disk } = body as Record<string, unknown>;
+    assert.deepEqual([role, lag, books, disk], ['api', null, null, null]);
+    assert.ok(text.includes('postgres://u:…@db/x') && text.includes('kafka://u:…@k:9092/x'));
+    assert.ok(!text.includes('hidden'));
   });
 
   test('tells why the server is not ready', async (t) => {

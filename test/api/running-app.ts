@@ -38,7 +38,7 @@ export interface StartOptions extends Partial<AppOptions> {
 /** Every method of it rejects as a store does that cannot be read. */
 export function brokenStore(): Store & KeyStore & MemberStore {
   const reject = (): Promise<never> => Promise.reject(new StoreUnavailableError('the disk is gone'));
-  return new Proxy({} as Store & KeyStore & MemberStore, { get: () => reject });
+  return new Proxy({} as Store & KeyStore & MemberStore, { get: (_, name) => (name === 'watch' ? undefined : reject) });
 }
 
 export async function startApp(context: Pick<TestContext, 'after'>, options: StartOptions = {}): Promise<RunningApp> {
@@ -51,6 +51,7 @@ export async function startApp(context: Pick<TestContext, 'after'>, options: Sta
         else everythingElse(incoming, response);
       }),
     version: '1.2.3',
+    role: 'all',
     readiness: () => ({ ready: true, reasons: [] }),
     renderMetrics: () => '# HELP up Up.\n# TYPE up gauge\nup 1\n',
     newTraceId: () => `trace-${++traces}`,

@@ -168,7 +168,16 @@ suite('The answers of POST /ingest/events', () => {
 
   test('every answer of every path has a trace_id of its own, and they ascend', async () => {
     const answers: Answer[] = [];
-    for (const path of ['/livez', '/readyz', '/metrics', '/openapi.json', '/docs', '/nowhere', '/ingest/events']) {
+    for (const path of [
+      '/livez',
+      '/readyz',
+      '/metrics',
+      '/version',
+      '/openapi.json',
+      '/docs',
+      '/nowhere',
+      '/ingest/events',
+    ]) {
       answers.push(await ask(server(), path));
     }
     answers.push(await send({ users: [user('t')] }), await send('{'), await post(server(), null, '{}'));

@@ -115,7 +115,7 @@ suite('Web pages at POST /ingest/events', () => {
   });
 
   test('there are no CORS headers and no preflights anywhere else', async () => {
-    for (const path of ['/livez', '/readyz', '/metrics', '/openapi.json', '/docs', '/', '/ingest/other']) {
+    for (const path of ['/livez', '/readyz', '/metrics', '/version', '/openapi.json', '/docs', '/', '/ingest/other']) {
       for (const method of ['GET', 'OPTIONS']) {
         const headers = { origin: PAGE, 'access-control-request-method': 'GET' };
         const answer = await ask(server(), path, { method, headers });

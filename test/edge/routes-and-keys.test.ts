@@ -124,7 +124,7 @@ function bodyFor({ method, path }: Route, { traceId }: Owned, keyName: string): 
 }
 
 /** The routes for operators need no key and belong to no tenant; all others need one. */
-const OPEN_ROUTES = new Set(['/livez', '/readyz', '/metrics', '/openapi.json', '/docs']);
+const OPEN_ROUTES = new Set(['/livez', '/readyz', '/metrics', '/version', '/openapi.json', '/docs']);
 
 /** Keys open nothing here: who has no cookie is no browser, and a change that says not where it comes from is refused. */
 function expectedOfPage({ method, path }: Route, isBrowser: boolean, isMember: boolean): number {

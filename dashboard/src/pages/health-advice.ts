@@ -20,24 +20,36 @@ export function adviceFor(health: Health): Advice[] {
   const { reasons } = health;
   const says = (words: string): boolean => reasons.some((reason) => reason.includes(words));
   const advice: (Advice | false)[] = [
-    says('the log cannot be written') && {
+    says('Kafka') && {
       tone: 'bad',
-      title: 'The disk refuses to be written to',
-      text: 'Look at the kernel’s log and check the disk. When the disk is well again, start the server anew.',
+      title: 'Kafka does not take events',
+      text: 'Look at its brokers: too few in-sync replicas, no leader, no network? It goes on by itself when they are well.',
     },
+    says('the store cannot be reached') && {
+      tone: 'bad',
+      title: 'PostgreSQL does not answer',
+      text: 'Look at the database and the way to it. Events are taken in meanwhile, and are processed when it is back.',
+    },
+    says('the log cannot be written') &&
+      !says('Kafka') && {
+        tone: 'bad',
+        title: 'The disk refuses to be written to',
+        text: 'Look at the kernel’s log and check the disk. When the disk is well again, start the server anew.',
+      },
     diskAdvice(health, says('disk space')),
     backlogAdvice(health, says('SLUICE_BACKLOG_MAX')),
-    health.ledger_difference !== 0 && {
-      tone: 'bad',
-      title: 'The books do not balance',
-      text: 'This is a bug in Sluice. The doctor tells the hours that it is in; please report it with what it says.',
-    },
+    health.ledger_difference !== null &&
+      health.ledger_difference !== 0 && {
+        tone: 'bad',
+        title: 'The books do not balance',
+        text: 'This is a bug in Sluice. The doctor tells the hours that it is in; please report it with what it says.',
+      },
     health.records_set_aside > 0 && {
       tone: 'bad',
       title: 'Some records could not be processed',
       text: 'They are kept, and nothing else waits for them. The doctor shows which ones, and why.',
     },
-    health.lag_seconds > LAG_SECONDS_WARN && {
+    (health.lag_seconds ?? 0) > LAG_SECONDS_WARN && {
       tone: 'warn',
       title: 'Reading back is behind',
       text: 'More comes in than is processed: look at the CPU and the disk. Nothing is lost meanwhile.',
@@ -59,7 +71,7 @@ export function adviceFor(health: Health): Advice[] {
 
 function diskAdvice(health: Health, isLow: boolean): Advice | false {
   const { disk_free_bytes: free, disk_free_bytes_min: least } = health;
-  if (!isLow && (least === 0 || free > DISK_FACTOR_WARN * least)) return false;
+  if (!isLow && (free === null || least === 0 || free > DISK_FACTOR_WARN * least)) return false;
   return {
     tone: isLow ? 'bad' : 'warn',
     title: isLow ? 'The disk is almost full' : 'The disk is filling up',

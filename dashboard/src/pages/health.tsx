@@ -106,7 +106,7 @@ function AdviceCard({ advice }: { advice: readonly Advice[] }): ReactNode {
 
 function Bounds({ health }: { health: Health }): ReactNode {
   const { ledger_difference: difference, records_set_aside: setAside } = health;
-  const diskMin = health.disk_free_bytes_min;
+  const { disk_free_bytes: diskFree, disk_free_bytes_min: diskMin } = health;
   return (
     <div className="health-bounds">
       <Bound
@@ -122,29 +122,35 @@ function Bounds({ health }: { health: Health }): ReactNode {
           badAbove={0.8}
         />
       </Bound>
-      <Bound
-        label="Free disk"
-        value={formatBytes(health.disk_free_bytes)}
-        detail={diskMin > 0 ? `refuses events below ${formatBytes(diskMin)}` : 'no minimum is set'}
-      >
-        {diskMin > 0 && (
-          <Meter
-            label="Minimum of free disk against what is free"
-            value={diskMin}
-            max={Math.max(health.disk_free_bytes, diskMin)}
-            warnAbove={0.5}
-            badAbove={0.9}
-          />
-        )}
-      </Bound>
-      <Bound label="Lag" value={formatDuration(health.lag_seconds)} detail="from receipt to reading back" />
+      {diskFree !== null && (
+        <Bound
+          label="Free disk"
+          value={formatBytes(diskFree)}
+          detail={diskMin > 0 ? `refuses events below ${formatBytes(diskMin)}` : 'no minimum is set'}
+        >
+          {diskMin > 0 && (
+            <Meter
+              label="Minimum of free disk against what is free"
+              value={diskMin}
+              max={Math.max(diskFree, diskMin)}
+              warnAbove={0.5}
+              badAbove={0.9}
+            />
+          )}
+        </Bound>
+      )}
+      {health.lag_seconds !== null && (
+        <Bound label="Lag" value={formatDuration(health.lag_seconds)} detail="from receipt to reading back" />
+      )}
       <Bound label="Memory" value={formatBytes(health.memory_bytes)} detail="of the whole process" />
-      <Bound
-        label="Books"
-        value={difference === 0 ? 'Balanced' : `${formatNumber(Math.abs(difference))} off`}
-        detail={difference === 0 ? 'all that was received is accounted for' : 'received, and not accounted for'}
-        isBad={difference !== 0}
-      />
+      {difference !== null && (
+        <Bound
+          label="Books"
+          value={difference === 0 ? 'Balanced' : `${formatNumber(Math.abs(difference))} off`}
+          detail={difference === 0 ? 'all that was received is accounted for' : 'received, and not accounted for'}
+          isBad={difference !== 0}
+        />
+      )}
       <Bound
         label="Set aside"
         value={formatNumber(setAside)}

@@ -105,10 +105,14 @@ export function FlowCard(): ReactNode {
           {error === undefined && <Readiness health={data} />}
           <Refusals requests={data.requests} />
           <dl className="pairs">
-            <dt>Lag</dt>
-            <dd>
-              {formatDuration(data.lag_seconds)} <span className="muted">from receipt to reading back</span>
-            </dd>
+            {data.lag_seconds !== null && (
+              <>
+                <dt>Lag</dt>
+                <dd>
+                  {formatDuration(data.lag_seconds)} <span className="muted">from receipt to reading back</span>
+                </dd>
+              </>
+            )}
             <dt>Backlog</dt>
             <dd>
               {formatBytes(data.backlog_bytes)} <span className="muted">of {formatBytes(data.backlog_bytes_max)}</span>
@@ -120,8 +124,12 @@ export function FlowCard(): ReactNode {
                 badAbove={0.8}
               />
             </dd>
-            <dt>Free disk</dt>
-            <dd>{formatBytes(data.disk_free_bytes)}</dd>
+            {data.disk_free_bytes !== null && (
+              <>
+                <dt>Free disk</dt>
+                <dd>{formatBytes(data.disk_free_bytes)}</dd>
+              </>
+            )}
             <dt>Memory</dt>
             <dd>{formatBytes(data.memory_bytes)}</dd>
             <dt>Up since</dt>

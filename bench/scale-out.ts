@@ -1,0 +1,196 @@
+/**
+ * The benchmark of several processors: Kafka and PostgreSQL as real servers on this machine, and one, two, four processors
+ * that work off the same topic. An edge fills the topic once; each count of processors then starts at its beginning with a
+ * database of its own, so all of them process the same records. The rate is taken between the first tenth and the end,
+ * so that starting and joining the group is not in it. Everything shares the cores of this machine, so what limits
+ * is said with it: how much CPU the processors used, and how much PostgreSQL and Kafka did.
+ */
+
+import { availableParallelism } from 'node:os';
+import { type OwnKafka, ownKafka } from '../test/servers/kafka.ts';
+import { ownPostgres } from '../test/servers/postgres.ts';
+import { type Benchmark, type Context, START_SECONDS } from './context.ts';
+import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
+import { assertAllAccepted } from './generator.ts';
+import { cpuSeconds, systemCpuSeconds } from './proc.ts';
+import { Reader } from './reading.ts';
+import { type Outcome, thousands } from './report.ts';
+import type { Server, Stage } from './servers.ts';
+
+const SEED = 20_261_116;
+const CONNECTIONS = 16;
+const TOPIC = 'sluice-scale-out';
+const PARTITIONS = 12;
+/** Of all events: before it the group is being joined and code is compiled. */
+const WARMUP_SHARE = 0.1;
+const POLL_MILLISECONDS = 20;
+const STALLED_SECONDS_MAX = 60;
+const FILL_SECONDS_MAX = 300;
+/** For the progress bar. */
+const FILL_PER_SECOND = 20_000;
+const OURS_PER_SECOND = 8_000;
+const SERVER_SECONDS = 12;
+/** So much more than one processor, or it has not grown. */
+const GROWTH_MIN = 1.1;
+
+interface Processed {
+  readonly processors: number;
+  readonly events: number;
+  readonly seconds: number;
+  readonly perSecond: number;
+  /** Cores on average: of the processors, and of everything else on this machine. */
+  readonly ownCores: number;
+  readonly otherCores: number;
+  readonly conflicts: number;
+  readonly transactions: number;
+}
+
+export const scaleOutBenchmark: Benchmark = {
+  name: 'scale-out',
+  what: 'one, two, four processors on Kafka and PostgreSQL',
+  seconds: ({ scaleOut: { events, processors } }) =>
+    SERVER_SECONDS + events / FILL_PER_SECOND + processors.length * (START_SECONDS + events / OURS_PER_SECOND),
+  run: async (context) => context.onStage(async (stage) => measure(context, stage)),
+};
+
+async function measure(context: Context, stage: Stage): Promise<Outcome[]> {
+  const { events, people, processors } = context.pace.scaleOut;
+  context.progress.begin('scale-out: starting Kafka', SERVER_SECONDS);
+  const kafka = await ownKafka(1);
+  try {
+    const crowd: Crowd = { people, order: { seed: SEED }, says: 'everything' };
+    context.progress.begin(`scale-out: ${thousands(events)} events into the topic`, events / FILL_PER_SECOND);
+    const filledPerSecond = await fill(context, stage, kafka, crowd, events);
+    const results: Processed[] = [];
+    for (const count of processors) {
+      context.progress.begin(`scale-out: ${count} processors`, START_SECONDS + events / OURS_PER_SECOND);
+      results.push(await processAll(stage, kafka, count, events));
+    }
+    return outcomes(results, filledPerSecond);
+  } finally {
+    await kafka.close();
+  }
+}
+
+function logUrl({ brokers }: OwnKafka): string {
+  return `kafka://${brokers}/${TOPIC}?partitions=${PARTITIONS}&replication=1`;
+}
+
+/** Requests a second are the edge's and Kafka's alone: nobody processes meanwhile. */
+async function fill(context: Context, stage: Stage, kafka: OwnKafka, crowd: Crowd, events: number): Promise<number> {
+  const postgres = await ownPostgres();
+  try {
+    const settings = { STORE_URL: postgres.url, LOG_URL: logUrl(kafka), SLUICE_ROLE: 'edge' };
+    const edge = await stage.startSluice('edge', null, { settings });
+    const result = await context.generator.stream({
+      port: edge.port,
+      key: edge.key,
+      connections: CONNECTIONS,
+      crowd,
+      requests: Math.ceil(events / USERS_PER_REQUEST),
+      secondsMax: FILL_SECONDS_MAX,
+    });
+    assertAllAccepted(edge.name, result);
+    await edge.stop();
+    return result.users / result.seconds;
+  } finally {
+    await postgres.close();
+  }
+}
+
+async function processAll(stage: Stage, kafka: OwnKafka, count: number, events: number): Promise<Processed> {
+  const postgres = await ownPostgres();
+  try {
+    const settings = { STORE_URL: postgres.url, LOG_URL: logUrl(kafka), SLUICE_ROLE: 'processor' };
+    const names = Array.from({ length: count }, (_, n) => `processor-${count}-${n}`);
+    const servers = await Promise.all(names.map((name) => stage.startSluice(name, 'none', { settings })));
+    const result = await watch(servers, events);
+    await Promise.all(servers.map((server) => server.stop()));
+    return result;
+  } finally {
+    await postgres.close();
+  }
+}
+
+async function watch(servers: readonly Server[], events: number): Promise<Processed> {
+  const readers = servers.map((server) => new Reader(server));
+  const sum = async (name: string): Promise<number> => {
+    const all = await Promise.all(readers.map((reader) => reader.metrics()));
+    return all.reduce((total, metrics) => total + (metrics.get(name) ?? 0), 0);
+  };
+  const start = await waitFor(() => sum('sluice_processed_events_total'), events * WARMUP_SHARE);
+  const startedWith = cpuReadings(servers);
+  const end = await waitFor(() => sum('sluice_processed_events_total'), events);
+  const endedWith = cpuReadings(servers);
+  const seconds = (end.at - start.at) / 1000;
+  const own = endedWith.own - startedWith.own;
+  const result: Processed = {
+    processors: servers.length,
+    events,
+    seconds,
+    perSecond: (end.value - start.value) / seconds,
+    ownCores: own / seconds,
+    otherCores: (endedWith.system - startedWith.system - own) / seconds,
+    conflicts: await sum('sluice_store_conflicts_total'),
+    transactions: await sum('sluice_processor_transactions_total'),
+  };
+  if (end.value !== events) throw new Error(`${end.value} events were processed where ${events} were sent`);
+  for (const reader of readers) reader.close();
+  return result;
+}
+
+async function waitFor(read: () => Promise<number>, target: number): Promise<{ value: number; at: number }> {
+  let seen = -1;
+  let seenAt = performance.now();
+  for (;;) {
+    const value = await read();
+    const at = performance.now();
+    if (value >= target) return { value, at };
+    if (value !== seen) seenAt = at;
+    seen = value;
+    if (at - seenAt > STALLED_SECONDS_MAX * 1000) {
+      throw new Error(`nothing was processed for ${STALLED_SECONDS_MAX} s, at ${value} of ${target} events`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+  }
+}
+
+function cpuReadings(servers: readonly Server[]): { readonly own: number; readonly system: number } {
+  return { own: servers.reduce((sum, { pid }) => sum + cpuSeconds(pid), 0), system: systemCpuSeconds() };
+}
+
+function outcomes(results: readonly Processed[], filledPerSecond: number): Outcome[] {
+  const [one] = results;
+  if (one === undefined) return [];
+  const best = results.reduce((most, result) => (result.perSecond > most.perSecond ? result : most));
+  return results.map((result) => {
+    const ratio = result.perSecond / one.perSecond;
+    const used = result.ownCores + result.otherCores;
+    return {
+      name: `scale-out, ${result.processors}`,
+      ours: `${thousands(result.perSecond)} events/s`,
+      yardstick: `1 processor: ${thousands(one.perSecond)} events/s`,
+      ratio,
+      goal: result.processors === 2 ? `≥ ${GROWTH_MIN} × 1 processor` : '–',
+      met: result.processors === 2 ? ratio >= GROWTH_MIN : null,
+      notes: [
+        `cores used: processors ${result.ownCores.toFixed(2)}, PostgreSQL, Kafka and the rest ` +
+          `${result.otherCores.toFixed(2)}, together ${used.toFixed(2)} of ${availableParallelism()}; ` +
+          `${thousands(result.transactions)} transactions, ${thousands(result.conflicts)} done again`,
+        ...(result === one ? [`into Kafka, by one edge: ${thousands(filledPerSecond)} events/s`] : []),
+        ...(result === best ? [limitOf(result, used)] : []),
+      ],
+      data: result,
+    };
+  });
+}
+
+/** What stopped it from growing further. */
+function limitOf({ otherCores, ownCores }: Processed, used: number): string {
+  const isFull = used > availableParallelism() * 0.9;
+  if (!isFull)
+    return 'the limit is not the CPU of this machine: PostgreSQL waits for its disk, or processors for each other';
+  return otherCores > ownCores
+    ? 'the limit is the CPU of this machine, most of it PostgreSQL and Kafka'
+    : 'the limit is the CPU of this machine, most of it the processors';
+}

@@ -1,0 +1,31 @@
+/**
+ * Where the data is that a command works on: the data folder, or a database that servers share. Commands read the same
+ * settings as the server, so that a mistyped SLUICE_DATA or STORE_URL is told instead of looking where no server works.
+ */
+
+import { resolve } from 'node:path';
+import { type Config, type Env, readConfig } from '../config.ts';
+import { withoutSecrets } from '../config-values.ts';
+import type { FlagKinds, FlagsRead } from './flags.ts';
+
+/** The settings of the server that commands take as flags, too. */
+export const PLACE_FLAGS = { data: 'value', 'store-url': 'value', 'log-url': 'value' } as const satisfies FlagKinds;
+
+/** The settings that the server would have, and all mistakes so far, those of flags included. */
+export function readSettings(flags: FlagsRead, env: Env): { config: Config; mistakes: string[] } {
+  const args = Object.keys(PLACE_FLAGS).flatMap((flag) => {
+    const value = flags.values.get(flag);
+    return value === undefined ? [] : [`--${flag}=${value}`];
+  });
+  const { config, mistakes } = readConfig({ env, args });
+  return { config, mistakes: [...flags.mistakes, ...mistakes] };
+}
+
+/** For people; without passwords. */
+export function placeName({ dataFolder, storeUrl }: Config): string {
+  return storeUrl === '' ? resolve(dataFolder) : withoutSecrets(storeUrl);
+}
+
+export function isShared({ storeUrl }: Config): boolean {
+  return storeUrl !== '';
+}

@@ -1,0 +1,57 @@
+/**
+ * Whether a server can do its work now, by its role, with the reasons if it cannot. Who takes events in needs the log and
+ * not the store: events are accepted while the store is away, and processed later. Who does nothing else needs the store.
+ */
+
+import type { LogAppender } from '../log.ts';
+import type { Logger } from '../logger.ts';
+import type { Role } from '../model.ts';
+import { servesIngest } from '../roles.ts';
+
+/** What the supervisor tells all edges, without messages: read on every request. */
+export interface ServerStatus {
+  isShuttingDown(): boolean;
+  isDiskLow(): boolean;
+  /** More waits for the processor than may wait. */
+  isBacklogFull(): boolean;
+}
+
+export interface Readiness {
+  readonly ready: boolean;
+  readonly reasons: string[];
+}
+
+export interface ReadinessParts {
+  readonly role: Role;
+  readonly status: ServerStatus;
+  readonly log: LogAppender | null;
+  /** Why the store cannot be reached, by the last look; null while it can. */
+  readonly storeTrouble: () => string | null;
+}
+
+export function readinessOf({ role, status, log, storeTrouble }: ReadinessParts): Readiness {
+  const reasons: string[] = [];
+  if (status.isShuttingDown()) reasons.push('shutting down');
+  if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
+  if (servesIngest(role)) {
+    if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
+    const trouble = log?.trouble() ?? null;
+    if (trouble !== null) reasons.push(`the log cannot be written: ${trouble}`);
+  } else {
+    const trouble = storeTrouble();
+    if (trouble !== null) reasons.push(`the store cannot be reached: ${trouble}`);
+  }
+  return { ready: reasons.length === 0, reasons };
+}
+
+/** One line when the log cannot be written, and one when it can again. */
+export function troubleTeller(log: LogAppender, logger: Logger): () => void {
+  let told: string | null = null;
+  return () => {
+    const trouble = log.trouble();
+    if (trouble === told) return;
+    told = trouble;
+    if (trouble === null) logger.info('the log can be written again');
+    else logger.error({ reason: trouble }, 'the log cannot be written: answering 503 until it can');
+  };
+}

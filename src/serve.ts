@@ -1,0 +1,134 @@
+/**
+ * `sluice serve`: puts the main thread together and runs until a signal. What a server needs before it may start is
+ * seen to in here: the data folder is its own, if it has anything in it, and the database answers and is up to date.
+ * Threads are the supervisor's.
+ */
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { baseUrlOf } from './base-url.ts';
+import { type Config, type Env, loadConfig } from './config.ts';
+import { logFolderOf, serverUrlFileOf } from './data-folder.ts';
+import type { Logger } from './logger.ts';
+import type { MemberStore } from './members.ts';
+import { DatabaseAwayError, openKeyStore, openMemberStore, prepareDatabase } from './opening.ts';
+import { servesApi } from './roles.ts';
+import type { KeyStore } from './store.ts';
+import { StoreUnavailableError } from './store-writer.ts';
+import { threadFile } from './threads.ts';
+
+const DATABASE_RETRY_MS = 500;
+
+/** Runs until a signal; resolves with the exit code. */
+export async function serve(args: readonly string[], env: Env, version: string): Promise<number> {
+  const { config, sources } = loadConfig({ env, args });
+  const folder = config.logUrl === '' ? await takeFolder(config) : null;
+
+  const [{ Supervisor, metricsSlots }, { allocateMetrics }, { createLogger }] = await Promise.all([
+    import('./supervisor.ts'),
+    import('./metrics.ts'),
+    import('./logger.ts'),
+  ]);
+  const logger = createLogger(config.logLevel, 'main');
+  if (config.storeUrl !== '') await waitForDatabase(config, logger);
+  const keyStore = config.role === 'processor' ? null : await openKeyStore(config);
+  const supervisor = new Supervisor({
+    config,
+    sources,
+    keyStore,
+    metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
+    logger,
+    version,
+    threadFile: threadFile('./thread', import.meta.url),
+  });
+  const stopped = stopOnSignal();
+  const port = await supervisor.start();
+  folder?.tellAddress(baseUrlOf(config.host, port));
+  const { host, role, edges } = config;
+  logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
+  await announce(config, port, keyStore, logger);
+
+  const signal = await stopped;
+  logger.info({ signal }, 'stopping: finishing what is under way');
+  const deadline = setTimeout(() => {
+    logger.error('requests were still under way at the deadline; they were not acknowledged');
+    process.exit(1);
+  }, config.shutdownMs);
+  await supervisor.stop();
+  clearTimeout(deadline);
+  folder?.release();
+  logger.info('stopped');
+  return 0;
+}
+
+interface TakenFolder {
+  tellAddress(url: string): void;
+  release(): void;
+}
+
+/** The data folder, for this server alone. Servers that share their log have nothing in it, and need none. */
+async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder> {
+  const [{ lockFolder }, { refuseMovedFolder, refuseUnmovedFolder }] = await Promise.all([
+    import('./backends/sqlite/folder-lock.ts'),
+    import('./move-marker.ts'),
+  ]);
+  const lock = lockFolder(dataFolder);
+  if (storeUrl === '') refuseMovedFolder(dataFolder);
+  else refuseUnmovedFolder(dataFolder);
+  mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
+  return {
+    tellAddress: (url) => writeFileSync(serverUrlFileOf(dataFolder), `${url}\n`, { mode: 0o600 }),
+    release: () => lock.release(),
+  };
+}
+
+/** Whoever starts everything at once starts the database with it, which takes longer. */
+async function waitForDatabase(config: Config, logger: Logger): Promise<void> {
+  const deadline = performance.now() + config.storeTimeoutMs;
+  for (let hasSaidSo = false; ; ) {
+    try {
+      await prepareDatabase(config);
+      return;
+    } catch (error) {
+      if (!(error instanceof DatabaseAwayError) || performance.now() > deadline) throw error;
+      if (!hasSaidSo) logger.warn({ reason: error.message }, 'waiting for the database');
+      hasSaidSo = true;
+    }
+    await sleep(DATABASE_RETRY_MS);
+  }
+}
+
+async function announce(config: Config, port: number, keyStore: KeyStore | null, logger: Logger): Promise<void> {
+  const { announceRole, announceStart } = await import('./cli/announce.ts');
+  const out = (text: string): void => void process.stdout.write(text);
+  if (keyStore === null || !servesApi(config.role)) {
+    announceRole({ config, port, out });
+    return;
+  }
+  let members: MemberStore | undefined;
+  try {
+    members = await openMemberStore(config);
+    await announceStart({ config, port, keyStore, members, now: Date.now(), out });
+  } catch (error) {
+    // The server runs, and gets well with its database; there is "sluice invite" for the link.
+    const isAway = error instanceof StoreUnavailableError || error instanceof DatabaseAwayError;
+    if (config.storeUrl === '' || !isAway) throw error;
+    logger.warn({ reason: error.message }, 'whether there is an account could not be found out');
+  } finally {
+    await members?.close();
+  }
+}
+
+/** A second signal means now: whatever it interrupts, nothing that was acknowledged is lost. */
+function stopOnSignal(): Promise<string> {
+  return new Promise((resolve) => {
+    let signals = 0;
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        signals += 1;
+        if (signals > 1) process.exit(1);
+        resolve(signal);
+      });
+    }
+  });
+}

@@ -1,0 +1,223 @@
+/**
+ * What the threads of `sluice serve` work on, for the three ways to run: files in the data folder alone; PostgreSQL with
+ * a log of this server's own; PostgreSQL and Kafka. A composition root like `thread.ts`: it names concrete backends,
+ * each loaded when it is used. A thread has one set of connections to the database, which all that it opens share.
+ */
+
+import { Worker } from 'node:worker_threads';
+import type { Config } from './config.ts';
+import { logFolderOf, storeFileOf } from './data-folder.ts';
+import type { EdgeParts, Reading } from './edge/edge.ts';
+import type { LogAppender, LogReader } from './log.ts';
+import { type Database, openDatabase, openLogReader } from './opening.ts';
+import type { ProcessorParts } from './processor/processor.ts';
+import { servesApi, servesIngest } from './roles.ts';
+import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
+import { threadFile } from './threads.ts';
+
+/** No hours: for the positions alone. */
+const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
+
+export interface OpenedEdge {
+  readonly parts: Pick<EdgeParts, 'log' | 'keyStore' | 'reading' | 'storeTrouble'>;
+  /** Before the edge drains: nothing new begins in the background. */
+  stop(): void;
+  /** After the edge has drained, and closed its parts. */
+  close(): Promise<void>;
+}
+
+export function openEdgeParts(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
+  return setup.config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, onFatal);
+}
+
+/** Everything in the data folder; the store is read in a thread of its own, since SQLite blocks. */
+async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
+  const { config } = setup;
+  const opening = openLocalLog(setup, onFatal);
+  const [{ openKeyStore, openMemberStore }, { openSqliteStoreClient }, { matchOptionsOf }] = await Promise.all([
+    import('./opening.ts'),
+    import('./backends/sqlite/store-client.ts'),
+    import('./match-options.ts'),
+  ]);
+  const store = openSqliteStoreClient({
+    storeFile: storeFileOf(config.dataFolder),
+    logFolder: logFolderOf(config.dataFolder),
+    matchOptions: matchOptionsOf(config),
+  });
+  const [keyStore, members, log] = await Promise.all([openKeyStore(config), openMemberStore(config), opening]);
+  const parts = { log, keyStore, reading: { store, members, keyStore }, storeTrouble: () => null };
+  return { parts, stop: () => undefined, close: async () => undefined };
+}
+
+/** The database is asked from this thread: its client does not block. */
+async function openShared(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
+  const { config } = setup;
+  const { role } = config;
+  const { keyStoreOn, memberStoreOn } = await import('./opening.ts');
+  const database = await openDatabase(config, role === 'all' ? 'edge' : role, config.storeConnections);
+  const log = servesIngest(role) ? await openAppender(setup, onFatal) : null;
+  const asksKeys = servesIngest(role) || servesApi(role);
+  const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
+  // Who writes the log has looked at the topic already; one warning is enough.
+  const warn = log === null ? await warner(config, role) : () => undefined;
+  const logReader = asksKeys ? await openLogReader(config, warn) : undefined;
+  let reading: Reading | null = null;
+  if (servesApi(role) && keyStore !== null && logReader !== undefined) {
+    const [store, members] = [await readStore(database, config, logReader), await memberStoreOn(database.share())];
+    reading = { store, members, keyStore };
+  }
+  const backlog = logReader === undefined ? undefined : await watchSharedBacklog(setup, database, logReader);
+  const watch = servesIngest(role) ? undefined : await watchDatabase(config);
+  return {
+    parts: {
+      log,
+      keyStore,
+      reading,
+      storeTrouble: () => watch?.trouble() ?? null,
+    },
+    stop: () => backlog?.stop(),
+    close: async () => {
+      // Who reads the API closes the log that completes it.
+      if (reading === null) await logReader?.close();
+      await backlog?.close();
+      await watch?.close();
+      await database.close();
+    },
+  };
+}
+
+/** Over a connection of its own: that all others are in use does not mean that the database is away. */
+async function watchDatabase(config: Config) {
+  const [{ watchStore }, database] = await Promise.all([import('./store-watch.ts'), openDatabase(config, 'watch', 1)]);
+  const watch = watchStore(() => database.query('SELECT 1'));
+  return {
+    trouble: () => watch.trouble(),
+    close: () => {
+      watch.close();
+      return database.close();
+    },
+  };
+}
+
+async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
+  const [{ createReading }, { storeOn }] = await Promise.all([import('./reading.ts'), import('./opening.ts')]);
+  return createReading(await storeOn(database.share(), config, log.name), log);
+}
+
+/** Where the log is shared, the first edge of a server looks how much of it waits. */
+async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: LogReader) {
+  const { config, index, metricsBuffer, statusBuffer } = setup;
+  if (config.logUrl === '' || index > 0) return undefined;
+  const [{ watchBacklog }, { storeOn }, { createLogger }, { METRIC, metricsWriter }, { setBacklogFull }] =
+    await Promise.all([
+      import('./edge/backlog-watch.ts'),
+      import('./opening.ts'),
+      import('./logger.ts'),
+      import('./metrics.ts'),
+      import('./supervisor.ts'),
+    ]);
+  const store = await storeOn(database.share(), config, log.name);
+  const metrics = metricsWriter(metricsBuffer, 2 * index);
+  const watch = watchBacklog({
+    log,
+    positions: async () => (await store.ledger(null, NO_HOURS)).positions,
+    bytesMax: config.backlogBytesMax,
+    setFull: (isFull) => setBacklogFull(statusBuffer, isFull),
+    // A processor of this server tells of its own share, and the sum of both would be too much.
+    told: (bytes) => config.role !== 'all' && metrics.set(METRIC.backlog_bytes, bytes ?? 0),
+    logger: createLogger(config.logLevel, 'backlog'),
+  });
+  return { stop: () => watch.stop(), close: () => store.close() };
+}
+
+async function openAppender(setup: EdgeSetup, onFatal: (message: string) => void): Promise<LogAppender> {
+  const { config, index, metricsBuffer } = setup;
+  if (config.logUrl === '') return openLocalLog(setup, onFatal);
+  const { openKafkaLogAppender } = await import('./backends/kafka/log.ts');
+  return openKafkaLogAppender({
+    url: config.logUrl,
+    retentionMs: config.logRetentionMs,
+    metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
+    warn: await warner(config, `edge-${index}`),
+  });
+}
+
+/** For what an operator should know of a topic and nothing is refused for. */
+async function warner(config: Config, thread: string): Promise<(message: string) => void> {
+  const { createLogger } = await import('./logger.ts');
+  const logger = createLogger(config.logLevel, thread);
+  return (message) => logger.warn(message);
+}
+
+async function openLocalLog(
+  { config, index, metricsBuffer }: EdgeSetup,
+  onFatal: (message: string) => void,
+): Promise<LogAppender> {
+  const { openSqliteLogAppender } = await import('./backends/sqlite/log.ts');
+  return openSqliteLogAppender({
+    folder: logFolderOf(config.dataFolder),
+    partition: index,
+    partitions: config.edges,
+    segmentBytes: config.logSegmentBytes,
+    metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
+    onFatal,
+  });
+}
+
+export interface OpenedProcessor {
+  readonly parts: Pick<ProcessorParts, 'log' | 'writer' | 'source' | 'waitForMore' | 'batchesPerTransaction'>;
+  close(): Promise<void>;
+}
+
+export async function openProcessorParts(setup: ProcessorSetup): Promise<OpenedProcessor> {
+  if (setup.config.logUrl !== '') return openSharedProcessor(setup);
+  const { config, metricsBuffer } = setup;
+  const [{ openSqliteLogReader }, { waitForAppends }, { sourceInThread }, { METRIC, readCounter }] = await Promise.all([
+    import('./backends/sqlite/log-reader.ts'),
+    import('./processor/wait.ts'),
+    import('./processor/source.ts'),
+    import('./metrics.ts'),
+  ]);
+  const folder = logFolderOf(config.dataFolder);
+  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
+  const writer = await openWriter(config, log);
+  const preparer: PreparerSetup = { role: 'preparer', config };
+  const thread = new Worker(threadFile('./thread', import.meta.url), { workerData: preparer, name: 'preparer' });
+  const waitForMore = waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries));
+  return {
+    parts: { log, ...writer, source: sourceInThread(thread), waitForMore },
+    close: async () => {
+      await writer.writer.close();
+      await log.close();
+    },
+  };
+}
+
+type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'>;
+
+async function openWriter(config: Config, log: LogReader): Promise<Writing> {
+  if (config.storeUrl !== '') return writerOnDatabase(config, log);
+  const { openSqliteStoreWriter } = await import('./backends/sqlite/store-writer.ts');
+  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder) }) };
+}
+
+async function writerOnDatabase(config: Config, log: LogReader): Promise<Writing> {
+  const { openPostgresStoreWriter } = await import('./backends/postgres/store-writer.ts');
+  const pool = await openDatabase(config, 'processor', config.storeConnections);
+  return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1 };
+}
+
+/** A member of the group that shares the partitions among itself. Parses on the spot: more speed is more processors. */
+async function openSharedProcessor({ config }: ProcessorSetup): Promise<OpenedProcessor> {
+  const { openKafkaGroupReader } = await import('./backends/kafka/log.ts');
+  const warn = await warner(config, 'processor');
+  const log = await openKafkaGroupReader({ url: config.logUrl, retentionMs: config.logRetentionMs, warn });
+  const writing = await writerOnDatabase(config, log);
+  return {
+    parts: { log, ...writing, waitForMore: () => log.waitForMore() },
+    close: async () => {
+      await writing.writer.close();
+      await log.close();
+    },
+  };
+}

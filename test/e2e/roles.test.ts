@@ -1,0 +1,197 @@
+/**
+ * An edge, a processor and an API server, three processes that share nothing but Kafka and PostgreSQL: what the one takes
+ * in the other one answers. Each serves its own, and says who serves the rest. A restart of PostgreSQL costs no event.
+ */
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { after, before, suite, test } from 'node:test';
+import { folderIn, launch, type Scope } from '../faults/scope.ts';
+import { type Answer, answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { testKafka, whyNoKafka } from '../servers/kafka.ts';
+import { type OwnPostgres, ownPostgres, whyNoPostgres } from '../servers/postgres.ts';
+
+function get(server: TestServer, key: string, path: string): Promise<Answer> {
+  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(answerOf);
+}
+
+function traceIdOf({ status, body, text }: Answer): string {
+  assert.equal(status, 202, text);
+  return (body as { trace_id: string }).trace_id;
+}
+
+function messageOf({ body }: Answer): string {
+  return (body as { message?: string }).message ?? '';
+}
+
+suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka(), timeout: 240_000 }, () => {
+  const scope: Scope = new AsyncDisposableStack();
+  let postgres: OwnPostgres;
+  let env: Record<string, string>;
+  let edge: TestServer;
+  let processor: TestServer;
+  let api: TestServer;
+  let key: string;
+
+  before(async () => {
+    postgres = await ownPostgres();
+    scope.defer(() => postgres.close());
+    const { brokers, newTopicName } = await testKafka();
+    env = { STORE_URL: postgres.url, LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=4` };
+    // None of them has a folder: nothing of theirs is on this disk.
+    const start = (role: string): Promise<TestServer> =>
+      launch(scope, { dataFolder: `${folderIn(scope)}/none`, env, args: ['--role', role] });
+    [edge, processor, api] = await Promise.all([start('edge'), start('processor'), start('api')]);
+    key = api.key;
+  });
+  after(() => scope.disposeAsync());
+
+  test('the API server alone prints a link and a key, and nobody makes a folder', () => {
+    assert.match(key, /^sk_dev_/);
+    assert.match(api.stdout(), /\/dashboard\/welcome#/);
+    assert.equal(edge.key + processor.key, '');
+    for (const server of [edge, processor, api]) assert.ok(!existsSync(server.dataFolder));
+  });
+
+  test('what the edge takes in, the processor processes and the API server answers', async () => {
+    const users = Array.from({ length: 20 }, (_, n) => user(`u${n}`));
+    const traceId = traceIdOf(await post(edge, key, { users: [...users, { identifiers: {} }] }));
+    const trace = await eventually('all users are processed', async () => {
+      const { status, body } = await get(api, key, `/traces/${traceId}`);
+      const { users: told = [] } = body as { users?: { status: string; profile_id: string | null }[] };
+      const isDone = status === 200 && told.filter(({ profile_id }) => profile_id !== null).length === 20;
+      return isDone ? told : undefined;
+    });
+    assert.equal(trace.filter(({ status }) => status === 'rejected').length, 1);
+    for (const n of [0, 7, 19]) assert.equal((await get(api, key, `/profiles?user_id=u${n}`)).status, 200);
+    const { body } = await get(api, key, '/ledger');
+    const { hours } = body as { hours: { events: Record<string, number> }[] };
+    assert.equal(
+      hours.reduce((sum, { events }) => sum + (events['stored'] ?? 0), 0),
+      20,
+    );
+  });
+
+  test('each serves its own, and a path of another role is a 404 that names it', async () => {
+    for (const server of [edge, processor, api]) {
+      for (const path of ['/livez', '/readyz', '/metrics', '/version']) {
+        assert.equal((await fetch(`${server.baseUrl}${path}`)).status, 200, path);
+      }
+    }
+    const roles = await Promise.all(
+      [edge, processor, api].map(async (server) => (await get(server, key, '/version')).body as { role: string }),
+    );
+    assert.deepEqual(
+      roles.map(({ role }) => role),
+      ['edge', 'processor', 'api'],
+    );
+    for (const server of [edge, processor]) {
+      for (const path of ['/profiles?user_id=u0', '/health', '/docs', '/dashboard', '/keys']) {
+        const answer = await get(server, key, path);
+        assert.equal(answer.status, 404, path);
+        assert.match(messageOf(answer), /servers with the role api serve/);
+        assert.equal((answer.body as { error: string }).error, 'not found');
+        assert.ok(answer.headers.get('x-trace-id'));
+      }
+    }
+    for (const server of [processor, api]) {
+      const answer = await post(server, key, { users: [user('lost')] });
+      assert.equal(answer.status, 404);
+      assert.match(messageOf(answer), /taken in by servers with the role edge/);
+    }
+    assert.equal(messageOf(await get(api, key, '/nothing')), '');
+  });
+
+  test('the commands find everything with the two addresses', async () => {
+    const traceId = traceIdOf(await post(edge, key, { users: [user('by-command')] }));
+    const trace = await eventually('the command finds it', async () => {
+      const { code, stdout } = await runSluice(['trace', traceId], env);
+      return code === 0 && stdout.includes('processed') ? stdout : undefined;
+    });
+    assert.match(trace, /1 accepted/);
+    const doctor = await runSluice(['doctor', '--json'], env);
+    const { findings } = JSON.parse(doctor.stdout) as { findings: { check: string; state: string; message: string }[] };
+    const messages = findings.map(({ check, state, message }) => `${state} ${check}: ${message}`).join('\n');
+    assert.match(messages, /^well log: kafka:\/\/.* answers: 4 partitions$/m);
+    assert.match(messages, /^warning log: .*it has one replica/m);
+    assert.match(messages, /^well books: /m);
+    assert.doesNotMatch(messages, /^broken|^\w+ (data folder|disk):/m);
+    const made = await runSluice(
+      ['keys', 'create', '--name', 'x', '--kind', 'secret', '--env', 'development', '--json'],
+      env,
+    );
+    const { id, key: other } = JSON.parse(made.stdout) as { id: string; key: string };
+    traceIdOf(await post(edge, other, { users: [user('by-other-key')] }));
+    await runSluice(['keys', 'revoke', id], env);
+    await eventually(
+      'the edge refuses it',
+      async () => (await post(edge, other, { users: [user('x')] })).status === 401,
+    );
+  });
+
+  test('while PostgreSQL restarts, events go on and reading says 503; then all of it heals', async () => {
+    traceIdOf(await post(edge, key, { users: [user('before-restart')] }));
+    await postgres.stop('immediate');
+    const traceIds: string[] = [];
+    for (let n = 0; n < 10; n++) traceIds.push(traceIdOf(await post(edge, key, { users: [user(`away-${n}`)] })));
+    const read = await get(api, key, '/profiles?user_id=before-restart');
+    assert.deepEqual([read.status, read.headers.get('retry-after')], [503, '1']);
+    const ready = async (server: TestServer): Promise<number> => (await fetch(`${server.baseUrl}/readyz`)).status;
+    await eventually(
+      'the others are not ready',
+      async () => (await ready(api)) === 503 && (await ready(processor)) === 503,
+    );
+    assert.equal(await ready(edge), 200);
+    assert.equal((await get(api, key, '/health')).status, 200);
+    await postgres.start();
+    for (const traceId of traceIds) {
+      await eventually(
+        'it is processed',
+        async () => {
+          const { status, body } = await get(api, key, `/traces/${traceId}`);
+          assert.ok([200, 404, 503].includes(status), String(status));
+          return (body as { status?: string }).status === 'processed';
+        },
+        30_000,
+      );
+    }
+    await eventually('all are ready', async () => (await ready(api)) === 200 && (await ready(processor)) === 200);
+    const { body } = await get(api, key, '/profiles?user_id=away-3');
+    assert.equal((body as { event_count: number }).event_count, 1);
+  });
+
+  test('a server with all roles joins in, and ends in order although PostgreSQL is away', async () => {
+    const all = await launch(scope, { dataFolder: `${folderIn(scope)}/none`, env });
+    assert.equal(all.key, '');
+    assert.ok(!existsSync(all.dataFolder));
+    const traceId = traceIdOf(await post(all, key, { users: [user('at-all')] }));
+    await eventually('it is processed', async () => {
+      const { body } = await get(all, key, `/traces/${traceId}`);
+      return (body as { status?: string }).status === 'processed';
+    });
+    await postgres.stop('fast');
+    traceIdOf(await post(all, key, { users: [user('at-all-away')] }));
+    const startedAt = performance.now();
+    assert.equal(await all.stop(), 0, all.stderr());
+    assert.ok(performance.now() - startedAt < 15_000);
+    await postgres.start();
+  });
+
+  test('a command leaves no topic behind where there was none', async () => {
+    const { brokers, newTopicName } = await testKafka();
+    const elsewhere = { ...env, LOG_URL: `kafka://${brokers}/${newTopicName()}` };
+    for (let n = 0; n < 2; n++) {
+      const { code, stderr } = await runSluice(['profile', 'user_id=u0'], elsewhere);
+      assert.equal(code, 1);
+      assert.match(stderr, /There is no topic .* yet: no server has run on it/);
+    }
+  });
+
+  test('each ends in order at SIGTERM', async () => {
+    for (const server of [edge, processor, api]) {
+      assert.equal(await server.stop(), 0, server.stderr());
+      assert.doesNotMatch(server.stderr(), /failed unexpectedly|crashed|ending: start again/);
+      assert.ok(!server.stderr().includes(new URL(postgres.url).password));
+    }
+  });
+});

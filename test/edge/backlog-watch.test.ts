@@ -1,0 +1,80 @@
+/** Where the log is shared, the edges find out themselves how much of it waits, and nobody waits for that. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { type BacklogWatchParts, watchBacklog } from '../../src/edge/backlog-watch.ts';
+import { createLogger } from '../../src/logger.ts';
+
+const RECORD_BYTES = 10;
+
+/** A log of two partitions whose records have ten bytes each, and a store that may be away. */
+function shared(ends: readonly [number, number], bytesMax: number) {
+  const state = {
+    ends: [...ends],
+    positions: new Map([[0, 0]]),
+    isAway: false,
+    full: [] as boolean[],
+    told: [] as unknown[],
+  };
+  const parts: BacklogWatchParts = {
+    log: {
+      partitions: async () => [0, 1],
+      backlogBytes: async (partition, position) => ((state.ends[partition] ?? 0) - position) * RECORD_BYTES,
+    },
+    positions: async () => {
+      if (state.isAway) throw new Error('the store is away');
+      return state.positions;
+    },
+    bytesMax,
+    setFull: (isFull) => state.full.push(isFull),
+    told: (bytes) => state.told.push(bytes),
+    logger: createLogger('silent', 'test'),
+  };
+  return { state, watch: watchBacklog(parts) };
+}
+
+suite('The watch over the backlog of a shared log', () => {
+  test('counts what all partitions hold beyond the positions in the store', async (context) => {
+    const { state, watch } = shared([100, 50], 10_000);
+    context.after(() => watch.stop());
+    await watch.look();
+    state.positions.set(0, 90);
+    state.positions.set(1, 50);
+    await watch.look();
+    assert.deepEqual(state.told, [1_500, 100]);
+    assert.deepEqual(state.full, [false, false]);
+  });
+
+  test('says full above the bound, and that there is room again only well below it', async (context) => {
+    const { state, watch } = shared([101, 0], 1_000);
+    context.after(() => watch.stop());
+    await watch.look();
+    for (const position of [6, 10, 12]) {
+      state.positions.set(0, position);
+      await watch.look();
+    }
+    assert.deepEqual(state.full, [true, true, true, false]);
+  });
+
+  test('a store that cannot be asked is no reason to refuse events', async (context) => {
+    const { state, watch } = shared([1_000, 0], 1_000);
+    context.after(() => watch.stop());
+    await watch.look();
+    state.isAway = true;
+    await watch.look();
+    assert.deepEqual(
+      [state.full, state.told],
+      [
+        [true, false],
+        [10_000, null],
+      ],
+    );
+  });
+
+  test('whoever asks while a look is under way waits for that one', async (context) => {
+    const { state, watch } = shared([1, 0], 1_000);
+    context.after(() => watch.stop());
+    await Promise.all([watch.look(), watch.look(), watch.look()]);
+    assert.equal(state.told.length, 1);
+  });
+});

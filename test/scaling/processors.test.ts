@@ -1,0 +1,141 @@
+/**
+ * The ledger test while processors come and go: killed in the middle of a batch, joined by others, stopped in order. The
+ * edges do not notice, and whatever was acknowledged has its effect exactly once.
+ */
+
+import assert from 'node:assert/strict';
+import { after, before, suite, test } from 'node:test';
+import { seededRandom } from '../faults/ledger.ts';
+import type { Scope } from '../faults/scope.ts';
+import { eventually, sleep, type TestServer } from '../server.ts';
+import { testKafka, whyNoKafka } from '../servers/kafka.ts';
+import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { assertStoredOnce, lookOn } from './audit.ts';
+import { ClientLedger, startClients } from './clients.ts';
+import { assertUnharmed, install, type Installation, metricOf } from './installation.ts';
+import { openWire } from './wire.ts';
+
+const CLIENTS = 4;
+const PARTITIONS = 6;
+const KILLS = 4;
+const BATCHES_BEFORE_KILL = 3;
+const LOST_ANSWERS_MIN = 15;
+/** Kafka misses a member that was killed after seconds only; until then its partitions rest. */
+const DEADLINE_MS = 40_000;
+
+suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), timeout: 240_000 }, () => {
+  const scope: Scope = new AsyncDisposableStack();
+  let installation: Installation;
+  let edges: TestServer[];
+  const ports = (): number[] => edges.map(({ port }) => port);
+
+  before(async () => {
+    const { brokers, newTopicName } = await testKafka();
+    const storeUrl = await (await testPostgres()).newDatabase();
+    installation = await install(scope, { brokers, topic: newTopicName(), partitions: PARTITIONS, storeUrl });
+    edges = await Promise.all([installation.start('edge'), installation.start('edge')]);
+  });
+  after(() => scope.disposeAsync());
+
+  /** Somebody else may have the partitions for a while. */
+  const works = async (processor: TestServer, batches = 1): Promise<void> => {
+    const before = await metricOf(processor, 'sluice_processor_transactions_total');
+    await eventually(
+      'the processor works',
+      async () => (await metricOf(processor, 'sluice_processor_transactions_total')) >= before + batches,
+      DEADLINE_MS,
+    );
+  };
+
+  test(`${KILLS} times kill -9 of the only processor: what was acknowledged is stored once`, async (t) => {
+    const random = seededRandom((line) => t.diagnostic(line));
+    const { api, start, newTenant } = installation;
+    const [key, first] = await Promise.all([newTenant(), start('processor')]);
+    const ledger = new ClientLedger(random);
+    const clients = startClients({ signal: t.signal, ledger, key, clients: CLIENTS, ports });
+    const onlooker = lookOn(api, key, ledger, t.signal);
+    let processor = first;
+    for (let kill = 0; kill < KILLS; kill++) {
+      await works(processor, BATCHES_BEFORE_KILL);
+      await sleep(random() * 30);
+      assert.equal(await processor.kill('SIGKILL'), 'SIGKILL');
+      processor = await start('processor');
+    }
+    await works(processor);
+    await clients.stop();
+    const looks = await onlooker.stop();
+    const { events } = await assertStoredOnce(api, key, ledger);
+    t.diagnostic(`${ledger.summary()}; ${looks} looks; ${events} events`);
+    assert.equal(ledger.count(202), ledger.tries.length, 'the edges noticed');
+    assertUnharmed([api, processor, ...edges]);
+    assert.equal(await processor.stop(), 0, processor.stderr());
+  });
+
+  test('a second one joins, the first is stopped, a third joins, the second is killed', async (t) => {
+    const random = seededRandom((line) => t.diagnostic(line));
+    const { api, start, newTenant } = installation;
+    const [key, first] = await Promise.all([newTenant(), start('processor')]);
+    const ledger = new ClientLedger(random);
+    const clients = startClients({ signal: t.signal, ledger, key, clients: CLIENTS, ports });
+    const onlooker = lookOn(api, key, ledger, t.signal);
+    await works(first);
+    const second = await start('processor');
+    await works(second, BATCHES_BEFORE_KILL);
+    await works(first);
+    assert.equal(await first.stop(), 0, first.stderr());
+    await works(second);
+    const third = await start('processor');
+    await works(third, BATCHES_BEFORE_KILL);
+    await works(second);
+    assert.equal(await second.kill('SIGKILL'), 'SIGKILL');
+    await works(third, BATCHES_BEFORE_KILL);
+    await clients.stop();
+    const looks = await onlooker.stop();
+    const { events } = await assertStoredOnce(api, key, ledger);
+    const conflicts = await metricOf(third, 'sluice_store_conflicts_total');
+    t.diagnostic(
+      `${ledger.summary()}; ${looks} looks; ${events} events; ${conflicts} conflicts of the third processor`,
+    );
+    assert.equal(ledger.count(202), ledger.tries.length, 'the edges noticed');
+    assertUnharmed([api, first, second, third, ...edges]);
+    assert.equal(await third.stop(), 0, third.stderr());
+  });
+
+  test('an answer that is lost on its way to the client: the request comes again and is stored once', async (t) => {
+    const random = seededRandom((line) => t.diagnostic(line));
+    const { api, start, newTenant } = installation;
+    const [key, processor] = await Promise.all([newTenant(), start('processor')]);
+    const ledger = new ClientLedger(random);
+    const wires = await Promise.all(
+      edges.map(({ port }) =>
+        openWire({
+          port,
+          fateOf: () => (random() < 0.15 ? 'unanswered' : 'passes'),
+          isClientTold: () => random() < 0.7,
+        }),
+      ),
+    );
+    for (const wire of wires) scope.defer(() => wire.close());
+    const wirePorts = (): number[] => wires.map(({ port }) => port);
+    const clients = startClients({
+      signal: t.signal,
+      ledger,
+      key,
+      clients: CLIENTS,
+      ports: wirePorts,
+      answerMsMax: 1_000,
+    });
+    const onlooker = lookOn(api, key, ledger, t.signal);
+    const lost = (): number => wires.reduce((sum, wire) => sum + wire.lost, 0);
+    await eventually('enough answers were lost', () => lost() >= LOST_ANSWERS_MIN, DEADLINE_MS);
+    await clients.stop();
+    const looks = await onlooker.stop();
+    const { events, duplicates } = await assertStoredOnce(api, key, ledger);
+    t.diagnostic(
+      `${ledger.summary()}; ${looks} looks; ${lost()} answers lost; ${events} events, ${duplicates} users came again`,
+    );
+    assert.ok(duplicates > 0, 'no request came again after it was stored');
+    assertUnharmed([api, processor, ...edges]);
+    assert.equal(await processor.stop(), 0, processor.stderr());
+  });
+});

@@ -1,0 +1,108 @@
+/**
+ * Processors that race end in a state that some serial order explains. Each test says its seed: RACING_SEED=… takes the
+ * same traffic again (when whose turn it is, is up to the machine).
+ */
+
+import assert from 'node:assert/strict';
+import { suite, test, type TestContext } from 'node:test';
+import { storeFileOf } from '../../src/data-folder.ts';
+import { folderIn } from '../faults/scope.ts';
+import { randomOf } from '../processor/history.ts';
+import { appendAll, processAll, storeCopyOf, withStore } from '../processor/processing.ts';
+import { dumpOf } from '../processor/store-dump.ts';
+import { whyNoPostgres } from '../servers/postgres.ts';
+import { type Race, race, replay } from './racing.ts';
+import { assertExplained, assertSound, eventIdsIn, type Kind, peopleOf, trafficOf } from './racing-traffic.ts';
+
+const RECORDS = 160;
+const KILLS = 12;
+const seed = Number(process.env['RACING_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+
+interface Raced extends Race {
+  readonly dataFolder: string;
+  readonly entries: ReturnType<typeof trafficOf>[number];
+}
+
+interface Course {
+  readonly kind: Kind;
+  readonly processors: number;
+  readonly kills?: number;
+}
+
+async function run(t: TestContext, scope: AsyncDisposableStack, course: Course): Promise<Raced> {
+  t.diagnostic(`RACING_SEED=${seed}`);
+  const { kind, processors, kills = 0 } = course;
+  const random = randomOf(seed + processors + kills);
+  const dataFolder = folderIn(scope);
+  const traffic = trafficOf(kind, random, processors, RECORDS);
+  for (const [partition, entries] of traffic.entries()) await appendAll(dataFolder, entries, partition);
+  const raced = await race(scope, { dataFolder, processors, kills, random });
+  t.diagnostic(`${raced.order.length} transactions, ${raced.conflicts} conflicts, ${raced.kills} kills`);
+  assert.ok(raced.conflicts > 0, 'they never met, so they did not race');
+  assert.equal(raced.kills, kills, 'the race was over too soon');
+  return { ...raced, dataFolder, entries: traffic.flat() };
+}
+
+/** What must hold however it came about. */
+async function assertWhole({ store, writer, pool, entries }: Raced): Promise<void> {
+  await assertSound(pool);
+  await assertExplained(store);
+  assert.deepEqual(await writer.difference(), { users: 0, events: 0 });
+  assert.deepEqual(await store.setAside(1), []);
+  const { hours } = await store.ledger(null, { from: null, to: null });
+  const received = hours.reduce((sum, { events }) => sum + events.received, 0);
+  assert.equal(
+    received,
+    entries.reduce((sum, { eventCount }) => sum + eventCount, 0),
+  );
+  const { rows } = await pool.query<{ trace_id: string }>('SELECT trace_id FROM records');
+  assert.deepEqual(rows.map((row) => row.trace_id).sort(), entries.map(({ traceId }) => traceId).sort());
+}
+
+/** All lines that a store tells, in an order of their own: numbers of nodes and events are not those of another store. */
+async function assertExplainedByOrder({ store, dataFolder, order, entries }: Raced): Promise<void> {
+  const file = storeCopyOf(dataFolder, 'replayed');
+  await replay(dataFolder, file, order);
+  const traceIds = entries.map(({ traceId }) => traceId);
+  const raced = (await dumpOf(store, traceIds)).sort();
+  const replayed = (await withStore(file, (one) => dumpOf(one, traceIds))).sort();
+  const unexplained = raced.filter((line) => !replayed.includes(line));
+  const missing = replayed.filter((line) => !raced.includes(line));
+  const told = [...unexplained.slice(0, 4), 'instead of', ...missing.slice(0, 4)];
+  assert.equal(unexplained.length + missing.length, 0, `no serial order explains ${told.join('\n').slice(0, 6_000)}`);
+  assert.equal(raced.length, replayed.length);
+}
+
+suite('Processors that race on one PostgreSQL store', { skip: whyNoPostgres(), timeout: 180_000 }, () => {
+  for (const processors of [2, 4]) {
+    test(`give the people that one alone gives, where nothing is refused: ${processors} of them`, async (t) => {
+      await using scope = new AsyncDisposableStack();
+      const raced = await run(t, scope, { kind: 'peaceful', processors });
+      await assertWhole(raced);
+      await processAll(raced.dataFolder);
+      const alone = await withStore(storeFileOf(raced.dataFolder), peopleOf);
+      assert.deepEqual(await peopleOf(raced.store), alone);
+      const { rows } = await raced.pool.query<{ id: string }>(
+        `SELECT trace_id || '.' || user_index || '.' || event_index AS id FROM events`,
+      );
+      assert.deepEqual(rows.map(({ id }) => id).sort(), eventIdsIn(raced.entries).sort());
+      await assertExplainedByOrder(raced);
+    });
+
+    test(`end in what some serial order gives, whatever is refused: ${processors} of them`, async (t) => {
+      await using scope = new AsyncDisposableStack();
+      const raced = await run(t, scope, { kind: 'messy', processors });
+      await assertWhole(raced);
+      await assertExplainedByOrder(raced);
+    });
+  }
+
+  for (const kind of ['peaceful', 'messy'] as const) {
+    test(`lose and repeat nothing when their connections are cut, with ${kind} traffic`, async (t) => {
+      await using scope = new AsyncDisposableStack();
+      const raced = await run(t, scope, { kind, processors: 4, kills: KILLS });
+      await assertWhole(raced);
+      await assertExplainedByOrder(raced);
+    });
+  }
+});
