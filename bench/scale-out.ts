@@ -177,7 +177,12 @@ function outcomes(results: readonly Processed[], filledPerSecond: number): Outco
         `cores used: processors ${result.ownCores.toFixed(2)}, PostgreSQL, Kafka and the rest ` +
           `${result.otherCores.toFixed(2)}, together ${used.toFixed(2)} of ${availableParallelism()}; ` +
           `${thousands(result.transactions)} transactions, ${thousands(result.conflicts)} done again`,
-        ...(result === one ? [`into Kafka, by one edge: ${thousands(filledPerSecond)} events/s`] : []),
+        ...(result === one
+          ? [
+              `into Kafka, by one edge: ${thousands(filledPerSecond)} events/s; one broker that syncs every message ` +
+                `(flush.messages=1), PostgreSQL as it comes (fsync and synchronous_commit on)`,
+            ]
+          : []),
         ...(result === best ? [limitOf(result, used)] : []),
       ],
       data: result,

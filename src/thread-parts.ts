@@ -9,7 +9,16 @@ import type { Config } from './config.ts';
 import { logFolderOf, storeFileOf } from './data-folder.ts';
 import type { EdgeParts, Reading } from './edge/edge.ts';
 import type { LogAppender, LogReader } from './log.ts';
-import { type Database, openDatabase, openLogReader } from './opening.ts';
+import {
+  type Database,
+  keyStoreOn,
+  memberStoreOn,
+  openDatabase,
+  openKeyStore,
+  openLogReader,
+  openMemberStore,
+  storeOn,
+} from './opening.ts';
 import type { ProcessorParts } from './processor/processor.ts';
 import { servesApi, servesIngest } from './roles.ts';
 import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
@@ -33,18 +42,19 @@ export function openEdgeParts(setup: EdgeSetup, onFatal: (message: string) => vo
 /** Everything in the data folder; the store is read in a thread of its own, since SQLite blocks. */
 async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
-  const opening = openLocalLog(setup, onFatal);
-  const [{ openKeyStore, openMemberStore }, { openSqliteStoreClient }, { matchOptionsOf }] = await Promise.all([
-    import('./opening.ts'),
+  // The log is checked in its own thread while this one loads the rest.
+  const [log, { openSqliteStoreClient }, { matchOptionsOf }, keyStore, members] = await Promise.all([
+    openLocalLog(setup, onFatal),
     import('./backends/sqlite/store-client.ts'),
     import('./match-options.ts'),
+    openKeyStore(config),
+    openMemberStore(config),
   ]);
   const store = openSqliteStoreClient({
     storeFile: storeFileOf(config.dataFolder),
     logFolder: logFolderOf(config.dataFolder),
     matchOptions: matchOptionsOf(config),
   });
-  const [keyStore, members, log] = await Promise.all([openKeyStore(config), openMemberStore(config), opening]);
   const parts = { log, keyStore, reading: { store, members, keyStore }, storeTrouble: () => null };
   return { parts, stop: () => undefined, close: async () => undefined };
 }
@@ -53,7 +63,6 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
 async function openShared(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
   const { role } = config;
-  const { keyStoreOn, memberStoreOn } = await import('./opening.ts');
   const database = await openDatabase(config, role === 'all' ? 'edge' : role, config.storeConnections);
   const log = servesIngest(role) ? await openAppender(setup, onFatal) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
@@ -100,7 +109,7 @@ async function watchDatabase(config: Config) {
 }
 
 async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
-  const [{ createReading }, { storeOn }] = await Promise.all([import('./reading.ts'), import('./opening.ts')]);
+  const { createReading } = await import('./reading.ts');
   return createReading(await storeOn(database.share(), config, log.name), log);
 }
 
@@ -108,14 +117,12 @@ async function readStore(database: Database, config: Config, log: LogReader): Pr
 async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: LogReader) {
   const { config, index, metricsBuffer, statusBuffer } = setup;
   if (config.logUrl === '' || index > 0) return undefined;
-  const [{ watchBacklog }, { storeOn }, { createLogger }, { METRIC, metricsWriter }, { setBacklogFull }] =
-    await Promise.all([
-      import('./edge/backlog-watch.ts'),
-      import('./opening.ts'),
-      import('./logger.ts'),
-      import('./metrics.ts'),
-      import('./supervisor.ts'),
-    ]);
+  const [{ watchBacklog }, { createLogger }, { METRIC, metricsWriter }, { setBacklogFull }] = await Promise.all([
+    import('./edge/backlog-watch.ts'),
+    import('./logger.ts'),
+    import('./metrics.ts'),
+    import('./supervisor.ts'),
+  ]);
   const store = await storeOn(database.share(), config, log.name);
   const metrics = metricsWriter(metricsBuffer, 2 * index);
   const watch = watchBacklog({

@@ -27,7 +27,6 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
     const { openEdgeParts } = await import('./thread-parts.ts');
-    // The log is checked in its own thread while this one loads the rest.
     const opening = openEdgeParts(setup, (message) => tell({ type: 'fatal', message }));
     const [{ startEdge }, { statusOf }, { createLogger }, opened] = await Promise.all([
       import('./edge/edge.ts'),

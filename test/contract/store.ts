@@ -31,6 +31,7 @@ import { storeRetentionContract } from './store-retention.ts';
 import { storeTenantsContract } from './store-tenants.ts';
 import { storeTimelineContract } from './store-timeline.ts';
 import { storeTracesContract } from './store-traces.ts';
+import { storeTransactionsContract } from './store-transactions.ts';
 
 export function storeContract(name: string, open: OpenStore): void {
   suite(`The store on ${name}`, () => {
@@ -41,6 +42,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeActsContract(open);
     storeRetentionContract(open);
     storeTenantsContract(open);
+    storeTransactionsContract(open);
   });
 }
 

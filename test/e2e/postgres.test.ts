@@ -167,8 +167,12 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
   test('of several servers that start at once on an empty database, one prints a link and a key', async () => {
     await using scope = new AsyncDisposableStack();
     const STORE_URL = await (await testPostgres()).newDatabase();
-    const servers = await Promise.all(
+    // All are waited for: one that fails must leave none behind.
+    const starts = await Promise.allSettled(
       [1, 2, 3].map(() => launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL } })),
+    );
+    const servers = starts.map((start) =>
+      start.status === 'fulfilled' ? start.value : assert.fail(String(start.reason)),
     );
     assert.equal(servers.filter(({ key }) => key !== '').length, 1);
     const links = servers.filter((server) => server.stdout().includes('/dashboard/welcome#'));

@@ -41,7 +41,12 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     // None of them has a folder: nothing of theirs is on this disk.
     const start = (role: string): Promise<TestServer> =>
       launch(scope, { dataFolder: `${folderIn(scope)}/none`, env, args: ['--role', role] });
-    [edge, processor, api] = await Promise.all([start('edge'), start('processor'), start('api')]);
+    // All are waited for: one that fails must leave none behind.
+    await Promise.allSettled([
+      start('edge').then((server) => (edge = server)),
+      start('processor').then((server) => (processor = server)),
+      start('api').then((server) => (api = server)),
+    ]).then((starts) => starts.forEach((one) => one.status === 'rejected' && assert.fail(String(one.reason))));
     key = api.key;
   });
   after(() => scope.disposeAsync());

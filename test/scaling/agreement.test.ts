@@ -18,12 +18,16 @@ import { eventually } from '../server.ts';
 import { askEverything, routesNotAsked } from './asking.ts';
 import { type Act, batchesOf, DAY_MS, history, MIDNIGHT, type Step, timeOf } from './generated-history.ts';
 import { TwoStores } from './two-stores.ts';
+import { UNDOING } from './undoing-history.ts';
 
-const HISTORIES = Number(process.env['AGREEMENT_HISTORIES'] ?? 20);
+const HISTORIES = Number(process.env['AGREEMENT_HISTORIES'] ?? 12);
 const HISTORIES_MS_MAX = HISTORIES * 2_500;
-const MIXED_ENTRIES = 250;
-const MIXED_PEOPLE = 25;
+const MIXED_ENTRIES = 150;
+const MIXED_PEOPLE = 15;
 const UNKNOWN = '01234567-0000-7000-8000-00000000beef';
+
+/** In the history that is played first; the others show the rest in most runs. */
+const ALWAYS_SEEN = ['merge', 'unmerge', 'cannot_link', 'erase', 'erased when late', 'duplicate event', 'rejection'];
 
 const seed = Number(process.env['AGREEMENT_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 
@@ -61,13 +65,15 @@ async function perform(stores: TwoStores, act: Act, now: number): Promise<void> 
 async function follow(stores: TwoStores, places: Map<string, [string, string]>): Promise<void> {
   for (const tenantId of TENANTS) {
     const seen: [string[], string[]] = [[], []];
-    await eventually('PostgreSQL is certain of what arrived', async () => {
+    const certain = eventually('PostgreSQL is certain of what arrived', async () => {
       const { events, last } = await stores.arrivals(tenantId, places.get(tenantId) ?? ['', '']);
       places.set(tenantId, last);
       seen[0].push(...(events[0] ?? []));
       seen[1].push(...(events[1] ?? []));
       return seen[1].length >= seen[0].length;
     });
+    // What is missing says more than that it took too long.
+    await certain.catch(() => undefined);
     assert.deepEqual(seen[1], seen[0], `what arrived at ${tenantId}`);
   }
 }
@@ -97,19 +103,16 @@ suite('SQLite and PostgreSQL agree, to the byte of the read API’s answers,', {
     const stores = await TwoStores.open(t);
     const startedAt = performance.now();
     let played = 0;
+    await play(stores, UNDOING);
     const property = fc.asyncProperty(history, async (steps) => {
+      if (performance.now() - startedAt > HISTORIES_MS_MAX) return;
       await play(stores, steps);
       played += 1;
     });
-    await fc.assert(property, {
-      seed,
-      numRuns: HISTORIES,
-      interruptAfterTimeLimit: HISTORIES_MS_MAX,
-      markInterruptAsFailure: false,
-    });
+    await fc.assert(property, { seed, numRuns: HISTORIES });
     assert.deepEqual(routesNotAsked(stores), []);
     t.diagnostic(`seen in answers: ${JSON.stringify(Object.fromEntries(stores.seen))}`);
-    assert.ok(played > 1, 'too slow to have played anything');
+    for (const name of ALWAYS_SEEN) assert.ok(stores.seen.get(name), `no history has shown: ${name}`);
     t.diagnostic(`${played} histories in ${Math.round(performance.now() - startedAt)} ms`);
   });
 

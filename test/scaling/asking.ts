@@ -4,7 +4,8 @@
  */
 
 import type { LogRecord } from '../../src/log.ts';
-import { IDENTIFIER_TYPES, type TenantId } from '../../src/model.ts';
+import { IDENTIFIER_TYPES, LIMITS, type TenantId } from '../../src/model.ts';
+import { isLongerThan, isStorable } from '../../src/validation/characters.ts';
 import { SILENT, type TwoStores } from './two-stores.ts';
 import { HISTORY_START } from '../processor/history.ts';
 
@@ -14,7 +15,6 @@ const ASKED_AT_ONCE = 4;
 /** Ends of chains that are asked for, of one profile. */
 const CHAINS_MAX = 6;
 const OTHERS_TRACES = 3;
-const IDENTIFIER_CHARACTERS_MAX = 512;
 
 /** GET routes that tell nothing of what a store holds, or, like /live, nothing that ends. */
 const OTHER_ROUTES =
@@ -35,8 +35,8 @@ function subjectsIn(records: readonly Pick<LogRecord, 'body'>[]): Subjects {
     for (const user of (JSON.parse(Buffer.from(body).toString('utf8')) as { users: Said[] }).users) {
       for (const type of IDENTIFIER_TYPES) {
         const value = user?.identifiers?.[type];
-        if (typeof value !== 'string' || value === '' || [...value].length > IDENTIFIER_CHARACTERS_MAX) continue;
-        if (value.isWellFormed() && !value.includes('\0')) identifiers.set(`${type} ${value}`, [type, value]);
+        if (typeof value !== 'string' || value === '' || isLongerThan(value, LIMITS.identifierCharactersMax)) continue;
+        if (isStorable(value)) identifiers.set(`${type} ${value}`, [type, value]);
       }
       for (const event of Array.isArray(user?.events) ? user.events : []) {
         if (typeof event?.event_name === 'string' && event.event_name !== '') eventNames.add(event.event_name);

@@ -16,7 +16,7 @@ const SETTLED_MS_MAX = 60_000;
 const SMOOTH_TRACES_MAX = 40;
 const PROFILES_MAX = 30;
 const QUESTIONS_AT_ONCE = 8;
-const LOOK_INTERVAL_MS = 150;
+const LOOK_INTERVAL_MS = 250;
 
 export interface Audit {
   readonly events: number;

@@ -23,7 +23,7 @@ const REFUSALS_WITHOUT_TWO = 150;
 /** Brokers take seconds to notice, and more on a busy machine. */
 const DEADLINE_MS = 60_000;
 
-suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostgres(), timeout: 240_000 }, () => {
+suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostgres(), timeout: 600_000 }, () => {
   const scope: Scope = new AsyncDisposableStack();
   let kafka: OwnKafka;
   let installation: Installation;
@@ -67,8 +67,7 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
     t.diagnostic(
       `${ledger.summary()}; ${looks} looks; first answer after ${took?.toFixed()} ms; ${events} events, ${duplicates} again`,
     );
-    const slowest = Math.max(...ledger.tries.map(({ sentAt, answeredAt }) => answeredAt - sentAt));
-    assert.ok(slowest > 500, `nobody noticed that a broker was gone: the slowest answer took ${slowest} ms`);
+    assert.ok(ledger.slowestMs > 500, 'nobody noticed that a broker was gone');
     assertUnharmed([api, processor, ...edges]);
   });
 

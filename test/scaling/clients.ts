@@ -14,7 +14,7 @@ const USERS_MAX = 50;
 const LARGE_EVERY = 5;
 const SMALL_USERS_MAX = 6;
 /** A client is not in a hurry: the faults are of interest, not the load. */
-const PAUSE_MS = 30;
+const PAUSE_MS = 40;
 const PAUSE_AFTER_REFUSAL_MS = 100;
 
 export interface SentRequest {
@@ -76,13 +76,18 @@ export class ClientLedger {
     return this.tries.filter((one) => one.end === end).length;
   }
 
+  get slowestMs(): number {
+    return Math.max(...this.tries.map(({ sentAt, answeredAt }) => answeredAt - sentAt));
+  }
+
   /** For people to see what the fault did. */
   summary(): string {
     const ends = Map.groupBy(this.tries, ({ end }) => end);
     const counts = Array.from(ends, ([end, tries]) => `${end}: ${tries.length}`).toSorted();
     const again = this.requests.filter(({ tries }) => tries > 1).length;
     const users = this.requests.reduce((sum, { marks }) => sum + marks.length, 0);
-    return `${this.acknowledged} requests of ${users} users acknowledged, ${again} of them sent again; answers ${counts.join(', ')}`;
+    const slowest = Math.round(this.slowestMs);
+    return `${this.acknowledged} requests of ${users} users acknowledged, ${again} of them sent again; answers ${counts.join(', ')}, the slowest after ${slowest} ms`;
   }
 
   #identifiersOf(person: number): Record<string, string> {

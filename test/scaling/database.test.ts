@@ -12,7 +12,7 @@ import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { type OwnPostgres, ownPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { assertStoredOnce, lookOn } from './audit.ts';
 import { ClientLedger, startClients } from './clients.ts';
-import { assertUnharmed, becomesReady, install, type Installation, metricOf } from './installation.ts';
+import { assertUnharmed, becomesReady, install, type Installation, metricOf, works } from './installation.ts';
 import { type Fate, openWire, type Wire, type WireOptions } from './wire.ts';
 
 const CLIENTS = 4;
@@ -29,7 +29,7 @@ const COMMIT = Buffer.from('Q\0\0\0\x0bCOMMIT\0');
 const IMPATIENT = { SLUICE_STORE_TIMEOUT: '2s' };
 const DEADLINE_MS = 40_000;
 
-suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), timeout: 240_000 }, () => {
+suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), timeout: 600_000 }, () => {
   const scope: Scope = new AsyncDisposableStack();
   let postgres: OwnPostgres;
   let installation: Installation;
@@ -56,15 +56,6 @@ suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), 
     return [await installation.start('processor', { ...IMPATIENT, STORE_URL: url.href }), wire];
   };
 
-  const works = async (processor: TestServer): Promise<void> => {
-    const before = await metricOf(processor, 'sluice_processor_transactions_total');
-    await eventually(
-      'the processor works',
-      async () => (await metricOf(processor, 'sluice_processor_transactions_total')) > before,
-      DEADLINE_MS,
-    );
-  };
-
   test(`stopped ${STOPS} times as by a crash: 202 all the time, 503 to who reads, one effect`, async (t) => {
     const { api, start, newTenant } = installation;
     const [key, ...processors] = await Promise.all([newTenant(), start('processor'), start('processor')]);
@@ -74,7 +65,7 @@ suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), 
     const read = async (): Promise<number> =>
       (await fetch(`${api.baseUrl}/ledger`, { headers: { authorization: `Bearer ${key}` } })).status;
     for (let stop = 0; stop < STOPS; stop++) {
-      await Promise.all(processors.map(works));
+      await Promise.all(processors.map((processor) => works(processor)));
       await postgres.stop('immediate');
       const before = ledger.acknowledged;
       assert.equal(await read(), 503);

@@ -11,7 +11,7 @@ import type { KeyKind } from '../../src/model.ts';
 import { HISTORY_START, TENANTS, traceIdOf } from '../processor/history.ts';
 
 const MINUTE_MS = 60_000;
-const HOUR_MS = 3_600_000;
+export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 export const MIDNIGHT = Math.floor(HISTORY_START / DAY_MS) * DAY_MS;
 
@@ -41,6 +41,8 @@ export type Act =
     };
 
 export interface Step {
+  /** First, the requests of the step before come in once more, under other trace ids. */
+  readonly again: boolean;
   readonly requests: readonly RequestDraft[];
   readonly act: Act | null;
 }
@@ -54,7 +56,14 @@ function object(pairs: readonly (readonly [name: string, json: string])[]): stri
 const LONG = `${'x'.repeat(510)}é😀`;
 const USER_IDS = ['ada', 'Ada', ' ada ', 'bob', 'bob', 'b\u00f6b', 'bo\u0308b', 'ж', '__proto__', "o'b; --", '%_\\'];
 const EMAILS = ['a@example.com', ' A@Example.COM', 'b@example.com', 'ß@EXAMPLE.com', 'İ@example.com', 'م@example.com'];
-const PHONES = ['+49 151 10000000', '0049-151-10000000', '+4915110000000', '0151 10000000', '+1 (212) 555-0100', '٠١٢٣'];
+const PHONES = [
+  '+49 151 10000000',
+  '0049-151-10000000',
+  '+4915110000000',
+  '0151 10000000',
+  '+1 (212) 555-0100',
+  '٠١٢٣',
+];
 const ANON_IDS = ['device-0', 'device-1', 'device-2', 'Device-1', '👩‍👩‍👧', '\u202ertl', 'm\u0301', LONG];
 const JUNK = ['null', '0000-0000', 'Guest', '"none"', '[object Object]', 'anonymous'];
 const NAMES = ['plan', '__proto__', 'constructor', 'größe', 'toString', '', '\u{10ffff}', 'a.b', 'Plan'];
@@ -86,7 +95,7 @@ const TIMESTAMPS = [
   '0001-01-01T00:00:00+14:00',
   '2026-02-30',
 ];
-const BAD_USERS = [
+export const BAD_USERS = [
   '17',
   'null',
   '{"identifiers":{},"events":[{"event_name":"a"}]}',
@@ -168,13 +177,16 @@ const request: fc.Arbitrary<RequestDraft> = fc.record({
   cut: fc.constantFrom('whole', 'whole', 'whole', 'rest', 'users', 'users, some late'),
 });
 
+const personalAct: fc.Arbitrary<Act> = fc.record({
+  kind: fc.constantFrom('unmerge' as const, 'unmerge' as const, 'erase' as const),
+  tenant: fc.constantFrom(0, 0, 0, 1),
+  pick: fc.nat(1_000),
+  atMs: fc.constantFrom(0, -HOUR_MS, DAY_MS),
+});
+
 const act: fc.Arbitrary<Act> = fc.oneof(
-  fc.record({
-    kind: fc.constantFrom('unmerge' as const, 'unmerge' as const, 'erase' as const),
-    tenant: fc.constantFrom(0, 0, 1),
-    pick: fc.nat(1_000),
-    atMs: fc.constantFrom(0, -HOUR_MS, DAY_MS),
-  }),
+  personalAct,
+  personalAct,
   fc.record({
     kind: fc.constant('sweep' as const),
     // Whole days: PostgreSQL keeps events up to a day longer, SQLite goes by the millisecond.
@@ -186,12 +198,13 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   }),
 );
 
-export const history: fc.Arbitrary<Step[]> = fc.array(
+export const history: fc.Arbitrary<readonly Step[]> = fc.array(
   fc.record({
-    requests: fc.array(request, { minLength: 1, maxLength: 8, size: 'max' }),
-    act: fc.option(act, { freq: 3 }),
+    again: fc.boolean(),
+    requests: fc.array(request, { minLength: 1, maxLength: 7, size: 'max' }),
+    act: fc.option(act, { freq: 4 }),
   }),
-  { minLength: 1, maxLength: 6, size: 'max' },
+  { minLength: 2, maxLength: 6, size: 'max' },
 );
 
 /** By the clock of a step. */
@@ -204,10 +217,11 @@ export function batchesOf(steps: readonly Step[]): Unplaced[][] {
   const batches: Unplaced[][] = [];
   let late: Unplaced[] = [];
   let count = 0;
-  for (const [index, { requests }] of steps.entries()) {
+  for (const [index, { requests, again }] of steps.entries()) {
     const batch = late;
     late = [];
-    for (const draft of requests) {
+    const repeated = again ? (steps[index - 1]?.requests ?? []) : [];
+    for (const draft of [...repeated, ...requests]) {
       const records = recordsOf(draft, timeOf(index), ++count);
       const split = draft.cut === 'users, some late' ? Math.ceil(records.length / 2) : records.length;
       batch.push(...records.slice(0, split));

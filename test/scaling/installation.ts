@@ -7,7 +7,10 @@
 import assert from 'node:assert/strict';
 import { Admin, ConfigResourceTypes, IncrementalAlterConfigOperationTypes } from '@platformatic/kafka';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { eventually, runSluice, type TestServer } from '../server.ts';
+import { openPostgresKeyStore } from '../../src/backends/postgres/keys.ts';
+import { openPool } from '../../src/backends/postgres/pool.ts';
+import { createKey, newAccount } from '../../src/keys/create.ts';
+import { eventually, type TestServer } from '../server.ts';
 
 export type RoleName = 'edge' | 'processor' | 'api';
 
@@ -15,9 +18,9 @@ export interface Installation {
   readonly env: Readonly<Record<string, string>>;
   readonly api: TestServer;
   /** One more server; `env` is for what differs. */
-  start(role: RoleName, env?: Readonly<Record<string, string>>): Promise<TestServer>;
+  readonly start: (role: RoleName, env?: Readonly<Record<string, string>>) => Promise<TestServer>;
   /** A secret key of an account that nobody else has. */
-  newTenant(): Promise<string>;
+  readonly newTenant: () => Promise<string>;
 }
 
 export interface Places {
@@ -28,6 +31,8 @@ export interface Places {
 }
 
 const READY_MS_MAX = 60_000;
+/** Kafka misses a member that was killed after seconds only; until then its partitions rest. */
+const WORK_MS_MAX = 60_000;
 /** A processor that was killed is missed after this; the default is made for networks and would only be waited for. */
 const SESSION_MS = 2_000;
 
@@ -49,7 +54,7 @@ export async function install(scope: Scope, places: Places): Promise<Installatio
     start,
     newTenant: async () => {
       tenants += 1;
-      return newKey(env, `tenant ${tenants}`);
+      return newKey(storeUrl, `tenant ${tenants}`);
     },
   };
 }
@@ -68,12 +73,18 @@ async function shortenSessions(brokers: string, group: string): Promise<void> {
   }
 }
 
-/** Made with the command, as a person would. */
-export async function newKey(env: Readonly<Record<string, string>>, account: string): Promise<string> {
-  const wishes = ['--name', 'test', '--kind', 'secret', '--env', 'development', '--account', account, '--json'];
-  const made = await runSluice(['keys', 'create', ...wishes], env);
-  assert.equal(made.code, 0, made.stderr);
-  return (JSON.parse(made.stdout) as { key: string }).key;
+/** As the command makes it, without the start of a process. */
+async function newKey(storeUrl: string, accountName: string): Promise<string> {
+  const pool = await openPool({ url: storeUrl, max: 1, applicationName: 'sluice test' });
+  const store = openPostgresKeyStore(pool);
+  const now = Date.now();
+  try {
+    const { id: accountId } = await store.ensureAccount(newAccount(accountName, now));
+    const wishes = { name: 'test', kind: 'secret', environment: 'development', origins: [], expiresAt: null } as const;
+    return (await createKey(store, { ...wishes, accountId, now })).key;
+  } finally {
+    await store.close();
+  }
 }
 
 export async function becomesReady(server: TestServer): Promise<void> {
@@ -88,6 +99,13 @@ export async function becomesReady(server: TestServer): Promise<void> {
 export async function metricOf(server: TestServer, name: string): Promise<number> {
   const text = await (await fetch(`${server.baseUrl}/metrics`)).text();
   return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? 0);
+}
+
+/** Resolves when the processor has committed so many more batches; somebody else may have the partitions at first. */
+export async function works(processor: TestServer, batches = 1): Promise<void> {
+  const count = (): Promise<number> => metricOf(processor, 'sluice_processor_transactions_total');
+  const before = await count();
+  await eventually('the processor works', async () => (await count()) >= before + batches, WORK_MS_MAX);
 }
 
 /** What no server may have said, whatever happened to its neighbours. */

@@ -18,7 +18,7 @@ const KILLS = 4;
 const ANSWERS_PER_ROUND = 40;
 const DEADLINE_MS = 40_000;
 
-suite('Two servers with a log each and one PostgreSQL', { skip: whyNoPostgres(), timeout: 180_000 }, () => {
+suite('Two servers with a log each and one PostgreSQL', { skip: whyNoPostgres(), timeout: 600_000 }, () => {
   test(`${KILLS} times kill -9 of one of them: what was acknowledged is stored once`, async (t) => {
     const random = seededRandom((line) => t.diagnostic(line));
     await using scope = new AsyncDisposableStack();

@@ -10,12 +10,25 @@ import { folderIn } from '../faults/scope.ts';
 import { randomOf } from '../processor/history.ts';
 import { appendAll, processAll, storeCopyOf, withStore } from '../processor/processing.ts';
 import { dumpOf } from '../processor/store-dump.ts';
+import { PROFILE_LIMITS } from '../../src/identity/graph.ts';
+import { StoreConflictError } from '../../src/store-writer.ts';
+import { eventually } from '../server.ts';
 import { whyNoPostgres } from '../servers/postgres.ts';
 import { type Race, race, replay } from './racing.ts';
-import { assertExplained, assertSound, eventIdsIn, type Kind, peopleOf, trafficOf } from './racing-traffic.ts';
+import {
+  assertExplained,
+  assertSound,
+  eventIdsIn,
+  type Kind,
+  peopleOf,
+  profilesOf,
+  RACING_TENANTS,
+  trafficOf,
+} from './racing-traffic.ts';
+import { openForTwo } from './two-transactions.ts';
 
-const RECORDS = 160;
-const KILLS = 12;
+const RECORDS = 90;
+const KILLS = 8;
 const seed = Number(process.env['RACING_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 
 interface Raced extends Race {
@@ -73,7 +86,7 @@ async function assertExplainedByOrder({ store, dataFolder, order, entries }: Rac
   assert.equal(raced.length, replayed.length);
 }
 
-suite('Processors that race on one PostgreSQL store', { skip: whyNoPostgres(), timeout: 180_000 }, () => {
+suite('Processors that race on one PostgreSQL store', { skip: whyNoPostgres(), timeout: 300_000 }, () => {
   for (const processors of [2, 4]) {
     test(`give the people that one alone gives, where nothing is refused: ${processors} of them`, async (t) => {
       await using scope = new AsyncDisposableStack();
@@ -96,6 +109,24 @@ suite('Processors that race on one PostgreSQL store', { skip: whyNoPostgres(), t
       await assertExplainedByOrder(raced);
     });
   }
+
+  test('refuse nothing that another one has linked while they waited for the profile', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { take, waiting, store } = await openForTwo(scope);
+    const known = Array.from({ length: PROFILE_LIMITS.emails - 1 }, (_, n) => ({ user_id: 'u', email: `${n}@a.org` }));
+    await (await take(0, known)).commit();
+    const first = await take(0, [{ user_id: 'u', email: 'last@a.org' }]);
+    const second = take(1, [{ user_id: 'u', email: 'last@a.org' }]);
+    const conflict = assert.rejects(second, StoreConflictError);
+    await eventually('the second waits for the first', waiting);
+    await first.commit();
+    await conflict;
+    await (await take(1, [{ user_id: 'u', email: 'last@a.org' }])).commit();
+    const [profile] = await profilesOf(store, RACING_TENANTS[0]);
+    const identity = await store.identity(RACING_TENANTS[0], profile?.id ?? '');
+    assert.equal(identity?.identifiers.length, 1 + PROFILE_LIMITS.emails);
+    assert.deepEqual(identity?.refusals, []);
+  });
 
   for (const kind of ['peaceful', 'messy'] as const) {
     test(`lose and repeat nothing when their connections are cut, with ${kind} traffic`, async (t) => {

@@ -208,7 +208,8 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
 
 /** Of a commit that was not answered, the next transaction shows whether it happened: it begins there again, or behind. */
 function certain(taken: readonly Taken[]): Taken[] {
-  const placeOf = ({ stretches }: Taken): string => stretches.map(({ partition, from }) => `${partition}/${from}`).join();
+  const placeOf = ({ stretches }: Taken): string =>
+    stretches.map(({ partition, from }) => `${partition}/${from}`).join();
   const byPlace = Map.groupBy(taken, placeOf);
   return [...byPlace.values()].map((tries) => tries.find(({ isCertain }) => isCertain) ?? (tries.at(-1) as Taken));
 }
@@ -219,8 +220,7 @@ function certain(taken: readonly Taken[]): Taken[] {
  */
 function serialOrder(taken: readonly Taken[]): Taken[] {
   const isBefore = (one: Taken, other: Taken): boolean =>
-    one.commitsAt < other.lookedUpAt ||
-    (other.commitsAt > one.lookedUpAt && !one.refused.isDisjointFrom(other.linked));
+    one.commitsAt < other.lookedUpAt || (other.commitsAt > one.lookedUpAt && !one.refused.isDisjointFrom(other.linked));
   const left = taken.toSorted((a, b) => a.commitsAt - b.commitsAt);
   const order: Taken[] = [];
   while (left.length > 0) {
@@ -244,7 +244,11 @@ export async function replay(dataFolder: string, storeFile: string, order: reado
         const batch = await log.read(partition, from, Number.MAX_SAFE_INTEGER);
         records.push(...batch.records.filter(({ position }) => position < to));
       }
-      await processBatch(transaction, records, { options: OPTIONS, now: () => PROCESSED_AT, failpoint: () => undefined });
+      await processBatch(transaction, records, {
+        options: OPTIONS,
+        now: () => PROCESSED_AT,
+        failpoint: () => undefined,
+      });
       await transaction.commit(false);
     }
   } finally {

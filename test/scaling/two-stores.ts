@@ -77,6 +77,10 @@ interface Asked {
   readonly text: string;
 }
 
+interface HasCursor {
+  readonly next_cursor?: string | null;
+}
+
 export interface Question {
   readonly method?: 'GET' | 'POST' | 'DELETE';
   readonly json?: unknown;
@@ -135,8 +139,7 @@ export class TwoStores {
       return { name, writer, store: log === undefined ? store : createReading(store, log), close: () => store.close() };
     };
     this.#sides = [
-      // So small that a history fills several tables.
-      side('SQLite', openSqliteStoreWriter({ file, tableEvents: 50 }), openSqliteStore(file)),
+      side('SQLite', openSqliteStoreWriter({ file }), openSqliteStore(file)),
       side(
         'PostgreSQL',
         openPostgresStoreWriter({ pool: this.#pool.share(), logName }),
@@ -181,8 +184,8 @@ export class TwoStores {
     for (let paths: readonly [string, string] = [path, path]; ; ) {
       const answers = await this.#askEach(tenantId, paths, {});
       pages.push(answers[0]);
-      const [one, other] = answers.map((text) => (JSON.parse(text) as { next_cursor?: string }).next_cursor ?? null);
-      if (one == null || other == null) return pages;
+      const [one = '', other = ''] = answers.map((text) => (JSON.parse(text) as HasCursor).next_cursor ?? '');
+      if (one === '' || other === '') return pages;
       const next = (cursor: string): string => `${path}&cursor=${encodeURIComponent(cursor)}`;
       paths = [next(one), next(other)];
     }

@@ -14,7 +14,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 export type Fate = 'passes' | 'lost' | 'unanswered' | 'late';
 
 /** Long enough for the client to have come back by another connection. */
-const LATE_MS = 1_200;
+const LATE_MS = 1_500;
 
 export interface WireOptions {
   readonly port: number;

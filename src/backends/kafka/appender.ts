@@ -11,7 +11,7 @@ import { murmur2 } from '@platformatic/kafka';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterView } from './cluster.ts';
 import { reasonOf } from './codes.ts';
-import { type Message, messagesOf } from './message.ts';
+import { messagesOf } from './message.ts';
 import { APPEND_MS_MAX, Producer } from './producer.ts';
 
 const LOOK_INTERVAL_MS = 500;
@@ -60,18 +60,7 @@ export class KafkaLogAppender implements LogAppender {
     if (this.#trouble !== null || this.#closed !== null) {
       return Promise.reject(new LogUnavailableError(this.#trouble ?? 'the log is closed'));
     }
-    let messages: Message[];
-    try {
-      messages = messagesOf(entry);
-    } catch (error) {
-      return Promise.reject(error as Error);
-    }
-    const { cluster, partitionOf, onAppended } = this.#setup;
-    const partitions = cluster.known?.partitions.length ?? 1;
-    const bytes = entry.body.byteLength;
-    return this.#producer
-      .send(messages.map((message) => ({ partition: partitionOf(message.key, partitions), message })))
-      .then(() => onAppended(bytes));
+    return this.#send(entry);
   }
 
   trouble(): string | null {
@@ -88,6 +77,17 @@ export class KafkaLogAppender implements LogAppender {
     this.#producer.stop();
     if (typeof this.#looking === 'object' && this.#looking !== null) clearTimeout(this.#looking);
     await this.#setup.cluster.close();
+  }
+
+  async #send(entry: LogEntry): Promise<void> {
+    const { cluster, partitionOf, onAppended } = this.#setup;
+    const partitions = cluster.known?.partitions.length ?? 1;
+    const bytes = entry.body.byteLength;
+    const messages = messagesOf(entry);
+    await this.#producer.send(
+      messages.map((message) => ({ partition: partitionOf(message.key, partitions), message })),
+    );
+    onAppended(bytes);
   }
 
   /** Until the cluster is whole. */

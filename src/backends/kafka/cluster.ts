@@ -6,9 +6,9 @@
  * Requests of one connection are answered in order, so whoever asks Kafka to wait (long polls) uses a cluster of its own.
  */
 
-import { type Broker, type Connection, ConnectionPool, findCoordinatorV4, findErrorBy, metadataV12 } from '@platformatic/kafka';
+import { type Broker, type Connection, ConnectionPool, findCoordinatorV4, metadataV12 } from '@platformatic/kafka';
 import { LogUnavailableError } from '../../log.ts';
-import { answered, CODE, reasonOf, wordsOf } from './codes.ts';
+import { answered, CODE, unreachable, wordsOf } from './codes.ts';
 import { connectionOptionsOf, type KafkaAddress } from './url.ts';
 
 const VIEW_AGE_MS_MAX = 60_000;
@@ -100,7 +100,8 @@ export class Cluster {
   async leader(partition: number): Promise<{ readonly connection: Connection; readonly epoch: number }> {
     let found = (await this.view()).partitions[partition];
     if ((found?.leader ?? -1) < 0) found = (await this.refresh()).partitions[partition];
-    if (found === undefined || found.leader < 0) throw new LogUnavailableError(`partition ${partition} has no leader now`);
+    if (found === undefined || found.leader < 0)
+      throw new LogUnavailableError(`partition ${partition} has no leader now`);
     return { connection: await this.connection(found.leader), epoch: found.epoch };
   }
 
@@ -125,9 +126,7 @@ export class Cluster {
   async coordinator(group: string): Promise<Connection> {
     let broker = this.#coordinators.get(group);
     if (broker === undefined) {
-      const { coordinators } = await answered(
-        findCoordinatorV4.api.async(await this.any(), GROUP_KEY_TYPE, [group]),
-      );
+      const { coordinators } = await answered(findCoordinatorV4.api.async(await this.any(), GROUP_KEY_TYPE, [group]));
       const [found] = coordinators;
       if (found === undefined || found.errorCode !== CODE.none) {
         throw new LogUnavailableError(`it has no coordinator: ${wordsOf(found?.errorCode ?? -1)}`);
@@ -190,11 +189,7 @@ export class Cluster {
       return this.#view;
     } catch (error) {
       this.#firstAsked++;
-      if (error instanceof LogUnavailableError) throw error;
-      if (findErrorBy(error as Error, 'code', 'PLT_KFK_AUTHENTICATION')) {
-        throw new LogUnavailableError('Kafka does not let this user in: the user, the password or the way to sign in (sasl) is wrong');
-      }
-      throw new LogUnavailableError(`Kafka cannot be reached: ${reasonOf(error)}`);
+      throw unreachable(error);
     }
   }
 }

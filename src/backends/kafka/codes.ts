@@ -4,7 +4,8 @@
  * secrets (the client never has them in its messages).
  */
 
-import { protocolErrors, protocolErrorsCodesById } from '@platformatic/kafka';
+import { AuthenticationError, protocolErrors, protocolErrorsCodesById } from '@platformatic/kafka';
+import { LogUnavailableError } from '../../log.ts';
 
 /** Numbers of Kafka's protocol. */
 export const CODE = {
@@ -35,6 +36,24 @@ export const CODE = {
   stale_member_epoch: 113,
 } as const;
 
+/** Waiting does not help against it, unless somebody mends the login in Kafka. */
+export class LoginRefusedError extends LogUnavailableError {
+  constructor() {
+    super('Kafka does not let this user in: the user, the password or the way to sign in (sasl) is wrong');
+  }
+}
+
+/** What was thrown, as whoever waits for the log is to see it. */
+export function unreachable(error: unknown): LogUnavailableError {
+  if (error instanceof LogUnavailableError) return error;
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    if (cause instanceof AuthenticationError && /authentication failed/i.test(cause.message)) {
+      return new LoginRefusedError();
+    }
+  }
+  return new LogUnavailableError(`Kafka cannot be reached: ${reasonOf(error)}`);
+}
+
 /** In words: what a code means, and Kafka's name for it. */
 export function wordsOf(code: number): string {
   const name = protocolErrorsCodesById[code];
@@ -50,8 +69,8 @@ export function reasonOf(error: unknown): string {
     const reasons = new Set(error.errors.map((one) => reasonOf(one)));
     return [...reasons].join('; ');
   }
-  if (error.cause instanceof Error) return `${error.message.replace(/\.$/, '')}: ${reasonOf(error.cause)}`;
-  return error.message;
+  const said = error.message.replace(/\.$/, '');
+  return error.cause instanceof Error ? `${said}: ${reasonOf(error.cause)}` : said;
 }
 
 /** The answer, also where some part of it is an error. Throws where there was none. */
@@ -59,7 +78,12 @@ export async function answered<Answer extends object>(asking: Promise<Answer>): 
   try {
     return await asking;
   } catch (error) {
-    if (error instanceof Error && 'response' in error && typeof error.response === 'object' && error.response !== null) {
+    if (
+      error instanceof Error &&
+      'response' in error &&
+      typeof error.response === 'object' &&
+      error.response !== null
+    ) {
       return error.response as Answer;
     }
     throw error;

@@ -70,7 +70,9 @@ export async function fetch(
     fetchV16.api.async(connection, waitMs, 1, bytesMax, READ_UNCOMMITTED, ...NO_SESSION, topics, [], ''),
   );
   const runs = new Map<number, FetchedRun>();
-  for (const { partitionIndex, errorCode, highWatermark, records } of answer.responses.flatMap((one) => one.partitions)) {
+  for (const { partitionIndex, errorCode, highWatermark, records } of answer.responses.flatMap(
+    (one) => one.partitions,
+  )) {
     const from = wanted.find(({ partition }) => partition === partitionIndex)?.position ?? 0;
     const run = messagesIn(records ?? [], from);
     runs.set(partitionIndex, { code: errorCode, end: Number(highWatermark), ...run });
@@ -97,11 +99,7 @@ function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<Fetche
 }
 
 /** What is there at `position` and after; from the first that is kept if that is later. Never waits for more. */
-export async function fetchFrom(
-  cluster: Cluster,
-  topicId: string,
-  wanted: Omit<Wanted, 'epoch'>,
-): Promise<FetchedRun> {
+export async function fetchFrom(cluster: Cluster, topicId: string, wanted: Omit<Wanted, 'epoch'>): Promise<FetchedRun> {
   const { partition } = wanted;
   let { position } = wanted;
   return patiently(cluster, `partition ${partition} cannot be read`, async () => {

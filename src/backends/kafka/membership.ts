@@ -49,6 +49,7 @@ export class Membership {
   #problem: string | null = null;
   #timer: NodeJS.Timeout | undefined;
   #beating: Promise<void> = Promise.resolve();
+  #hasJoined = false;
   #isClosed = false;
 
   constructor(setup: MembershipSetup) {
@@ -83,7 +84,7 @@ export class Membership {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#beating;
-    if (this.#epoch === JOINING) return;
+    if (!this.#hasJoined) return;
     this.#own(new Set());
     // So that others get the partitions at once. Kafka finds out by itself if this fails.
     await this.#ask(LEAVING).catch(() => undefined);
@@ -101,6 +102,7 @@ export class Membership {
     try {
       this.#hear(await this.#ask(this.#epoch));
     } catch (error) {
+      // Only at the first try: then whoever opens the reader is told.
       if (error instanceof OperatorError) throw error;
       this.#failed(reasonOf(error));
     }
@@ -143,6 +145,7 @@ export class Membership {
       return;
     }
     this.#problem = null;
+    this.#hasJoined = true;
     this.#heardAt = performance.now();
     this.#heartbeatMs = heartbeatIntervalMs;
     this.#epoch = memberEpoch;
@@ -155,7 +158,7 @@ export class Membership {
   }
 
   #refused(code: number, words: string): void {
-    if (code === CODE.unsupported_version) {
+    if (code === CODE.unsupported_version && !this.#hasJoined) {
       throw new OperatorError(`Kafka is too old for its new groups: version 4 or newer is needed (${words}).`);
     }
     if (code === CODE.fenced_member_epoch || code === CODE.unknown_member_id) {

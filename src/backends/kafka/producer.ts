@@ -135,7 +135,14 @@ export class Producer {
       group.bytes += batch.records.length;
       byBroker.set(broker, group);
     }
-    for (const [broker, { queues }] of byBroker) void this.#send(broker, queues);
+    for (const [broker, { queues }] of byBroker) {
+      // Whoever had its turn comes last: requests are bounded, and all partitions are to be in one of them.
+      for (const queue of queues) {
+        this.#queues.delete(queue.partition);
+        this.#queues.set(queue.partition, queue);
+      }
+      void this.#send(broker, queues);
+    }
     if (this.#isIdle()) this.#idle?.resolve();
     else this.#wakeAt(wakeAt);
   }

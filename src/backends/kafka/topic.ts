@@ -10,7 +10,7 @@ import { OperatorError } from '../../errors.ts';
 import { LIMITS } from '../../model.ts';
 import { LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterView } from './cluster.ts';
-import { answered, CODE, wordsOf } from './codes.ts';
+import { answered, CODE, LoginRefusedError, wordsOf } from './codes.ts';
 
 export interface TopicFacts {
   readonly id: string;
@@ -194,6 +194,7 @@ async function patiently<Found>(
       problem = `the topic ${cluster.topic} is not ready`;
     } catch (error) {
       if (error instanceof OperatorError) throw error;
+      if (error instanceof LoginRefusedError) throw new OperatorError(`${error.message}. Check LOG_URL.`);
       problem = error instanceof Error ? error.message : String(error);
     }
     await sleep(RETRY_MS);

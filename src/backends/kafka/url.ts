@@ -79,9 +79,7 @@ export function connectionOptionsOf({ tls, sasl }: KafkaAddress): ConnectionOpti
     connectTimeout: CONNECT_MS_MAX,
     requestTimeout: REQUEST_MS_MAX,
     ...(tls === null ? {} : { tls: tls.caFile === null ? {} : { ca: certificatesIn(tls.caFile) } }),
-    ...(sasl === null
-      ? {}
-      : { sasl: { mechanism: sasl.mechanism, username: sasl.user, password: sasl.password } }),
+    ...(sasl === null ? {} : { sasl: { mechanism: sasl.mechanism, username: sasl.user, password: sasl.password } }),
   };
 }
 
@@ -140,7 +138,9 @@ function loginIn(text: string | null, mechanismName: string | undefined): KafkaL
   if (mechanismName !== undefined && mechanism === undefined) throw wrong(`must say one of ${known}`);
   if (text === null) {
     if (mechanism === undefined) return null;
-    throw wrong(`says sasl but neither user nor password; write them before the host, as in kafka://user:password@host`);
+    throw wrong(
+      `says sasl but neither user nor password; write them before the host, as in kafka://user:password@host`,
+    );
   }
   const colon = text.indexOf(':');
   const user = decoded(colon < 0 ? text : text.slice(0, colon), 'the user');

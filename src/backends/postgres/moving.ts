@@ -26,7 +26,7 @@ import { booleans, byteas, float8s, int8s, texts, uuids, withoutNul } from './bi
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
 import { readMove, readProgress } from './moves.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
-import { dayOf, StoreDays } from './store-days.ts';
+import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { readLedger } from './store-lists.ts';
 import { NUMBERS_PER_BLOCK } from './store-schema.ts';
 import { readPostgresUrl } from './url.ts';
@@ -167,8 +167,12 @@ class PostgresMovingTarget implements MovingTarget {
 
   async #makeDays(part: PartName, { columns }: Chunk): Promise<void> {
     if (!BY_DAY.has(part)) return;
-    const times = columns[columnsOf(part).findIndex(([name]) => name === 'received_at')] ?? [];
-    await this.#days.ensure(new Set(times.map((time) => dayOf(time as number))));
+    const column = (wanted: string): readonly unknown[] =>
+      columns[columnsOf(part).findIndex(([name]) => name === wanted)] ?? [];
+    const times = column('received_at') as readonly number[];
+    const timestamps = column('timestamp') as readonly number[];
+    const pairs = new Set(timestamps.map((timestamp, index) => pairOf(times[index] ?? 0, timestamp)));
+    await this.#days.ensure(new Set(times.map((time) => dayOf(time))), pairs);
   }
 }
 

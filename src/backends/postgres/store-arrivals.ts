@@ -54,52 +54,51 @@ const HORIZON_SQL = `
   GROUP BY next`;
 
 /**
- * $1 tenant, $2 and $3 the place, $4 how many events, $5 the horizon. `seen` is how many events of its transaction come before a run,
- * `ahead` how many of the runs at hand do. One row without an event when there is none, to say up to where it looked.
+ * The next runs, one more than are needed. $1 tenant, $2 and $3 the place, $4 how many events, $5 the horizon. `seen` is
+ * how many events of its transaction come before a run.
  */
+export const RUNS_SQL = `
+  SELECT tx, first_event AS "firstEvent", first_event + events AS stop, received_at_min AS "receivedAtMin",
+    received_at_max AS "receivedAtMax",
+    CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start,
+    (SELECT coalesce(sum(other.events), 0) FROM arrivals AS other
+     WHERE other.tenant = $1 AND other.tx = arrivals.tx AND other.first_event < arrivals.first_event)::bigint AS seen
+  FROM arrivals
+  WHERE tenant = $1 AND tx >= $2 AND tx < $5 AND NOT (tx = $2 AND first_event + events <= $3::bigint + 1)
+  ORDER BY tx, first_event LIMIT $4::bigint + 1`;
+
+/** $1 tenant, $2 how many events, then runs, in order; $5 and $6 are the oldest and newest receipt in them. */
 export const ARRIVALS_SQL = `
-  WITH runs AS MATERIALIZED (
-    SELECT *, sum(stop - start) OVER (ORDER BY tx, start) - (stop - start) AS ahead FROM (
-      SELECT tx, first_event, first_event + events AS stop, received_at_min, received_at_max,
-        CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start,
-        (SELECT coalesce(sum(other.events), 0) FROM arrivals AS other
-         WHERE other.tenant = $1 AND other.tx = arrivals.tx AND other.first_event < arrivals.first_event) AS seen
-      FROM arrivals
-      WHERE tenant = $1 AND tx >= $2 AND tx < $5 AND NOT (tx = $2 AND first_event + events <= $3::bigint + 1)
-      ORDER BY tx, first_event LIMIT $4::bigint + 1
-    ) AS waiting
-  ), taken AS MATERIALIZED (
-    SELECT * FROM runs WHERE ahead < $4::bigint
-  ), page AS MATERIALIZED (
-    SELECT taken.tx, seen + e.no - first_event + 1 AS place_in_transaction, e.*
-    FROM taken CROSS JOIN LATERAL (
+  WITH page AS MATERIALIZED (
+    SELECT run.place, e.* FROM unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS run (start, stop, place)
+    CROSS JOIN LATERAL (
       SELECT ${EVENT_COLUMNS} FROM events
-      WHERE no >= taken.start AND no < taken.stop AND tenant = $1
-        AND received_at >= taken.received_at_min AND received_at <= taken.received_at_max
-      ORDER BY no LIMIT $4
+      WHERE no >= run.start AND no < run.stop AND tenant = $1 AND received_at >= $5 AND received_at <= $6
+      ORDER BY no LIMIT $2
     ) AS e
-    ORDER BY taken.tx, e.no LIMIT $4
+    ORDER BY run.place, e.no LIMIT $2
   ), measured AS (
-    SELECT *, count(*) OVER () AS found, ${bytesBefore('tx, no')} FROM page
+    SELECT *, count(*) OVER () AS found, ${bytesBefore('place, no')} FROM page
   )
-  SELECT e.*, ${PROFILE_ID}, last.tx AS last_tx, last.stop - 1 AS last_no,
-    last.seen + last.stop - last.first_event AS last_in_transaction,
-    (SELECT count(*) FROM runs) > (SELECT count(*) FROM taken) AS has_more
-  FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM taken ORDER BY tx DESC, start DESC LIMIT 1) AS last ON true
-    LEFT JOIN measured AS e ON ${IS_WITHIN_BYTES}
-  ORDER BY e.tx, e.no`;
+  SELECT e.*, ${PROFILE_ID} FROM measured AS e WHERE ${IS_WITHIN_BYTES} ORDER BY e.place, e.no`;
+
+interface Run {
+  readonly tx: number;
+  readonly firstEvent: number;
+  /** The first number that is not of it. */
+  readonly stop: number;
+  /** Its first number behind the place. */
+  readonly start: number;
+  readonly seen: number;
+  readonly receivedAtMin: number;
+  readonly receivedAtMax: number;
+}
 
 interface ArrivalColumns extends EventColumns {
-  readonly tx: number;
-  readonly place_in_transaction: number;
+  /** Which of the runs it is of, from 1. */
+  readonly place: number;
   /** Events of the whole page, before it was cut. */
   readonly found: number;
-  /** The end of the last run that was looked at; null when there was none. */
-  readonly last_tx: number | null;
-  readonly last_no: number | null;
-  readonly last_in_transaction: number | null;
-  /** There are runs below the horizon that were not looked at. */
-  readonly has_more: boolean;
 }
 
 interface Place {
@@ -130,12 +129,25 @@ export class StoreArrivals {
     // Another node may have looked later, and seen further.
     const here = { tx, no, inTransaction: 0 };
     if (tenant === undefined || tx >= horizon) return this.#upTo(tx >= horizon ? here : end, []);
-    const { rows } = await this.#db.query<ArrivalColumns>(ARRIVALS_SQL, [tenant, tx, no, limit, horizon]);
-    const given = cutToLength(rows.filter((row) => row.no !== null));
-    const last = given.at(-1);
-    const events = given.map((row) => this.#arrived(row));
-    const isFull = last !== undefined && (given.length >= limit || given.length < last.found);
-    return this.#upTo(isFull ? placeOf(last) : (lastRunOf(rows[0]) ?? end), events);
+    const { rows: runs } = await this.#db.query<Run>(RUNS_SQL, [tenant, tx, no, limit, horizon]);
+    const taken = runs.slice(0, enoughFor(limit, runs));
+    const lastRun = taken.at(-1);
+    if (lastRun === undefined) return this.#upTo(end, []);
+    const { rows } = await this.#db.query<ArrivalColumns>(ARRIVALS_SQL, [
+      tenant,
+      limit,
+      taken.map(({ start }) => start),
+      taken.map(({ stop }) => stop),
+      Math.min(...taken.map(({ receivedAtMin }) => receivedAtMin)),
+      Math.max(...taken.map(({ receivedAtMax }) => receivedAtMax)),
+    ]);
+    const given = cutToLength(rows);
+    const places = given.map((row) => placeIn(taken[row.place - 1] as Run, row.no));
+    const events = given.map((row, index) => this.#arrived(row, places[index] as Place));
+    const isFull = given.length >= limit || given.length < (rows[0]?.found ?? 0);
+    const lastPlace = isFull ? places.at(-1) : undefined;
+    // Some of a run may be erased: then a page that is not full ends with the last run that was looked at.
+    return this.#upTo(lastPlace ?? (taken.length < runs.length ? placeIn(lastRun, lastRun.stop - 1) : end), events);
   }
 
   /** A horizon that was right once is right for good. */
@@ -148,8 +160,7 @@ export class StoreArrivals {
     return { next: row.next, horizon: this.#horizon };
   }
 
-  #arrived(row: ArrivalColumns): ArrivedEvent {
-    const place = placeOf(row);
+  #arrived(row: ArrivalColumns, place: Place): ArrivedEvent {
     return { ...storedEvent(row), place: cursorOf('arrivals', place.tx, place.no), sequence: this.#sequence(place) };
   }
 
@@ -162,12 +173,13 @@ export class StoreArrivals {
   }
 }
 
-function placeOf({ tx, no, place_in_transaction: inTransaction }: ArrivalColumns): Place {
-  return { tx, no, inTransaction };
+/** How many of the runs hold a page, had nothing of them been erased. */
+function enoughFor(limit: number, runs: readonly Run[]): number {
+  let events = 0;
+  const last = runs.findIndex(({ start, stop }) => (events += stop - start) >= limit);
+  return last === -1 ? runs.length : last + 1;
 }
 
-/** The end of the last run that was looked at, when there are others behind it; undefined when there are none. */
-function lastRunOf(row: ArrivalColumns | undefined): Place | undefined {
-  if (row === undefined || !row.has_more || row.last_tx === null) return undefined;
-  return { tx: row.last_tx, no: row.last_no ?? 0, inTransaction: row.last_in_transaction ?? 0 };
+function placeIn({ tx, firstEvent, seen }: Run, no: number): Place {
+  return { tx, no, inTransaction: seen + no - firstEvent + 1 };
 }

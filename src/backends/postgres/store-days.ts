@@ -18,6 +18,11 @@ export function dayOf(time: number): number {
   return Math.floor(time / DAY_MS);
 }
 
+/** That events received on one day are about another (table event_days), as a text. */
+export function pairOf(receivedAt: number, timestamp: number): string {
+  return `${dayOf(receivedAt)} ${dayOf(timestamp)}`;
+}
+
 /** `events_2026_11_15`. */
 export function dayTable(parent: DayParent, day: number): string {
   return `${parent}_${new Date(day * DAY_MS).toISOString().slice(0, 10).replaceAll('-', '_')}`;
@@ -50,20 +55,42 @@ export async function dayTables(client: Pick<PostgresClient, 'query'>): Promise<
   });
 }
 
+const NO_PAIRS: ReadonlySet<string> = new Set();
+/** There are a few for each day, unless clients make times up. */
+const SEEN_PAIRS_MAX = 100_000;
+
 /** Those that this process has seen; another may have dropped one since (`forget`). */
 export class StoreDays {
   readonly #pool: PostgresPool;
   readonly #seen = new Set<number>();
+  readonly #seenPairs = new Set<string>();
 
   constructor(pool: PostgresPool) {
     this.#pool = pool;
   }
 
-  async ensure(days: Iterable<number>): Promise<void> {
+  /** `pairs` (`pairOf`) of the events that will be written; they stay, whatever becomes of these. */
+  async ensure(days: Iterable<number>, pairs: ReadonlySet<string> = NO_PAIRS): Promise<void> {
     const missing = [...new Set(days)].filter((day) => !this.#seen.has(day)).sort((a, b) => a - b);
-    if (missing.length === 0) return;
-    await withPartitionLock(this.#pool, (client) => makeDays(client, missing));
-    for (const day of missing) this.#seen.add(day);
+    if (missing.length > 0) {
+      await withPartitionLock(this.#pool, (client) => makeDays(client, missing));
+      for (const day of missing) this.#seen.add(day);
+    }
+    await this.#ensurePairs([...pairs].filter((pair) => !this.#seenPairs.has(pair)));
+  }
+
+  async #ensurePairs(pairs: readonly string[]): Promise<void> {
+    if (pairs.length === 0) return;
+    const numbers = pairs
+      .map((pair) => pair.split(' ').map(Number))
+      .sort(([a = 0, b = 0], [c = 0, d = 0]) => a - c || b - d);
+    await this.#pool.query(
+      `INSERT INTO event_days (day, timestamp_day) SELECT * FROM unnest($1::integer[], $2::integer[])
+       ON CONFLICT DO NOTHING`,
+      [numbers.map(([day]) => day), numbers.map(([, timestampDay]) => timestampDay)],
+    );
+    if (this.#seenPairs.size > SEEN_PAIRS_MAX) this.#seenPairs.clear();
+    for (const pair of pairs) this.#seenPairs.add(pair);
   }
 
   forget(): void {

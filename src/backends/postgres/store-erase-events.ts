@@ -7,6 +7,7 @@
 import type { NodeNumber } from '../../model.ts';
 import { EVENT_ID_IN_PROPERTIES, eventIdOf } from '../../stored/erased-person.ts';
 import type { PostgresClient } from './pool.ts';
+import { DAY_MS } from './store-days.ts';
 import type { RemovedEvent } from './store-removal.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
@@ -28,19 +29,21 @@ interface UserRange {
   readonly picked: number;
 }
 
+/** So that the server looks at few partitions, and locks no others. */
+const WITHIN = 'received_at >= $3 AND received_at < $4';
 const MAY_HAVE_EVENT_ID = `strpos(properties, '${EVENT_ID_IN_PROPERTIES}') > 0`;
 
-/** $1 nodes, $2 how many. By way of the records: events are found by number, never by trace. */
+/** $1 nodes, $2 how many, $3 and $4 days. By way of the records: events are found by number, never by trace. */
 export const USERS_SQL = `
   WITH sample AS MATERIALIZED (
-    SELECT received_at, trace_id, user_index FROM events WHERE node = ANY($1) LIMIT $2
+    SELECT received_at, trace_id, user_index FROM events WHERE node = ANY($1) AND ${WITHIN} LIMIT $2
   ), asked AS MATERIALIZED (
     SELECT DISTINCT received_at, trace_id, user_index FROM sample
   ), found AS MATERIALIZED (
     SELECT DISTINCT record.* FROM asked CROSS JOIN LATERAL (
       SELECT received_at, first_event, events FROM records
-      WHERE received_at = asked.received_at AND trace_id = asked.trace_id AND first_user_index <= asked.user_index
-        AND asked.user_index < first_user_index + users_accepted + users_rejected
+      WHERE received_at = asked.received_at AND ${WITHIN} AND trace_id = asked.trace_id
+        AND first_user_index <= asked.user_index AND asked.user_index < first_user_index + users_accepted + users_rejected
     ) AS record
   )
   SELECT found.received_at AS "receivedAt", e.*, (SELECT count(*) FROM sample) AS picked
@@ -48,18 +51,18 @@ export const USERS_SQL = `
     SELECT user_index AS "userIndex", min(no) AS "firstNo", max(no) AS "lastNo", count(*) AS events,
       coalesce(sum(octet_length(properties)) FILTER (WHERE ${MAY_HAVE_EVENT_ID}), 0)::bigint AS bytes
     FROM events
-    WHERE received_at = found.received_at AND no >= found.first_event AND no < found.first_event + found.events
-      AND node = ANY($1)
+    WHERE received_at = found.received_at AND ${WITHIN} AND node = ANY($1)
+      AND no >= found.first_event AND no < found.first_event + found.events
     GROUP BY user_index
   ) AS e
   ORDER BY found.received_at, e."firstNo" LIMIT $2`;
 
-/** $1 nodes, then users. */
+/** $1 nodes, $2 to $5 users, $6 and $7 days. */
 export const DELETE_SQL = `
   DELETE FROM events AS e
   USING unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::integer[]) AS u (received_at, first_no, last_no, user_index)
   WHERE e.received_at = u.received_at AND e.no >= u.first_no AND e.no <= u.last_no AND e.user_index = u.user_index
-    AND e.node = ANY($1)
+    AND e.node = ANY($1) AND e.received_at >= $6 AND e.received_at < $7
   RETURNING e.no, e.node, e.timestamp, e.received_at AS "receivedAt", e.trace_id AS "traceId",
     e.user_index AS "userIndex", e.event_name AS name, e.revenue,
     CASE WHEN ${MAY_HAVE_EVENT_ID} THEN e.properties END AS properties`;
@@ -70,14 +73,22 @@ export const BY_INDEX = `
 
 type DeletedColumns = ErasedEvent & { readonly no: number; readonly properties: string | null };
 
-/** Events that are gone, in the order of the log; `isLast` when the person has no more. */
+/** Days of receipt: first (inclusive) to end (exclusive). */
+export interface Days {
+  readonly first: number;
+  readonly end: number;
+}
+
+/** Events that are gone, in the order of the log; `isLast` when these nodes have no more in these days. */
 export async function eraseEvents(
   client: PostgresClient,
   tenant: number,
   nodes: readonly NodeNumber[],
+  days: Days,
 ): Promise<{ readonly events: readonly ErasedEvent[]; readonly isLast: boolean }> {
   await client.query(BY_INDEX);
-  const { rows: users } = await client.query<UserRange>(USERS_SQL, [nodes, EVENTS_PER_TRANSACTION_MAX]);
+  const within = [days.first * DAY_MS, days.end * DAY_MS];
+  const { rows: users } = await client.query<UserRange>(USERS_SQL, [nodes, EVENTS_PER_TRANSACTION_MAX, ...within]);
   const chosen = pieceOf(users);
   const picked = users[0]?.picked ?? 0;
   const isLast = chosen.length === users.length && Math.max(picked, users.length) < EVENTS_PER_TRANSACTION_MAX;
@@ -88,6 +99,7 @@ export async function eraseEvents(
     chosen.map(({ firstNo }) => firstNo),
     chosen.map(({ lastNo }) => lastNo),
     chosen.map(({ userIndex }) => userIndex),
+    ...within,
   ]);
   await forgetEventIds(client, tenant, rows);
   return { events: rows.sort((a, b) => a.no - b.no), isLast };

@@ -3,9 +3,9 @@
  * tombstones of the match keys stay, so that data received before is dropped when it comes late. Refusals of other
  * people that name one of the erased identifiers go too, and so do the first uses of the `$event_id`s of the events.
  *
- * In one transaction, but for a person with very many or large events: those go in pieces before, so that processors
- * are not kept waiting and memory stays bounded; after a crash in between, the profile is there with fewer events and
- * can be erased again. Limits: what is deleted stays in the server's files until it vacuums, and in its write-ahead log
+ * In one transaction, but for a person with very many or large events, or with events of many days: those go in pieces
+ * before, so that processors are not kept waiting and memory stays bounded; after a crash in between, the profile is
+ * there with fewer events and can be erased again. Limits: what is deleted stays in the server's files until it vacuums, and in its write-ahead log
  * and backups for as long as those are kept; the event log keeps requests for its own retention; the `$event_id` of an
  * event that had expired before is remembered to the end of its window.
  */
@@ -18,10 +18,14 @@ import type { IdentifierRow } from '../../stored/profile.ts';
 import { tombstoneOf } from '../../stored/tombstone.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 import { inActTransaction, type LockedProfile, lockProfile, writeAct } from './store-acts.ts';
+import { dayOf } from './store-days.ts';
 import { eraseEvents } from './store-erase-events.ts';
 import { findRejections, laterRejections, type Suspects } from './store-erase-rejections.ts';
 import { readIdentifiers } from './store-profiles.ts';
 import { type RemovedEvent, takeFromSums } from './store-removal.ts';
+
+/** Each is a partition, of which a transaction locks all that it looks at. */
+const DAYS_PER_TRANSACTION = 64;
 
 export interface Erasure {
   readonly tenant: number;
@@ -38,31 +42,54 @@ export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boole
   if (known === undefined) return false;
   // Looked for before the transaction, since there may be many; what came in meanwhile is looked at in it.
   const suspects = await findRejections(pool, tenant, keysOf(known), erasure.matchOptions);
-  let events = 0;
-  for (;;) {
-    const before = events;
-    const piece = await inActTransaction(pool, (client) => erasePiece(client, erasure, suspects, before));
-    events += piece.removed;
-    if (piece.isLast) return true;
+  let progress: Progress | null = { nextDay: 0, removed: 0, idleDays: 0 };
+  while (progress !== null) {
+    const before: Progress = progress;
+    progress = await inActTransaction(pool, (client) => erasePiece(client, erasure, suspects, before));
   }
+  return true;
 }
 
+/** Of an erase, after each of its transactions. */
+interface Progress {
+  /** Of receipt; earlier ones were looked at. */
+  readonly nextDay: number;
+  /** Events. */
+  readonly removed: number;
+  /** Days in a row in which nothing was found. */
+  readonly idleDays: number;
+}
+
+/**
+ * The events of some days, and with the last of them the person; null then. How many are left is what the nodes count,
+ * and not what was found: while an erase goes through the days, a processor may store more in one that it has passed.
+ */
 async function erasePiece(
   client: PostgresClient,
   erasure: Erasure,
   suspects: Suspects,
-  removedBefore: number,
-): Promise<{ readonly removed: number; readonly isLast: boolean }> {
+  progress: Progress,
+): Promise<Progress | null> {
   const { tenant, id } = erasure;
   const profile = await lockProfile(client, tenant, id);
   // Somebody else erased the rest.
-  if (profile === undefined) return { removed: 0, isLast: true };
+  if (profile === undefined) return null;
+  // First and last seen are times of receipt.
+  const first = dayOf(Math.min(...profile.nodes.map(({ firstSeen }) => firstSeen)));
+  const end = dayOf(Math.max(...profile.nodes.map(({ lastSeen }) => lastSeen))) + 1;
+  const from = progress.nextDay < first || progress.nextDay >= end ? first : progress.nextDay;
+  const days = { first: from, end: Math.min(from + DAYS_PER_TRANSACTION, end) };
   const nodes = profile.nodes.map(({ node }) => node);
-  const { events, isLast } = await eraseEvents(client, tenant, nodes);
-  if (isLast) await eraseProfile(client, erasure, profile, suspects, removedBefore + events.length);
+  const { events, isLast } = await eraseEvents(client, tenant, nodes, days);
+  const removed = progress.removed + events.length;
+  const idleDays = events.length > 0 ? 0 : progress.idleDays + (days.end - days.first);
+  const left = profile.nodes.reduce((sum, node) => sum + node.events, 0) - events.length;
+  // A count that is too high must not keep a person from being erased: having looked everywhere is enough.
+  const isGone = left <= 0 || idleDays >= end - first;
+  if (isGone) await eraseProfile(client, erasure, profile, suspects, removed);
   else await uncountNodes(client, events);
   await takeFromSums(client, tenant, events, 'erased');
-  return { removed: events.length, isLast };
+  return isGone ? null : { nextDay: isLast ? days.end : days.first, removed, idleDays };
 }
 
 async function uncountNodes(

@@ -8,12 +8,14 @@
  */
 
 import { int8s } from './binary-arrays.ts';
-import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
+import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
 import { attachDay, DAY_MS, dayTable, type DayTable, dayTables, withPartitionLock } from './store-days.ts';
 import { type RemovedEvent, takeFromSums } from './store-removal.ts';
 
 const RECORDS_PER_SWEEP = 2_000;
 const EVENTS_PER_SWEEP = 5_000;
+/** Waiting for who has read the day, and reading through what is left of it, which may be large though empty. */
+const DROP_TIMEOUT_MS = 600_000;
 
 interface RecordRow {
   readonly no: number;
@@ -32,16 +34,20 @@ interface EventRow {
   readonly revenue: string | null;
 }
 
-/** How many records went, and the days before `cutoff` of which nothing is left. */
+/** By day: records up to this number are gone. Looking from there on passes over what others still see as removed. */
+export type ExpiryProgress = Map<number, number>;
+
+/** How many records went, and the days before `cutoff` of which nothing seems to be left. */
 export async function expireEvents(
   client: PostgresClient,
   cutoff: number,
+  progress: ExpiryProgress,
 ): Promise<{ expired: number; empty: number[] }> {
   const empty: number[] = [];
   const old = (await dayTables(client)).filter(({ day }) => (day + 1) * DAY_MS <= cutoff);
   for (const [day, tables] of Map.groupBy(old, (table) => table.day)) {
     const isWhole = tables.length === 2 && tables.every(({ state }) => state === 'attached');
-    const expired = isWhole ? await expireSome(client, day) : 0;
+    const expired = isWhole ? await expireSome(client, day, progress) : 0;
     if (expired > 0) return { expired, empty };
     empty.push(day);
   }
@@ -49,9 +55,11 @@ export async function expireEvents(
 }
 
 /** The oldest records of a day, with their events. */
-async function expireSome(client: PostgresClient, day: number): Promise<number> {
-  const records = await oldestRecords(client, day);
-  if (records.length === 0) return 0;
+async function expireSome(client: PostgresClient, day: number, progress: ExpiryProgress): Promise<number> {
+  const records = await oldestRecords(client, day, progress.get(day) ?? 0);
+  const last = records.at(-1);
+  if (last === undefined) return 0;
+  progress.set(day, last.no);
   const ranges = [
     int8s(records.map((row) => row.first_event)),
     int8s(records.map((row) => row.first_event + row.events)),
@@ -77,9 +85,10 @@ async function expireSome(client: PostgresClient, day: number): Promise<number> 
   return records.length;
 }
 
-async function oldestRecords(client: Queryable, day: number): Promise<RecordRow[]> {
+async function oldestRecords(client: Queryable, day: number, after: number): Promise<RecordRow[]> {
   const { rows } = await client.query<RecordRow>(
-    `SELECT no, first_event, events FROM ${dayTable('records', day)} ORDER BY no LIMIT ${RECORDS_PER_SWEEP}`,
+    `SELECT no, first_event, events FROM ${dayTable('records', day)} WHERE no > $1 ORDER BY no LIMIT ${RECORDS_PER_SWEEP}`,
+    [after],
   );
   let events = 0;
   const enough = rows.findIndex((row) => (events += row.events) >= EVENTS_PER_SWEEP);
@@ -108,26 +117,22 @@ function removedEvent(row: EventRow): RemovedEvent {
   };
 }
 
-/** Of days of which nothing was left a moment ago. */
+/** Of days of which nothing seemed to be left; one of which something is, stays. */
 export async function dropDays(pool: PostgresPool, days: ReadonlySet<number>): Promise<void> {
   await withPartitionLock(pool, async (client) => {
+    await client.query(`SET statement_timeout = ${DROP_TIMEOUT_MS}`);
     for (const table of await dayTables(client)) if (days.has(table.day)) await dropDay(client, table);
+    await client.query('RESET statement_timeout');
   });
 }
 
 /** Each step may be the last one of a process that dies: the next sweep finds the table as it is and goes on. */
 async function dropDay(client: PostgresClient, { parent, day, name, state }: DayTable): Promise<void> {
-  if (state === 'attached') {
-    if (!(await isEmpty(client, name))) return;
-    await client.query(`ALTER TABLE ${parent} DETACH PARTITION ${name} CONCURRENTLY`);
-  }
-  if (state === 'detaching') await client.query(`ALTER TABLE ${parent} DETACH PARTITION ${name} FINALIZE`);
+  const slow = (text: string): Statement => ({ text, timeoutMs: DROP_TIMEOUT_MS });
+  if (state === 'attached') await client.query(slow(`ALTER TABLE ${parent} DETACH PARTITION ${name} CONCURRENTLY`));
+  if (state === 'detaching') await client.query(slow(`ALTER TABLE ${parent} DETACH PARTITION ${name} FINALIZE`));
   // From here on nobody writes to it.
-  if (await isEmpty(client, name)) await client.query(`DROP TABLE ${name}`);
+  const { rows } = await client.query<{ exists: boolean }>(slow(`SELECT EXISTS (SELECT FROM ${name}) AS exists`));
+  if (rows[0]?.exists === false) await client.query(`DROP TABLE ${name}`);
   else await attachDay(client, parent, day, false);
-}
-
-async function isEmpty(client: PostgresClient, name: string): Promise<boolean> {
-  const { rows } = await client.query<{ exists: boolean }>(`SELECT EXISTS (SELECT FROM ${name}) AS exists`);
-  return rows[0]?.exists === false;
 }

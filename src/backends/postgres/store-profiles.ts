@@ -53,7 +53,8 @@ export interface NodeColumns {
   readonly events: number;
   readonly first_seen: number;
   readonly last_seen: number;
-  readonly known: string | null;
+  /** Only where a profile is asked for. */
+  readonly known?: string | null;
   readonly identifiers: readonly IdentifierCells[] | null;
 }
 
@@ -64,9 +65,12 @@ interface IdentityColumns extends NodeColumns {
   readonly named: readonly (readonly [NodeNumber, string])[] | null;
 }
 
+/** Without what is known of it, which may be megabytes. */
 export const NODE_COLUMNS =
   'n.no, coalesce(n.root, n.no) AS root, n.id, n.received_at, n.trace_id, n.user_index, n.events, n.first_seen, ' +
-  'n.last_seen, n.known';
+  'n.last_seen';
+
+const KNOWN = 'n.known';
 
 /** In the order of SQLite's store: by type and value. */
 export const IDENTIFIERS = `
@@ -108,7 +112,7 @@ const ROOTS_AFTER = 'SELECT no FROM nodes WHERE tenant = $1 AND no > $2 AND root
 export async function readProfile(db: Queryable, tenant: number, id: string): Promise<StoredProfile | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_ID, IDENTIFIERS), [tenant, uuid]);
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_ID, KNOWN, IDENTIFIERS), [tenant, uuid]);
   return profilesOf(rows)[0];
 }
 
@@ -128,14 +132,18 @@ export async function findProfile(
 ): Promise<StoredProfile | undefined> {
   if (!isStorable(normalised)) return undefined;
   const values = [tenant, IDENTIFIER_TYPES.indexOf(type), normalised];
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_KEY, IDENTIFIERS), values);
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_KEY, KNOWN, IDENTIFIERS), values);
   return profilesOf(rows)[0];
 }
 
 /** In the order of the survivors' numbers: that of one processor is the order in which it made them. */
 export async function listProfiles(db: Queryable, tenant: number, page: PageRequest): Promise<Page<StoredProfile>> {
   const [after = 0] = page.cursor === null ? [] : numbersOf('profiles', page.cursor, 1);
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOTS_AFTER, IDENTIFIERS), [tenant, after, page.limit + 1]);
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOTS_AFTER, KNOWN, IDENTIFIERS), [
+    tenant,
+    after,
+    page.limit + 1,
+  ]);
   const groups = [...Map.groupBy(rows, ({ root }) => root)].sort(([a], [b]) => a - b);
   return pageOf(
     groups,
@@ -184,7 +192,7 @@ export function sortedAs<Row extends Pick<NodeColumns, 'no'>>({ nodes }: Profile
 }
 
 function profileNode(row: NodeColumns): ProfileNode {
-  const { no: node, id, events, first_seen: firstSeen, last_seen: lastSeen, known } = row;
+  const { no: node, id, events, first_seen: firstSeen, last_seen: lastSeen, known = null } = row;
   const origin = { receivedAt: row.received_at, traceId: row.trace_id, userIndex: row.user_index };
   return { node, id, origin, events, firstSeen, lastSeen, known };
 }

@@ -263,6 +263,14 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX events_by_time ON events (tenant, timestamp, no);
   CREATE INDEX events_by_name ON events (tenant, event_name, timestamp, no);
 
+  -- On which day events were received that are about which day, both as days since 1970 in UTC: a question about some time
+  -- needs to look at few partitions. Written before the events are; a day that is dropped stays in it.
+  CREATE TABLE event_days (
+    timestamp_day integer NOT NULL,
+    day           integer NOT NULL,
+    PRIMARY KEY (timestamp_day, day)
+  );
+
   -- A run of events of one tenant, consecutive in number, that transaction 'tx' stored; kept for a day. Whoever reads only
   -- what every transaction up to it has committed or given up sees them in one order (store-arrivals.ts).
   CREATE TABLE arrivals (

@@ -7,6 +7,7 @@
 
 import { StoreConflictError } from '../../store-writer.ts';
 import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
+import { receivedFor } from './event-days.ts';
 import type { PostgresClient } from './pool.ts';
 
 /** Of a width in milliseconds. */
@@ -50,7 +51,8 @@ const ORDER = 'c.tenant, c.width, c.start, c.event_name, c.shard';
 
 const LOCK_SQL = `SELECT c.width, c.start, c.event_name AS "eventName", c.shard FROM ${BUCKETS} ORDER BY ${ORDER} FOR UPDATE OF c`;
 
-const READ_SQL = `
+/** `received` is a condition on the events. */
+const readSql = (received: string): string => `
   SELECT
     (SELECT json_agg(json_build_array(c.width, c.start, c.event_name, c.shard, c.events, c.revenue) ORDER BY ${ORDER})
      FROM ${BUCKETS}) AS shards,
@@ -62,7 +64,8 @@ const READ_SQL = `
     (SELECT json_agg(json_build_array(m.start, e.event_name, e.revenue) ORDER BY e.no)
      FROM unnest($7::bigint[]) AS m (start) CROSS JOIN LATERAL (
        SELECT no, event_name, revenue FROM events
-       WHERE tenant = $1 AND timestamp >= m.start AND timestamp < m.start + ${MINUTE_MS} AND revenue IS NOT NULL
+       WHERE tenant = $1 AND ${received} AND revenue IS NOT NULL
+         AND timestamp >= m.start AND timestamp < m.start + ${MINUTE_MS}
        OFFSET 0
      ) AS e) AS revenues`;
 
@@ -89,7 +92,9 @@ export async function lockAndRead(client: PostgresClient, tenant: number, wanted
   for (let tries = 0; tries < TRIES_MAX; tries += 1) {
     const { rows } = await client.query<Bucket & { shard: number }>(LOCK_SQL, named);
     const locked = new Set(rows.map((row) => `${row.shard} ${nameOf(row)}`));
-    const read = await client.query<ReadColumns>(READ_SQL, [...named, ...rest]);
+    // Before the events are read: what is committed meanwhile is in rows that are locked, or noticed.
+    const received = await receivedFor(client, resummed);
+    const read = await client.query<ReadColumns>(readSql(received), [...named, ...rest]);
     const counted = countedOf(read.rows[0]);
     if (counted.shards.every((row) => locked.has(`${row.shard} ${nameOf(row)}`))) return counted;
   }

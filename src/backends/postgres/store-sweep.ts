@@ -13,7 +13,7 @@ import { int8s } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { DAY_MS, type StoreDays } from './store-days.ts';
-import { dropDays, expireEvents } from './store-expiry.ts';
+import { dropDays, expireEvents, type ExpiryProgress } from './store-expiry.ts';
 
 const ROWS_PER_SWEEP = 2_000;
 /** Counts of what came in are for looking at the last few days. */
@@ -31,6 +31,7 @@ interface Progress {
   /** The call that added up the rejections last, and whether it found too many. */
   excessCheckedAt: number;
   hasExcess: boolean;
+  readonly expiry: ExpiryProgress;
 }
 
 interface Sweep {
@@ -56,7 +57,7 @@ const PARTS: readonly ((sweep: Sweep) => Promise<boolean>)[] = [
 export class StoreSweep {
   readonly #pool: PostgresPool;
   readonly #days: StoreDays;
-  #progress: Progress = { calls: 0, turn: 0, excessCheckedAt: 0, hasExcess: false };
+  #progress: Progress = { calls: 0, turn: 0, excessCheckedAt: 0, hasExcess: false, expiry: new Map() };
 
   constructor(pool: PostgresPool, days: StoreDays) {
     this.#pool = pool;
@@ -65,7 +66,8 @@ export class StoreSweep {
 
   /** True when there is more to remove. */
   async sweep(retention: Retention, now: number): Promise<boolean> {
-    const progress = { ...this.#progress, calls: this.#progress.calls + 1 };
+    const { calls, expiry } = this.#progress;
+    const progress = { ...this.#progress, calls: calls + 1, expiry: new Map(expiry) };
     const emptyDays = new Set<number>();
     try {
       const hasMore = await this.#pool.inTransaction(async (client) => {
@@ -75,21 +77,23 @@ export class StoreSweep {
       // Only now: what was rolled back is still there.
       this.#progress = progress;
       if (emptyDays.size === 0) return hasMore;
+      // Should anything be left of them, it is looked for from the beginning.
+      for (const day of emptyDays) progress.expiry.delete(day);
+      await dropDays(this.#pool, emptyDays);
+      this.#days.forget();
+      return true;
     } catch (error) {
       // Whoever was in the way is done by the next call.
       if (error instanceof StoreConflictError) return true;
       throw error;
     }
-    await dropDays(this.#pool, emptyDays);
-    this.#days.forget();
-    return true;
   }
 }
 
 async function takeLock(client: Queryable): Promise<boolean> {
   // As in store-writer.ts: what the server believes of its tables may be old.
-  const settings = `SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-    pg_try_advisory_xact_lock($1, $2) AS taken`;
+  const settings = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+    set_config('enable_mergejoin', 'off', true), pg_try_advisory_xact_lock($1, $2) AS taken`;
   const { rows } = await client.query<{ taken: boolean }>(settings, [ADVISORY_LOCKS, SWEEP_LOCK]);
   return rows[0]?.taken === true;
 }
@@ -144,8 +148,8 @@ async function sweepNotes({ client, retention, now }: Sweep): Promise<boolean> {
   return rowCount > 0;
 }
 
-async function sweepEvents({ client, retention, now, emptyDays }: Sweep): Promise<boolean> {
-  const { expired, empty } = await expireEvents(client, now - retention.eventsMs);
+async function sweepEvents({ client, retention, now, progress, emptyDays }: Sweep): Promise<boolean> {
+  const { expired, empty } = await expireEvents(client, now - retention.eventsMs, progress.expiry);
   for (const day of empty) emptyDays.add(day);
   return expired > 0;
 }

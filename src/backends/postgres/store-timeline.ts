@@ -1,6 +1,7 @@
 /**
  * Events as people read them by time: newest first, by (timestamp, number), from the indexes of the days' partitions,
- * of which each gives its next few. A profile of several nodes is read node by node, in the same statement, and merged.
+ * of which each gives its next few; a window of few partitions at a time (event-days.ts), until the page is full. A
+ * profile of several nodes is read node by node, in the same statement, and merged.
  *
  * A page ends early when it has become large, so that 500 events of megabytes each do not fill the memory: the server
  * leaves off where it is certain that the page ends before, and `cutToLength` ends it where every store would.
@@ -8,7 +9,9 @@
 
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
 import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { eventWindows } from './event-days.ts';
 import type { Queryable } from './pool.ts';
+import { dayOf } from './store-days.ts';
 import { isStorable, uuidOf } from './store-reads.ts';
 
 /** Of properties, in UTF-16 units; the event that goes over it is still given. */
@@ -55,35 +58,42 @@ export function bytesBefore(order: string): string {
 
 const NEWEST_FIRST = 'timestamp DESC, no DESC';
 
-/** `owner` is a condition on the events; $1 to $4: timestamps from, before (timestamp, no), how many. */
-function eventsSql(owner: string, hasName: boolean): string {
+/** $1 to $4: timestamps from, before (timestamp, no), how many. `owner` and `received` are conditions on the events. */
+function eventsSql(owner: string, received: string, hasName: boolean): string {
   return `
     SELECT ${EVENT_COLUMNS} FROM events
-    WHERE ${owner} AND timestamp >= $1 AND (timestamp, no) < ($2, $3) ${hasName ? 'AND event_name = $6' : ''}
+    WHERE ${owner} AND ${received} AND timestamp >= $1 AND (timestamp, no) < ($2, $3)
+      ${hasName ? 'AND event_name = $6' : ''}
     ORDER BY ${NEWEST_FIRST} LIMIT $4`;
 }
 
 const MEASURED = `SELECT *, count(*) OVER () AS found, ${bytesBefore(NEWEST_FIRST)} FROM page`;
+const CUT = `SELECT e.*, ${PROFILE_ID} FROM measured AS e WHERE ${IS_WITHIN_BYTES} ORDER BY ${NEWEST_FIRST}`;
 
-/** $5 is the tenant. */
-export function tenantSql(hasName: boolean): string {
-  return `
-    WITH page AS MATERIALIZED (${eventsSql('tenant = $5', hasName)}), measured AS (${MEASURED})
-    SELECT e.*, ${PROFILE_ID} FROM measured AS e WHERE ${IS_WITHIN_BYTES} ORDER BY ${NEWEST_FIRST}`;
+/** $5 is the tenant, $6 a name, if there is one. */
+export function tenantSql(received: string, hasName: boolean): string {
+  const events = eventsSql('tenant = $5', received, hasName);
+  return `WITH page AS MATERIALIZED (${events}), measured AS (${MEASURED}) ${CUT}`;
 }
 
-/** $5 is the tenant, $7 (or $6, without a name) the profile's id. One row without an event for a profile that has none. */
-export function profileSql(hasName: boolean): string {
+/** $5 are the nodes of the profile, $6 a name, if there is one. */
+export function nodesSql(received: string, hasName: boolean): string {
   return `
-    WITH root AS MATERIALIZED (
-      SELECT coalesce(root, no) AS no FROM nodes WHERE tenant = $5 AND id = ${hasName ? '$7' : '$6'}
-    ), members AS MATERIALIZED (
-      SELECT no FROM root UNION ALL SELECT nodes.no FROM root JOIN nodes ON nodes.root = root.no
-    ), page AS MATERIALIZED (
-      SELECT e.* FROM members CROSS JOIN LATERAL (${eventsSql('node = members.no', hasName)}) AS e
+    WITH page AS MATERIALIZED (
+      SELECT e.* FROM unnest($5::bigint[]) AS member (no)
+      CROSS JOIN LATERAL (${eventsSql('node = member.no', received, hasName)}) AS e
       ORDER BY ${NEWEST_FIRST} LIMIT $4
-    ), measured AS (${MEASURED})
-    SELECT e.*, ${PROFILE_ID} FROM root LEFT JOIN measured AS e ON ${IS_WITHIN_BYTES} ORDER BY ${NEWEST_FIRST}`;
+    ), measured AS (${MEASURED}) ${CUT}`;
+}
+
+/** Whose events are asked for. */
+interface Owner {
+  readonly tenant: number;
+  /** Null for those of all nodes, and of none. */
+  readonly nodes: readonly number[] | null;
+  readonly days: { readonly first: number; readonly last: number } | null;
+  /** At most; null where that is not known. */
+  readonly events: number | null;
 }
 
 /** Undefined when the query names a profile that there is not. */
@@ -93,31 +103,69 @@ export async function listEvents(
   query: EventQuery,
 ): Promise<Page<StoredEvent> | undefined> {
   const before = beforeOf(query);
-  const { eventName, profileId } = query;
-  // There is no such event; whether there is such a profile has to be said all the same.
-  const wanted = eventName === null || isStorable(eventName) ? query.limit + 1 : 0;
-  const from = query.from ?? Number.MIN_SAFE_INTEGER;
-  const values: unknown[] = [from, before.timestamp, before.no, wanted, tenant];
-  if (eventName !== null) values.push(isStorable(eventName) ? eventName : '');
-  if (profileId !== null) {
-    const uuid = uuidOf(profileId);
-    if (uuid === undefined) return undefined;
-    values.push(uuid);
-  }
-  const sql = profileId === null ? tenantSql(eventName !== null) : profileSql(eventName !== null);
-  const { rows } = await db.query<PageColumns>(sql, values);
-  if (profileId !== null && rows.length === 0) return undefined;
-  const there = rows.filter(({ no }) => no !== null);
-  const given = cutToLength(there.slice(0, query.limit));
+  const owner = await ownerOf(db, tenant, query.profileId);
+  if (owner === undefined) return undefined;
+  const { rows: found, isCut } = await readEvents(db, owner, query, before);
+  const given = cutToLength(found.slice(0, query.limit));
   const last = given.at(-1);
-  const hasMore = (there[0]?.found ?? 0) > given.length && last !== undefined;
+  const hasMore = (isCut || found.length > given.length) && last !== undefined;
   return {
     rows: given.map(storedEvent),
     nextCursor: hasMore ? cursorOf('events', last.timestamp, last.no) : null,
   };
 }
 
-function beforeOf({ cursor, to }: EventQuery): { readonly timestamp: number; readonly no: number } {
+async function ownerOf(db: Queryable, tenant: number, profileId: string | null): Promise<Owner | undefined> {
+  if (profileId === null) return { tenant, nodes: null, days: null, events: null };
+  const uuid = uuidOf(profileId);
+  if (uuid === undefined) return undefined;
+  const { rows } = await db.query<{ no: number; events: number; first_seen: number; last_seen: number }>(
+    `WITH root AS MATERIALIZED (SELECT coalesce(root, no) AS no FROM nodes WHERE tenant = $1 AND id = $2)
+     SELECT n.no, n.events, n.first_seen, n.last_seen FROM root JOIN nodes AS n ON n.no = root.no
+     UNION ALL
+     SELECT n.no, n.events, n.first_seen, n.last_seen FROM root JOIN nodes AS n ON n.root = root.no`,
+    [tenant, uuid],
+  );
+  if (rows.length === 0) return undefined;
+  // First and last seen are times of receipt.
+  const first = dayOf(Math.min(...rows.map((row) => row.first_seen)));
+  const last = dayOf(Math.max(...rows.map((row) => row.last_seen)));
+  const events = rows.reduce((sum, row) => sum + row.events, 0);
+  return { tenant, nodes: rows.map(({ no }) => no), days: { first, last }, events };
+}
+
+/** One more than the limit, if there are so many; `isCut` when the server left some off because they are large. */
+async function readEvents(
+  db: Queryable,
+  { tenant, nodes, days, events }: Owner,
+  query: EventQuery,
+  before: EventPlace,
+): Promise<{ readonly rows: readonly PageColumns[]; readonly isCut: boolean }> {
+  const { eventName } = query;
+  const rows: PageColumns[] = [];
+  // What was accepted has no such character, so there is no such event.
+  if (eventName !== null && !isStorable(eventName)) return { rows, isCut: false };
+  const from = query.from ?? Number.MIN_SAFE_INTEGER;
+  for await (const window of eventWindows(db, { from, to: before.timestamp, days })) {
+    const start = window.to <= before.timestamp ? { timestamp: window.to, no: 0 } : before;
+    const wanted = query.limit + 1 - rows.length;
+    const values: unknown[] = [Math.max(from, window.from), start.timestamp, start.no, wanted, nodes ?? tenant];
+    if (eventName !== null) values.push(eventName);
+    const sql = (nodes === null ? tenantSql : nodesSql)(window.received, eventName !== null);
+    const page = (await db.query<PageColumns>(sql, values)).rows;
+    rows.push(...page);
+    if ((page[0]?.found ?? 0) > page.length) return { rows, isCut: true };
+    if (page.length === wanted || rows.length === events) break;
+  }
+  return { rows, isCut: false };
+}
+
+interface EventPlace {
+  readonly timestamp: number;
+  readonly no: number;
+}
+
+function beforeOf({ cursor, to }: EventQuery): EventPlace {
   const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
   if (cursor === null) return end;
   const [timestamp = 0, no = 0] = numbersOf('events', cursor, 2);

@@ -16,10 +16,26 @@ interface RecordRow extends TracedRecord {
   readonly users: readonly UserCells[] | null;
 }
 
-/** $1 the trace, $2 a tenant or null. The events of a record lie in the partition of its own day. */
+/** A request is received within minutes of its trace_id, of which version 7 says when it was made. */
+const RECEIVED_WITHIN_MS = 86_400_000;
+const VERSION_7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7/;
+
+/** When a request may have been received; conditions that leave few partitions, wherever that is known. */
+function receivedAround(traceId: string): readonly [from: number, to: number] {
+  const [, high = '', low = ''] = VERSION_7.exec(traceId) ?? [];
+  if (high === '') return [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
+  const time = Number.parseInt(high + low, 16);
+  return [time - RECEIVED_WITHIN_MS, time + RECEIVED_WITHIN_MS];
+}
+
+/**
+ * $1 the trace, $2 a tenant or null, $3 and $4 when it was received. The events of a record lie in the partition of its
+ * own day.
+ */
 export const TRACE_SQL = `
   WITH found AS MATERIALIZED (
-    SELECT * FROM records WHERE trace_id = $1 AND ($2::integer IS NULL OR tenant = $2)
+    SELECT * FROM records
+    WHERE trace_id = $1 AND ($2::integer IS NULL OR tenant = $2) AND received_at >= $3 AND received_at <= $4
   )
   SELECT r.no, r.received_at AS "receivedAt", r.processed_at AS "processedAt", r.first_user_index AS "firstUserIndex",
     r.users_accepted AS "usersAccepted", r.users_rejected AS "usersRejected", r.events,
@@ -29,7 +45,8 @@ export const TRACE_SQL = `
         WHERE nodes.no = u.node)))
      FROM (
        SELECT user_index, min(node) AS node, count(*) AS events FROM events
-       WHERE received_at = r.received_at AND no >= r.first_event AND no < r.first_event + r.events
+       WHERE received_at = r.received_at AND received_at >= $3 AND received_at <= $4
+         AND no >= r.first_event AND no < r.first_event + r.events
        GROUP BY user_index
      ) AS u) AS users
   FROM found AS r`;
@@ -80,7 +97,7 @@ export async function readTrace(
 }
 
 async function readRecords(db: Queryable, tenant: number | null, traceId: string): Promise<RecordRow[]> {
-  return (await db.query<RecordRow>(TRACE_SQL, [traceId, tenant])).rows;
+  return (await db.query<RecordRow>(TRACE_SQL, [traceId, tenant, ...receivedAround(traceId)])).rows;
 }
 
 interface Merger {

@@ -10,7 +10,8 @@
  */
 
 import { randomInt } from 'node:crypto';
-import type { NodeNumber, TenantId } from '../../model.ts';
+import type { Snapshot } from '../../identity/graph.ts';
+import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
 import {
   type Answer,
   type Question,
@@ -26,7 +27,7 @@ import { withoutNul } from './binary-arrays.ts';
 import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
-import { dayOf, StoreDays } from './store-days.ts';
+import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { StoreNumbers } from './store-numbers.ts';
 import { SHARDS } from './store-schema.ts';
 import { StoreSweep } from './store-sweep.ts';
@@ -160,6 +161,8 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #books: WriterBooks;
   readonly #firstUses = new FirstUses();
   readonly #locked: LockedNodes = new Map();
+  /** By tenant, of the batch that was looked up last. */
+  readonly #snapshots = new Map<number, Snapshot>();
   /** By tenant: whom to remember once it is committed. */
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<string, NodeNumber>])[] = [];
 
@@ -198,6 +201,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     for (const [index, { tenant }] of asked.entries()) {
       if (isCurrent[index] === true) this.#met.push([tenant, graph.settled[index] ?? NOBODY]);
     }
+    for (const [index, { tenant }] of asked.entries()) this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
     return this.#firstUses.lookUp(this.#client, asked, graph.snapshots, acts);
   }
 
@@ -208,10 +212,12 @@ class PostgresWriteTransaction implements WriteTransaction {
       for (const { users } of batch.records) {
         for (const user of users) if (user.node !== null) addVisit(visits, user.node, user);
       }
-      return { tenant: numbers.get(batch.tenantId) as number, batch, visits };
+      const tenant = numbers.get(batch.tenantId) as number;
+      const wasKnown = (key: MatchKey): boolean => this.#snapshots.get(tenant)?.nodeOf(key) !== undefined;
+      return { tenant, batch, visits, wasKnown };
     });
     const days = batches.flatMap(({ records }) => records.map(({ header }) => dayOf(header.receivedAt)));
-    await this.#shared.days.ensure([...days, dayOf(processedAt) + 1]);
+    await this.#shared.days.ensure([...days, dayOf(processedAt) + 1], pairsOf(batches));
     await writeNodes(this.#client, tenants, this.#locked);
     await writeChanges(this.#client, tenants);
     await this.#firstUses.write(this.#client, tenants);
@@ -252,4 +258,20 @@ class PostgresWriteTransaction implements WriteTransaction {
   #tenants(ids: readonly TenantId[]): Promise<Map<TenantId, number>> {
     return this.#shared.tenants.numbersOf(this.#client, ids, this);
   }
+}
+
+/** Which days the events are about, by day of receipt. */
+function pairsOf(batches: readonly TenantBatch[]): Set<string> {
+  const pairs = new Set<string>();
+  for (const { header, users } of batches.flatMap(({ records }) => records)) {
+    let lastDay = Number.NaN;
+    for (const { events } of users) {
+      for (const { timestamp } of events) {
+        if (dayOf(timestamp) === lastDay) continue;
+        lastDay = dayOf(timestamp);
+        pairs.add(pairOf(header.receivedAt, timestamp));
+      }
+    }
+  }
+  return pairs;
 }

@@ -6,7 +6,7 @@
  */
 
 import type { NewIdentifier, Refusal } from '../../identity/graph.ts';
-import { IDENTIFIER_TYPES, type Origin } from '../../model.ts';
+import { IDENTIFIER_TYPES, type MatchKey, type Origin } from '../../model.ts';
 import { StoreConflictError, type TenantBatch } from '../../store-writer.ts';
 import { int2s, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -47,17 +47,44 @@ const INSERT_REFUSALS = {
       SET count = refusals.count + excluded.count, last_at = greatest(refusals.last_at, excluded.last_at)`,
 };
 
+const FIND_TAKEN = {
+  name: 'store_find_taken',
+  text: `
+    SELECT 1 FROM unnest($1::int4[], $2::int2[], $3::text[]) AS q (tenant, type, value)
+    JOIN identifiers i ON i.tenant = q.tenant AND i.type = q.type AND i.value = q.value LIMIT 1`,
+};
+
 /** The changes of one tenant, whose number is `tenant`. */
 export interface TenantChanges {
   readonly tenant: number;
   readonly batch: TenantBatch;
+  /** Whether a match key had a node when the batch was looked up. */
+  readonly wasKnown: (key: MatchKey) => boolean;
 }
 
 export async function writeChanges(client: Queryable, tenants: readonly TenantChanges[]): Promise<void> {
+  await checkRefused(client, tenants);
   await writeIdentifiers(client, tenants);
   await writeMerges(client, tenants);
   await writeAliases(client, tenants);
   await writeRefusals(client, tenants);
+}
+
+/**
+ * A key that nobody had and that was refused is written nowhere, so no index notices that somebody else gave it a node
+ * while this batch waited for the profile: perhaps that very profile, and then there is nothing to refuse.
+ */
+async function checkRefused(client: Queryable, tenants: readonly TenantChanges[]): Promise<void> {
+  const refused = tenants.flatMap(({ tenant, batch, wasKnown }) =>
+    batch.changes.refusals.filter(({ key }) => !wasKnown(key)).map(({ key }) => ({ tenant, key })),
+  );
+  if (refused.length === 0) return;
+  const { rows } = await client.query(FIND_TAKEN, [
+    int4s(refused.map(({ tenant }) => tenant)),
+    int2s(refused.map(({ key }) => IDENTIFIER_TYPES.indexOf(key.type))),
+    texts(refused.map(({ key }) => key.value)),
+  ]);
+  if (rows.length > 0) throw new StoreConflictError('somebody else used an identifier that was about to be refused');
 }
 
 interface IdentifierRow extends NewIdentifier {

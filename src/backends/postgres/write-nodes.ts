@@ -29,7 +29,8 @@ const INSERT_NODES = {
   text: `
     INSERT INTO nodes (no, tenant, id, received_at, trace_id, user_index, root, events, first_seen, last_seen, known)
     SELECT * FROM unnest($1::int8[], $2::int4[], $3::uuid[], $4::int8[], $5::uuid[], $6::int4[], $7::int8[],
-      $8::int8[], $9::int8[], $10::int8[], $11::text[])`,
+      $8::int8[], $9::int8[], $10::int8[], $11::text[])
+    ON CONFLICT (id) DO NOTHING`,
 };
 
 const UPDATE_NODES = {
@@ -163,7 +164,7 @@ function* pieces(rows: readonly NewRow[]): Generator<NewRow[]> {
 
 async function insert(client: Queryable, rows: readonly NewRow[]): Promise<void> {
   if (rows.length === 0) return;
-  await client.query(INSERT_NODES, [
+  const { rowCount } = await client.query(INSERT_NODES, [
     int8s(rows.map(({ no }) => no)),
     int4s(rows.map(({ tenant }) => tenant)),
     uuids(rows.map(({ id }) => id)),
@@ -176,6 +177,8 @@ async function insert(client: Queryable, rows: readonly NewRow[]): Promise<void>
     int8s(rows.map(({ last }) => last)),
     texts(rows.map(({ known }) => known)),
   ]);
+  // An id is made of the origin, so nobody else writes it meanwhile: trying again would not help.
+  if (rowCount < rows.length) throw new Error('a profile of the same request and user is in the store already');
 }
 
 async function update(client: Queryable, rows: readonly ToldRow[]): Promise<void> {

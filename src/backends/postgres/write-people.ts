@@ -50,7 +50,7 @@ export class KnownPeople {
 
   /** Whether nothing was undone since the last look. If something was, or at the first look, nobody is remembered. */
   isCurrent(tenant: number, now: Acts): boolean {
-    if (this.#generations.get(tenant)?.acts !== undefined) return true;
+    if (this.#generations.get(tenant)?.acts === now.acts) return true;
     this.#lastGeneration += 1;
     this.#generations.set(tenant, { ...now, generation: this.#lastGeneration });
     return false;

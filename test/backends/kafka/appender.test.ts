@@ -10,7 +10,9 @@ import { eventually } from '../../server.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
 import { appenderOf, readerOf } from './log-on-kafka.ts';
 
-async function newLog(partitions = 1): Promise<{ readonly brokers: string; readonly topic: string; readonly url: string }> {
+async function newLog(
+  partitions = 1,
+): Promise<{ readonly brokers: string; readonly topic: string; readonly url: string }> {
   const { brokers, newTopicName } = await testKafka();
   const topic = newTopicName();
   return { brokers, topic, url: `kafka://${brokers}/${topic}?partitions=${partitions}` };

@@ -85,11 +85,7 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     assert.equal((await survivor.partitions()).length, 2);
     child.kill('SIGKILL');
     await once(child, 'exit');
-    await eventually(
-      'the survivor has all',
-      async () => (await survivor.partitions()).length === 4,
-      DEAD_MS_MAX,
-    );
+    await eventually('the survivor has all', async () => (await survivor.partitions()).length === 4, DEAD_MS_MAX);
   });
 
   test('each record is read once and in order while readers come and go', async (context) => {

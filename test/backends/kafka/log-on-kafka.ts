@@ -25,7 +25,11 @@ export const SAFE_SETTINGS = {
 export async function makeTopic(
   brokers: string,
   topic: string,
-  { settings = {}, replicas = 1, partitions = 1 }: { settings?: Record<string, string>; replicas?: number; partitions?: number } = {},
+  {
+    settings = {},
+    replicas = 1,
+    partitions = 1,
+  }: { settings?: Record<string, string>; replicas?: number; partitions?: number } = {},
 ): Promise<void> {
   const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
   const configs = Object.entries({ ...SAFE_SETTINGS, ...settings }).map(([name, value]) => ({ name, value }));
@@ -34,13 +38,19 @@ export async function makeTopic(
 }
 
 /** Closes when the test ends; a second close does nothing. */
-export async function appenderOf(context: TestContext, setup: Partial<KafkaAppenderSetup> & { url: string }): Promise<LogAppender> {
+export async function appenderOf(
+  context: TestContext,
+  setup: Partial<KafkaAppenderSetup> & { url: string },
+): Promise<LogAppender> {
   const appender = await openKafkaLogAppender({ retentionMs: KEPT_MS, ...setup });
   context.after(() => appender.close());
   return appender;
 }
 
-export async function readerOf(context: TestContext, setup: Partial<KafkaReaderSetup> & { url: string }): Promise<LogReader> {
+export async function readerOf(
+  context: TestContext,
+  setup: Partial<KafkaReaderSetup> & { url: string },
+): Promise<LogReader> {
   const reader = await openKafkaLogReader({ retentionMs: KEPT_MS, ...setup });
   context.after(() => reader.close());
   return reader;

@@ -40,7 +40,10 @@ function space(): Arbitrary<string> {
 function name(of: Arbitrary<string>): Arbitrary<string> {
   return tuple(of, constantFrom(true, false)).map(([text, isEscaped]) =>
     isEscaped
-      ? `"${[...text].map((letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')}"`
+      ? `"${text
+          .split('')
+          .map((letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`)
+          .join('')}"`
       : JSON.stringify(text),
   );
 }
@@ -103,7 +106,9 @@ suite('A request as messages', () => {
         const sent = entryOf(text);
         const { users } = JSON.parse(text) as { users: unknown[] };
         const records = messagesOf(sent).map(({ value }) => recordOf(value, PLACE));
-        const read = records.flatMap(({ body }) => (JSON.parse(Buffer.from(body).toString()) as typeof sent & { users: unknown[] }).users);
+        const read = records.flatMap(
+          ({ body }) => (JSON.parse(Buffer.from(body).toString()) as typeof sent & { users: unknown[] }).users,
+        );
         assert.deepEqual(read, users);
         // As bytes: each stands in the body as it was sent.
         let at = 0;
@@ -172,7 +177,16 @@ suite('A request as messages', () => {
     });
     const [first, second] = messagesOf(sent).map(({ value }) => headerOf(value, PLACE));
     const { traceId, tenantId, receivedAt, keyId } = sent;
-    const common = { ...PLACE, traceId, tenantId, receivedAt, keyId, keyKind: 'publishable', userCount: 1, eventCount: 0 };
+    const common = {
+      ...PLACE,
+      traceId,
+      tenantId,
+      receivedAt,
+      keyId,
+      keyKind: 'publishable',
+      userCount: 1,
+      eventCount: 0,
+    };
     assert.deepEqual(first, {
       ...common,
       firstUserIndex: 0,

@@ -80,7 +80,9 @@ async function refusedInTime(appending: Promise<void>): Promise<Error> {
 }
 
 suite('A broker that dies', { skip: whyNoKafka('own') }, () => {
-  test('an append while it is gone is refused within the bound, and all heals when it is back', { timeout: 240_000 }, async (context) => {
+  test('an append while it is gone is refused within the bound, and all heals when it is back', {
+    timeout: 240_000,
+  }, async (context) => {
     const kafka = await ownKafka(1);
     context.after(() => kafka.close());
     const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=3`;
@@ -118,7 +120,9 @@ suite('A broker that dies', { skip: whyNoKafka('own') }, () => {
     );
   });
 
-  test('trouble is known before anybody appends, and closing does not wait for the broker', { timeout: 240_000 }, async (context) => {
+  test('trouble is known before anybody appends, and closing does not wait for the broker', {
+    timeout: 240_000,
+  }, async (context) => {
     const kafka = await ownKafka(1);
     context.after(() => kafka.close());
     const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=1`;

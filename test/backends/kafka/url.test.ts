@@ -49,7 +49,11 @@ suite('LOG_URL', () => {
     ['no host', 'kafka:///topic', /its broker is not a host and a port/],
     ['a broker that is none', 'kafka://one,tw o/topic', /its broker 2 of 2 is not a host and a port/],
     ['a port out of range', 'kafka://host:70000/topic', /the port of its broker must be 1 to 65535/],
-    ['an unknown parameter', 'kafka://host/topic?group=x', /not known; known are tls, ca, sasl, partitions, replication/],
+    [
+      'an unknown parameter',
+      'kafka://host/topic?group=x',
+      /not known; known are tls, ca, sasl, partitions, replication/,
+    ],
     ['a parameter given twice', 'kafka://host/topic?tls=true&tls=true', /says tls twice/],
     ['a strange tls', 'kafka://host/topic?tls=yes', /must say tls=true or tls=false/],
     ['certificates without TLS', 'kafka://host/topic?tls=false&ca=x', /names certificates \(ca\) but says tls=false/],
@@ -67,13 +71,16 @@ suite('LOG_URL', () => {
   ];
   for (const [what, url, message] of wrong) {
     test(`${what} is refused in words that show no password`, () => {
-      assert.throws(() => parseKafkaUrl(url), (error: Error) => {
-        assert.equal(error.name, 'OperatorError');
-        assert.match(error.message, message);
-        assert.match(error.message, /^LOG_URL /);
-        assert.doesNotMatch(error.message, /sec|ret@/);
-        return true;
-      });
+      assert.throws(
+        () => parseKafkaUrl(url),
+        (error: Error) => {
+          assert.equal(error.name, 'OperatorError');
+          assert.match(error.message, message);
+          assert.match(error.message, /^LOG_URL /);
+          assert.doesNotMatch(error.message, /sec|ret@/);
+          return true;
+        },
+      );
     });
   }
 

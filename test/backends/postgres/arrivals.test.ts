@@ -28,7 +28,14 @@ interface Writing {
   readonly traceId: string;
 }
 
+/** To be ended after a test that failed: connections in use would keep their pools open. */
+const begun = new Set<Pick<WriteTransaction, 'rollback'>>();
+
 async function setUp(context: TestContext, writers: number) {
+  context.after(async () => {
+    await Promise.all([...begun].map((transaction) => transaction.rollback()));
+    begun.clear();
+  });
   const database = await databaseFor(context);
   const pools = await Promise.all(Array.from({ length: writers }, () => database.connect({ max: 2 })));
   context.after(() => Promise.all(pools.map((pool) => pool.close())));
@@ -47,6 +54,7 @@ async function write(writer: StoreWriter, partition: number, count: number): Pro
   ]);
   const from = (await writer.positions()).get(partition) ?? 0;
   const transaction = await writer.begin();
+  begun.add(transaction);
   await transaction.advance(partition, from, from + 1);
   await processBatch(transaction, [{ ...entry, partition, position: from }], CONTEXT);
   return { transaction, traceId: entry.traceId };
@@ -107,6 +115,7 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     await (await write(writer, 0, 1)).transaction.commit(false);
     const start = (await store.arrivals(TENANT, null, 10)).last;
     const others = await pool.begin();
+    begun.add(others);
     // So that it has a number, lower than the writer's.
     await others.client.query('SELECT pg_current_xact_id(), pg_advisory_xact_lock(1, 1), pg_advisory_xact_lock(1)');
     const written = await write(writer, 0, 1);

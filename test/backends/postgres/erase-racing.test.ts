@@ -261,4 +261,18 @@ suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, ()
     assert.deepEqual(JSON.parse(act?.detail ?? ''), { profile_id: id, nodes: 1, events: before });
     await assertSums(setup);
   });
+
+  test('a person whose events came in over most of a year is erased whole, with what comes in meanwhile', async (context) => {
+    const setup = await setUp(context);
+    const { store } = setup;
+    const at = START + 400 * DAY_MS;
+    const entries = requestsOf(12, (n) => START + (n % 4) * 90 * DAY_MS + n);
+    await race(setup, entries.slice(0, 8));
+    const id = await goneId(store);
+    const [isErased] = await Promise.all([store.erase(TENANT, id, { ...ACT, at }), race(setup, entries.slice(8))]);
+    assert.equal(isErased, true);
+    assert.equal(await store.findProfile(TENANT, 'user_id', 'gone'), undefined);
+    assert.equal((await eventsOf({ store })).length, 12);
+    await assertSums(setup);
+  });
 });

@@ -5,11 +5,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
+import { eventWindows } from '../../../src/backends/postgres/event-days.ts';
 import type { PostgresPool } from '../../../src/backends/postgres/pool.ts';
-import { ARRIVALS_SQL } from '../../../src/backends/postgres/store-arrivals.ts';
-import { DAY_MS, dayOf, StoreDays } from '../../../src/backends/postgres/store-days.ts';
+import { ARRIVALS_SQL, RUNS_SQL } from '../../../src/backends/postgres/store-arrivals.ts';
+import { DAY_MS, dayOf, pairOf, StoreDays } from '../../../src/backends/postgres/store-days.ts';
 import { BY_INDEX, DELETE_SQL, USERS_SQL } from '../../../src/backends/postgres/store-erase-events.ts';
-import { profileSql, tenantSql } from '../../../src/backends/postgres/store-timeline.ts';
+import { nodesSql, tenantSql } from '../../../src/backends/postgres/store-timeline.ts';
 import { TRACE_SQL } from '../../../src/backends/postgres/store-traces.ts';
 import { START } from '../../contract/store-feeding.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
@@ -22,14 +23,16 @@ const NODES = 400;
 /** Nodes up to this one are one profile. */
 const MEMBERS = 8;
 const FIRST = START - (START % DAY_MS);
+/** Milliseconds from one event to the next. */
+const EVERY = DAY_MS / EVENTS_PER_DAY;
 const PAGE = 51;
 const LATEST = [Number.MAX_SAFE_INTEGER, 0];
 
 /** Event n is one of a record of its own, of node n % NODES, an equal time after the one before. */
 async function fill(pool: PostgresPool): Promise<void> {
   const days = Array.from({ length: DAYS }, (_, n) => dayOf(FIRST) + n);
-  await new StoreDays(pool).ensure(days);
-  const every = DAY_MS / EVENTS_PER_DAY;
+  const pairs = days.flatMap((day) => [pairOf(day * DAY_MS, day * DAY_MS), pairOf(day * DAY_MS, day * DAY_MS - 5)]);
+  await new StoreDays(pool).ensure(days, new Set(pairs));
   await pool.query("INSERT INTO tenants (no, id) VALUES (1, 'acct_1/production'), (2, 'acct_2/production')");
   await pool.query(
     `INSERT INTO nodes (no, tenant, id, received_at, trace_id, user_index, root, events, first_seen, last_seen)
@@ -39,19 +42,19 @@ async function fill(pool: PostgresPool): Promise<void> {
   await pool.query(
     `INSERT INTO records (no, tenant, trace_id, received_at, processed_at, first_user_index, users_accepted,
        users_rejected, first_event, events, key_id)
-     SELECT n, 1 + (1 + n % ${NODES}) % 2, md5('trace ' || n)::uuid, ${FIRST} + n * ${every}, 0, 0, 1, 0, n, 1, 'key'
+     SELECT n, 1 + (1 + n % ${NODES}) % 2, md5('trace ' || n)::uuid, ${FIRST} + n * ${EVERY}, 0, 0, 1, 0, n, 1, 'key'
      FROM generate_series(0, ${EVENTS - 1}) AS n`,
   );
   await pool.query(
     `INSERT INTO events (no, tenant, node, received_at, timestamp, trace_id, key_id, user_index, event_index,
        event_name, properties)
-     SELECT n, 1 + (1 + n % ${NODES}) % 2, 1 + n % ${NODES}, ${FIRST} + n * ${every}, ${FIRST} + n * ${every} - 5,
+     SELECT n, 1 + (1 + n % ${NODES}) % 2, 1 + n % ${NODES}, ${FIRST} + n * ${EVERY}, ${FIRST} + n * ${EVERY} - 5,
        md5('trace ' || n)::uuid, 'key', 0, 0, CASE WHEN n % 4000 = 1 THEN 'rare' ELSE 'common' END, '{"a":1}'
      FROM generate_series(0, ${EVENTS - 1}) AS n`,
   );
   await pool.query(
     `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max, processed_at)
-     SELECT n + 1, 1 + (1 + n % ${NODES}) % 2, n, 1, ${FIRST} + n * ${every}, ${FIRST} + n * ${every}, 0
+     SELECT n + 1, 1 + (1 + n % ${NODES}) % 2, n, 1, ${FIRST} + n * ${EVERY}, ${FIRST} + n * ${EVERY}, 0
      FROM generate_series(0, ${EVENTS - 1}) AS n`,
   );
 }
@@ -72,6 +75,8 @@ function stepsOf(plan: Plan): Plan[] {
 interface Ran {
   /** Tables that were read from end to end. */
   readonly wholeTables: readonly string[];
+  /** How many tables were looked at. */
+  readonly partitions: number;
   /** How many rows were looked at, in all tables. */
   readonly rows: number;
 }
@@ -92,6 +97,7 @@ async function run(pool: PostgresPool, sql: string, values: readonly unknown[], 
       (step) => (step['Actual Rows'] + (step['Rows Removed by Filter'] ?? 0)) * step['Actual Loops'],
     );
     return {
+      partitions: new Set(scans.map((step) => step['Relation Name'])).size,
       wholeTables: scans.flatMap((step) => (step['Node Type'] === 'Seq Scan' ? [step['Relation Name'] ?? ''] : [])),
       rows: looked.reduce((sum, count) => sum + count, 0),
     };
@@ -134,37 +140,56 @@ suite('Plans of PostgreSQL', { skip: whyNoPostgres() }, () => {
       test('a page of events is read from the indexes of the days, with one more of each day at most', async () => {
         // Each event of the page has its node and its profile looked up.
         const rowsMax = DAYS + 3 * PAGE;
-        await assertQuick(rowsMax, tenantSql(false), [0, ...LATEST, PAGE, 1]);
-        await assertQuick(rowsMax, tenantSql(false), [0, FIRST + 10 * DAY_MS, 7, PAGE, 1]);
-        await assertQuick(rowsMax, tenantSql(false), [FIRST + DAY_MS, FIRST + 2 * DAY_MS, 0, PAGE, 2]);
+        await assertQuick(rowsMax, tenantSql('true', false), [0, ...LATEST, PAGE, 1]);
+        await assertQuick(rowsMax, tenantSql('true', false), [0, FIRST + 10 * DAY_MS, 7, PAGE, 1]);
+        await assertQuick(rowsMax, tenantSql('true', false), [FIRST + DAY_MS, FIRST + 2 * DAY_MS, 0, PAGE, 2]);
       });
 
       test('a rare name is found by itself', async () => {
-        await assertQuick(DAYS + 3 * PAGE, tenantSql(true), [0, ...LATEST, PAGE, 1, 'rare']);
+        await assertQuick(DAYS + 3 * PAGE, tenantSql('true', true), [0, ...LATEST, PAGE, 1, 'rare']);
       });
 
       test('a page of a timeline is read node by node, and no more of each than the page holds', async () => {
-        const root = await idOf(pool, 'node 1');
+        const nodes = Array.from({ length: MEMBERS }, (_, n) => n + 1);
         const rowsMax = MEMBERS * (DAYS + PAGE) + 3 * PAGE;
-        await assertQuick(rowsMax, profileSql(false), [0, ...LATEST, PAGE, 2, root]);
-        const single = await idOf(pool, 'node 100');
-        await assertQuick(DAYS + 3 * PAGE, profileSql(false), [0, ...LATEST, PAGE, 1, single]);
+        await assertQuick(rowsMax, nodesSql('true', false), [0, ...LATEST, PAGE, nodes]);
+        await assertQuick(DAYS + 3 * PAGE, nodesSql('true', false), [0, ...LATEST, PAGE, [100]]);
       });
 
-      test('what arrived after a place is found behind it, in its day', async () => {
-        await assertQuick(6 * PAGE, ARRIVALS_SQL, [1, 5_000, 0, PAGE, EVENTS]);
-        await assertQuick(6 * PAGE, ARRIVALS_SQL, [1, EVENTS - 20, 0, PAGE, EVENTS]);
+      test('what arrived after a place is found behind it, in its days', async () => {
+        await assertQuick(4 * PAGE, RUNS_SQL, [1, 5_000, 0, PAGE, EVENTS]);
+        const starts = Array.from({ length: PAGE }, (_, n) => 5_001 + 2 * n);
+        const stops = starts.map((start) => start + 1);
+        const receipt = FIRST + 5_000 * EVERY;
+        const values = [1, PAGE, starts, stops, receipt, receipt + 2 * PAGE * EVERY];
+        await assertQuick(4 * PAGE, ARRIVALS_SQL, values);
       });
 
       test('a trace is found by its id, with its events alone', async () => {
-        await assertQuick(10, TRACE_SQL, [await idOf(pool, 'trace 12345'), null]);
+        const traceId = await idOf(pool, 'trace 12345');
+        await assertQuick(10, TRACE_SQL, [traceId, null, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER]);
       });
 
       test('an erase looks at the events of the person', async () => {
         const ofNode = EVENTS / NODES;
-        await assertQuick(6 * ofNode, USERS_SQL, [[100], 20_000], BY_INDEX);
-        const received = FIRST + 99 * (DAY_MS / EVENTS_PER_DAY);
-        await assertQuick(5, DELETE_SQL, [[100], [received], [99], [99], [0]], BY_INDEX);
+        const days = [FIRST, FIRST + DAYS * DAY_MS];
+        await assertQuick(6 * ofNode, USERS_SQL, [[100], 20_000, ...days], BY_INDEX);
+        const received = FIRST + 99 * EVERY;
+        await assertQuick(5, DELETE_SQL, [[100], [received], [99], [99], [0], ...days], BY_INDEX);
+      });
+
+      test('a window of time leaves few partitions to look at', async () => {
+        const windows = eventWindows(pool, { from: 0, to: Number.MAX_SAFE_INTEGER, days: null });
+        const tables: number[] = [];
+        let end = Number.POSITIVE_INFINITY;
+        for await (const { from, to, received } of windows) {
+          assert.ok(to <= end && from < to);
+          end = from;
+          const { partitions } = await run(pool, `SELECT count(*) FROM events WHERE ${received}`, []);
+          tables.push(partitions);
+        }
+        assert.deepEqual([tables[0], tables.reduce((sum, count) => sum + count, 0)], [8, DAYS + tables.length - 1]);
+        assert.ok(end <= FIRST);
       });
     });
   }

@@ -266,10 +266,10 @@ suite('Racing writers on PostgreSQL', { skip: whyNoPostgres() }, () => {
     context.after(() => pool.close());
     const store = openPostgresStore({ pool: pool.share(), logName: 'test:log' });
     context.after(() => store.close());
-    let isOver = false;
-    const racing = race(database, messy(random, 300), random).finally(() => (isOver = true));
+    const over = new AbortController();
+    const racing = race(database, messy(random, 300), random).finally(() => over.abort());
     let [erased, undone] = [0, 0];
-    for (let n = 0; !isOver; n++) {
+    for (let n = 0; !over.signal.aborted; n++) {
       const { rows } = await store.profiles(TENANT, { limit: 100, cursor: null });
       const { id } = rows.length === 0 ? { id: '' } : pick(random, rows);
       // After everything that comes in, so that what is late meets the tombstones.

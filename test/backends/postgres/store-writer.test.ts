@@ -133,6 +133,15 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     assert.deepEqual(await writer.difference(), { users: 0, events: 0 });
   });
 
+  test('two records that say to be the same user of the same request are a fault, and no conflict', async (context) => {
+    const under = await openFor(context);
+    const traceId = await send(under, [person({ user_id: 'u' })], { receivedAt: START });
+    const failing = send(under, [person({ user_id: 'v' })], { receivedAt: START, traceId });
+    await assert.rejects(failing, (error) => error instanceof Error && !(error instanceof StoreConflictError));
+    await send(under, [person({ user_id: 'v' })], { receivedAt: START });
+    assert.equal((await eventsOf(under)).length, 2);
+  });
+
   test('the difference of the books is told by amount', async (context) => {
     const { writer, pool, ...under } = await openFor(context);
     await send({ writer, ...under }, [person({ user_id: 'u' })], { receivedAt: START });

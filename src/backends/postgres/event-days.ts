@@ -1,0 +1,100 @@
+/**
+ * Which partitions of events a question about some time has to look at. Events lie by their day of receipt and are asked
+ * for by their own timestamps; `event_days` knows which days of receipt have events about which days. A server that
+ * keeps events for ever has a thousand partitions, and a statement over all of them takes a tenth of a second to plan
+ * and more locks than a server has by default: so a question goes through time in windows of few partitions each, from
+ * the newest on, and more in each next one.
+ */
+
+import type { Queryable } from './pool.ts';
+import { DAY_MS, dayOf } from './store-days.ts';
+
+const PARTITIONS_FIRST = 8;
+const PARTITIONS_MAX = 128;
+const GROWTH = 4;
+const PAIRS_PER_READ = 5_000;
+
+export interface EventTimes {
+  /** Timestamps, both inclusive. */
+  readonly from: number;
+  readonly to: number;
+  /** Days of receipt, both inclusive; null for any. */
+  readonly days: { readonly first: number; readonly last: number } | null;
+}
+
+export interface EventWindow {
+  /** The oldest timestamp, inclusive. */
+  readonly from: number;
+  /** The newest timestamp, exclusive. */
+  readonly to: number;
+  /** A condition on `received_at` that leaves few partitions; holds nothing but numbers. */
+  readonly received: string;
+}
+
+interface Pair {
+  readonly timestampDay: number;
+  readonly day: number;
+}
+
+/** Newest first, without gaps that hold events. Nothing for a time without events. */
+export async function* eventWindows(db: Queryable, { from, to, days }: EventTimes): AsyncGenerator<EventWindow> {
+  let partitions = PARTITIONS_FIRST;
+  for (let newest = boundedDay(to); ; ) {
+    const pairs = await readPairs(db, boundedDay(from), newest, days);
+    const byTimestamp = [...Map.groupBy(pairs, ({ timestampDay }) => timestampDay)];
+    // The last one may not be whole; a single one is.
+    if (pairs.length === PAIRS_PER_READ && byTimestamp.length > 1) byTimestamp.pop();
+    const received = new Set<number>();
+    let oldest: number | undefined;
+    for (const [timestampDay, some] of byTimestamp) {
+      const more = some.filter(({ day }) => !received.has(day)).length;
+      if (oldest !== undefined && received.size + more > partitions) break;
+      for (const { day } of some) received.add(day);
+      oldest = timestampDay;
+    }
+    if (oldest === undefined) return;
+    yield { from: oldest * DAY_MS, to: (newest + 1) * DAY_MS, received: receivedOn(received) };
+    newest = oldest - 1;
+    partitions = Math.min(partitions * GROWTH, PARTITIONS_MAX);
+  }
+}
+
+async function readPairs(db: Queryable, oldest: number, newest: number, days: EventTimes['days']): Promise<Pair[]> {
+  const { rows } = await db.query<Pair>(
+    `SELECT timestamp_day AS "timestampDay", day FROM event_days
+     WHERE timestamp_day >= $1 AND timestamp_day <= $2 AND ($3::integer IS NULL OR day BETWEEN $3 AND $4)
+     ORDER BY timestamp_day DESC, day DESC LIMIT ${PAIRS_PER_READ}`,
+    [oldest, newest, days?.first ?? null, days?.last ?? null],
+  );
+  return rows;
+}
+
+/** A condition on `received_at` for the days of receipt of events about these moments. */
+export async function receivedFor(db: Queryable, timestamps: Iterable<number>): Promise<string> {
+  const { rows } = await db.query<{ day: number }>(
+    'SELECT DISTINCT day FROM event_days WHERE timestamp_day = ANY($1)',
+    [[...new Set([...timestamps].map(dayOf))]],
+  );
+  return receivedOn(rows.map(({ day }) => day));
+}
+
+/** Days in a row are one range. */
+function receivedOn(days: Iterable<number>): string {
+  const ranges: { first: number; last: number }[] = [];
+  for (const day of [...days].sort((a, b) => a - b)) {
+    const last = ranges.at(-1);
+    if (last !== undefined && last.last === day - 1) last.last = day;
+    else ranges.push({ first: day, last: day });
+  }
+  if (ranges.length === 0) return '(false)';
+  const conditions = ranges.map(
+    ({ first, last }) => `received_at >= ${first * DAY_MS} AND received_at < ${(last + 1) * DAY_MS}`,
+  );
+  return `(${conditions.join(' OR ')})`;
+}
+
+/** Beyond what an integer of the server holds there are no events. */
+function boundedDay(time: number): number {
+  const INTEGER_MAX = 2 ** 31 - 2;
+  return Math.max(-INTEGER_MAX, Math.min(INTEGER_MAX, dayOf(time)));
+}

@@ -1,0 +1,148 @@
+/** A Kafka that wants TLS and a login: each way to sign in, and what is said when something of it is wrong. */
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, suite, test } from 'node:test';
+import { promisify } from 'node:util';
+import { openKafkaLogAppender } from '../../../src/backends/kafka/log.ts';
+import { entry, readAll } from '../../contract/log-entries.ts';
+import { ensureKafkaJars } from '../../servers/kafka-jars.ts';
+import { whyNoKafka } from '../../servers/kafka.ts';
+import { freePort, makeServerFolder, ready, type ServerFolder } from '../../servers/processes.ts';
+import { findTool } from '../../tools.ts';
+import { appenderOf, KEPT_MS, readerOf } from './log-on-kafka.ts';
+
+const run = promisify(execFile);
+const openssl = findTool('openssl') ?? '';
+const java = findTool('java') ?? '';
+const READY_MS_MAX = 90_000;
+const LOGGING = `status=error
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d %p %c{1} %m%n
+rootLogger.level=INFO
+rootLogger.appenderRef.console.ref=console
+`;
+const CLUSTER_ID = 'AAAAAAAAAAAAAAAAAAAAAQ';
+
+/** One broker that wants TLS and a login of its clients: ada by PLAIN, bob and eve by SCRAM. */
+async function secureKafka(folder: ServerFolder): Promise<{ readonly broker: string; readonly caFile: string }> {
+  const at = (name: string): string => join(folder.path, name);
+  const [clients, inside, controller] = [await freePort(), await freePort(), await freePort()];
+  const newKey = ['-newkey', 'rsa:2048', '-nodes', '-keyout'];
+  await run(openssl, ['req', '-x509', ...newKey, at('ca.key'), '-out', at('ca.pem'), '-days', '2', '-subj', '/CN=ca']);
+  const signedBy = ['-CA', at('ca.pem'), '-CAkey', at('ca.key'), '-addext', 'subjectAltName=IP:127.0.0.1'];
+  const server = ['req', '-x509', ...newKey, at('server.key'), '-out', at('server.pem'), '-days', '2'];
+  await run(openssl, [...server, '-subj', '/CN=server', ...signedBy]);
+  const store = ['pkcs12', '-export', '-in', at('server.pem'), '-inkey', at('server.key'), '-out', at('server.p12')];
+  await run(openssl, [...store, '-passout', 'pass:changeit']);
+  const security = 'org.apache.kafka.common.security';
+  const scram = `${security}.scram.ScramLoginModule required;`;
+  const settings = {
+    'process.roles': 'broker,controller',
+    'node.id': 1,
+    'controller.quorum.voters': `1@127.0.0.1:${controller}`,
+    listeners: `CLIENTS://127.0.0.1:${clients},INSIDE://127.0.0.1:${inside},CONTROLLER://127.0.0.1:${controller}`,
+    'listener.security.protocol.map': 'CLIENTS:SASL_SSL,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT',
+    'inter.broker.listener.name': 'INSIDE',
+    'controller.listener.names': 'CONTROLLER',
+    'log.dirs': at('data'),
+    'offsets.topic.replication.factor': 1,
+    'log.cleaner.dedupe.buffer.size': 4 * 1024 * 1024,
+    'ssl.keystore.location': at('server.p12'),
+    'ssl.keystore.password': 'changeit',
+    'ssl.keystore.type': 'PKCS12',
+    'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-256,SCRAM-SHA-512',
+    'listener.name.clients.plain.sasl.jaas.config': `${security}.plain.PlainLoginModule required user_ada="p@ss:/word";`,
+    'listener.name.clients.scram-sha-256.sasl.jaas.config': scram,
+    'listener.name.clients.scram-sha-512.sasl.jaas.config': scram,
+  };
+  const file = at('broker.properties');
+  writeFileSync(
+    file,
+    Object.entries(settings)
+      .map(([name, value]) => `${name}=${value}\n`)
+      .join(''),
+  );
+  const jars = join(await ensureKafkaJars((line) => console.error(line)), '*');
+  const logins = ['SCRAM-SHA-512=[name=bob,password=secret-512]', 'SCRAM-SHA-256=[name=eve,password=secret-256]'];
+  const format = ['format', '-t', CLUSTER_ID, '-c', file, ...logins.flatMap((login) => ['--add-scram', login])];
+  await run(java, ['-cp', jars, 'kafka.tools.StorageTool', ...format]);
+  writeFileSync(at('log4j2.properties'), LOGGING);
+  const options = ['-Xmx256m', '-XX:TieredStopAtLevel=1', `-Dlog4j2.configurationFile=${at('log4j2.properties')}`];
+  const broker = folder.run('broker', java, [...options, '-cp', jars, 'kafka.Kafka', file]);
+  await ready('Kafka with logins', broker, READY_MS_MAX, async () => broker.hasSaid('Kafka Server started'));
+  return { broker: `127.0.0.1:${clients}`, caFile: at('ca.pem') };
+}
+
+const skip = whyNoKafka('own') || (openssl === '' ? 'needs openssl' : false);
+
+suite('A Kafka that wants TLS and a login', { skip, timeout: 180_000 }, () => {
+  let folder: ServerFolder;
+  let broker: string;
+  let ca: string;
+  before(async () => {
+    folder = makeServerFolder('kafka-login', 'SIGKILL');
+    const secure = await secureKafka(folder);
+    ({ broker } = secure);
+    ca = encodeURIComponent(secure.caFile);
+  });
+  after(() => folder.remove());
+
+  for (const [mechanism, login] of [
+    ['plain', 'ada:p%40ss%3A%2Fword'],
+    ['scram-sha-256', 'eve:secret-256'],
+    ['scram-sha-512', 'bob:secret-512'],
+  ] as const) {
+    test(`${mechanism}: written and read`, async (context) => {
+      const url = `kafka://${login}@${broker}/events-${mechanism}?partitions=1&tls=true&ca=${ca}&sasl=${mechanism}`;
+      const appender = await appenderOf(context, { url });
+      await appender.append(entry({ traceId: mechanism }));
+      const reader = await readerOf(context, { url });
+      assert.deepEqual(
+        (await readAll(reader, 0)).map(({ traceId }) => traceId),
+        [mechanism],
+      );
+    });
+  }
+
+  const wrong: readonly (readonly [what: string, url: () => string, message: RegExp])[] = [
+    [
+      'a wrong password by PLAIN',
+      () => `kafka://ada:secret-wrong@${broker}/events?ca=${ca}&sasl=plain`,
+      /^Kafka does not let this user in: .*Check LOG_URL\.$/,
+    ],
+    [
+      'a wrong password by SCRAM',
+      () => `kafka://bob:secret-wrong@${broker}/events?ca=${ca}&sasl=scram-sha-512`,
+      /^Kafka does not let this user in: .*Check LOG_URL\.$/,
+    ],
+    ['no login', () => `kafka://${broker}/events?ca=${ca}`, /^Kafka at \S+ cannot be used: .*Check LOG_URL/],
+    [
+      'no TLS',
+      () => `kafka://bob:secret-512@${broker}/events?sasl=scram-sha-512`,
+      /^Kafka at \S+ cannot be used: .*Check LOG_URL/,
+    ],
+    [
+      'certificates of somebody else',
+      () => `kafka://bob:secret-512@${broker}/events?tls=true&sasl=scram-sha-512`,
+      /^Kafka at \S+ cannot be used: .*certificate.*Check LOG_URL/,
+    ],
+  ];
+  for (const [what, url, message] of wrong) {
+    test(`${what}: refused in words that show no password`, async () => {
+      await assert.rejects(
+        openKafkaLogAppender({ url: url(), retentionMs: KEPT_MS, openMsMax: 500 }),
+        (error: Error) => {
+          assert.equal(error.name, 'OperatorError');
+          assert.match(error.message, message);
+          assert.doesNotMatch(error.message, /secret/);
+          return true;
+        },
+      );
+    });
+  }
+});

@@ -1,0 +1,76 @@
+/** Looking things up in Kafka: a request around its moment, pages across fetches, and who else may write there. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { Producer } from '@platformatic/kafka';
+import { entry, headersAll, readAll } from '../../contract/log-entries.ts';
+import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
+import { appenderOf, readerOf } from './log-on-kafka.ts';
+
+const HOUR_MS = 3_600_000;
+const START_MS = 1_760_000_000_000;
+
+/** A trace id of that moment. */
+function traceAt(time: number, n: number): string {
+  const hex = time.toString(16).padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-${String(n).padStart(12, '0')}`;
+}
+
+suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
+  test('a request is found around the moment in its trace id, by whatever clock its time of receipt was', async (context) => {
+    const { brokers, newTopicName } = await testKafka();
+    const url = `kafka://${brokers}/${newTopicName()}?partitions=1`;
+    const appender = await appenderOf(context, { url });
+    const traces = Array.from({ length: 20 }, (_, n) => traceAt(START_MS + n * HOUR_MS, n));
+    for (const [n, traceId] of traces.entries()) {
+      await appender.append(entry({ traceId, receivedAt: 5_000, users: n % 2 === 0 ? [{ n }] : [{ n }, { n }] }));
+    }
+    const reader = await readerOf(context, { url });
+    for (const [n, traceId] of traces.entries()) {
+      const found = await reader.find(0, 0, traceId);
+      assert.deepEqual(
+        found.map((header) => header.traceId),
+        n % 2 === 0 ? [traceId] : [traceId, traceId],
+      );
+      assert.deepEqual(await reader.find(0, (found.at(-1)?.position ?? 0) + 1, traceId), []);
+    }
+    for (const time of [START_MS - HOUR_MS, START_MS + HOUR_MS / 2, START_MS + 1_000 * HOUR_MS]) {
+      assert.deepEqual(await reader.find(0, 0, traceAt(time, 1)), []);
+    }
+  });
+
+  test('headers and records are read across as many fetches as it takes', async (context) => {
+    const { brokers, newTopicName } = await testKafka();
+    const url = `kafka://${brokers}/${newTopicName()}?partitions=1`;
+    const appender = await appenderOf(context, { url });
+    const traces = Array.from({ length: 60 }, (_, n) => `trace-${n}`);
+    const pad = 'x'.repeat(100_000);
+    await Promise.all(traces.map((traceId) => appender.append(entry({ traceId, users: [{ pad }] }))));
+    const reader = await readerOf(context, { url });
+    const headers = await headersAll(reader, 0, 7);
+    assert.deepEqual(
+      headers.map(({ traceId }) => traceId),
+      traces,
+    );
+    assert.equal((await readAll(reader, 0)).length, traces.length);
+    const bytes = await reader.backlogBytes(0, 0);
+    assert.ok(bytes > 60 * 100_000 && bytes < 60 * 101_000);
+  });
+
+  test('a message that somebody else wrote is damage, and is not skipped', async (context) => {
+    const { brokers, newTopicName } = await testKafka();
+    const topic = newTopicName();
+    const url = `kafka://${brokers}/${topic}?partitions=1`;
+    const appender = await appenderOf(context, { url });
+    await appender.append(entry());
+    const producer = new Producer({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
+    await producer.send({ messages: [{ topic, key: Buffer.from('key'), value: Buffer.from('hello') }], acks: -1 });
+    await producer.close();
+    const reader = await readerOf(context, { url });
+    await assert.rejects(readAll(reader, 0), {
+      name: 'LogCorruptError',
+      message: /^position 1 of partition 0 holds a message that Sluice did not write/,
+    });
+    await assert.rejects(reader.headers(0, 0, 10), { name: 'LogCorruptError' });
+  });
+});

@@ -1,0 +1,130 @@
+/** The contract of the store: transactions of several batches, those that are rolled back, and sums of absurd amounts. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import { processBatch } from '../../src/processor/batch.ts';
+import {
+  eventsOf,
+  HOUR_MS,
+  KEEP_ALL,
+  type OpenStore,
+  person,
+  profileOf,
+  request,
+  type StoreUnderTest,
+  START,
+  send,
+  TENANT,
+} from './store-feeding.ts';
+
+const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
+
+export function storeTransactionsContract(open: OpenStore): void {
+  suite('transactions and sums', () => {
+    let under: StoreUnderTest;
+    beforeEach(async () => {
+      under = await open();
+    });
+    afterEach(() => under.close());
+
+    test('what several batches of one transaction tell of a person is folded as if it had come in one', async () => {
+      const says = (receivedAt: number, properties: object) =>
+        request([person({ user_id: 'u' }, [{}], properties)], { receivedAt });
+      const told = [
+        [says(START + 5, { a: 1, b: 1 }), says(START + 9, { a: 2 })],
+        [says(START + 2, { a: 3, c: 3 })],
+        [says(START + 7, { b: null, d: 4 }), request([person({ user_id: 'u' })], { receivedAt: START + 1 })],
+        [says(START + 9_000, { a: 2 })],
+      ];
+      const transaction = await under.writer.begin();
+      for (const [batch, entries] of told.entries()) {
+        const places = entries.keys().map((index) => ({ partition: 0, position: batch * 10 + index }));
+        const records = [...places].map((place, index) => Object.assign(place, entries[index]));
+        await processBatch(transaction, records, {
+          options: { defaultCountry: null, junkValues: new Set() },
+          now: () => START,
+          failpoint: () => undefined,
+        });
+      }
+      await transaction.commit(false);
+      const { userProperties, eventCount, firstSeen, lastSeen } = await profileOf(under, 'user_id', 'u');
+      const values = [...userProperties].map(([name, { value, receivedAt }]) => [name, value, receivedAt - START]);
+      assert.deepEqual(values, [
+        ['a', '2', 9_000],
+        ['c', '3', 2],
+        ['d', '4', 7],
+      ]);
+      assert.deepEqual([eventCount, firstSeen - START, lastSeen - START], [6, 1, 9_000]);
+    });
+
+    test('what was told of people in a transaction that is rolled back is not told by the next one', async () => {
+      const options = { options: { defaultCountry: null, junkValues: new Set<string>() }, now: () => START };
+      const context = { ...options, failpoint: () => undefined };
+      await send(under, [person({ user_id: 'u' }, [{}], { a: 1 })], { receivedAt: START });
+      const transaction = await under.writer.begin();
+      const entry = request([person({ user_id: 'u' }, [{}, {}], { a: 2 }), person({ user_id: 'v' })]);
+      await processBatch(transaction, [{ ...entry, firstUserIndex: 0, partition: 0, position: 9 }], context);
+      await transaction.rollback();
+      await send(under, [person({ user_id: 'w' })]);
+      const { userProperties, eventCount } = await profileOf(under, 'user_id', 'u');
+      assert.deepEqual([userProperties.get('a')?.value, eventCount], ['1', 1]);
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'v'), undefined);
+      assert.equal((await eventsOf(under)).length, 2);
+    });
+
+    test('sums of absurd amounts over names and hours stay numbers', async () => {
+      const amounts = [
+        ['2026-02-01T01:00:00Z', 'more', 1e308],
+        ['2026-02-01T01:00:00Z', 'most', 1e308],
+        ['2026-02-01T02:00:00Z', 'more', 1e308],
+        ['2026-02-02T01:00:00Z', 'less', -1e308],
+        ['2026-02-02T01:00:00Z', 'least', -1e308],
+      ] as const;
+      const events = amounts.map(([timestamp, event_name, revenue]) => ({ timestamp, event_name, revenue }));
+      await send(under, [person({ user_id: 'u' }, events)]);
+      const revenues = async (interval: 'minute' | 'hour' | 'day', byEventName: boolean) => {
+        const range = { from: Date.UTC(2026, 1), to: Date.UTC(2026, 1, 3) };
+        const buckets = await under.store.counts(TENANT, { interval, ...range, byEventName });
+        return buckets.map(({ revenue }) => revenue);
+      };
+      const [most, least] = [Number.MAX_VALUE, -Number.MAX_VALUE];
+      assert.deepEqual(await revenues('minute', false), [most, 1e308, least]);
+      assert.deepEqual(await revenues('hour', false), [most, 1e308, least]);
+      assert.deepEqual(await revenues('day', false), [most, least]);
+      assert.deepEqual(await revenues('day', true), [most, 1e308, -1e308, -1e308]);
+    });
+
+    test('sums of absurd amounts are after an erase as if the erased had never been', async () => {
+      const events = [1e308, 1e308, -1e308, -1e308].map((revenue) => ({ timestamp: '2026-03-01T12:00:30Z', revenue }));
+      const counts = () => {
+        const range = { from: START - HOUR_MS, to: START + HOUR_MS };
+        return under.store.counts(TENANT, { interval: 'minute', ...range, byEventName: true });
+      };
+      await send(under, [person({ user_id: 'rich' }, events)]);
+      const before = await counts();
+      await send(under, [person({ user_id: 'gone' }, [...events, ...events.toReversed()])]);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
+      assert.deepEqual(await counts(), before);
+    });
+
+    test('an amount that its opposite had swallowed is there again once both are erased', async () => {
+      const timestamp = '2026-03-01T12:00:30Z';
+      await send(under, [person({ user_id: 'friend' }, [{ timestamp, revenue: 0.1 }])]);
+      const events = [1e17, -1e17].map((revenue) => ({ timestamp, revenue }));
+      await send(under, [person({ user_id: 'gone' }, events)]);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
+      for (const interval of ['minute', 'hour', 'day'] as const) {
+        const range = { from: START - HOUR_MS, to: START + HOUR_MS };
+        const [bucket] = await under.store.counts(TENANT, { interval, ...range, byEventName: true });
+        assert.deepEqual([bucket?.events, bucket?.revenue], [1, 0.1]);
+      }
+    });
+
+    test('a sweep works within a transaction of its own and leaves none open', async () => {
+      await send(under, [person({ user_id: 'u' })]);
+      await under.writer.sweep(KEEP_ALL, START);
+      await send(under, [person({ user_id: 'u' })]);
+      assert.equal((await eventsOf(under)).length, 2);
+    });
+  });
+}
