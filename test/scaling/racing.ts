@@ -58,6 +58,8 @@ export interface RaceSetup {
   readonly processors: number;
   /** How many connections are cut meanwhile. */
   readonly kills?: number;
+  /** What else happens until the race is over. */
+  readonly meanwhile?: (store: Store, isOver: () => boolean) => Promise<void>;
   readonly random: Random;
 }
 
@@ -70,15 +72,22 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
   const buffer = allocateMetrics(1);
   const log = openLog(dataFolder);
   scope.defer(() => log.close());
+  const writer = openPostgresStoreWriter({ pool: pool.share(), logName: log.name });
+  const store = openPostgresStore({ pool: pool.share(), logName: log.name });
+  scope.defer(async () => {
+    await store.close();
+    await writer.close();
+    await pool.close();
+  });
   const taken: Taken[] = [];
   let isOver = false;
   const running = Array.from({ length: processors }, async (_, partition) => {
     const { next: end } = await log.headers(partition, 0, Number.MAX_SAFE_INTEGER);
     const ownPool = await openPool({ url, max: 2, applicationName: APPLICATION });
-    const writer = recorded(openPostgresStoreWriter({ pool: ownPool, logName: log.name }), taken);
+    const own = recorded(openPostgresStoreWriter({ pool: ownPool, logName: log.name }), taken);
     const processor = new Processor({
       log: restricted(log, [partition]),
-      writer,
+      writer: own,
       options: OPTIONS,
       metrics: metricsWriter(buffer, 0),
       logger: createLogger('silent', 'test'),
@@ -89,21 +98,16 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
     });
     try {
       // A processor that lost its connection stops draining; what is left is taken up by the next round.
-      while (!(await isAt(writer, partition, end))) await processor.drain();
+      while (!(await isAt(own, partition, end))) await processor.drain();
     } finally {
-      await writer.close();
+      await own.close();
     }
   });
   const killing = killConnections(pool, setup.kills ?? 0, random, () => isOver);
+  const acting = setup.meanwhile?.(store, () => isOver);
   await Promise.all(running).finally(() => (isOver = true));
+  await acting;
   const kills = await killing;
-  const writer = openPostgresStoreWriter({ pool: pool.share(), logName: log.name });
-  const store = openPostgresStore({ pool: pool.share(), logName: log.name });
-  scope.defer(async () => {
-    await store.close();
-    await writer.close();
-    await pool.close();
-  });
   const order = serialOrder(certain(taken));
   return { store, writer, pool, order, conflicts: readCounter(buffer, METRIC.store_conflicts), kills };
 }

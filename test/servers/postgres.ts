@@ -25,8 +25,8 @@ const READY_MS_MAX = 60_000;
 const OTHER_USERS = ['postgres', 'nobody'];
 
 export interface TestPostgres {
-  /** The URL of a fresh, empty database. */
-  readonly newDatabase: () => Promise<string>;
+  /** The URL of a fresh database: empty, or a copy of another one that nobody is connected to. */
+  readonly newDatabase: (original?: string) => Promise<string>;
 }
 
 export interface OwnPostgres {
@@ -55,7 +55,7 @@ let madeCount = 0;
 export async function testPostgres(): Promise<TestPostgres> {
   shared ??= sharedUrl();
   const url = await shared;
-  return { newDatabase: async () => newDatabase(url) };
+  return { newDatabase: async (original) => newDatabase(url, original) };
 }
 
 async function sharedUrl(): Promise<string> {
@@ -152,9 +152,10 @@ async function takesConnections(url: string): Promise<boolean> {
   }
 }
 
-async function newDatabase(serverUrl: string): Promise<string> {
+async function newDatabase(serverUrl: string, original?: string): Promise<string> {
   const name = `sluice_test_${process.pid}_${madeCount++}_${randomBytes(4).toString('hex')}`;
-  await withClient(serverUrl, async (client) => client.query(`CREATE DATABASE ${name} TEMPLATE template0`));
+  const template = original === undefined ? 'template0' : new URL(original).pathname.slice(1);
+  await withClient(serverUrl, async (client) => client.query(`CREATE DATABASE ${name} TEMPLATE ${template}`));
   const url = new URL(serverUrl);
   url.pathname = `/${name}`;
   return url.href;

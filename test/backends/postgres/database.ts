@@ -16,12 +16,21 @@ export async function emptyDatabase(): Promise<TestDatabase> {
   return { url, connect: (options) => openPool(testPoolOptions(url, options)) };
 }
 
+let template: Promise<string> | undefined;
+
+/** A copy of one that was brought up to date: much quicker than bringing each up to date. */
 export async function migratedDatabase(): Promise<TestDatabase> {
+  template ??= migratedOnce();
+  const url = await (await testPostgres()).newDatabase(await template);
+  return { url, connect: (options) => openPool(testPoolOptions(url, options)) };
+}
+
+async function migratedOnce(): Promise<string> {
   const database = await emptyDatabase();
   const pool = await database.connect({ max: 1 });
   await migrate(pool);
   await pool.close();
-  return database;
+  return database.url;
 }
 
 /** With a pool that is closed after the test. */
