@@ -49,7 +49,7 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
     const clients = startClients({ signal: t.signal, ledger, key, clients: CLIENTS, ports });
     const onlooker = lookOn(api, key, ledger, t.signal);
     await eventually('some answers', () => ledger.acknowledged >= WARM_UP, DEADLINE_MS);
-    await kafka.killBroker(1);
+    await kafka.killBroker(2);
     const killedAt = performance.now();
     const sentSince = (): typeof ledger.tries =>
       ledger.tries.filter(({ sentAt, end }) => sentAt > killedAt && end === 202);
@@ -59,7 +59,7 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
       DEADLINE_MS,
     );
     const [took] = sentSince().map(({ answeredAt }) => answeredAt - killedAt);
-    await kafka.startBroker(1);
+    await kafka.startBroker(2);
     await Promise.all(edges.map(becomesReady));
     await clients.stop();
     const looks = await onlooker.stop();
@@ -78,6 +78,7 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
     const clients = startClients({ signal: t.signal, ledger, key, clients: CLIENTS, ports });
     const onlooker = lookOn(api, key, ledger, t.signal);
     await eventually('some answers', () => ledger.acknowledged >= WARM_UP, DEADLINE_MS);
+    // The one that is left leads partitions: it writes a part of what comes, which nobody may be told of.
     await Promise.all([kafka.killBroker(0), kafka.killBroker(2)]);
     const goneAt = performance.now();
     const answersSince = (): typeof ledger.tries => ledger.tries.filter(({ sentAt }) => sentAt > goneAt);

@@ -49,7 +49,8 @@ suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), 
   /** A wire to the database, and how servers are told to use it. */
   const openDatabaseWire = async (options: Omit<WireOptions, 'port'> = {}): Promise<[Wire, Record<string, string>]> => {
     const url = new URL(postgres.url);
-    const wire = await openWire({ ...options, port: Number(url.port) });
+    const port = Number(url.port);
+    const wire = await openWire({ ...options, port: () => port });
     scope.defer(() => wire.close());
     url.port = String(wire.port);
     url.searchParams.set('connect_timeout', '2');

@@ -130,7 +130,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
     const wires = await Promise.all(
       edges.map(({ port }) =>
         openWire({
-          port,
+          port: () => port,
           fateOf: () => (random() < 0.15 ? 'unanswered' : 'passes'),
           isClientTold: () => random() < 0.7,
         }),

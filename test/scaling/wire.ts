@@ -17,7 +17,8 @@ export type Fate = 'passes' | 'lost' | 'unanswered' | 'late';
 const LATE_MS = 1_500;
 
 export interface WireOptions {
-  readonly port: number;
+  /** Asked at every connection: a server that is started again has another. */
+  readonly port: () => number;
   readonly host?: string;
   /** Asked about every piece from the client; all pass unless given. */
   readonly fateOf?: (piece: Buffer) => Fate;
@@ -71,13 +72,11 @@ export async function openWire(options: WireOptions): Promise<Wire> {
   };
 
   const server = createServer((near) => {
-    const far = connect(port, host);
+    const far = connect(port(), host);
     let isLost = false;
     keep(near);
     keep(far);
-    const lose = (): void => {
-      lost += 1;
-      far.destroy();
+    const tell = (): void => {
       if (isClientTold()) near.resetAndDestroy();
     };
     near.on('data', (bytes: Buffer) => {
@@ -85,22 +84,27 @@ export async function openWire(options: WireOptions): Promise<Wire> {
       const fate = fateOf(bytes);
       if (fate !== 'passes') isLost = true;
       if (fate === 'late') {
-        if (isClientTold()) near.resetAndDestroy();
+        tell();
         setTimeout(() => pass({ to: far, bytes }), LATE_MS);
-      } else if (fate === 'lost') lose();
+      } else if (fate === 'lost') far.destroy();
       else pass({ to: far, bytes });
     });
     far.on('data', (bytes: Buffer) => {
       if (!isLost) pass({ to: near, bytes });
       // The server has done what it was asked for, and nobody will hear of it.
-      else if (!far.destroyed) lose();
+      else far.destroy();
     });
     near.on('close', () => {
       // Of a connection that is lost, the far end is ended by what was lost.
       if (!isLost) pass({ to: far, bytes: null });
     });
     far.on('close', () => {
-      if (!isLost) pass({ to: near, bytes: null });
+      if (!isLost) {
+        pass({ to: near, bytes: null });
+        return;
+      }
+      lost += 1;
+      tell();
     });
   });
   server.listen(0, '127.0.0.1');

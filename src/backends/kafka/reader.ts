@@ -199,7 +199,10 @@ export class KafkaLogReader implements LogReader {
   }
 }
 
-/** As many as fit, but one at least. `count`: how many messages were used. */
+/**
+ * As many as fit, but one at least. `count`: how many messages were used. Those before a message that is no record are
+ * given without it, so that only what is wrong stays behind.
+ */
 export function recordsOf(
   messages: readonly Fetched[],
   partition: number,
@@ -211,7 +214,12 @@ export function recordsOf(
   for (const { position, value } of messages) {
     const size = value?.length ?? 0;
     if (records.length > 0 && bytes + size > bytesMax) break;
-    records.push(recordOf(value, { partition, position }));
+    try {
+      records.push(recordOf(value, { partition, position }));
+    } catch (error) {
+      if (records.length === 0) throw error;
+      break;
+    }
     bytes += size;
     next = position + 1;
   }

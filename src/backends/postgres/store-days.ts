@@ -55,6 +55,11 @@ export async function dayTables(client: Pick<PostgresClient, 'query'>): Promise<
   });
 }
 
+/** Whether a day has both its tables, and both can be written to. */
+export function isWhole(tables: readonly DayTable[], day: number): boolean {
+  return tables.filter((table) => table.day === day && table.state === 'attached').length === PARENTS.length;
+}
+
 const NO_PAIRS: ReadonlySet<string> = new Set();
 /** There are a few for each day, unless clients make times up. */
 const SEEN_PAIRS_MAX = 100_000;
@@ -71,10 +76,13 @@ export class StoreDays {
 
   /** `pairs` (`pairOf`) of the events that will be written; they stay, whatever becomes of these. */
   async ensure(days: Iterable<number>, pairs: ReadonlySet<string> = NO_PAIRS): Promise<void> {
-    const missing = [...new Set(days)].filter((day) => !this.#seen.has(day)).sort((a, b) => a - b);
-    if (missing.length > 0) {
-      await withPartitionLock(this.#pool, (client) => makeDays(client, missing));
-      for (const day of missing) this.#seen.add(day);
+    const unseen = [...new Set(days)].filter((day) => !this.#seen.has(day)).sort((a, b) => a - b);
+    if (unseen.length > 0) {
+      // Mostly another process has made them: then nobody waits for the lock, which a sweep may hold for long.
+      const tables = await dayTables(this.#pool);
+      const missing = unseen.filter((day) => !isWhole(tables, day));
+      if (missing.length > 0) await withPartitionLock(this.#pool, (client) => makeDays(client, missing));
+      for (const day of unseen) this.#seen.add(day);
     }
     await this.#ensurePairs([...pairs].filter((pair) => !this.#seenPairs.has(pair)));
   }
@@ -114,7 +122,7 @@ export async function withPartitionLock<T>(
   });
 }
 
-async function makeDays(client: PostgresClient, days: readonly number[]): Promise<void> {
+export async function makeDays(client: PostgresClient, days: readonly number[]): Promise<void> {
   const tables = new Map((await dayTables(client)).map((table) => [table.name, table]));
   for (const day of days) {
     for (const parent of PARENTS) {
@@ -127,11 +135,17 @@ async function makeDays(client: PostgresClient, days: readonly number[]): Promis
 }
 
 /** Not by CREATE … PARTITION OF, which would keep everybody from reading and writing all days meanwhile. */
-export async function attachDay(client: PostgresClient, parent: DayParent, day: number, isNew: boolean): Promise<void> {
+async function attachDay(client: PostgresClient, parent: DayParent, day: number, isNew: boolean): Promise<void> {
   const name = dayTable(parent, day);
   const create = isNew ? `CREATE TABLE ${name} (LIKE ${parent} INCLUDING DEFAULTS INCLUDING INDEXES);` : '';
-  await client.query(`
-    BEGIN; ${create}
-    ALTER TABLE ${parent} ATTACH PARTITION ${name} FOR VALUES FROM (${day * DAY_MS}) TO (${(day + 1) * DAY_MS});
-    COMMIT`);
+  try {
+    await client.query(`
+      BEGIN; ${create}
+      ALTER TABLE ${parent} ATTACH PARTITION ${name} FOR VALUES FROM (${day * DAY_MS}) TO (${(day + 1) * DAY_MS});
+      COMMIT`);
+  } catch (error) {
+    // After a conflict the connection is used on, and nothing works in a transaction that failed.
+    if (client.isUsable) await client.query('ROLLBACK');
+    throw error;
+  }
 }

@@ -9,13 +9,15 @@
 
 import { int8s } from './binary-arrays.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
-import { attachDay, DAY_MS, dayTable, type DayTable, dayTables, withPartitionLock } from './store-days.ts';
+import { DAY_MS, dayTable, type DayTable, dayTables, isWhole, makeDays, withPartitionLock } from './store-days.ts';
 import { type RemovedEvent, takeFromSums } from './store-removal.ts';
 
 const RECORDS_PER_SWEEP = 2_000;
 const EVENTS_PER_SWEEP = 5_000;
 /** Waiting for who has read the day, and reading through what is left of it, which may be large though empty. */
 const DROP_TIMEOUT_MS = 600_000;
+/** For each of those who have read the day: the processor waits meanwhile. A backup may read for hours. */
+const DROP_WAIT_MS = 1_000;
 
 interface RecordRow {
   readonly no: number;
@@ -46,8 +48,7 @@ export async function expireEvents(
   const empty: number[] = [];
   const old = (await dayTables(client)).filter(({ day }) => (day + 1) * DAY_MS <= cutoff);
   for (const [day, tables] of Map.groupBy(old, (table) => table.day)) {
-    const isWhole = tables.length === 2 && tables.every(({ state }) => state === 'attached');
-    const expired = isWhole ? await expireSome(client, day, progress) : 0;
+    const expired = isWhole(tables, day) ? await expireSome(client, day, progress) : 0;
     if (expired > 0) return { expired, empty };
     empty.push(day);
   }
@@ -117,22 +118,37 @@ function removedEvent(row: EventRow): RemovedEvent {
   };
 }
 
-/** Of days of which nothing seemed to be left; one of which something is, stays. */
+/**
+ * Of days of which nothing seemed to be left; one of which something is, stays. Records go first: who finds no table for
+ * a record writes nothing, while one without events would be left alone in a day that has no table for them.
+ */
 export async function dropDays(pool: PostgresPool, days: ReadonlySet<number>): Promise<void> {
   await withPartitionLock(pool, async (client) => {
-    await client.query(`SET statement_timeout = ${DROP_TIMEOUT_MS}`);
-    for (const table of await dayTables(client)) if (days.has(table.day)) await dropDay(client, table);
-    await client.query('RESET statement_timeout');
+    await client.query(`SET statement_timeout = ${DROP_TIMEOUT_MS}; SET lock_timeout = ${DROP_WAIT_MS}`);
+    try {
+      const old = (await dayTables(client)).filter(({ day }) => days.has(day));
+      for (const [day, tables] of Map.groupBy(old, (table) => table.day)) {
+        let isEmpty = true;
+        for (const table of tables.toReversed()) isEmpty &&= await dropDay(client, table);
+        if (!isEmpty) await makeDays(client, [day]);
+      }
+    } finally {
+      if (client.isUsable) await client.query('RESET statement_timeout; RESET lock_timeout');
+    }
   });
 }
 
-/** Each step may be the last one of a process that dies: the next sweep finds the table as it is and goes on. */
-async function dropDay(client: PostgresClient, { parent, day, name, state }: DayTable): Promise<void> {
+/**
+ * False for one that holds something, which is then not attached. Each step may be the last one of a process that dies:
+ * the next sweep finds the table as it is and goes on.
+ */
+async function dropDay(client: PostgresClient, { parent, name, state }: DayTable): Promise<boolean> {
   const slow = (text: string): Statement => ({ text, timeoutMs: DROP_TIMEOUT_MS });
   if (state === 'attached') await client.query(slow(`ALTER TABLE ${parent} DETACH PARTITION ${name} CONCURRENTLY`));
   if (state === 'detaching') await client.query(slow(`ALTER TABLE ${parent} DETACH PARTITION ${name} FINALIZE`));
   // From here on nobody writes to it.
   const { rows } = await client.query<{ exists: boolean }>(slow(`SELECT EXISTS (SELECT FROM ${name}) AS exists`));
-  if (rows[0]?.exists === false) await client.query(`DROP TABLE ${name}`);
-  else await attachDay(client, parent, day, false);
+  if (rows[0]?.exists !== false) return false;
+  await client.query(`DROP TABLE ${name}`);
+  return true;
 }

@@ -2,6 +2,9 @@
  * Numbers of nodes, records and events: blocks from the sequence `numbers`, counted inside by one writer. Numbers of a
  * transaction that was rolled back are skipped. Each of a writer's numbers is larger than those it gave out before, but
  * not than another writer's.
+ *
+ * A server that crashes gives out a block again that it gave to a transaction which was not committed. So a block is
+ * used on only after the transaction that took it was.
  */
 
 import type { Queryable } from './pool.ts';
@@ -12,6 +15,7 @@ const NEXT_BLOCK = { name: 'store_next_block', text: `SELECT nextval('numbers') 
 export class StoreNumbers {
   #next = 0;
   #end = 0;
+  #isCommitted = true;
 
   /** For each count the first of so many consecutive numbers. */
   async take(client: Queryable, counts: readonly number[]): Promise<number[]> {
@@ -24,10 +28,24 @@ export class StoreNumbers {
     return firsts;
   }
 
+  /** The transaction that the numbers were taken in was committed. */
+  confirm(): void {
+    this.#isCommitted = true;
+  }
+
+  /** It was rolled back. With `isAll` nothing is used on: who knows what server answers next, and what it remembers. */
+  forget(isAll: boolean): void {
+    if (this.#isCommitted && !isAll) return;
+    this.#next = 0;
+    this.#end = 0;
+    this.#isCommitted = true;
+  }
+
   async #takeBlock(client: Queryable, count: number): Promise<void> {
     if (count > NUMBERS_PER_BLOCK) throw new RangeError(`a batch needs ${count} numbers in a row`);
     const { rows } = await client.query<{ first: number }>(NEXT_BLOCK);
     this.#next = rows[0]?.first ?? Number.NaN;
     this.#end = this.#next + NUMBERS_PER_BLOCK;
+    this.#isCommitted = false;
   }
 }

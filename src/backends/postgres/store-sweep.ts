@@ -79,13 +79,25 @@ export class StoreSweep {
       if (emptyDays.size === 0) return hasMore;
       // Should anything be left of them, it is looked for from the beginning.
       for (const day of emptyDays) progress.expiry.delete(day);
-      await dropDays(this.#pool, emptyDays);
-      this.#days.forget();
-      return true;
+      const isDone = await this.#drop(emptyDays);
+      return hasMore || isDone;
     } catch (error) {
       // Whoever was in the way is done by the next call.
       if (error instanceof StoreConflictError) return true;
       throw error;
+    }
+  }
+
+  /** False when somebody still reads one of them: that may take hours, so it is not tried again at once. */
+  async #drop(days: ReadonlySet<number>): Promise<boolean> {
+    try {
+      await dropDays(this.#pool, days);
+      return true;
+    } catch (error) {
+      if (error instanceof StoreConflictError) return false;
+      throw error;
+    } finally {
+      this.#days.forget();
     }
   }
 }

@@ -247,11 +247,13 @@ class PostgresWriteTransaction implements WriteTransaction {
     await this.#books.flush(this.#client);
     await this.#transaction.commit();
     this.#shared.tenants.confirm(this);
+    this.#shared.numbers.confirm();
     for (const [tenant, people] of this.#met) this.#shared.people.learn(tenant, people);
   }
 
   async rollback(): Promise<void> {
     this.#shared.tenants.forget(this);
+    this.#shared.numbers.forget(!this.#client.isUsable);
     await this.#transaction.rollback();
   }
 

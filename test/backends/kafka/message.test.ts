@@ -17,6 +17,7 @@ import {
 } from 'fast-check';
 import { usersInBody } from '../../../src/backends/kafka/body-users.ts';
 import { headerOf, messagesOf, recordOf, timeOf } from '../../../src/backends/kafka/message.ts';
+import { recordsOf } from '../../../src/backends/kafka/reader.ts';
 import type { LogEntry } from '../../../src/log.ts';
 import { IDENTIFIER_TYPES } from '../../../src/model.ts';
 import { entry, eventsIn } from '../../contract/log-entries.ts';
@@ -232,6 +233,16 @@ suite('A request as messages', () => {
       });
     }
     assert.throws(() => headerOf(null, PLACE), { name: 'LogCorruptError' });
+  });
+
+  test('what stands before a message that Sluice did not write is read all the same', () => {
+    const [message] = messagesOf(entry({}));
+    const good = { value: message?.value ?? null, bytes: 1 };
+    const bad = { position: 6, value: Buffer.from('hello'), bytes: 1 };
+    const messages = [{ ...good, position: 4 }, { ...good, position: 5 }, bad, { ...good, position: 7 }];
+    const { records, next, count } = recordsOf(messages, 3, 1_000_000);
+    assert.deepEqual([records.map(({ position }) => position), next, count], [[4, 5], 6, 2]);
+    assert.throws(() => recordsOf(messages.slice(count), 3, 1_000_000), { name: 'LogCorruptError' });
   });
 
   test('a body whose users were counted differently is a bug that does not pass', () => {

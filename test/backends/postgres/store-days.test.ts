@@ -2,8 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { ADVISORY_LOCKS, SWEEP_LOCK } from '../../../src/backends/postgres/migrations.ts';
-import type { PostgresPool } from '../../../src/backends/postgres/pool.ts';
+import { ADVISORY_LOCKS, PARTITION_LOCK, SWEEP_LOCK } from '../../../src/backends/postgres/migrations.ts';
+import { PostgresClient, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
+import { StoreDays } from '../../../src/backends/postgres/store-days.ts';
 import { StoreConflictError, type StoreWriter } from '../../../src/store-writer.ts';
 import {
   DAY_MS,
@@ -94,6 +95,61 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     await reading.rollback();
     assert.equal((await eventsOf(under)).length, 2);
     assert.equal((await dayTablesOf(under.pool)).includes('events_2026_03_01'), false);
+  });
+
+  test('a day that cannot be made now is a conflict, whatever keeps it from being made', async (context) => {
+    const under = await openFor(context);
+    const { query } = { ...Object.getOwnPropertyDescriptors(PostgresClient.prototype) };
+    context.mock.method(PostgresClient.prototype, 'query', function hasty(this: PostgresClient, ...args: never[]) {
+      const [text, ...rest] = args as unknown as [unknown, ...unknown[]];
+      const isAttaching = typeof text === 'string' && text.includes('ATTACH PARTITION');
+      const sooner = isAttaching ? text.replace('BEGIN;', 'BEGIN; SET LOCAL lock_timeout = 50;') : text;
+      return Reflect.apply(query.value as () => unknown, this, [sooner, ...rest] as unknown as []);
+    });
+    const analysing = await under.pool.begin();
+    await analysing.client.query('LOCK TABLE events IN SHARE UPDATE EXCLUSIVE MODE');
+    await assert.rejects(send(under, [person({ user_id: 'u' })]), StoreConflictError);
+    await analysing.rollback();
+    await send(under, [person({ user_id: 'u' })]);
+    assert.equal((await eventsOf(under)).length, 1);
+  });
+
+  test('a day that is there is found while another process makes or drops one', async (context) => {
+    const under = await openFor(context);
+    await new StoreDays(under.pool).ensure([20_000]);
+    const busy = await under.pool.begin();
+    await busy.client.query('SET LOCAL lock_timeout = 100');
+    await busy.client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, PARTITION_LOCK]);
+    await new StoreDays(under.pool).ensure([20_000]);
+    await busy.rollback();
+  });
+
+  test('a day that somebody reads for long keeps no sweep waiting, and goes later', async (context) => {
+    const under = await openFor(context);
+    await send(under, [person({ user_id: 'u' })], { receivedAt: START });
+    const backup = await under.pool.begin();
+    await backup.client.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ');
+    await backup.client.query('SELECT count(*) FROM events, records');
+    const startedAt = performance.now();
+    await sweepAll(under, OLD, START + 30 * DAY_MS);
+    assert.ok(performance.now() - startedAt < 9_000);
+    // What it left on the connection would let any statement take as long.
+    const { rows } = await under.pool.query<{ statement_timeout: string }>('SHOW statement_timeout');
+    assert.equal(rows[0]?.statement_timeout, '30s');
+    await backup.rollback();
+    await sweepAll(under, OLD, START + 30 * DAY_MS);
+    assert.deepEqual([...(await dayTablesOf(under.pool)), ...(await dayTablesOf(under.pool, 'records'))], []);
+  });
+
+  test('a day that has records and no table for events goes as well', async (context) => {
+    const under = await openFor(context);
+    const idempotencyKey = 'once';
+    for (const _ of [1, 2]) await send(under, [person({ user_id: 'u' })], { receivedAt: START, idempotencyKey });
+    // As if a record without events had come in between the two tables' being dropped.
+    await under.pool.query('DELETE FROM records WHERE events > 0');
+    await under.pool.query('DROP TABLE events_2026_03_01');
+    await sweepAll(under, OLD, START + 30 * DAY_MS);
+    assert.deepEqual([...(await dayTablesOf(under.pool)), ...(await dayTablesOf(under.pool, 'records'))], []);
   });
 
   test('one sweeper works at a time', async (context) => {

@@ -258,6 +258,24 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     assert.equal((await under.store.profiles(TENANT, { limit: 10, cursor: null })).rows.length, 3);
   });
 
+  test('numbers of a transaction that was rolled back are left alone: after a crash others get them', async (context) => {
+    const under = await openFor(context);
+    const other = openOn(under.pool, 'test:other');
+    context.after(() => other.close());
+    const transaction = await under.writer.begin();
+    await transaction.advance(0, 0, 1);
+    const records = [{ ...request([person({ user_id: 'u' })]), partition: 0, position: 0 }];
+    await processBatch(transaction, records, CONTEXT);
+    await transaction.rollback();
+    // What a server remembers that crashed before anything of this was on its disk.
+    await under.pool.query(`SELECT setval('numbers', 1, false)`);
+    await send(other, [person({ user_id: 'v' })]);
+    await send(under, [person({ user_id: 'u' })]);
+    const { rows } = await under.pool.query<{ no: number }>('SELECT DISTINCT no FROM events');
+    assert.equal(rows.length, 2);
+    assert.equal((await eventsOf(under)).length, 2);
+  });
+
   test('numbers within a block are consecutive, and a run that does not fit begins the next block', async (context) => {
     const { pool } = await openFor(context);
     const numbers = new StoreNumbers();
