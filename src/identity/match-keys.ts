@@ -80,13 +80,6 @@ export function matchKeysOf(identifiers: Readonly<Record<string, unknown>>, opti
   return { keys, junk: junk ?? NOTHING };
 }
 
-/** All keys as one text: types begin with different letters, and no value holds U+0000. */
-export function personOf(keys: readonly MatchKey[]): string {
-  let person = '';
-  for (const { type, value } of keys) person += `\0${type[0]}${value}`;
-  return person;
-}
-
 /** Rule 2. */
 export function normalise(type: IdentifierType, raw: string, options: MatchOptions): string {
   const text = isPrintableAscii(raw) ? raw : raw.normalize('NFC').trim();
