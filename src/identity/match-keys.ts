@@ -72,8 +72,8 @@ export function matchKeysOf(identifiers: Readonly<Record<string, unknown>>, opti
       junk ??= [];
       junk.push(type);
     } else {
-      // A plain user_id or anon_id is what it is.
-      const isNormal = isPlain && (type === 'user_id' || type === 'anon_id');
+      // A plain user_id or anon_id is what it is, and so is a plain email in lower case.
+      const isNormal = isPlain && type !== 'phone_number' && (type !== 'email' || !hasUpperCaseAscii(raw));
       keys.push({ type, value: isNormal ? raw : normalise(type, trimmed, options), raw });
     }
   }
