@@ -1,18 +1,22 @@
 /**
  * Fills the store of a data folder for the benchmark of growth, without HTTP and without the log: bodies of a crowd go
- * through the processor's own steps, in batches and transactions as large as its own, so that the store is what a
- * server would have made of the same requests. Times of receipt advance evenly. No server may run on the folder.
- * `node bench/fill.ts JSON`, see `FillJob`; prints a `FillResult`.
+ * through the processor's own steps, prepared in a thread of its own as under a server, in batches and transactions as
+ * large as its own, so that the store is what a server would have made of the same requests. Times of receipt advance
+ * evenly. No server may run on the folder. `node bench/fill.ts JSON`, see `FillJob`; prints a `FillResult`.
  */
 
+import { isMainThread, type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
 import { openSqliteKeyStore } from '../src/backends/sqlite/keys.ts';
 import { openSqliteStoreWriter } from '../src/backends/sqlite/store-writer.ts';
 import { keyFileOf, storeFileOf } from '../src/data-folder.ts';
 import { createTraceIds } from '../src/edge/trace-id.ts';
 import { hashKey } from '../src/keys/format.ts';
-import type { LogRecord } from '../src/log.ts';
+import type { LogReader, LogRecord } from '../src/log.ts';
 import { tenantOf } from '../src/model.ts';
-import { processBatch } from '../src/processor/batch.ts';
+import { processPrepared } from '../src/processor/batch.ts';
+import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
+import { serveRecords, sourceInThread } from '../src/processor/source.ts';
+import type { ApiKey } from '../src/store.ts';
 import { type Crowd, RequestMaker, USERS_PER_REQUEST } from './crowd.ts';
 
 export interface FillJob {
@@ -31,26 +35,63 @@ export interface FillResult {
   readonly events: number;
 }
 
-const BATCH_REQUESTS = 27;
-const TRANSACTION_USERS = 50_000;
+/** What the processor takes into one at most. */
+const TRANSACTION_USERS = 100_000;
+const PARTITION = 0;
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
+
+interface Making {
+  readonly job: FillJob;
+  readonly key: Pick<ApiKey, 'id' | 'kind' | 'accountId' | 'environment'>;
+}
 
 async function fill(job: FillJob): Promise<FillResult> {
   const startedAt = performance.now();
   const keyStore = openSqliteKeyStore(keyFileOf(job.folder));
-  const key = await keyStore.findByHash(hashKey(job.key));
-  if (key === undefined) throw new Error('the key is not in the data folder');
+  const found = await keyStore.findByHash(hashKey(job.key));
+  if (found === undefined) throw new Error('the key is not in the data folder');
+  const { id, kind, accountId, environment } = found;
+  const making: Making = { job, key: { id, kind, accountId, environment } };
+  const thread = new Worker(new URL(import.meta.url), { workerData: making });
+  const source = sourceInThread(thread);
   const writer = openSqliteStoreWriter({ file: storeFileOf(job.folder) });
+  let position = 0;
+  let events = 0;
+  let isEnd = false;
+  while (!isEnd) {
+    const transaction = await writer.begin();
+    for (let users = 0; users < TRANSACTION_USERS && !isEnd; ) {
+      const { records, next, problem } = await source.read(PARTITION, position, BATCH_BYTES_MAX);
+      if (problem !== null) throw problem;
+      isEnd = next === position;
+      position = next;
+      const now = (): number => records.at(-1)?.header.receivedAt ?? job.to;
+      const counts = await processPrepared(transaction, records, { now, failpoint: () => undefined });
+      users += counts.users;
+      events += counts.events;
+    }
+    // The position in the log stays where it is: none of this was in the log.
+    await transaction.commit(isEnd);
+  }
+  await writer.close();
+  await keyStore.close();
+  await thread.terminate();
+  return { seconds: (performance.now() - startedAt) / 1000, events };
+}
+
+/** In the thread that prepares: a crowd in place of a log. Its requests are made one after the other, and only once. */
+function serveCrowd(port: MessagePort, { job, key }: Making): void {
   const maker = new RequestMaker(job.crowd, USERS_PER_REQUEST, () => '');
-  let clock = job.from;
-  const traceIds = createTraceIds(() => Math.floor(clock));
   const requests = Math.ceil(job.users / USERS_PER_REQUEST);
   const step = (job.to - job.from) / requests;
-  const nextRecord = (): LogRecord => {
+  let clock = job.from;
+  const traceIds = createTraceIds(() => Math.floor(clock));
+  let made = 0;
+  const recordAt = (position: number): LogRecord => {
     clock += step;
     return {
-      partition: 0,
-      position: 0,
+      partition: PARTITION,
+      position,
       traceId: traceIds(),
       tenantId: tenantOf(key.accountId, key.environment),
       receivedAt: Math.floor(clock),
@@ -64,24 +105,23 @@ async function fill(job: FillJob): Promise<FillResult> {
       rejections: [],
     };
   };
-  const context = { options: OPTIONS, now: () => Math.floor(clock), failpoint: () => undefined };
-  let made = 0;
-  let events = 0;
-  while (made < requests) {
-    const transaction = await writer.begin();
-    const end = Math.min(requests, made + TRANSACTION_USERS / USERS_PER_REQUEST);
-    while (made < end) {
-      const records = Array.from({ length: Math.min(BATCH_REQUESTS, end - made) }, nextRecord);
-      made += records.length;
-      events += (await processBatch(transaction, records, context)).events;
+  const read: LogReader['read'] = async (_partition, position, bytesMax) => {
+    if (position !== made) throw new Error(`request ${position} is wanted, and ${made} is next`);
+    const records: LogRecord[] = [];
+    for (let bytes = 0; bytes < bytesMax && position + records.length < requests; ) {
+      const record = recordAt(position + records.length);
+      bytes += record.body.byteLength;
+      records.push(record);
     }
-    // The position in the log stays where it is: none of this was in the log.
-    await transaction.commit(made === requests);
-  }
-  await writer.close();
-  await keyStore.close();
-  return { seconds: (performance.now() - startedAt) / 1000, events };
+    made += records.length;
+    return { records, next: made };
+  };
+  serveRecords(port, { read } as Partial<LogReader> as LogReader, OPTIONS);
 }
 
-const result = await fill(JSON.parse(process.argv[2] ?? '') as FillJob);
-console.log(JSON.stringify(result));
+if (isMainThread) {
+  const result = await fill(JSON.parse(process.argv[2] ?? '') as FillJob);
+  console.log(JSON.stringify(result));
+} else if (parentPort !== null) {
+  serveCrowd(parentPort, workerData as Making);
+}

@@ -9,7 +9,7 @@
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
-import type { KeyKind, MatchKey, NodeNumber, Origin, TenantId } from './model.ts';
+import type { KeyKind, MatchKey, NodeNumber, Origin, PersonMark, TenantId } from './model.ts';
 
 /** A log record without its body. */
 export interface RecordHeader {
@@ -28,9 +28,9 @@ export interface RecordHeader {
   readonly eventsAccepted: number;
 }
 
-/** Somebody by their match keys. `person` is all of them in one text, different for different keys. */
+/** Somebody by their match keys. */
 export interface Named {
-  readonly person: string;
+  readonly person: PersonMark;
   readonly keys: readonly MatchKey[];
 }
 
@@ -122,7 +122,7 @@ export interface RecordToStore {
 
 /** A person all of whose match keys are now in one profile, and the node of the strongest. */
 export interface Settled {
-  readonly person: string;
+  readonly person: PersonMark;
   readonly node: NodeNumber;
 }
 

@@ -72,19 +72,12 @@ export function matchKeysOf(identifiers: Readonly<Record<string, unknown>>, opti
       junk ??= [];
       junk.push(type);
     } else {
-      // A plain user_id or anon_id is what it is.
-      const isNormal = isPlain && (type === 'user_id' || type === 'anon_id');
+      // A plain user_id or anon_id is what it is, and so is a plain email in lower case.
+      const isNormal = isPlain && type !== 'phone_number' && (type !== 'email' || !hasUpperCaseAscii(raw));
       keys.push({ type, value: isNormal ? raw : normalise(type, trimmed, options), raw });
     }
   }
   return { keys, junk: junk ?? NOTHING };
-}
-
-/** All keys as one text: types begin with different letters, and no value holds U+0000. */
-export function personOf(keys: readonly MatchKey[]): string {
-  let person = '';
-  for (const { type, value } of keys) person += `\0${type[0]}${value}`;
-  return person;
 }
 
 /** Rule 2. */

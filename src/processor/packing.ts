@@ -14,6 +14,7 @@ import {
   type KeyKind,
   type MatchKey,
   type Origin,
+  type PersonMark,
 } from '../model.ts';
 import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { type Packed, Packer, Unpacker } from './packer.ts';
@@ -68,7 +69,9 @@ function unpackRecord(unpacker: Unpacker): PreparedRecord {
 
 function packUser(packer: Packer, user: PreparedUser): void {
   packer.number(user.origin.userIndex);
-  packer.text(user.person);
+  packer.number(user.person.a);
+  packer.number(user.person.b);
+  packer.number(user.person.c);
   packer.list(user.junk, packType);
   packer.list(user.events, packEvent);
   packer.number(user.statement === null ? 0 : 1);
@@ -78,7 +81,7 @@ function packUser(packer: Packer, user: PreparedUser): void {
 
 function unpackUser(unpacker: Unpacker, { receivedAt, traceId, keyKind }: RecordHeader): PreparedUser {
   const origin = { receivedAt, traceId, userIndex: unpacker.number() };
-  const person = unpacker.text();
+  const person: PersonMark = { a: unpacker.number(), b: unpacker.number(), c: unpacker.number() };
   const junk = unpacker.list(unpackType);
   const events = unpacker.list(unpackEvent);
   const statement = unpacker.number() === 0 ? null : unpackStatement(unpacker);
@@ -89,7 +92,7 @@ function unpackUser(unpacker: Unpacker, { receivedAt, traceId, keyKind }: Record
 class UnpackedUser implements PreparedUser {
   readonly origin: Origin;
   readonly keyKind: KeyKind;
-  readonly person: string;
+  readonly person: PersonMark;
   readonly junk: readonly IdentifierType[];
   readonly events: readonly PreparedEvent[];
   readonly statement: StatementToStore | null;

@@ -8,7 +8,8 @@
  * all of its users are valid. The texts are slices of the body's, and keep it in memory.
  */
 
-import { type MatchOptions, matchKeysOf, personOf } from '../identity/match-keys.ts';
+import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
+import { markOf } from './person-mark.ts';
 import type { IdentifierType, KeyKind } from '../model.ts';
 import type { StatementToStore } from '../store-writer.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
@@ -104,7 +105,7 @@ class PlainUsers {
     return {
       origin: { receivedAt, traceId, userIndex },
       keyKind,
-      person: personOf(keys),
+      person: markOf(keys),
       keys,
       junk,
       events,

@@ -5,10 +5,11 @@
  */
 
 import type { Claimant } from '../identity/graph.ts';
-import { type MatchOptions, matchKeysOf, personOf } from '../identity/match-keys.ts';
+import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
+import { markOf } from './person-mark.ts';
 import { statementOf } from '../identity/statements.ts';
 import type { LogRecord } from '../log.ts';
-import { type IdentifierType, type KeyKind, LIMITS, type Origin } from '../model.ts';
+import { type IdentifierType, type KeyKind, LIMITS, type Origin, type PersonMark } from '../model.ts';
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { parseExact } from '../validation/exact-json.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
@@ -22,7 +23,7 @@ export interface PreparedEvent extends EventToStore {
 }
 
 export interface PreparedUser extends Named, Claimant {
-  readonly person: string;
+  readonly person: PersonMark;
   readonly junk: readonly IdentifierType[];
   readonly events: readonly PreparedEvent[];
   readonly statement: StatementToStore | null;
@@ -109,7 +110,7 @@ function prepareUser(user: JsonObject, origin: Origin, keyKind: KeyKind, options
   return {
     origin,
     keyKind,
-    person: personOf(keys),
+    person: markOf(keys),
     keys,
     junk,
     events,

@@ -7,7 +7,7 @@
 
 import type { MessagePort, Worker } from 'node:worker_threads';
 import type { MatchOptions } from '../identity/match-keys.ts';
-import { LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../log.ts';
+import { type LogBatch, LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../log.ts';
 import type { Packed } from './packer.ts';
 import { pack, unpack } from './packing.ts';
 import { type PreparedRecord, prepareRecord } from './prepare.ts';
@@ -44,25 +44,55 @@ interface Request {
 }
 
 type Reply = { readonly call: number } & (
-  | { readonly packed: Packed; readonly next: number; readonly problem: string | null }
+  | PackedBatch
   | { readonly failure: { readonly name: string; readonly message: string } }
 );
 
-/** A batch of ordinary requests has less than this. */
-const AHEAD_LENGTH_MAX = 4 * 1024 * 1024;
+/** Of bodies. A read costs as much as preparing dozens of users, so one is enough for several batches. */
+const READ_BYTES_MIN = 1024 * 1024;
+/** Of bodies. A batch of ordinary requests has less; of very large requests, one at a time is in memory. */
+const AHEAD_BYTES_MAX = 4 * 1024 * 1024;
 
 interface PackedBatch {
   readonly packed: Packed;
   readonly next: number;
   readonly problem: string | null;
+  /** Of as many bytes as were asked for, so that there is probably more. And not of very many. */
+  readonly isOneOfMany: boolean;
 }
 
-async function readPacked(log: LogReader, options: MatchOptions, request: Omit<Request, 'call'>): Promise<PackedBatch> {
+/** Reads more of the log than was asked for, and keeps the rest of each partition for the next time. */
+class ReadingOn {
+  readonly #log: LogReader;
+  readonly #rests = new Map<number, LogBatch>();
+
+  constructor(log: LogReader) {
+    this.#log = log;
+  }
+
+  async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
+    const rest = this.#rests.get(partition);
+    this.#rests.delete(partition);
+    const isNext = rest?.records[0]?.position === position;
+    const batch = isNext ? rest : await this.#log.read(partition, position, Math.max(bytesMax, READ_BYTES_MIN));
+    const { records } = batch;
+    let bytes = 0;
+    const end = records.findIndex(({ body }) => (bytes += body.byteLength) >= bytesMax) + 1;
+    const following = records[end];
+    if (end === 0 || following === undefined) return batch;
+    this.#rests.set(partition, { records: records.slice(end), next: batch.next });
+    return { records: records.slice(0, end), next: following.position };
+  }
+}
+
+async function readPacked(log: ReadingOn, options: MatchOptions, request: Omit<Request, 'call'>): Promise<PackedBatch> {
   const { records, next } = await log.read(request.partition, request.position, request.bytesMax);
+  const bytes = records.reduce((sum, { body }) => sum + body.byteLength, 0);
+  const isOneOfMany = bytes >= request.bytesMax && bytes < AHEAD_BYTES_MAX;
   try {
-    return { packed: pack(preparedInTurn(records, options)), next, problem: null };
+    return { packed: pack(preparedInTurn(records, options)), next, problem: null, isOneOfMany };
   } catch (error) {
-    return { packed: pack([]), next, problem: error instanceof Error ? error.message : String(error) };
+    return { packed: pack([]), next, problem: error instanceof Error ? error.message : String(error), isOneOfMany };
   }
 }
 
@@ -72,20 +102,21 @@ function* preparedInTurn(records: readonly LogRecord[], options: MatchOptions): 
 
 /** The thread's end: answers requests, and prepares what will be asked for next meanwhile. */
 export function serveRecords(port: MessagePort, log: LogReader, options: MatchOptions): void {
+  const reading = new ReadingOn(log);
   const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PackedBatch> }>();
   port.on('message', ({ call, partition, position, bytesMax }: Request) => {
-    const prepared = ahead.get(partition);
+    const early = ahead.get(partition);
     ahead.delete(partition);
-    const isAhead = prepared?.position === position;
-    const batch = isAhead ? prepared.batch : readPacked(log, options, { partition, position, bytesMax });
+    const batch =
+      early?.position === position ? early.batch : readPacked(reading, options, { partition, position, bytesMax });
     batch.then(
-      ({ packed, next, problem }) => {
-        const reply: Reply = { call, packed, next, problem };
+      (prepared) => {
+        const { packed, next, isOneOfMany } = prepared;
+        const reply: Reply = { call, ...prepared };
         port.postMessage(reply, [packed.lengths.buffer, packed.numbers.buffer]);
-        // At the end of the log there is nothing to prepare: it is asked for again when there is more. And of very
-        // large requests, one at a time is in memory.
-        if (next === position || packed.text.length > AHEAD_LENGTH_MAX) return;
-        const following = readPacked(log, options, { partition, position: next, bytesMax });
+        // At the end of the log there is nothing to prepare: it is asked for again when there is more.
+        if (!isOneOfMany) return;
+        const following = readPacked(reading, options, { partition, position: next, bytesMax });
         // Who asks for it gets to know; an end that was reached is no answer for later.
         void following.then(
           (found) => found.next === next && forget(partition, next),
@@ -106,27 +137,42 @@ export function serveRecords(port: MessagePort, log: LogReader, options: MatchOp
   }
 }
 
-/** The processor's end. A thread that dies is an error event of the worker, and ends the process. */
+/**
+ * The processor's end: asks for the next batch while one is worked on, so that it lies there packed when it is wanted. A
+ * thread that dies is an error event of the worker, and ends the process.
+ */
 export function sourceInThread(thread: Worker): RecordSource {
-  const waiting = new Map<number, { resolve(batch: PreparedBatch): void; reject(error: Error): void }>();
+  const waiting = new Map<number, { resolve(batch: PackedBatch): void; reject(error: Error): void }>();
+  const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PackedBatch | null> }>();
   let calls = 0;
   thread.on('message', (reply: Reply) => {
     const caller = waiting.get(reply.call);
     waiting.delete(reply.call);
     if ('failure' in reply) caller?.reject(errorOf(reply.failure));
-    else {
-      const { packed, next, problem } = reply;
-      caller?.resolve({ records: unpack(packed), next, problem: problem === null ? null : new Error(problem) });
-    }
+    else caller?.resolve(reply);
   });
   return {
-    read: (partition, position, bytesMax) =>
-      new Promise((resolve, reject) => {
-        const request: Request = { call: ++calls, partition, position, bytesMax };
-        waiting.set(request.call, { resolve, reject });
-        thread.postMessage(request);
-      }),
+    read: async (partition, position, bytesMax) => {
+      const early = ahead.get(partition);
+      ahead.delete(partition);
+      const found = early?.position === position ? await early.batch : null;
+      // An end that was reached a while ago is no answer now, and neither is a failure.
+      const batch = found === null || found.next === position ? await ask(partition, position, bytesMax) : found;
+      const { packed, next, problem, isOneOfMany } = batch;
+      if (isOneOfMany) {
+        ahead.set(partition, { position: next, batch: ask(partition, next, bytesMax).catch(() => null) });
+      }
+      return { records: unpack(packed), next, problem: problem === null ? null : new Error(problem) };
+    },
   };
+
+  function ask(partition: number, position: number, bytesMax: number): Promise<PackedBatch> {
+    return new Promise((resolve, reject) => {
+      const request: Request = { call: ++calls, partition, position, bytesMax };
+      waiting.set(request.call, { resolve, reject });
+      thread.postMessage(request);
+    });
+  }
 }
 
 /** What the processor waits for must still be told apart on this side. */

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { MessageChannel, type Worker } from 'node:worker_threads';
-import { type LogBatch, LogCorruptError, type LogReader, type LogRecord } from '../../src/log.ts';
+import { type LogBatch, LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../../src/log.ts';
 import { pack, unpack } from '../../src/processor/packing.ts';
 import { type PreparedRecord, prepareRecord } from '../../src/processor/prepare.ts';
 import { serveRecords, sourceInThread, sourceOnTheSpot } from '../../src/processor/source.ts';
@@ -17,10 +17,10 @@ const RECORDS: readonly LogRecord[] = entriesOf(31, 500).map((entry, position) =
 );
 
 /** Only what a source asks of a log; the positions that were read are kept. */
-function logOf(records: readonly LogRecord[], reads: number[] = []): LogReader {
+function logOf(records: readonly LogRecord[], reads: number[] = [], count = BATCH_RECORDS): LogReader {
   const read = async (_partition: number, position: number): Promise<LogBatch> => {
     reads.push(position);
-    const some = records.slice(position, position + BATCH_RECORDS);
+    const some = records.slice(position, position + count);
     return { records: some, next: position + some.length };
   };
   return { read } as Partial<LogReader> as LogReader;
@@ -68,47 +68,79 @@ suite('Packing', () => {
 });
 
 suite('A source in another thread', () => {
-  test('gives the records that a source on the spot gives, and reads one batch ahead', async () => {
-    const reads: number[] = [];
-    const { source, close } = connected(logOf(RECORDS, reads));
-    const near = sourceOnTheSpot(logOf(RECORDS), OPTIONS);
-    for (let position = 0; position < RECORDS.length; ) {
-      const [far, expected] = await Promise.all([source.read(0, position, 1), near.read(0, position, 1)]);
-      assert.deepEqual({ ...far, records: plain(far.records) }, expected);
-      position = far.next;
+  test('gives the records that a source on the spot gives, batch by batch, and reads nothing twice', async () => {
+    for (const bytesMax of [1, 2_000, 1_000_000]) {
+      const reads: number[] = [];
+      const { source, close } = connected(logOf(RECORDS, reads));
+      const { records: expected } = await sourceOnTheSpot(logOf(RECORDS, [], RECORDS.length), OPTIONS).read(0, 0, 1);
+      const found: PreparedRecord[] = [];
+      for (let position = 0; position < RECORDS.length; ) {
+        const { records, next, problem } = await source.read(0, position, bytesMax);
+        assert.equal(problem, null);
+        assert.equal(next, position + records.length);
+        if (bytesMax === 1) assert.equal(records.length, 1);
+        found.push(...plain(records));
+        position = next;
+      }
+      assert.deepEqual(found, expected);
+      assert.equal(new Set(reads).size, reads.length);
+      close();
     }
-    assert.equal(new Set(reads).size, reads.length, 'nothing is read twice');
-    close();
   });
 
   test('goes where it is asked to go, whatever it has read ahead', async () => {
     const { source, close } = connected(logOf(RECORDS));
-    for (const position of [0, 7, 0, 3, 499, 10, 17]) {
+    for (const position of [0, 1, 7, 0, 3, 499, 10, 17, 18, 16]) {
       const { records, next } = await source.read(0, position, 1);
       assert.equal(records[0]?.header.position, position);
-      assert.equal(next, Math.min(position + BATCH_RECORDS, RECORDS.length));
+      assert.equal(next, position + 1);
     }
     close();
   });
 
   test('sees what was appended after it had reached the end', async () => {
-    const records = RECORDS.slice(0, 5);
+    const records = RECORDS.slice(0, 2);
     const { source, close } = connected(logOf(records));
-    assert.equal((await source.read(0, 0, 1)).next, 5);
-    assert.equal((await source.read(0, 5, 1)).next, 5);
-    records.push(...RECORDS.slice(5, 9));
-    assert.equal((await source.read(0, 5, 1)).next, 9);
+    assert.equal((await source.read(0, 0, 1)).next, 1);
+    assert.equal((await source.read(0, 1, 1)).next, 2);
+    assert.equal((await source.read(0, 2, 1)).next, 2);
+    assert.equal((await source.read(0, 2, 1)).next, 2);
+    records.push(...RECORDS.slice(2, 4));
+    assert.equal((await source.read(0, 2, 1)).next, 3);
+    assert.equal((await source.read(0, 3, 1)).next, 4);
     close();
   });
 
   test('tells which records cannot be prepared, and goes on behind them', async () => {
     const records = RECORDS.with(9, { ...(RECORDS[9] as LogRecord), userCount: 77 });
     const { source, close } = connected(logOf(records));
-    assert.equal((await source.read(0, 0, 1)).problem, null);
-    const bad = await source.read(0, 7, 1);
+    assert.equal((await source.read(0, 8, 1)).problem, null);
+    const bad = await source.read(0, 9, 1);
     assert.match(bad.problem?.message ?? '', /77/);
-    assert.deepEqual([bad.records, bad.next], [[], 14]);
-    assert.equal((await source.read(0, 14, 1)).records.length, BATCH_RECORDS);
+    assert.deepEqual([bad.records, bad.next], [[], 10]);
+    assert.equal((await source.read(0, 10, 1)).records.length, 1);
+    close();
+  });
+
+  test('asks again after a failure of which it heard too early', async () => {
+    let isBroken = false;
+    const whole = logOf(RECORDS);
+    const read: LogReader['read'] = async (...place) => {
+      if (isBroken) throw new LogUnavailableError('no more files');
+      return whole.read(...place);
+    };
+    const { source, close } = connected({ read } as Partial<LogReader> as LogReader);
+    isBroken = true;
+    await assert.rejects(source.read(0, BATCH_RECORDS - 1, 1), LogUnavailableError);
+    isBroken = false;
+    assert.equal((await source.read(0, BATCH_RECORDS - 1, 1)).next, BATCH_RECORDS);
+    for (let position = 0; position < RECORDS.length; position++) {
+      isBroken = position === BATCH_RECORDS - 2;
+      assert.equal((await source.read(0, position, 1)).next, position + 1);
+      // What was asked for early has failed by now.
+      if (isBroken) await new Promise((resolve) => setImmediate(resolve));
+      isBroken = false;
+    }
     close();
   });
 

@@ -11,7 +11,7 @@
 
 import { randomInt } from 'node:crypto';
 import type { Snapshot } from '../../identity/graph.ts';
-import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
+import type { MatchKey, NodeNumber, PersonMark, TenantId } from '../../model.ts';
 import {
   type Answer,
   type Question,
@@ -148,9 +148,9 @@ class PostgresStoreWriter implements StoreWriter {
 }
 
 const NO_ACTS: Acts = { acts: 0, lastErasedAt: 0 };
-const NOBODY: ReadonlyMap<string, NodeNumber> = new Map();
+const NOBODY: ReadonlyMap<PersonMark, NodeNumber> = new Map();
 
-function peopleIn({ settled }: TenantBatch): Map<string, NodeNumber> {
+function peopleIn({ settled }: TenantBatch): Map<PersonMark, NodeNumber> {
   return new Map(settled.map(({ person, node }) => [person, node]));
 }
 
@@ -164,7 +164,7 @@ class PostgresWriteTransaction implements WriteTransaction {
   /** By tenant, of the batch that was looked up last. */
   readonly #snapshots = new Map<number, Snapshot>();
   /** By tenant: whom to remember once it is committed. */
-  readonly #met: (readonly [tenant: number, people: ReadonlyMap<string, NodeNumber>])[] = [];
+  readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonMark, NodeNumber>])[] = [];
 
   constructor(transaction: PostgresTransaction, shared: Shared) {
     this.#transaction = transaction;

@@ -9,7 +9,7 @@
  */
 
 import type { ProfileState, Snapshot } from '../../identity/graph.ts';
-import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber } from '../../model.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber, type PersonMark } from '../../model.ts';
 import { type Named, type Question, StoreConflictError } from '../../store-writer.ts';
 import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -100,7 +100,7 @@ export interface Graph {
   /** In the order of the questions. */
   readonly snapshots: Snapshot[];
   /** Of each question, those who have nothing to decide, and whether any of them is known from before. */
-  readonly settled: readonly Map<string, NodeNumber>[];
+  readonly settled: readonly Map<PersonMark, NodeNumber>[];
   readonly hasRemembered: readonly boolean[];
   readonly locked: LockedNodes;
 }
@@ -108,7 +108,7 @@ export interface Graph {
 /** A question, without those who are known from before. */
 interface Rest extends Asked {
   readonly users: readonly Named[];
-  readonly settled: Map<string, NodeNumber>;
+  readonly settled: Map<PersonMark, NodeNumber>;
   readonly hasRemembered: boolean;
 }
 
@@ -136,7 +136,7 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
     return {
       nextNode,
       nodeOf: ({ type, value }) => nodes[type].get(value),
-      settledNodeOf: ({ person = '' }) => settled.get(person),
+      settledNodeOf: ({ person }) => (person === undefined ? undefined : settled.get(person)),
       rootOf: (node) => known(roots.get(node)),
       profileOf: (root) => known(profiles.get(root)),
     };
@@ -151,7 +151,7 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
 
 function withoutRemembered(asked: Asked, people: KnownPeople, toLock: Set<NodeNumber>): Rest {
   const { tenant, question } = asked;
-  const settled = new Map<string, NodeNumber>();
+  const settled = new Map<PersonMark, NodeNumber>();
   const users = question.users.filter(({ person }) => {
     const node = people.nodeOf(tenant, person, question.receivedAtMin);
     if (node === undefined) return true;

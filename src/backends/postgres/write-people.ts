@@ -7,13 +7,10 @@
  * with; otherwise it is forgotten, and the batch is looked up anew. Data from before an erase is always looked up.
  */
 
-import type { NodeNumber } from '../../model.ts';
-import { GroupedGenerationCache, ownCopy } from '../../stored/generation-cache.ts';
+import type { NodeNumber, PersonMark } from '../../model.ts';
+import { PeopleByMark } from '../../stored/people-by-mark.ts';
 import { int4s } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
-
-/** About 150 bytes each. */
-const PEOPLE_MAX = 200_000;
 
 const READ_ACTS = {
   name: 'store_read_acts',
@@ -36,13 +33,13 @@ export async function readActs(client: Queryable, tenants: readonly number[]): P
 }
 
 export class KnownPeople {
-  /** By tenant and generation. */
-  readonly #people = new GroupedGenerationCache<string, NodeNumber>(PEOPLE_MAX);
+  /** By generation, which belongs to one tenant. */
+  readonly #people = new PeopleByMark();
   readonly #generations = new Map<number, Acts & { readonly generation: number }>();
   #lastGeneration = 0;
 
   /** Undefined says nothing. `receivedAtMin` is the oldest of the batch. */
-  nodeOf(tenant: number, person: string, receivedAtMin: number): NodeNumber | undefined {
+  nodeOf(tenant: number, person: PersonMark, receivedAtMin: number): NodeNumber | undefined {
     const known = this.#generations.get(tenant);
     if (known === undefined || known.lastErasedAt >= receivedAtMin) return undefined;
     return this.#people.get(known.generation, person);
@@ -57,10 +54,10 @@ export class KnownPeople {
   }
 
   /** After a commit, what was found in a transaction in which `isCurrent` was true. */
-  learn(tenant: number, people: Iterable<readonly [person: string, node: NodeNumber]>): void {
+  learn(tenant: number, people: Iterable<readonly [person: PersonMark, node: NodeNumber]>): void {
     const known = this.#generations.get(tenant);
     if (known === undefined) return;
-    for (const [person, node] of people) this.#people.set(known.generation, ownCopy(person), node);
+    for (const [person, node] of people) this.#people.set(known.generation, person, node);
   }
 
   forget(): void {

@@ -46,9 +46,7 @@ export function addEntry(entries: Entries, owner: number, timestamp: number, no:
  * in the order of their numbers, as they do when events are written one after the other.
  */
 export function orderOf({ owners, timestamps, count }: Entries): Uint32Array {
-  const order = new Uint32Array(count);
-  for (let at = 0; at < count; at++) order[at] = at;
-  sortBy(owners, order, 0, count);
+  const order = orderBy(owners, count);
   for (let start = 0; start < count; ) {
     const owner = valueAt(owners, order, start);
     let end = start + 1;
@@ -56,6 +54,14 @@ export function orderOf({ owners, timestamps, count }: Entries): Uint32Array {
     if (end - start > 1) sortBy(timestamps, order, start, end);
     start = end;
   }
+  return order;
+}
+
+/** The places of the first `count` values, ordered by value; what is equal stays in its order. */
+export function orderBy(values: Float64Array, count: number): Uint32Array {
+  const order = new Uint32Array(count);
+  for (let at = 0; at < count; at++) order[at] = at;
+  sortBy(values, order, 0, count);
   return order;
 }
 

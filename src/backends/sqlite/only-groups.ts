@@ -7,18 +7,19 @@
 import type { NodeNumber } from '../../model.ts';
 import { ownCopy } from '../../stored/generation-cache.ts';
 
-/** A power of two; 20 bytes each. */
-const SLOTS = 2 ** 19;
+/** A power of two; 14 bytes each, of which the operating system gives only what is used. */
+const SLOTS = 2 ** 21;
 /** Names of a group, one after the other; longer ones are not worth remembering. */
 const NAMES_LENGTH_MAX = 500;
-/** Clients send the same few sets of names again and again; with more than this, it starts over. */
+/** Clients send the same few sets of names again and again; with more than this, it starts over. Fits 16 bits. */
 const NAME_SETS_MAX = 10_000;
-const NO_NODE = 0;
+const NO_ROUND = 0;
 
 export class OnlyGroups {
-  readonly #nodes = new Float64Array(SLOTS);
+  /** How often the slots were gone round to come to the node that is in one, from 1 on. */
+  #rounds = new Uint32Array(SLOTS);
   readonly #receivedAt = new Float64Array(SLOTS);
-  readonly #names = new Int32Array(SLOTS);
+  readonly #names = new Uint16Array(SLOTS);
   readonly #nameSets = new Map<string, number>();
 
   set(node: NodeNumber, receivedAt: number, names: string): void {
@@ -28,27 +29,28 @@ export class OnlyGroups {
       return;
     }
     this.#names[slot] = this.#nameSetOf(names);
-    this.#nodes[slot] = node;
+    this.#rounds[slot] = roundOf(node);
     this.#receivedAt[slot] = receivedAt;
   }
 
   /** It knows several groups now, or none: nothing may take the place of them all. */
   remove(node: NodeNumber): void {
     const slot = node % SLOTS;
-    if (this.#nodes[slot] === node) this.#nodes[slot] = NO_NODE;
+    if (this.#rounds[slot] === roundOf(node)) this.#rounds[slot] = NO_ROUND;
   }
 
   /** True if it is certain that the node knows just one group, older and of the same names; then this one is noted. */
   replace(node: NodeNumber, receivedAt: number, names: string): boolean {
     const slot = node % SLOTS;
-    if (this.#nodes[slot] !== node || (this.#receivedAt[slot] ?? 0) >= receivedAt) return false;
+    if (this.#rounds[slot] !== roundOf(node) || (this.#receivedAt[slot] ?? 0) >= receivedAt) return false;
     if (this.#names[slot] !== this.#nameSets.get(names)) return false;
     this.#receivedAt[slot] = receivedAt;
     return true;
   }
 
   forget(): void {
-    this.#nodes.fill(NO_NODE);
+    // Not filled with zeros: memory that was never written to costs nothing.
+    if (this.#nameSets.size > 0) this.#rounds = new Uint32Array(SLOTS);
     this.#nameSets.clear();
   }
 
@@ -60,4 +62,9 @@ export class OnlyGroups {
     this.#nameSets.set(ownCopy(names), number);
     return number;
   }
+}
+
+/** Fits 32 bits, because node numbers are safe integers. */
+function roundOf(node: NodeNumber): number {
+  return Math.floor(node / SLOTS) + 1;
 }

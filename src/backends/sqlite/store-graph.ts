@@ -9,10 +9,9 @@ import type { Changes, ProfileState, Snapshot } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../model.ts';
 import type { Question, Settled } from '../../store-writer.ts';
 import { GenerationCache, GroupedGenerationCache, ownCopy } from '../../stored/generation-cache.ts';
+import { PeopleByMark } from '../../stored/people-by-mark.ts';
 import { uuidText } from './uuids.ts';
 
-/** People as they come again and again, with the same identifiers each time; about 150 bytes each. */
-const CACHED_PEOPLE_MAX = 200_000;
 /** About 100 bytes each. */
 const CACHED_KEYS_MAX = 100_000;
 const CACHED_ROOTS_MAX = 100_000;
@@ -39,7 +38,7 @@ export class StoreGraph {
   readonly #identifiersOf: StatementSync;
   readonly #apartFrom: StatementSync;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
-  readonly #people = new GroupedGenerationCache<string, NodeNumber>(CACHED_PEOPLE_MAX);
+  readonly #people = new PeopleByMark();
   /** By tenant and type, then value. */
   readonly #nodes = new GroupedGenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
@@ -63,20 +62,16 @@ export class StoreGraph {
   }
 
   snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
-    const settled = new Map<string, NodeNumber>();
     const nodes = new Map<MatchKey, NodeNumber>();
     const roots = new Map<NodeNumber, NodeNumber>();
     for (const user of question.users) {
-      const { person } = user;
-      const known = this.#people.get(tenant, person);
-      const node = known ?? this.#settledNodeOf(tenant, user.keys, nodes, roots);
-      if (node === UNKNOWN) continue;
-      settled.set(person, node);
-      if (known === undefined) this.#people.set(tenant, ownCopy(person), node);
+      if (this.#people.get(tenant, user.person) !== undefined) continue;
+      const node = this.#settledNodeOf(tenant, user.keys, nodes, roots);
+      if (node !== UNKNOWN) this.#people.set(tenant, user.person, node);
     }
     return {
       nextNode,
-      settledNodeOf: ({ person = '' }) => settled.get(person),
+      settledNodeOf: ({ person }) => (person === undefined ? undefined : this.#people.get(tenant, person)),
       nodeOf: (key) => {
         const node = nodes.get(key) ?? this.#nodeOf(tenant, key);
         return node === UNKNOWN ? undefined : node;
@@ -90,7 +85,7 @@ export class StoreGraph {
   learn(tenant: number, { aliases }: Changes, settled: readonly Settled[]): void {
     for (const [node, root] of aliases) this.#roots.set(node, root);
     // Whoever was new a moment ago is known by now, and will come again.
-    for (const { person, node } of settled) this.#people.set(tenant, ownCopy(person), node);
+    for (const { person, node } of settled) this.#people.set(tenant, person, node);
   }
 
   /** Looks all keys up. The node of the strongest if all have nodes of one profile, else UNKNOWN. */

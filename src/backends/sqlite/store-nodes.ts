@@ -1,7 +1,7 @@
 /**
  * Writes what a transaction tells of nodes: how many events, when first and last seen, and the statements, folded into
  * what was known (identity/statements.ts). New nodes are written at once. Of others it waits until the commit, up to
- * `WAITING_NODES_MAX` and `WAITING_LENGTH_MAX`, and is written in the order of their numbers: each node once, and
+ * `WAITING_NODES_MAX` and `WAITING_BYTES_MAX`, and is written in the order of their numbers: each node once, and
  * neighbours, which share a page, one after the other.
  *
  * Most statements say the same names as the one before them. Where it is remembered that a node knows just one group,
@@ -24,22 +24,13 @@ import {
   sumOf,
   type Visits,
 } from '../../stored/known.ts';
-import { ownCopy } from '../../stored/generation-cache.ts';
 import { OnlyGroups } from './only-groups.ts';
 import { rememberingUuidBytes, uuidBytes } from './uuids.ts';
+import { WaitingNodes } from './waiting-nodes.ts';
 
 const WAITING_NODES_MAX = 100_000;
-/** Of what waiting nodes know, in characters: ordinary people fit, a few that know megabytes each do not. */
-const WAITING_LENGTH_MAX = 32 * 1024 * 1024;
-
-/** What is to be added to a node. */
-interface Waiting {
-  events: number;
-  first: number;
-  last: number;
-  /** Undefined: what it knew. */
-  known: string | null | undefined;
-}
+/** Of what waiting nodes know: ordinary people fit, a few that know megabytes each do not. */
+const WAITING_BYTES_MAX = 32 * 1024 * 1024;
 
 export class StoreNodes {
   readonly #insert: StatementSync;
@@ -48,20 +39,18 @@ export class StoreNodes {
   readonly #update: StatementSync;
   readonly #traceBytes = rememberingUuidBytes();
   readonly #onlyGroups = new OnlyGroups();
-  #waiting = new Map<NodeNumber, Waiting>();
-  #waitingLength = 0;
+  readonly #waiting = new WaitingNodes();
 
   constructor(database: DatabaseSync) {
     this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#select = database.prepare('SELECT known FROM nodes WHERE no = ?');
     const sums = 'events = events + ?, first_seen = min(first_seen, ?), last_seen = max(last_seen, ?)';
     this.#count = database.prepare(`UPDATE nodes SET ${sums} WHERE no = ?`);
-    this.#update = database.prepare(`UPDATE nodes SET ${sums}, known = ? WHERE no = ?`);
+    this.#update = database.prepare(`UPDATE nodes SET ${sums}, known = CAST(? AS TEXT) WHERE no = ?`);
   }
 
   forget(): void {
-    this.#waiting = new Map();
-    this.#waitingLength = 0;
+    this.#waiting.clear();
     this.#onlyGroups.forget();
   }
 
@@ -71,22 +60,18 @@ export class StoreNodes {
       visits.delete(node);
     }
     for (const [node, ofNode] of visits) this.#tell(node, ofNode);
-    if (this.#waiting.size >= WAITING_NODES_MAX || this.#waitingLength >= WAITING_LENGTH_MAX) this.flush();
+    if (this.#waiting.count >= WAITING_NODES_MAX || this.#waiting.textBytes >= WAITING_BYTES_MAX) this.flush();
   }
 
   /** To be called before the transaction is committed. */
   flush(): void {
-    const nodes = Float64Array.from(this.#waiting.keys()).sort();
-    for (const node of nodes) {
-      const { events, first, last, known } = this.#waiting.get(node) as Waiting;
+    for (const { node, events, first, last, known } of this.#waiting.taken()) {
       const { changes } =
         known === undefined
           ? this.#count.run(events, first, last, node)
           : this.#update.run(events, first, last, known, node);
       if (Number(changes) !== 1) throw new Error(`node ${node} is not in the store`);
     }
-    this.#waiting = new Map();
-    this.#waitingLength = 0;
   }
 
   #create(
@@ -112,27 +97,15 @@ export class StoreNodes {
   }
 
   #tell(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): void {
-    const sum: Waiting = { ...sumOf(visits), known: this.#knownAfter(node, visits) };
-    this.#waitingLength += sum.known?.length ?? 0;
-    const before = this.#waiting.get(node);
-    if (before === undefined) {
-      this.#waiting.set(node, sum);
-      return;
-    }
-    before.events += sum.events;
-    before.first = Math.min(before.first, sum.first);
-    before.last = Math.max(before.last, sum.last);
-    if (sum.known !== undefined) before.known = sum.known;
+    this.#waiting.add(node, { ...sumOf(visits), known: this.#knownAfter(node, visits) });
   }
 
-  /** Undefined: what it knew before. Otherwise a text of its own, which keeps no batch in memory. */
+  /** Undefined: what it knew before. */
   #knownAfter(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): string | null | undefined {
     if (isList(visits)) return this.#fold(node, this.#known(node), visits);
     const { origin, statement } = visits;
     if (statement === null) return undefined;
-    if (this.#onlyGroups.replace(node, origin.receivedAt, statement.names)) {
-      return ownCopy(groupsText(origin, statement));
-    }
+    if (this.#onlyGroups.replace(node, origin.receivedAt, statement.names)) return groupsText(origin, statement);
     return this.#fold(node, this.#known(node), [visits]);
   }
 
@@ -145,7 +118,7 @@ export class StoreNodes {
   }
 
   #known(node: NodeNumber): readonly Group[] {
-    const waiting = this.#waiting.get(node)?.known;
+    const waiting = this.#waiting.knownOf(node);
     const known = waiting === undefined ? (this.#select.get(node)?.known as string | null | undefined) : waiting;
     return groupsIn(known);
   }

@@ -1,0 +1,44 @@
+/** The writer's memory of who is known: right about everybody it still knows, and about nobody else. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { PeopleByMark } from '../../src/stored/people-by-mark.ts';
+
+const A = { a: 5, b: 6, c: 7 };
+
+suite('Known people', () => {
+  test('are known by tenant and whole mark, and by nothing less', () => {
+    const people = new PeopleByMark();
+    people.set(1, A, 10);
+    people.set(2, A, 20);
+    assert.equal(people.get(1, A), 10);
+    assert.equal(people.get(2, A), 20);
+    for (const other of [
+      { ...A, a: 6 },
+      { ...A, b: 7 },
+      { ...A, c: 8 },
+    ])
+      assert.equal(people.get(1, other), undefined);
+    assert.equal(people.get(3, A), undefined);
+    assert.equal(people.get(0, { a: 0, b: 0, c: 0 }), undefined);
+  });
+
+  test('are moved by a new node, and gone when all is forgotten', () => {
+    const people = new PeopleByMark();
+    people.set(1, A, 10);
+    people.set(1, A, 11);
+    assert.equal(people.get(1, A), 11);
+    people.clear();
+    assert.equal(people.get(1, A), undefined);
+  });
+
+  test('make room for newer ones where there is no other place, and are then unknown', () => {
+    const people = new PeopleByMark();
+    const marks = Array.from({ length: 9 }, (_none, b) => ({ a: 77, b, c: 1 }));
+    for (const [n, mark] of marks.entries()) people.set(1, mark, n + 1);
+    const found = marks.map((mark) => people.get(1, mark));
+    assert.equal(found.at(-1), marks.length);
+    for (const [n, node] of found.entries()) assert.ok(node === undefined || node === n + 1);
+    assert.equal(found.filter((node) => node !== undefined).length, 4);
+  });
+});
