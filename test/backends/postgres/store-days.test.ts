@@ -108,8 +108,11 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     });
     const analysing = await under.pool.begin();
     await analysing.client.query('LOCK TABLE events IN SHARE UPDATE EXCLUSIVE MODE');
-    await assert.rejects(send(under, [person({ user_id: 'u' })]), StoreConflictError);
-    await analysing.rollback();
+    try {
+      await assert.rejects(send(under, [person({ user_id: 'u' })]), StoreConflictError);
+    } finally {
+      await analysing.rollback();
+    }
     await send(under, [person({ user_id: 'u' })]);
     assert.equal((await eventsOf(under)).length, 1);
   });
@@ -118,10 +121,12 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const under = await openFor(context);
     await new StoreDays(under.pool).ensure([20_000]);
     const busy = await under.pool.begin();
-    await busy.client.query('SET LOCAL lock_timeout = 100');
-    await busy.client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, PARTITION_LOCK]);
-    await new StoreDays(under.pool).ensure([20_000]);
-    await busy.rollback();
+    try {
+      await busy.client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, PARTITION_LOCK]);
+      await new StoreDays(under.pool).ensure([20_000]);
+    } finally {
+      await busy.rollback();
+    }
   });
 
   test('a day that somebody reads for long keeps no sweep waiting, and goes later', async (context) => {
@@ -130,13 +135,17 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const backup = await under.pool.begin();
     await backup.client.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ');
     await backup.client.query('SELECT count(*) FROM events, records');
-    const startedAt = performance.now();
-    await sweepAll(under, OLD, START + 30 * DAY_MS);
-    assert.ok(performance.now() - startedAt < 9_000);
-    // What it left on the connection would let any statement take as long.
-    const { rows } = await under.pool.query<{ statement_timeout: string }>('SHOW statement_timeout');
-    assert.equal(rows[0]?.statement_timeout, '30s');
-    await backup.rollback();
+    try {
+      let sweeps = 1;
+      while (await under.writer.sweep({ ...KEEP_ALL, ...OLD }, START + 30 * DAY_MS)) assert.ok(++sweeps < 10);
+      assert.ok((await dayTablesOf(under.pool)).includes('events_2026_03_01'));
+
+      // What it left on the connection would let any statement take as long.
+      const { rows } = await under.pool.query<{ statement_timeout: string }>('SHOW statement_timeout');
+      assert.equal(rows[0]?.statement_timeout, '30s');
+    } finally {
+      await backup.rollback();
+    }
     await sweepAll(under, OLD, START + 30 * DAY_MS);
     assert.deepEqual([...(await dayTablesOf(under.pool)), ...(await dayTablesOf(under.pool, 'records'))], []);
   });

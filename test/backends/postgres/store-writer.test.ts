@@ -269,11 +269,15 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     await transaction.rollback();
     // What a server remembers that crashed before anything of this was on its disk.
     await under.pool.query(`SELECT setval('numbers', 1, false)`);
-    await send(other, [person({ user_id: 'v' })]);
-    await send(under, [person({ user_id: 'u' })]);
+    await send(other, [
+      person(
+        { user_id: 'v' },
+        Array.from({ length: 20 }, () => ({})),
+      ),
+    ]);
+    await send(under, [person({ user_id: 'u' }, [{}, {}])]);
     const { rows } = await under.pool.query<{ no: number }>('SELECT DISTINCT no FROM events');
-    assert.equal(rows.length, 2);
-    assert.equal((await eventsOf(under)).length, 2);
+    assert.equal(rows.length, 22);
   });
 
   test('numbers within a block are consecutive, and a run that does not fit begins the next block', async (context) => {
