@@ -10,57 +10,57 @@ import type { NodeNumber, PersonMark } from '../model.ts';
 /** A power of two. */
 const SLOTS = 2 ** 21;
 const WAYS = 4;
-const NO_NODE = 0;
-
-interface Slots {
-  readonly a: Int32Array;
-  readonly b: Int32Array;
-  readonly c: Int32Array;
-  readonly tenants: Int32Array;
-  readonly nodes: Float64Array;
-}
+/** More than there are tenants. */
+const TENANTS = 2 ** 32;
 
 export class PeopleByMark {
-  #slots = newSlots();
-  #isEmpty = true;
+  readonly #a = new Int32Array(SLOTS);
+  readonly #b = new Int32Array(SLOTS);
+  readonly #c = new Int32Array(SLOTS);
+  /** The tenant, and behind how many times all was forgotten: what was there before belongs to nobody any more. */
+  readonly #owners = new Float64Array(SLOTS);
+  readonly #nodes = new Float64Array(SLOTS);
+  #forgotten = 1;
   #turn = 0;
 
-  get(tenant: number, { a, b, c }: PersonMark): NodeNumber | undefined {
-    const slots = this.#slots;
-    const first = firstSlot(a);
-    for (let slot = first; slot < first + WAYS; slot++) {
-      if (slots.a[slot] !== a || slots.b[slot] !== b || slots.c[slot] !== c || slots.tenants[slot] !== tenant) continue;
-      const node = slots.nodes[slot] as NodeNumber;
-      return node === NO_NODE ? undefined : node;
-    }
-    return undefined;
+  get(tenant: number, mark: PersonMark): NodeNumber | undefined {
+    const slot = this.#slotOf(tenant, mark);
+    return slot < 0 ? undefined : this.#nodes[slot];
   }
 
   set(tenant: number, mark: PersonMark, node: NodeNumber): void {
-    const slots = this.#slots;
-    const slot = this.#slotFor(tenant, mark);
-    slots.a[slot] = mark.a;
-    slots.b[slot] = mark.b;
-    slots.c[slot] = mark.c;
-    slots.tenants[slot] = tenant;
-    slots.nodes[slot] = node;
-    this.#isEmpty = false;
+    const own = this.#slotOf(tenant, mark);
+    const slot = own < 0 ? this.#slotFor(mark) : own;
+    this.#a[slot] = mark.a;
+    this.#b[slot] = mark.b;
+    this.#c[slot] = mark.c;
+    this.#owners[slot] = this.#ownerOf(tenant);
+    this.#nodes[slot] = node;
   }
 
   clear(): void {
-    // Every start and every rollback comes by here, and memory that was never written to costs nothing.
-    if (this.#isEmpty) return;
-    this.#slots = newSlots();
-    this.#isEmpty = true;
+    this.#forgotten += 1;
   }
 
-  /** Its own, or a free one, or that of another. */
-  #slotFor(tenant: number, { a, b, c }: PersonMark): number {
-    const { a: as, b: bs, c: cs, tenants, nodes } = this.#slots;
+  #ownerOf(tenant: number): number {
+    return this.#forgotten * TENANTS + tenant;
+  }
+
+  /** -1 for nobody who is known. */
+  #slotOf(tenant: number, { a, b, c }: PersonMark): number {
     const first = firstSlot(a);
     for (let slot = first; slot < first + WAYS; slot++) {
-      if (nodes[slot] === NO_NODE) return slot;
-      if (as[slot] === a && bs[slot] === b && cs[slot] === c && tenants[slot] === tenant) return slot;
+      if (this.#a[slot] !== a || this.#b[slot] !== b || this.#c[slot] !== c) continue;
+      if (this.#owners[slot] === this.#ownerOf(tenant)) return slot;
+    }
+    return -1;
+  }
+
+  /** One that is free, or that of another. */
+  #slotFor({ a }: PersonMark): number {
+    const first = firstSlot(a);
+    for (let slot = first; slot < first + WAYS; slot++) {
+      if ((this.#owners[slot] as number) < this.#forgotten * TENANTS) return slot;
     }
     this.#turn = (this.#turn + 1) % WAYS;
     return first + this.#turn;
@@ -69,14 +69,4 @@ export class PeopleByMark {
 
 function firstSlot(a: number): number {
   return (a * WAYS) & (SLOTS - 1);
-}
-
-function newSlots(): Slots {
-  return {
-    a: new Int32Array(SLOTS),
-    b: new Int32Array(SLOTS),
-    c: new Int32Array(SLOTS),
-    tenants: new Int32Array(SLOTS),
-    nodes: new Float64Array(SLOTS),
-  };
 }
