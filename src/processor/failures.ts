@@ -6,16 +6,33 @@
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 
-/** A store or a log that cannot be used now; a damaged log waits for a person, and events are taken in meanwhile. */
+/**
+ * A store or a log that cannot be used now; a damaged log waits for a person, and so does a database that refuses to work
+ * (a right that was taken away, a table that is gone). Events are taken in meanwhile.
+ */
 export function isWorthWaiting(error: unknown): error is Error {
   return (
-    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError
+    error instanceof StoreUnavailableError ||
+    error instanceof LogUnavailableError ||
+    error instanceof LogCorruptError ||
+    isRefusalToWork(error)
   );
 }
 
+/** By the five characters (SQLSTATE) that PostgreSQL gives for every error, the first two of which are its class. */
+function isRefusalToWork(error: unknown): error is Error {
+  if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return false;
+  return SQLSTATE.test(error.code) && !VALUE_CLASSES.has(error.code.slice(0, 2));
+}
+
+/** Codes of the system (EPIPE) have no digits. */
+const SQLSTATE = /^(?=.*[0-9])[0-9A-Z]{5}$/;
+/** Number of rows, values, constraints, limits (as of an index's row). */
+const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
+
 /**
- * Whether a record may be the cause. Not if the database says that it cannot work (SQLite's own codes, but for those
- * about values and constraints), not if somebody else wrote meanwhile, and not if the log is damaged.
+ * Whether a record may be the cause. Not if the database says that it cannot work (its own codes, but for those about
+ * values and constraints), not if somebody else wrote meanwhile, and not if the log is damaged.
  */
 export function isPoison(error: unknown): boolean {
   if (isWorthWaiting(error) || error instanceof StoreConflictError) return false;

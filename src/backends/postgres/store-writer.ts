@@ -51,13 +51,13 @@ export function openPostgresStoreWriter(setup: PostgresWriterSetup): StoreWriter
   return new PostgresStoreWriter(setup);
 }
 
+/** Between two statements of a batch; a processor that hangs for longer holds up all the others. */
+const IDLE_SECONDS_MAX = 15;
+
 /**
  * Statements here look up few rows in tables of any size, by an index: said so, because what the server believes of a
  * table that grows fast may be old. A server that acknowledges commits before they are safe is told not to.
  */
-/** Between two statements of a batch; a processor that hangs for longer holds up all the others. */
-const IDLE_SECONDS_MAX = 15;
-
 const TRANSACTION_SETTINGS = `
   SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
   SET LOCAL enable_mergejoin = off; SET LOCAL idle_in_transaction_session_timeout = '${IDLE_SECONDS_MAX}s';

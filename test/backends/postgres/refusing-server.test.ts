@@ -1,0 +1,55 @@
+/** A database that refuses to work is waited for: what is in the log is not to blame, and none of it is set aside. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { openSqliteLogReader } from '../../../src/backends/sqlite/log-reader.ts';
+import { logFolderOf } from '../../../src/data-folder.ts';
+import { allocateMetrics, metricsWriter } from '../../../src/metrics.ts';
+import { Processor } from '../../../src/processor/processor.ts';
+import { folderIn } from '../../faults/scope.ts';
+import { entryOf, traceIdOf } from '../../processor/history.ts';
+import { appendAll, PROCESSED_AT, rememberingLogger } from '../../processor/processing.ts';
+import { whyNoPostgres } from '../../servers/postgres.ts';
+import { databaseFor } from './database.ts';
+import { openOn } from './store-under-test.ts';
+
+suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
+  test('is told of and waited for, and nothing is set aside', async (context) => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const { pool } = await databaseFor(context);
+    const under = openOn(pool);
+    const { writer, store } = under;
+    scope.defer(() => under.close());
+    const about = { tenantId: 'acct_p/production', keyKind: 'secret', idempotencyKey: null } as const;
+    const users = [{ identifiers: { user_id: 'u' }, events: [{ event_name: 'e' }] }];
+    await appendAll(
+      dataFolder,
+      [1, 2, 3].map((n) => entryOf(users, { ...about, traceId: traceIdOf(PROCESSED_AT, n), receivedAt: PROCESSED_AT })),
+    );
+    const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+    scope.defer(() => log.close());
+    const { logger, lines } = rememberingLogger();
+    const processor = new Processor({
+      log,
+      writer,
+      options: { defaultCountry: null, junkValues: new Set() },
+      metrics: metricsWriter(allocateMetrics(1), 0),
+      logger,
+      now: () => PROCESSED_AT,
+      waitForMore: () => Promise.resolve(),
+      betweenTransactions: () => Promise.resolve(),
+      batchesPerTransaction: 1,
+    });
+    // As where a table was not restored, or a right was taken away.
+    await pool.query('ALTER TABLE arrivals RENAME TO elsewhere');
+    await processor.drain();
+    assert.deepEqual([...(await writer.positions())], []);
+    assert.equal(lines.filter((line) => /waits.*arrivals/.test(line) || /arrivals.*waits/.test(line)).length, 1);
+    await pool.query('ALTER TABLE elsewhere RENAME TO arrivals');
+    await processor.drain();
+    assert.deepEqual(await store.setAside(10), []);
+    const { hours } = await store.ledger(about.tenantId, { from: null, to: null });
+    assert.equal(hours[0]?.events.stored, 3);
+  });
+});
