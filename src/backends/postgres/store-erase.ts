@@ -117,6 +117,11 @@ async function eraseProfile(
 ): Promise<void> {
   const { tenant, act, matchOptions } = erasure;
   const keys = keysOf(profile.identifiers);
+  // First: whoever is about to store a rejected user is waited for, or finds out.
+  await client.query('UPDATE tenants SET last_erased_at = greatest(last_erased_at, $2) WHERE no = $1', [
+    tenant,
+    act.at,
+  ]);
   const more = await laterRejections(client, tenant, keys, matchOptions, suspects);
   await client.query('DELETE FROM rejections WHERE no = ANY($1)', [[...suspects.rejections, ...more]]);
   await eraseKeys(client, erasure, keys);
@@ -129,7 +134,6 @@ async function eraseProfile(
     [nodes],
   );
   await client.query('DELETE FROM nodes WHERE no = ANY($1)', [nodes]);
-  await client.query('UPDATE tenants SET last_erased_at = $2 WHERE no = $1 AND last_erased_at < $2', [tenant, act.at]);
   await writeAct(client, tenant, 'erase', act, { profile_id: profile.root.id, nodes: nodes.length, events });
 }
 

@@ -37,7 +37,7 @@ import { writeChanges } from './write-changes.ts';
 import { FirstUses } from './write-first-uses.ts';
 import { type LockedNodes, lookUpGraph } from './write-graph.ts';
 import { writeNodes } from './write-nodes.ts';
-import { type Acts, KnownPeople, readActs } from './write-people.ts';
+import { type Acts, holdOffErases, KnownPeople, readActs } from './write-people.ts';
 import { writeRecords } from './write-records.ts';
 
 export interface PostgresWriterSetup {
@@ -166,6 +166,7 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #locked: LockedNodes = new Map();
   /** By tenant, of the batch that was looked up last. */
   readonly #snapshots = new Map<number, Snapshot>();
+  readonly #lastErasedAt = new Map<number, number>();
   /** By tenant: whom to remember once it is committed. */
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonMark, NodeNumber>])[] = [];
 
@@ -204,7 +205,10 @@ class PostgresWriteTransaction implements WriteTransaction {
     for (const [index, { tenant }] of asked.entries()) {
       if (isCurrent[index] === true) this.#met.push([tenant, graph.settled[index] ?? NOBODY]);
     }
-    for (const [index, { tenant }] of asked.entries()) this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
+    for (const [index, { tenant }] of asked.entries()) {
+      this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
+      this.#lastErasedAt.set(tenant, (acts.get(tenant) ?? NO_ACTS).lastErasedAt);
+    }
     return this.#firstUses.lookUp(this.#client, asked, graph.snapshots, acts);
   }
 
@@ -224,6 +228,9 @@ class PostgresWriteTransaction implements WriteTransaction {
     await writeNodes(this.#client, tenants, this.#locked);
     await writeChanges(this.#client, tenants);
     await this.#firstUses.write(this.#client, tenants);
+    const rejecting = tenants.filter(({ batch }) => batch.records.some(({ rejections }) => rejections.length > 0));
+    const rejectingNumbers = rejecting.map(({ tenant }) => tenant);
+    await holdOffErases(this.#client, rejectingNumbers, this.#lastErasedAt);
     try {
       await writeRecords(this.#client, tenants, this.#shared.numbers, processedAt);
     } catch (error) {

@@ -8,6 +8,7 @@
  */
 
 import type { NodeNumber, PersonMark } from '../../model.ts';
+import { StoreConflictError } from '../../store-writer.ts';
 import { PeopleByMark } from '../../stored/people-by-mark.ts';
 import { int4s } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -15,6 +16,11 @@ import type { Queryable } from './pool.ts';
 const READ_ACTS = {
   name: 'store_read_acts',
   text: 'SELECT no, acts, last_erased_at FROM tenants WHERE no = ANY ($1::int4[])',
+};
+
+const HOLD_OFF_ERASES = {
+  name: 'store_hold_off_erases',
+  text: 'SELECT no, last_erased_at FROM tenants WHERE no = ANY ($1::int4[]) ORDER BY no FOR SHARE',
 };
 
 /** What acts there were of a tenant. */
@@ -30,6 +36,22 @@ export async function readActs(client: Queryable, tenants: readonly number[]): P
     int4s(tenants),
   ]);
   return new Map(rows.map((row) => [row.no, { acts: row.acts, lastErasedAt: row.last_erased_at }]));
+}
+
+/**
+ * For what is about people and has no node that could be locked: until the end of the transaction nobody is erased. Who
+ * was, since `lastErasedAt` was read, is a conflict.
+ */
+export async function holdOffErases(
+  client: Queryable,
+  tenants: readonly number[],
+  lastErasedAt: ReadonlyMap<number, number>,
+): Promise<void> {
+  if (tenants.length === 0) return;
+  const { rows } = await client.query<{ no: number; last_erased_at: number }>(HOLD_OFF_ERASES, [int4s(tenants)]);
+  if (rows.some((row) => row.last_erased_at !== lastErasedAt.get(row.no))) {
+    throw new StoreConflictError('somebody was erased meanwhile');
+  }
 }
 
 export class KnownPeople {

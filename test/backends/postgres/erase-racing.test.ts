@@ -11,7 +11,7 @@ import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-wr
 import type { LogEntry } from '../../../src/log.ts';
 import { processBatch } from '../../../src/processor/batch.ts';
 import type { Store } from '../../../src/store.ts';
-import { StoreConflictError, type StoreWriter } from '../../../src/store-writer.ts';
+import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../../../src/store-writer.ts';
 import { DAY_MS, eventsOf, HOUR_MS, person, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { dumpOf } from '../../processor/store-dump.ts';
 import { eventually } from '../../server.ts';
@@ -27,6 +27,8 @@ const CONTEXT = {
   now: () => START,
   failpoint: () => undefined,
 };
+
+const WAITING = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
 
 type Entry = LogEntry & { firstUserIndex: number };
 
@@ -261,6 +263,46 @@ suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, ()
     assert.deepEqual(JSON.parse(act?.detail ?? ''), { profile_id: id, nodes: 1, events: before });
     await assertSums(setup);
   });
+
+  for (const step of ['looked up', 'written'] as const) {
+    test(`a rejected user that names the person and was ${step} when the erase came is not kept`, async (context) => {
+      const setup = await setUp(context);
+      const { store, pool } = setup;
+      const [writer] = setup.writers as [StoreWriter];
+      await takeIn(writer, 0, [request([person({ user_id: 'gone', email: 'gone@x.org' })])]);
+      const id = await goneId(store);
+      const rejecting = request([person({ user_id: 'other' }), { identifiers: { email: 'gone@x.org' }, events: [] }]);
+      const transaction = await writer.begin();
+      let erasing: Promise<unknown> = Promise.resolve();
+      try {
+        await transaction.advance(0, 1, 2);
+        const racing: Pick<WriteTransaction, 'lookUp' | 'write'> = {
+          lookUp: async (questions) => {
+            const answers = await transaction.lookUp(questions);
+            if (step === 'looked up') await store.erase(TENANT, id, ACT);
+            return answers;
+          },
+          write: (...args) => transaction.write(...args),
+        };
+        const records = [{ ...rejecting, partition: 0, position: 1 }];
+        const processing = processBatch(racing as WriteTransaction, records, CONTEXT);
+        if (step === 'looked up') await assert.rejects(processing, StoreConflictError);
+        else {
+          await processing;
+          erasing = store.erase(TENANT, id, ACT);
+          await eventually('the erase waits', async () => (await pool.query(WAITING)).rowCount);
+          await transaction.commit(false);
+        }
+      } finally {
+        await transaction.rollback();
+      }
+      await erasing;
+      if (step === 'looked up') await takeIn(writer, 0, [rejecting]);
+      const { rows } = await pool.query<{ payload: string }>('SELECT payload FROM rejections');
+      assert.equal(rows.length, step === 'looked up' ? 1 : 0);
+      assert.doesNotMatch(rows[0]?.payload ?? '', /gone/);
+    });
+  }
 
   test('a person whose events came in over most of a year is erased whole, with what comes in meanwhile', async (context) => {
     const setup = await setUp(context);
