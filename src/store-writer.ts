@@ -173,9 +173,15 @@ export interface StoreWriter {
   /** Where each partition of the log goes on; partitions that were never read are not in it. */
   positions(): Promise<Map<number, number>>;
   begin(): Promise<WriteTransaction>;
-  /** By how much the books are out, over all tenants and hours; anything but 0 is a bug. */
+  /**
+   * By how much the books are out, over all tenants and hours; anything but 0 is a bug. A store may look at old hours less
+   * often than it is asked.
+   */
   difference(): Promise<{ readonly users: number; readonly events: number }>;
-  /** Removes what is too old, a bounded piece at a time; true when there is more to remove. */
+  /**
+   * Removes what is too old, a bounded piece at a time; true when there is more to remove. Nothing that was received before
+   * `now` waits where the caller reads; a store that others write too allows for their being late.
+   */
   sweep(retention: Retention, now: number): Promise<boolean>;
   close(): Promise<void>;
 }

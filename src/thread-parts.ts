@@ -203,23 +203,36 @@ export async function openProcessorParts(setup: ProcessorSetup): Promise<OpenedP
 type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'>;
 
 async function openWriter(config: Config, log: LogReader): Promise<Writing> {
-  if (config.storeUrl !== '') return writerOnDatabase(config, log);
+  if (config.storeUrl !== '') return writerOn(await processorDatabase(config), log);
   const { openSqliteStoreWriter } = await import('./backends/sqlite/store-writer.ts');
   return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder) }) };
 }
 
-async function writerOnDatabase(config: Config, log: LogReader): Promise<Writing> {
+function processorDatabase(config: Config): Promise<Database> {
+  return openDatabase(config, 'processor', config.storeConnections);
+}
+
+/** Takes the connections over: it closes them. */
+async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
   const { openPostgresStoreWriter } = await import('./backends/postgres/store-writer.ts');
-  const pool = await openDatabase(config, 'processor', config.storeConnections);
   return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1 };
 }
 
-/** A member of the group that shares the partitions among itself. Parses on the spot: more speed is more processors. */
+/** A member of the group of its database that shares the partitions among itself. Parses on the spot: more speed is more processors. */
 async function openSharedProcessor({ config }: ProcessorSetup): Promise<OpenedProcessor> {
-  const { openKafkaGroupReader } = await import('./backends/kafka/log.ts');
-  const warn = await warner(config, 'processor');
-  const log = await openKafkaGroupReader({ url: config.logUrl, retentionMs: config.logRetentionMs, warn });
-  const writing = await writerOnDatabase(config, log);
+  const [{ openKafkaGroupReader }, { databaseIdOf }, warn, pool] = await Promise.all([
+    import('./backends/kafka/log.ts'),
+    import('./backends/postgres/identity.ts'),
+    warner(config, 'processor'),
+    processorDatabase(config),
+  ]);
+  const log = await openKafkaGroupReader({
+    url: config.logUrl,
+    retentionMs: config.logRetentionMs,
+    databaseId: await databaseIdOf(pool),
+    warn,
+  });
+  const writing = await writerOn(pool, log);
   return {
     parts: { log, ...writing, waitForMore: () => log.waitForMore() },
     close: async () => {

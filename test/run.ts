@@ -37,8 +37,8 @@ const servers = await startSharedServers(
   files.map((file) => resolve(ROOT, file)),
   (line) => console.log(line),
 );
-// Half of the cores are left to the servers that the tests start.
-const concurrency = Math.max(2, Math.floor(availableParallelism() / 2));
+// Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so three at least.
+const concurrency = Math.max(3, Math.floor(availableParallelism() / 2));
 const runner = spawn(process.execPath, ['--test', `--test-concurrency=${concurrency}`, ...files], {
   cwd: ROOT,
   stdio: 'inherit',

@@ -7,8 +7,11 @@ import type { LogReader } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
 import type { Retention, StoreWriter } from '../store-writer.ts';
+import { isWorthWaiting } from './failures.ts';
 
 const BACKLOG_INTERVAL_MS = 1_000;
+/** After a partition could not be looked at, which may have taken seconds. */
+const BACKLOG_RETRY_MS = 30_000;
 const BOOKS_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
 const CLOCK_JUMP_MS = 3_600_000;
@@ -30,6 +33,8 @@ export interface HousekeepingParts {
 export class Housekeeping {
   readonly #parts: HousekeepingParts;
   #backlogAt = Number.NEGATIVE_INFINITY;
+  /** By partition, as it was when it could be looked at last. */
+  #backlogs = new Map<number, number>();
   #booksAt = Number.NEGATIVE_INFINITY;
   #sweepAt = Number.NEGATIVE_INFINITY;
   #clockOffset = Number.POSITIVE_INFINITY;
@@ -78,11 +83,8 @@ export class Housekeeping {
   }
 
   async #watchBacklog(positions: ReadonlyMap<number, number>): Promise<void> {
-    const { log, metrics, logger, backlogBytesMax, setBacklogFull } = this.#parts;
-    let bytes = 0;
-    for (const partition of await log.partitions()) {
-      bytes += await log.backlogBytes(partition, positions.get(partition) ?? 0);
-    }
+    const { metrics, logger, backlogBytesMax, setBacklogFull } = this.#parts;
+    const bytes = await this.#backlogBytes(positions);
     metrics.set(METRIC.backlog_bytes, bytes);
     const isFull = bytes > backlogBytesMax * (this.#isBacklogFull ? BACKLOG_LOW_SHARE : 1);
     if (isFull !== this.#isBacklogFull) {
@@ -92,6 +94,25 @@ export class Housekeeping {
     }
     this.#isBacklogFull = isFull;
     setBacklogFull(isFull);
+  }
+
+  /** A partition that cannot be looked at counts as it did before: whoever reads it tells what is wrong with it. */
+  async #backlogBytes(positions: ReadonlyMap<number, number>): Promise<number> {
+    const { log } = this.#parts;
+    const backlogs = new Map<number, number>();
+    let bytes = 0;
+    for (const partition of await log.partitions()) {
+      try {
+        backlogs.set(partition, await log.backlogBytes(partition, positions.get(partition) ?? 0));
+      } catch (error) {
+        if (!isWorthWaiting(error)) throw error;
+        backlogs.set(partition, this.#backlogs.get(partition) ?? 0);
+        this.#backlogAt = performance.now() + BACKLOG_RETRY_MS - BACKLOG_INTERVAL_MS;
+      }
+      bytes += backlogs.get(partition) ?? 0;
+    }
+    this.#backlogs = backlogs;
+    return bytes;
   }
 
   async #checkBooks(): Promise<void> {

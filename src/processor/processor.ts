@@ -14,12 +14,13 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
-import type { LogReader, LogRecord } from '../log.ts';
+import type { LogBatch, LogReader, LogRecord } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { isPoison } from './failures.ts';
+import { PartitionTroubles } from './partition-troubles.ts';
 import { Patience } from './patience.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
 import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
@@ -91,10 +92,13 @@ export class Processor {
   #caughtUpTo = 0;
   #stopping = false;
   readonly #patience: Patience;
+  /** Only with one batch a transaction; otherwise a partition that cannot be read is waited for. */
+  readonly #troubles: PartitionTroubles;
 
   constructor(parts: ProcessorParts) {
     this.#parts = parts;
     this.#patience = new Patience(parts.logger);
+    this.#troubles = new PartitionTroubles(parts.logger);
     this.#source = parts.source ?? sourceOnTheSpot(parts.log, parts.options);
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
@@ -196,7 +200,7 @@ export class Processor {
   async #oneRecord(partition: number): Promise<boolean> {
     this.#positions = new Map(this.#committed);
     const position = this.#committed.get(partition) ?? 0;
-    const { records, next } = await this.#parts.log.read(partition, position, 1);
+    const { records, next } = await this.#readOneRecord(partition, position);
     const [record] = records;
     if (record === undefined || position >= (this.#carefulUntil.get(partition) ?? 0)) {
       this.#carefulUntil.delete(partition);
@@ -213,6 +217,16 @@ export class Processor {
       if (isPoison(error)) await this.#tryOrSetAside(record, position, next, error);
     }
     return true;
+  }
+
+  async #readOneRecord(partition: number, position: number): Promise<LogBatch> {
+    try {
+      return await this.#parts.log.read(partition, position, 1);
+    } catch (error) {
+      // The others need not wait for it. Its batch is read again when it can be, and throws again.
+      if (this.#isOneBatch) this.#carefulUntil.delete(partition);
+      throw error;
+    }
   }
 
   async #commit(transaction: WriteTransaction, startedAt: number): Promise<void> {
@@ -243,20 +257,27 @@ export class Processor {
   /** One batch of every partition that has more. */
   async #readAll(): Promise<Read[]> {
     const { metrics, now } = this.#parts;
-    const reads: Read[] = [];
-    let oldest = Number.POSITIVE_INFINITY;
-    const bytesMax = this.#isOneBatch
-      ? Math.max(PARTITION_BYTES_MIN, this.#batchBytesMax / Math.max(1, this.#partitions.length))
-      : this.#batchBytesMax;
-    for (const partition of this.#partitions) {
-      const position = this.#positions.get(partition) ?? 0;
-      const batch = await this.#source.read(partition, position, bytesMax);
-      if (batch.next === position) continue;
-      oldest = Math.min(oldest, batch.records[0]?.header.receivedAt ?? this.#caughtUpTo);
-      reads.push({ partition, from: position, ...batch });
-    }
+    const reads = (await this.#readEach()).filter(({ from, next }) => next !== from);
+    let oldest = this.#troubles.since;
+    for (const { records } of reads) oldest = Math.min(oldest, records[0]?.header.receivedAt ?? this.#caughtUpTo);
     this.#caughtUpTo = Math.min(now(), oldest);
     metrics.set(METRIC.processor_lag, Math.max(0, now() - this.#caughtUpTo) / 1000);
+    return reads;
+  }
+
+  async #readEach(): Promise<Read[]> {
+    const partitions = this.#partitions;
+    const read = async (partition: number, bytesMax: number): Promise<Read> => {
+      const from = this.#positions.get(partition) ?? 0;
+      return { partition, from, ...(await this.#source.read(partition, from, bytesMax)) };
+    };
+    if (this.#isOneBatch) {
+      const bytesMax = Math.max(PARTITION_BYTES_MIN, this.#batchBytesMax / Math.max(1, partitions.length));
+      const since = this.#caughtUpTo === 0 ? this.#parts.now() : this.#caughtUpTo;
+      return this.#troubles.readAll(partitions, since, (partition) => read(partition, bytesMax));
+    }
+    const reads: Read[] = [];
+    for (const partition of partitions) reads.push(await read(partition, this.#batchBytesMax));
     return reads;
   }
 
@@ -329,7 +350,7 @@ export class Processor {
     this.#lastDurableAt = now();
     for (const partition of this.#partitions) {
       const position = this.#committed.get(partition);
-      if (position !== undefined) await log.commit(partition, position);
+      if (position !== undefined && !this.#troubles.has(partition)) await log.commit(partition, position);
     }
     this.#failpoint('log_committed');
   }

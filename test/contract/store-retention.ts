@@ -150,7 +150,8 @@ export function storeRetentionContract(open: OpenStore): void {
       }
       for (let n = 0; n < 80; n++) {
         const now = START + n * 1_000 + 7 * DAY_MS + 1;
-        assert.equal(await under.writer.sweep({ ...KEEP_ALL, rejectionBytesMax: 4_500 }, now), true);
+        const retention = { ...KEEP_ALL, tracesMs: 7 * DAY_MS, rejectionBytesMax: 4_500 };
+        assert.equal(await under.writer.sweep(retention, now), true);
       }
       assert.equal((await under.store.rejections(TENANT, ALL)).rows.length, 4);
     });

@@ -7,6 +7,8 @@
 import assert from 'node:assert/strict';
 import { Admin, ConfigResourceTypes, IncrementalAlterConfigOperationTypes } from '@platformatic/kafka';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
+import { groupName } from '../../src/backends/kafka/other-groups.ts';
+import { databaseIdOf } from '../../src/backends/postgres/identity.ts';
 import { openPostgresKeyStore } from '../../src/backends/postgres/keys.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
@@ -46,7 +48,8 @@ export async function install(scope: Scope, places: Places): Promise<Installatio
   };
   const start: Installation['start'] = (role, more = {}) =>
     launch(scope, { dataFolder: `${folderIn(scope)}/none`, env: { ...env, ...more }, args: ['--role', role] });
-  const [api] = await Promise.all([start('api'), shortenSessions(brokers, `sluice.${topic}`)]);
+  const api = await start('api');
+  await shortenSessions(brokers, groupName(topic, await databaseIdAt(storeUrl)));
   let tenants = 0;
   return {
     env,
@@ -70,6 +73,15 @@ async function shortenSessions(brokers: string, group: string): Promise<void> {
     });
   } finally {
     await admin.close();
+  }
+}
+
+async function databaseIdAt(storeUrl: string): Promise<string> {
+  const pool = await openPool({ url: storeUrl, max: 1, applicationName: 'sluice test' });
+  try {
+    return await databaseIdOf(pool);
+  } finally {
+    await pool.close();
   }
 }
 

@@ -26,6 +26,7 @@ export const CODE = {
   unsupported_version: 35,
   topic_already_exists: 36,
   invalid_replication_factor: 38,
+  policy_violation: 44,
   out_of_order_sequence: 45,
   duplicate_sequence: 46,
   invalid_producer_epoch: 47,

@@ -4,13 +4,14 @@
  * gaps, and `next` says where to go on.
  *
  * `fetchFrom` and `offsetAt` are patient: a leader that moved is found, and only after `READ_MS_MAX` is it told that
- * Kafka cannot be read.
+ * Kafka cannot be read. Two things no patience helps against, and they are told at once: records that are gone although
+ * nobody processed them, and a topic that is not the one it was.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, deleteRecordsV2, fetchV16, listOffsetsV8, type RecordsBatch } from '@platformatic/kafka';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
-import type { Cluster } from './cluster.ts';
+import type { Cluster, ClusterView } from './cluster.ts';
 import { answered, CODE, reasonOf, wordsOf } from './codes.ts';
 
 export interface Fetched {
@@ -37,6 +38,15 @@ export interface Wanted {
   readonly bytesMax: number;
 }
 
+/** What of one partition is to be read, and whether records that are gone may be passed over. */
+export interface WantedFrom extends Omit<Wanted, 'epoch'> {
+  /**
+   * True for who looks at what there is. A processor has to have every record: what is gone between where it stands and
+   * the first that is kept was acknowledged, and never processed.
+   */
+  readonly skipsRemoved: boolean;
+}
+
 /** Offsets that Kafka knows by name. */
 export const EARLIEST = -2;
 export const LATEST = -1;
@@ -50,6 +60,12 @@ const NO_EPOCH = -1;
 const IS_CONTROL = 1 << 5;
 const MESSAGE_OVERHEAD_BYTES = 24;
 const DELETE_MS_MAX = 5_000;
+/** Asking again does not help: this user may not, or nobody may in this topic. */
+const REFUSALS_TO_REMOVE: ReadonlySet<number> = new Set([
+  CODE.topic_authorization_failed,
+  CODE.cluster_authorization_failed,
+  CODE.policy_violation,
+]);
 
 /** From one broker, of one or several partitions that it leads. Waits up to `waitMs` until there is anything at all. */
 export async function fetch(
@@ -99,28 +115,61 @@ function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<Fetche
 }
 
 /** What is there at `position` and after; from the first that is kept if that is later. Never waits for more. */
-export async function fetchFrom(cluster: Cluster, topicId: string, wanted: Omit<Wanted, 'epoch'>): Promise<FetchedRun> {
-  const { partition } = wanted;
+export async function fetchFrom(cluster: Cluster, topicId: string, wanted: WantedFrom): Promise<FetchedRun> {
+  const { partition, bytesMax } = wanted;
   let { position } = wanted;
   return patiently(cluster, `partition ${partition} cannot be read`, async () => {
-    const limits = { waitMs: 0, bytesMax: wanted.bytesMax };
+    const limits = { waitMs: 0, bytesMax };
     const { connection, epoch } = await cluster.leader(partition);
-    const runs = await fetch(connection, topicId, [{ ...wanted, epoch, position }], limits);
+    const runs = await fetch(connection, topicId, [{ partition, epoch, position, bytesMax }], limits);
     const run = runs.get(partition);
-    if (run?.code === CODE.offset_out_of_range) position = await firstKept(cluster, partition, position);
+    if (run?.code === CODE.offset_out_of_range) position = await firstKept(cluster, topicId, { ...wanted, position });
+    if (run?.code === CODE.unknown_topic_id) await refuseReplacedTopic(cluster, topicId);
     return run;
   });
 }
 
 /** For a position that Kafka does not have: below the first, or above the last. */
-async function firstKept(cluster: Cluster, partition: number, position: number): Promise<number> {
+async function firstKept(
+  cluster: Cluster,
+  topicId: string,
+  { partition, position, skipsRemoved }: WantedFrom,
+): Promise<number> {
   const latest = await offsetAt(cluster, partition, LATEST);
   if (position > latest) {
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, before ${position}, up to where it was read: Kafka lost records`,
     );
   }
-  return Math.max(position, await offsetAt(cluster, partition, EARLIEST));
+  const first = await offsetAt(cluster, partition, EARLIEST);
+  // Position 0: nothing was ever read there, by a database that is younger than the topic.
+  if (first > position && position > 0 && !skipsRemoved) {
+    throw new LogCorruptError(
+      `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but is processed only up to ${position}: ` +
+        'Kafka removed records that were not processed. Set retention.ms and retention.bytes of the topic to -1, so that ' +
+        'this ends. To have those records back, restore the topic. To go on without them, run in the database: ' +
+        `UPDATE sluice.positions SET position = ${first} WHERE log = '${nameOfLog(topicId)}' AND partition = ${partition}`,
+    );
+  }
+  return Math.max(position, first);
+}
+
+/** What positions in the log are kept under. */
+export function nameOfLog(topicId: string): string {
+  return `kafka:${topicId}`;
+}
+
+/** The topic was deleted, and made again under its name. */
+export function isReplaced(view: ClusterView | null, topicId: string): boolean {
+  return view !== null && view.topicId !== null && view.topicId !== topicId;
+}
+
+export function replacedWords(cluster: Cluster): string {
+  return `the topic ${cluster.topic} was deleted and made again: start again to work on the new one`;
+}
+
+async function refuseReplacedTopic(cluster: Cluster, topicId: string): Promise<void> {
+  if (isReplaced(await cluster.refresh(), topicId)) throw new LogCorruptError(replacedWords(cluster));
 }
 
 /**
@@ -138,9 +187,9 @@ export async function offsetAt(cluster: Cluster, partition: number, time: number
   }).then(({ offset }) => offset);
 }
 
-/** Lets Kafka remove what is below. */
-export async function removeBelow(cluster: Cluster, partition: number, position: number): Promise<void> {
-  await patiently(cluster, `old records of partition ${partition} cannot be removed`, async () => {
+/** Lets Kafka remove what is below. Returns why that is refused whoever asks how often; null when it is done. */
+export async function removeBelow(cluster: Cluster, partition: number, position: number): Promise<string | null> {
+  const { refusal } = await patiently(cluster, `old records of partition ${partition} cannot be removed`, async () => {
     const partitions = [{ partitionIndex: partition, offset: BigInt(position) }];
     const { connection } = await cluster.leader(partition);
     const answer = await answered(
@@ -148,9 +197,12 @@ export async function removeBelow(cluster: Cluster, partition: number, position:
     );
     const found = answer.topics[0]?.partitions[0];
     if (found === undefined) return undefined;
+    const { errorCode } = found;
+    if (REFUSALS_TO_REMOVE.has(errorCode)) return { code: CODE.none, refusal: wordsOf(errorCode) };
     // It was removed already, by whoever had the partition before.
-    return { code: found.errorCode === CODE.offset_out_of_range ? CODE.none : found.errorCode };
+    return { code: errorCode === CODE.offset_out_of_range ? CODE.none : errorCode, refusal: null };
   });
+  return refusal;
 }
 
 /** Tries again, from what the cluster looks like by then, until there is an answer without an error. */

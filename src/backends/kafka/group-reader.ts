@@ -3,22 +3,27 @@
  * processor stands. At the end of a partition `read` answers from memory, without asking Kafka: what comes is there a
  * moment after it was acknowledged, and `waitForMore` resolves then.
  *
- * A partition that is taken away is forgotten at once, with all that was read ahead of it.
+ * A partition that is taken away is forgotten at once, with all that was read ahead of it. A topic that is replaced by
+ * another of its name ends the reader: it is another log, in which the positions mean nothing.
  */
 
 import type { LogBatch } from '../../log.ts';
-import { fetchFrom } from './fetch.ts';
+import { isReplaced, replacedWords } from './fetch.ts';
 import type { GroupMembership } from './group-positions.ts';
 import { Membership } from './membership.ts';
 import { ReadAhead } from './read-ahead.ts';
 import { KafkaLogReader, type ReaderSetup, recordsOf } from './reader.ts';
 import type { Cluster } from './cluster.ts';
 
-const FETCH_BYTES = 1024 * 1024;
 /** After this the processor looks again anyway. */
 const WAIT_MS_MAX = 500;
 /** An end of a partition that was seen so long ago is asked for anew. */
 const END_AGE_MS_MAX = 2_000;
+
+/** Nothing to wait for: whoever starts again finds the new topic. */
+export class TopicReplacedError extends Error {
+  override readonly name = 'TopicReplacedError';
+}
 
 export class KafkaGroupReader extends KafkaLogReader {
   readonly #membership: Membership;
@@ -45,16 +50,17 @@ export class KafkaGroupReader extends KafkaLogReader {
     return this.#membership.join();
   }
 
-  override partitions(): Promise<number[]> {
-    return Promise.try(() => this.#membership.partitions());
+  override async partitions(): Promise<number[]> {
+    const { cluster, topicId } = this.setup;
+    if (isReplaced(cluster.known, topicId)) throw new TopicReplacedError(replacedWords(cluster));
+    return this.#membership.partitions();
   }
 
   override async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
     if (!this.#ours.has(partition)) return super.read(partition, position, bytesMax);
     let messages = this.#ahead.peek(partition, position);
     if (messages === undefined) {
-      const { cluster, topicId } = this.setup;
-      const run = await fetchFrom(cluster, topicId, { partition, position, bytesMax: FETCH_BYTES });
+      const run = await this.fetchAt(partition, position);
       this.noteSeen(run.messages);
       if (!this.#ours.has(partition)) return { records: [], next: position };
       this.#ahead.put(partition, position, run);

@@ -9,6 +9,7 @@ import { METRIC, metricsWriter } from '../../metrics.ts';
 import { KafkaLogAppender, partitionOfKey } from './appender.ts';
 import { Cluster } from './cluster.ts';
 import { KafkaGroupReader } from './group-reader.ts';
+import { groupName } from './other-groups.ts';
 import { KafkaLogReader, type ReaderSetup } from './reader.ts';
 import { openTopic, type TopicFacts } from './topic.ts';
 import { parseKafkaUrl } from './url.ts';
@@ -40,8 +41,11 @@ export interface KafkaAppenderSetup extends KafkaLogSetup {
 
 export interface KafkaReaderSetup extends KafkaLogSetup {
   readonly now?: () => number;
-  /** The consumer group of the processors; named after the topic unless given. */
-  readonly group?: string;
+  /**
+   * Of the store that is written from this log. It is in the name of the consumer group: processors of one database share
+   * the partitions among themselves, those of another one have all of them, too.
+   */
+  readonly databaseId?: string;
 }
 
 export async function openKafkaLogAppender(setup: KafkaAppenderSetup): Promise<LogAppender> {
@@ -85,11 +89,11 @@ export async function openKafkaGroupReader(setup: KafkaReaderSetup): Promise<Kaf
 }
 
 async function openForReading(setup: KafkaReaderSetup, isLooking: boolean): Promise<ReaderSetup> {
-  const { url, retentionMs, now = Date.now } = setup;
+  const { url, retentionMs, now = Date.now, warn = () => undefined } = setup;
   const cluster = new Cluster(parseKafkaUrl(url), CLIENT_NAME);
   const { id } = await checked(cluster, setup, isLooking);
-  const group = setup.group ?? `sluice.${cluster.topic}`;
-  return { cluster, topicId: id, group, retentionMs, now };
+  const group = groupName(cluster.topic, setup.databaseId);
+  return { cluster, topicId: id, group, retentionMs, now, warn, skipsRemoved: isLooking };
 }
 
 async function checked(cluster: Cluster, setup: KafkaLogSetup, isLooking = false): Promise<TopicFacts> {

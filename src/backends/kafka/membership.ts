@@ -35,6 +35,8 @@ export interface MembershipSetup {
   readonly group: string;
   /** Called when the partitions that are ours have changed. */
   readonly onChange: (partitions: ReadonlySet<number>) => void;
+  /** How long the first answer is waited for. */
+  readonly joinMsMax?: number;
 }
 
 export class Membership {
@@ -47,6 +49,8 @@ export class Membership {
   #heartbeatMs = HEARTBEAT_MS_DEFAULT;
   #heardAt = performance.now();
   #problem: string | null = null;
+  /** Of the operator, at the last heartbeat. */
+  #mistake: OperatorError | null = null;
   #timer: NodeJS.Timeout | undefined;
   #beating: Promise<void> = Promise.resolve();
   #hasJoined = false;
@@ -58,10 +62,12 @@ export class Membership {
 
   /** Resolves with the first answer of the coordinator, or after a while without; partitions may come later still. */
   async join(): Promise<void> {
-    const until = performance.now() + JOIN_MS_MAX;
+    const until = performance.now() + (this.#setup.joinMsMax ?? JOIN_MS_MAX);
     for (;;) {
       this.#beating = this.#beat();
       await this.#beating;
+      // Whoever opens the reader is told, who can end then. Later it is waited for, like anything else.
+      if (this.#mistake !== null) throw this.#mistake;
       if (this.#problem === null || performance.now() > until) return;
       clearTimeout(this.#timer);
       await sleep(RETRY_MS);
@@ -98,12 +104,13 @@ export class Membership {
     }, ms);
   }
 
+  /** Never rejects: nobody waits for most of them. */
   async #beat(): Promise<void> {
+    this.#mistake = null;
     try {
       this.#hear(await this.#ask(this.#epoch));
     } catch (error) {
-      // Only at the first try: then whoever opens the reader is told.
-      if (error instanceof OperatorError) throw error;
+      if (error instanceof OperatorError) this.#mistake = error;
       this.#failed(reasonOf(error));
     }
   }
@@ -153,6 +160,8 @@ export class Membership {
       const ours = assignment.topicPartitions.filter(({ topicId }) => topicId === this.#setup.topicId);
       this.#own(new Set(ours.flatMap(({ partitions }) => partitions)));
       this.#isNews = true;
+      // Of another topic of this name. What is the case now, the cluster has to say; the group's word may be an old one.
+      if (ours.length < assignment.topicPartitions.length) void this.#setup.cluster.refresh().catch(() => undefined);
     }
     this.#schedule(this.#isNews ? 0 : this.#heartbeatMs);
   }

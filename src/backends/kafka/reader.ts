@@ -4,13 +4,15 @@
  * (`group-reader.ts`) reads ahead instead.
  *
  * Positions are Kafka's offsets. What was processed is the store's to know; the position that is committed here is for
- * people's tools, and to let go of records: those that are processed and older than the retention.
+ * people's tools, and to let go of records: those that are processed and older than the retention. Where the processors
+ * of other databases read the topic too, those that all of them have processed.
  */
 
 import type { LogBatch, LogHeader, LogReader, LogRecord } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
-import { EARLIEST, type Fetched, fetchFrom, type FetchedRun, LATEST, offsetAt, removeBelow } from './fetch.ts';
+import { EARLIEST, type Fetched, fetchFrom, type FetchedRun, LATEST, nameOfLog, offsetAt, removeBelow } from './fetch.ts';
 import { committedPosition, commitPosition, type GroupMembership } from './group-positions.ts';
+import { processedByOthers } from './other-groups.ts';
 import { headerOf, recordOf, timeOf } from './message.ts';
 
 const FETCH_BYTES = 1024 * 1024;
@@ -29,6 +31,9 @@ export interface ReaderSetup {
   readonly group: string;
   readonly retentionMs: number;
   readonly now: () => number;
+  readonly warn: (message: string) => void;
+  /** Whether it goes on where records were removed that nobody may have processed: only who looks may. */
+  readonly skipsRemoved: boolean;
 }
 
 export class KafkaLogReader implements LogReader {
@@ -39,10 +44,11 @@ export class KafkaLogReader implements LogReader {
   #seen = { messages: 0, bytes: 0 };
   readonly #committed = new Map<number, number>();
   readonly #removedAt = new Map<number, number>();
+  #mayRemove = true;
 
   constructor(setup: ReaderSetup) {
     this.setup = setup;
-    this.name = `kafka:${setup.topicId}`;
+    this.name = nameOfLog(setup.topicId);
   }
 
   async partitions(): Promise<number[]> {
@@ -153,13 +159,18 @@ export class KafkaLogReader implements LogReader {
     return this.#fetch(partition, position);
   }
 
+  /** What Kafka has at a position, asked for now. */
+  protected fetchAt(partition: number, position: number): Promise<FetchedRun> {
+    const { cluster, topicId, skipsRemoved } = this.setup;
+    return fetchFrom(cluster, topicId, { partition, position, bytesMax: FETCH_BYTES, skipsRemoved });
+  }
+
   /** Messages, unless the partition is at its end. */
   async #fetch(partition: number, position: number): Promise<FetchedRun> {
-    const { cluster, topicId } = this.setup;
-    let run = await fetchFrom(cluster, topicId, { partition, position, bytesMax: FETCH_BYTES });
+    let run = await this.fetchAt(partition, position);
     // Nothing but what Kafka wrote for itself.
     while (run.messages.length === 0 && run.next > position && run.next < run.end) {
-      run = await fetchFrom(cluster, topicId, { partition, position: run.next, bytesMax: FETCH_BYTES });
+      run = await this.fetchAt(partition, run.next);
     }
     this.noteSeen(run.messages);
     return run;
@@ -186,7 +197,8 @@ export class KafkaLogReader implements LogReader {
   }
 
   async #removeOld(partition: number, position: number): Promise<void> {
-    const { cluster, retentionMs, now } = this.setup;
+    const { cluster, group, retentionMs, now, warn } = this.setup;
+    if (!this.#mayRemove) return;
     const oldest = now() - retentionMs;
     const moment = performance.now();
     if (oldest <= 0 || moment - (this.#removedAt.get(partition) ?? Number.NEGATIVE_INFINITY) < REMOVE_INTERVAL_MS) {
@@ -194,8 +206,17 @@ export class KafkaLogReader implements LogReader {
     }
     this.#removedAt.set(partition, moment);
     const firstYoung = await offsetAt(cluster, partition, oldest);
-    const below = firstYoung < 0 ? position : Math.min(position, firstYoung);
-    if (below > (await offsetAt(cluster, partition, EARLIEST))) await removeBelow(cluster, partition, below);
+    const old = firstYoung < 0 ? position : Math.min(position, firstYoung);
+    const earliest = await offsetAt(cluster, partition, EARLIEST);
+    if (old <= earliest) return;
+    const below = Math.min(old, await processedByOthers(cluster, group, partition));
+    if (below <= earliest) return;
+    const refusal = await removeBelow(cluster, partition, below);
+    if (refusal === null) return;
+    this.#mayRemove = false;
+    warn(
+      `topic ${cluster.topic}: old records are not removed, so that it grows without end: ${refusal}. Allow this user Delete on the topic, and start again`,
+    );
   }
 }
 

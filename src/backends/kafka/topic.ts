@@ -106,6 +106,10 @@ export function judgeTopic(
     refusals.push(
       `retention.ms is ${kept}, less than the log is to be kept (${retentionMs}); set it to -1: Sluice removes what is processed and old enough`,
     );
+  } else if (kept >= 0) {
+    warnings.push(
+      `retention.ms is ${kept}: what waits longer than that to be processed is lost; set it to -1: Sluice removes what is processed and old enough`,
+    );
   }
   if (number('retention.bytes', -1) >= 0) {
     refusals.push('retention.bytes is set, which removes events that may not be processed yet; set it to -1');

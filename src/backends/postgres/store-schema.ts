@@ -27,6 +27,13 @@ export const STORE_MIGRATIONS: readonly string[] = [
     acts           bigint NOT NULL DEFAULT 0
   );
 
+  -- One row, made with the tables: which database this is (identity.ts).
+  CREATE TABLE identity (
+    id uuid NOT NULL
+  );
+  CREATE UNIQUE INDEX identity_only_one ON identity ((true));
+  INSERT INTO identity VALUES (gen_random_uuid());
+
   -- How far each log has been read, by partition of the log.
   CREATE TABLE positions (
     log       text COLLATE "C" NOT NULL,

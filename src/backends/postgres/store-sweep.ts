@@ -12,10 +12,16 @@ import { type Retention, StoreConflictError } from '../../store-writer.ts';
 import { int8s } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
+import { SERVER_NOW } from './store-balance.ts';
 import { DAY_MS, type StoreDays } from './store-days.ts';
 import { dropDays, expireEvents, type ExpiryProgress } from './store-expiry.ts';
 
 const ROWS_PER_SWEEP = 2_000;
+/**
+ * First uses are kept for this much longer than they count. Who sweeps knows how late it is itself, and not what waits in
+ * partitions and logs of others, which must still find the first uses of what they process late. This costs only space.
+ */
+const LATENESS_MAX_MS = 7 * DAY_MS;
 /** Counts of what came in are for looking at the last few days. */
 const RECEIPTS_KEPT_MS = 7 * DAY_MS;
 /** Whoever follows what arrives asks every few seconds. */
@@ -71,8 +77,10 @@ export class StoreSweep {
     const emptyDays = new Set<number>();
     try {
       const hasMore = await this.#pool.inTransaction(async (client) => {
-        if (!(await takeLock(client))) return false;
-        return sweepPiece({ client, retention, now, progress, emptyDays });
+        const serverNow = await takeLock(client);
+        if (serverNow === undefined) return false;
+        // A node whose clock is ahead does not sweep early for all.
+        return sweepPiece({ client, retention, now: Math.min(now, serverNow), progress, emptyDays });
       });
       // Only now: what was rolled back is still there.
       this.#progress = progress;
@@ -102,12 +110,13 @@ export class StoreSweep {
   }
 }
 
-async function takeLock(client: Queryable): Promise<boolean> {
+/** The time by the server's clock; undefined when another sweeps. */
+async function takeLock(client: Queryable): Promise<number | undefined> {
   // As in store-writer.ts: what the server believes of its tables may be old.
   const settings = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-    set_config('enable_mergejoin', 'off', true), pg_try_advisory_xact_lock($1, $2) AS taken`;
-  const { rows } = await client.query<{ taken: boolean }>(settings, [ADVISORY_LOCKS, SWEEP_LOCK]);
-  return rows[0]?.taken === true;
+    set_config('enable_mergejoin', 'off', true), pg_try_advisory_xact_lock($1, $2) AS taken, ${SERVER_NOW} AS now`;
+  const { rows } = await client.query<{ taken: boolean; now: number }>(settings, [ADVISORY_LOCKS, SWEEP_LOCK]);
+  return rows[0]?.taken === true ? rows[0].now : undefined;
 }
 
 async function sweepPiece(sweep: Sweep): Promise<boolean> {
@@ -133,8 +142,9 @@ async function removeSome(
 
 async function sweepFirstUses({ client, now }: Sweep): Promise<boolean> {
   const oldest = (table: string): string => `SELECT ctid FROM ${table} WHERE received_at < $1 ORDER BY received_at`;
-  const ids = await removeSome(client, 'event_ids', oldest('event_ids'), [now - EVENT_ID_WINDOW_MS]);
-  const keys = await removeSome(client, 'idempotency_keys', oldest('idempotency_keys'), [now - IDEMPOTENCY_WINDOW_MS]);
+  const late = now - LATENESS_MAX_MS;
+  const ids = await removeSome(client, 'event_ids', oldest('event_ids'), [late - EVENT_ID_WINDOW_MS]);
+  const keys = await removeSome(client, 'idempotency_keys', oldest('idempotency_keys'), [late - IDEMPOTENCY_WINDOW_MS]);
   return ids + keys > 0;
 }
 
@@ -166,10 +176,14 @@ async function sweepEvents({ client, retention, now, progress, emptyDays }: Swee
   return expired > 0;
 }
 
+/** By tenant and time, as the index has them: what was processed first need not have been received first. */
 async function sweepRejections({ client, retention, now }: Sweep): Promise<boolean> {
   const { rowCount } = await client.query(
-    `DELETE FROM rejections WHERE received_at < $1 AND no = ANY (ARRAY (
-       SELECT no FROM rejections ORDER BY no LIMIT ${ROWS_PER_SWEEP}))`,
+    `DELETE FROM rejections WHERE no = ANY (ARRAY (
+       SELECT old.no FROM tenants CROSS JOIN LATERAL (
+         SELECT no FROM rejections WHERE tenant = tenants.no AND received_at < $1
+         ORDER BY received_at, no LIMIT ${ROWS_PER_SWEEP}
+       ) AS old LIMIT ${ROWS_PER_SWEEP}))`,
     [Math.trunc(now - retention.rejectionsMs)],
   );
   return rowCount > 0;

@@ -27,6 +27,7 @@ import { withoutNul } from './binary-arrays.ts';
 import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
+import { type Difference, StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { StoreNumbers } from './store-numbers.ts';
 import { SHARDS } from './store-schema.ts';
@@ -79,16 +80,6 @@ const BEGIN_PARTITION = {
     ON CONFLICT (log, partition) DO UPDATE SET position = excluded.position WHERE positions.position = $3`,
 };
 
-/** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
-const DIFFERENCE = `
-  SELECT coalesce(sum(abs(users)), 0) AS users, coalesce(sum(abs(events)), 0) AS events FROM (
-    SELECT
-      sum(users_received - users_stored - users_duplicates - users_erased - users_expired - users_set_aside) AS users,
-      sum(events_received - events_stored - events_duplicates - events_erased - events_expired - events_set_aside)
-        AS events
-    FROM ledger GROUP BY tenant, hour
-  ) AS hours`;
-
 const INSERT_SET_ASIDE = {
   name: 'store_insert_set_aside',
   text: `
@@ -113,6 +104,7 @@ class PostgresStoreWriter implements StoreWriter {
   readonly #pool: PostgresPool;
   readonly #shared: Shared;
   readonly #sweep: StoreSweep;
+  readonly #balance: StoreBalance;
 
   constructor({ pool, logName }: PostgresWriterSetup) {
     this.#pool = pool;
@@ -125,6 +117,7 @@ class PostgresStoreWriter implements StoreWriter {
       shard: randomInt(SHARDS),
     };
     this.#sweep = new StoreSweep(pool, this.#shared.days);
+    this.#balance = new StoreBalance(pool);
   }
 
   async positions(): Promise<Map<number, number>> {
@@ -136,9 +129,8 @@ class PostgresStoreWriter implements StoreWriter {
     return new PostgresWriteTransaction(await this.#pool.begin(TRANSACTION_SETTINGS), this.#shared);
   }
 
-  async difference(): Promise<{ users: number; events: number }> {
-    const { rows } = await this.#pool.query<{ users: number; events: number }>(DIFFERENCE);
-    return rows[0] ?? { users: 0, events: 0 };
+  async difference(): Promise<Difference> {
+    return this.#balance.difference();
   }
 
   async sweep(retention: Retention, now: number): Promise<boolean> {

@@ -155,6 +155,16 @@ suite('The settings of a topic', () => {
     assert.match(warnings[1] ?? '', /flush\.messages is not 1/);
   });
 
+  test('removal by age, however late: a warning', () => {
+    for (const kept of [KEPT_MS, 604_800_000]) {
+      const aged = new Map(settings).set('retention.ms', String(kept));
+      const { refusals, warnings } = judgeTopic(aged, { replication: 3, retentionMs: KEPT_MS });
+      assert.deepEqual(refusals, []);
+      assert.equal(warnings.length, 1);
+      assert.match(warnings[0] ?? '', new RegExp(`^retention.ms is ${kept}: what waits longer.* is lost; set it to -1`));
+    }
+  });
+
   test('everything that is wrong is said at once', () => {
     const bad = new Map([
       ...settings,

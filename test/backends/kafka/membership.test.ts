@@ -1,0 +1,57 @@
+/** Joining the group of processors: what is told to whoever opens a reader, and what is waited for later. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Connection } from '@platformatic/kafka';
+import { Cluster } from '../../../src/backends/kafka/cluster.ts';
+import { Membership } from '../../../src/backends/kafka/membership.ts';
+import { parseKafkaUrl } from '../../../src/backends/kafka/url.ts';
+import { OperatorError } from '../../../src/errors.ts';
+import { LogUnavailableError } from '../../../src/log.ts';
+import { eventually } from '../../server.ts';
+
+const URL_OF_NOBODY = 'kafka://127.0.0.1:1/topic';
+
+/** A cluster whose coordinator says what the test wants it to. */
+class RefusingCluster extends Cluster {
+  problem: Error = new LogUnavailableError('away');
+  asked = 0;
+
+  override async coordinator(): Promise<Connection> {
+    this.asked += 1;
+    throw this.problem;
+  }
+}
+
+function membershipOn(cluster: Cluster): Membership {
+  return new Membership({ cluster, topicId: 'topic-id', group: 'group', onChange: () => undefined, joinMsMax: 0 });
+}
+
+test('a mistake of the operator is thrown to whoever joins, and it can be closed then', async (context) => {
+  const cluster = new RefusingCluster(parseKafkaUrl(URL_OF_NOBODY), 'test');
+  context.after(() => cluster.close());
+  cluster.problem = new OperatorError('Kafka is too old');
+  const membership = membershipOn(cluster);
+  await assert.rejects(membership.join(), cluster.problem);
+  await membership.close();
+});
+
+test('a mistake that shows after joining was given up is told like any trouble, and does not end the process', async (context) => {
+  const cluster = new RefusingCluster(parseKafkaUrl(URL_OF_NOBODY), 'test');
+  context.after(() => cluster.close());
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown): void => void unhandled.push(reason);
+  process.on('unhandledRejection', note);
+  context.after(() => process.off('unhandledRejection', note));
+  const membership = membershipOn(cluster);
+  await membership.join();
+  assert.throws(() => membership.partitions(), { name: 'LogUnavailableError', message: /away/ });
+  cluster.problem = new OperatorError('Kafka is too old');
+  const before = cluster.asked;
+  await eventually('it is asked on and on', () => cluster.asked >= before + 2);
+  await sleep(0);
+  assert.throws(() => membership.partitions(), { name: 'LogUnavailableError', message: /Kafka is too old/ });
+  await membership.close();
+  assert.deepEqual(unhandled, []);
+});
