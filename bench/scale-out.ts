@@ -8,7 +8,7 @@
 
 import { availableParallelism } from 'node:os';
 import { type OwnKafka, ownKafka } from '../test/servers/kafka.ts';
-import { ownPostgres } from '../test/servers/postgres.ts';
+import { type OwnPostgres, ownPostgres } from '../test/servers/postgres.ts';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
 import { assertAllAccepted } from './generator.ts';
@@ -57,19 +57,25 @@ async function measure(context: Context, stage: Stage): Promise<Outcome[]> {
   const { events, people, processors } = context.pace.scaleOut;
   context.progress.begin('scale-out: starting Kafka', SERVER_SECONDS);
   const kafka = await ownKafka(1);
+  const postgres = await ownPostgres();
   try {
     const crowd: Crowd = { people, order: { seed: SEED }, says: 'everything' };
     context.progress.begin(`scale-out: ${thousands(events)} events into the topic`, events / FILL_PER_SECOND);
-    const filledPerSecond = await fill(context, stage, kafka, crowd, events);
+    const filledPerSecond = await fill(context, stage, { kafka, postgres }, crowd, events);
     const results: Processed[] = [];
     for (const count of processors) {
       context.progress.begin(`scale-out: ${count} processors`, START_SECONDS + events / OURS_PER_SECOND);
-      results.push(await processAll(stage, kafka, count, events));
+      results.push(await processAll(stage, { kafka, postgres }, count, events));
     }
     return outcomes(results, filledPerSecond);
   } finally {
-    await kafka.close();
+    await Promise.all([kafka.close(), postgres.close()]);
   }
+}
+
+interface Servers {
+  readonly kafka: OwnKafka;
+  readonly postgres: OwnPostgres;
 }
 
 function logUrl({ brokers }: OwnKafka): string {
@@ -77,39 +83,40 @@ function logUrl({ brokers }: OwnKafka): string {
 }
 
 /** Requests a second are the edge's and Kafka's alone: nobody processes meanwhile. */
-async function fill(context: Context, stage: Stage, kafka: OwnKafka, crowd: Crowd, events: number): Promise<number> {
-  const postgres = await ownPostgres();
-  try {
-    const settings = { STORE_URL: postgres.url, LOG_URL: logUrl(kafka), SLUICE_ROLE: 'edge' };
-    const edge = await stage.startSluice('edge', null, { settings });
-    const result = await context.generator.stream({
-      port: edge.port,
-      key: edge.key,
-      connections: CONNECTIONS,
-      crowd,
-      requests: Math.ceil(events / USERS_PER_REQUEST),
-      secondsMax: FILL_SECONDS_MAX,
-    });
-    assertAllAccepted(edge.name, result);
-    await edge.stop();
-    return result.users / result.seconds;
-  } finally {
-    await postgres.close();
-  }
+async function fill(
+  context: Context,
+  stage: Stage,
+  { kafka, postgres }: Servers,
+  crowd: Crowd,
+  events: number,
+): Promise<number> {
+  const settings = { STORE_URL: postgres.url, LOG_URL: logUrl(kafka), SLUICE_ROLE: 'edge' };
+  const edge = await stage.startSluice('edge', null, { settings });
+  const result = await context.generator.stream({
+    port: edge.port,
+    key: edge.key,
+    connections: CONNECTIONS,
+    crowd,
+    requests: Math.ceil(events / USERS_PER_REQUEST),
+    secondsMax: FILL_SECONDS_MAX,
+  });
+  assertAllAccepted(edge.name, result);
+  await edge.stop();
+  return result.users / result.seconds;
 }
 
-async function processAll(stage: Stage, kafka: OwnKafka, count: number, events: number): Promise<Processed> {
-  const postgres = await ownPostgres();
-  try {
-    const settings = { STORE_URL: postgres.url, LOG_URL: logUrl(kafka), SLUICE_ROLE: 'processor' };
-    const names = Array.from({ length: count }, (_, n) => `processor-${count}-${n}`);
-    const servers = await Promise.all(names.map((name) => stage.startSluice(name, 'none', { settings })));
-    const result = await watch(servers, events);
-    await Promise.all(servers.map((server) => server.stop()));
-    return result;
-  } finally {
-    await postgres.close();
-  }
+async function processAll(
+  stage: Stage,
+  { kafka, postgres }: Servers,
+  count: number,
+  events: number,
+): Promise<Processed> {
+  const settings = { STORE_URL: await postgres.newDatabase(), LOG_URL: logUrl(kafka), SLUICE_ROLE: 'processor' };
+  const names = Array.from({ length: count }, (_, n) => `processor-${count}-${n}`);
+  const servers = await Promise.all(names.map((name) => stage.startSluice(name, 'none', { settings })));
+  const result = await watch(servers, events);
+  await Promise.all(servers.map((server) => server.stop()));
+  return result;
 }
 
 async function watch(servers: readonly Server[], events: number): Promise<Processed> {

@@ -200,8 +200,8 @@ suite('A partition of the log', () => {
     await using scope = new AsyncDisposableStack();
     const { log, writer, buffer } = await trialIn(scope, (read) => read);
     let aheadMs = 0;
-    const { now } = performance;
-    context.mock.method(performance, 'now', () => now.call(performance) + aheadMs);
+    const now = performance.now.bind(performance);
+    context.mock.method(performance, 'now', () => now() + aheadMs);
     let isBad = false;
     let looks = 0;
     let checks = 0;
@@ -214,7 +214,7 @@ suite('A partition of the log', () => {
           if (isBad && partition === BAD) throw new LogUnavailableError('partition 1 has no leader');
           return log.backlogBytes(partition, position);
         },
-      } as LogReader,
+      },
       writer: {
         positions: () => writer.positions(),
         begin: () => writer.begin(),

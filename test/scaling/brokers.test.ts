@@ -5,6 +5,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
+import { openKafkaLogAppender } from '../../src/backends/kafka/log.ts';
+import { KEPT_MS, makeTopic } from '../backends/kafka/log-on-kafka.ts';
 import { seededRandom } from '../faults/ledger.ts';
 import type { Scope } from '../faults/scope.ts';
 import { eventually, type TestServer } from '../server.ts';
@@ -41,6 +43,15 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
     [processor, ...edges] = await Promise.all([start('processor'), start('edge'), start('edge')]);
   });
   after(() => scope.disposeAsync());
+
+  test('a topic of which one replica is enough is refused, in words', async () => {
+    const topic = kafka.newTopicName();
+    await makeTopic(kafka.brokers, topic, { replicas: 3, settings: { 'min.insync.replicas': '1' } });
+    await assert.rejects(openKafkaLogAppender({ url: `kafka://${kafka.brokers}/${topic}`, retentionMs: KEPT_MS }), {
+      name: 'OperatorError',
+      message: /min\.insync\.replicas is 1 with 3 replicas.*only one broker has; set it to 2/,
+    });
+  });
 
   test('one of three: acknowledgements go on after a moment', async (t) => {
     const { api, newTenant } = installation;

@@ -29,7 +29,7 @@ export interface TestPostgres {
   readonly newDatabase: (original?: string) => Promise<string>;
 }
 
-export interface OwnPostgres {
+export interface OwnPostgres extends TestPostgres {
   /** Of an empty database; stays the same over stops and starts. */
   readonly url: string;
   /** `immediate`: as if it crashed, with recovery at the next start. `fast`: ends what is under way, then stops. */
@@ -93,6 +93,7 @@ async function openPostgres(settings: readonly string[]): Promise<OwnPostgres> {
     await start();
     return {
       url: await newDatabase(url),
+      newDatabase: async (original) => newDatabase(url, original),
       start,
       stop: async (mode) => server?.end(mode === 'immediate' ? 'SIGQUIT' : 'SIGINT'),
       close: async () => folder.remove(),

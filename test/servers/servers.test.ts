@@ -6,10 +6,10 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { suite, test } from 'node:test';
-import { Admin, Producer, stringSerializers } from '@platformatic/kafka';
+import { Admin } from '@platformatic/kafka';
 import { Client } from 'pg';
 import { eventually } from '../server.ts';
-import { ownKafka, testKafka, whyNoKafka } from './kafka.ts';
+import { testKafka, whyNoKafka } from './kafka.ts';
 import { ownPostgres, testPostgres, whyNoPostgres } from './postgres.ts';
 
 /** Generous: the machine may be busy with other tests. */
@@ -77,7 +77,7 @@ suite('PostgreSQL for the tests', { skip: whyNoPostgres('own') }, () => {
   });
 });
 
-suite('Kafka for the tests', { skip: whyNoKafka('own') }, () => {
+suite('Kafka for the tests', { skip: whyNoKafka() }, () => {
   const clientOptions = (brokers: string) => ({
     clientId: 'servers-test',
     bootstrapBrokers: brokers.split(','),
@@ -93,36 +93,5 @@ suite('Kafka for the tests', { skip: whyNoKafka('own') }, () => {
     const known = await admin.listTopics();
     assert.ok(topics.every((topic) => known.includes(topic)));
     assert.equal(new Set(topics).size, 2);
-  });
-
-  test('with one of three brokers killed the others take over, and it comes back', async (t) => {
-    const cluster = await ownKafka(3);
-    t.after(async () => cluster.close());
-    const admin = new Admin(clientOptions(cluster.brokers));
-    const producer = new Producer({ ...clientOptions(cluster.brokers), serializers: stringSerializers });
-    t.after(async () => Promise.all([admin.close(), producer.close()]));
-    const topic = cluster.newTopicName();
-    const configs = [{ name: 'min.insync.replicas', value: '2' }];
-    await admin.createTopics({ topics: [topic], partitions: 3, replicas: 3, configs });
-    const inSync = async (): Promise<number[]> => {
-      const metadata = await admin.metadata({ topics: [topic], forceUpdate: true });
-      return (metadata.topics.get(topic)?.partitions ?? []).map(({ isr }) => isr.length);
-    };
-    const send = async (partition: number): Promise<unknown> =>
-      producer.send({ acks: -1, messages: [{ topic, partition, key: 'key', value: 'value' }] });
-
-    await cluster.killBroker(1);
-    await eventually(
-      'the cluster has noticed',
-      async () => (await inSync()).every((count) => count === 2),
-      DEADLINE_MS,
-    );
-    await Promise.all([0, 1, 2].map(send));
-    await cluster.startBroker(1);
-    await eventually(
-      'all replicas are in sync again',
-      async () => (await inSync()).every((count) => count === 3),
-      DEADLINE_MS,
-    );
   });
 });

@@ -10,7 +10,16 @@
 
 import type { LogBatch, LogHeader, LogReader, LogRecord } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
-import { EARLIEST, type Fetched, fetchFrom, type FetchedRun, LATEST, nameOfLog, offsetAt, removeBelow } from './fetch.ts';
+import {
+  EARLIEST,
+  type Fetched,
+  fetchFrom,
+  type FetchedRun,
+  LATEST,
+  nameOfLog,
+  offsetAt,
+  removeBelow,
+} from './fetch.ts';
 import { committedPosition, commitPosition, type GroupMembership } from './group-positions.ts';
 import { processedByOthers } from './other-groups.ts';
 import { headerOf, recordOf, timeOf } from './message.ts';
@@ -215,7 +224,7 @@ export class KafkaLogReader implements LogReader {
     if (refusal === null) return;
     this.#mayRemove = false;
     warn(
-      `topic ${cluster.topic}: old records are not removed, so that it grows without end: ${refusal}. Allow this user Delete on the topic, and start again`,
+      `topic ${cluster.topic}: old records are not removed, so that it grows without end: ${refusal}. Allow this user Delete on the topic (and let its cleanup.policy be delete), then start again`,
     );
   }
 }

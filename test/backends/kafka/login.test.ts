@@ -1,4 +1,4 @@
-/** A Kafka that wants TLS and a login: each way to sign in, and what is said when something of it is wrong. */
+/** A Kafka that wants TLS and a login: each way to sign in, and what is said when something of it is wrong or not allowed. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -6,13 +6,15 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { promisify } from 'node:util';
+import { AclOperations, AclPermissionTypes, Admin, ResourcePatternTypes, ResourceTypes } from '@platformatic/kafka';
 import { openKafkaLogAppender } from '../../../src/backends/kafka/log.ts';
 import { entry, readAll } from '../../contract/log-entries.ts';
+import { eventually } from '../../server.ts';
 import { ensureKafkaJars } from '../../servers/kafka-jars.ts';
 import { whyNoKafka } from '../../servers/kafka.ts';
 import { freePort, makeServerFolder, ready, type ServerFolder } from '../../servers/processes.ts';
 import { findTool } from '../../tools.ts';
-import { appenderOf, KEPT_MS, readerOf } from './log-on-kafka.ts';
+import { appenderOf, groupReaderOf, KEPT_MS, readerOf } from './log-on-kafka.ts';
 
 const run = promisify(execFile);
 const openssl = findTool('openssl') ?? '';
@@ -28,8 +30,15 @@ rootLogger.appenderRef.console.ref=console
 `;
 const CLUSTER_ID = 'AAAAAAAAAAAAAAAAAAAAAQ';
 
+interface SecureKafka {
+  readonly broker: string;
+  /** Where nobody has to sign in, and everybody may do everything. */
+  readonly inside: string;
+  readonly caFile: string;
+}
+
 /** One broker that wants TLS and a login of its clients: ada by PLAIN, bob and eve by SCRAM. */
-async function secureKafka(folder: ServerFolder): Promise<{ readonly broker: string; readonly caFile: string }> {
+async function secureKafka(folder: ServerFolder): Promise<SecureKafka> {
   const at = (name: string): string => join(folder.path, name);
   const [clients, inside, controller] = [await freePort(), await freePort(), await freePort()];
   const newKey = ['-newkey', 'rsa:2048', '-nodes', '-keyout'];
@@ -50,6 +59,9 @@ async function secureKafka(folder: ServerFolder): Promise<{ readonly broker: str
     'inter.broker.listener.name': 'INSIDE',
     'controller.listener.names': 'CONTROLLER',
     'log.dirs': at('data'),
+    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+    'allow.everyone.if.no.acl.found': true,
+    'super.users': 'User:ANONYMOUS',
     'offsets.topic.replication.factor': 1,
     'log.cleaner.dedupe.buffer.size': 4 * 1024 * 1024,
     'ssl.keystore.location': at('server.p12'),
@@ -75,7 +87,7 @@ async function secureKafka(folder: ServerFolder): Promise<{ readonly broker: str
   const options = ['-Xmx256m', '-XX:TieredStopAtLevel=1', `-Dlog4j2.configurationFile=${at('log4j2.properties')}`];
   const broker = folder.run('broker', java, [...options, '-cp', jars, 'kafka.Kafka', file]);
   await ready('Kafka with logins', broker, READY_MS_MAX, async () => broker.hasSaid('Kafka Server started'));
-  return { broker: `127.0.0.1:${clients}`, caFile: at('ca.pem') };
+  return { broker: `127.0.0.1:${clients}`, inside: `127.0.0.1:${inside}`, caFile: at('ca.pem') };
 }
 
 const skip = whyNoKafka('own') || (openssl === '' ? 'needs openssl' : false);
@@ -83,11 +95,12 @@ const skip = whyNoKafka('own') || (openssl === '' ? 'needs openssl' : false);
 suite('A Kafka that wants TLS and a login', { skip, timeout: 180_000 }, () => {
   let folder: ServerFolder;
   let broker: string;
+  let inside: string;
   let ca: string;
   before(async () => {
     folder = makeServerFolder('kafka-login', 'SIGKILL');
     const secure = await secureKafka(folder);
-    ({ broker } = secure);
+    ({ broker, inside } = secure);
     ca = encodeURIComponent(secure.caFile);
   });
   after(() => folder.remove());
@@ -108,6 +121,43 @@ suite('A Kafka that wants TLS and a login', { skip, timeout: 180_000 }, () => {
       );
     });
   }
+
+  test('a user who may not remove records: told once, and positions are committed all the same', async (context) => {
+    const topic = 'events-kept';
+    const url = `kafka://eve:secret-256@${broker}/${topic}?partitions=2&tls=true&ca=${ca}&sasl=scram-sha-256`;
+    for (const partition of [0, 1]) {
+      const appender = await appenderOf(context, { url, partitionOf: () => partition });
+      await appender.append(entry({ traceId: `trace-${partition}`, receivedAt: 1_000 }));
+    }
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: [inside] });
+    context.after(() => admin.close());
+    const onTopic = {
+      resourceType: ResourceTypes.TOPIC,
+      resourceName: topic,
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+      host: '*',
+    };
+    const allowed = { principal: 'User:*', operation: AclOperations.ALL, permissionType: AclPermissionTypes.ALLOW };
+    const denied = { principal: 'User:eve', operation: AclOperations.DELETE, permissionType: AclPermissionTypes.DENY };
+    await admin.createAcls({
+      creations: [
+        { ...onTopic, ...allowed },
+        { ...onTopic, ...denied },
+      ],
+    });
+    const warnings: string[] = [];
+    const warn = (message: string): void => void warnings.push(message);
+    const reader = await groupReaderOf(context, { url, retentionMs: 2_000, now: () => 10_000, warn });
+    await eventually('it has partitions', async () => (await reader.partitions()).length === 2);
+    warnings.length = 0;
+    for (const partition of [0, 1]) await reader.commit(partition, 1);
+    assert.deepEqual([await reader.committed(0), await reader.committed(1)], [1, 1]);
+    assert.equal(warnings.length, 1);
+    assert.match(
+      warnings[0] ?? '',
+      /old records are not removed.*\(TOPIC_AUTHORIZATION_FAILED\)\. Allow this user Delete on the topic/,
+    );
+  });
 
   const wrong: readonly (readonly [what: string, url: () => string, message: RegExp])[] = [
     [

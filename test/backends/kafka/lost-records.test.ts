@@ -22,7 +22,10 @@ async function newPlace(partitions = 1): Promise<Place> {
   return { brokers, topic, url: `kafka://${brokers}/${topic}?partitions=${partitions}` };
 }
 
-async function asAdmin<Result>({ brokers }: Pick<Place, 'brokers'>, work: (admin: Admin) => Promise<Result>): Promise<Result> {
+async function asAdmin<Result>(
+  { brokers }: Pick<Place, 'brokers'>,
+  work: (admin: Admin) => Promise<Result>,
+): Promise<Result> {
   const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
   try {
     return await work(admin);
@@ -85,7 +88,7 @@ suite('What is taken away in Kafka', { skip: whyNoKafka() }, () => {
     const other = await eventually('both have one', async () => {
       const owned = await Promise.all([first.partitions(), second.partitions()]);
       if (owned.some(({ length }) => length !== 1)) return undefined;
-      return owned[0]?.includes(0) === true ? second : first;
+      return owned[0].includes(0) ? second : first;
     });
     await removeBelow(place, 4);
     await assert.rejects(other.read(0, 2, 1), { name: 'LogCorruptError', message: /begins at position 4/ });
@@ -108,17 +111,21 @@ suite('What is taken away in Kafka', { skip: whyNoKafka() }, () => {
       ),
     );
     // As a processor does: it asks for its partitions, reads those, and waits for more.
-    const problem = await eventually('it ends', async () => {
-      try {
-        for (const partition of await reader.partitions()) {
-          await reader.read(partition, next, 1_000).catch(() => undefined);
+    const problem = await eventually(
+      'it ends',
+      async () => {
+        try {
+          for (const partition of await reader.partitions()) {
+            await reader.read(partition, next, 1_000).catch(() => undefined);
+          }
+          await reader.waitForMore();
+          return undefined;
+        } catch (error) {
+          return error;
         }
-        await reader.waitForMore();
-        return undefined;
-      } catch (error) {
-        return error;
-      }
-    }, 30_000);
+      },
+      30_000,
+    );
     assert.ok(problem instanceof Error);
     const words = `the topic ${place.topic} was deleted and made again: start again to work on the new one`;
     assert.deepEqual([problem.name, problem.message], ['TopicReplacedError', words]);

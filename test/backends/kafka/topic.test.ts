@@ -161,7 +161,10 @@ suite('The settings of a topic', () => {
       const { refusals, warnings } = judgeTopic(aged, { replication: 3, retentionMs: KEPT_MS });
       assert.deepEqual(refusals, []);
       assert.equal(warnings.length, 1);
-      assert.match(warnings[0] ?? '', new RegExp(`^retention.ms is ${kept}: what waits longer.* is lost; set it to -1`));
+      assert.match(
+        warnings[0] ?? '',
+        new RegExp(`^retention.ms is ${kept}: what waits longer.* is lost; set it to -1`),
+      );
     }
   });
 

@@ -79,8 +79,8 @@ suite('The difference of the books on PostgreSQL', { skip: whyNoPostgres() }, ()
     const under = await openFor(context);
     const { writer, pool } = under;
     let aheadMs = 0;
-    const { now } = performance;
-    context.mock.method(performance, 'now', () => now.call(performance) + aheadMs);
+    const now = performance.now.bind(performance);
+    context.mock.method(performance, 'now', () => now() + aheadMs);
     const recently = Date.now() - HOUR_MS;
     for (const receivedAt of [START, recently]) await send(under, [person({ user_id: 'u' })], { receivedAt });
     const miscount = (hours: string): Promise<unknown> =>
@@ -103,8 +103,11 @@ suite('The difference of the books on PostgreSQL', { skip: whyNoPostgres() }, ()
     await under.pool.query('UPDATE ledger SET users_stored = users_stored + 1');
     const sweeping = await under.pool.begin();
     await sweeping.client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, SWEEP_LOCK]);
-    assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
-    await sweeping.rollback();
+    try {
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
+    } finally {
+      await sweeping.rollback();
+    }
     assert.deepEqual(await under.writer.difference(), { users: 1, events: 0 });
     assert.equal(await under.writer.sweep(KEEP_ALL, START), false);
   });
