@@ -85,11 +85,16 @@ async function takeStep(client: PostgresClient, lists: readonly MigrationList[])
   return true;
 }
 
+/** Not by to_regclass: that may say what was so before the lock was taken, from the cache of the connection. */
+const HAS_TABLE = `EXISTS (
+  SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+  WHERE nspname = '${SCHEMA}' AND relname = 'migrations'
+)`;
+
 /** Not by IF NOT EXISTS: that asks for the right to make them although they are there. */
 async function makeTable(client: PostgresClient): Promise<void> {
   const { rows } = await client.query<{ hasSchema: boolean; hasTable: boolean }>(
-    `SELECT to_regnamespace('${SCHEMA}') IS NOT NULL AS "hasSchema",
-            to_regclass('${SCHEMA}.migrations') IS NOT NULL AS "hasTable"`,
+    `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = '${SCHEMA}') AS "hasSchema", ${HAS_TABLE} AS "hasTable"`,
   );
   if (rows[0]?.hasSchema !== true) await client.query(`CREATE SCHEMA ${SCHEMA}`);
   if (rows[0]?.hasTable === true) return;
@@ -105,9 +110,7 @@ async function makeTable(client: PostgresClient): Promise<void> {
 }
 
 async function appliedSteps(connection: Queryable): Promise<Applied[]> {
-  const table = await connection.query<{ isThere: boolean }>(
-    `SELECT to_regclass('${SCHEMA}.migrations') IS NOT NULL AS "isThere"`,
-  );
+  const table = await connection.query<{ isThere: boolean }>(`SELECT ${HAS_TABLE} AS "isThere"`);
   if (table.rows[0]?.isThere !== true) return [];
   const { rows } = await connection.query<Applied>('SELECT list, step, checksum FROM migrations ORDER BY list, step');
   return rows;
