@@ -59,8 +59,6 @@ function openIn(
 }
 
 storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
-storeContract('SQLite, in many tables', () => Promise.resolve(openIn(temporaryFolder())));
-storeContract('SQLite, every transaction a run', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000, RUNS)));
 storeContract('SQLite, in many tables, some transactions a run', () =>
   Promise.resolve(openIn(temporaryFolder(), 30, { ...RUNS, runEntriesMin: 3 })),
 );

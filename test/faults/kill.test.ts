@@ -13,7 +13,7 @@ import { eventually, MAIN, sleep } from '../server.ts';
 import { assertLedger, Ledger, seededRandom, startLoad } from './ledger.ts';
 import { folderIn, launch } from './scope.ts';
 
-const ROUNDS = 22;
+const ROUNDS = 14;
 /** A round ends after so many answers and a moment more, whatever the speed of the machine. */
 const ANSWERS_MAX = 300;
 const MOMENT_MS_MAX = 30;

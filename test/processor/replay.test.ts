@@ -15,7 +15,7 @@ import { assertSame } from './store-dump.ts';
 const RECORDS = 100_000;
 const PEOPLE = 4_000;
 /** Of the traces every so manieth is compared: what they say comes from events and records, which all are. */
-const TRACES_EVERY = 5;
+const TRACES_EVERY = 20;
 
 /** Where two files differ first; -1 if they do not. */
 function firstDifference(one: Buffer, other: Buffer): number {

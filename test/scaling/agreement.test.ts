@@ -20,7 +20,7 @@ import { type Act, batchesOf, DAY_MS, history, MIDNIGHT, type Step, timeOf } fro
 import { TwoStores } from './two-stores.ts';
 import { UNDOING } from './undoing-history.ts';
 
-const HISTORIES = Number(process.env['AGREEMENT_HISTORIES'] ?? 12);
+const HISTORIES = Number(process.env['AGREEMENT_HISTORIES'] ?? 8);
 const HISTORIES_MS_MAX = HISTORIES * 2_500;
 const MIXED_ENTRIES = 150;
 const MIXED_PEOPLE = 15;
