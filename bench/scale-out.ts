@@ -32,6 +32,8 @@ const OURS_PER_SECOND = 8_000;
 const SERVER_SECONDS = 12;
 /** So much more than one processor, or it has not grown. */
 const GROWTH_MIN = 1.1;
+/** Of all cores; more than this is all of them. */
+const FULL_SHARE = 0.9;
 
 interface Processed {
   readonly processors: number;
@@ -190,19 +192,20 @@ function outcomes(results: readonly Processed[], filledPerSecond: number): Outco
                 `(flush.messages=1), PostgreSQL as it comes (fsync and synchronous_commit on)`,
             ]
           : []),
-        ...(result === best ? [limitOf(result, used)] : []),
+        ...(result === best ? [limitOf(results)] : []),
       ],
       data: result,
     };
   });
 }
 
-/** What stopped it from growing further. */
-function limitOf({ otherCores, ownCores }: Processed, used: number): string {
-  const isFull = used > availableParallelism() * 0.9;
-  if (!isFull)
+/** What stopped it from growing further, as far as the fullest of the machines can tell. */
+function limitOf(results: readonly Processed[]): string {
+  const used = ({ ownCores, otherCores }: Processed): number => ownCores + otherCores;
+  const fullest = results.reduce((most, result) => (used(result) > used(most) ? result : most));
+  if (used(fullest) < availableParallelism() * FULL_SHARE) {
     return 'the limit is not the CPU of this machine: PostgreSQL waits for its disk, or processors for each other';
-  return otherCores > ownCores
-    ? 'the limit is the CPU of this machine, most of it PostgreSQL and Kafka'
-    : 'the limit is the CPU of this machine, most of it the processors';
+  }
+  const most = fullest.otherCores > fullest.ownCores ? 'PostgreSQL and Kafka' : 'the processors';
+  return `the limit is the CPU of this machine, which ${fullest.processors} use up, most of it ${most}`;
 }
