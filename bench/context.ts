@@ -31,7 +31,13 @@ export interface Pace {
   readonly endToEnd: { readonly events: number; readonly people: number; readonly rawShare: number };
   readonly mergePeople: number;
   readonly growth: GrowthPace;
-  readonly scaleOut: { readonly events: number; readonly people: number; readonly processors: readonly number[] };
+  readonly scaleOut: ScaleOutPace;
+}
+
+export interface ScaleOutPace {
+  readonly events: number;
+  readonly people: number;
+  readonly processors: readonly number[];
 }
 
 export interface GrowthPace {
@@ -56,7 +62,7 @@ export const FULL: Pace = {
   endToEnd: { events: 2_000_000, people: 200_000, rawShare: 0.5 },
   mergePeople: 100_000,
   growth: { sizes: [300_000, 900_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
-  scaleOut: { events: 300_000, people: 30_000, processors: [1, 2, 4] },
+  scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
 };
 
 /** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
@@ -67,6 +73,8 @@ export const GROWTH_BY_NAME: GrowthPace = {
   rounds: 3,
   reads: 2_000,
 };
+/** Likewise. */
+export const SCALE_OUT_BY_NAME: ScaleOutPace = { events: 300_000, people: 30_000, processors: [1, 2, 4] };
 export const GROWTH_LONG: GrowthPace = { ...GROWTH_BY_NAME, sizes: [...GROWTH_BY_NAME.sizes, 50_000_000] };
 
 export const SHORT: Pace = {

@@ -9,7 +9,7 @@ import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Capacity } from './capacity.ts';
-import { Context, FULL, GROWTH_BY_NAME, GROWTH_LONG, SHORT } from './context.ts';
+import { Context, FULL, GROWTH_BY_NAME, GROWTH_LONG, SCALE_OUT_BY_NAME, SHORT } from './context.ts';
 import type { Benchmark, Pace } from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark } from './edge.ts';
 import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
@@ -90,11 +90,15 @@ async function main(): Promise<number> {
   return failed.length === 0 ? 0 : 1;
 }
 
-/** A run of all has ten minutes; growth to sizes that mean something has more only when it is wanted. */
+/** A run of all has ten minutes; growth and scale-out with sizes that mean something have more only when it is wanted. */
 function paceOf({ short, long }: { readonly short: boolean; readonly long: boolean }, names: readonly string[]): Pace {
   if (short) return SHORT;
   if (long) return { ...FULL, growth: GROWTH_LONG };
-  return names.includes(growthBenchmark.name) ? { ...FULL, growth: GROWTH_BY_NAME } : FULL;
+  return {
+    ...FULL,
+    ...(names.includes(growthBenchmark.name) && { growth: GROWTH_BY_NAME }),
+    ...(names.includes(scaleOutBenchmark.name) && { scaleOut: SCALE_OUT_BY_NAME }),
+  };
 }
 
 async function runAll(
