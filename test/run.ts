@@ -24,14 +24,6 @@ function filesOf(args: readonly string[]): string[] {
   });
 }
 
-/** Those that take long, or wait for faults to heal, come first: the others then fill the gaps, and none is left for the end. */
-const FIRST = ['test/scaling/', 'test/processor/replay', 'test/dashboard/looks', 'test/faults/', 'test/dashboard/'];
-
-function turnOf(file: string): number {
-  const turn = FIRST.findIndex((start) => file.startsWith(start));
-  return turn === -1 ? FIRST.length : turn;
-}
-
 const [major] = process.versions.node.split('.');
 if (Number(major) < 26) {
   console.error(`Sluice is tested on Node.js 26; this is ${process.version}. Run the tests with "npm test".`);
@@ -40,7 +32,7 @@ if (Number(major) < 26) {
 
 await ensureTools(TOOLS, (line) => console.log(line));
 
-const files = filesOf(process.argv.slice(2)).sort((a, b) => turnOf(a) - turnOf(b) || (a < b ? -1 : 1));
+const files = filesOf(process.argv.slice(2)).sort();
 const servers = await startSharedServers(
   files.map((file) => resolve(ROOT, file)),
   (line) => console.log(line),
