@@ -26,13 +26,15 @@ export interface Installation {
 
 /** So few that there are several tables of events, and blocks that were made anew. */
 const TABLE_EVENTS = 300;
+/** So that some of what is told of nodes is still beside their rows. */
+const SIZES = { tableEvents: TABLE_EVENTS, toldSizes: { runNodesMin: 3, sparseFrom: 0, sliceNodesMax: 20 } };
 
 export async function fillInstallation(dataFolder: string, records = 600): Promise<Installation> {
   const entries = entriesOf(11, records);
   const poison = { ...oneUser(1, 'poison'), body: Buffer.from('{"users":[') };
   await appendAll(dataFolder, [...entries.slice(0, records / 2), poison]);
   await appendAll(dataFolder, entries.slice(records / 2), 1);
-  await processAll(dataFolder, { tableEvents: TABLE_EVENTS });
+  await processAll(dataFolder, SIZES);
   await withStore(storeFileOf(dataFolder), act);
   // Meets what was erased and what was kept apart, and what comes again.
   const again = entriesOf(12, records / 6, Math.ceil(records / 6));
@@ -41,7 +43,7 @@ export async function fillInstallation(dataFolder: string, records = 600): Promi
     repeated.push({ ...entry, traceId: traceIdOf(HISTORY_START, 9_000 + repeated.length) });
   }
   await appendAll(dataFolder, [...again, ...repeated]);
-  await processAll(dataFolder, { tableEvents: TABLE_EVENTS });
+  await processAll(dataFolder, SIZES);
   const pending = [2, 3, 4, 5].map((n) => oneUser(n, 'pending'));
   await appendAll(dataFolder, pending);
   await appendAll(dataFolder, entriesOf(13, 30), 1);

@@ -31,7 +31,10 @@ import {
 /** Few, so that every test has several tables. */
 const TABLE_EVENTS = 5;
 /** So that every test has several runs, and merges of them. */
-const RUNS = { runEntriesMin: 1, runsPerLevelMax: 3 };
+const RUNS = { indexSizes: { runEntriesMin: 1, runsPerLevelMax: 3 } };
+const SOME_RUNS = { indexSizes: { runEntriesMin: 3, runsPerLevelMax: 3 } };
+/** So that what is told of nodes is always written beside them. */
+const TOLD = { toldSizes: { runNodesMin: 1, sparseFrom: 0, sliceNodesMax: 2 } };
 const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
 interface SqliteStoreUnderTest extends StoreUnderTest {
@@ -41,10 +44,10 @@ interface SqliteStoreUnderTest extends StoreUnderTest {
 function openIn(
   folder: string,
   tableEvents = TABLE_EVENTS,
-  indexSizes: WriterSetup['indexSizes'] = {},
+  sizes: Pick<WriterSetup, 'indexSizes' | 'toldSizes'> = {},
 ): SqliteStoreUnderTest {
   const file = join(folder, 'store.db');
-  const writer = openSqliteStoreWriter({ file, tableEvents, indexSizes });
+  const writer = openSqliteStoreWriter({ file, tableEvents, ...sizes });
   const store = openSqliteStore(file);
   return {
     file,
@@ -59,13 +62,17 @@ function openIn(
 }
 
 storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
-storeContract('SQLite, in many tables, some transactions a run', () =>
-  Promise.resolve(openIn(temporaryFolder(), 30, { ...RUNS, runEntriesMin: 3 })),
+storeContract('SQLite, in many tables, some transactions a run, nodes told of beside their rows', () =>
+  Promise.resolve(openIn(temporaryFolder(), 30, { ...SOME_RUNS, ...TOLD })),
 );
 
 suite('The file of the SQLite store', () => {
-  async function inFile(use: (under: SqliteStoreUnderTest) => Promise<void>, tableEvents?: number): Promise<void> {
-    const under = openIn(temporaryFolder(), tableEvents);
+  async function inFile(
+    use: (under: SqliteStoreUnderTest) => Promise<void>,
+    tableEvents?: number,
+    sizes: Pick<WriterSetup, 'indexSizes' | 'toldSizes'> = {},
+  ): Promise<void> {
+    const under = openIn(temporaryFolder(), tableEvents, sizes);
     try {
       await use(under);
     } finally {
@@ -87,28 +94,36 @@ suite('The file of the SQLite store', () => {
     return rows.map(({ name }) => String(name));
   }
 
-  test('the bytes of an erased person are gone from the file and its write-ahead log', async () => {
-    await inFile(async (under) => {
-      for (const entry of entriesOf(3, 300)) await feed(under, [{ ...entry, tenantId: TENANT }]);
-      for (let n = 0; n < 60; n++) {
-        await send(under, [
-          person(
-            { user_id: 'gone-sesame', email: `sesame${n % 9}@x.org`, first_name: `sesame ${n}` },
-            [{ a: 'sesame', $event_id: `sesame ${n}` }],
-            {
-              [`sesame${n % 7}`]: 'sesame'.repeat(1 + (n % 40)),
-            },
-          ),
-          { identifiers: { user_id: 'gone-sesame' }, events: [] },
-          person({ user_id: `other${n}` }, [{ pad: 'x'.repeat(n * 30) }]),
-        ]);
-      }
-      assert.ok(bytesOf(under).includes('sesame'));
-      const { id } = await profileOf(under, 'user_id', 'gone-sesame');
-      assert.equal(await under.store.erase(TENANT, id, ACT), true);
-      assert.equal(bytesOf(under).includes('sesame'), false);
-    }, 1_000_000);
-  });
+  for (const [words, sizes] of [
+    ['', {}],
+    [', and from where nodes are told of', TOLD],
+  ] as const)
+    test(`the bytes of an erased person are gone from the file and its write-ahead log${words}`, async () => {
+      await inFile(
+        async (under) => {
+          for (const entry of entriesOf(3, 300)) await feed(under, [{ ...entry, tenantId: TENANT }]);
+          for (let n = 0; n < 60; n++) {
+            await send(under, [
+              person(
+                { user_id: 'gone-sesame', email: `sesame${n % 9}@x.org`, first_name: `sesame ${n}` },
+                [{ a: 'sesame', $event_id: `sesame ${n}` }],
+                {
+                  [`sesame${n % 7}`]: 'sesame'.repeat(1 + (n % 40)),
+                },
+              ),
+              { identifiers: { user_id: 'gone-sesame' }, events: [] },
+              person({ user_id: `other${n}` }, [{ pad: 'x'.repeat(n * 30) }]),
+            ]);
+          }
+          assert.ok(bytesOf(under).includes('sesame'));
+          const { id } = await profileOf(under, 'user_id', 'gone-sesame');
+          assert.equal(await under.store.erase(TENANT, id, ACT), true);
+          assert.equal(bytesOf(under).includes('sesame'), false);
+        },
+        1_000_000,
+        sizes,
+      );
+    });
 
   test('tables of events are dropped once they are empty, the newest never', async () => {
     await inFile(async (under) => {
@@ -184,7 +199,7 @@ suite('The file of the SQLite store', () => {
   }
 
   test('an erase takes its entries out of every run of the index, and an event has two', async () => {
-    for (const sizes of [{}, RUNS, { ...RUNS, runEntriesMin: 3 }]) {
+    for (const sizes of [{}, RUNS, SOME_RUNS]) {
       const under = openIn(temporaryFolder(), 50, sizes);
       try {
         for (let n = 0; n < 40; n++) {
@@ -227,7 +242,7 @@ suite('The file of the SQLite store', () => {
   });
 
   test('a full table has one run, and a timeline over many runs is whole and in order', async () => {
-    const under = openIn(temporaryFolder(), 300, { runEntriesMin: 5, runsPerLevelMax: 4 });
+    const under = openIn(temporaryFolder(), 300, { indexSizes: { runEntriesMin: 5, runsPerLevelMax: 4 } });
     try {
       for (let n = 0; n < 90; n++) {
         const times = Array.from(

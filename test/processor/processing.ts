@@ -10,7 +10,7 @@ import { MessageChannel, type Worker } from 'node:worker_threads';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
-import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
+import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store-writer.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/logger.ts';
@@ -47,6 +47,7 @@ export async function appendAll(dataFolder: string, entries: readonly LogEntry[]
 export interface Processing extends Partial<ProcessorParts> {
   readonly storeFile?: string;
   readonly tableEvents?: number;
+  readonly toldSizes?: WriterSetup['toldSizes'];
   /** Records are packed and sent through a channel, as between the threads of a server. */
   readonly isPacked?: boolean;
 }
@@ -56,14 +57,19 @@ export const KILLED_PROCESSING: Processing = {
   batchBytesMax: 2_500,
   transactionUsersMax: 30,
   tableEvents: 70,
+  toldSizes: { runNodesMin: 8, sparseFrom: 0, sliceNodesMax: 10 },
   isPacked: true,
 };
 
 /** Until the log is used up. */
 export async function processAll(dataFolder: string, processing: Processing = {}): Promise<void> {
-  const { storeFile = storeFileOf(dataFolder), tableEvents, isPacked = false, ...parts } = processing;
+  const { storeFile = storeFileOf(dataFolder), tableEvents, toldSizes, isPacked = false, ...parts } = processing;
   const options = parts.options ?? { defaultCountry: null, junkValues: new Set() };
-  const writer = openSqliteStoreWriter({ file: storeFile, ...(tableEvents !== undefined && { tableEvents }) });
+  const writer = openSqliteStoreWriter({
+    file: storeFile,
+    ...(tableEvents !== undefined && { tableEvents }),
+    ...(toldSizes !== undefined && { toldSizes }),
+  });
   const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
   const channel = isPacked ? new MessageChannel() : undefined;
   if (channel !== undefined) serveRecords(channel.port2, log, options);

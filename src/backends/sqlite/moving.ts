@@ -19,6 +19,7 @@ import { isPlain, PLAIN_TABLES, type PlainPart } from './moving-parts.ts';
 import { StoreConnection } from './store-connection.ts';
 import { readLedger } from './store-lists.ts';
 import { storeFile } from './store-schema.ts';
+import { type ToldColumns, toldOf, withTold } from './told-runs.ts';
 
 export interface SourceSetup {
   readonly storeFile: string;
@@ -123,13 +124,27 @@ function* plainChunks(
   statement.setReturnArrays(true);
   const rows = statement.iterate(...(after === null ? [] : positionIn(after)));
   const builder = new ChunkBuilder(part, limits);
+  const names = columnsOf(part).map(([name]) => name);
   let last: readonly StoredValue[] = [];
   for (const row of rows as unknown as Iterable<readonly StoredValue[]>) {
-    builder.add(row);
+    builder.add(part === 'nodes' ? upToDate(connection, names, row) : row);
     last = row.slice(wanted.length);
     if (builder.isFull) yield builder.take(last);
   }
   if (!builder.isEmpty) yield builder.take(last);
+}
+
+/** A row of `nodes` with what is told of it elsewhere (told-runs.ts). */
+function upToDate(
+  connection: StoreConnection,
+  names: readonly string[],
+  row: readonly StoredValue[],
+): readonly StoredValue[] {
+  const columns = Object.fromEntries(names.map((name, index) => [name, row[index] ?? null]));
+  const told = toldOf(connection, Number(columns['no']));
+  if (told.length === 0) return row;
+  const now = withTold(columns as Record<string, StoredValue> & ToldColumns, told);
+  return names.map((name) => now[name] ?? null);
 }
 
 /** One of the two is there only once something was written: the other is as good as empty. */

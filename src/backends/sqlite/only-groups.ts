@@ -6,6 +6,7 @@
 
 import type { NodeNumber } from '../../model.ts';
 import { ownCopy } from '../../stored/generation-cache.ts';
+import { NO_MARK } from './waiting-nodes.ts';
 
 /** A power of two; 14 bytes each, of which the operating system gives only what is used. */
 const SLOTS = 2 ** 21;
@@ -14,6 +15,7 @@ const NAMES_LENGTH_MAX = 500;
 /** Clients send the same few sets of names again and again; with more than this, it starts over. Fits 16 bits. */
 const NAME_SETS_MAX = 10_000;
 const NO_ROUND = 0;
+const MARKS_PER_GENERATION = 2 ** 16;
 
 export class OnlyGroups {
   /** How often the slots were gone round to come to the node that is in one, from 1 on. */
@@ -21,14 +23,30 @@ export class OnlyGroups {
   readonly #receivedAt = new Float64Array(SLOTS);
   readonly #names = new Uint16Array(SLOTS);
   readonly #nameSets = new Map<string, number>();
+  /** How often all was forgotten. */
+  #generation = 0;
+
+  /** For `setMarked` later on, when these names are not at hand. */
+  markOf(names: string): number {
+    if (names.length > NAMES_LENGTH_MAX) return NO_MARK;
+    const nameSet = this.#nameSetOf(names);
+    return this.#generation * MARKS_PER_GENERATION + nameSet;
+  }
+
+  /** Like `set`; does nothing if all was forgotten since the mark was given. */
+  setMarked(node: NodeNumber, receivedAt: number, mark: number): void {
+    if (mark === NO_MARK || Math.floor(mark / MARKS_PER_GENERATION) !== this.#generation) return;
+    this.#note(node, receivedAt, mark % MARKS_PER_GENERATION);
+  }
 
   set(node: NodeNumber, receivedAt: number, names: string): void {
+    if (names.length > NAMES_LENGTH_MAX) this.remove(node);
+    else this.#note(node, receivedAt, this.#nameSetOf(names));
+  }
+
+  #note(node: NodeNumber, receivedAt: number, nameSet: number): void {
     const slot = node % SLOTS;
-    if (names.length > NAMES_LENGTH_MAX) {
-      this.remove(node);
-      return;
-    }
-    this.#names[slot] = this.#nameSetOf(names);
+    this.#names[slot] = nameSet;
     this.#rounds[slot] = roundOf(node);
     this.#receivedAt[slot] = receivedAt;
   }
@@ -52,6 +70,7 @@ export class OnlyGroups {
     // Not filled with zeros: memory that was never written to costs nothing.
     if (this.#nameSets.size > 0) this.#rounds = new Uint32Array(SLOTS);
     this.#nameSets.clear();
+    this.#generation++;
   }
 
   #nameSetOf(names: string): number {

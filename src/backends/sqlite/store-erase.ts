@@ -26,6 +26,7 @@ import type { EventKey } from './store-event-keys.ts';
 import { identifiersOf, nodesById } from './store-profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './store-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
+import { removeTold } from './told-runs.ts';
 import { type ErasedKey, eventIdOf, nameOfKey, payloadTest } from '../../stored/erased-person.ts';
 import type { ProfileNodes } from '../../stored/profile.ts';
 import { tombstoneOf } from '../../stored/tombstone.ts';
@@ -205,6 +206,7 @@ function eraseNode(store: StoreConnection, node: number): void {
     store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node, node_b);
     store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node_b, node);
   }
+  removeTold(store, node);
   store.run('DELETE FROM nodes WHERE no = ?', node);
 }
 

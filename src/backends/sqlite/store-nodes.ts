@@ -2,7 +2,8 @@
  * Writes what a transaction tells of nodes: how many events, when first and last seen, and the statements, folded into
  * what was known (identity/statements.ts). New nodes are written at once. Of others it waits until the commit, up to
  * `WAITING_NODES_MAX` and `WAITING_BYTES_MAX`, and is written in the order of their numbers: each node once, and
- * neighbours, which share a page, one after the other.
+ * neighbours, which share a page, one after the other. Where it is about few of many nodes it is not written to their rows
+ * but beside them (told-runs.ts), and a slice of all rows is brought up to date.
  *
  * Most statements say the same names as the one before them. Where it is remembered that a node knows just one group,
  * of the same names and older, the new group takes its place without the old one being read.
@@ -11,26 +12,44 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NewNode } from '../../identity/graph.ts';
 import { nodeIdOf } from '../../identity/node-id.ts';
-import type { Group, Values } from '../../identity/statements.ts';
 import type { NodeNumber, Origin, TenantId } from '../../model.ts';
 import type { UserToStore } from '../../store-writer.ts';
 import {
   boundedText,
   foldedGroups,
-  groupsIn,
   groupsText,
   isList,
   NOTHING_KNOWN,
   sumOf,
   type Visits,
 } from '../../stored/known.ts';
+import { mergedKnown, newerOfSameNames } from '../../stored/merged-known.ts';
 import { OnlyGroups } from './only-groups.ts';
 import { rememberingUuidBytes, uuidBytes } from './uuids.ts';
-import { WaitingNodes } from './waiting-nodes.ts';
+import { textOf } from './told-chunks.ts';
+import { RUN_NODES, ToldRuns } from './told-runs.ts';
+import { NO_MARK, type Said, WaitingNodes } from './waiting-nodes.ts';
 
 const WAITING_NODES_MAX = 100_000;
-/** Of what waiting nodes know: ordinary people fit, a few that know megabytes each do not. */
+/** Of what was said of waiting nodes: ordinary people fit, a few that know megabytes each do not. */
 const WAITING_BYTES_MAX = 32 * 1024 * 1024;
+
+export interface ToldSizes {
+  /** Fewer nodes than this are brought up to date at once: that is no load. */
+  readonly runNodesMin?: number;
+  /** So are those of a transaction that touches one in fewer than this: several of them share a page. */
+  readonly sparseFrom?: number;
+  /** The most that is brought up to date with a transaction. */
+  readonly sliceNodesMax?: number;
+}
+
+const RUN_NODES_MIN = 2_048;
+const SPARSE_FROM = 3;
+/** After so many runs, all nodes are up to date by each of them. */
+const SLICES = 16;
+const SLICE_NODES_MAX = 200_000;
+/** With a transaction that writes no run. */
+const SMALL_SLICE_NODES = 1_024;
 
 export class StoreNodes {
   readonly #insert: StatementSync;
@@ -40,17 +59,29 @@ export class StoreNodes {
   readonly #traceBytes = rememberingUuidBytes();
   readonly #onlyGroups = new OnlyGroups();
   readonly #waiting = new WaitingNodes();
+  readonly #told: ToldRuns;
+  /** Those of a slice, as all runs tell of them. */
+  readonly #slice = new WaitingNodes();
+  readonly #runNodesMin: number;
+  readonly #sparseFrom: number;
+  readonly #sliceNodesMax: number;
 
-  constructor(database: DatabaseSync) {
+  constructor(database: DatabaseSync, sizes: ToldSizes = {}) {
     this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#select = database.prepare('SELECT known FROM nodes WHERE no = ?');
     const sums = 'events = events + ?, first_seen = min(first_seen, ?), last_seen = max(last_seen, ?)';
     this.#count = database.prepare(`UPDATE nodes SET ${sums} WHERE no = ?`);
     this.#update = database.prepare(`UPDATE nodes SET ${sums}, known = CAST(? AS TEXT) WHERE no = ?`);
+    this.#told = new ToldRuns(database);
+    this.#runNodesMin = sizes.runNodesMin ?? RUN_NODES_MIN;
+    this.#sparseFrom = sizes.sparseFrom ?? SPARSE_FROM;
+    this.#sliceNodesMax = sizes.sliceNodesMax ?? SLICE_NODES_MAX;
   }
 
   forget(): void {
     this.#waiting.clear();
+    this.#slice.clear();
+    this.#told.forget();
     this.#onlyGroups.forget();
   }
 
@@ -59,19 +90,38 @@ export class StoreNodes {
       this.#create(tenant, node, origin, visits.get(node) ?? []);
       visits.delete(node);
     }
-    for (const [node, ofNode] of visits) this.#tell(node, ofNode);
+    for (const [node, ofNode] of visits) this.#waiting.add(node, sumOf(ofNode), this.#said(node, ofNode));
     if (this.#waiting.count >= WAITING_NODES_MAX || this.#waiting.textBytes >= WAITING_BYTES_MAX) this.flush();
   }
 
   /** To be called before the transaction is committed. */
   flush(): void {
-    for (const { node, events, first, last, known } of this.#waiting.taken()) {
+    const { count, highest } = this.#waiting;
+    const isSparse = count >= this.#runNodesMin && highest >= count * this.#sparseFrom && highest < RUN_NODES;
+    if (isSparse) this.#told.write(this.#waiting.taken());
+    else this.#settle(this.#waiting);
+    const nodes = isSparse ? Math.ceil(highest / SLICES) : SMALL_SLICE_NODES;
+    this.#told.takeSlice(Math.min(nodes, this.#sliceNodesMax), (told) => this.#slice.addTold(told));
+    this.#settle(this.#slice);
+  }
+
+  /** Brings the rows of nodes up to date. */
+  #settle(nodes: WaitingNodes): void {
+    for (const { node, events, first, last, known, isWhole, mark } of nodes.taken()) {
       const { changes } =
         known === undefined
           ? this.#count.run(events, first, last, node)
-          : this.#update.run(events, first, last, known, node);
+          : this.#update.run(events, first, last, isWhole ? known : this.#after(node, textOf(known), mark), node);
       if (Number(changes) !== 1) throw new Error(`node ${node} is not in the store`);
     }
+  }
+
+  /** What a node knows when this was said. */
+  #after(node: NodeNumber, said: string, mark: number): string {
+    const before = this.#select.get(node)?.known as string | null | undefined;
+    const newer = typeof before === 'string' ? newerOfSameNames(before, said) : said;
+    if (newer === said) this.#onlyGroups.setMarked(node, receivedAtOf(said), mark);
+    return newer ?? mergedKnown(before ?? said, said);
   }
 
   #create(
@@ -92,21 +142,25 @@ export class StoreNodes {
       events,
       Math.min(receivedAt, first),
       Math.max(receivedAt, last),
-      isList(visits) ? this.#fold(node, NOTHING_KNOWN, visits) : this.#first(node, visits),
+      isList(visits) ? saidTogether(visits) : this.#first(node, visits),
     );
   }
 
-  #tell(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): void {
-    this.#waiting.add(node, { ...sumOf(visits), known: this.#knownAfter(node, visits) });
-  }
-
-  /** Undefined: what it knew before. */
-  #knownAfter(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): string | null | undefined {
-    if (isList(visits)) return this.#fold(node, this.#known(node), visits);
+  #said(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): Said | null {
+    if (isList(visits)) {
+      const text = saidTogether(visits);
+      if (text === null) return null;
+      this.#onlyGroups.remove(node);
+      return { text, isWhole: false, mark: NO_MARK };
+    }
     const { origin, statement } = visits;
-    if (statement === null) return undefined;
-    if (this.#onlyGroups.replace(node, origin.receivedAt, statement.names)) return groupsText(origin, statement);
-    return this.#fold(node, this.#known(node), [visits]);
+    if (statement === null) return null;
+    const text = groupsText(origin, statement);
+    if (this.#onlyGroups.replace(node, origin.receivedAt, statement.names)) {
+      return { text, isWhole: true, mark: NO_MARK };
+    }
+    this.#onlyGroups.remove(node);
+    return { text, isWhole: false, mark: this.#onlyGroups.markOf(statement.names) };
   }
 
   /** What a new node knows. */
@@ -116,31 +170,13 @@ export class StoreNodes {
     this.#onlyGroups.set(node, origin.receivedAt, names);
     return groupsText(origin, statement);
   }
-
-  #known(node: NodeNumber): readonly Group[] {
-    const waiting = this.#waiting.knownOf(node);
-    const known = waiting === undefined ? (this.#select.get(node)?.known as string | null | undefined) : waiting;
-    return groupsIn(known);
-  }
-
-  #fold(node: NodeNumber, before: readonly Group[], visits: readonly UserToStore[]): string | null {
-    const groups = foldedGroups(before, visits);
-    this.#remember(node, groups);
-    return boundedText(groups);
-  }
-
-  #remember(node: NodeNumber, groups: readonly Group[]): void {
-    const only = groups[0];
-    if (only !== undefined && groups.length === 1) this.#onlyGroups.set(node, only[0], namesOf(only[3], only[4]));
-    else this.#onlyGroups.remove(node);
-  }
 }
 
-/** As `StatementToStore.names`. */
-function namesOf(fields: Values, properties: Values): string {
-  let names = '';
-  for (const name in fields) names += `${name}\0`;
-  names += '\0';
-  for (const name in properties) names += `${name}\0`;
-  return names;
+function saidTogether(visits: readonly UserToStore[]): string | null {
+  return boundedText(foldedGroups(NOTHING_KNOWN, visits));
+}
+
+/** Of the first group. */
+function receivedAtOf(known: string): number {
+  return Number(known.slice(2, known.indexOf(',')));
 }

@@ -19,6 +19,8 @@ import {
   storedProfile,
 } from '../../stored/profile.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
+import type { Told } from './told-chunks.ts';
+import { type ToldColumns, toldOf, withTold } from './told-runs.ts';
 import { uuidText } from './uuids.ts';
 
 interface OriginColumns {
@@ -27,13 +29,9 @@ interface OriginColumns {
   readonly user_index: number;
 }
 
-interface NodeColumns extends OriginColumns {
+interface NodeColumns extends OriginColumns, ToldColumns {
   readonly no: NodeNumber;
   readonly id: Uint8Array;
-  readonly events: number;
-  readonly first_seen: number;
-  readonly last_seen: number;
-  readonly known: string | null;
 }
 
 interface IdentifierColumns extends OriginColumns {
@@ -91,11 +89,14 @@ function nodesOf(store: StoreConnection, node: NodeNumber): ProfileNodes {
     'SELECT * FROM nodes WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)',
     root,
   );
-  return profileNodes(root, rows.map(profileNode));
+  return profileNodes(
+    root,
+    rows.map((row) => profileNode(row, toldOf(store, row.no))),
+  );
 }
 
-function profileNode(row: NodeColumns): ProfileNode {
-  const { no: node, events, first_seen: firstSeen, last_seen: lastSeen, known } = row;
+function profileNode(row: NodeColumns, told: readonly Told[]): ProfileNode {
+  const { no: node, events, first_seen: firstSeen, last_seen: lastSeen, known } = withTold(row, told);
   return { node, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, known };
 }
 

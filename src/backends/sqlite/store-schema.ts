@@ -215,6 +215,11 @@ const MIGRATIONS = [
     runs           TEXT    NOT NULL
   ) STRICT;
   `,
+  `
+  -- What was told of nodes and is not in their rows yet, in chunks (told-chunks.ts); which runs of them there are.
+  CREATE TABLE told (no INTEGER PRIMARY KEY, numbers BLOB NOT NULL, texts BLOB NOT NULL) STRICT;
+  CREATE TABLE told_runs (no INTEGER PRIMARY KEY) STRICT;
+  `,
 ];
 
 /**

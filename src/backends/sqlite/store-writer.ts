@@ -32,7 +32,7 @@ import { EventTables } from './event-tables.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreGraph } from './store-graph.ts';
-import { StoreNodes } from './store-nodes.ts';
+import { StoreNodes, type ToldSizes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
 import { openStoreFile } from './store-schema.ts';
@@ -48,10 +48,12 @@ export interface WriterSetup {
   readonly tableEvents?: number;
   /** When entries of the index make a run, and how many runs are merged; tests take few. */
   readonly indexSizes?: IndexSizes;
+  /** When what is told of nodes is written beside them; tests take few. */
+  readonly toldSizes?: ToldSizes;
 }
 
-export function openSqliteStoreWriter({ file, tableEvents = TABLE_EVENTS, indexSizes = {} }: WriterSetup): StoreWriter {
-  return new SqliteStoreWriter(openStoreFile(file, 'writer'), tableEvents, indexSizes);
+export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
+  return new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup);
 }
 
 /** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
@@ -85,10 +87,10 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
 
-  constructor(database: DatabaseSync, tableEvents: number, indexSizes: IndexSizes) {
+  constructor(database: DatabaseSync, { tableEvents = TABLE_EVENTS, indexSizes, toldSizes }: WriterSetup) {
     this.#database = database;
     this.#graph = new StoreGraph(database);
-    this.#nodes = new StoreNodes(database);
+    this.#nodes = new StoreNodes(database, toldSizes);
     this.#changes = new StoreChanges(database);
     this.#books = new StoreBooks(database);
     this.#receipts = new StoreReceipts(database);

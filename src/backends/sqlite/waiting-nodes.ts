@@ -1,26 +1,31 @@
 /**
- * What is to be added to nodes at the end of a transaction: events, times and what each knows, as UTF-8. There are tens
- * of thousands of them for a second or more; as objects and texts, copying them about was most of what the garbage
+ * What is to be added to nodes at the end of a transaction: events, times and what was said of each, as UTF-8. There are
+ * tens of thousands of them for a second or more; as objects and texts, copying them about was most of what the garbage
  * collector did. So they lie in arrays, one after the other, and texts in one piece of memory, where a text that was
  * replaced stays until all are taken.
  */
 
 import type { NodeNumber } from '../../model.ts';
+import { mergedKnown } from '../../stored/merged-known.ts';
+import type { Sum } from '../../stored/known.ts';
 import { orderBy } from './index-entries.ts';
+import { type Told, textOf } from './told-chunks.ts';
 
-/** What is to be added to a node. */
-export interface Waiting {
-  readonly events: number;
-  readonly first: number;
-  readonly last: number;
-  /** Undefined: what it knew. */
-  readonly known: string | null | undefined;
+/** What was said of a node: groups (identity/statements.ts), as text. */
+export interface Said {
+  readonly text: string;
+  /** Whether this is all that is known of the node, whatever is in the store. */
+  readonly isWhole: boolean;
+  /** For whoever said it; NO_MARK if nobody wants it back. */
+  readonly mark: number;
 }
 
-/** As `Waiting`, with what it knows as bytes, which are overwritten when the next ones wait. */
-export interface TakenNode extends Omit<Waiting, 'known'> {
-  readonly node: NodeNumber;
-  readonly known: Uint8Array | null | undefined;
+export const NO_MARK = -1;
+
+/** What it knows lies in memory that is overwritten when the next ones wait. */
+export interface TakenNode extends Told {
+  readonly isWhole: boolean;
+  readonly mark: number;
 }
 
 const FIRST_NODES = 65_536;
@@ -30,8 +35,7 @@ const KEPT_BYTES_MAX = 64 * 1024 * 1024;
 const UTF8_BYTES_PER_CHARACTER_MAX = 3;
 
 /** Instead of where a text begins. */
-const UNCHANGED = -1;
-const NOTHING = -2;
+const NOTHING_SAID = -1;
 
 export class WaitingNodes {
   /** To the place in the arrays. */
@@ -40,8 +44,11 @@ export class WaitingNodes {
   #events = new Float64Array(FIRST_NODES);
   #first = new Float64Array(FIRST_NODES);
   #last = new Float64Array(FIRST_NODES);
+  #marks = new Float64Array(FIRST_NODES);
   #starts = new Int32Array(FIRST_NODES);
   #ends = new Int32Array(FIRST_NODES);
+  /** 1 where what was said is all that is known. */
+  #whole = new Int32Array(FIRST_NODES);
   #texts = Buffer.allocUnsafeSlow(FIRST_BYTES);
   #textBytes = 0;
 
@@ -54,22 +61,30 @@ export class WaitingNodes {
     return this.#textBytes;
   }
 
-  add(node: NodeNumber, { events, first, last, known }: Waiting): void {
-    const before = this.#places.get(node);
-    const place = before ?? this.#newPlace(node);
-    const isNew = before === undefined;
-    this.#events[place] = isNew ? events : (this.#events[place] as number) + events;
-    this.#first[place] = isNew ? first : Math.min(this.#first[place] as number, first);
-    this.#last[place] = isNew ? last : Math.max(this.#last[place] as number, last);
-    if (known !== undefined) this.#keep(place, known);
-    else if (isNew) this.#starts[place] = UNCHANGED;
+  add(node: NodeNumber, sum: Sum, said: Said | null): void {
+    const place = this.#sum(node, sum);
+    if (said === null) return;
+    const { text, isWhole, mark } = said;
+    if (isWhole || this.#starts[place] === NOTHING_SAID) {
+      this.#keep(place, text);
+      this.#whole[place] = isWhole ? 1 : 0;
+      this.#marks[place] = mark;
+    } else this.#merge(place, text);
   }
 
-  /** What a node that waits will know; undefined for what it knew, and for one that does not wait. */
-  knownOf(node: NodeNumber): string | null | undefined {
-    const place = this.#places.get(node);
-    const bytes = place === undefined ? undefined : this.#known(place);
-    return bytes instanceof Uint8Array ? Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString() : bytes;
+  /** Something that was told before. */
+  addTold({ node, known, ...sum }: Told): void {
+    const place = this.#sum(node, sum);
+    if (known === undefined) return;
+    if (this.#starts[place] !== NOTHING_SAID) {
+      this.#merge(place, textOf(known));
+      return;
+    }
+    const start = this.#room(known.length);
+    this.#texts.set(known, start);
+    this.#end(place, start, known.length);
+    this.#whole[place] = 0;
+    this.#marks[place] = NO_MARK;
   }
 
   /** All of them, in the order of their numbers; then none is left. */
@@ -81,15 +96,42 @@ export class WaitingNodes {
         first: this.#first[place] as number,
         last: this.#last[place] as number,
         known: this.#known(place),
+        isWhole: this.#whole[place] === 1,
+        mark: this.#marks[place] as number,
       };
     }
     this.clear();
+  }
+
+  /** The greatest number of a node that waits. */
+  get highest(): NodeNumber {
+    let highest = 0;
+    for (let place = 0; place < this.count; place++) {
+      if ((this.#nodes[place] as number) > highest) highest = this.#nodes[place] as number;
+    }
+    return highest;
   }
 
   clear(): void {
     this.#places.clear();
     this.#textBytes = 0;
     if (this.#texts.length > KEPT_BYTES_MAX) this.#texts = Buffer.allocUnsafeSlow(FIRST_BYTES);
+  }
+
+  #sum(node: NodeNumber, { events, first, last }: Sum): number {
+    const before = this.#places.get(node);
+    if (before === undefined) {
+      const place = this.#newPlace(node);
+      this.#events[place] = events;
+      this.#first[place] = first;
+      this.#last[place] = last;
+      this.#starts[place] = NOTHING_SAID;
+      return place;
+    }
+    this.#events[before] = (this.#events[before] as number) + events;
+    this.#first[before] = Math.min(this.#first[before] as number, first);
+    this.#last[before] = Math.max(this.#last[before] as number, last);
+    return before;
   }
 
   #newPlace(node: NodeNumber): number {
@@ -100,25 +142,37 @@ export class WaitingNodes {
     return place;
   }
 
-  #known(place: number): Uint8Array | null | undefined {
+  #known(place: number): Uint8Array | undefined {
     const start = this.#starts[place] as number;
-    if (start === UNCHANGED) return undefined;
-    return start === NOTHING ? null : this.#texts.subarray(start, this.#ends[place]);
+    return start === NOTHING_SAID ? undefined : this.#texts.subarray(start, this.#ends[place]);
   }
 
-  #keep(place: number, known: string | null): void {
-    if (known === null) {
-      this.#starts[place] = NOTHING;
-      return;
-    }
+  /** What was said before and this together. If the former was all that is known, so are both. */
+  #merge(place: number, text: string): void {
+    const known = this.#known(place);
+    this.#keep(place, known === undefined ? text : mergedKnown(textOf(known), text));
+    this.#marks[place] = NO_MARK;
+  }
+
+  #keep(place: number, text: string): void {
+    const start = this.#room(text.length * UTF8_BYTES_PER_CHARACTER_MAX);
+    this.#end(place, start, this.#texts.write(text, start));
+  }
+
+  /** Where there is room for so many bytes. */
+  #room(bytes: number): number {
     const start = this.#textBytes;
-    const end = start + known.length * UTF8_BYTES_PER_CHARACTER_MAX;
+    const end = start + bytes;
     if (end > this.#texts.length) {
       const larger = Buffer.allocUnsafeSlow(Math.max(2 * this.#texts.length, end));
       this.#texts.copy(larger, 0, 0, start);
       this.#texts = larger;
     }
-    this.#textBytes += this.#texts.write(known, start);
+    return start;
+  }
+
+  #end(place: number, start: number, bytes: number): void {
+    this.#textBytes = start + bytes;
     this.#starts[place] = start;
     this.#ends[place] = this.#textBytes;
   }
@@ -128,8 +182,10 @@ export class WaitingNodes {
     this.#events = doubled(this.#events, Float64Array);
     this.#first = doubled(this.#first, Float64Array);
     this.#last = doubled(this.#last, Float64Array);
+    this.#marks = doubled(this.#marks, Float64Array);
     this.#starts = doubled(this.#starts, Int32Array);
     this.#ends = doubled(this.#ends, Int32Array);
+    this.#whole = doubled(this.#whole, Int32Array);
   }
 }
 

@@ -1,0 +1,166 @@
+/**
+ * What was told of nodes and is not in their rows yet, in the table `told`. Where a transaction touches few of many
+ * nodes, each of their rows would be a page of its own to be read and written twice; so what it tells of them is written
+ * as one run, in the order of their numbers and packed in chunks (told-chunks.ts), and with every run a slice of the nodes is brought up
+ * to date by all runs together, many nodes a page. A run is gone when the slices have gone round once.
+ *
+ * Whoever reads a node adds what the runs tell of it (`toldOf`). The order in which parts are put together does not matter.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { NodeNumber } from '../../model.ts';
+import { mergedKnown } from '../../stored/merged-known.ts';
+import type { StoreConnection } from './store-connection.ts';
+import { type Chunk, type Told, textOf, ToldChunkWriter, unpackTold } from './told-chunks.ts';
+
+/** A chunk's number is that of its run times this, and its first node. Nodes beyond it are brought up to date at once. */
+export const RUN_NODES = 1e10;
+
+interface ChunkRow extends Chunk {
+  readonly no: number;
+}
+
+/** The writer's side. Belongs to one transaction at a time. */
+export class ToldRuns {
+  readonly #select: StatementSync;
+  readonly #insert: StatementSync;
+  readonly #between: StatementSync;
+  readonly #first: StatementSync;
+  readonly #remove: StatementSync;
+  readonly #insertRun: StatementSync;
+  readonly #removeRun: StatementSync;
+  /** Oldest first; undefined when it is not known. */
+  #runs: number[] | undefined;
+  /** Where the next slice begins. */
+  #at = 0;
+
+  constructor(database: DatabaseSync) {
+    this.#select = database.prepare('SELECT no FROM told_runs ORDER BY no');
+    this.#insert = database.prepare('INSERT INTO told VALUES (?, ?, ?)');
+    this.#between = database.prepare('SELECT no, numbers, texts FROM told WHERE no >= ? AND no < ?');
+    this.#first = database.prepare('SELECT no FROM told WHERE no >= ? AND no < ? ORDER BY no LIMIT 1');
+    this.#remove = database.prepare('DELETE FROM told WHERE no >= ? AND no < ?');
+    this.#insertRun = database.prepare('INSERT INTO told_runs VALUES (?)');
+    this.#removeRun = database.prepare('DELETE FROM told_runs WHERE no = ?');
+  }
+
+  forget(): void {
+    this.#runs = undefined;
+  }
+
+  /** In the order of their numbers. */
+  write(nodes: Iterable<Told>): void {
+    const runs = this.#known();
+    const run = (runs.at(-1) ?? 0) + 1;
+    this.#insertRun.run(run);
+    runs.push(run);
+    const writer = new ToldChunkWriter();
+    const end = (): void => {
+      const { first } = writer;
+      const { numbers, texts } = writer.take();
+      this.#insert.run(run * RUN_NODES + first, numbers, texts);
+    };
+    for (const told of nodes) {
+      if (writer.isFullFor(told)) end();
+      writer.add(told);
+    }
+    if (!writer.isEmpty) end();
+  }
+
+  /** Gives on, and removes, what all runs tell of the next so many nodes that anything is told of. */
+  takeSlice(nodes: number, take: (told: Told) => void): void {
+    const runs = this.#known();
+    if (runs.length === 0) return;
+    const start = this.#firstFrom(this.#at) ?? this.#firstFrom(0);
+    if (start !== undefined) {
+      const end = Math.min(RUN_NODES, start + nodes);
+      for (const run of runs) {
+        const [from, to] = [run * RUN_NODES + start, run * RUN_NODES + end];
+        for (const row of this.#between.all(from, to) as unknown as ChunkRow[]) {
+          for (const told of unpackTold(row.no - run * RUN_NODES, row)) take(told);
+        }
+        this.#remove.run(from, to);
+      }
+      this.#at = end;
+    }
+    this.#runs = runs.filter((run) => {
+      if (this.#firstOf(run, 0) !== undefined) return true;
+      this.#removeRun.run(run);
+      return false;
+    });
+  }
+
+  #known(): number[] {
+    this.#runs ??= this.#select.all().map(({ no }) => no as number);
+    return this.#runs;
+  }
+
+  /** Where the first chunk from there on begins, in any run. */
+  #firstFrom(node: NodeNumber): NodeNumber | undefined {
+    let first: NodeNumber | undefined;
+    for (const run of this.#known()) {
+      const found = this.#firstOf(run, node);
+      if (found !== undefined && (first === undefined || found < first)) first = found;
+    }
+    return first;
+  }
+
+  #firstOf(run: number, node: NodeNumber): NodeNumber | undefined {
+    const row = this.#first.get(run * RUN_NODES + node, (run + 1) * RUN_NODES);
+    return row === undefined ? undefined : (row.no as number) - run * RUN_NODES;
+  }
+}
+
+/** What is told of a node and is not in its row yet. */
+export function toldOf(store: StoreConnection, node: NodeNumber): Told[] {
+  return [...chunksWith(store, node)].flatMap(({ first, row }) =>
+    [...unpackTold(first, row)].filter((told) => told.node === node),
+  );
+}
+
+/** The columns of a row of `nodes` that others are told of. */
+export interface ToldColumns {
+  readonly events: number;
+  readonly first_seen: number;
+  readonly last_seen: number;
+  readonly known: string | null;
+}
+
+/** A row as it will be when it is up to date. */
+export function withTold<Row extends ToldColumns>(row: Row, told: readonly Told[]): Row {
+  if (told.length === 0) return row;
+  let { events, first_seen, last_seen, known } = row;
+  for (const { events: more, first, last, known: said } of told) {
+    events += more;
+    first_seen = Math.min(first_seen, first);
+    last_seen = Math.max(last_seen, last);
+    if (said !== undefined) known = known === null ? textOf(said) : mergedKnown(known, textOf(said));
+  }
+  return { ...row, events, first_seen, last_seen, known };
+}
+
+/** Of a node that is erased. */
+export function removeTold(store: StoreConnection, node: NodeNumber): void {
+  for (const { first, row } of chunksWith(store, node)) {
+    const writer = new ToldChunkWriter();
+    for (const told of unpackTold(first, row)) if (told.node !== node) writer.add(told);
+    store.run('DELETE FROM told WHERE no = ?', row.no);
+    if (writer.isEmpty) continue;
+    // Named by another node if its first one went.
+    const no = row.no - first + writer.first;
+    const { numbers, texts } = writer.take();
+    store.run('INSERT INTO told VALUES (?, ?, ?)', no, numbers, texts);
+  }
+}
+
+/** The chunk of each run that may have something of this node. */
+function* chunksWith(store: StoreConnection, node: NodeNumber): Generator<{ first: NodeNumber; row: ChunkRow }> {
+  for (const { no: run } of store.all<{ no: number }>('SELECT no FROM told_runs')) {
+    const row = store.get<ChunkRow>(
+      'SELECT no, numbers, texts FROM told WHERE no >= ? AND no <= ? ORDER BY no DESC LIMIT 1',
+      run * RUN_NODES,
+      run * RUN_NODES + node,
+    );
+    if (row !== undefined) yield { first: row.no - run * RUN_NODES, row };
+  }
+}
