@@ -8,20 +8,20 @@ import type { NodeNumber } from '../../model.ts';
 import { ownCopy } from '../../stored/generation-cache.ts';
 import { NO_MARK } from './waiting-nodes.ts';
 
-/** A power of two; 14 bytes each, of which the operating system gives only what is used. */
+/** A power of two; 16 bytes each, of which the operating system gives only what is used. */
 const SLOTS = 2 ** 21;
 /** Names of a group, one after the other; longer ones are not worth remembering. */
 const NAMES_LENGTH_MAX = 500;
 /** Clients send the same few sets of names again and again; with more than this, it starts over. Fits 16 bits. */
 const NAME_SETS_MAX = 10_000;
-const NO_ROUND = 0;
-const MARKS_PER_GENERATION = 2 ** 16;
+const NOBODY = 0;
+
+/** Of a slot: when it was said; and which node it is, by how often the slots were gone round (from 1 on), with the names. */
+const PARTS = 2;
+const NAMES = 2 ** 16;
 
 export class OnlyGroups {
-  /** How often the slots were gone round to come to the node that is in one, from 1 on. */
-  #rounds = new Uint32Array(SLOTS);
-  readonly #receivedAt = new Float64Array(SLOTS);
-  readonly #names = new Uint16Array(SLOTS);
+  #slots = new Float64Array(SLOTS * PARTS);
   readonly #nameSets = new Map<string, number>();
   /** How often all was forgotten. */
   #generation = 0;
@@ -30,13 +30,13 @@ export class OnlyGroups {
   markOf(names: string): number {
     if (names.length > NAMES_LENGTH_MAX) return NO_MARK;
     const nameSet = this.#nameSetOf(names);
-    return this.#generation * MARKS_PER_GENERATION + nameSet;
+    return this.#generation * NAMES + nameSet;
   }
 
   /** Like `set`; does nothing if all was forgotten since the mark was given. */
   setMarked(node: NodeNumber, receivedAt: number, mark: number): void {
-    if (mark === NO_MARK || Math.floor(mark / MARKS_PER_GENERATION) !== this.#generation) return;
-    this.#note(node, receivedAt, mark % MARKS_PER_GENERATION);
+    if (mark === NO_MARK || Math.floor(mark / NAMES) !== this.#generation) return;
+    this.#note(node, receivedAt, mark % NAMES);
   }
 
   set(node: NodeNumber, receivedAt: number, names: string): void {
@@ -45,30 +45,30 @@ export class OnlyGroups {
   }
 
   #note(node: NodeNumber, receivedAt: number, nameSet: number): void {
-    const slot = node % SLOTS;
-    this.#names[slot] = nameSet;
-    this.#rounds[slot] = roundOf(node);
-    this.#receivedAt[slot] = receivedAt;
+    const at = (node % SLOTS) * PARTS;
+    this.#slots[at] = receivedAt;
+    this.#slots[at + 1] = roundOf(node) * NAMES + nameSet;
   }
 
   /** It knows several groups now, or none: nothing may take the place of them all. */
   remove(node: NodeNumber): void {
-    const slot = node % SLOTS;
-    if (this.#rounds[slot] === roundOf(node)) this.#rounds[slot] = NO_ROUND;
+    const at = (node % SLOTS) * PARTS;
+    if (Math.floor((this.#slots[at + 1] as number) / NAMES) === roundOf(node)) this.#slots[at + 1] = NOBODY;
   }
 
   /** True if it is certain that the node knows just one group, older and of the same names; then this one is noted. */
   replace(node: NodeNumber, receivedAt: number, names: string): boolean {
-    const slot = node % SLOTS;
-    if (this.#rounds[slot] !== roundOf(node) || (this.#receivedAt[slot] ?? 0) >= receivedAt) return false;
-    if (this.#names[slot] !== this.#nameSets.get(names)) return false;
-    this.#receivedAt[slot] = receivedAt;
+    const at = (node % SLOTS) * PARTS;
+    const nameSet = this.#nameSets.get(names);
+    if (nameSet === undefined || this.#slots[at + 1] !== roundOf(node) * NAMES + nameSet) return false;
+    if ((this.#slots[at] as number) >= receivedAt) return false;
+    this.#slots[at] = receivedAt;
     return true;
   }
 
   forget(): void {
     // Not filled with zeros: memory that was never written to costs nothing.
-    if (this.#nameSets.size > 0) this.#rounds = new Uint32Array(SLOTS);
+    if (this.#nameSets.size > 0) this.#slots = new Float64Array(SLOTS * PARTS);
     this.#nameSets.clear();
     this.#generation++;
   }
