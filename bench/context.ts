@@ -28,7 +28,7 @@ export interface Pace {
   readonly memorySeconds: number;
   readonly starts: number;
   /** The yardstick takes a part of it, with the same share of new people. */
-  readonly endToEnd: { readonly events: number; readonly people: number; readonly rawShare: number };
+  readonly endToEnd: { readonly events: number; readonly people: number };
   readonly mergePeople: number;
   readonly growth: GrowthPace;
   readonly scaleOut: ScaleOutPace;
@@ -59,7 +59,7 @@ export const FULL: Pace = {
   latencySeconds: 15,
   memorySeconds: 40,
   starts: 4,
-  endToEnd: { events: 2_000_000, people: 200_000, rawShare: 0.5 },
+  endToEnd: { events: 2_000_000, people: 200_000 },
   mergePeople: 100_000,
   growth: { sizes: [300_000, 900_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
   scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
@@ -87,7 +87,7 @@ export const SHORT: Pace = {
   latencySeconds: 2,
   memorySeconds: 10,
   starts: 1,
-  endToEnd: { events: 5_000, people: 1_000, rawShare: 0.5 },
+  endToEnd: { events: 5_000, people: 1_000 },
   mergePeople: 1_000,
   growth: { sizes: [2_000, 4_000], warmupEvents: 500, roundEvents: 1_000, rounds: 1, reads: 50 },
   scaleOut: { events: 4_000, people: 500, processors: [1, 2] },

@@ -34,8 +34,7 @@ const RAW_SECONDS_MAX = 600;
 export const endToEndBenchmark: Benchmark = {
   name: 'end-to-end',
   what: 'until all events can be read back, against inserting the same rows',
-  seconds: ({ endToEnd: { events, rawShare } }) =>
-    START_SECONDS + events / OURS_PER_SECOND + (2 * rawShare * events) / RAW_PER_SECOND,
+  seconds: ({ endToEnd: { events } }) => START_SECONDS + events / OURS_PER_SECOND + (2 * events) / RAW_PER_SECOND,
   run: async (context) => context.onStage(async (stage) => compare(context, stage)),
 };
 
@@ -71,7 +70,7 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
   const ours = await measure(context, stage);
   context.endToEnd = ours;
   const after = await rawInsert(context, stage, 'after', ours.usersPerTransaction);
-  const rawEvents = rawCrowdOf(context).events;
+  const rawEvents = ours.events;
   const rawPerSecond = (2 * rawEvents) / (before.seconds + after.seconds);
   const ratio = ours.perSecond / rawPerSecond;
   const { edge } = ours;
@@ -115,12 +114,12 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
 }
 
 async function rawInsert(context: Context, stage: Stage, when: string, users: number): Promise<RawInsertResult> {
-  const { events, crowd } = rawCrowdOf(context);
+  const { events } = context.pace.endToEnd;
   context.progress.begin(`end-to-end: raw-insert ${when}`, events / RAW_PER_SECOND);
   const folder = stage.freshFolder();
   const job: RawInsertJob = {
     file: join(folder, 'store.db'),
-    crowd,
+    crowd: crowdOf(context),
     users: events,
     transactionUsers: Math.max(1, Math.round(users / USERS_PER_REQUEST)) * USERS_PER_REQUEST,
     batchUsers: BATCH_USERS,
@@ -175,12 +174,6 @@ function threadsText({ threads, events }: StoredResult): string {
 
 function crowdOf({ pace }: Context): Crowd {
   return { people: pace.endToEnd.people, order: { seed: SEED }, says: 'everything' };
-}
-
-/** Fewer events of fewer people: the same share of them is new. Smaller tables are to the yardstick's advantage. */
-function rawCrowdOf(context: Context): { readonly events: number; readonly crowd: Crowd } {
-  const { events, people, rawShare } = context.pace.endToEnd;
-  return { events: events * rawShare, crowd: { ...crowdOf(context), people: people * rawShare } };
 }
 
 function perMillion(value: number, events: number): string {

@@ -174,6 +174,7 @@ function threadName(profile: CpuProfile): string {
   const urls = profile.nodes.map((node) => node.callFrame.url);
   const has = (end: string): boolean => urls.some((url) => url.endsWith(end));
   if (has('/log-sealer.ts')) return 'log sealer thread';
+  if (has('/store-copier.ts')) return 'store copier thread';
   if (has('/log-writer.ts')) return 'log writer thread';
   if (has('/validator-thread.ts')) return 'validator thread';
   if (has('/processor/processor.ts')) return 'processor thread';

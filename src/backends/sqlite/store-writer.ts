@@ -31,6 +31,7 @@ import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
+import { StoreCopying } from './store-copying.ts';
 import { StoreGraph } from './store-graph.ts';
 import { StoreNodes, type ToldSizes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
@@ -50,6 +51,8 @@ export interface WriterSetup {
   readonly indexSizes?: IndexSizes;
   /** When what is told of nodes is written beside them; tests take few. */
   readonly toldSizes?: ToldSizes;
+  /** Whether a thread of its own copies the write-ahead log into the file, for a server. */
+  readonly copiesAside?: boolean;
 }
 
 export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
@@ -86,9 +89,12 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
+  readonly #copying: StoreCopying | null;
 
-  constructor(database: DatabaseSync, { tableEvents = TABLE_EVENTS, indexSizes, toldSizes }: WriterSetup) {
+  constructor(database: DatabaseSync, setup: WriterSetup) {
+    const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, copiesAside = false } = setup;
     this.#database = database;
+    this.#copying = copiesAside ? new StoreCopying(database, { file }) : null;
     this.#graph = new StoreGraph(database);
     this.#nodes = new StoreNodes(database, toldSizes);
     this.#changes = new StoreChanges(database);
@@ -173,6 +179,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       this.#database.exec('COMMIT');
       if (durable) this.#makeDurable();
     });
+    await this.#copying?.committed();
   }
 
   async rollback(): Promise<void> {
@@ -193,7 +200,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async close(): Promise<void> {
-    if (this.#database.isOpen) this.#database.close();
+    if (!this.#database.isOpen) return;
+    await this.#copying?.close();
+    this.#database.close();
   }
 
   /** Syncing the write-ahead log for one more commit syncs all that came before it too. */

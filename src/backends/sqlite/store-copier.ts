@@ -1,0 +1,40 @@
+/**
+ * A thread that copies the write-ahead log of the store into its file, so that the processor goes on meanwhile: of a large
+ * transaction that takes as long as making it did. Copies up to where it can without waiting for anybody; the processor begins the
+ * write-ahead log anew when all of it was copied.
+ *
+ * On a full disk the write-ahead log stays as it is, and is copied later. Any other error ends the thread and the process: SQLite
+ * uses a write-ahead log again once it was copied and synced, so a sync that failed must not be followed by one that seems to work.
+ */
+
+import { parentPort, workerData } from 'node:worker_threads';
+import { yieldToOthers } from '../../threads.ts';
+import { isOutOfFiles } from './disk.ts';
+import { openStoreFile } from './store-schema.ts';
+
+export interface CopierSetup {
+  readonly file: string;
+}
+
+export type CopierRequest = 'copy' | 'close';
+
+if (parentPort !== null) start();
+
+function start(): void {
+  const { file } = workerData as CopierSetup;
+  const database = openStoreFile(file, 'reader');
+  yieldToOthers();
+  parentPort?.on('message', (request: CopierRequest) => {
+    if (request === 'close') {
+      database.close();
+      parentPort?.close();
+      return;
+    }
+    try {
+      database.exec('PRAGMA wal_checkpoint(PASSIVE)');
+    } catch (error) {
+      if (!isOutOfFiles(error)) throw error;
+    }
+    parentPort?.postMessage('copied');
+  });
+}
