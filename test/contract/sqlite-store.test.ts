@@ -5,6 +5,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { type HashOfKey, keyHashes } from '../../src/backends/sqlite/key-hash.ts';
 import { VarintReader } from '../../src/backends/sqlite/varints.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store-writer.ts';
@@ -42,10 +43,11 @@ function openIn(
   folder: string,
   tableEvents = TABLE_EVENTS,
   indexSizes: WriterSetup['indexSizes'] = {},
+  hashing: Pick<WriterSetup, 'hashOf'> = {},
 ): SqliteStoreUnderTest {
   const file = join(folder, 'store.db');
-  const writer = openSqliteStoreWriter({ file, tableEvents, indexSizes });
-  const store = openSqliteStore(file);
+  const writer = openSqliteStoreWriter({ file, tableEvents, indexSizes, ...hashing });
+  const store = openSqliteStore(file, hashing);
   return {
     file,
     writer,
@@ -62,6 +64,11 @@ storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFold
 storeContract('SQLite, in many tables, some transactions a run', () =>
   Promise.resolve(openIn(temporaryFolder(), 30, { ...RUNS, runEntriesMin: 3 })),
 );
+storeContract('SQLite, all match keys with one hash, and only the rest of it to tell them apart', () => {
+  const hashOf = keyHashes(new Uint8Array(32));
+  const alike: HashOfKey = (...key) => ({ hash: 7, rest: hashOf(...key).rest });
+  return Promise.resolve(openIn(temporaryFolder(), 1_000_000, {}, { hashOf: alike }));
+});
 
 suite('The file of the SQLite store', () => {
   async function inFile(use: (under: SqliteStoreUnderTest) => Promise<void>, tableEvents?: number): Promise<void> {

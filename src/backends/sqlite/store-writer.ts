@@ -29,9 +29,11 @@ import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
+import type { HashOfKey } from './key-hash.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreGraph } from './store-graph.ts';
+import { StoreMatchKeys } from './store-match-keys.ts';
 import { StoreNodes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
@@ -48,10 +50,12 @@ export interface WriterSetup {
   readonly tableEvents?: number;
   /** When entries of the index make a run, and how many runs are merged; tests take few. */
   readonly indexSizes?: IndexSizes;
+  /** Instead of those made with the secret in the file; tests take some that are alike. */
+  readonly hashOf?: HashOfKey;
 }
 
-export function openSqliteStoreWriter({ file, tableEvents = TABLE_EVENTS, indexSizes = {} }: WriterSetup): StoreWriter {
-  return new SqliteStoreWriter(openStoreFile(file, 'writer'), tableEvents, indexSizes);
+export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
+  return new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup);
 }
 
 /** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
@@ -85,11 +89,12 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
 
-  constructor(database: DatabaseSync, tableEvents: number, indexSizes: IndexSizes) {
+  constructor(database: DatabaseSync, { tableEvents = TABLE_EVENTS, indexSizes = {}, hashOf }: WriterSetup) {
     this.#database = database;
-    this.#graph = new StoreGraph(database);
+    const keys = new StoreMatchKeys(database, hashOf);
+    this.#graph = new StoreGraph(database, keys);
     this.#nodes = new StoreNodes(database);
-    this.#changes = new StoreChanges(database);
+    this.#changes = new StoreChanges(database, keys);
     this.#books = new StoreBooks(database);
     this.#receipts = new StoreReceipts(database);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
