@@ -1,7 +1,7 @@
 /**
  * The yardstick of end-to-end: a loop that inserts the rows that the processor makes of the same people and events,
  * with prepared statements, into the same tables with the same indexes and settings, in transactions and batches of the
- * same size. It parses nothing, looks nothing up and decides nothing; texts and ids are made before the clock starts.
+ * same size. It parses nothing, looks nothing up and decides nothing; texts, ids and hashes are made before the clock starts.
  * Events are packed into blocks and runs by the store's own code, for those are the rows that there are.
  * Like the processor it writes a known person once a transaction and a new one once a batch, keeps counts in memory
  * until the commit, and syncs every five seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
@@ -10,9 +10,19 @@
 import { TABLE_EVENTS } from '../src/backends/sqlite/store-writer.ts';
 import type { DatabaseSync } from 'node:sqlite';
 import { EventTables } from '../src/backends/sqlite/event-tables.ts';
+import { hashesOf } from '../src/backends/sqlite/store-match-keys.ts';
 import { openStoreFile } from '../src/backends/sqlite/store-schema.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
-import { type EventTexts, idOf, type Material, prepareMaterial, textOf } from './raw-material.ts';
+import {
+  type EventTexts,
+  type HashedKeys,
+  hashedKeys,
+  idOf,
+  KEY_TYPES,
+  type Material,
+  prepareMaterial,
+  textOf,
+} from './raw-material.ts';
 
 export interface RawInsertJob {
   /** A file that is not there yet. */
@@ -54,6 +64,7 @@ class Loop {
   private readonly database: DatabaseSync;
   private readonly job: RawInsertJob;
   private readonly material: Material;
+  private readonly keys: HashedKeys;
   private readonly statements: ReturnType<typeof prepare>;
   /** By person: the number of the node, 0 for none yet; events so far; and those that are not written yet. */
   private readonly nodes: Uint32Array;
@@ -69,10 +80,11 @@ class Loop {
   private received = 0;
   private syncedAt = performance.now();
 
-  constructor(database: DatabaseSync, job: RawInsertJob, material: Material) {
+  constructor(database: DatabaseSync, job: RawInsertJob, material: Material, keys: HashedKeys) {
     this.database = database;
     this.job = job;
     this.material = material;
+    this.keys = keys;
     this.statements = prepare(database);
     this.nodes = new Uint32Array(job.crowd.people);
     this.stored = new Uint32Array(job.crowd.people);
@@ -173,10 +185,13 @@ class Loop {
     const at = startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
     const traceId = idOf(traceIds, this.record - 1);
     this.statements.insertNode.run(node, TENANT, idOf(nodeIds, node - 1), at, traceId, 0, events, at, at, known);
-    const [userId, email, anonId] = identifiers[person] ?? ['', '', ''];
-    this.statements.insertIdentifier.run(TENANT, 0, userId, node, null, null, null, null);
-    this.statements.insertIdentifier.run(TENANT, 1, email, node, null, null, null, null);
-    this.statements.insertIdentifier.run(TENANT, 3, anonId, node, null, null, null, null);
+    const texts = identifiers[person] ?? ['', '', ''];
+    const { hashes, rests } = this.keys;
+    for (let n = 0; n < KEY_TYPES.length; n += 1) {
+      const at = person * KEY_TYPES.length + n;
+      this.statements.insertKey.run(hashes[at] ?? 0, rests[at] ?? 0, node);
+      this.statements.insertIdentifier.run(TENANT, KEY_TYPES[n] ?? 0, texts[n] ?? '', node, null, null, null, null);
+    }
   }
 
   private count(width: number, timestamp: number, { name, revenue }: EventTexts): void {
@@ -224,6 +239,7 @@ function prepare(database: DatabaseSync) {
   return {
     insertNode: database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
     updateNode: database.prepare('UPDATE nodes SET events = ?, first_seen = ?, last_seen = ?, known = ? WHERE no = ?'),
+    insertKey: database.prepare('INSERT INTO match_keys VALUES (?, ?, ?)'),
     insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
     addToCounts: database.prepare(
       `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?)
@@ -248,9 +264,10 @@ function prepare(database: DatabaseSync) {
 const job = JSON.parse(process.argv[2] ?? '') as RawInsertJob;
 const material = prepareMaterial(job.crowd, job.users);
 const database = openStoreFile(job.file, 'writer');
+const keys = hashedKeys(material, TENANT, hashesOf(database));
 const cpuBefore = process.cpuUsage();
 const from = performance.now();
-const loop = new Loop(database, job, material);
+const loop = new Loop(database, job, material, keys);
 loop.run();
 const seconds = (performance.now() - from) / 1000;
 const cpu = process.cpuUsage(cpuBefore);

@@ -5,6 +5,7 @@
  */
 
 import { randomFillSync } from 'node:crypto';
+import type { HashOfKey } from '../src/backends/sqlite/key-hash.ts';
 import { type Crowd, identifiersOf, peopleOf, USERS_PER_REQUEST } from './crowd.ts';
 import { mulberry32, userOf } from './requests.ts';
 
@@ -30,6 +31,15 @@ export interface Material {
   readonly startedAt: number;
 }
 
+/** Of every person in turn, the hash of each key. */
+export interface HashedKeys {
+  readonly hashes: Float64Array;
+  readonly rests: Float64Array;
+}
+
+/** Places in IDENTIFIER_TYPES, in the order of `Material.identifiers`. */
+export const KEY_TYPES = [0, 1, 3] as const;
+
 export function prepareMaterial(crowd: Crowd, users: number): Material {
   const nextPerson = peopleOf(crowd);
   const startedAt = Date.now();
@@ -45,6 +55,20 @@ export function prepareMaterial(crowd: Crowd, users: number): Material {
     nodeIds: makeIds(crowd.people, startedAt),
     traceIds: makeIds(users / USERS_PER_REQUEST, startedAt),
   };
+}
+
+/** Under the secret of the file that they go to. */
+export function hashedKeys({ identifiers }: Material, tenant: number, hashOf: HashOfKey): HashedKeys {
+  const length = identifiers.length * KEY_TYPES.length;
+  const keys = { hashes: new Float64Array(length), rests: new Float64Array(length) };
+  for (const [person, texts] of identifiers.entries()) {
+    for (const [n, type] of KEY_TYPES.entries()) {
+      const { hash, rest } = hashOf(tenant, type, texts[n] ?? '');
+      keys.hashes[person * KEY_TYPES.length + n] = hash;
+      keys.rests[person * KEY_TYPES.length + n] = rest;
+    }
+  }
+  return keys;
 }
 
 /** As the processor stores them: what is a column of its own is not among the properties. */

@@ -59,6 +59,17 @@ export async function prepareDatabase(config: Config): Promise<void> {
   }
 }
 
+/**
+ * Brings an embedded store up to date before several threads open it: with much in it that may take minutes, and they
+ * wait for one another for seconds only. Makes nothing.
+ */
+export async function prepareStoreFile({ dataFolder, storeUrl }: Config): Promise<void> {
+  const file = storeFileOf(dataFolder);
+  if (storeUrl !== '' || !existsSync(file)) return;
+  const { openStoreFile } = await import('./backends/sqlite/store-schema.ts');
+  openStoreFile(file, 'writer').close();
+}
+
 /** Makes what is not there yet. */
 export async function openKeyStore(config: Config): Promise<KeyStore> {
   if (config.storeUrl === '') {

@@ -11,7 +11,7 @@ import { type Config, type Env, loadConfig } from './config.ts';
 import { logFolderOf, serverUrlFileOf } from './data-folder.ts';
 import type { Logger } from './logger.ts';
 import type { MemberStore } from './members.ts';
-import { DatabaseAwayError, openKeyStore, openMemberStore, prepareDatabase } from './opening.ts';
+import { DatabaseAwayError, openKeyStore, openMemberStore, prepareDatabase, prepareStoreFile } from './opening.ts';
 import { servesApi } from './roles.ts';
 import type { KeyStore } from './store.ts';
 import { StoreUnavailableError } from './store-writer.ts';
@@ -31,6 +31,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   ]);
   const logger = createLogger(config.logLevel, 'main');
   if (config.storeUrl !== '') await waitForDatabase(config, logger);
+  await prepareStoreFile(config);
   const keyStore = config.role === 'processor' ? null : await openKeyStore(config);
   const supervisor = new Supervisor({
     config,

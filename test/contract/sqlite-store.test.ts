@@ -5,6 +5,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { type HashOfKey, keyHashes } from '../../src/backends/sqlite/key-hash.ts';
 import { VarintReader } from '../../src/backends/sqlite/varints.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store-writer.ts';
@@ -44,11 +45,12 @@ interface SqliteStoreUnderTest extends StoreUnderTest {
 function openIn(
   folder: string,
   tableEvents = TABLE_EVENTS,
-  sizes: Pick<WriterSetup, 'indexSizes' | 'toldSizes'> = {},
+  setup: Pick<WriterSetup, 'indexSizes' | 'toldSizes' | 'hashOf'> = {},
 ): SqliteStoreUnderTest {
+  const { hashOf } = setup;
   const file = join(folder, 'store.db');
-  const writer = openSqliteStoreWriter({ file, tableEvents, ...sizes });
-  const store = openSqliteStore(file);
+  const writer = openSqliteStoreWriter({ file, tableEvents, ...setup });
+  const store = openSqliteStore(file, hashOf === undefined ? {} : { hashOf });
   return {
     file,
     writer,
@@ -65,6 +67,11 @@ storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFold
 storeContract('SQLite, in many tables, some transactions a run, nodes told of beside their rows', () =>
   Promise.resolve(openIn(temporaryFolder(), 30, { ...SOME_RUNS, ...TOLD })),
 );
+storeContract('SQLite, all match keys with one hash, and only the rest of it to tell them apart', () => {
+  const hashOf = keyHashes(new Uint8Array(32));
+  const alike: HashOfKey = (...key) => ({ hash: 7, rest: hashOf(...key).rest });
+  return Promise.resolve(openIn(temporaryFolder(), 1_000_000, { hashOf: alike }));
+});
 
 suite('The file of the SQLite store', () => {
   async function inFile(

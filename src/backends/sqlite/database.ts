@@ -17,12 +17,15 @@ const SQLITE_BUSY = 5;
 const SQLITE_CORRUPT = 11;
 const SQLITE_NOT_A_DATABASE = 26;
 
+/** Statements, or what takes more than those. Runs within a transaction. */
+export type Migration = string | ((database: DatabaseSync) => void);
+
 export interface DatabaseFile {
   readonly file: string;
   /** "key file", "store": how messages call it. */
   readonly name: string;
-  /** Statement n brings a file from version n to n + 1. Never edit one that was released: add the next. */
-  readonly migrations: readonly string[];
+  /** Migration n brings a file from version n to n + 1. Never edit one that was released: add the next. */
+  readonly migrations: readonly Migration[];
   /** Settings that a file keeps (page size), run when it is still empty: later they would only write to it. */
   readonly newFilePragmas: string;
   readonly pragmas: string;
@@ -133,9 +136,16 @@ function migrate(database: DatabaseSync, { file, name, migrations }: DatabaseFil
           `${migrations.length}). Start that newer version, or use another data folder.`,
       );
     }
-    for (const statements of migrations.slice(version)) database.exec(statements);
+    applyMigrations(database, migrations.slice(version));
     database.exec(`PRAGMA user_version = ${migrations.length}`);
   });
+}
+
+export function applyMigrations(database: DatabaseSync, migrations: readonly Migration[]): void {
+  for (const migration of migrations) {
+    if (typeof migration === 'string') database.exec(migration);
+    else migration(database);
+  }
 }
 
 function explain(what: DatabaseFile, error: unknown): string {

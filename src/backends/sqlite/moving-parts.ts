@@ -39,7 +39,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
     order: ['nodes.no'],
     columns: { root: 'aliases.root' },
   },
-  identifiers: { file: 'store', from: 'identifiers', order: ['value', 'type', 'tenant'] },
+  identifiers: { file: 'store', from: 'identifiers', order: ['node', 'type', 'value'] },
   merges: { file: 'store', from: 'merges', order: ['no'] },
   apart: { file: 'store', from: 'apart', order: ['node_a', 'node_b'] },
   refusals: { file: 'store', from: 'refusals', order: ['node', 'type', 'value', 'reason'] },

@@ -10,7 +10,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../errors.ts';
 import type { TenantId } from '../../model.ts';
 import { type Chunk, columnsOf, type MovingSource, type PartName, type TenantBooks } from '../../moving.ts';
-import { BUSY_TIMEOUT_MS, type DatabaseFile, damageText, isDamage } from './database.ts';
+import { applyMigrations, BUSY_TIMEOUT_MS, type DatabaseFile, damageText, isDamage } from './database.ts';
 import { keysFile } from './keys-schema.ts';
 import { localLogName } from './log-name.ts';
 import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './moving-chunks.ts';
@@ -150,7 +150,7 @@ function upToDate(
 /** One of the two is there only once something was written: the other is as good as empty. */
 function emptyDatabase({ migrations }: DatabaseFile): DatabaseSync {
   const database = new DatabaseSync(':memory:');
-  for (const statements of migrations) database.exec(statements);
+  applyMigrations(database, migrations);
   return database;
 }
 

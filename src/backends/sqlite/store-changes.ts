@@ -6,6 +6,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES } from '../../model.ts';
+import type { StoreMatchKeys } from './store-match-keys.ts';
 import { rememberingUuidBytes } from './uuids.ts';
 
 export class StoreChanges {
@@ -15,7 +16,10 @@ export class StoreChanges {
   readonly #refusal: StatementSync;
   readonly #traceBytes = rememberingUuidBytes();
 
-  constructor(database: DatabaseSync) {
+  readonly #keys: StoreMatchKeys;
+
+  constructor(database: DatabaseSync, keys: StoreMatchKeys) {
+    this.#keys = keys;
     this.#identifier = database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)');
     this.#merge = database.prepare('INSERT INTO merges VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#alias = database.prepare('INSERT INTO aliases VALUES (?, ?) ON CONFLICT DO UPDATE SET root = excluded.root');
@@ -30,6 +34,7 @@ export class StoreChanges {
     const firstNode = changes.nodes[0]?.node ?? 0;
     for (const { key, node, origin } of changes.identifiers) {
       const { type, value, raw } = key;
+      this.#keys.insert(tenant, key, node);
       const typeNo = IDENTIFIER_TYPES.indexOf(type);
       const differentRaw = raw === value ? null : raw;
       if (changes.nodes[node - firstNode]?.origin === origin) {

@@ -6,6 +6,8 @@
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { TenantId } from '../../model.ts';
+import type { HashOfKey } from './key-hash.ts';
+import { StoreMatchKeys } from './store-match-keys.ts';
 import { uuidBytes } from './uuids.ts';
 
 /** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
@@ -34,9 +36,18 @@ export class StoreConnection {
   readonly database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
   readonly #tenants = new Map<TenantId, number>();
+  readonly #hashOf: HashOfKey | undefined;
+  #matchKeys: StoreMatchKeys | undefined;
 
-  constructor(database: DatabaseSync) {
+  /** Hashes are made with the secret in the file, unless told otherwise. */
+  constructor(database: DatabaseSync, hashOf?: HashOfKey) {
     this.database = database;
+    this.#hashOf = hashOf;
+  }
+
+  /** Of the store's file only: others have none. */
+  get matchKeys(): StoreMatchKeys {
+    return (this.#matchKeys ??= new StoreMatchKeys(this.database, this.#hashOf));
   }
 
   all<Row>(sql: string, ...values: SQLInputValue[]): Row[] {

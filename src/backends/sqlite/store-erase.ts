@@ -13,7 +13,7 @@
  */
 
 import type { MatchOptions } from '../../identity/match-keys.ts';
-import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
+import type { NodeNumber, TenantId } from '../../model.ts';
 import type { Act } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { isBusy } from './database.ts';
@@ -191,9 +191,9 @@ function eraseProfile(
       tombstoneOf(tenantId, key),
       act.at,
     );
-    const typeNo = IDENTIFIER_TYPES.indexOf(key.type);
-    store.run('DELETE FROM identifiers WHERE tenant = ? AND type = ? AND value = ?', tenant, typeNo, key.value);
+    store.matchKeys.remove(tenant, key);
   }
+  for (const { node } of profile.nodes) store.run('DELETE FROM identifiers WHERE node = ?', node);
   for (const { node } of profile.nodes) eraseNode(store, node);
   writeAct(store, tenant, 'erase', act, { profile_id: profile.root.id, nodes: profile.nodes.length, events });
 }

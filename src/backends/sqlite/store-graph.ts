@@ -6,14 +6,13 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../identity/graph.ts';
-import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../model.ts';
+import type { MatchKey, NodeNumber } from '../../model.ts';
 import type { Question, Settled } from '../../store-writer.ts';
-import { GenerationCache, GroupedGenerationCache, ownCopy } from '../../stored/generation-cache.ts';
+import { GenerationCache } from '../../stored/generation-cache.ts';
 import { PeopleByMark } from '../../stored/people-by-mark.ts';
+import type { StoreMatchKeys } from './store-match-keys.ts';
 import { uuidText } from './uuids.ts';
 
-/** About 100 bytes each. */
-const CACHED_KEYS_MAX = 100_000;
 const CACHED_ROOTS_MAX = 100_000;
 
 /** Places in IDENTIFIER_TYPES. */
@@ -25,13 +24,8 @@ const ANON_ID = 3;
 /** Nobody's node: that a key is unknown is worth remembering within a batch. */
 const UNKNOWN = 0;
 
-interface FoundRow {
-  readonly node: number;
-  readonly root: number | null;
-}
-
 export class StoreGraph {
-  readonly #find: StatementSync;
+  readonly #keys: StoreMatchKeys;
   readonly #aliasOf: StatementSync;
   readonly #nodesOf: StatementSync;
   readonly #originOf: StatementSync;
@@ -39,15 +33,10 @@ export class StoreGraph {
   readonly #apartFrom: StatementSync;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new PeopleByMark();
-  /** By tenant and type, then value. */
-  readonly #nodes = new GroupedGenerationCache<string, NodeNumber>(CACHED_KEYS_MAX);
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
-  constructor(database: DatabaseSync) {
-    this.#find = database.prepare(
-      `SELECT identifiers.node, aliases.root FROM identifiers LEFT JOIN aliases ON aliases.node = identifiers.node
-       WHERE tenant = ? AND type = ? AND value = ?`,
-    );
+  constructor(database: DatabaseSync, keys: StoreMatchKeys) {
+    this.#keys = keys;
     this.#aliasOf = database.prepare('SELECT root FROM aliases WHERE node = ?');
     this.#nodesOf = database.prepare('SELECT node FROM aliases WHERE root = ? ORDER BY node');
     this.#originOf = database.prepare('SELECT received_at, trace_id, user_index FROM nodes WHERE no = ?');
@@ -57,7 +46,6 @@ export class StoreGraph {
 
   forget(): void {
     this.#people.clear();
-    this.#nodes.clear();
     this.#roots.clear();
   }
 
@@ -115,15 +103,10 @@ export class StoreGraph {
   }
 
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {
-    const type = IDENTIFIER_TYPES.indexOf(key.type);
-    const group = tenant * IDENTIFIER_TYPES.length + type;
-    const cached = this.#nodes.get(group, key.value);
-    if (cached !== undefined) return cached;
-    const row = this.#find.get(tenant, type, key.value) as FoundRow | undefined;
-    if (row === undefined) return UNKNOWN;
-    this.#nodes.set(group, ownCopy(key.value), row.node);
-    this.#roots.set(row.node, row.root ?? row.node);
-    return row.node;
+    const owner = this.#keys.find(tenant, key);
+    if (owner === undefined) return UNKNOWN;
+    this.#roots.set(owner.node, owner.root);
+    return owner.node;
   }
 
   #rootOf(node: NodeNumber): NodeNumber {

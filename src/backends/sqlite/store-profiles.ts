@@ -73,11 +73,15 @@ export function nodesByKey(
   type: IdentifierType,
   normalised: string,
 ): ProfileNodes | undefined {
+  const owner = store.matchKeys.find(tenant, { type, value: normalised });
+  if (owner === undefined) return undefined;
+  // Found by its hash; here the text can be compared too, since the node's page is read anyway.
   const row = store.get<{ node: NodeNumber }>(
-    'SELECT node FROM identifiers WHERE tenant = ? AND type = ? AND value = ?',
-    tenant,
+    'SELECT node FROM identifiers WHERE node = ? AND type = ? AND value = ? AND tenant = ?',
+    owner.node,
     IDENTIFIER_TYPES.indexOf(type),
     normalised,
+    tenant,
   );
   return row && nodesOf(store, row.node);
 }

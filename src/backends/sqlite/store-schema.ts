@@ -11,10 +11,11 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import { type DatabaseFile, openDatabase } from './database.ts';
+import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
+import { keysByHash } from './keys-by-hash.ts';
 
 /** Types are stored as their place in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
-const MIGRATIONS = [
+const MIGRATIONS: readonly Migration[] = [
   `
   CREATE TABLE tenants (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
 
@@ -215,6 +216,7 @@ const MIGRATIONS = [
     runs           TEXT    NOT NULL
   ) STRICT;
   `,
+  keysByHash,
   `
   -- What was told of nodes and is not in their rows yet, in chunks (told-chunks.ts); which runs of them there are.
   CREATE TABLE told (no INTEGER PRIMARY KEY, numbers BLOB NOT NULL, texts BLOB NOT NULL) STRICT;

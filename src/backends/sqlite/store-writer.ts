@@ -29,10 +29,12 @@ import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
+import type { HashOfKey } from './key-hash.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreCopying } from './store-copying.ts';
 import { StoreGraph } from './store-graph.ts';
+import { StoreMatchKeys } from './store-match-keys.ts';
 import { StoreNodes, type ToldSizes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
@@ -53,6 +55,8 @@ export interface WriterSetup {
   readonly toldSizes?: ToldSizes;
   /** Whether a thread of its own copies the write-ahead log into the file, for a server. */
   readonly copiesAside?: boolean;
+  /** Instead of those made with the secret in the file; tests take some that are alike. */
+  readonly hashOf?: HashOfKey;
 }
 
 export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
@@ -92,12 +96,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #copying: StoreCopying | null;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
-    const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, copiesAside = false } = setup;
+    const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hashOf, copiesAside = false } = setup;
     this.#database = database;
     this.#copying = copiesAside ? new StoreCopying(database, { file }) : null;
-    this.#graph = new StoreGraph(database);
+    const keys = new StoreMatchKeys(database, hashOf);
+    this.#graph = new StoreGraph(database, keys);
     this.#nodes = new StoreNodes(database, toldSizes);
-    this.#changes = new StoreChanges(database);
+    this.#changes = new StoreChanges(database, keys);
     this.#books = new StoreBooks(database);
     this.#receipts = new StoreReceipts(database);
     this.#tables = new EventTables(database, tableEvents, indexSizes);

@@ -34,6 +34,7 @@ import { StoreUnavailableError } from '../../store-writer.ts';
 import { isBusy, isDamage } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import { inWriteTransaction, unmerge } from './store-acts.ts';
+import type { HashOfKey } from './key-hash.ts';
 import { StoreConnection } from './store-connection.ts';
 import { erase } from './store-erase.ts';
 import { listArrivals, listEvents } from './store-events.ts';
@@ -54,6 +55,8 @@ import { readTrace } from './store-traces.ts';
 export interface StoreOptions {
   /** How the processor normalises: an erase looks for the person among rejected users too. */
   readonly matchOptions?: MatchOptions;
+  /** As of the writer. */
+  readonly hashOf?: HashOfKey;
 }
 
 const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
@@ -61,11 +64,12 @@ const NO_ROWS = { rows: [], nextCursor: null };
 
 const SQLITE_IOERR = 10;
 
-export function openSqliteStore(file: string, { matchOptions = DEFAULT_MATCH_OPTIONS }: StoreOptions = {}): Store {
+export function openSqliteStore(file: string, options: StoreOptions = {}): Store {
+  const { matchOptions = DEFAULT_MATCH_OPTIONS, hashOf } = options;
   const database = openStoreFile(file, 'reader');
   // Erased bytes are overwritten, in pages and in pages that become free.
   database.exec('PRAGMA secure_delete = ON');
-  return new SqliteStore(new StoreConnection(database), matchOptions);
+  return new SqliteStore(new StoreConnection(database, hashOf), matchOptions);
 }
 
 class SqliteStore implements Store {

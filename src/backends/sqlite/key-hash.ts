@@ -1,0 +1,89 @@
+/**
+ * Match keys as numbers: 93 bits of a universal hash over tenant, type and value, under a secret that was made with the
+ * store's file and lies in it, so that a key has the same hash as long as the file lives. Pure.
+ *
+ * Each of three lanes is a sum of the characters, each times a factor for its place, modulo a prime. Whoever does not know
+ * the factors cannot do better than chance at finding two keys with the same sums: 1 in 2^31 a lane, 2^93 in all. So
+ * two keys of one hash are taken for the same (decision 019). The secret and the hashes are never logged or shown.
+ */
+
+import { createHash } from 'node:crypto';
+
+export interface KeyHash {
+  /** 48 bits with sign: SQLite stores them in six bytes. */
+  readonly hash: number;
+  /** The other 45, in six bytes too. */
+  readonly rest: number;
+}
+
+/** The hash of a match key of a tenant; types by their place in IDENTIFIER_TYPES. */
+export type HashOfKey = (tenant: number, type: number, value: string) => KeyHash;
+
+const LANES = 3;
+/** 2^31 - 1. */
+const PRIME = 2_147_483_647;
+/** Products are below 2^47: so many of them, and what was left before, are exact in a double. */
+const EXACT_PRODUCTS = 48;
+/** Tenant, in two halves, and type come before the characters. */
+const PLACES_BEFORE = 3;
+const HALF = 2 ** 16;
+const FIRST_PLACES = 512;
+const FACTOR_BYTES = 4;
+
+const LANE = 2 ** 31;
+/** Lane b is cut here: its upper 17 bits go to `hash`, the others to `rest`. */
+const CUT_BITS = 14;
+const UPPER = 2 ** 17;
+const LOWER_MASK = 2 ** CUT_BITS - 1;
+const SIGN = 2 ** 47;
+
+export function keyHashes(secret: Uint8Array): HashOfKey {
+  /** Of each place in turn, one number a lane. */
+  let factors = factorsOf(secret, FIRST_PLACES);
+  return (tenant, type, value) => {
+    // SQLite stores half a surrogate pair as U+FFFD; the hash is that of what is stored.
+    const text = value.toWellFormed();
+    const { length } = text;
+    while (factors.length < (PLACES_BEFORE + length) * LANES) {
+      factors = factorsOf(secret, (2 * factors.length) / LANES);
+    }
+    const table = factors;
+    const low = tenant % HALF;
+    const high = Math.floor(tenant / HALF);
+    let a = low * (table[0] as number) + high * (table[3] as number) + type * (table[6] as number);
+    let b = low * (table[1] as number) + high * (table[4] as number) + type * (table[7] as number);
+    let c = low * (table[2] as number) + high * (table[5] as number) + type * (table[8] as number);
+    let place = PLACES_BEFORE * LANES;
+    for (let start = 0; start < length; start += EXACT_PRODUCTS) {
+      const end = Math.min(length, start + EXACT_PRODUCTS);
+      for (let at = start; at < end; at++) {
+        // Not zero, or else a text would have the hash of the same text with zeros behind it.
+        const character = text.charCodeAt(at) + 1;
+        a += character * (table[place] as number);
+        b += character * (table[place + 1] as number);
+        c += character * (table[place + 2] as number);
+        place += LANES;
+      }
+      a = reduced(a);
+      b = reduced(b);
+      c = reduced(c);
+    }
+    a = reduced(a);
+    b = reduced(b);
+    c = reduced(c);
+    return { hash: a * UPPER + (b >>> CUT_BITS) - SIGN, rest: (b & LOWER_MASK) * LANE + c };
+  };
+}
+
+/** Modulo the prime; for sums that are exact. A remainder of doubles would take longer than all the rest. */
+function reduced(sum: number): number {
+  const rest = sum - Math.floor(sum / PRIME) * PRIME;
+  return rest < 0 ? rest + PRIME : rest >= PRIME ? rest - PRIME : rest;
+}
+
+/** More places begin with the same factors: longer output of SHAKE256 begins with the shorter one. */
+function factorsOf(secret: Uint8Array, places: number): Float64Array {
+  const outputLength = places * LANES * FACTOR_BYTES;
+  const bytes = createHash('shake256', { outputLength }).update(secret).digest();
+  return Float64Array.from({ length: places * LANES }, (_, n) => bytes.readUInt32LE(n * FACTOR_BYTES) % PRIME);
+}

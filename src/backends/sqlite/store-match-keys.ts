@@ -1,0 +1,67 @@
+/**
+ * Who has a match key: the table `match_keys`, from the hash of a key (key-hash.ts) to the node that it points to for
+ * ever. Its text is among the node's `identifiers`. Every key of a node is in both tables, or in neither: whoever writes
+ * one writes the other in the same transaction.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
+import { type HashOfKey, keyHashes } from './key-hash.ts';
+
+interface Key {
+  readonly type: IdentifierType;
+  readonly value: string;
+}
+
+export interface KeyOwner {
+  readonly node: NodeNumber;
+  /** The survivor, where the node was merged away. */
+  readonly root: NodeNumber;
+}
+
+export class StoreMatchKeys {
+  readonly #find: StatementSync;
+  readonly #insert: StatementSync;
+  readonly #remove: StatementSync;
+  readonly #hashOf: HashOfKey;
+
+  constructor(database: DatabaseSync, hashOf = hashesOf(database)) {
+    this.#hashOf = hashOf;
+    this.#find = database.prepare(
+      `SELECT match_keys.node, aliases.root FROM match_keys LEFT JOIN aliases ON aliases.node = match_keys.node
+       WHERE hash = ? AND rest = ?`,
+    );
+    // An object for each row would take a tenth longer.
+    this.#find.setReturnArrays(true);
+    this.#insert = database.prepare('INSERT INTO match_keys VALUES (?, ?, ?)');
+    this.#remove = database.prepare('DELETE FROM match_keys WHERE hash = ? AND rest = ?');
+  }
+
+  find(tenant: number, key: Key): KeyOwner | undefined {
+    const { hash, rest } = this.#hash(tenant, key);
+    const row = this.#find.get(hash, rest) as unknown as [node: number, root: number | null] | undefined;
+    return row && { node: row[0], root: row[1] ?? row[0] };
+  }
+
+  /** Fails for a key that is there. */
+  insert(tenant: number, key: Key, node: NodeNumber): void {
+    const { hash, rest } = this.#hash(tenant, key);
+    this.#insert.run(hash, rest, node);
+  }
+
+  remove(tenant: number, key: Key): void {
+    const { hash, rest } = this.#hash(tenant, key);
+    this.#remove.run(hash, rest);
+  }
+
+  #hash(tenant: number, { type, value }: Key) {
+    return this.#hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
+  }
+}
+
+/** As of this file. */
+export function hashesOf(database: DatabaseSync): HashOfKey {
+  const row = database.prepare('SELECT secret FROM key_secret').get();
+  if (row === undefined) throw new Error('the store has no secret for its match keys');
+  return keyHashes(row.secret as Uint8Array);
+}
