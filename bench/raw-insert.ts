@@ -186,10 +186,10 @@ class Loop {
     const traceId = idOf(traceIds, this.record - 1);
     this.statements.insertNode.run(node, TENANT, idOf(nodeIds, node - 1), at, traceId, 0, events, at, at, known);
     const texts = identifiers[person] ?? ['', '', ''];
-    const { hashes, rests } = this.keys;
+    const { hashes, rests, companies } = this.keys;
     for (let n = 0; n < KEY_TYPES.length; n += 1) {
       const at = person * KEY_TYPES.length + n;
-      this.statements.insertKey.run(hashes[at] ?? 0, rests[at] ?? 0, node);
+      this.statements.insertKey.run(hashes[at] ?? 0, rests[at] ?? 0, node, n === 0 ? (companies[person] ?? 0) : null);
       this.statements.insertIdentifier.run(TENANT, KEY_TYPES[n] ?? 0, texts[n] ?? '', node, null, null, null, null);
     }
   }
@@ -239,7 +239,7 @@ function prepare(database: DatabaseSync) {
   return {
     insertNode: database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
     updateNode: database.prepare('UPDATE nodes SET events = ?, first_seen = ?, last_seen = ?, known = ? WHERE no = ?'),
-    insertKey: database.prepare('INSERT INTO match_keys VALUES (?, ?, ?)'),
+    insertKey: database.prepare('INSERT INTO match_keys VALUES (?, ?, ?, ?)'),
     insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
     addToCounts: database.prepare(
       `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?)

@@ -5,7 +5,8 @@
  */
 
 import { randomFillSync } from 'node:crypto';
-import type { HashOfKey } from '../src/backends/sqlite/key-hash.ts';
+import { companyOf, type HashOfKey } from '../src/backends/sqlite/key-hash.ts';
+import { IDENTIFIER_TYPES } from '../src/model.ts';
 import { type Crowd, identifiersOf, peopleOf, USERS_PER_REQUEST } from './crowd.ts';
 import { mulberry32, userOf } from './requests.ts';
 
@@ -35,6 +36,8 @@ export interface Material {
 export interface HashedKeys {
   readonly hashes: Float64Array;
   readonly rests: Float64Array;
+  /** By person. */
+  readonly companies: Float64Array;
 }
 
 /** Places in IDENTIFIER_TYPES, in the order of `Material.identifiers`. */
@@ -60,13 +63,19 @@ export function prepareMaterial(crowd: Crowd, users: number): Material {
 /** Under the secret of the file that they go to. */
 export function hashedKeys({ identifiers }: Material, tenant: number, hashOf: HashOfKey): HashedKeys {
   const length = identifiers.length * KEY_TYPES.length;
-  const keys = { hashes: new Float64Array(length), rests: new Float64Array(length) };
+  const keys = {
+    hashes: new Float64Array(length),
+    rests: new Float64Array(length),
+    companies: new Float64Array(identifiers.length),
+  };
   for (const [person, texts] of identifiers.entries()) {
     for (const [n, type] of KEY_TYPES.entries()) {
       const { hash, rest } = hashOf(tenant, type, texts[n] ?? '');
       keys.hashes[person * KEY_TYPES.length + n] = hash;
       keys.rests[person * KEY_TYPES.length + n] = rest;
     }
+    const together = KEY_TYPES.map((type, n) => ({ type: IDENTIFIER_TYPES[type], value: texts[n] ?? '' }));
+    keys.companies[person] = companyOf(hashOf, tenant, together);
   }
   return keys;
 }

@@ -8,6 +8,7 @@
  */
 
 import { createHash } from 'node:crypto';
+import type { IdentifierType } from '../../model.ts';
 
 export interface KeyHash {
   /** 48 bits with sign: SQLite stores them in six bytes. */
@@ -16,8 +17,18 @@ export interface KeyHash {
   readonly rest: number;
 }
 
+export interface Key {
+  readonly type: IdentifierType;
+  readonly value: string;
+}
+
 /** The hash of a match key of a tenant; types by their place in IDENTIFIER_TYPES. */
 export type HashOfKey = (tenant: number, type: number, value: string) => KeyHash;
+
+/** Beyond all types: what is hashed is several keys. */
+const SEVERAL = 255;
+/** So many bits of the rest make the hash of several keys one of 53 bits. */
+const COMPANY_REST = 2 ** 5;
 
 const LANES = 3;
 /** 2^31 - 1. */
@@ -73,6 +84,14 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
     c = reduced(c);
     return { hash: a * UPPER + (b >>> CUT_BITS) - SIGN, rest: (b & LOWER_MASK) * LANE + c };
   };
+}
+
+/** All keys of a user in one safe integer: for whoever is known by one of them already. */
+export function companyOf(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): number {
+  let text = '';
+  for (const { type, value } of keys) text += `${type}${value.length}:${value}`;
+  const { hash, rest } = hashOf(tenant, SEVERAL, text);
+  return hash * COMPANY_REST + (rest % COMPANY_REST);
 }
 
 /** Modulo the prime; for sums that are exact. A remainder of doubles would take longer than all the rest. */

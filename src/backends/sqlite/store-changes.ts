@@ -4,7 +4,7 @@
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { Changes } from '../../identity/graph.ts';
+import type { Changes, NewIdentifier } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES } from '../../model.ts';
 import type { StoreMatchKeys } from './store-match-keys.ts';
 import { rememberingUuidBytes } from './uuids.ts';
@@ -32,9 +32,11 @@ export class StoreChanges {
   write(tenant: number, changes: Changes): void {
     // New nodes have consecutive numbers.
     const firstNode = changes.nodes[0]?.node ?? 0;
-    for (const { key, node, origin } of changes.identifiers) {
+    const { identifiers } = changes;
+    for (let at = 0; at < identifiers.length; at++) {
+      const { key, node, origin } = identifiers[at] as NewIdentifier;
       const { type, value, raw } = key;
-      this.#keys.insert(tenant, key, node);
+      this.#keys.insert(tenant, key, node, this.#companyOf(tenant, identifiers, at));
       const typeNo = IDENTIFIER_TYPES.indexOf(type);
       const differentRaw = raw === value ? null : raw;
       if (changes.nodes[node - firstNode]?.origin === origin) {
@@ -66,4 +68,17 @@ export class StoreChanges {
       this.#refusal.run(node, typeNo, value, reason, raw, receivedAt, this.#traceBytes(traceId), userIndex, receivedAt);
     }
   }
+  /** Null unless this is the first of several that a user brought to one node. */
+  #companyOf(tenant: number, identifiers: readonly NewIdentifier[], first: number): number | null {
+    if (isTogether(identifiers[first - 1], identifiers[first])) return null;
+    let end = first + 1;
+    while (isTogether(identifiers[first], identifiers[end])) end += 1;
+    if (end === first + 1) return null;
+    const keys = identifiers.slice(first, end).map(({ key }) => key);
+    return this.#keys.companyOf(tenant, keys);
+  }
+}
+
+function isTogether(one: NewIdentifier | undefined, other: NewIdentifier | undefined): boolean {
+  return one !== undefined && other !== undefined && one.origin === other.origin && one.node === other.node;
 }

@@ -10,7 +10,7 @@ import type { MatchKey, NodeNumber } from '../../model.ts';
 import type { Question, Settled } from '../../store-writer.ts';
 import { GenerationCache } from '../../stored/generation-cache.ts';
 import { PeopleByMark } from '../../stored/people-by-mark.ts';
-import type { StoreMatchKeys } from './store-match-keys.ts';
+import type { KeyOwner, StoreMatchKeys } from './store-match-keys.ts';
 import { uuidText } from './uuids.ts';
 
 const CACHED_ROOTS_MAX = 100_000;
@@ -87,7 +87,10 @@ export class StoreGraph {
     let common = UNKNOWN;
     let isSettled = keys.length > 0;
     for (const key of keys) {
-      const node = this.#nodeOf(tenant, key);
+      const owner = this.#keys.find(tenant, key);
+      const node = owner === undefined ? UNKNOWN : this.#owned(owner);
+      // Most people come with the keys that they came with at first: then the strongest says all.
+      if (owner !== undefined && key === keys[0] && this.#cameWith(tenant, keys, owner)) return node;
       nodes.set(key, node);
       if (node === UNKNOWN) {
         isSettled = false;
@@ -102,11 +105,18 @@ export class StoreGraph {
     return isSettled ? strongest : UNKNOWN;
   }
 
+  #cameWith(tenant: number, keys: readonly MatchKey[], { company }: KeyOwner): boolean {
+    return company !== null && company === this.#keys.companyOf(tenant, keys);
+  }
+
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {
     const owner = this.#keys.find(tenant, key);
-    if (owner === undefined) return UNKNOWN;
-    this.#roots.set(owner.node, owner.root);
-    return owner.node;
+    return owner === undefined ? UNKNOWN : this.#owned(owner);
+  }
+
+  #owned({ node, root }: KeyOwner): NodeNumber {
+    this.#roots.set(node, root);
+    return node;
   }
 
   #rootOf(node: NodeNumber): NodeNumber {

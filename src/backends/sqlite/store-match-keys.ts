@@ -5,19 +5,18 @@
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
-import { type HashOfKey, keyHashes } from './key-hash.ts';
-
-interface Key {
-  readonly type: IdentifierType;
-  readonly value: string;
-}
+import { IDENTIFIER_TYPES, type NodeNumber } from '../../model.ts';
+import { companyOf, type HashOfKey, type Key, keyHashes } from './key-hash.ts';
 
 export interface KeyOwner {
   readonly node: NodeNumber;
   /** The survivor, where the node was merged away. */
   readonly root: NodeNumber;
+  /** Of all keys that were given to the node together with this one, the strongest of them (`companyOf`). */
+  readonly company: number | null;
 }
+
+type FoundRow = [node: number, company: number | null, root: number | null];
 
 export class StoreMatchKeys {
   readonly #find: StatementSync;
@@ -28,25 +27,30 @@ export class StoreMatchKeys {
   constructor(database: DatabaseSync, hashOf = hashesOf(database)) {
     this.#hashOf = hashOf;
     this.#find = database.prepare(
-      `SELECT match_keys.node, aliases.root FROM match_keys LEFT JOIN aliases ON aliases.node = match_keys.node
+      `SELECT match_keys.node, company, aliases.root FROM match_keys LEFT JOIN aliases ON aliases.node = match_keys.node
        WHERE hash = ? AND rest = ?`,
     );
     // An object for each row would take a tenth longer.
     this.#find.setReturnArrays(true);
-    this.#insert = database.prepare('INSERT INTO match_keys VALUES (?, ?, ?)');
+    this.#insert = database.prepare('INSERT INTO match_keys VALUES (?, ?, ?, ?)');
     this.#remove = database.prepare('DELETE FROM match_keys WHERE hash = ? AND rest = ?');
   }
 
   find(tenant: number, key: Key): KeyOwner | undefined {
     const { hash, rest } = this.#hash(tenant, key);
-    const row = this.#find.get(hash, rest) as unknown as [node: number, root: number | null] | undefined;
-    return row && { node: row[0], root: row[1] ?? row[0] };
+    const row = this.#find.get(hash, rest) as unknown as FoundRow | undefined;
+    return row && { node: row[0], company: row[1], root: row[2] ?? row[0] };
   }
 
   /** Fails for a key that is there. */
-  insert(tenant: number, key: Key, node: NodeNumber): void {
+  insert(tenant: number, key: Key, node: NodeNumber, company: number | null): void {
     const { hash, rest } = this.#hash(tenant, key);
-    this.#insert.run(hash, rest, node);
+    this.#insert.run(hash, rest, node, company);
+  }
+
+  /** Strongest first. */
+  companyOf(tenant: number, keys: readonly Key[]): number {
+    return companyOf(this.#hashOf, tenant, keys);
   }
 
   remove(tenant: number, key: Key): void {

@@ -3,12 +3,20 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { suite, test } from 'node:test';
-import { type KeyHash, keyHashes } from '../../../src/backends/sqlite/key-hash.ts';
+import { companyOf, type Key, type KeyHash, keyHashes } from '../../../src/backends/sqlite/key-hash.ts';
 
 const SECRET = Uint8Array.from({ length: 32 }, (_, n) => n);
 
 function textOf({ hash, rest }: KeyHash): string {
   return `${hash} ${rest}`;
+}
+
+function user(value: string): Key {
+  return { type: 'user_id', value };
+}
+
+function anon(value: string): Key {
+  return { type: 'anon_id', value };
 }
 
 suite('The hash of a match key', () => {
@@ -50,6 +58,22 @@ suite('The hash of a match key', () => {
     assert.deepEqual(hashOf(1, 0, 'a\ud83d'), hashOf(1, 0, 'a\ufffd'));
     assert.deepEqual(hashOf(1, 0, '\ude00a'), hashOf(1, 0, '\ufffda'));
     assert.notDeepEqual(hashOf(1, 0, '\ud83d\ude00'), hashOf(1, 0, '\ufffd\ufffd'));
+  });
+
+  test('of several keys depends on each of them, and on which characters are whose', () => {
+    const hashOf = keyHashes(SECRET);
+    const sets: Key[][] = [
+      [user('ab'), anon('cd')],
+      [user('cb'), anon('ad')],
+      [user('ab'), anon('ce')],
+      [user('abanon_id2:cd')],
+      [user('ab')],
+      [user('ab'), { type: 'email', value: 'cd' }],
+    ];
+    const companies = sets.flatMap((keys) => [companyOf(hashOf, 1, keys), companyOf(hashOf, 2, keys)]);
+    assert.equal(new Set(companies).size, companies.length);
+    assert.ok(companies.every(Number.isSafeInteger));
+    assert.equal(companyOf(keyHashes(SECRET), 1, [user('ab'), anon('cd')]), companies[0]);
   });
 
   test('fits six bytes each, and is spread over them', () => {

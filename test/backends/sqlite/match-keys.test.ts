@@ -12,6 +12,7 @@ import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store-writer.ts';
 import { IDENTIFIER_TYPES } from '../../../src/model.ts';
 import { feed, OTHER_TENANT, person, request, TENANT } from '../../contract/store-feeding.ts';
+import { entriesOf } from '../../processor/history.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 import { VERSION_1 } from './store-version-1.ts';
 
@@ -22,6 +23,13 @@ function storeFileIn(context: TestContext): string {
   const folder = temporaryFolder();
   context.after(() => removeFolder(folder));
   return join(folder, 'store.db');
+}
+
+function companiesIn(file: string): number {
+  const database = new DatabaseSync(file);
+  const row = database.prepare('SELECT count(company) AS count FROM match_keys').get();
+  database.close();
+  return Number(row?.['count']);
 }
 
 suite('The match keys of a store', () => {
@@ -41,15 +49,15 @@ suite('The match keys of a store', () => {
     const database = openStoreFile(storeFileIn(context), 'writer');
     const hashOf: HashOfKey = (_tenant, _type, value) => ({ hash: -5, rest: value.charCodeAt(0) });
     const keys = new StoreMatchKeys(database, hashOf);
-    keys.insert(1, ADA, 10);
+    keys.insert(1, ADA, 10, null);
     assert.equal(keys.find(1, EVE), undefined);
-    keys.insert(1, EVE, 20);
-    assert.deepEqual(keys.find(1, ADA), { node: 10, root: 10 });
-    assert.deepEqual(keys.find(1, EVE), { node: 20, root: 20 });
+    keys.insert(1, EVE, 20, -(2 ** 52));
+    assert.deepEqual(keys.find(1, ADA), { node: 10, root: 10, company: null });
+    assert.deepEqual(keys.find(1, EVE), { node: 20, root: 20, company: -(2 ** 52) });
     keys.remove(1, ADA);
     assert.equal(keys.find(1, ADA), undefined);
-    assert.deepEqual(keys.find(1, EVE), { node: 20, root: 20 });
-    assert.throws(() => keys.insert(1, EVE, 30), /UNIQUE/);
+    assert.deepEqual(keys.find(1, EVE), { node: 20, root: 20, company: -(2 ** 52) });
+    assert.throws(() => keys.insert(1, EVE, 30, null), /UNIQUE/);
     database.close();
   });
 
@@ -63,6 +71,27 @@ suite('The match keys of a store', () => {
     assert.equal(await store.findProfile(TENANT, 'user_id', 'eve'), undefined);
     await store.close();
     await writer.close();
+  });
+
+  test('say the same to a writer that knows nobody yet as to one that remembers everybody', async (context) => {
+    const [file, other] = [storeFileIn(context), storeFileIn(context)];
+    const remembering = openSqliteStoreWriter({ file });
+    for (const record of entriesOf(5, 200)) {
+      const entry = { ...record, tenantId: TENANT };
+      await feed({ writer: remembering }, [entry]);
+      const forgetful = openSqliteStoreWriter({ file: other });
+      await feed({ writer: forgetful }, [entry]);
+      await forgetful.close();
+    }
+    await remembering.close();
+    const [one, two] = [openSqliteStore(file), openSqliteStore(other)];
+    const page = { limit: 500, cursor: null };
+    const profiles = await one.profiles(TENANT, page);
+    assert.ok(profiles.rows.some(({ mergedIds }) => mergedIds.length > 0));
+    assert.deepEqual(await two.profiles(TENANT, page), profiles);
+    await one.close();
+    await two.close();
+    assert.ok(companiesIn(other) > 0);
   });
 
   test('of an erased person are gone from both tables, and those of others are not', async (context) => {
@@ -131,8 +160,14 @@ suite('A store of version 1', () => {
     const keys = new StoreMatchKeys(database);
     for (const { tenant, type, value, node } of before) {
       const root = node === 2 ? 1 : node;
-      assert.deepEqual(keys.find(tenant, { type: IDENTIFIER_TYPES[type] ?? 'user_id', value }), { node, root });
+      const found = keys.find(tenant, { type: IDENTIFIER_TYPES[type] ?? 'user_id', value });
+      assert.deepEqual([found?.node, found?.root], [node, root]);
     }
+    // Those that came with the node, and not the one that came later.
+    const together = [ADA, { type: 'anon_id', value: 'device-1' } as const];
+    assert.equal(keys.find(1, ADA)?.company, keys.companyOf(1, together));
+    assert.equal(keys.find(1, { type: 'email', value: 'ada@x.org' })?.company, null);
+    assert.equal(keys.find(1, { type: 'anon_id', value: 'device-1' })?.company, null);
     assert.equal(database.prepare('SELECT count(*) AS count FROM match_keys').get()?.['count'], before.length);
     assert.equal(database.prepare('PRAGMA integrity_check').get()?.['integrity_check'], 'ok');
     database.close();
