@@ -3,41 +3,76 @@
  * once. Pure but for its random keys, which differ from thread to thread and are never stored: a mark is good for
  * shortcuts in the memory of one process.
  *
- * Each lane is a sum of the characters, each times a random number for its place, modulo a prime. Whoever does not know
- * those numbers cannot do better than chance at finding two texts with the same sum: 1 in 2^31 a lane, 2^93 in all.
+ * Each lane is a sum of the characters, each times a random number for its type and place, modulo a prime. Whoever does
+ * not know those numbers cannot do better than chance at finding two texts with the same sum: 1 in 2^31 a lane, 2^93 in
+ * all. It does not matter in which order the keys are added.
  */
 
 import { randomFillSync } from 'node:crypto';
-import type { MatchKey, PersonMark } from '../model.ts';
+import { IDENTIFIER_TYPES, LIMITS, type MatchKey, type PersonMark } from '../model.ts';
+import type { Characters } from './packer.ts';
 
 const LANES = 3;
 /** 2^31 - 1. */
 const PRIME = 2_147_483_647;
 /** Products are below 2^47: so many of them, and what was left before, are exact in a double. */
 const EXACT_PRODUCTS = 48;
-/** Beyond all characters. */
+/** Beyond all characters, so that a key differs from none at all. The length goes on top: a character may be 0. */
 const KEY_MARK = 2 ** 16;
-const FIRST_PLACES = 256;
+/** Products of ASCII are below 2^38: those of four such keys are exact in a double. */
+const PLAIN_LENGTH_MAX = LIMITS.identifierCharactersMax;
+const PLAIN_PLACES_END = (PLAIN_LENGTH_MAX + 1) * LANES;
+const QUOTE = 0x22;
+const LOWEST_PRINTABLE = 0x21;
+const HIGHEST_PRINTABLE = 0x7e;
+const UPPER_A = 0x41;
+const UPPER_Z = 0x5a;
 
-/** Of each place in turn, one number a lane. */
-let factors = randomFactors(FIRST_PLACES);
+/** By type: of each place in turn, one number a lane. The first place is that of the key's mark. */
+const factors = IDENTIFIER_TYPES.map(() => randomFactors(PLAIN_LENGTH_MAX + 1));
 
 export function markOf(keys: readonly MatchKey[]): PersonMark {
-  let [a, b, c] = [0, 0, 0];
-  let place = 0;
-  for (const { type, value } of keys) {
-    const { length } = value;
-    while (factors.length < place + (length + 1) * LANES) factors = moreFactors(factors);
-    const table = factors;
-    // Types begin with different letters, and no value holds one that is 2^16 and more: so no two lists of keys are the
-    // same characters.
-    const mark = KEY_MARK + type.charCodeAt(0);
-    a += mark * (table[place] as number);
-    b += mark * (table[place + 1] as number);
-    c += mark * (table[place + 2] as number);
-    place += LANES;
-    for (let start = 0; start < length; start += EXACT_PRODUCTS) {
-      const end = Math.min(length, start + EXACT_PRODUCTS);
+  const sum = new MarkSum();
+  for (const { type, value } of keys) sum.add(IDENTIFIER_TYPES.indexOf(type), value);
+  return { a: sum.a, b: sum.b, c: sum.c };
+}
+
+export class MarkSum {
+  /** Of any size below 2^52. */
+  #a = 0;
+  #b = 0;
+  #c = 0;
+  #nextA = 0;
+  #nextB = 0;
+  #nextC = 0;
+
+  clear(): void {
+    this.#a = 0;
+    this.#b = 0;
+    this.#c = 0;
+  }
+
+  get a(): number {
+    return reduced(this.#a) | 0;
+  }
+
+  get b(): number {
+    return reduced(this.#b) | 0;
+  }
+
+  get c(): number {
+    return reduced(this.#c) | 0;
+  }
+
+  add(type: number, value: string): void {
+    const table = factorsOf(type, value.length);
+    const mark = KEY_MARK + value.length;
+    let a = mark * (table[0] as number);
+    let b = mark * (table[1] as number);
+    let c = mark * (table[2] as number);
+    let place = LANES;
+    for (let start = 0; start < value.length; start += EXACT_PRODUCTS) {
+      const end = Math.min(value.length, start + EXACT_PRODUCTS);
       for (let at = start; at < end; at++) {
         const character = value.charCodeAt(at);
         a += character * (table[place] as number);
@@ -49,8 +84,45 @@ export function markOf(keys: readonly MatchKey[]): PersonMark {
       b = reduced(b);
       c = reduced(c);
     }
+    this.#add(a, b, c);
   }
-  return { a: reduced(a) | 0, b: reduced(b) | 0, c: reduced(c) | 0 };
+
+  /**
+   * Sums a key up that ends with a quote, and returns where that is. Negative if its value may have to be normalised: it is
+   * empty, long, or not all of it is printable ASCII without white space and, unless they may be there, without
+   * capitals. One look at each character for all of that: this is done for every key.
+   */
+  sumUp(type: number, characters: Characters, start: number, mayHaveCapitals: boolean): number {
+    const table = factors[type] as Float64Array;
+    let [a, b, c] = [0, 0, 0];
+    let place = LANES;
+    let at = start;
+    for (let code = characters[at] as number; code !== QUOTE; code = characters[++at] as number) {
+      if (code < LOWEST_PRINTABLE || code > HIGHEST_PRINTABLE || place === PLAIN_PLACES_END) return -1;
+      if (code <= UPPER_Z && code >= UPPER_A && !mayHaveCapitals) return -1;
+      a += code * (table[place] as number);
+      b += code * (table[place + 1] as number);
+      c += code * (table[place + 2] as number);
+      place += LANES;
+    }
+    if (at === start) return -1;
+    const mark = KEY_MARK + (at - start);
+    this.#nextA = a + mark * (table[0] as number);
+    this.#nextB = b + mark * (table[1] as number);
+    this.#nextC = c + mark * (table[2] as number);
+    return at;
+  }
+
+  /** What was summed up last. */
+  addSummed(): void {
+    this.#add(this.#nextA, this.#nextB, this.#nextC);
+  }
+
+  #add(a: number, b: number, c: number): void {
+    this.#a += a;
+    this.#b += b;
+    this.#c += c;
+  }
 }
 
 /** Modulo the prime; for sums that are exact. A remainder of doubles would take longer than all the rest. */
@@ -59,9 +131,13 @@ function reduced(sum: number): number {
   return rest < 0 ? rest + PRIME : rest >= PRIME ? rest - PRIME : rest;
 }
 
-function moreFactors(known: Float64Array): Float64Array {
-  const more = randomFactors((2 * known.length) / LANES);
+/** Enough of them for a text of that length. */
+function factorsOf(type: number, length: number): Float64Array {
+  const known = factors[type] as Float64Array;
+  if (known.length >= (length + 1) * LANES) return known;
+  const more = randomFactors(2 * (length + 1));
   more.set(known);
+  factors[type] = more;
   return more;
 }
 

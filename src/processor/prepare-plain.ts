@@ -1,236 +1,346 @@
 /**
- * A quick way for ordinary records: walks over the text of a body once and cuts the prepared users out of it, without
+ * A quick way for ordinary records: walks over the characters of a body once and packs its users as they come, without
  * parsing it into objects and writing those as text again. Whatever is unusual (white space within a user, an escape, a
- * name given twice or beginning with a digit, a number that would be written in another way, anything unknown) gives
- * null, and `prepareRecord` parses.
+ * name given twice or beginning with a digit, a number that would be written in another way, anything unknown) is left
+ * to whoever parses.
  *
- * Invariant: what is returned equals what parsing would give. Relies on what the edge has checked: the text is JSON, and
- * all of its users are valid. The texts are slices of the body's, and keep it in memory.
+ * Invariant: what is packed equals what parsing would give. Relies on what the edge has checked: the text is JSON, and
+ * all of its users are valid.
  */
 
-import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
-import { markOf } from './person-mark.ts';
-import type { IdentifierType, KeyKind } from '../model.ts';
-import type { StatementToStore } from '../store-writer.ts';
-import { parseIso8601 } from '../validation/iso8601.ts';
+import { isAscii } from 'node:buffer';
+import type { MatchOptions } from '../identity/match-keys.ts';
+import type { LogRecord } from '../log.ts';
+import type { RecordHeader } from '../store-writer.ts';
+import { parseIso8601, parseUsualTime, USUAL_TIME_LENGTH } from '../validation/iso8601.ts';
+import { KnownTexts, UNKNOWN } from './known-texts.ts';
+import { EMPTY_LIST, NameLists } from './name-lists.ts';
+import { NO_TEXT, type Packer } from './packer.ts';
 import {
+  packEvent,
+  packHeader,
+  packNoRejections,
+  roomForUser,
+  setEventCount,
+  setFields,
+  setNames,
+  setNothingSaid,
+  setProperties,
+} from './packing.ts';
+import { PlainKeys } from './plain-keys.ts';
+import {
+  BEGINNING,
   CLOSE_BRACE,
   CLOSE_BRACKET,
   COMMA,
   LOWER_N,
+  NAME,
   OPEN_BRACE,
   OPEN_BRACKET,
   PlainWalk,
   QUOTE,
 } from './plain-walk.ts';
-import type { PreparedEvent, PreparedUser } from './prepare.ts';
 
 const START = '{"users":[';
+const BACKSLASH = 0x5c;
+/** An object without members. */
+const NOTHING = '{}';
+/** So many new names and lists of them a user may have; few do, and then the next may not. */
+const ROOM_FOR_USER = 600;
+/** More than there are lists. */
+const LISTS_END = 65_536;
 
-export interface PlainContext {
-  readonly receivedAt: number;
-  readonly traceId: string;
-  readonly firstUserIndex: number;
-  readonly keyKind: KeyKind;
-}
-
-export function preparePlain(text: string, context: PlainContext, options: MatchOptions): PreparedUser[] | null {
-  if (!text.startsWith(START) || text.includes('\\')) return null;
-  return new PlainUsers(new PlainWalk(text, START.length), context, options).all();
-}
-
-type Identifiers = Record<IdentifierType, string | null>;
-
-class PlainUsers {
-  readonly #walk: PlainWalk;
-  readonly #context: PlainContext;
+export class PlainPreparer {
+  readonly #packer: Packer;
   readonly #options: MatchOptions;
+  readonly #walk = new PlainWalk();
+  readonly #keys: PlainKeys;
+  readonly #lists = new NameLists((name) => this.#walk.names.text(name));
+  readonly #eventNames = new KnownTexts(['']);
+  /** By the list of its fields and that of its properties: all names of a statement. */
+  readonly #statements = new Map<number, string>();
+  #lastStatement = '';
+  #lastLists = UNKNOWN;
+  #receivedAt = 0;
+  #base = 0;
+  /** Of all users of the record. */
+  #events = 0;
+  #lastEventName = 0;
 
-  constructor(walk: PlainWalk, context: PlainContext, options: MatchOptions) {
-    this.#walk = walk;
-    this.#context = context;
+  constructor(packer: Packer, options: MatchOptions) {
+    this.#packer = packer;
     this.#options = options;
+    this.#keys = new PlainKeys(packer);
   }
 
-  all(): PreparedUser[] | null {
+  /** Packs a record without rejections; null, and nothing is packed, if not all of its users are ordinary. */
+  pack(record: LogRecord, header: RecordHeader): { readonly users: number; readonly events: number } | null {
+    const { body } = record;
+    if (Buffer.from(body.buffer, body.byteOffset, body.byteLength).includes(BACKSLASH)) return null;
+    const packer = this.#packer;
+    const start = packer.place();
+    packHeader(packer, header);
+    const countAt = packer.room(1);
+    const users = this.#users(record);
+    if (users === 0) {
+      packer.goBack(start);
+      return null;
+    }
+    packer.set(countAt, users);
+    packNoRejections(packer);
+    return { users, events: this.#events };
+  }
+
+  /** Returns how many there are. */
+  #users({ body, receivedAt, firstUserIndex }: LogRecord): number {
     const walk = this.#walk;
-    const users: PreparedUser[] = [];
+    const taken = this.#packer.take(body, isAscii(body));
+    walk.begin(taken);
+    this.#base = taken.base;
+    this.#receivedAt = receivedAt;
+    this.#events = 0;
+    if (!walk.takesAll(START)) return 0;
+    let users = 0;
     do {
-      const user = this.#user(this.#context.firstUserIndex + users.length);
-      if (user === null) return null;
-      users.push(user);
+      if (!this.#user(firstUserIndex + users)) return 0;
+      users++;
     } while (walk.takes(COMMA));
-    const isEnd = walk.takes(CLOSE_BRACKET) && walk.takes(CLOSE_BRACE) && walk.isAtEnd();
-    return isEnd ? users : null;
+    if (!walk.takes(CLOSE_BRACKET) || !walk.takes(CLOSE_BRACE) || !walk.isAtEnd()) return 0;
+    this.#packer.keepUpTo(taken, walk.keptUpTo);
+    return users;
   }
 
-  #user(userIndex: number): PreparedUser | null {
+  #user(userIndex: number): boolean {
     const walk = this.#walk;
-    const { receivedAt, traceId, keyKind } = this.#context;
-    const identifiers: Identifiers = { user_id: null, email: null, phone_number: null, anon_id: null };
-    let events: PreparedEvent[] | null = null;
-    let fieldNames: string | null = null;
-    let fields = '{}';
-    let propertyNames: string | null = '';
-    let properties = '{}';
-    if (!walk.takes(OPEN_BRACE)) return null;
-    const names = walk.enter();
+    this.#makeRoom();
+    const user = roomForUser(this.#packer, userIndex);
+    let fieldNames = UNKNOWN;
+    let propertyNames: number = EMPTY_LIST;
+    let events = 0;
+    let name: number = BEGINNING.user;
+    let seen = 0;
+    setProperties(this.#packer, user, this.#packer.word(NOTHING), NO_TEXT);
+    if (!walk.takes(OPEN_BRACE)) return false;
     do {
-      if (!walk.name(names)) return null;
-      switch (walk.slice()) {
-        case 'identifiers':
-          fieldNames = this.#identifiers(identifiers);
-          if (fieldNames === null) return null;
-          fields = walk.keptText();
-          break;
-        case 'user_properties':
-          propertyNames = this.#properties();
-          if (propertyNames === null) return null;
-          properties = walk.keptText();
-          break;
-        case 'events':
-          events = this.#events();
-          if (events === null) return null;
-          break;
-        default:
-          return null;
-      }
-    } while (walk.takes(COMMA));
-    walk.leave(names);
-    if (!walk.takes(CLOSE_BRACE) || events === null || fieldNames === null) return null;
-    const { keys, junk } = matchKeysOf(identifiers, this.#options);
-    const allNames = `${fieldNames}\0${propertyNames}`;
-    const statement: StatementToStore | null =
-      allNames === '\0' ? null : { names: allNames, fields, properties, isCut: false };
-    return {
-      origin: { receivedAt, traceId, userIndex },
-      keyKind,
-      person: markOf(keys),
-      keys,
-      junk,
-      events,
-      statement,
-    };
-  }
-
-  /** Fills in the four that name a person, keeps the others, and returns the names of those. */
-  #identifiers(identifiers: Identifiers): string | null {
-    const walk = this.#walk;
-    let fieldNames = '';
-    walk.keepNothing();
-    if (!walk.takes(OPEN_BRACE)) return null;
-    if (walk.takes(CLOSE_BRACE)) return fieldNames;
-    const names = walk.enter();
-    do {
-      const from = walk.at;
-      if (!walk.name(names)) return null;
-      const name = walk.slice();
-      const isNull = walk.code === LOWER_N;
-      const isString = walk.code === QUOTE;
-      if (!walk.value(1)) return null;
+      name = walk.anyName(name);
+      if ((seen & (1 << name)) !== 0) return false;
+      seen |= 1 << name;
       switch (name) {
-        case 'user_id':
-        case 'email':
-        case 'phone_number':
-        case 'anon_id':
-          if (isString) identifiers[name] = walk.slice();
-          else if (!isNull) return null;
-          walk.leaveOut();
+        case NAME.identifiers:
+          fieldNames = this.#identifiers(user);
+          if (fieldNames === UNKNOWN) return false;
+          break;
+        case NAME.user_properties:
+          propertyNames = this.#properties(user);
+          if (propertyNames === UNKNOWN) return false;
+          break;
+        case NAME.events:
+          events = this.#eventList();
+          if (events === 0) return false;
           break;
         default:
-          if (isNull) {
-            walk.leaveOut();
-          } else {
-            walk.keep(from);
-            fieldNames += `${name}\0`;
+          return false;
+      }
+    } while (walk.takes(COMMA));
+    if (!walk.takes(CLOSE_BRACE) || events === 0 || fieldNames === UNKNOWN) return false;
+    this.#names(user, fieldNames, propertyNames);
+    setEventCount(this.#packer, user, events);
+    this.#keys.pack(user);
+    this.#events += events;
+    return true;
+  }
+
+  /** Numbers of names and lists are good for one user. */
+  #makeRoom(): void {
+    if (this.#walk.names.room < ROOM_FOR_USER || this.#lists.room < 2 * ROOM_FOR_USER) {
+      this.#walk.names.clear();
+      this.#lists.clear();
+      this.#statements.clear();
+      this.#lastLists = UNKNOWN;
+    }
+    if (this.#eventNames.room < 1) this.#eventNames.clear();
+  }
+
+  #names(user: number, fieldNames: number, propertyNames: number): void {
+    if (fieldNames === EMPTY_LIST && propertyNames === EMPTY_LIST) {
+      setNothingSaid(this.#packer, user);
+      return;
+    }
+    const lists = fieldNames * LISTS_END + propertyNames;
+    if (lists !== this.#lastLists) {
+      let statement = this.#statements.get(lists);
+      if (statement === undefined) {
+        statement = `${this.#lists.text(fieldNames)}\0${this.#lists.text(propertyNames)}`;
+        this.#statements.set(lists, statement);
+      }
+      this.#lastLists = lists;
+      this.#lastStatement = statement;
+    }
+    setNames(this.#packer, user, this.#packer.word(this.#lastStatement), false);
+  }
+
+  /** Takes the four that name a person, keeps the others, and returns the list of their names. */
+  #identifiers(user: number): number {
+    const walk = this.#walk;
+    let list: number = EMPTY_LIST;
+    this.#keys.clear();
+    if (!walk.takes(OPEN_BRACE)) return UNKNOWN;
+    if (walk.takes(CLOSE_BRACE)) return this.#fields(user, list);
+    walk.enter();
+    let name: number = BEGINNING.identifiers;
+    do {
+      const from = walk.at;
+      name = walk.name(name);
+      const { code } = walk;
+      switch (name) {
+        case UNKNOWN:
+          return UNKNOWN;
+        case NAME.user_id:
+        case NAME.email:
+        case NAME.phone_number:
+        case NAME.anon_id:
+          if (code === QUOTE ? !this.#keys.take(walk, this.#base, name - NAME.user_id, this.#options) : !walk.null()) {
+            return UNKNOWN;
           }
+          break;
+        default:
+          if (!walk.value(1)) return UNKNOWN;
+          if (code === LOWER_N) break;
+          walk.keep(from);
+          list = this.#lists.add(list, name);
       }
     } while (walk.takes(COMMA));
-    walk.leave(names);
-    return walk.takes(CLOSE_BRACE) ? fieldNames : null;
+    return walk.takes(CLOSE_BRACE) ? this.#fields(user, list) : UNKNOWN;
   }
 
-  /** Keeps all, and returns the names. */
-  #properties(): string | null {
+  #fields(user: number, list: number): number {
+    if (list !== EMPTY_LIST && this.#walk.takeKept()) {
+      setFields(this.#packer, user, this.#base + this.#walk.textStart, this.#base + this.#walk.textEnd);
+    } else {
+      setFields(this.#packer, user, this.#packer.word(NOTHING), NO_TEXT);
+    }
+    return list;
+  }
+
+  /** Keeps all, and returns the list of their names. */
+  #properties(user: number): number {
     const walk = this.#walk;
-    let allNames = '';
-    walk.keepNothing();
-    if (walk.code === LOWER_N) return walk.value(1) ? allNames : null;
-    if (!walk.takes(OPEN_BRACE)) return null;
-    if (walk.takes(CLOSE_BRACE)) return allNames;
-    const names = walk.enter();
+    const start = walk.at;
+    let list: number = EMPTY_LIST;
+    if (walk.code === LOWER_N) return walk.null() ? list : UNKNOWN;
+    if (!walk.takes(OPEN_BRACE)) return UNKNOWN;
+    if (walk.takes(CLOSE_BRACE)) return list;
+    walk.enter();
+    let name: number = BEGINNING.properties;
+    do {
+      name = walk.name(name);
+      if (name === UNKNOWN || !walk.value(1)) return UNKNOWN;
+      list = this.#lists.add(list, name);
+    } while (walk.takes(COMMA));
+    if (!walk.takes(CLOSE_BRACE)) return UNKNOWN;
+    setProperties(this.#packer, user, this.#base + start, this.#base + walk.at);
+    return list;
+  }
+
+  /** Returns how many there are. */
+  #eventList(): number {
+    const walk = this.#walk;
+    let events = 0;
+    if (!walk.takes(OPEN_BRACKET)) return 0;
+    do {
+      if (!this.#event()) return 0;
+      events++;
+    } while (walk.takes(COMMA));
+    return walk.takes(CLOSE_BRACKET) ? events : 0;
+  }
+
+  #event(): boolean {
+    const walk = this.#walk;
+    let eventName: string | null = null;
+    let timestamp = this.#receivedAt;
+    let revenue = Number.NaN;
+    let value = Number.NaN;
+    let idStart = NO_TEXT;
+    let idEnd = NO_TEXT;
+    if (!walk.takes(OPEN_BRACE)) return false;
+    walk.enter();
+    let name: number = BEGINNING.event;
     do {
       const from = walk.at;
-      if (!walk.name(names)) return null;
-      allNames += `${walk.slice()}\0`;
-      if (!walk.value(1)) return null;
-      walk.keep(from);
-    } while (walk.takes(COMMA));
-    walk.leave(names);
-    return walk.takes(CLOSE_BRACE) ? allNames : null;
-  }
-
-  #events(): PreparedEvent[] | null {
-    const walk = this.#walk;
-    const events: PreparedEvent[] = [];
-    if (!walk.takes(OPEN_BRACKET)) return null;
-    do {
-      const event = this.#event(events.length);
-      if (event === null) return null;
-      events.push(event);
-    } while (walk.takes(COMMA));
-    return walk.takes(CLOSE_BRACKET) ? events : null;
-  }
-
-  #event(eventIndex: number): PreparedEvent | null {
-    const walk = this.#walk;
-    let name: string | null = null;
-    let timestamp: number | undefined = this.#context.receivedAt;
-    let revenue: number | null = null;
-    let value: number | null = null;
-    let eventId: string | null = null;
-    walk.keepNothing();
-    if (!walk.takes(OPEN_BRACE)) return null;
-    const names = walk.enter();
-    do {
-      const from = walk.at;
-      if (!walk.name(names)) return null;
-      const first = walk.code;
-      switch (walk.slice()) {
-        case 'event_name':
-          if (first !== QUOTE || !walk.value(1)) return null;
-          name = walk.slice();
-          walk.leaveOut();
+      name = walk.name(name);
+      switch (name) {
+        case UNKNOWN:
+          return false;
+        case NAME.event_name:
+          eventName = this.#eventName();
+          if (eventName === null) return false;
           break;
-        case 'timestamp':
-          if (!walk.value(1)) return null;
-          if (first === QUOTE) timestamp = parseIso8601(walk.slice());
-          else if (first !== LOWER_N) return null;
-          if (timestamp === undefined) return null;
-          walk.leaveOut();
+        case NAME.timestamp:
+          if (walk.code === LOWER_N) {
+            if (!walk.null()) return false;
+          } else {
+            timestamp = this.#timestamp();
+            if (Number.isNaN(timestamp)) return false;
+          }
           break;
-        case 'revenue':
-          if (!walk.amount(first)) return null;
-          revenue = first === LOWER_N ? null : walk.number;
-          walk.leaveOut();
+        case NAME.revenue:
+          if (!walk.amount()) return false;
+          revenue = walk.number;
           break;
-        case 'event_value':
-          if (!walk.amount(first)) return null;
-          value = first === LOWER_N ? null : walk.number;
-          walk.leaveOut();
+        case NAME.event_value:
+          if (!walk.amount()) return false;
+          value = walk.number;
           break;
-        case '$event_id':
-          if (!walk.value(1)) return null;
-          if (first === QUOTE) eventId = walk.slice();
+        case NAME.$event_id:
+          if (walk.code === QUOTE) {
+            if (!walk.string()) return false;
+            idStart = this.#base + walk.textStart;
+            idEnd = this.#base + walk.textEnd;
+          } else if (!walk.value(1)) {
+            return false;
+          }
           walk.keep(from);
           break;
         default:
-          if (!walk.value(1)) return null;
+          if (!walk.value(1)) return false;
           walk.keep(from);
       }
     } while (walk.takes(COMMA));
-    walk.leave(names);
-    if (!walk.takes(CLOSE_BRACE) || name === null) return null;
-    return { eventIndex, name, timestamp, revenue, value, properties: walk.keptText(), eventId };
+    if (!walk.takes(CLOSE_BRACE) || eventName === null) return false;
+    const word = this.#packer.word(eventName);
+    const isKept = walk.takeKept();
+    const start = isKept ? this.#base + walk.textStart : this.#packer.word(NOTHING);
+    const end = isKept ? this.#base + walk.textEnd : NO_TEXT;
+    packEvent(this.#packer, word, start, end, idStart, idEnd, timestamp, amountOf(revenue), amountOf(value));
+    return true;
   }
+
+  #eventName(): string | null {
+    const walk = this.#walk;
+    if (walk.code !== QUOTE) return null;
+    const start = walk.at + 1;
+    const known = this.#eventNames.find(walk.characters, start, this.#lastEventName);
+    if (known === UNKNOWN) return walk.string() ? walk.text() : null;
+    this.#lastEventName = known;
+    walk.goTo(start + this.#eventNames.length(known) + 1);
+    return this.#eventNames.text(known);
+  }
+
+  #timestamp(): number {
+    const walk = this.#walk;
+    const start = walk.at + 1;
+    const end = start + USUAL_TIME_LENGTH;
+    if (walk.code === QUOTE && walk.characters[end] === QUOTE) {
+      const usual = parseUsualTime(walk.characters, start);
+      if (!Number.isNaN(usual)) {
+        walk.goTo(end + 1);
+        return usual;
+      }
+    }
+    return walk.string() ? (parseIso8601(walk.text()) ?? Number.NaN) : Number.NaN;
+  }
+}
+
+function amountOf(amount: number): number | null {
+  return Number.isNaN(amount) ? null : amount;
 }
