@@ -94,7 +94,10 @@ export class MarkSum {
    */
   sumUp(type: number, characters: Characters, start: number, mayHaveCapitals: boolean): number {
     const table = factors[type] as Float64Array;
-    let [a, b, c] = [0, 0, 0];
+    // Sums that began with an integer would not be kept as doubles: three times as slow.
+    let a = KEY_MARK * (table[0] as number);
+    let b = KEY_MARK * (table[1] as number);
+    let c = KEY_MARK * (table[2] as number);
     let place = LANES;
     let at = start;
     for (let code = characters[at] as number; code !== QUOTE; code = characters[++at] as number) {
@@ -106,10 +109,10 @@ export class MarkSum {
       place += LANES;
     }
     if (at === start) return -1;
-    const mark = KEY_MARK + (at - start);
-    this.#nextA = a + mark * (table[0] as number);
-    this.#nextB = b + mark * (table[1] as number);
-    this.#nextC = c + mark * (table[2] as number);
+    const length = at - start;
+    this.#nextA = a + length * (table[0] as number);
+    this.#nextB = b + length * (table[1] as number);
+    this.#nextC = c + length * (table[2] as number);
     return at;
   }
 
