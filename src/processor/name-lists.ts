@@ -4,7 +4,7 @@
  */
 
 export const EMPTY_LIST = 0;
-const LISTS_MAX = 8_192;
+export const LISTS_MAX = 8_192;
 /** More than there are numbers of names. */
 const NAMES_END = 65_536;
 

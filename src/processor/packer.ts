@@ -27,6 +27,9 @@ const FIRST_OTHER = 2 ** 30;
 export const NO_TEXT = -1;
 /** Words count down from here. */
 const FIRST_WORD = -2;
+/** This one is always there. */
+export const EMPTY_OBJECT = FIRST_WORD;
+const FIRST_WORDS: readonly string[] = ['{}'];
 
 /** About what a batch needs. */
 const FIRST_CHARACTERS = 1024 * 1024;
@@ -66,11 +69,22 @@ export class Packer {
   #joined: string[] = [];
   #loose: string[] = [];
   #otherLength = 0;
+  /** What stands for each. */
   readonly #words = new Map<string, number>();
+  #batch = 0;
   #integers = new Int32Array(FIRST_NUMBERS);
   #integerCount = 0;
   #numbers = new Float64Array(FIRST_NUMBERS);
   #numberCount = 0;
+
+  constructor() {
+    this.clear();
+  }
+
+  /** Words are those of one batch. */
+  get batch(): number {
+    return this.#batch;
+  }
 
   integer(value: number): void {
     if (this.#integerCount === this.#integers.length) this.#integers = grown(this.#integers, 1, Int32Array);
@@ -198,6 +212,8 @@ export class Packer {
     this.#loose = [];
     this.#otherLength = 0;
     this.#words.clear();
+    for (const word of FIRST_WORDS) this.word(word);
+    this.#batch = (this.#batch + 1) | 0;
     if (this.#narrow.length > KEPT_CHARACTERS_MAX) this.#narrow = new Uint8Array(0);
     if (this.#wide.length > KEPT_CHARACTERS_MAX) this.#wide = new Uint16Array(0);
     if (this.#integers.length > KEPT_NUMBERS_MAX) this.#integers = new Int32Array(FIRST_NUMBERS);

@@ -13,9 +13,10 @@ import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogRecord } from '../log.ts';
 import type { RecordHeader } from '../store-writer.ts';
 import { parseIso8601, parseUsualTime, USUAL_TIME_LENGTH } from '../validation/iso8601.ts';
-import { KnownTexts, UNKNOWN } from './known-texts.ts';
-import { EMPTY_LIST, NameLists } from './name-lists.ts';
-import { NO_TEXT, type Packer } from './packer.ts';
+import { KnownTexts, TEXTS_MAX, UNKNOWN } from './known-texts.ts';
+import { EMPTY_LIST, LISTS_MAX, NameLists } from './name-lists.ts';
+import { NumberedWords } from './numbered-words.ts';
+import { EMPTY_OBJECT, NO_TEXT, type Packer } from './packer.ts';
 import {
   packEvent,
   packHeader,
@@ -43,12 +44,9 @@ import {
 
 const START = '{"users":[';
 const BACKSLASH = 0x5c;
-/** An object without members. */
-const NOTHING = '{}';
 /** So many new names and lists of them a user may have; few do, and then the next may not. */
 const ROOM_FOR_USER = 600;
-/** More than there are lists. */
-const LISTS_END = 65_536;
+const STATEMENTS_MAX = 4_096;
 
 export class PlainPreparer {
   readonly #packer: Packer;
@@ -56,21 +54,26 @@ export class PlainPreparer {
   readonly #walk = new PlainWalk();
   readonly #keys: PlainKeys;
   readonly #lists = new NameLists((name) => this.#walk.names.text(name));
-  readonly #eventNames = new KnownTexts(['']);
   /** By the list of its fields and that of its properties: all names of a statement. */
-  readonly #statements = new Map<number, string>();
-  #lastStatement = '';
+  readonly #statements = new Map<number, number>();
+  #statementTexts: string[] = [];
+  readonly #statementWords: NumberedWords;
+  #lastStatement = 0;
   #lastLists = UNKNOWN;
+  readonly #eventNames = new KnownTexts(['']);
+  readonly #eventWords: NumberedWords;
+  #lastEventName = 0;
   #receivedAt = 0;
   #base = 0;
   /** Of all users of the record. */
   #events = 0;
-  #lastEventName = 0;
 
   constructor(packer: Packer, options: MatchOptions) {
     this.#packer = packer;
     this.#options = options;
     this.#keys = new PlainKeys(packer);
+    this.#statementWords = new NumberedWords(packer, STATEMENTS_MAX);
+    this.#eventWords = new NumberedWords(packer, TEXTS_MAX);
   }
 
   /** Packs a record without rejections; null, and nothing is packed, if not all of its users are ordinary. */
@@ -119,7 +122,7 @@ export class PlainPreparer {
     let events = 0;
     let name: number = BEGINNING.user;
     let seen = 0;
-    setProperties(this.#packer, user, this.#packer.word(NOTHING), NO_TEXT);
+    setProperties(this.#packer, user, EMPTY_OBJECT, NO_TEXT);
     if (!walk.takes(OPEN_BRACE)) return false;
     do {
       name = walk.anyName(name);
@@ -152,13 +155,19 @@ export class PlainPreparer {
 
   /** Numbers of names and lists are good for one user. */
   #makeRoom(): void {
-    if (this.#walk.names.room < ROOM_FOR_USER || this.#lists.room < 2 * ROOM_FOR_USER) {
+    const room = Math.min(this.#walk.names.room, this.#lists.room / 2, STATEMENTS_MAX - this.#statementTexts.length);
+    if (room < ROOM_FOR_USER) {
       this.#walk.names.clear();
       this.#lists.clear();
       this.#statements.clear();
+      this.#statementTexts = [];
+      this.#statementWords.clear();
       this.#lastLists = UNKNOWN;
     }
-    if (this.#eventNames.room < 1) this.#eventNames.clear();
+    if (this.#eventNames.room < 1) {
+      this.#eventNames.clear();
+      this.#eventWords.clear();
+    }
   }
 
   #names(user: number, fieldNames: number, propertyNames: number): void {
@@ -166,17 +175,21 @@ export class PlainPreparer {
       setNothingSaid(this.#packer, user);
       return;
     }
-    const lists = fieldNames * LISTS_END + propertyNames;
+    const lists = fieldNames * LISTS_MAX + propertyNames;
     if (lists !== this.#lastLists) {
-      let statement = this.#statements.get(lists);
-      if (statement === undefined) {
-        statement = `${this.#lists.text(fieldNames)}\0${this.#lists.text(propertyNames)}`;
-        this.#statements.set(lists, statement);
-      }
+      this.#lastStatement = this.#statements.get(lists) ?? this.#newStatement(lists, fieldNames, propertyNames);
       this.#lastLists = lists;
-      this.#lastStatement = statement;
     }
-    setNames(this.#packer, user, this.#packer.word(this.#lastStatement), false);
+    const statement = this.#lastStatement;
+    const names = this.#statementWords.word(statement, this.#statementTexts[statement] as string);
+    setNames(this.#packer, user, names, false);
+  }
+
+  #newStatement(lists: number, fieldNames: number, propertyNames: number): number {
+    const statement = this.#statementTexts.length;
+    this.#statementTexts.push(`${this.#lists.text(fieldNames)}\0${this.#lists.text(propertyNames)}`);
+    this.#statements.set(lists, statement);
+    return statement;
   }
 
   /** Takes the four that name a person, keeps the others, and returns the list of their names. */
@@ -217,7 +230,7 @@ export class PlainPreparer {
     if (list !== EMPTY_LIST && this.#walk.takeKept()) {
       setFields(this.#packer, user, this.#base + this.#walk.textStart, this.#base + this.#walk.textEnd);
     } else {
-      setFields(this.#packer, user, this.#packer.word(NOTHING), NO_TEXT);
+      setFields(this.#packer, user, EMPTY_OBJECT, NO_TEXT);
     }
     return list;
   }
@@ -256,7 +269,7 @@ export class PlainPreparer {
 
   #event(): boolean {
     const walk = this.#walk;
-    let eventName: string | null = null;
+    let eventName = NO_TEXT;
     let timestamp = this.#receivedAt;
     let revenue = Number.NaN;
     let value = Number.NaN;
@@ -273,7 +286,7 @@ export class PlainPreparer {
           return false;
         case NAME.event_name:
           eventName = this.#eventName();
-          if (eventName === null) return false;
+          if (eventName === NO_TEXT) return false;
           break;
         case NAME.timestamp:
           if (walk.code === LOWER_N) {
@@ -306,24 +319,24 @@ export class PlainPreparer {
           walk.keep(from);
       }
     } while (walk.takes(COMMA));
-    if (!walk.takes(CLOSE_BRACE) || eventName === null) return false;
-    const word = this.#packer.word(eventName);
+    if (!walk.takes(CLOSE_BRACE) || eventName === NO_TEXT) return false;
     const isKept = walk.takeKept();
-    const start = isKept ? this.#base + walk.textStart : this.#packer.word(NOTHING);
+    const start = isKept ? this.#base + walk.textStart : EMPTY_OBJECT;
     const end = isKept ? this.#base + walk.textEnd : NO_TEXT;
-    packEvent(this.#packer, word, start, end, idStart, idEnd, timestamp, amountOf(revenue), amountOf(value));
+    packEvent(this.#packer, eventName, start, end, idStart, idEnd, timestamp, amountOf(revenue), amountOf(value));
     return true;
   }
 
-  #eventName(): string | null {
+  /** The word for it. */
+  #eventName(): number {
     const walk = this.#walk;
-    if (walk.code !== QUOTE) return null;
+    if (walk.code !== QUOTE) return NO_TEXT;
     const start = walk.at + 1;
     const known = this.#eventNames.find(walk.characters, start, this.#lastEventName);
-    if (known === UNKNOWN) return walk.string() ? walk.text() : null;
+    if (known === UNKNOWN) return walk.string() ? this.#packer.word(walk.text()) : NO_TEXT;
     this.#lastEventName = known;
     walk.goTo(start + this.#eventNames.length(known) + 1);
-    return this.#eventNames.text(known);
+    return this.#eventWords.word(known, this.#eventNames.text(known));
   }
 
   #timestamp(): number {
