@@ -17,19 +17,14 @@ const LANES = 3;
 const PRIME = 2_147_483_647;
 /** Products are below 2^47: so many of them, and what was left before, are exact in a double. */
 const EXACT_PRODUCTS = 48;
-/** Beyond all characters, so that a key differs from none at all. The length goes on top: a character may be 0. */
-const KEY_MARK = 2 ** 16;
-/** Products of ASCII are below 2^38: those of four such keys are exact in a double. */
-const PLAIN_LENGTH_MAX = LIMITS.identifierCharactersMax;
-const PLAIN_PLACES_END = (PLAIN_LENGTH_MAX + 1) * LANES;
-const QUOTE = 0x22;
-const LOWEST_PRINTABLE = 0x21;
-const HIGHEST_PRINTABLE = 0x7e;
-const UPPER_A = 0x41;
-const UPPER_Z = 0x5a;
+/** Of texts that are ASCII two characters at a time are multiplied; of other texts one, which this tells apart. */
+const ASCII_BITS = 7;
+const NOT_ASCII = 2 ** 16;
+/** Products of two ASCII characters are below 2^45: those of four such keys are exact. */
+export const PLAIN_LENGTH_MAX = 120;
 
 /** By type: of each place in turn, one number a lane. The first place is that of the key's mark. */
-const factors = IDENTIFIER_TYPES.map(() => randomFactors(PLAIN_LENGTH_MAX + 1));
+const factors = IDENTIFIER_TYPES.map(() => randomFactors(1 + LIMITS.identifierCharactersMax));
 
 export function markOf(keys: readonly MatchKey[]): PersonMark {
   const sum = new MarkSum();
@@ -38,94 +33,88 @@ export function markOf(keys: readonly MatchKey[]): PersonMark {
 }
 
 export class MarkSum {
-  /** Of any size below 2^52. */
-  #a = 0;
-  #b = 0;
-  #c = 0;
-  #nextA = 0;
-  #nextB = 0;
-  #nextC = 0;
+  /** One a lane, below 2^53. */
+  readonly #sums = new Float64Array(LANES);
 
   clear(): void {
-    this.#a = 0;
-    this.#b = 0;
-    this.#c = 0;
+    this.#sums.fill(0);
   }
 
   get a(): number {
-    return reduced(this.#a) | 0;
+    return reduced(this.#sums[0] as number) | 0;
   }
 
   get b(): number {
-    return reduced(this.#b) | 0;
+    return reduced(this.#sums[1] as number) | 0;
   }
 
   get c(): number {
-    return reduced(this.#c) | 0;
+    return reduced(this.#sums[2] as number) | 0;
   }
 
   add(type: number, value: string): void {
+    const isAscii = isAsciiText(value);
     const table = factorsOf(type, value.length);
-    const mark = KEY_MARK + value.length;
+    const mark = markOfLength(value.length) + (isAscii ? 0 : NOT_ASCII);
     let a = mark * (table[0] as number);
     let b = mark * (table[1] as number);
     let c = mark * (table[2] as number);
     let place = LANES;
-    for (let start = 0; start < value.length; start += EXACT_PRODUCTS) {
-      const end = Math.min(value.length, start + EXACT_PRODUCTS);
-      for (let at = start; at < end; at++) {
-        const character = value.charCodeAt(at);
-        a += character * (table[place] as number);
-        b += character * (table[place + 1] as number);
-        c += character * (table[place + 2] as number);
-        place += LANES;
-      }
-      a = reduced(a);
-      b = reduced(b);
-      c = reduced(c);
+    for (let at = 0; at < value.length; at += isAscii ? 2 : 1) {
+      const code = value.charCodeAt(at);
+      // There is none behind the last, which makes 0.
+      const factor = isAscii ? code | (value.charCodeAt(at + 1) << ASCII_BITS) : code;
+      a += factor * (table[place] as number);
+      b += factor * (table[place + 1] as number);
+      c += factor * (table[place + 2] as number);
+      place += LANES;
+      if (place % (EXACT_PRODUCTS * LANES) === 0) [a, b, c] = [reduced(a), reduced(b), reduced(c)];
+    }
+    this.#add(reduced(a), reduced(b), reduced(c));
+  }
+
+  /** Adds a key that is ASCII, and not longer than `PLAIN_LENGTH_MAX`. */
+  addPlain(type: number, characters: Characters, start: number, end: number): void {
+    const table = factors[type] as Float64Array;
+    const mark = markOfLength(end - start);
+    // Sums that began with an integer would not be kept as doubles: three times as slow.
+    let a = mark * (table[0] as number);
+    let b = mark * (table[1] as number);
+    let c = mark * (table[2] as number);
+    let place = LANES;
+    let at = start;
+    for (; at < end - 1; at += 2) {
+      const pair = (characters[at] as number) | ((characters[at + 1] as number) << ASCII_BITS);
+      a += pair * (table[place] as number);
+      b += pair * (table[place + 1] as number);
+      c += pair * (table[place + 2] as number);
+      place += LANES;
+    }
+    if (at < end) {
+      const last = characters[at] as number;
+      a += last * (table[place] as number);
+      b += last * (table[place + 1] as number);
+      c += last * (table[place + 2] as number);
     }
     this.#add(a, b, c);
   }
 
-  /**
-   * Sums a key up that ends with a quote, and returns where that is. Negative if its value may have to be normalised: it is
-   * empty, long, or not all of it is printable ASCII without white space and, unless they may be there, without
-   * capitals. One look at each character for all of that: this is done for every key.
-   */
-  sumUp(type: number, characters: Characters, start: number, mayHaveCapitals: boolean): number {
-    const table = factors[type] as Float64Array;
-    // Sums that began with an integer would not be kept as doubles: three times as slow.
-    let a = KEY_MARK * (table[0] as number);
-    let b = KEY_MARK * (table[1] as number);
-    let c = KEY_MARK * (table[2] as number);
-    let place = LANES;
-    let at = start;
-    for (let code = characters[at] as number; code !== QUOTE; code = characters[++at] as number) {
-      if (code < LOWEST_PRINTABLE || code > HIGHEST_PRINTABLE || place === PLAIN_PLACES_END) return -1;
-      if (code <= UPPER_Z && code >= UPPER_A && !mayHaveCapitals) return -1;
-      a += code * (table[place] as number);
-      b += code * (table[place + 1] as number);
-      c += code * (table[place + 2] as number);
-      place += LANES;
-    }
-    if (at === start) return -1;
-    const length = at - start;
-    this.#nextA = a + length * (table[0] as number);
-    this.#nextB = b + length * (table[1] as number);
-    this.#nextC = c + length * (table[2] as number);
-    return at;
-  }
-
-  /** What was summed up last. */
-  addSummed(): void {
-    this.#add(this.#nextA, this.#nextB, this.#nextC);
-  }
-
   #add(a: number, b: number, c: number): void {
-    this.#a += a;
-    this.#b += b;
-    this.#c += c;
+    const sums = this.#sums;
+    sums[0] = (sums[0] as number) + a;
+    sums[1] = (sums[1] as number) + b;
+    sums[2] = (sums[2] as number) + c;
   }
+}
+
+/** Not 0, which stands for no key; and the length, because characters may be 0. Keys are shorter than 2^16. */
+function markOfLength(length: number): number {
+  return length + 1;
+}
+
+function isAsciiText(text: string): boolean {
+  for (let at = 0; at < text.length; at++) if (text.charCodeAt(at) >> ASCII_BITS !== 0) return false;
+  return true;
 }
 
 /** Modulo the prime; for sums that are exact. A remainder of doubles would take longer than all the rest. */

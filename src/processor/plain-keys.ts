@@ -5,14 +5,33 @@
 
 import { isNoJunk, matchKeyOf, type MatchOptions } from '../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
-import { NO_TEXT, type Packer } from './packer.ts';
+import { type Characters, NO_TEXT, type Packer } from './packer.ts';
 import { packKey, setJunk, setMark } from './packing.ts';
-import { MarkSum } from './person-mark.ts';
-import type { PlainWalk } from './plain-walk.ts';
+import { MarkSum, PLAIN_LENGTH_MAX } from './person-mark.ts';
+import { type PlainWalk, QUOTE } from './plain-walk.ts';
 
 const TYPES = IDENTIFIER_TYPES.length;
 const EMAIL = IDENTIFIER_TYPES.indexOf('email');
 const PHONE_NUMBER = IDENTIFIER_TYPES.indexOf('phone_number');
+
+/** What a key stops being plain at: all but printable ASCII without white space, and its closing quote. */
+const STOP = 1;
+/** Of an email, which is matched in lower case. */
+const CAPITAL = 2;
+const KINDS = new Uint8Array(2 ** 16)
+  .fill(STOP)
+  .fill(0, 0x21, 0x7f)
+  .fill(CAPITAL, 0x41, 0x5b)
+  .fill(STOP, QUOTE, QUOTE + 1);
+
+/** Where its closing quote is; negative if its value may have to be normalised. */
+function plainEnd(characters: Characters, start: number, type: number): number {
+  const stops = type === EMAIL ? STOP | CAPITAL : STOP;
+  let at = start;
+  while (((KINDS[characters[at] as number] as number) & stops) === 0) at++;
+  const isPlain = characters[at] === QUOTE && at > start && at - start <= PLAIN_LENGTH_MAX && type !== PHONE_NUMBER;
+  return isPlain ? at : -1;
+}
 
 export class PlainKeys {
   readonly #packer: Packer;
@@ -40,12 +59,12 @@ export class PlainKeys {
   take(walk: PlainWalk, base: number, type: number, options: MatchOptions): boolean {
     const { characters } = walk;
     const start = walk.at + 1;
-    const end = type === PHONE_NUMBER ? -1 : this.#mark.sumUp(type, characters, start, type !== EMAIL);
+    const end = plainEnd(characters, start, type);
     const first = characters[start] as number;
     if (end < 0 || !isNoJunk(first, characters[end - 1] as number, end - start, options)) {
       return walk.string() && this.#takeText(walk, base, type, options);
     }
-    this.#mark.addSummed();
+    this.#mark.addPlain(type, characters, start, end);
     walk.goTo(end + 1);
     this.#add(type, base + start, base + end, NO_TEXT, NO_TEXT);
     return true;
