@@ -1,6 +1,6 @@
 /**
  * Texts, numbers and lists of them, one behind the other, in memory that goes to another thread for next to nothing. What
- * was packed is to be unpacked in the same order; `packing.ts` knows which.
+ * was packed is to be unpacked (`unpacker.ts`) in the same order; `packing.ts` knows which.
  *
  * Most texts are parts of a body, so bodies are taken over as they are, and of a text it is told where it begins and
  * ends: in `narrow` a body that is ASCII, in `wide` any other. Texts that come again and again are words: each is told
@@ -21,12 +21,12 @@ export interface Packed {
 }
 
 /** Where a text begins: below this in `narrow`. A batch has no more characters of a kind. */
-const FIRST_WIDE = 2 ** 29;
-const FIRST_OTHER = 2 ** 30;
+export const FIRST_WIDE = 2 ** 29;
+export const FIRST_OTHER = 2 ** 30;
 /** Instead of where a text begins. */
 export const NO_TEXT = -1;
 /** Words count down from here. */
-const FIRST_WORD = -2;
+export const FIRST_WORD = -2;
 /** This one is always there. */
 export const EMPTY_OBJECT = FIRST_WORD;
 const FIRST_WORDS: readonly string[] = ['{}'];
@@ -237,66 +237,4 @@ export function textOf(characters: Characters, start: number, end: number): stri
   const { buffer, BYTES_PER_ELEMENT: bytes } = characters;
   const view = Buffer.from(buffer, characters.byteOffset + start * bytes, (end - start) * bytes);
   return view.toString(bytes === 1 ? 'latin1' : 'utf16le');
-}
-
-export class Unpacker {
-  readonly #narrow: string;
-  readonly #wide: string;
-  readonly #other: string;
-  readonly #words: readonly string[];
-  readonly #integers: Int32Array;
-  readonly #numbers: Float64Array;
-  #nextInteger = 0;
-  #nextNumber = 0;
-
-  constructor({ narrow, wide, text, words, integers, numbers }: Packed) {
-    this.#narrow = textOf(narrow, 0, narrow.length);
-    this.#wide = textOf(wide, 0, wide.length);
-    this.#other = text;
-    this.#words = words;
-    this.#integers = integers;
-    this.#numbers = numbers;
-  }
-
-  /** Where the next integer is. */
-  get at(): number {
-    return this.#nextInteger;
-  }
-
-  goTo(at: number): void {
-    this.#nextInteger = at;
-  }
-
-  integer(): number {
-    return this.#integers[this.#nextInteger++] as number;
-  }
-
-  number(): number {
-    return this.#numbers[this.#nextNumber++] as number;
-  }
-
-  optionalText(): string | null {
-    const start = this.integer();
-    const end = this.integer();
-    if (start < 0) return this.#word(start);
-    if (start < FIRST_WIDE) return this.#narrow.substring(start, end);
-    if (start < FIRST_OTHER) return this.#wide.substring(start - FIRST_WIDE, end - FIRST_WIDE);
-    return this.#other.substring(start - FIRST_OTHER, end - FIRST_OTHER);
-  }
-
-  text(): string {
-    return this.optionalText() ?? '';
-  }
-
-  optionalWord(): string | null {
-    return this.#word(this.integer());
-  }
-
-  word(): string {
-    return this.optionalWord() ?? '';
-  }
-
-  #word(word: number): string | null {
-    return word === NO_TEXT ? null : (this.#words[FIRST_WORD - word] as string);
-  }
 }

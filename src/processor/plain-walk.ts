@@ -8,8 +8,9 @@
  * there again.
  */
 
-import { KnownTexts, TEXTS_MAX, UNKNOWN } from './known-texts.ts';
+import { TEXTS_MAX, UNKNOWN } from './known-texts.ts';
 import { type Characters, textOf, type Taken } from './packer.ts';
+import { BEGINNING, knownNames } from './plain-names.ts';
 
 export const QUOTE = 0x22;
 export const COMMA = 0x2c;
@@ -39,34 +40,8 @@ const NUMBER_CHARACTERS_MAX = 15;
 const FRACTION_DIGITS_MAX = 6;
 const POWERS_OF_TEN = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000] as const;
 
-/** Names that mean something, numbered in this order; then what an object's first name comes after. */
-export const NAME = {
-  identifiers: 0,
-  user_properties: 1,
-  events: 2,
-  user_id: 3,
-  email: 4,
-  phone_number: 5,
-  anon_id: 6,
-  event_name: 7,
-  timestamp: 8,
-  revenue: 9,
-  event_value: 10,
-  $event_id: 11,
-} as const;
-/** No name holds a NUL. */
-const BEGINNINGS = ['\0user', '\0identifiers', '\0properties', '\0event', '\0nested'];
-const MEANINGFUL = Object.keys(NAME);
-export const BEGINNING = {
-  user: MEANINGFUL.length,
-  identifiers: MEANINGFUL.length + 1,
-  properties: MEANINGFUL.length + 2,
-  event: MEANINGFUL.length + 3,
-  nested: MEANINGFUL.length + 4,
-} as const;
-
 export class PlainWalk {
-  readonly names = new KnownTexts([...MEANINGFUL, ...BEGINNINGS]);
+  readonly names = knownNames();
   #characters: Characters = new Uint8Array(0);
   #end = 0;
   #at = 0;
@@ -143,11 +118,6 @@ export class PlainWalk {
   takes(code: number): boolean {
     if (this.#characters[this.#at] !== code) return false;
     this.#at++;
-    return true;
-  }
-
-  takesAll(text: string): boolean {
-    for (let index = 0; index < text.length; index++) if (!this.takes(text.charCodeAt(index))) return false;
     return true;
   }
 

@@ -15,9 +15,10 @@ import {
   type PersonMark,
 } from '../model.ts';
 import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
-import { type Packed, Unpacker } from './packer.ts';
+import type { Packed } from './packer.ts';
 import { AMOUNT, AMOUNT_KINDS, type Amount, KEY, NO_JUNK, USER } from './packing.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
+import { Unpacker } from './unpacker.ts';
 
 /** Most lists are empty. */
 const NONE: readonly never[] = [];
