@@ -1,4 +1,6 @@
-/** The events of one user, packed as they are met on a walk over its record. Part of `prepare-plain.ts`. */
+/**
+ * The events of one user, packed as they are met on a walk over its record. Part of `prepare-plain.ts`.
+ */
 
 import { parseIso8601, parseUsualTime, USUAL_TIME_LENGTH } from '../validation/iso8601.ts';
 import { KnownTexts, TEXTS_MAX, UNKNOWN } from './known-texts.ts';

@@ -1,4 +1,6 @@
-/** The names of a request that mean something to us, by their numbers among all names that are met. */
+/**
+ * The names of a request that mean something to us, by their numbers among all names that are met.
+ */
 
 import { KnownTexts } from './known-texts.ts';
 

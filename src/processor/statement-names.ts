@@ -1,4 +1,6 @@
-/** All names of what a user says of a person, as a word: the same lists of names come again and again. */
+/**
+ * All names of what a user says of a person, as a word: the same lists of names come again and again.
+ */
 
 import type { KnownTexts } from './known-texts.ts';
 import { EMPTY_LIST, LISTS_MAX, NameLists } from './name-lists.ts';

@@ -1,4 +1,6 @@
-/** What a packer has packed, one after the other: see `packer.ts`. */
+/**
+ * What a packer has packed, one after the other: see `packer.ts`.
+ */
 
 import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed, textOf } from './packer.ts';
 
