@@ -49,7 +49,9 @@ const JUNK_VALUES: ReadonlySet<string> = new Set([
 const JUNK_CHARACTERS_MAX = Math.max(...[...JUNK_VALUES].map((value) => value.length));
 /** In ASCII, this bit is all that tells a lower-case letter from its capital. */
 const LOWER_CASE_BIT = 0x20;
-const JUNK_SHAPES = new Set([...JUNK_VALUES].map(shapeOf));
+/** By first letter and length: 1 for what a junk value has. */
+const JUNK_SHAPES = new Uint8Array(0x80 * (JUNK_CHARACTERS_MAX + 1));
+for (const value of JUNK_VALUES) JUNK_SHAPES[shapeOf(value.charCodeAt(0), value.length)] = 1;
 const ZEROS_AND_DASHES = /^[0\-‐-―−]+$/;
 const QUOTES = '\'"`´‘’‚‛“”„‟«»‹›';
 
@@ -65,19 +67,26 @@ export function matchKeysOf(identifiers: Readonly<Record<string, unknown>>, opti
   for (const type of IDENTIFIER_TYPES) {
     const raw = identifiers[type];
     if (typeof raw !== 'string') continue;
-    const isPlain = isPrintableAscii(raw);
-    const trimmed = isPlain ? raw : raw.trim();
-    if (trimmed === '') continue;
-    if (isJunk(trimmed, options) || (type === 'phone_number' && isPhoneNumberJunk(trimmed))) {
+    const key = matchKeyOf(type, raw, options);
+    if (key === 'junk') {
       junk ??= [];
       junk.push(type);
-    } else {
-      // A plain user_id or anon_id is what it is, and so is a plain email in lower case.
-      const isNormal = isPlain && type !== 'phone_number' && (type !== 'email' || !hasUpperCaseAscii(raw));
-      keys.push({ type, value: isNormal ? raw : normalise(type, trimmed, options), raw });
+    } else if (key !== null) {
+      keys.push(key);
     }
   }
   return { keys, junk: junk ?? NOTHING };
+}
+
+/** Null for a blank value. */
+export function matchKeyOf(type: IdentifierType, raw: string, options: MatchOptions): MatchKey | 'junk' | null {
+  const isPlain = isPrintableAscii(raw);
+  const trimmed = isPlain ? raw : raw.trim();
+  if (trimmed === '') return null;
+  if (isJunk(trimmed, options) || (type === 'phone_number' && isPhoneNumberJunk(trimmed))) return 'junk';
+  // A plain user_id or anon_id is what it is, and so is a plain email in lower case.
+  const isNormal = isPlain && type !== 'phone_number' && (type !== 'email' || !hasUpperCaseAscii(raw));
+  return { type, value: isNormal ? raw : normalise(type, trimmed, options), raw };
 }
 
 /** Rule 2. */
@@ -96,20 +105,26 @@ function lowerCase(text: string): string {
 /** Rule 3, for a trimmed value of any type. */
 export function isJunk(value: string, options: MatchOptions): boolean {
   const first = value.charCodeAt(0);
-  const isBare = isLetterOrDigit(first) && isLetterOrDigit(value.charCodeAt(value.length - 1));
-  const bare = isBare ? value : withoutQuotes(value);
-  if (options.junkValues.size > 0 && options.junkValues.has(bare.toLowerCase())) return true;
-  if (looksLikeJunk(bare) && JUNK_VALUES.has(bare.toLowerCase())) return true;
-  return (!isBare || first === ZERO) && ZEROS_AND_DASHES.test(bare);
+  const last = value.charCodeAt(value.length - 1);
+  if (isNoJunk(first, last, value.length, options)) return false;
+  const bare = isLetterOrDigit(first) && isLetterOrDigit(last) ? value : withoutQuotes(value);
+  const lower = bare.toLowerCase();
+  return options.junkValues.has(lower) || JUNK_VALUES.has(lower) || ZEROS_AND_DASHES.test(bare);
 }
 
-/** Quick, and never wrong when it says no: no junk value begins with this letter and is as long. */
-function looksLikeJunk(value: string): boolean {
-  return value.length <= JUNK_CHARACTERS_MAX && JUNK_SHAPES.has(shapeOf(value));
+/** Quick, and never wrong when it says so: no junk value has these characters at its ends and this length. */
+export function isNoJunk(first: number, last: number, length: number, { junkValues }: MatchOptions): boolean {
+  return (
+    isLetterOrDigit(first) &&
+    isLetterOrDigit(last) &&
+    (length > JUNK_CHARACTERS_MAX || JUNK_SHAPES[shapeOf(first, length)] === 0) &&
+    (first !== ZERO || last !== ZERO) &&
+    junkValues.size === 0
+  );
 }
 
-function shapeOf(value: string): number {
-  return (value.charCodeAt(0) | LOWER_CASE_BIT) * (JUNK_CHARACTERS_MAX + 1) + value.length;
+function shapeOf(first: number, length: number): number {
+  return (first | LOWER_CASE_BIT) * (JUNK_CHARACTERS_MAX + 1) + length;
 }
 
 /** Without white space. Loops, because regular expressions take three times as long for so short a text. */

@@ -1,84 +1,189 @@
 /**
- * Texts, numbers and lists of them, one behind the other, in memory that goes to another thread for next to nothing: all
- * texts as one string, all numbers in one array. What was packed is to be unpacked in the same order; `packing.ts` knows
- * which. A part that was packed as skippable can be passed over, and unpacked later.
+ * Texts, numbers and lists of them, one behind the other, in memory that goes to another thread for next to nothing. What
+ * was packed is to be unpacked (`unpacker.ts`) in the same order; `packing.ts` knows which.
+ *
+ * Most texts are parts of a body, so bodies are taken over as they are, and of a text it is told where it begins and
+ * ends: in `narrow` a body that is ASCII, in `wide` any other. Texts that come again and again are words: each is told
+ * once, and is the same string wherever it comes out. All other texts are one long string.
+ *
+ * A packer is used again and again, and its memory with it; what it gives out is a copy.
  */
 
+export type Characters = Uint8Array<ArrayBuffer> | Uint16Array<ArrayBuffer>;
+
 export interface Packed {
+  readonly narrow: Uint8Array<ArrayBuffer>;
+  readonly wide: Uint16Array<ArrayBuffer>;
   readonly text: string;
-  /** Of each text in turn; -1 stands for null. */
-  readonly lengths: Int32Array<ArrayBuffer>;
+  readonly words: readonly string[];
+  readonly integers: Int32Array<ArrayBuffer>;
   readonly numbers: Float64Array<ArrayBuffer>;
 }
 
-/** An amount is a number, a text with more digits than a double holds, or null. */
-const AMOUNT = { number: 0, text: 1, none: 2 } as const;
+/** Where a text begins: below this in `narrow`. A batch has no more characters of a kind. */
+export const FIRST_WIDE = 2 ** 29;
+export const FIRST_OTHER = 2 ** 30;
+/** Instead of where a text begins. */
+export const NO_TEXT = -1;
+/** Words count down from here. */
+export const FIRST_WORD = -2;
+/** This one is always there. */
+export const EMPTY_OBJECT = FIRST_WORD;
+const FIRST_WORDS: readonly string[] = ['{}'];
 
-/** Of a packer's arrays: about what a batch needs. */
-const FIRST_CAPACITY = 65_536;
+/** About what a batch needs. */
+const FIRST_CHARACTERS = 1024 * 1024;
+const FIRST_NUMBERS = 65_536;
+/** More than this is given back after a batch that needed it. */
+const KEPT_CHARACTERS_MAX = 4 * 1024 * 1024;
+const KEPT_NUMBERS_MAX = 1024 * 1024;
 
 /** So few that they are still young when they are made into one. */
 const LOOSE_TEXTS_MAX = 4_096;
+/** Ends a text that should have ended before, so that nobody walks on and on. */
+const QUOTE = 0x22;
 
-/** Most lists are empty. */
-const NONE: readonly never[] = [];
+/** Where a body lies, with as much room behind it as it is long. */
+export interface Taken {
+  readonly characters: Characters;
+  readonly start: number;
+  readonly end: number;
+  /** Where its texts begin as `span` wants it: so much further. */
+  readonly base: number;
+}
+
+/** What was packed up to there stays. */
+export interface Place {
+  readonly narrow: number;
+  readonly wide: number;
+  readonly integers: number;
+  readonly numbers: number;
+}
 
 export class Packer {
+  #narrow = new Uint8Array(0);
+  #narrowCount = 0;
+  #wide = new Uint16Array(0);
+  #wideCount = 0;
   /** Each made of many. */
-  readonly #joined: string[] = [];
+  #joined: string[] = [];
   #loose: string[] = [];
-  #characters = 0;
-  #lengths = new Int32Array(FIRST_CAPACITY);
-  #lengthCount = 0;
-  #numbers = new Float64Array(FIRST_CAPACITY);
+  #otherLength = 0;
+  /** What stands for each. */
+  readonly #words = new Map<string, number>();
+  #batch = 0;
+  #integers = new Int32Array(FIRST_NUMBERS);
+  #integerCount = 0;
+  #numbers = new Float64Array(FIRST_NUMBERS);
   #numberCount = 0;
 
-  text(value: string | null): void {
-    if (this.#lengthCount === this.#lengths.length) this.#lengths = doubled(this.#lengths, Int32Array);
-    this.#lengths[this.#lengthCount++] = value === null ? -1 : value.length;
-    if (value === null) return;
-    this.#loose.push(value);
-    this.#characters += value.length;
-    if (this.#loose.length === LOOSE_TEXTS_MAX) this.#join();
+  constructor() {
+    this.clear();
+  }
+
+  /** Words are those of one batch. */
+  get batch(): number {
+    return this.#batch;
+  }
+
+  integer(value: number): void {
+    if (this.#integerCount === this.#integers.length) this.#integers = grown(this.#integers, 1, Int32Array);
+    this.#integers[this.#integerCount++] = value;
+  }
+
+  /** Room for integers that are `set` later. */
+  room(count: number): number {
+    const place = this.#integerCount;
+    if (place + count > this.#integers.length) this.#integers = grown(this.#integers, count, Int32Array);
+    this.#integerCount = place + count;
+    return place;
+  }
+
+  set(place: number, value: number): void {
+    this.#integers[place] = value;
   }
 
   number(value: number): void {
-    if (this.#numberCount === this.#numbers.length) this.#numbers = doubled(this.#numbers, Float64Array);
+    if (this.#numberCount === this.#numbers.length) this.#numbers = grown(this.#numbers, 1, Float64Array);
     this.#numbers[this.#numberCount++] = value;
   }
 
-  amount(value: number | string | null): void {
-    this.number(value === null ? AMOUNT.none : typeof value === 'number' ? AMOUNT.number : AMOUNT.text);
-    if (typeof value === 'number') this.number(value);
-    else if (value !== null) this.text(value);
+  text(value: string | null): void {
+    const start = value === null ? NO_TEXT : this.other(value);
+    this.integer(start);
+    this.integer(value === null ? NO_TEXT : start + value.length);
   }
 
-  /** What is packed meanwhile can be passed over as a whole. */
-  skippable(packParts: () => void): void {
-    const place = this.#numberCount;
-    for (let n = 0; n < 3; n++) this.number(0);
-    const [characters, lengths, numbers] = [this.#characters, this.#lengthCount, this.#numberCount];
-    packParts();
-    this.#numbers[place] = this.#characters - characters;
-    this.#numbers[place + 1] = this.#lengthCount - lengths;
-    this.#numbers[place + 2] = this.#numberCount - numbers;
+  /** Where the text begins. */
+  other(value: string): number {
+    const start = FIRST_OTHER + this.#otherLength;
+    this.#otherLength += value.length;
+    this.#loose.push(value);
+    if (this.#loose.length === LOOSE_TEXTS_MAX) this.#join();
+    return start;
   }
 
-  list<T>(items: readonly T[], packItem: (packer: Packer, item: T) => void): void {
-    this.number(items.length);
-    for (const item of items) packItem(this, item);
+  /** What stands for the word. */
+  word(value: string): number {
+    const known = this.#words.get(value);
+    if (known !== undefined) return known;
+    const word = FIRST_WORD - this.#words.size;
+    this.#words.set(value, word);
+    return word;
   }
 
-  /** Like `list`, for as many as there turn out to be. */
-  counted<T>(items: Iterable<T>, packItem: (packer: Packer, item: T) => void): void {
-    const place = this.#numberCount;
-    this.number(0);
-    let count = 0;
-    for (const item of items) {
-      packItem(this, item);
-      count++;
+  /** Takes over a body, so that parts of it can be told. */
+  take(body: Uint8Array, isAscii: boolean): Taken {
+    return isAscii ? this.#takeNarrow(body) : this.#takeWide(body);
+  }
+
+  #takeNarrow(body: Uint8Array): Taken {
+    const start = this.#narrowCount;
+    const end = start + body.length;
+    const room = 2 * (body.length + 1);
+    if (start + room > this.#narrow.length) {
+      this.#narrow = grown(this.#narrow, Math.max(room, FIRST_CHARACTERS), Uint8Array);
     }
-    this.#numbers[place] = count;
+    this.#narrow.set(body, start);
+    this.#narrow[end] = QUOTE;
+    this.#narrowCount = end + 1;
+    return { characters: this.#narrow, start, end, base: 0 };
+  }
+
+  #takeWide(body: Uint8Array): Taken {
+    const text = Buffer.from(body.buffer, body.byteOffset, body.length).toString('utf8');
+    const start = this.#wideCount;
+    const end = start + text.length;
+    const room = 2 * (text.length + 1);
+    if (start + room > this.#wide.length) {
+      this.#wide = grown(this.#wide, Math.max(room, FIRST_CHARACTERS), Uint16Array);
+    }
+    Buffer.from(this.#wide.buffer).write(text, start * 2, 'utf16le');
+    this.#wide[end] = QUOTE;
+    this.#wideCount = end + 1;
+    return { characters: this.#wide, start, end, base: FIRST_WIDE };
+  }
+
+  /** What was written behind the body that was taken last stays, up to there. */
+  keepUpTo({ base }: Taken, end: number): void {
+    if (base === 0) this.#narrowCount = Math.max(this.#narrowCount, end);
+    else this.#wideCount = Math.max(this.#wideCount, end);
+  }
+
+  place(): Place {
+    return {
+      narrow: this.#narrowCount,
+      wide: this.#wideCount,
+      integers: this.#integerCount,
+      numbers: this.#numberCount,
+    };
+  }
+
+  goBack({ narrow, wide, integers, numbers }: Place): void {
+    this.#narrowCount = narrow;
+    this.#wideCount = wide;
+    this.#integerCount = integers;
+    this.#numberCount = numbers;
   }
 
   #join(): void {
@@ -86,72 +191,50 @@ export class Packer {
     this.#loose = [];
   }
 
+  /** Everything since the last time. */
   finish(): Packed {
     this.#join();
-    return {
+    const packed = {
+      narrow: this.#narrow.slice(0, this.#narrowCount),
+      wide: this.#wide.slice(0, this.#wideCount),
       text: this.#joined.join(''),
-      lengths: this.#lengths.slice(0, this.#lengthCount),
+      words: [...this.#words.keys()],
+      integers: this.#integers.slice(0, this.#integerCount),
       numbers: this.#numbers.slice(0, this.#numberCount),
     };
+    this.clear();
+    return packed;
+  }
+
+  clear(): void {
+    this.goBack({ narrow: 0, wide: 0, integers: 0, numbers: 0 });
+    this.#joined = [];
+    this.#loose = [];
+    this.#otherLength = 0;
+    this.#words.clear();
+    for (const word of FIRST_WORDS) this.word(word);
+    this.#batch = (this.#batch + 1) | 0;
+    if (this.#narrow.length > KEPT_CHARACTERS_MAX) this.#narrow = new Uint8Array(0);
+    if (this.#wide.length > KEPT_CHARACTERS_MAX) this.#wide = new Uint16Array(0);
+    if (this.#integers.length > KEPT_NUMBERS_MAX) this.#integers = new Int32Array(FIRST_NUMBERS);
+    if (this.#numbers.length > KEPT_NUMBERS_MAX) this.#numbers = new Float64Array(FIRST_NUMBERS);
   }
 }
 
-function doubled<T extends Int32Array | Float64Array>(array: T, Type: new (length: number) => T): T {
-  const larger = new Type(array.length * 2);
+/** By as much as is needed, and at least to twice its size. */
+function grown<T extends Characters | Int32Array | Float64Array>(
+  array: T,
+  more: number,
+  Type: new (length: number) => T,
+): T {
+  const larger = new Type(Math.max(array.length * 2, array.length + more));
   larger.set(array);
   return larger;
 }
 
-export class Unpacker {
-  readonly #packed: Packed;
-  #at: number;
-  #nextLength: number;
-  #nextNumber: number;
-
-  constructor(packed: Packed, at = 0, nextLength = 0, nextNumber = 0) {
-    this.#packed = packed;
-    this.#at = at;
-    this.#nextLength = nextLength;
-    this.#nextNumber = nextNumber;
-  }
-
-  /** Passes over what was packed as skippable; whoever wants it all the same has another unpacker for it. */
-  skip(): Unpacker {
-    const [characters, lengths, numbers] = [this.number(), this.number(), this.number()];
-    const skipped = new Unpacker(this.#packed, this.#at, this.#nextLength, this.#nextNumber);
-    this.#at += characters;
-    this.#nextLength += lengths;
-    this.#nextNumber += numbers;
-    return skipped;
-  }
-
-  optionalText(): string | null {
-    const length = this.#packed.lengths[this.#nextLength++] as number;
-    if (length < 0) return null;
-    const start = this.#at;
-    this.#at += length;
-    return this.#packed.text.substring(start, this.#at);
-  }
-
-  text(): string {
-    return this.optionalText() ?? '';
-  }
-
-  number(): number {
-    return this.#packed.numbers[this.#nextNumber++] as number;
-  }
-
-  amount(): number | string | null {
-    const kind = this.number();
-    if (kind === AMOUNT.number) return this.number();
-    return kind === AMOUNT.text ? this.text() : null;
-  }
-
-  list<T>(unpackItem: (unpacker: Unpacker) => T): readonly T[] {
-    let left = this.number();
-    if (left === 0) return NONE;
-    const items: T[] = [];
-    for (; left > 0; left--) items.push(unpackItem(this));
-    return items;
-  }
+/** As text; of bodies, so that there are no half characters at their ends. */
+export function textOf(characters: Characters, start: number, end: number): string {
+  const { buffer, BYTES_PER_ELEMENT: bytes } = characters;
+  const view = Buffer.from(buffer, characters.byteOffset + start * bytes, (end - start) * bytes);
+  return view.toString(bytes === 1 ? 'latin1' : 'utf16le');
 }

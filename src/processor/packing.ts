@@ -1,179 +1,194 @@
 /**
- * Prepared records in a form that goes from one thread to another for next to nothing: all texts in one long string with
- * their lengths beside it, all numbers in one array whose memory is handed over. A clone of the objects would cost as
- * much as parsing the bodies did. `unpack(pack(records))` equals `records`.
- *
- * The texts that come out are slices, and a slice keeps the whole string in memory: whoever keeps one for long makes
- * another text of it first.
+ * Prepared records in a form that goes from one thread to another for next to nothing (`packer.ts`): a clone of the
+ * objects would cost as much as parsing the bodies did. Records come to be packed as objects (`packRecord`), or piece by
+ * piece from somebody who makes no objects: `packHeader`, the number of users, for each `roomForUser`, its events and
+ * its keys, and no rejections. What `unpack` (`unpacking.ts`) makes of a record that was packed equals the record.
  */
 
-import {
-  IDENTIFIER_TYPES,
-  type IdentifierType,
-  KEY_KINDS,
-  type KeyKind,
-  type MatchKey,
-  type Origin,
-  type PersonMark,
-} from '../model.ts';
-import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
-import { type Packed, Packer, Unpacker } from './packer.ts';
-import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
+import { IDENTIFIER_TYPES, KEY_KINDS } from '../model.ts';
+import type { RecordHeader, RejectionToStore } from '../store-writer.ts';
+import { NO_TEXT, type Packer } from './packer.ts';
+import type { PreparedRecord, PreparedUser } from './prepare.ts';
 
-/** One by one, so that records which are made on the way can be forgotten on the way: that is what keeps them cheap. */
-export function pack(records: Iterable<PreparedRecord>): Packed {
-  const packer = new Packer();
-  packer.counted(records, packRecord);
-  return packer.finish();
+/** Of a user: all that is there whoever it is. */
+export const USER = {
+  index: 0,
+  markA: 1,
+  markB: 2,
+  markC: 3,
+  names: 4,
+  fields: 5,
+  properties: 7,
+  isCut: 9,
+  junk: 10,
+  events: 11,
+  size: 12,
+} as const;
+const EVENT = { name: 0, properties: 1, id: 3, amounts: 5, size: 6 } as const;
+export const KEY = { type: 0, value: 1, raw: 3, size: 5 } as const;
+/** How an amount is packed; two of them in one integer. */
+export const AMOUNT = { none: 0, number: 1, text: 2 } as const;
+export const AMOUNT_KINDS = 3;
+
+export const NO_JUNK = 0;
+
+export type Amount = number | string | null;
+
+export function packRecord(packer: Packer, { header, users, rejections }: PreparedRecord): void {
+  packHeader(packer, header);
+  const count = packer.room(1);
+  for (const user of users) packUser(packer, user);
+  packer.set(count, users.length);
+  packer.integer(rejections.length);
+  for (const rejection of rejections) packRejection(packer, rejection);
 }
 
-export function unpack(packed: Packed): readonly PreparedRecord[] {
-  return new Unpacker(packed).list(unpackRecord);
-}
-
-function packRecord(packer: Packer, { header, users, rejections }: PreparedRecord): void {
-  packer.number(header.partition);
+export function packHeader(packer: Packer, header: RecordHeader): void {
   packer.number(header.position);
   packer.number(header.receivedAt);
-  packer.number(KEY_KINDS.indexOf(header.keyKind));
-  packer.number(header.firstUserIndex);
-  packer.number(header.usersAccepted);
-  packer.number(header.usersRejected);
-  packer.number(header.eventsAccepted);
-  packer.text(header.tenantId);
+  packer.integer(header.partition);
+  packer.integer(KEY_KINDS.indexOf(header.keyKind));
+  packer.integer(header.firstUserIndex);
+  packer.integer(header.usersAccepted);
+  packer.integer(header.usersRejected);
+  packer.integer(header.eventsAccepted);
+  packer.integer(packer.word(header.tenantId));
+  packer.integer(packer.word(header.keyId));
   packer.text(header.traceId);
-  packer.text(header.keyId);
   packer.text(header.idempotencyKey);
-  packer.list(users, packUser);
-  packer.list(rejections, packRejection);
 }
 
-function unpackRecord(unpacker: Unpacker): PreparedRecord {
-  const header: RecordHeader = {
-    partition: unpacker.number(),
-    position: unpacker.number(),
-    receivedAt: unpacker.number(),
-    keyKind: KEY_KINDS[unpacker.number()] as KeyKind,
-    firstUserIndex: unpacker.number(),
-    usersAccepted: unpacker.number(),
-    usersRejected: unpacker.number(),
-    eventsAccepted: unpacker.number(),
-    tenantId: unpacker.text(),
-    traceId: unpacker.text(),
-    keyId: unpacker.text(),
-    idempotencyKey: unpacker.optionalText(),
-  };
-  const users = unpacker.list(() => unpackUser(unpacker, header));
-  return { header, users, rejections: unpacker.list(unpackRejection) };
-}
-
-function packUser(packer: Packer, user: PreparedUser): void {
-  packer.number(user.origin.userIndex);
-  packer.number(user.person.a);
-  packer.number(user.person.b);
-  packer.number(user.person.c);
-  packer.list(user.junk, packType);
-  packer.list(user.events, packEvent);
-  packer.number(user.statement === null ? 0 : 1);
-  if (user.statement !== null) packStatement(packer, user.statement);
-  packer.skippable(() => packer.list(user.keys, packKey));
-}
-
-function unpackUser(unpacker: Unpacker, { receivedAt, traceId, keyKind }: RecordHeader): PreparedUser {
-  const origin = { receivedAt, traceId, userIndex: unpacker.number() };
-  const person: PersonMark = { a: unpacker.number(), b: unpacker.number(), c: unpacker.number() };
-  const junk = unpacker.list(unpackType);
-  const events = unpacker.list(unpackEvent);
-  const statement = unpacker.number() === 0 ? null : unpackStatement(unpacker);
-  return new UnpackedUser({ origin, keyKind, person, junk, events, statement }, unpacker.skip());
-}
-
-/** Who is known by all keys together is not looked up by each of them; so those stay packed until they are asked for. */
-class UnpackedUser implements PreparedUser {
-  readonly origin: Origin;
-  readonly keyKind: KeyKind;
-  readonly person: PersonMark;
-  readonly junk: readonly IdentifierType[];
-  readonly events: readonly PreparedEvent[];
-  readonly statement: StatementToStore | null;
-  #keys: readonly MatchKey[] | Unpacker;
-
-  constructor(user: Omit<PreparedUser, 'keys'>, keys: Unpacker) {
-    this.origin = user.origin;
-    this.keyKind = user.keyKind;
-    this.person = user.person;
-    this.junk = user.junk;
-    this.events = user.events;
-    this.statement = user.statement;
-    this.#keys = keys;
-  }
-
-  get keys(): readonly MatchKey[] {
-    if (this.#keys instanceof Unpacker) this.#keys = this.#keys.list(unpackKey);
-    return this.#keys;
-  }
-}
-
-function packKey(packer: Packer, { type, value, raw }: MatchKey): void {
-  packType(packer, type);
-  packer.text(value);
-  packer.text(raw === value ? null : raw);
-}
-
-function unpackKey(unpacker: Unpacker): MatchKey {
-  const type = unpackType(unpacker);
-  const value = unpacker.text();
-  return { type, value, raw: unpacker.optionalText() ?? value };
-}
-
-function packType(packer: Packer, type: IdentifierType): void {
-  packer.number(IDENTIFIER_TYPES.indexOf(type));
-}
-
-function unpackType(unpacker: Unpacker): IdentifierType {
-  return IDENTIFIER_TYPES[unpacker.number()] as IdentifierType;
-}
-
-function packEvent(packer: Packer, event: PreparedEvent): void {
-  packer.number(event.eventIndex);
-  packer.number(event.timestamp);
-  packer.amount(event.revenue);
-  packer.amount(event.value);
-  packer.text(event.name);
-  packer.text(event.properties);
-  packer.text(event.eventId);
-}
-
-function unpackEvent(unpacker: Unpacker): PreparedEvent {
-  return {
-    eventIndex: unpacker.number(),
-    timestamp: unpacker.number(),
-    revenue: unpacker.amount(),
-    value: unpacker.amount(),
-    name: unpacker.text(),
-    properties: unpacker.text(),
-    eventId: unpacker.optionalText(),
-  };
-}
-
-function packStatement(packer: Packer, { names, fields, properties, isCut }: StatementToStore): void {
-  packer.number(isCut ? 1 : 0);
-  packer.text(names);
-  packer.text(fields);
-  packer.text(properties);
-}
-
-function unpackStatement(unpacker: Unpacker): StatementToStore {
-  const isCut = unpacker.number() === 1;
-  return { names: unpacker.text(), fields: unpacker.text(), properties: unpacker.text(), isCut };
+export function packNoRejections(packer: Packer): void {
+  packer.integer(0);
 }
 
 function packRejection(packer: Packer, { userIndex, message, payload }: RejectionToStore): void {
-  packer.number(userIndex);
+  packer.integer(userIndex);
   packer.text(message);
   packer.text(payload);
 }
 
-function unpackRejection(unpacker: Unpacker): RejectionToStore {
-  return { userIndex: unpacker.number(), message: unpacker.text(), payload: unpacker.text() };
+function packUser(packer: Packer, { origin, person, junk, events, statement, keys }: PreparedUser): void {
+  const at = roomForUser(packer, origin.userIndex);
+  setMark(packer, at, person.a, person.b, person.c);
+  let junkBits = NO_JUNK;
+  for (const type of junk) junkBits |= 1 << IDENTIFIER_TYPES.indexOf(type);
+  setJunk(packer, at, junkBits);
+  if (statement === null) {
+    setNothingSaid(packer, at);
+  } else {
+    const { names, fields, properties, isCut } = statement;
+    const fieldsStart = packer.other(fields);
+    const propertiesStart = packer.other(properties);
+    setNames(packer, at, packer.word(names), isCut);
+    setFields(packer, at, fieldsStart, fieldsStart + fields.length);
+    setProperties(packer, at, propertiesStart, propertiesStart + properties.length);
+  }
+  setEventCount(packer, at, events.length);
+  for (const { name, properties, eventId, timestamp, revenue, value } of events) {
+    const start = packer.other(properties);
+    const idStart = eventId === null ? NO_TEXT : packer.other(eventId);
+    const idEnd = eventId === null ? NO_TEXT : idStart + eventId.length;
+    packEvent(packer, packer.word(name), start, start + properties.length, idStart, idEnd, timestamp, revenue, value);
+  }
+  packer.integer(keys.length);
+  for (const { type, value, raw } of keys) {
+    const start = packer.other(value);
+    const rawStart = raw === value ? NO_TEXT : packer.other(raw);
+    const rawEnd = raw === value ? NO_TEXT : rawStart + raw.length;
+    packKey(packer, IDENTIFIER_TYPES.indexOf(type), start, start + value.length, rawStart, rawEnd);
+  }
+}
+
+/** What is there whoever it is; all of it is to be set. */
+export function roomForUser(packer: Packer, userIndex: number): number {
+  const at = packer.room(USER.size);
+  packer.set(at + USER.index, userIndex);
+  return at;
+}
+
+export function setMark(packer: Packer, user: number, a: number, b: number, c: number): void {
+  packer.set(user + USER.markA, a);
+  packer.set(user + USER.markB, b);
+  packer.set(user + USER.markC, c);
+}
+
+/** One bit a type. */
+export function setJunk(packer: Packer, user: number, junk: number): void {
+  packer.set(user + USER.junk, junk);
+}
+
+export function setNothingSaid(packer: Packer, user: number): void {
+  setNames(packer, user, NO_TEXT, false);
+}
+
+/** A word. */
+export function setNames(packer: Packer, user: number, names: number, isCut: boolean): void {
+  packer.set(user + USER.names, names);
+  packer.set(user + USER.isCut, isCut ? 1 : 0);
+}
+
+export function setFields(packer: Packer, user: number, start: number, end: number): void {
+  packer.set(user + USER.fields, start);
+  packer.set(user + USER.fields + 1, end);
+}
+
+export function setProperties(packer: Packer, user: number, start: number, end: number): void {
+  packer.set(user + USER.properties, start);
+  packer.set(user + USER.properties + 1, end);
+}
+
+export function setEventCount(packer: Packer, user: number, events: number): void {
+  packer.set(user + USER.events, events);
+}
+
+/** Of the user that came last. The name is a word. */
+export function packEvent(
+  packer: Packer,
+  name: number,
+  start: number,
+  end: number,
+  idStart: number,
+  idEnd: number,
+  timestamp: number,
+  revenue: Amount,
+  value: Amount,
+): void {
+  const at = packer.room(EVENT.size);
+  packer.set(at + EVENT.name, name);
+  packer.set(at + EVENT.properties, start);
+  packer.set(at + EVENT.properties + 1, end);
+  packer.set(at + EVENT.id, idStart);
+  packer.set(at + EVENT.id + 1, idEnd);
+  packer.set(at + EVENT.amounts, kindOf(revenue) * AMOUNT_KINDS + kindOf(value));
+  packer.number(timestamp);
+  packAmount(packer, revenue);
+  packAmount(packer, value);
+}
+
+function kindOf(amount: Amount): number {
+  if (amount === null) return AMOUNT.none;
+  return typeof amount === 'number' ? AMOUNT.number : AMOUNT.text;
+}
+
+function packAmount(packer: Packer, amount: Amount): void {
+  if (typeof amount === 'number') packer.number(amount);
+  else if (amount !== null) packer.text(amount);
+}
+
+/** Of the user whose events came last, behind their number. Strongest first. */
+export function packKey(
+  packer: Packer,
+  type: number,
+  start: number,
+  end: number,
+  rawStart: number,
+  rawEnd: number,
+): void {
+  const at = packer.room(KEY.size);
+  packer.set(at + KEY.type, type);
+  packer.set(at + KEY.value, start);
+  packer.set(at + KEY.value + 1, end);
+  packer.set(at + KEY.raw, rawStart);
+  packer.set(at + KEY.raw + 1, rawEnd);
 }

@@ -3,54 +3,118 @@
  * once. Pure but for its random keys, which differ from thread to thread and are never stored: a mark is good for
  * shortcuts in the memory of one process.
  *
- * Each lane is a sum of the characters, each times a random number for its place, modulo a prime. Whoever does not know
- * those numbers cannot do better than chance at finding two texts with the same sum: 1 in 2^31 a lane, 2^93 in all.
+ * Each lane is a sum of the characters, each times a random number for its type and place, modulo a prime. Whoever does
+ * not know those numbers cannot do better than chance at finding two texts with the same sum: 1 in 2^31 a lane, 2^93 in
+ * all. It does not matter in which order the keys are added.
  */
 
 import { randomFillSync } from 'node:crypto';
-import type { MatchKey, PersonMark } from '../model.ts';
+import { IDENTIFIER_TYPES, LIMITS, type MatchKey, type PersonMark } from '../model.ts';
+import type { Characters } from './packer.ts';
 
 const LANES = 3;
 /** 2^31 - 1. */
 const PRIME = 2_147_483_647;
 /** Products are below 2^47: so many of them, and what was left before, are exact in a double. */
 const EXACT_PRODUCTS = 48;
-/** Beyond all characters. */
-const KEY_MARK = 2 ** 16;
-const FIRST_PLACES = 256;
+/** Of texts that are ASCII two characters at a time are multiplied; of other texts one, which this tells apart. */
+const ASCII_BITS = 7;
+const NOT_ASCII = 2 ** 16;
+/** Products of two ASCII characters are below 2^45: those of four such keys are exact. */
+export const PLAIN_LENGTH_MAX = 120;
 
-/** Of each place in turn, one number a lane. */
-let factors = randomFactors(FIRST_PLACES);
+/** By type: of each place in turn, one number a lane. The first place is that of the key's mark. */
+const factors = IDENTIFIER_TYPES.map(() => randomFactors(1 + LIMITS.identifierCharactersMax));
 
 export function markOf(keys: readonly MatchKey[]): PersonMark {
-  let [a, b, c] = [0, 0, 0];
-  let place = 0;
-  for (const { type, value } of keys) {
-    const { length } = value;
-    while (factors.length < place + (length + 1) * LANES) factors = moreFactors(factors);
-    const table = factors;
-    // Types begin with different letters, and no value holds one that is 2^16 and more: so no two lists of keys are the
-    // same characters.
-    const mark = KEY_MARK + type.charCodeAt(0);
-    a += mark * (table[place] as number);
-    b += mark * (table[place + 1] as number);
-    c += mark * (table[place + 2] as number);
-    place += LANES;
-    for (let start = 0; start < length; start += EXACT_PRODUCTS) {
-      const end = Math.min(length, start + EXACT_PRODUCTS);
-      for (let at = start; at < end; at++) {
-        const character = value.charCodeAt(at);
-        a += character * (table[place] as number);
-        b += character * (table[place + 1] as number);
-        c += character * (table[place + 2] as number);
-        place += LANES;
-      }
-      a = reduced(a);
-      b = reduced(b);
-      c = reduced(c);
-    }
+  const sum = new MarkSum();
+  for (const { type, value } of keys) sum.add(IDENTIFIER_TYPES.indexOf(type), value);
+  return { a: sum.a, b: sum.b, c: sum.c };
+}
+
+export class MarkSum {
+  /** One a lane, below 2^53. */
+  readonly #sums = new Float64Array(LANES);
+
+  clear(): void {
+    this.#sums.fill(0);
   }
-  return { a: reduced(a) | 0, b: reduced(b) | 0, c: reduced(c) | 0 };
+
+  get a(): number {
+    return reduced(this.#sums[0] as number) | 0;
+  }
+
+  get b(): number {
+    return reduced(this.#sums[1] as number) | 0;
+  }
+
+  get c(): number {
+    return reduced(this.#sums[2] as number) | 0;
+  }
+
+  add(type: number, value: string): void {
+    const isAscii = isAsciiText(value);
+    const table = factorsOf(type, value.length);
+    const mark = markOfLength(value.length) + (isAscii ? 0 : NOT_ASCII);
+    let a = mark * (table[0] as number);
+    let b = mark * (table[1] as number);
+    let c = mark * (table[2] as number);
+    let place = LANES;
+    for (let at = 0; at < value.length; at += isAscii ? 2 : 1) {
+      const code = value.charCodeAt(at);
+      // There is none behind the last, which makes 0.
+      const factor = isAscii ? code | (value.charCodeAt(at + 1) << ASCII_BITS) : code;
+      a += factor * (table[place] as number);
+      b += factor * (table[place + 1] as number);
+      c += factor * (table[place + 2] as number);
+      place += LANES;
+      if (place % (EXACT_PRODUCTS * LANES) === 0) [a, b, c] = [reduced(a), reduced(b), reduced(c)];
+    }
+    this.#add(reduced(a), reduced(b), reduced(c));
+  }
+
+  /** Adds a key that is ASCII, and not longer than `PLAIN_LENGTH_MAX`. */
+  addPlain(type: number, characters: Characters, start: number, end: number): void {
+    const table = factors[type] as Float64Array;
+    const mark = markOfLength(end - start);
+    // Sums that began with an integer would not be kept as doubles: three times as slow.
+    let a = mark * (table[0] as number);
+    let b = mark * (table[1] as number);
+    let c = mark * (table[2] as number);
+    let place = LANES;
+    let at = start;
+    for (; at < end - 1; at += 2) {
+      const pair = (characters[at] as number) | ((characters[at + 1] as number) << ASCII_BITS);
+      a += pair * (table[place] as number);
+      b += pair * (table[place + 1] as number);
+      c += pair * (table[place + 2] as number);
+      place += LANES;
+    }
+    if (at < end) {
+      const last = characters[at] as number;
+      a += last * (table[place] as number);
+      b += last * (table[place + 1] as number);
+      c += last * (table[place + 2] as number);
+    }
+    this.#add(a, b, c);
+  }
+
+  #add(a: number, b: number, c: number): void {
+    const sums = this.#sums;
+    sums[0] = (sums[0] as number) + a;
+    sums[1] = (sums[1] as number) + b;
+    sums[2] = (sums[2] as number) + c;
+  }
+}
+
+/** Not 0, which stands for no key; and the length, because characters may be 0. Keys are shorter than 2^16. */
+function markOfLength(length: number): number {
+  return length + 1;
+}
+
+function isAsciiText(text: string): boolean {
+  for (let at = 0; at < text.length; at++) if (text.charCodeAt(at) >> ASCII_BITS !== 0) return false;
+  return true;
 }
 
 /** Modulo the prime; for sums that are exact. A remainder of doubles would take longer than all the rest. */
@@ -59,9 +123,13 @@ function reduced(sum: number): number {
   return rest < 0 ? rest + PRIME : rest >= PRIME ? rest - PRIME : rest;
 }
 
-function moreFactors(known: Float64Array): Float64Array {
-  const more = randomFactors((2 * known.length) / LANES);
+/** Enough of them for a text of that length. */
+function factorsOf(type: number, length: number): Float64Array {
+  const known = factors[type] as Float64Array;
+  if (known.length >= (length + 1) * LANES) return known;
+  const more = randomFactors(2 * (length + 1));
   more.set(known);
+  factors[type] = more;
   return more;
 }
 

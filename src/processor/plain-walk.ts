@@ -1,10 +1,16 @@
 /**
- * Walks over the text of a record that the edge has accepted, and keeps what is to be stored of an object as the text that
- * it is. A step that comes upon text which JavaScript would write in another way (an exponent, a name that is a number, a
- * name given twice), or that it does not know, returns false, and then the walk is over.
+ * Walks over the characters of a record that the edge has accepted, and keeps what is to be stored of an object as the text
+ * that it is. A step that comes upon text which JavaScript would write in another way (an exponent, a name that is a
+ * number, a name given twice), or that it does not know, returns false, and then the walk is over.
  *
- * Relies on the text being JSON without escapes. It is not reentrant: all walks share the memory for names.
+ * Relies on the text being JSON without escapes, with a quote behind it. Writes over it: of what is kept of an object, a
+ * comma before or behind it becomes a brace; where it has gaps, it is put together behind the text. So nobody may walk
+ * there again.
  */
+
+import { TEXTS_MAX, UNKNOWN } from './known-texts.ts';
+import { type Characters, textOf, type Taken } from './packer.ts';
+import { BEGINNING, knownNames } from './plain-names.ts';
 
 export const QUOTE = 0x22;
 export const COMMA = 0x2c;
@@ -21,38 +27,72 @@ export const LOWER_N = 0x6e;
 const LOWER_T = 0x74;
 export const OPEN_BRACE = 0x7b;
 export const CLOSE_BRACE = 0x7d;
+const WHITE_SPACE_MAX = 0x20;
 
+const NOWHERE = -1;
 const NESTING_MAX = 32;
-/** In all objects that the walk is in: names are compared with each other, so there must not be many. */
-const NAMES_MAX = 64;
+/** In all nested objects that the walk is in: names are compared with each other, so there must not be many. */
+const NESTED_NAMES_MAX = 64;
+/** Of an object that is not nested. */
+const NAMES_MAX = 512;
 /** A double keeps any 15 digits; with at most 6 behind the point it is never written with an exponent. */
 const NUMBER_CHARACTERS_MAX = 15;
 const FRACTION_DIGITS_MAX = 6;
 const POWERS_OF_TEN = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000] as const;
 
-/** Hashes of the names of the objects that a walk is in. */
-const NAMES = new Int32Array(NAMES_MAX);
-
 export class PlainWalk {
-  readonly #text: string;
-  #at: number;
-  #nameCount = 0;
-  /** Of the last name or string, without its quotes. */
-  #start = 0;
+  readonly names = knownNames();
+  #characters: Characters = new Uint8Array(0);
   #end = 0;
+  #at = 0;
+  /** By name: the last object that had it, of those that were entered. */
+  readonly #lastObjects = new Int32Array(TEXTS_MAX);
+  #object = 0;
+  #nameCount = 0;
+  readonly #nestedNames = new Int16Array(NESTED_NAMES_MAX);
+  #nestedCount = 0;
+  #textStart = 0;
+  #textEnd = 0;
   #number = 0;
-  /** The members of an object that are kept, as text: those before the present run of neighbours, and that run. */
-  #kept = '';
-  #runStart = -1;
+  /** What is kept of an object: members that follow each other, and those before them, put together elsewhere. */
+  #runStart = NOWHERE;
   #runEnd = 0;
+  #copyStart = NOWHERE;
+  /** Where there is room behind the text. */
+  #free = 0;
 
-  constructor(text: string, at: number) {
-    this.#text = text;
-    this.#at = at;
+  begin({ characters, start, end }: Taken): void {
+    this.#characters = characters;
+    this.#at = start;
+    this.#end = end;
+    this.#free = end + 1;
+    this.#nestedCount = 0;
+  }
+
+  get characters(): Characters {
+    return this.#characters;
   }
 
   get at(): number {
     return this.#at;
+  }
+
+  /** The character that comes next. */
+  get code(): number {
+    return this.#characters[this.#at] as number;
+  }
+
+  /** Of the last string, without its quotes, or of what was kept. */
+  get textStart(): number {
+    return this.#textStart;
+  }
+
+  get textEnd(): number {
+    return this.#textEnd;
+  }
+
+  text(): string {
+    return textOf(this.#characters, this.#textStart, this.#textEnd);
   }
 
   /** The last number. */
@@ -60,95 +100,115 @@ export class PlainWalk {
     return this.#number;
   }
 
-  /** The character that comes next. */
-  get code(): number {
-    return this.#text.charCodeAt(this.#at);
+  /** Where what was kept ends, all in all. */
+  get keptUpTo(): number {
+    return this.#free;
   }
 
   isAtEnd(): boolean {
-    return this.#text.slice(this.#at).trim() === '';
+    let at = this.#at;
+    while (at < this.#end && (this.#characters[at] as number) <= WHITE_SPACE_MAX) at++;
+    return at === this.#end;
   }
 
-  /** Names from here on belong to another object. Returns what `leave` wants. */
-  enter(): number {
-    return this.#nameCount;
-  }
-
-  leave(entered: number): void {
-    this.#nameCount = entered;
-  }
-
-  keepNothing(): void {
-    this.#kept = '';
-    this.#runStart = -1;
-  }
-
-  /** The member from there to here. */
-  keep(from: number): void {
-    if (this.#runStart < 0) this.#runStart = from;
-    this.#runEnd = this.#at;
-  }
-
-  leaveOut(): void {
-    if (this.#runStart < 0) return;
-    this.#kept += `${this.#text.slice(this.#runStart, this.#runEnd)},`;
-    this.#runStart = -1;
-  }
-
-  keptText(): string {
-    if (this.#runStart >= 0) return `{${this.#kept}${this.#text.slice(this.#runStart, this.#runEnd)}}`;
-    return this.#kept === '' ? '{}' : `{${this.#kept.slice(0, -1)}}`;
+  goTo(at: number): void {
+    this.#at = at;
   }
 
   takes(code: number): boolean {
-    if (this.#text.charCodeAt(this.#at) !== code) return false;
+    if (this.#characters[this.#at] !== code) return false;
     this.#at++;
     return true;
   }
 
-  slice(): string {
-    return this.#text.slice(this.#start, this.#end);
+  /** Names from here on belong to another object, of which nothing is kept yet. */
+  enter(): void {
+    this.#object = (this.#object + 1) | 0;
+    this.#nameCount = 0;
+    this.#runStart = NOWHERE;
+    this.#copyStart = NOWHERE;
   }
 
-  /** A name and its colon. Those of the same object begin at `from`. */
-  name(from: number): boolean {
-    const text = this.#text;
-    if (!this.takes(QUOTE)) return false;
-    const start = this.#at;
-    let at = start;
-    let hash = 0;
-    for (let code = text.charCodeAt(at); code !== QUOTE; code = text.charCodeAt(++at)) {
-      // Not a number at the end of the text, which is not JSON then.
-      if (!(code >= 0)) return false;
-      hash = (Math.imul(hash, 31) + code) | 0;
-    }
-    const first = text.charCodeAt(start);
+  /** A name of the object that was entered, and its colon. Its number, or `UNKNOWN`. */
+  name(before: number): number {
+    const name = this.anyName(before);
+    if (name === UNKNOWN || this.#lastObjects[name] === this.#object || this.#nameCount === NAMES_MAX) return UNKNOWN;
+    this.#lastObjects[name] = this.#object;
+    this.#nameCount++;
+    return name;
+  }
+
+  /** The same, and the caller sees to it that none comes twice. */
+  anyName(before: number): number {
+    const characters = this.#characters;
+    const start = this.#at + 1;
+    if (characters[start - 1] !== QUOTE) return UNKNOWN;
+    const first = characters[start] as number;
     // Names that are numbers come first in objects, and `__proto__` is not worth a thought.
-    if ((first >= ZERO && first <= NINE) || (first === UNDERSCORE && text.charCodeAt(start + 1) === UNDERSCORE)) {
-      return false;
+    if (first >= ZERO && first <= NINE) return UNKNOWN;
+    if (first === UNDERSCORE && characters[start + 1] === UNDERSCORE) return UNKNOWN;
+    const name = this.names.find(characters, start, before);
+    if (name === UNKNOWN) return UNKNOWN;
+    const colon = start + this.names.length(name) + 1;
+    this.#at = colon + 1;
+    return characters[colon] === COLON ? name : UNKNOWN;
+  }
+
+  /** The member from there to here. */
+  keep(from: number): void {
+    if (this.#runStart === NOWHERE) {
+      this.#runStart = from;
+    } else if (from !== this.#runEnd + 1) {
+      this.#copyRun();
+      this.#runStart = from;
     }
-    const count = this.#nameCount;
-    if (count === NAMES_MAX) return false;
-    for (let index = from; index < count; index++) if (NAMES[index] === hash) return false;
-    NAMES[count] = hash;
-    this.#nameCount = count + 1;
-    this.#start = start;
-    this.#end = at;
+    this.#runEnd = this.#at;
+  }
+
+  /** What was kept is the text then; false if there is nothing. To be called when the walk has left the object. */
+  takeKept(): boolean {
+    const characters = this.#characters;
+    if (this.#runStart === NOWHERE) return false;
+    if (this.#copyStart === NOWHERE) {
+      // Commas of the object, or its own braces.
+      this.#textStart = this.#runStart - 1;
+      this.#textEnd = this.#runEnd + 1;
+      characters[this.#textStart] = OPEN_BRACE;
+    } else {
+      this.#copyRun();
+      this.#textStart = this.#copyStart;
+      this.#textEnd = ++this.#free;
+    }
+    characters[this.#textEnd - 1] = CLOSE_BRACE;
+    return true;
+  }
+
+  #copyRun(): void {
+    const isFirst = this.#copyStart === NOWHERE;
+    if (isFirst) this.#copyStart = this.#free;
+    this.#characters[this.#free++] = isFirst ? OPEN_BRACE : COMMA;
+    this.#characters.copyWithin(this.#free, this.#runStart, this.#runEnd);
+    this.#free += this.#runEnd - this.#runStart;
+  }
+
+  string(): boolean {
+    const characters = this.#characters;
+    let at = this.#at;
+    if (characters[at++] !== QUOTE) return false;
+    this.#textStart = at;
+    while (characters[at] !== QUOTE) at++;
+    this.#textEnd = at;
     this.#at = at + 1;
-    return this.takes(COLON);
+    return at < this.#end;
   }
 
   /** Goes past any value that is written as it would be written again. */
   value(depth: number): boolean {
-    const code = this.#text.charCodeAt(this.#at);
-    switch (code) {
+    switch (this.code) {
       case QUOTE:
-        this.#start = this.#at + 1;
-        this.#end = this.#text.indexOf('"', this.#start);
-        this.#at = this.#end + 1;
-        return this.#end >= 0;
+        return this.string();
       case OPEN_BRACE:
-        return depth < NESTING_MAX && this.#object(depth + 1);
+        return depth < NESTING_MAX && this.#nestedObject(depth + 1);
       case OPEN_BRACKET:
         return depth < NESTING_MAX && this.#array(depth + 1);
       case LOWER_T:
@@ -163,15 +223,27 @@ export class PlainWalk {
     }
   }
 
-  #object(depth: number): boolean {
+  #nestedObject(depth: number): boolean {
     this.#at++;
     if (this.takes(CLOSE_BRACE)) return true;
-    const names = this.#nameCount;
+    const first = this.#nestedCount;
+    let name: number = BEGINNING.nested;
     do {
-      if (!this.name(names) || !this.value(depth)) return false;
+      name = this.anyName(name);
+      if (name === UNKNOWN || !this.#isNew(name, first) || !this.value(depth)) return false;
     } while (this.takes(COMMA));
-    this.#nameCount = names;
+    this.#nestedCount = first;
     return this.takes(CLOSE_BRACE);
+  }
+
+  /** Among those of the same object, which begin at `first`. */
+  #isNew(name: number, first: number): boolean {
+    const count = this.#nestedCount;
+    if (count === NESTED_NAMES_MAX) return false;
+    for (let index = first; index < count; index++) if (this.#nestedNames[index] === name) return false;
+    this.#nestedNames[count] = name;
+    this.#nestedCount = count + 1;
+    return true;
   }
 
   #array(depth: number): boolean {
@@ -183,29 +255,36 @@ export class PlainWalk {
     return this.takes(CLOSE_BRACKET);
   }
 
-  amount(first: number): boolean {
-    return first === LOWER_N ? this.value(1) : this.#numeral(true);
+  null(): boolean {
+    return this.code === LOWER_N && this.value(1);
+  }
+
+  /** A number, or null, which is NaN. */
+  amount(): boolean {
+    if (this.code !== LOWER_N) return this.#numeral(true);
+    this.#number = Number.NaN;
+    return this.value(1);
   }
 
   /** A number of few digits. Unless its value is all that counts, it must be written as JavaScript writes it. */
   #numeral(isValueEnough: boolean): boolean {
-    const text = this.#text;
+    const characters = this.#characters;
     const start = this.#at;
     let at = start;
-    let code = text.charCodeAt(at);
+    let code = characters[at] as number;
     const isNegative = code === MINUS;
-    if (isNegative) code = text.charCodeAt(++at);
+    if (isNegative) code = characters[++at] as number;
     const firstDigit = at;
     let digits = 0;
-    for (; code >= ZERO && code <= NINE; code = text.charCodeAt(++at)) digits = digits * 10 + (code - ZERO);
+    for (; code >= ZERO && code <= NINE; code = characters[++at] as number) digits = digits * 10 + (code - ZERO);
     if (at === firstDigit) return false;
     let fractionDigits = 0;
     if (code === POINT) {
       const point = at;
-      code = text.charCodeAt(++at);
-      for (; code >= ZERO && code <= NINE; code = text.charCodeAt(++at)) digits = digits * 10 + (code - ZERO);
+      code = characters[++at] as number;
+      for (; code >= ZERO && code <= NINE; code = characters[++at] as number) digits = digits * 10 + (code - ZERO);
       fractionDigits = at - point - 1;
-      if (!isValueEnough && text.charCodeAt(at - 1) === ZERO) return false;
+      if (!isValueEnough && characters[at - 1] === ZERO) return false;
     }
     // Exponents end up here as well: what follows a number is none of the letters of one.
     if (at - start > NUMBER_CHARACTERS_MAX || fractionDigits > FRACTION_DIGITS_MAX) return false;

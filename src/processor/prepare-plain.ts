@@ -1,236 +1,195 @@
 /**
- * A quick way for ordinary records: walks over the text of a body once and cuts the prepared users out of it, without
+ * A quick way for ordinary records: walks over the characters of a body once and packs its users as they come, without
  * parsing it into objects and writing those as text again. Whatever is unusual (white space within a user, an escape, a
- * name given twice or beginning with a digit, a number that would be written in another way, anything unknown) gives
- * null, and `prepareRecord` parses.
+ * name given twice or beginning with a digit, a number that would be written in another way, anything unknown) is left
+ * to whoever parses.
  *
- * Invariant: what is returned equals what parsing would give. Relies on what the edge has checked: the text is JSON, and
- * all of its users are valid. The texts are slices of the body's, and keep it in memory.
+ * Invariant: what is packed equals what parsing would give. Relies on what the edge has checked: the text is JSON, and
+ * all of its users are valid.
  */
 
-import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
-import { markOf } from './person-mark.ts';
-import type { IdentifierType, KeyKind } from '../model.ts';
-import type { StatementToStore } from '../store-writer.ts';
-import { parseIso8601 } from '../validation/iso8601.ts';
-import {
-  CLOSE_BRACE,
-  CLOSE_BRACKET,
-  COMMA,
-  LOWER_N,
-  OPEN_BRACE,
-  OPEN_BRACKET,
-  PlainWalk,
-  QUOTE,
-} from './plain-walk.ts';
-import type { PreparedEvent, PreparedUser } from './prepare.ts';
+import { isAscii } from 'node:buffer';
+import type { MatchOptions } from '../identity/match-keys.ts';
+import type { LogRecord } from '../log.ts';
+import type { RecordHeader } from '../store-writer.ts';
+import { UNKNOWN } from './known-texts.ts';
+import { EMPTY_LIST } from './name-lists.ts';
+import { EMPTY_OBJECT, NO_TEXT, type Packer } from './packer.ts';
+import { packHeader, packNoRejections, roomForUser, setEventCount, setFields, setProperties } from './packing.ts';
+import { PlainEvents } from './plain-events.ts';
+import { PlainKeys } from './plain-keys.ts';
+import { BEGINNING, NAME } from './plain-names.ts';
+import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, LOWER_N, OPEN_BRACE, PlainWalk, QUOTE } from './plain-walk.ts';
+import { StatementNames } from './statement-names.ts';
 
-const START = '{"users":[';
+const START = Buffer.from('{"users":[');
+const BACKSLASH = 0x5c;
+/** For new names, and lists of them. A user who has more may be left to parsing. */
+const ROOM_FOR_USER = 600;
 
-export interface PlainContext {
-  readonly receivedAt: number;
-  readonly traceId: string;
-  readonly firstUserIndex: number;
-  readonly keyKind: KeyKind;
-}
-
-export function preparePlain(text: string, context: PlainContext, options: MatchOptions): PreparedUser[] | null {
-  if (!text.startsWith(START) || text.includes('\\')) return null;
-  return new PlainUsers(new PlainWalk(text, START.length), context, options).all();
-}
-
-type Identifiers = Record<IdentifierType, string | null>;
-
-class PlainUsers {
-  readonly #walk: PlainWalk;
-  readonly #context: PlainContext;
+export class PlainPreparer {
+  readonly #packer: Packer;
   readonly #options: MatchOptions;
+  readonly #walk = new PlainWalk();
+  readonly #keys: PlainKeys;
+  readonly #statements: StatementNames;
+  readonly #events: PlainEvents;
+  #base = 0;
+  #eventCount = 0;
 
-  constructor(walk: PlainWalk, context: PlainContext, options: MatchOptions) {
-    this.#walk = walk;
-    this.#context = context;
+  constructor(packer: Packer, options: MatchOptions) {
+    this.#packer = packer;
     this.#options = options;
+    this.#keys = new PlainKeys(packer);
+    this.#statements = new StatementNames(packer, this.#walk.names);
+    this.#events = new PlainEvents(packer, this.#walk);
   }
 
-  all(): PreparedUser[] | null {
+  /** Packs a record without rejections; null, and nothing is packed, if not all of its users are ordinary. */
+  pack(record: LogRecord, header: RecordHeader): { readonly users: number; readonly events: number } | null {
+    const { body } = record;
+    if (Buffer.from(body.buffer, body.byteOffset, body.byteLength).includes(BACKSLASH)) return null;
+    const packer = this.#packer;
+    const start = packer.place();
+    packHeader(packer, header);
+    const countAt = packer.room(1);
+    const users = this.#users(record);
+    if (users === 0) {
+      packer.goBack(start);
+      return null;
+    }
+    packer.set(countAt, users);
+    packNoRejections(packer);
+    return { users, events: this.#eventCount };
+  }
+
+  /** Returns how many there are. */
+  #users({ body, receivedAt, firstUserIndex }: LogRecord): number {
     const walk = this.#walk;
-    const users: PreparedUser[] = [];
+    const taken = this.#packer.take(body, isAscii(body));
+    walk.begin(taken);
+    this.#base = taken.base;
+    this.#eventCount = 0;
+    if (!START.every((code) => walk.takes(code))) return 0;
+    let users = 0;
     do {
-      const user = this.#user(this.#context.firstUserIndex + users.length);
-      if (user === null) return null;
-      users.push(user);
+      if (!this.#user(firstUserIndex + users, receivedAt)) return 0;
+      users++;
     } while (walk.takes(COMMA));
-    const isEnd = walk.takes(CLOSE_BRACKET) && walk.takes(CLOSE_BRACE) && walk.isAtEnd();
-    return isEnd ? users : null;
+    if (!walk.takes(CLOSE_BRACKET) || !walk.takes(CLOSE_BRACE) || !walk.isAtEnd()) return 0;
+    this.#packer.keepUpTo(taken, walk.keptUpTo);
+    return users;
   }
 
-  #user(userIndex: number): PreparedUser | null {
+  #user(userIndex: number, receivedAt: number): boolean {
     const walk = this.#walk;
-    const { receivedAt, traceId, keyKind } = this.#context;
-    const identifiers: Identifiers = { user_id: null, email: null, phone_number: null, anon_id: null };
-    let events: PreparedEvent[] | null = null;
-    let fieldNames: string | null = null;
-    let fields = '{}';
-    let propertyNames: string | null = '';
-    let properties = '{}';
-    if (!walk.takes(OPEN_BRACE)) return null;
-    const names = walk.enter();
+    this.#makeRoom();
+    const user = roomForUser(this.#packer, userIndex);
+    let fieldNames = UNKNOWN;
+    let propertyNames: number = EMPTY_LIST;
+    let events = 0;
+    let name: number = BEGINNING.user;
+    let seen = 0;
+    setProperties(this.#packer, user, EMPTY_OBJECT, NO_TEXT);
+    if (!walk.takes(OPEN_BRACE)) return false;
     do {
-      if (!walk.name(names)) return null;
-      switch (walk.slice()) {
-        case 'identifiers':
-          fieldNames = this.#identifiers(identifiers);
-          if (fieldNames === null) return null;
-          fields = walk.keptText();
-          break;
-        case 'user_properties':
-          propertyNames = this.#properties();
-          if (propertyNames === null) return null;
-          properties = walk.keptText();
-          break;
-        case 'events':
-          events = this.#events();
-          if (events === null) return null;
-          break;
-        default:
-          return null;
-      }
-    } while (walk.takes(COMMA));
-    walk.leave(names);
-    if (!walk.takes(CLOSE_BRACE) || events === null || fieldNames === null) return null;
-    const { keys, junk } = matchKeysOf(identifiers, this.#options);
-    const allNames = `${fieldNames}\0${propertyNames}`;
-    const statement: StatementToStore | null =
-      allNames === '\0' ? null : { names: allNames, fields, properties, isCut: false };
-    return {
-      origin: { receivedAt, traceId, userIndex },
-      keyKind,
-      person: markOf(keys),
-      keys,
-      junk,
-      events,
-      statement,
-    };
-  }
-
-  /** Fills in the four that name a person, keeps the others, and returns the names of those. */
-  #identifiers(identifiers: Identifiers): string | null {
-    const walk = this.#walk;
-    let fieldNames = '';
-    walk.keepNothing();
-    if (!walk.takes(OPEN_BRACE)) return null;
-    if (walk.takes(CLOSE_BRACE)) return fieldNames;
-    const names = walk.enter();
-    do {
-      const from = walk.at;
-      if (!walk.name(names)) return null;
-      const name = walk.slice();
-      const isNull = walk.code === LOWER_N;
-      const isString = walk.code === QUOTE;
-      if (!walk.value(1)) return null;
+      name = walk.anyName(name);
+      if ((seen & (1 << name)) !== 0) return false;
+      seen |= 1 << name;
       switch (name) {
-        case 'user_id':
-        case 'email':
-        case 'phone_number':
-        case 'anon_id':
-          if (isString) identifiers[name] = walk.slice();
-          else if (!isNull) return null;
-          walk.leaveOut();
+        case NAME.identifiers:
+          fieldNames = this.#identifiers(user);
+          if (fieldNames === UNKNOWN) return false;
+          break;
+        case NAME.user_properties:
+          propertyNames = this.#properties(user);
+          if (propertyNames === UNKNOWN) return false;
+          break;
+        case NAME.events:
+          events = this.#events.pack(this.#base, receivedAt);
+          if (events === 0) return false;
           break;
         default:
-          if (isNull) {
-            walk.leaveOut();
-          } else {
-            walk.keep(from);
-            fieldNames += `${name}\0`;
+          return false;
+      }
+    } while (walk.takes(COMMA));
+    if (!walk.takes(CLOSE_BRACE) || events === 0 || fieldNames === UNKNOWN) return false;
+    this.#statements.set(user, fieldNames, propertyNames);
+    setEventCount(this.#packer, user, events);
+    this.#keys.pack(user);
+    this.#eventCount += events;
+    return true;
+  }
+
+  /** Numbers of names and lists are good for one user. */
+  #makeRoom(): void {
+    if (Math.min(this.#walk.names.room, this.#statements.room) < ROOM_FOR_USER) {
+      this.#walk.names.clear();
+      this.#statements.clear();
+    }
+    this.#events.makeRoom();
+  }
+
+  /** Takes the four that name a person, keeps the others, and returns the list of their names. */
+  #identifiers(user: number): number {
+    const walk = this.#walk;
+    let list: number = EMPTY_LIST;
+    this.#keys.clear();
+    if (!walk.takes(OPEN_BRACE)) return UNKNOWN;
+    if (walk.takes(CLOSE_BRACE)) return this.#fields(user, list);
+    walk.enter();
+    let name: number = BEGINNING.identifiers;
+    do {
+      const from = walk.at;
+      name = walk.name(name);
+      const { code } = walk;
+      switch (name) {
+        case UNKNOWN:
+          return UNKNOWN;
+        case NAME.user_id:
+        case NAME.email:
+        case NAME.phone_number:
+        case NAME.anon_id:
+          if (code === QUOTE ? !this.#keys.take(walk, this.#base, name - NAME.user_id, this.#options) : !walk.null()) {
+            return UNKNOWN;
           }
-      }
-    } while (walk.takes(COMMA));
-    walk.leave(names);
-    return walk.takes(CLOSE_BRACE) ? fieldNames : null;
-  }
-
-  /** Keeps all, and returns the names. */
-  #properties(): string | null {
-    const walk = this.#walk;
-    let allNames = '';
-    walk.keepNothing();
-    if (walk.code === LOWER_N) return walk.value(1) ? allNames : null;
-    if (!walk.takes(OPEN_BRACE)) return null;
-    if (walk.takes(CLOSE_BRACE)) return allNames;
-    const names = walk.enter();
-    do {
-      const from = walk.at;
-      if (!walk.name(names)) return null;
-      allNames += `${walk.slice()}\0`;
-      if (!walk.value(1)) return null;
-      walk.keep(from);
-    } while (walk.takes(COMMA));
-    walk.leave(names);
-    return walk.takes(CLOSE_BRACE) ? allNames : null;
-  }
-
-  #events(): PreparedEvent[] | null {
-    const walk = this.#walk;
-    const events: PreparedEvent[] = [];
-    if (!walk.takes(OPEN_BRACKET)) return null;
-    do {
-      const event = this.#event(events.length);
-      if (event === null) return null;
-      events.push(event);
-    } while (walk.takes(COMMA));
-    return walk.takes(CLOSE_BRACKET) ? events : null;
-  }
-
-  #event(eventIndex: number): PreparedEvent | null {
-    const walk = this.#walk;
-    let name: string | null = null;
-    let timestamp: number | undefined = this.#context.receivedAt;
-    let revenue: number | null = null;
-    let value: number | null = null;
-    let eventId: string | null = null;
-    walk.keepNothing();
-    if (!walk.takes(OPEN_BRACE)) return null;
-    const names = walk.enter();
-    do {
-      const from = walk.at;
-      if (!walk.name(names)) return null;
-      const first = walk.code;
-      switch (walk.slice()) {
-        case 'event_name':
-          if (first !== QUOTE || !walk.value(1)) return null;
-          name = walk.slice();
-          walk.leaveOut();
-          break;
-        case 'timestamp':
-          if (!walk.value(1)) return null;
-          if (first === QUOTE) timestamp = parseIso8601(walk.slice());
-          else if (first !== LOWER_N) return null;
-          if (timestamp === undefined) return null;
-          walk.leaveOut();
-          break;
-        case 'revenue':
-          if (!walk.amount(first)) return null;
-          revenue = first === LOWER_N ? null : walk.number;
-          walk.leaveOut();
-          break;
-        case 'event_value':
-          if (!walk.amount(first)) return null;
-          value = first === LOWER_N ? null : walk.number;
-          walk.leaveOut();
-          break;
-        case '$event_id':
-          if (!walk.value(1)) return null;
-          if (first === QUOTE) eventId = walk.slice();
-          walk.keep(from);
           break;
         default:
-          if (!walk.value(1)) return null;
+          if (!walk.value(1)) return UNKNOWN;
+          if (code === LOWER_N) break;
           walk.keep(from);
+          list = this.#statements.lists.add(list, name);
       }
     } while (walk.takes(COMMA));
-    walk.leave(names);
-    if (!walk.takes(CLOSE_BRACE) || name === null) return null;
-    return { eventIndex, name, timestamp, revenue, value, properties: walk.keptText(), eventId };
+    return walk.takes(CLOSE_BRACE) ? this.#fields(user, list) : UNKNOWN;
+  }
+
+  #fields(user: number, list: number): number {
+    if (list !== EMPTY_LIST && this.#walk.takeKept()) {
+      setFields(this.#packer, user, this.#base + this.#walk.textStart, this.#base + this.#walk.textEnd);
+    } else {
+      setFields(this.#packer, user, EMPTY_OBJECT, NO_TEXT);
+    }
+    return list;
+  }
+
+  /** Keeps all, and returns the list of their names. */
+  #properties(user: number): number {
+    const walk = this.#walk;
+    const start = walk.at;
+    let list: number = EMPTY_LIST;
+    if (walk.code === LOWER_N) return walk.null() ? list : UNKNOWN;
+    if (!walk.takes(OPEN_BRACE)) return UNKNOWN;
+    if (walk.takes(CLOSE_BRACE)) return list;
+    walk.enter();
+    let name: number = BEGINNING.properties;
+    do {
+      name = walk.name(name);
+      if (name === UNKNOWN || !walk.value(1)) return UNKNOWN;
+      list = this.#statements.lists.add(list, name);
+    } while (walk.takes(COMMA));
+    if (!walk.takes(CLOSE_BRACE)) return UNKNOWN;
+    setProperties(this.#packer, user, this.#base + start, this.#base + walk.at);
+    return list;
   }
 }

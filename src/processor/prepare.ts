@@ -13,7 +13,10 @@ import { type IdentifierType, type KeyKind, LIMITS, type Origin, type PersonMark
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { parseExact } from '../validation/exact-json.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
-import { preparePlain } from './prepare-plain.ts';
+import { type Packed, Packer } from './packer.ts';
+import { packRecord } from './packing.ts';
+import { PlainPreparer } from './prepare-plain.ts';
+import { unpack } from './unpacking.ts';
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -52,23 +55,57 @@ export function headerOf(record: Omit<LogRecord, 'body'>): RecordHeader {
   };
 }
 
-export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
-  const { body } = record;
-  const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
-  const plain = record.rejections.length === 0 ? preparePlain(text, record, options) : null;
-  const { users, rejections } =
-    plain === null ? prepareParsed(text, record, options) : { users: plain, rejections: [] };
-  const found = users.length + rejections.length;
-  if (found !== record.userCount) {
-    throw new Error(`the body has ${found} users where the edge counted ${record.userCount}`);
+/** In one piece, as it goes to another thread; `unpack` gives what `prepareRecord` gives of each. */
+export class Preparer {
+  readonly #packer = new Packer();
+  readonly #plain: PlainPreparer;
+  readonly #options: MatchOptions;
+
+  constructor(options: MatchOptions) {
+    this.#options = options;
+    this.#plain = new PlainPreparer(this.#packer, options);
   }
-  let events = 0;
-  for (const user of users) events += user.events.length;
-  if (events !== record.eventCount) {
-    throw new Error(`the accepted users have ${events} events where the edge counted ${record.eventCount}`);
+
+  prepare(records: readonly LogRecord[]): Packed {
+    this.#packer.clear();
+    for (const record of records) if (!this.#preparePlain(record)) this.#prepareParsed(record);
+    return this.#packer.finish();
   }
-  return { header: headerOf(record), users, rejections };
+
+  #preparePlain(record: LogRecord): boolean {
+    const counted = record.rejections.length === 0 ? this.#plain.pack(record, headerOf(record)) : null;
+    if (counted !== null) checkCounts(record, counted.users, counted.events);
+    return counted !== null;
+  }
+
+  #prepareParsed(record: LogRecord): void {
+    const { body } = record;
+    const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
+    const { users, rejections } = prepareParsed(text, record, this.#options);
+    let events = 0;
+    for (const user of users) events += user.events.length;
+    checkCounts(record, users.length + rejections.length, events);
+    packRecord(this.#packer, { header: headerOf(record), users, rejections });
+  }
 }
+
+/** Throws if the edge has counted something else. */
+function checkCounts({ userCount, eventCount }: LogRecord, users: number, events: number): void {
+  if (users !== userCount) throw new Error(`the body has ${users} users where the edge counted ${userCount}`);
+  if (events !== eventCount) {
+    throw new Error(`the accepted users have ${events} events where the edge counted ${eventCount}`);
+  }
+}
+
+/** By itself. Whoever prepares many keeps a preparer. */
+export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
+  const preparer = PREPARERS.get(options) ?? new Preparer(options);
+  PREPARERS.set(options, preparer);
+  return unpack(preparer.prepare([record]))[0] as PreparedRecord;
+}
+
+/** One has memory enough for a batch. */
+const PREPARERS = new WeakMap<MatchOptions, Preparer>();
 
 /** Any record, whatever is in it. */
 export function prepareParsed(

@@ -7,10 +7,10 @@
 
 import type { MessagePort, Worker } from 'node:worker_threads';
 import type { MatchOptions } from '../identity/match-keys.ts';
-import { type LogBatch, LogCorruptError, type LogReader, type LogRecord, LogUnavailableError } from '../log.ts';
+import { type LogBatch, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
 import type { Packed } from './packer.ts';
-import { pack, unpack } from './packing.ts';
-import { type PreparedRecord, prepareRecord } from './prepare.ts';
+import { Preparer, type PreparedRecord } from './prepare.ts';
+import { unpack } from './unpacking.ts';
 
 export interface PreparedBatch {
   readonly records: readonly PreparedRecord[];
@@ -24,11 +24,12 @@ export interface RecordSource {
 }
 
 export function sourceOnTheSpot(log: LogReader, options: MatchOptions): RecordSource {
+  const preparer = new Preparer(options);
   return {
     read: async (partition, position, bytesMax) => {
       const { records, next } = await log.read(partition, position, bytesMax);
       try {
-        return { records: records.map((record) => prepareRecord(record, options)), next, problem: null };
+        return { records: unpack(preparer.prepare(records)), next, problem: null };
       } catch (error) {
         return { records: [], next, problem: error instanceof Error ? error : new Error(String(error)) };
       }
@@ -85,38 +86,41 @@ class ReadingOn {
   }
 }
 
-async function readPacked(log: ReadingOn, options: MatchOptions, request: Omit<Request, 'call'>): Promise<PackedBatch> {
-  const { records, next } = await log.read(request.partition, request.position, request.bytesMax);
+async function readPacked(
+  log: ReadingOn,
+  preparer: Preparer,
+  { partition, position, bytesMax }: Omit<Request, 'call'>,
+): Promise<PackedBatch> {
+  const { records, next } = await log.read(partition, position, bytesMax);
   const bytes = records.reduce((sum, { body }) => sum + body.byteLength, 0);
-  const isOneOfMany = bytes >= request.bytesMax && bytes < AHEAD_BYTES_MAX;
+  const isOneOfMany = bytes >= bytesMax && bytes < AHEAD_BYTES_MAX;
   try {
-    return { packed: pack(preparedInTurn(records, options)), next, problem: null, isOneOfMany };
+    return { packed: preparer.prepare(records), next, problem: null, isOneOfMany };
   } catch (error) {
-    return { packed: pack([]), next, problem: error instanceof Error ? error.message : String(error), isOneOfMany };
+    const problem = error instanceof Error ? error.message : String(error);
+    return { packed: preparer.prepare([]), next, problem, isOneOfMany };
   }
-}
-
-function* preparedInTurn(records: readonly LogRecord[], options: MatchOptions): Generator<PreparedRecord> {
-  for (const record of records) yield prepareRecord(record, options);
 }
 
 /** The thread's end: answers requests, and prepares what will be asked for next meanwhile. */
 export function serveRecords(port: MessagePort, log: LogReader, options: MatchOptions): void {
   const reading = new ReadingOn(log);
+  const preparer = new Preparer(options);
   const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PackedBatch> }>();
   port.on('message', ({ call, partition, position, bytesMax }: Request) => {
     const early = ahead.get(partition);
     ahead.delete(partition);
     const batch =
-      early?.position === position ? early.batch : readPacked(reading, options, { partition, position, bytesMax });
+      early?.position === position ? early.batch : readPacked(reading, preparer, { partition, position, bytesMax });
     batch.then(
       (prepared) => {
         const { packed, next, isOneOfMany } = prepared;
         const reply: Reply = { call, ...prepared };
-        port.postMessage(reply, [packed.lengths.buffer, packed.numbers.buffer]);
+        const { narrow, wide, integers, numbers } = packed;
+        port.postMessage(reply, [narrow.buffer, wide.buffer, integers.buffer, numbers.buffer]);
         // At the end of the log there is nothing to prepare: it is asked for again when there is more.
         if (!isOneOfMany) return;
-        const following = readPacked(reading, options, { partition, position: next, bytesMax });
+        const following = readPacked(reading, preparer, { partition, position: next, bytesMax });
         // Who asks for it gets to know; an end that was reached is no answer for later.
         void following.then(
           (found) => found.next === next && forget(partition, next),

@@ -44,6 +44,32 @@ export function parseIso8601(text: string): number | undefined {
   return Number.isNaN(milliseconds) ? undefined : milliseconds;
 }
 
+/** As it is written nearly always: `2026-11-15T10:20:30.123Z`. */
+export const USUAL_TIME_LENGTH = 24;
+
+/** The same for a time that is written like that, and begins there; NaN for any other text. */
+export function parseUsualTime(codes: ArrayLike<number>, at: number): number {
+  const isUsual =
+    codes[at + 4] === MINUS &&
+    codes[at + 7] === MINUS &&
+    codes[at + 10] === UPPER_T &&
+    codes[at + 13] === COLON &&
+    codes[at + 16] === COLON &&
+    codes[at + 19] === POINT &&
+    codes[at + 23] === UPPER_Z;
+  if (!isUsual) return Number.NaN;
+  const year = twoDigitsOf(codes, at) * 100 + twoDigitsOf(codes, at + 2);
+  const days = daysSince1970(year, twoDigitsOf(codes, at + 5), twoDigitsOf(codes, at + 8));
+  const hour = twoDigitsOf(codes, at + 11);
+  const minute = twoDigitsOf(codes, at + 14);
+  const second = twoDigitsOf(codes, at + 17);
+  const hundredths = twoDigitsOf(codes, at + 20);
+  const thousandths = (codes[at + 22] as number) - ZERO;
+  // Unusual are also the last moment of a day that is told as 24 o'clock, and leap seconds.
+  if (!(hour <= 23 && minute <= 59 && second <= 59 && thousandths >= 0 && thousandths <= 9)) return Number.NaN;
+  return days * DAY_MS + hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + hundredths * 10 + thousandths;
+}
+
 /** NaN if there is no such day; any NaN among the arguments ends up there too. */
 function daysSince1970(year: number, month: number, day: number): number {
   if (!(year >= 0 && month >= 1 && month <= 12 && day >= 1)) return Number.NaN;
@@ -145,5 +171,11 @@ function startsDigit(text: string, at: number): boolean {
 function twoDigits(text: string, at: number): number {
   const tens = text.charCodeAt(at) - ZERO;
   const ones = text.charCodeAt(at + 1) - ZERO;
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
+}
+
+function twoDigitsOf(codes: ArrayLike<number>, at: number): number {
+  const tens = (codes[at] as number) - ZERO;
+  const ones = (codes[at + 1] as number) - ZERO;
   return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
 }

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import type { IdentifierType, MatchKey } from '../../src/model.ts';
-import { markOf } from '../../src/processor/person-mark.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey } from '../../src/model.ts';
+import { MarkSum, markOf, PLAIN_LENGTH_MAX } from '../../src/processor/person-mark.ts';
 
 function key(type: IdentifierType, value: string, raw = value): MatchKey {
   return { type, value, raw };
@@ -37,10 +37,33 @@ suite('The mark of a person', () => {
       [key('user_id', 'a'), key('email', 'b')],
       [key('user_id', 'ab'), key('email', 'b')],
       [key('user_id', 'aeb')],
+      [key('user_id', 'ab\0')],
+      [key('user_id', 'ab\0\0')],
+      [key('user_id', '')],
+      [key('user_id', '\0')],
+      [key('user_id', 'aé')],
+      [key('user_id', '\u00e1\u0000')],
       [key('user_id', '\uffff')],
       [key('user_id', '\uffff\uffff')],
     ];
     assert.equal(new Set(lists.map(textOf)).size, lists.length);
+  });
+
+  test('is the same however the keys are added, and in whatever order', () => {
+    for (let length = 1; length <= PLAIN_LENGTH_MAX; length++) {
+      // The largest sums that there are.
+      const keys = IDENTIFIER_TYPES.map((type) => key(type, `${'~'.repeat(length - 1)}${type.charAt(0)}`));
+      const { a, b, c } = markOf(keys);
+      const sum = new MarkSum();
+      for (const { type, value } of keys.toReversed()) {
+        const characters = Uint8Array.from(Buffer.from(`..${value}"`));
+        sum.addPlain(IDENTIFIER_TYPES.indexOf(type), characters, 2, 2 + length);
+      }
+      assert.deepEqual([sum.a, sum.b, sum.c], [a, b, c]);
+      sum.clear();
+      for (const { type, value } of keys.toReversed()) sum.add(IDENTIFIER_TYPES.indexOf(type), value);
+      assert.deepEqual([sum.a, sum.b, sum.c], [a, b, c]);
+    }
   });
 
   test('differs for many that are alike', () => {

@@ -3,11 +3,15 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { preparePlain } from '../../src/processor/prepare-plain.ts';
-import { prepareParsed } from '../../src/processor/prepare.ts';
+import { Packer } from '../../src/processor/packer.ts';
+import { PlainPreparer } from '../../src/processor/prepare-plain.ts';
+import { headerOf, Preparer, type PreparedUser, prepareParsed } from '../../src/processor/prepare.ts';
+import { unpack } from '../../src/processor/unpacking.ts';
 import { validateRequest } from '../../src/validation/validate-request.ts';
 import { arbitraryUser, textOf } from '../validation/arbitrary-users.ts';
 import { entriesOf } from './history.ts';
+import { ordinaryRequest, request } from './requests.ts';
+import { plain } from './unpacked.ts';
 
 const OPTIONS = { defaultCountry: 'DE', junkValues: new Set<string>() };
 const RECORD = {
@@ -20,76 +24,23 @@ function user(changes: string): string {
   return `{"users":[{"identifiers":{"user_id":"u_1"},"events":[{"event_name":"seen"${changes}}]}]}`;
 }
 
+/** One for all tests, as in a thread: what it remembers of others must not show. */
+const PACKER = new Packer();
+const PREPARER = new PlainPreparer(PACKER, OPTIONS);
+
+function preparePlain(text: string): readonly PreparedUser[] | null {
+  const isPacked = PREPARER.pack({ ...RECORD, body: Buffer.from(text) }, headerOf(RECORD)) !== null;
+  const records = plain(unpack(PACKER.finish()));
+  assert.equal(records.length, isPacked ? 1 : 0);
+  assert.deepEqual(records[0]?.header ?? headerOf(RECORD), headerOf(RECORD));
+  return records[0]?.users ?? null;
+}
+
 function assertSame(text: string): boolean {
-  const plain = preparePlain(text, RECORD, OPTIONS);
-  if (plain === null) return false;
-  assert.deepEqual(plain, prepareParsed(text, RECORD, OPTIONS).users);
+  const users = preparePlain(text);
+  if (users === null) return false;
+  assert.deepEqual(users, prepareParsed(text, RECORD, OPTIONS).users);
   return true;
-}
-
-/** Tokens of JSON, some of them spelled in a way that JavaScript would not choose. */
-const scalar = fc.oneof(
-  { weight: 6, arbitrary: fc.constantFrom('0', '12', '-1.5', '"EUR"', '"Straße"', 'true', 'null') },
-  fc.constantFrom('0', '-0', '7', '-1.5', '1.50', '0.000001', '0.0000001', '1e3', '1E400', '123456789012345'),
-  fc.constantFrom('1234567890123456', '9007199254740993', '0.1', '100', '-0.0', 'true', 'false', 'null'),
-  fc.constantFrom('""', '"EUR"', '"Straße"', '"購入 😀"', '"a\\"b"', '"\\u00e9"', '"\u2028"', '"{,}"', '"]"'),
-  fc.double({ noNaN: true, noDefaultInfinity: true }).map((number) => JSON.stringify(number)),
-);
-const name = fc.oneof(
-  { weight: 4, arbitrary: fc.constantFrom('plan', 'visits', 'é', 'a b', 'user_id', 'city', '$event_id', 'b', 'c') },
-  fc.constantFrom('7', '', '__proto__', 'constructor', '_', '__'),
-);
-const { value } = fc.letrec<{ value: string; object: string }>((tie) => ({
-  value: fc.oneof(
-    { weight: 5, arbitrary: scalar },
-    { weight: 1, arbitrary: fc.array(tie('value'), { maxLength: 3 }).map((items) => `[${items.join()}]`) },
-    { weight: 1, arbitrary: tie('object') },
-  ),
-  object: members(fc.tuple(name, tie('value'))),
-}));
-
-function members(pair: fc.Arbitrary<readonly [string, string]>): fc.Arbitrary<string> {
-  return fc
-    .tuple(fc.array(pair, { maxLength: 4 }), fc.constantFrom(',', ',', ',', ', '))
-    .map(([pairs, comma]) => `{${pairs.map(([key, item]) => `"${key}":${item}`).join(comma)}}`);
-}
-
-const event = members(
-  fc.oneof(
-    { weight: 4, arbitrary: fc.tuple(name, value) },
-    fc.tuple(fc.constant('event_name'), fc.constantFrom('"seen"', '" 購入"')),
-    fc.tuple(fc.constant('timestamp'), fc.constantFrom('"2026-11-15"', '"2026-11-15T10:20:30.5Z"', 'null')),
-    fc.tuple(fc.constantFrom('revenue', 'event_value'), scalar),
-  ),
-);
-const identifiers = members(
-  fc.tuple(
-    fc.constantFrom('user_id', 'email', 'phone_number', 'anon_id', 'first_name', 'city', '__proto__'),
-    fc.constantFrom('"u_1"', '" Ada@X.org"', '"Ärger"', '"null"', '"0049 30 123456"', 'null', '""'),
-  ),
-);
-const request = fc
-  .array(fc.tuple(identifiers, members(fc.tuple(name, value)), fc.array(event, { minLength: 1, maxLength: 3 })), {
-    minLength: 1,
-    maxLength: 2,
-  })
-  // What every user must have, so that most of them are valid.
-  .map((users) =>
-    users.map(([who, said, events]) => [withFirst(who, '"anon_id":"a"'), said, events.map(named)] as const),
-  )
-  .map((users) => users.map(([who, said, events]) => userText(who, said, events)))
-  .map((users) => `{"users":[${users.join()}]}`);
-
-function withFirst(object: string, member: string): string {
-  return object === '{}' ? `{${member}}` : `{${member},${object.slice(1)}`;
-}
-
-function named(object: string): string {
-  return withFirst(object, '"event_name":"first"');
-}
-
-function userText(who: string, said: string, events: readonly string[]): string {
-  return `{"identifiers":${who},"user_properties":${said},"events":[${events.join()}]}`;
 }
 
 suite('Preparing without parsing', () => {
@@ -120,14 +71,14 @@ suite('Preparing without parsing', () => {
       '"\\n"',
       '[1 ]',
     ]) {
-      assert.equal(preparePlain(user(`,"odd":${odd}`), RECORD, OPTIONS), null, odd);
+      assert.equal(preparePlain(user(`,"odd":${odd}`)), null, odd);
     }
     for (const odd of [',"a":1,"a":2', ',"7":1', ',"__proto__":1', ', "a":1', ',"revenue":1e2', ',"timestamp":"no"']) {
-      assert.equal(preparePlain(user(odd), RECORD, OPTIONS), null, odd);
+      assert.equal(preparePlain(user(odd)), null, odd);
     }
-    assert.equal(preparePlain(`\uFEFF${user('')}`, RECORD, OPTIONS), null);
-    assert.equal(preparePlain(`{"more":1,${user('').slice(1)}`, RECORD, OPTIONS), null);
-    assert.equal(preparePlain(user('').slice(0, -1), RECORD, OPTIONS), null);
+    assert.equal(preparePlain(`\uFEFF${user('')}`), null);
+    assert.equal(preparePlain(`{"more":1,${user('').slice(1)}`), null);
+    assert.equal(preparePlain(user('').slice(0, -1)), null);
   });
 
   test('any valid request is prepared as by parsing, or left to it', () => {
@@ -140,11 +91,87 @@ suite('Preparing without parsing', () => {
       if (assertSame(text)) plain++;
     };
     fc.assert(fc.property(request, check), { numRuns: 8_000 });
-    assert.ok(valid > 200 && plain > 100, `${valid} valid ones, ${plain} of them plain`);
+    assert.ok(valid > 200 && plain > 40, `${valid} valid ones, ${plain} of them plain`);
+    fc.assert(fc.property(ordinaryRequest, check), { numRuns: 4_000 });
+    assert.ok(plain > 1_000, `${plain} plain ones`);
     fc.assert(
       fc.property(arbitraryUser, (one) => check(textOf({ users: [one] }))),
       { numRuns: 2_000 },
     );
+  });
+
+  test('a name may be anywhere else as well, but twice in one object it is left to parsing', () => {
+    const events = '"events":[{"event_name":"seen","events":1,"a":{"a":{"a":1},"events":2}}]';
+    const said = '"user_properties":{"events":1,"identifiers":2}';
+    const who = '"identifiers":{"user_id":"u_1","events":"x","user_properties":"y"}';
+    assert.ok(assertSame(`{"users":[{${events},${said},${who}}]}`));
+    for (const twice of [events, said, who]) {
+      assert.equal(preparePlain(`{"users":[{${events},${said},${who},${twice}}]}`), null, twice);
+    }
+    assert.equal(preparePlain(user(',"a":{"b":{"a":1},"c":2,"b":3}')), null);
+    assert.equal(preparePlain(user(',"b":1,"a":{"b":{"b":1}},"b":3')), null);
+  });
+
+  test('what is left out of an object leaves no trace, wherever it was', () => {
+    const members = ['"event_name":"seen"', '"revenue":2', '"a":1', '"$event_id":"e-1"', '"timestamp":null', '"b":"ü"'];
+    const fields = ['"user_id":"u_1"', '"city":"Bern"', '"email":"a@b.c"', '"zip":null', '"anon_id":"A1"', '"x":[1]'];
+    for (let turn = 0; turn < members.length; turn++) {
+      members.push(members.shift() ?? '');
+      fields.push(fields.shift() ?? '');
+      for (const event of [members, members.slice(0, 4), members.toReversed()]) {
+        if (!event.includes('"event_name":"seen"')) continue;
+        const one = `{"events":[{${event.join()}},{${event.join()}}],"identifiers":{${fields.join()}}}`;
+        assert.ok(assertSame(`{"users":[${one},${one}]}`), one);
+      }
+    }
+  });
+
+  test('more names than can be remembered, or than a person has room for, change nothing', () => {
+    const names = (count: number, prefix: string) =>
+      Array.from({ length: count }, (_item, n) => `"${prefix}${n}":${n}`).join();
+    for (let round = 0; round < 40; round++) {
+      assert.ok(assertSame(user(`,${names(200, `name ${round} `)},"nested":{${names(50, `nested ${round} `)}}`)));
+      assert.ok(assertSame(user(`,${names(20, `${'n'.repeat(100)} ${round} `)}`).replace('"seen"', `"seen ${round}"`)));
+    }
+    const many = `"user_properties":{${names(1_001, 'p')}}`;
+    assert.equal(preparePlain(user('').replace('"events"', `${many},"events"`)), null);
+    for (let n = 0; n < 5_000; n++) assertSame(user('').replace('"seen"', `"seen for the ${n}th time"`));
+  });
+
+  test('of a batch each record is prepared as by parsing, whatever the others are', () => {
+    const preparer = new Preparer(OPTIONS);
+    const bodies = fc.array(
+      fc.oneof(request, ordinaryRequest).filter((text) => validateRequest(text).ok),
+      { minLength: 1, maxLength: 8 },
+    );
+    const check = (texts: readonly string[]): void => {
+      const records = texts.flatMap((text) => {
+        const verdict = validateRequest(text);
+        if (!verdict.ok) return [];
+        const { userCount, eventCount, rejections } = verdict;
+        return [{ ...RECORD, body: Buffer.from(text), firstUserIndex: 0, userCount, eventCount, rejections }];
+      });
+      const expected = records.map((record, index) => {
+        return { header: headerOf(record), ...prepareParsed(texts[index] ?? '', record, OPTIONS) };
+      });
+      assert.deepEqual(plain(unpack(preparer.prepare(records))), expected);
+    };
+    fc.assert(fc.property(bodies, check), { numRuns: 300 });
+  });
+
+  test('records of megabytes, and many at once, are prepared as by parsing', () => {
+    const preparer = new Preparer(OPTIONS);
+    for (const text of ['x', 'ü', '日']) {
+      const large = user(`,"long":"${text.repeat(1_500_000)}","revenue":1,"more":1`);
+      const bodies = [large, user(',"a":1'), large, ...Array.from({ length: 8_000 }, () => user(',"b":1'))];
+      const records = bodies.map((body) => Object.assign({}, RECORD, { body: Buffer.from(body) }));
+      const prepared = plain(unpack(preparer.prepare(records)));
+      assert.equal(prepared.length, records.length);
+      for (const index of [0, 1, 2, 3, records.length - 1]) {
+        const body = (records[index]?.body ?? '').toString();
+        assert.deepEqual(prepared[index]?.users, prepareParsed(body, RECORD, OPTIONS).users);
+      }
+    }
   });
 
   test('a mixed history is prepared as by parsing, much of it without', () => {

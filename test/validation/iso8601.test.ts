@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { parseIso8601 } from '../../src/validation/iso8601.ts';
+import { parseIso8601, parseUsualTime, USUAL_TIME_LENGTH } from '../../src/validation/iso8601.ts';
 import { oracleIso8601 } from './oracle.ts';
 
 /** Each text with the same moment as `toISOString` writes it. */
@@ -240,4 +240,31 @@ test('the parser and the oracle agree on texts that look like ISO 8601', () => {
     { numRuns: runs, seed: 20_261_115 },
   );
   assert.ok(accepted > runs * 0.2 && accepted < runs * 0.8, `${accepted} of ${runs} accepted`);
+});
+
+test('a time as it is usually written is read as any other, or left to whoever reads any', () => {
+  const usual = fc.tuple(
+    fc.date({ noInvalidDate: true }),
+    fc.nat({ max: USUAL_TIME_LENGTH }),
+    fc.constantFrom('0', '9', '7', '-', ':', '.', 'T', 'Z', 'é'),
+  );
+  let read = 0;
+  fc.assert(
+    fc.property(usual, ([date, place, character]) => {
+      const whole = date.toISOString();
+      for (const text of [whole, whole.slice(0, place) + character + whole.slice(place + 1)]) {
+        const codes = Uint16Array.from(Array.from(`ab${text}`, (one) => one.charCodeAt(0)));
+        const time = parseUsualTime(codes, 2);
+        if (text.length !== USUAL_TIME_LENGTH || Number.isNaN(time)) continue;
+        assert.equal(time, parseIso8601(text), text);
+        read++;
+      }
+    }),
+    { numRuns: 5_000 },
+  );
+  assert.ok(read > 500, String(read));
+  assert.equal(parseUsualTime(Buffer.from('2026-11-15T10:20:30.123Z'), 0), Date.parse('2026-11-15T10:20:30.123Z'));
+  for (const other of ['2026-02-30T10:20:30.123Z', '2026-11-15T24:00:00.000Z', '2016-12-31T23:59:60.000Z', '2026']) {
+    assert.ok(Number.isNaN(parseUsualTime(Buffer.from(other), 0)), other);
+  }
 });

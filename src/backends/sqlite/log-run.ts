@@ -38,6 +38,8 @@ interface Run {
   /** Before the first when there are none. */
   readonly last: number;
   readonly isEnd: boolean;
+  /** Of all bodies. */
+  readonly bytes: number;
 }
 
 /**
@@ -53,8 +55,8 @@ export function runOfMany(database: DatabaseSync, { from, until }: Stretch, byte
     if (count === 0 || last !== from + count - 1) return null;
     const fits = bytes <= bytesMax && bytes + more + count * HEADER_BYTES <= BATCH_BYTES_MAX;
     const isEnd = count < countMax || last + 1 === until;
-    if (fits && isEnd) return until === undefined || last + 1 === until ? { last, isEnd } : null;
-    if (fits && tries > 0) return { last, isEnd };
+    if (fits && isEnd) return until === undefined || last + 1 === until ? { last, isEnd, bytes } : null;
+    if (fits && tries > 0) return { last, isEnd, bytes };
     countMax = Math.floor(((count * bytesMax) / bytes) * SIZES_DIFFER);
     if (countMax < FIRST_RECORDS) return null;
   }
@@ -76,7 +78,7 @@ export function runOfFew(database: DatabaseSync, stretch: Stretch, bytesMax: num
     bytesInAll += row.bytes + row.more + HEADER_BYTES;
     return bytes < bytesMax && bytesInAll < BATCH_BYTES_MAX;
   });
-  return { last, isEnd };
+  return { last, isEnd, bytes };
 }
 
 interface SumsRow {
