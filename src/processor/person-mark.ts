@@ -3,9 +3,9 @@
  * once. Pure but for its random keys, which differ from thread to thread and are never stored: a mark is good for
  * shortcuts in the memory of one process.
  *
- * Each lane is a sum of the characters, each times a random number for its type and place, modulo a prime. Whoever does
- * not know those numbers cannot do better than chance at finding two texts with the same sum: 1 in 2^31 a lane, 2^93 in
- * all. It does not matter in which order the keys are added.
+ * Each lane is a sum of the characters (of ASCII, of pairs of them) and of the length of each key, all times random
+ * numbers for type and place, modulo a prime. Whoever does not know those numbers cannot do better than chance at
+ * finding two texts with the same sum: 1 in 2^31 a lane, 2^93 in all. It does not matter in which order keys are added.
  */
 
 import { randomFillSync } from 'node:crypto';

@@ -122,7 +122,7 @@ export class PlainEvents {
     const known = this.#eventNames.find(walk.characters, start, this.#lastEventName);
     if (known === UNKNOWN) return walk.string() ? this.#packer.word(walk.text()) : NO_TEXT;
     this.#lastEventName = known;
-    walk.goTo(start + this.#eventNames.length(known) + 1);
+    if (!walk.goPast(start + this.#eventNames.length(known))) return NO_TEXT;
     return this.#eventWords.word(known, this.#eventNames.text(known));
   }
 
@@ -132,10 +132,7 @@ export class PlainEvents {
     const end = start + USUAL_TIME_LENGTH;
     if (walk.code === QUOTE && walk.characters[end] === QUOTE) {
       const usual = parseUsualTime(walk.characters, start);
-      if (!Number.isNaN(usual)) {
-        walk.goTo(end + 1);
-        return usual;
-      }
+      if (!Number.isNaN(usual)) return walk.goPast(end) ? usual : Number.NaN;
     }
     return walk.string() ? (parseIso8601(walk.text()) ?? Number.NaN) : Number.NaN;
   }

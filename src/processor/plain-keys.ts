@@ -65,9 +65,8 @@ export class PlainKeys {
       return walk.string() && this.#takeText(walk, base, type, options);
     }
     this.#mark.addPlain(type, characters, start, end);
-    walk.goTo(end + 1);
     this.#add(type, base + start, base + end, NO_TEXT, NO_TEXT);
-    return true;
+    return walk.goPast(end);
   }
 
   #takeText(walk: PlainWalk, base: number, type: number, options: MatchOptions): boolean {

@@ -3,7 +3,8 @@
  * that it is. A step that comes upon text which JavaScript would write in another way (an exponent, a name that is a
  * number, a name given twice), or that it does not know, returns false, and then the walk is over.
  *
- * Relies on the text being JSON without escapes, with a quote behind it. Writes over it: of what is kept of an object, a
+ * Relies on the text being JSON without escapes; if it is not, the walk ends somewhere, but never behind the quote that
+ * follows the text. Writes over it: of what is kept of an object, a
  * comma before or behind it becomes a brace; where it has gaps, it is put together behind the text. So nobody may walk
  * there again.
  */
@@ -111,8 +112,10 @@ export class PlainWalk {
     return at === this.#end;
   }
 
-  goTo(at: number): void {
-    this.#at = at;
+  /** Past a string whose closing quote was found there; false if it is the one behind the text. */
+  goPast(quote: number): boolean {
+    this.#at = quote + 1;
+    return quote < this.#end;
   }
 
   takes(code: number): boolean {
@@ -151,7 +154,7 @@ export class PlainWalk {
     if (name === UNKNOWN) return UNKNOWN;
     const colon = start + this.names.length(name) + 1;
     this.#at = colon + 1;
-    return characters[colon] === COLON ? name : UNKNOWN;
+    return characters[colon] === COLON && this.#at < this.#end ? name : UNKNOWN;
   }
 
   /** The member from there to here. */
@@ -194,12 +197,11 @@ export class PlainWalk {
   string(): boolean {
     const characters = this.#characters;
     let at = this.#at;
-    if (characters[at++] !== QUOTE) return false;
-    this.#textStart = at;
+    if (characters[at] !== QUOTE || at === this.#end) return false;
+    this.#textStart = ++at;
     while (characters[at] !== QUOTE) at++;
     this.#textEnd = at;
-    this.#at = at + 1;
-    return at < this.#end;
+    return this.goPast(at);
   }
 
   /** Goes past any value that is written as it would be written again. */
@@ -213,11 +215,9 @@ export class PlainWalk {
         return depth < NESTING_MAX && this.#array(depth + 1);
       case LOWER_T:
       case LOWER_N:
-        this.#at += 4;
-        return true;
       case LOWER_F:
-        this.#at += 5;
-        return true;
+        this.#at += this.code === LOWER_F ? 5 : 4;
+        return this.#at < this.#end;
       default:
         return this.#numeral(false);
     }

@@ -126,6 +126,18 @@ suite('Preparing without parsing', () => {
     }
   });
 
+  test('a body that ends too early is left to parsing, whatever lay in that memory before', () => {
+    const said = '"user_properties":{"plan":"pro","left":null,"isNew":false}';
+    const more = ',"timestamp":"2026-11-15T10:20:30.123Z","revenue":1.5,"tags":["a",{"b":true}],"$event_id":"e-1"';
+    for (const letter of ['e', 'é']) {
+      const whole = user(more).replace('"events"', `${said},"events"`).replace('seen', `s${letter}n`);
+      for (let length = 0; length < whole.length; length++) {
+        assert.ok(assertSame(whole), whole);
+        assert.equal(preparePlain(whole.slice(0, length)), null, whole.slice(0, length));
+      }
+    }
+  });
+
   test('more names than can be remembered, or than a person has room for, change nothing', () => {
     const names = (count: number, prefix: string) =>
       Array.from({ length: count }, (_item, n) => `"${prefix}${n}":${n}`).join();
