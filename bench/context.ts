@@ -43,7 +43,6 @@ export interface ScaleOutPace {
 export interface GrowthPace {
   /** Stored events at which it is measured, ascending; the first is what the others are compared with. */
   readonly sizes: readonly number[];
-  readonly warmupEvents: number;
   readonly roundEvents: number;
   readonly rounds: number;
   readonly reads: number;
@@ -61,14 +60,13 @@ export const FULL: Pace = {
   starts: 4,
   endToEnd: { events: 2_000_000, people: 200_000 },
   mergePeople: 100_000,
-  growth: { sizes: [300_000, 900_000], warmupEvents: 50_000, roundEvents: 100_000, rounds: 3, reads: 1_000 },
+  growth: { sizes: [300_000, 900_000], roundEvents: 100_000, rounds: 3, reads: 1_000 },
   scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
 };
 
 /** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
 export const GROWTH_BY_NAME: GrowthPace = {
   sizes: [1_000_000, 10_000_000],
-  warmupEvents: 100_000,
   roundEvents: 200_000,
   rounds: 3,
   reads: 2_000,
@@ -89,7 +87,7 @@ export const SHORT: Pace = {
   starts: 1,
   endToEnd: { events: 5_000, people: 1_000 },
   mergePeople: 1_000,
-  growth: { sizes: [2_000, 4_000], warmupEvents: 500, roundEvents: 1_000, rounds: 1, reads: 50 },
+  growth: { sizes: [2_000, 4_000], roundEvents: 1_000, rounds: 1, reads: 50 },
   scaleOut: { events: 4_000, people: 500, processors: [1, 2] },
 };
 

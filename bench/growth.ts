@@ -40,6 +40,7 @@ interface Reads {
 interface SizeResult {
   readonly size: number;
   readonly fill: FillResult;
+  readonly warmup: StoredResult;
   readonly rounds: readonly StoredResult[];
   readonly perSecond: number;
   readonly reads: Reads;
@@ -48,10 +49,10 @@ interface SizeResult {
 export const growthBenchmark: Benchmark = {
   name: 'growth',
   what: 'end-to-end and reads when much is stored already (asked for by name: 1 and 10 million, --long 50)',
-  seconds: ({ growth: { sizes, warmupEvents, roundEvents, rounds, reads } }) =>
+  seconds: ({ growth: { sizes, roundEvents, rounds, reads } }) =>
     Math.max(...sizes) / FILL_PER_SECOND +
-    sizes.length *
-      (START_SECONDS + (warmupEvents + rounds * roundEvents) / OURS_PER_SECOND + (2 * reads) / READS_PER_SECOND),
+    sizes.reduce((sum, size) => sum + warmupOf(size) / OURS_PER_SECOND, 0) +
+    sizes.length * (START_SECONDS + (rounds * roundEvents) / OURS_PER_SECOND + (2 * reads) / READS_PER_SECOND),
   run: async (context) => context.onStage(async (stage) => measureAll(context, stage)),
 };
 
@@ -68,7 +69,7 @@ async function measureAll(context: Context, stage: Stage): Promise<Outcome[]> {
     context.progress.begin(`growth: starting at ${thousands(size)} events`, START_SECONDS);
     const server = await stage.startSluice('ours', key, { folder });
     const result = await measureSize(context, server, size, fill);
-    stored = size + growth.warmupEvents + result.rounds.reduce((sum, { events }) => sum + events, 0);
+    stored = size + warmupOf(size) + result.rounds.reduce((sum, { events }) => sum + events, 0);
     await server.stop();
     results.push(result);
   }
@@ -104,8 +105,8 @@ async function measureSize(context: Context, server: Server, size: number, fill:
   const reader = new Reader(server);
   const books = await reader.books();
   if (books.stored !== size) throw new Error(`${books.stored} events are stored where ${size} were filled in`);
-  context.progress.begin(`${label}, warming up`, growth.warmupEvents / OURS_PER_SECOND);
-  await sendAndWait(context, server, reader, crowdOf(size, 2), growth.warmupEvents);
+  context.progress.begin(`${label}, warming up`, warmupOf(size) / OURS_PER_SECOND);
+  const warmup = await sendAndWait(context, server, reader, crowdOf(size, 2), warmupOf(size));
   const rounds: StoredResult[] = [];
   for (let round = 1; round <= growth.rounds; round += 1) {
     context.progress.begin(`${label}, round ${round}`, growth.roundEvents / OURS_PER_SECOND);
@@ -114,7 +115,7 @@ async function measureSize(context: Context, server: Server, size: number, fill:
   context.progress.begin(`${label}, reading`, (2 * growth.reads) / READS_PER_SECOND);
   const reads = await measureReads(reader, size / EVENTS_PER_PERSON, growth.reads);
   reader.close();
-  return { size, fill, rounds, perSecond: median(rounds.map(({ perSecond }) => perSecond)), reads };
+  return { size, fill, warmup, rounds, perSecond: median(rounds.map(({ perSecond }) => perSecond)), reads };
 }
 
 /** Random people, nothing else going on; from the call to the end of the answer, its JSON parsed. */
@@ -140,6 +141,11 @@ async function measureReads(reader: Reader, people: number, count: number): Prom
     }
   }
   return { profile: profile.quantiles(), timeline: timeline.quantiles() };
+}
+
+/** As many events as there are people: a server that was just started has yet to meet them, at every size as many of them. */
+function warmupOf(size: number): number {
+  return size / EVENTS_PER_PERSON;
 }
 
 function crowdOf(size: number, seed: number): Crowd {
@@ -173,6 +179,7 @@ function rateOutcome(first: SizeResult, result: SizeResult): Outcome {
       `${ratio >= RATIO_FLOOR ? 'above' : 'BELOW'} the floor of ${RATIO_FLOOR}; ` +
         disturbance([...first.rounds, ...result.rounds]),
       `rounds ${rates(result)}; at ${sizeText(first)} ${rates(first)} events/s`,
+      `warming up ${thousands(result.warmup.perSecond)}, at ${sizeText(first)} ${thousands(first.warmup.perSecond)} events/s`,
       `filled in at ${thousands(result.fill.events / result.fill.seconds)} events/s, without HTTP and log`,
     ],
     data: { first, result },

@@ -179,6 +179,11 @@ export interface StoreWriter {
    */
   difference(): Promise<{ readonly users: number; readonly events: number }>;
   /**
+   * Does a piece of what was put off under load, in a transaction of its own; true if there was any. To be called when there
+   * is nothing else to do. Whoever reads sees no difference.
+   */
+  catchUp(): Promise<boolean>;
+  /**
    * Removes what is too old, a bounded piece at a time; true when there is more to remove. Nothing that was received before
    * `now` waits where the caller reads; a store that others write too allows for their being late.
    */

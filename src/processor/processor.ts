@@ -111,8 +111,8 @@ export class Processor {
       const found = await this.#patience.guard('process', () => this.#transaction());
       await this.#patience.guard('settle', () => this.#settle());
       if (this.#stopping) break;
-      if (found) await sleep(TURN_MS);
-      else await this.#parts.waitForMore();
+      const isBusy = found || (await this.#patience.guard('catch up', () => this.#parts.writer.catchUp()));
+      await (isBusy ? sleep(TURN_MS) : this.#parts.waitForMore());
     }
     await this.#patience.guard('settle', () => this.#makeDurable());
   }

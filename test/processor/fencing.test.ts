@@ -97,6 +97,7 @@ test('a commit whose answer is lost is not done twice', async () => {
     positions: () => real.positions(),
     difference: () => real.difference(),
     sweep: (...args) => real.sweep(...args),
+    catchUp: () => real.catchUp(),
     close: () => real.close(),
     begin: async () => {
       const transaction = await real.begin();

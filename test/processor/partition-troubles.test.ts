@@ -221,6 +221,7 @@ suite('A partition of the log', () => {
         positions: () => writer.positions(),
         begin: () => writer.begin(),
         sweep: (...args) => writer.sweep(...args),
+        catchUp: () => writer.catchUp(),
         close: () => writer.close(),
         difference: () => {
           checks += 1;

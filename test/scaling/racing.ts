@@ -167,6 +167,7 @@ function recorded(writer: StoreWriter, taken: Taken[]): StoreWriter {
   return {
     positions: () => writer.positions(),
     difference: () => writer.difference(),
+    catchUp: () => writer.catchUp(),
     sweep: (...args) => writer.sweep(...args),
     close: () => writer.close(),
     begin: async () => recordedTransaction(await writer.begin(), taken),

@@ -133,6 +133,11 @@ class PostgresStoreWriter implements StoreWriter {
     return this.#balance.difference();
   }
 
+  /** Nothing is put off here. */
+  async catchUp(): Promise<boolean> {
+    return false;
+  }
+
   async sweep(retention: Retention, now: number): Promise<boolean> {
     return this.#sweep.sweep(retention, now);
   }

@@ -88,9 +88,9 @@ export class StoreGraph {
     let isSettled = keys.length > 0;
     for (const key of keys) {
       const owner = this.#keys.find(tenant, key);
-      const node = owner === undefined ? UNKNOWN : this.#owned(owner);
       // Most people come with the keys that they came with at first: then the strongest says all.
-      if (owner !== undefined && key === keys[0] && this.#cameWith(tenant, keys, owner)) return node;
+      if (owner !== undefined && key === keys[0] && this.#cameWith(tenant, keys, owner)) return owner.node;
+      const node = owner === undefined ? UNKNOWN : this.#owned(owner);
       nodes.set(key, node);
       if (node === UNKNOWN) {
         isSettled = false;

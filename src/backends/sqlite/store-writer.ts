@@ -193,6 +193,19 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#forget();
   }
 
+  async catchUp(): Promise<boolean> {
+    if (!this.#attempt(() => this.#nodes.isBehind)) return false;
+    await this.begin();
+    try {
+      this.#attempt(() => this.#nodes.catchUp());
+      await this.commit(false);
+    } catch (error) {
+      await this.rollback();
+      throw error;
+    }
+    return true;
+  }
+
   async difference(): Promise<{ users: number; events: number }> {
     const row = this.#database.prepare(DIFFERENCE).get();
     return { users: Number(row?.users ?? 0), events: Number(row?.events ?? 0) };

@@ -21,6 +21,12 @@ export interface Chunk {
   readonly texts: Uint8Array;
 }
 
+export interface FoundTold extends Omit<Told, 'node' | 'known'> {
+  readonly start: number;
+  /** Below 0 where nothing was said. */
+  readonly length: number;
+}
+
 /** A chunk and its row should fit a page of the store. */
 const CHUNK_BYTES = 7_000;
 const CHUNK_NODES_MAX = 64;
@@ -96,6 +102,23 @@ export function* unpackTold(firstNode: NodeNumber, { numbers, texts }: Chunk): G
     at += Math.max(0, length);
     yield { node, events, first, last, known };
   }
+}
+
+/** What a chunk has of one node, and where in `texts` that is what it knows; undefined for nothing. */
+export function findTold(firstNode: NodeNumber, numbers: Uint8Array, wanted: NodeNumber): FoundTold | undefined {
+  const reader = new VarintReader(numbers);
+  let node = firstNode;
+  let start = 0;
+  while (!reader.isAtEnd) {
+    node += reader.get();
+    const events = reader.get();
+    const first = reader.getSigned();
+    const last = first + reader.get();
+    const length = reader.get() - 1;
+    if (node === wanted) return { events, first, last, start, length };
+    start += Math.max(0, length);
+  }
+  return undefined;
 }
 
 export function textOf(bytes: Uint8Array): string {

@@ -11,10 +11,10 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../model.ts';
 import { mergedKnown } from '../../stored/merged-known.ts';
 import type { StoreConnection } from './store-connection.ts';
-import { type Chunk, type Told, textOf, ToldChunkWriter, unpackTold } from './told-chunks.ts';
+import { type Chunk, findTold, type Told, textOf, ToldChunkWriter, unpackTold } from './told-chunks.ts';
 
 /** A chunk's number is that of its run times this, and its first node. Nodes beyond it are brought up to date at once. */
-export const RUN_NODES = 1e10;
+export const RUN_NODES = 10_000_000_000;
 
 interface ChunkRow extends Chunk {
   readonly no: number;
@@ -46,6 +46,10 @@ export class ToldRuns {
 
   forget(): void {
     this.#runs = undefined;
+  }
+
+  get isEmpty(): boolean {
+    return this.#known().length === 0;
   }
 
   /** In the order of their numbers. */
@@ -111,11 +115,22 @@ export class ToldRuns {
   }
 }
 
-/** What is told of a node and is not in its row yet. */
+/** What is told of a node and is not in its row yet. Nearly all chunks have nothing of it, so texts are read by themselves. */
 export function toldOf(store: StoreConnection, node: NodeNumber): Told[] {
-  return [...chunksWith(store, node)].flatMap(({ first, row }) =>
-    [...unpackTold(first, row)].filter((told) => told.node === node),
-  );
+  const all: Told[] = [];
+  for (const { no, first: firstNode, numbers } of chunksWith(store, node)) {
+    const found = findTold(firstNode, numbers, node);
+    if (found === undefined) continue;
+    const { events, first, last, start, length } = found;
+    const known = length < 0 ? undefined : textsOf(store, no, start, length);
+    all.push({ node, events, first, last, known });
+  }
+  return all;
+}
+
+function textsOf(store: StoreConnection, no: number, start: number, length: number): Uint8Array | undefined {
+  const sql = 'SELECT substr(texts, ?, ?) AS texts FROM told WHERE no = ?';
+  return store.get<{ texts: Uint8Array }>(sql, start + 1, length, no)?.texts;
 }
 
 /** The columns of a row of `nodes` that others are told of. */
@@ -141,26 +156,34 @@ export function withTold<Row extends ToldColumns>(row: Row, told: readonly Told[
 
 /** Of a node that is erased. */
 export function removeTold(store: StoreConnection, node: NodeNumber): void {
-  for (const { first, row } of chunksWith(store, node)) {
+  for (const { no, first, numbers } of chunksWith(store, node)) {
+    if (findTold(first, numbers, node) === undefined) continue;
+    const row = store.get<Chunk>('SELECT numbers, texts FROM told WHERE no = ?', no);
+    if (row === undefined) continue;
     const writer = new ToldChunkWriter();
     for (const told of unpackTold(first, row)) if (told.node !== node) writer.add(told);
-    store.run('DELETE FROM told WHERE no = ?', row.no);
+    store.run('DELETE FROM told WHERE no = ?', no);
     if (writer.isEmpty) continue;
     // Named by another node if its first one went.
-    const no = row.no - first + writer.first;
-    const { numbers, texts } = writer.take();
-    store.run('INSERT INTO told VALUES (?, ?, ?)', no, numbers, texts);
+    const name = no - first + writer.first;
+    const rest = writer.take();
+    store.run('INSERT INTO told VALUES (?, ?, ?)', name, rest.numbers, rest.texts);
   }
 }
 
+interface ChunkNumbers {
+  readonly no: number;
+  /** Its first node. */
+  readonly first: NodeNumber;
+  readonly numbers: Uint8Array;
+}
+
 /** The chunk of each run that may have something of this node. */
-function* chunksWith(store: StoreConnection, node: NodeNumber): Generator<{ first: NodeNumber; row: ChunkRow }> {
-  for (const { no: run } of store.all<{ no: number }>('SELECT no FROM told_runs')) {
-    const row = store.get<ChunkRow>(
-      'SELECT no, numbers, texts FROM told WHERE no >= ? AND no <= ? ORDER BY no DESC LIMIT 1',
-      run * RUN_NODES,
-      run * RUN_NODES + node,
-    );
-    if (row !== undefined) yield { first: row.no - run * RUN_NODES, row };
-  }
+function chunksWith(store: StoreConnection, node: NodeNumber): ChunkNumbers[] {
+  return store.all<ChunkNumbers>(
+    `SELECT told.no, told.no - told_runs.no * ${RUN_NODES} AS first, numbers FROM told_runs JOIN told ON told.no =
+       (SELECT max(no) FROM told AS other
+        WHERE other.no >= told_runs.no * ${RUN_NODES} AND other.no <= told_runs.no * ${RUN_NODES} + ?)`,
+    node,
+  );
 }

@@ -81,6 +81,8 @@ suite('What is told of nodes', () => {
         }
       };
       await expected(7);
+      await writer.catchUp();
+      await expected(7);
       // So few that they write no run, but each brings a slice of the others up to date.
       for (let n = 0; count('told_runs') > 0; n += 1) {
         assert.ok(n < 100, 'what is told never comes to an end');
@@ -88,8 +90,14 @@ suite('What is told of nodes', () => {
         await expected(7);
       }
       assert.equal(count('told'), 0);
+      for (let n = 1; n <= 6; n += 1) await send(under, everybody(n), { receivedAt: START + n });
+      let pieces = 0;
+      while (await writer.catchUp()) pieces += 1;
+      assert.ok(pieces > 1, `${pieces} pieces`);
+      assert.deepEqual([count('told'), count('told_runs')], [0, 0]);
+      await expected(13);
       const sums = database.prepare('SELECT sum(events) AS events FROM nodes WHERE no <= 200').get();
-      assert.equal(sums?.['events'], 7 * 200);
+      assert.equal(sums?.['events'], 13 * 200);
     } finally {
       database.close();
       await store.close();
