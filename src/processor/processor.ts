@@ -31,6 +31,8 @@ const TRANSACTION_USERS_MAX = 100_000;
 const TRANSACTION_MS_MAX = 1_500;
 /** Between two transactions, so that an unmerge or an erase gets its turn to write. */
 const TURN_MS = 4;
+/** Between two pieces of what was put off, so that others have the cores for half of the time. */
+const REST_MS = 25;
 const TRIES_MAX = 3;
 /** After a conflict: at random up to this, growing with each in a row, so that two do not meet again. */
 const CONFLICT_WAIT_MS = 10;
@@ -111,8 +113,9 @@ export class Processor {
       const found = await this.#patience.guard('process', () => this.#transaction());
       await this.#patience.guard('settle', () => this.#settle());
       if (this.#stopping) break;
-      const isBusy = found || (await this.#patience.guard('catch up', () => this.#parts.writer.catchUp()));
-      await (isBusy ? sleep(TURN_MS) : this.#parts.waitForMore());
+      if (found) await sleep(TURN_MS);
+      else if (await this.#patience.guard('catch up', () => this.#parts.writer.catchUp())) await sleep(REST_MS);
+      else await this.#parts.waitForMore();
     }
     await this.#patience.guard('settle', () => this.#makeDurable());
   }

@@ -90,7 +90,7 @@ export class StoreGraph {
       const owner = this.#keys.find(tenant, key);
       // Most people come with the keys that they came with at first: then the strongest says all.
       if (owner !== undefined && key === keys[0] && this.#cameWith(tenant, keys, owner)) return owner.node;
-      const node = owner === undefined ? UNKNOWN : this.#owned(owner);
+      const node = owner?.node ?? UNKNOWN;
       nodes.set(key, node);
       if (node === UNKNOWN) {
         isSettled = false;
@@ -110,13 +110,7 @@ export class StoreGraph {
   }
 
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {
-    const owner = this.#keys.find(tenant, key);
-    return owner === undefined ? UNKNOWN : this.#owned(owner);
-  }
-
-  #owned({ node, root }: KeyOwner): NodeNumber {
-    this.#roots.set(node, root);
-    return node;
+    return this.#keys.find(tenant, key)?.node ?? UNKNOWN;
   }
 
   #rootOf(node: NodeNumber): NodeNumber {

@@ -10,13 +10,11 @@ import { companyOf, type HashOfKey, type Key, keyHashes } from './key-hash.ts';
 
 export interface KeyOwner {
   readonly node: NodeNumber;
-  /** The survivor, where the node was merged away. */
-  readonly root: NodeNumber;
   /** Of all keys that were given to the node together with this one, the strongest of them (`companyOf`). */
   readonly company: number | null;
 }
 
-type FoundRow = [node: number, company: number | null, root: number | null];
+type FoundRow = [node: number, company: number | null];
 
 export class StoreMatchKeys {
   readonly #find: StatementSync;
@@ -26,10 +24,7 @@ export class StoreMatchKeys {
 
   constructor(database: DatabaseSync, hashOf = hashesOf(database)) {
     this.#hashOf = hashOf;
-    this.#find = database.prepare(
-      `SELECT match_keys.node, company, aliases.root FROM match_keys LEFT JOIN aliases ON aliases.node = match_keys.node
-       WHERE hash = ? AND rest = ?`,
-    );
+    this.#find = database.prepare('SELECT node, company FROM match_keys WHERE hash = ? AND rest = ?');
     // An object for each row would take a tenth longer.
     this.#find.setReturnArrays(true);
     this.#insert = database.prepare('INSERT INTO match_keys VALUES (?, ?, ?, ?)');
@@ -39,7 +34,7 @@ export class StoreMatchKeys {
   find(tenant: number, key: Key): KeyOwner | undefined {
     const { hash, rest } = this.#hash(tenant, key);
     const row = this.#find.get(hash, rest) as unknown as FoundRow | undefined;
-    return row && { node: row[0], company: row[1], root: row[2] ?? row[0] };
+    return row && { node: row[0], company: row[1] };
   }
 
   /** Fails for a key that is there. */

@@ -140,7 +140,10 @@ suite('Entries of the index', () => {
     ['of few owners', 5, 1_000],
     ['of many owners', 2_000, 100],
     ['of one millisecond', 3, 1],
+    ['of fifty days', 3, 2 ** 32],
+    ['of a little more than that', 3, 2 ** 32 + 2],
     ['of ten thousand years', 3, NEWEST - OLDEST],
+    ['of two thousand million owners', 2 ** 31, 1_000],
     ['of owners with huge numbers', 2 ** 46, 1_000],
   ] as const) {
     test(`${what} are ordered by owner, timestamp and number`, () => {

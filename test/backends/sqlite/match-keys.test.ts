@@ -52,11 +52,11 @@ suite('The match keys of a store', () => {
     keys.insert(1, ADA, 10, null);
     assert.equal(keys.find(1, EVE), undefined);
     keys.insert(1, EVE, 20, -(2 ** 52));
-    assert.deepEqual(keys.find(1, ADA), { node: 10, root: 10, company: null });
-    assert.deepEqual(keys.find(1, EVE), { node: 20, root: 20, company: -(2 ** 52) });
+    assert.deepEqual(keys.find(1, ADA), { node: 10, company: null });
+    assert.deepEqual(keys.find(1, EVE), { node: 20, company: -(2 ** 52) });
     keys.remove(1, ADA);
     assert.equal(keys.find(1, ADA), undefined);
-    assert.deepEqual(keys.find(1, EVE), { node: 20, root: 20, company: -(2 ** 52) });
+    assert.deepEqual(keys.find(1, EVE), { node: 20, company: -(2 ** 52) });
     assert.throws(() => keys.insert(1, EVE, 30, null), /UNIQUE/);
     database.close();
   });
@@ -159,9 +159,8 @@ suite('A store of version 1', () => {
     const database = openStoreFile(file, 'writer');
     const keys = new StoreMatchKeys(database);
     for (const { tenant, type, value, node } of before) {
-      const root = node === 2 ? 1 : node;
       const found = keys.find(tenant, { type: IDENTIFIER_TYPES[type] ?? 'user_id', value });
-      assert.deepEqual([found?.node, found?.root], [node, root]);
+      assert.equal(found?.node, node);
     }
     // Those that came with the node, and not the one that came later.
     const together = [ADA, { type: 'anon_id', value: 'device-1' } as const];
