@@ -67,7 +67,7 @@ export const FULL: Pace = {
 /** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
 export const GROWTH_BY_NAME: GrowthPace = {
   sizes: [1_000_000, 10_000_000],
-  roundEvents: 200_000,
+  roundEvents: 500_000,
   rounds: 3,
   reads: 2_000,
 };
