@@ -7,11 +7,10 @@
  * has written to the file.
  */
 
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import type { MatchKey, TenantId } from '../../model.ts';
 import {
   type Answer,
-  type FirstUse,
   type Question,
   type RecordHeader,
   type RecordToStore,
@@ -24,7 +23,6 @@ import {
 } from '../../store-writer.ts';
 import { addVisit, type Visits } from '../../stored/known.ts';
 import { notesOf } from '../../stored/record-notes.ts';
-import { tombstoneOf } from '../../stored/tombstone.ts';
 import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
@@ -35,11 +33,12 @@ import { StoreChanges } from './store-changes.ts';
 import { StoreCopying } from './store-copying.ts';
 import { StoreGraph } from './store-graph.ts';
 import { StoreMatchKeys } from './store-match-keys.ts';
+import { StoreMemory } from './store-memory.ts';
 import { StoreNodes, type ToldSizes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
 import { openStoreFile } from './store-schema.ts';
-import { uuidBytes, uuidText } from './uuids.ts';
+import { uuidBytes } from './uuids.ts';
 import { sweep } from './store-sweep.ts';
 
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
@@ -89,6 +88,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #receipts: StoreReceipts;
   readonly #tables: EventTables;
   readonly #rejections: StoreRejections;
+  readonly #memory: StoreMemory;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
@@ -107,6 +107,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#receipts = new StoreReceipts(database);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
     this.#rejections = new StoreRejections(database);
+    this.#memory = new StoreMemory(database);
     this.#statements = prepare(database);
   }
 
@@ -136,13 +137,12 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
         const tenant = this.#tenant(question.tenantId);
         const snapshot = this.#graph.snapshot(tenant.no, question, nextNode);
         nextNode += question.users.length;
-        const { idempotencyKey, eventId } = this.#statements;
         // Reading may fail for want of space too: it makes room in the cache by writing what was changed before.
         return {
           snapshot: { ...snapshot, profileOf: (root) => this.#attempt(() => snapshot.profileOf(root)) },
           lastErasedAt: tenant.lastErasedAt,
-          firstUseOfIdempotencyKey: (key) => this.#attempt(() => firstUse(idempotencyKey, tenant.no, key)),
-          firstUseOfEventId: (id) => this.#attempt(() => firstUse(eventId, tenant.no, id)),
+          firstUseOfIdempotencyKey: (key) => this.#attempt(() => this.#memory.firstUseOfIdempotencyKey(tenant, key)),
+          firstUseOfEventId: (id) => this.#attempt(() => this.#memory.firstUseOfEventId(tenant, id)),
           erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
         };
       }),
@@ -260,16 +260,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#database.prepare('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING').run(id);
     const row = this.#database.prepare('SELECT no FROM tenants WHERE id = ?').get(id);
     const no = row?.no as number;
-    const erased = this.#database.prepare('SELECT max(erased_at) AS last FROM tombstones WHERE tenant = ?').get(no);
-    const tenant = { no, id, lastErasedAt: (erased?.last as number | null) ?? 0 };
+    const tenant = { no, id, lastErasedAt: this.#memory.lastErasedAt(no) };
     this.#tenants.set(id, tenant);
     return tenant;
   }
 
   #erasedAt(tenant: Tenant, key: MatchKey): number | undefined {
-    if (tenant.lastErasedAt === 0) return undefined;
-    const row = this.#statements.tombstone.get(tenant.no, tombstoneOf(tenant.id, key));
-    return row?.erased_at as number | undefined;
+    return tenant.lastErasedAt === 0 ? undefined : this.#memory.erasedAt(tenant, key);
   }
 
   #writeTenant(batch: TenantBatch, processedAt: number): void {
@@ -281,15 +278,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     this.#changes.write(tenant.no, batch.changes);
     this.#graph.learn(tenant.no, batch.changes, batch.settled);
-    for (const { key, receivedAt, traceId } of batch.idempotencyKeys) {
-      this.#statements.rememberIdempotencyKey.run(tenant.no, key, receivedAt, uuidBytes(traceId));
-    }
-    for (const { key, erasedAt } of batch.tombstones) {
-      this.#statements.rememberTombstone.run(tenant.no, tombstoneOf(tenant.id, key), erasedAt);
-    }
-    for (const { id, receivedAt, traceId } of batch.eventIds) {
-      this.#statements.rememberEventId.run(tenant.no, id, receivedAt, uuidBytes(traceId));
-    }
+    this.#memory.write(tenant, batch);
   }
 
   #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Visits): void {
@@ -331,33 +320,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 }
 
-function firstUse(statement: StatementSync, tenant: number, key: string): FirstUse | undefined {
-  const row = statement.get(tenant, key);
-  if (row === undefined) return undefined;
-  return { receivedAt: row.received_at as number, traceId: uuidText(row.trace_id as Uint8Array) };
-}
-
 function prepare(database: DatabaseSync) {
   return {
     dataVersion: database.prepare('PRAGMA data_version'),
-    idempotencyKey: database.prepare('SELECT received_at, trace_id FROM idempotency_keys WHERE tenant = ? AND key = ?'),
-    eventId: database.prepare('SELECT received_at, trace_id FROM event_ids WHERE tenant = ? AND id = ?'),
-    tombstone: database.prepare('SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?'),
     position: database.prepare('SELECT position FROM positions WHERE partition = ?'),
     advance: database.prepare(
       `INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position`,
     ),
     sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
-    rememberTombstone: database.prepare(
-      `INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)`,
-    ),
-    rememberIdempotencyKey: database.prepare(
-      `INSERT INTO idempotency_keys VALUES (?, ?, ?, ?)
-       ON CONFLICT DO UPDATE SET received_at = excluded.received_at, trace_id = excluded.trace_id`,
-    ),
-    rememberEventId: database.prepare(
-      `INSERT INTO event_ids VALUES (?, ?, ?, ?)
-       ON CONFLICT DO UPDATE SET received_at = excluded.received_at, trace_id = excluded.trace_id`,
-    ),
   };
 }
