@@ -17,14 +17,15 @@ const WAL_PAGES_MAX = 16_384;
 
 export class StoreCopying {
   readonly #pages: StatementSync;
-  readonly #thread: Worker;
+  readonly #setup: CopierSetup;
+  /** Started when there is something to copy. */
+  #thread: Worker | undefined;
   #underWay: Promise<void> | undefined;
 
   constructor(database: DatabaseSync, setup: CopierSetup) {
     database.exec('PRAGMA wal_autocheckpoint = 0');
     this.#pages = database.prepare('PRAGMA wal_checkpoint(NOOP)');
-    this.#thread = new Worker(threadFile('./store-copier', import.meta.url), { workerData: setup, name: 'copier' });
-    this.#thread.unref();
+    this.#setup = setup;
   }
 
   /** To be called after each commit. Resolves at once unless the write-ahead log is to begin anew. */
@@ -40,28 +41,39 @@ export class StoreCopying {
 
   /** Waits for the copy under way. */
   async close(): Promise<void> {
-    this.#thread.ref();
-    const isGone = new Promise((resolve) => this.#thread.once('exit', resolve));
-    this.#ask('close');
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    thread.ref();
+    const isGone = new Promise((resolve) => thread.once('exit', resolve));
+    ask(thread, 'close');
     await isGone;
   }
 
   #copy(): Promise<void> {
+    const thread = (this.#thread ??= this.#start());
     return new Promise((resolve) => {
-      this.#thread.once('message', () => {
+      thread.once('message', () => {
         this.#underWay = undefined;
         resolve();
       });
-      this.#ask('copy');
+      ask(thread, 'copy');
     });
   }
 
-  #ask(request: CopierRequest): void {
-    this.#thread.postMessage(request);
+  /** An error of it ends the process, because nobody listens for it. */
+  #start(): Worker {
+    const url = threadFile('./store-copier', import.meta.url);
+    const thread = new Worker(url, { workerData: this.#setup, name: 'copier' });
+    thread.unref();
+    return thread;
   }
 
   #size(): { readonly log: number; readonly uncopied: number } {
     const { log, checkpointed } = this.#pages.get() as { log: number; checkpointed: number };
     return { log, uncopied: log - checkpointed };
   }
+}
+
+function ask(thread: Worker, request: CopierRequest): void {
+  thread.postMessage(request);
 }
