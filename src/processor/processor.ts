@@ -31,8 +31,10 @@ const TRANSACTION_USERS_MAX = 100_000;
 const TRANSACTION_MS_MAX = 1_500;
 /** Between two transactions, so that an unmerge or an erase gets its turn to write. */
 const TURN_MS = 4;
-/** Between two pieces of what was put off, so that others have the cores for half of the time. */
-const REST_MS = 25;
+/** What was put off is done when nothing came in for so long: every commit costs whoever reads his cache. */
+const IDLE_MS = 60_000;
+/** Between two pieces of it, so that others have the cores most of the time. */
+const REST_MS = 250;
 const TRIES_MAX = 3;
 /** After a conflict: at random up to this, growing with each in a row, so that two do not meet again. */
 const CONFLICT_WAIT_MS = 10;
@@ -109,15 +111,22 @@ export class Processor {
 
   /** Resolves after `stop`, with everything committed. Rejects only when going on would be wrong. */
   async run(): Promise<void> {
+    let busyAt = performance.now();
     while (!this.#stopping) {
       const found = await this.#patience.guard('process', () => this.#transaction());
       await this.#patience.guard('settle', () => this.#settle());
       if (this.#stopping) break;
-      if (found) await sleep(TURN_MS);
-      else if (await this.#patience.guard('catch up', () => this.#parts.writer.catchUp())) await sleep(REST_MS);
+      if (found) {
+        busyAt = performance.now();
+        await sleep(TURN_MS);
+      } else if (performance.now() - busyAt > IDLE_MS && (await this.#catchUp())) await sleep(REST_MS);
       else await this.#parts.waitForMore();
     }
     await this.#patience.guard('settle', () => this.#makeDurable());
+  }
+
+  #catchUp(): Promise<boolean> {
+    return this.#patience.guard('catch up', () => this.#parts.writer.catchUp());
   }
 
   /** After the transaction under way. */

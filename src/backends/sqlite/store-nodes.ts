@@ -48,9 +48,9 @@ const SPARSE_FROM = 3;
 /** After so many runs, all nodes are up to date by each of them. */
 const SLICES = 24;
 const SLICE_NODES_MAX = 200_000;
-/** With a transaction that writes no run; and with one that has nothing else to do, for some hundredths of a second. */
+/** With a transaction that writes no run; and with one that has nothing else to do, for about a tenth of a second. */
 const SMALL_SLICE_NODES = 1_024;
-const IDLE_SLICE_NODES = 4_096;
+const IDLE_SLICE_NODES = 16_384;
 
 export class StoreNodes {
   readonly #insert: StatementSync;
