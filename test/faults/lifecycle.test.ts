@@ -5,7 +5,9 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { keyFileOf } from '../../src/data-folder.ts';
 import { eventually, sleep, type TestServer } from '../server.ts';
 import { Connection, ConnectionLostError } from './connection.ts';
 import { skipWithout } from './devices.ts';
@@ -60,6 +62,13 @@ suite('A second server', () => {
   }
 });
 
+function isUseWritten(dataFolder: string): boolean {
+  const database = new DatabaseSync(keyFileOf(dataFolder), { readOnly: true });
+  const row = database.prepare('SELECT max(last_used_at) AS used FROM keys').get();
+  database.close();
+  return typeof row?.['used'] === 'number';
+}
+
 suite('Stopping', () => {
   for (const [signal, edges] of [
     ['SIGTERM', '1'],
@@ -109,6 +118,8 @@ suite('Stopping', () => {
     const ledger = new Ledger();
     const connection = await Connection.open(server.port);
     await sendNext(connection, ledger, server.key);
+    // That is written every two seconds, by the thread that heeds signals: it must not be in a long sync when one comes.
+    await eventually('it is written when the key was used', () => isUseWritten(dataFolder));
     // A long sync, so that the signal comes, and is heeded on a busy machine too, while the request waits for it.
     const strace = await attachStrace(
       server.pid,
