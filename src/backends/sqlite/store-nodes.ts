@@ -134,6 +134,8 @@ export class StoreNodes {
   #after(node: NodeNumber, said: string, mark: number): string {
     const before = this.#select.get(node)?.known as string | null | undefined;
     const newer = typeof before === 'string' ? newerOfSameNames(before, said) : said;
+    // What was remembered of the row is of the row as it was.
+    this.#onlyGroups.remove(node);
     if (newer === said) this.#onlyGroups.setMarked(node, receivedAtOf(said), mark);
     return newer ?? mergedKnown(before ?? said, said);
   }

@@ -105,4 +105,31 @@ suite('What is told of nodes', () => {
       removeFolder(folder);
     }
   });
+
+  test('is not lost when the row was written to, and thought to be of one group, before it came there', async () => {
+    const folder = temporaryFolder();
+    const file = join(folder, 'store.db');
+    const toldSizes = { runNodesMin: 100, sparseFrom: 1, sliceNodesMax: 1 };
+    const [writer, store] = [openSqliteStoreWriter({ file, toldSizes }), openSqliteStore(file)];
+    const under = { writer, store, close: async () => undefined };
+    const everybody = (properties: object): unknown[] =>
+      Array.from({ length: 200 }, (_, p) => person({ user_id: `u${p}` }, [{}], properties));
+    const last = (properties: object): unknown[] => [person({ user_id: 'u199' }, [{}], properties)];
+    try {
+      await send(under, everybody({ plan: 'a' }), { receivedAt: START });
+      await send(under, everybody({ city: 'b' }), { receivedAt: START + 1 });
+      await send(under, everybody({ plan: 'c' }), { receivedAt: START + 8 });
+      // Straight to the row, while a city and a newer plan are still beside it; then those come to the row.
+      await send(under, last({ plan: 'd' }), { receivedAt: START + 3 });
+      while (await writer.catchUp());
+      await send(under, last({ plan: 'e' }), { receivedAt: START + 5 });
+      const { userProperties } = await profileOf(under, 'user_id', 'u199');
+      const values = [...userProperties].map(([name, { value }]) => `${name} ${value}`);
+      assert.deepEqual(values, ['city "b"', 'plan "c"']);
+    } finally {
+      await store.close();
+      await writer.close();
+      removeFolder(folder);
+    }
+  });
 });
