@@ -21,7 +21,7 @@ export interface Chunk {
   readonly texts: Uint8Array;
 }
 
-export interface FoundTold extends Omit<Told, 'node' | 'known'> {
+export interface FoundTold extends Omit<Told, 'known'> {
   readonly start: number;
   /** Below 0 where nothing was said. */
   readonly length: number;
@@ -89,23 +89,19 @@ export class ToldChunkWriter {
 
 /** In the order of their numbers; what they know lies in the chunk's own memory. */
 export function* unpackTold(firstNode: NodeNumber, { numbers, texts }: Chunk): Generator<Told> {
-  const reader = new VarintReader(numbers);
-  let node = firstNode;
-  let at = 0;
-  while (!reader.isAtEnd) {
-    node += reader.get();
-    const events = reader.get();
-    const first = reader.getSigned();
-    const last = first + reader.get();
-    const length = reader.get() - 1;
-    const known = length < 0 ? undefined : texts.subarray(at, at + length);
-    at += Math.max(0, length);
+  for (const { node, events, first, last, start, length } of entriesIn(firstNode, numbers)) {
+    const known = length < 0 ? undefined : texts.subarray(start, start + length);
     yield { node, events, first, last, known };
   }
 }
 
 /** What a chunk has of one node, and where in `texts` that is what it knows; undefined for nothing. */
 export function findTold(firstNode: NodeNumber, numbers: Uint8Array, wanted: NodeNumber): FoundTold | undefined {
+  for (const entry of entriesIn(firstNode, numbers)) if (entry.node === wanted) return entry;
+  return undefined;
+}
+
+function* entriesIn(firstNode: NodeNumber, numbers: Uint8Array): Generator<FoundTold> {
   const reader = new VarintReader(numbers);
   let node = firstNode;
   let start = 0;
@@ -115,10 +111,9 @@ export function findTold(firstNode: NodeNumber, numbers: Uint8Array, wanted: Nod
     const first = reader.getSigned();
     const last = first + reader.get();
     const length = reader.get() - 1;
-    if (node === wanted) return { events, first, last, start, length };
+    yield { node, events, first, last, start, length };
     start += Math.max(0, length);
   }
-  return undefined;
 }
 
 export function textOf(bytes: Uint8Array): string {
