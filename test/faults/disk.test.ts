@@ -60,7 +60,7 @@ suite('A full disk', () => {
     test(name, async (t) => {
       if (skipWithout(t, hindrance('tmpfs'))) return;
       await using scope = new AsyncDisposableStack();
-      const disk = mountSmallDisk(scope, 'size=24m');
+      const disk = mountSmallDisk(scope, 'size=96m');
       const dataFolder = join(disk.folder, 'data');
       const server = await launch(scope, { dataFolder, args: [...ARGS, '--edges', edges] });
       const ledger = new Ledger(400);
@@ -99,7 +99,7 @@ suite('A full disk', () => {
   test('on which the server is killed is told in words to the next start, which works once there is space', async (t) => {
     if (skipWithout(t, hindrance('tmpfs'))) return;
     await using scope = new AsyncDisposableStack();
-    const disk = mountSmallDisk(scope, 'size=24m');
+    const disk = mountSmallDisk(scope, 'size=96m');
     const dataFolder = join(disk.folder, 'data');
     const server = await launch(scope, { dataFolder, args: ARGS });
     const ledger = new Ledger(400);
