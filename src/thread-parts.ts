@@ -205,7 +205,7 @@ type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'>;
 async function openWriter(config: Config, log: LogReader): Promise<Writing> {
   if (config.storeUrl !== '') return writerOn(await processorDatabase(config), log);
   const { openSqliteStoreWriter } = await import('./backends/sqlite/store-writer.ts');
-  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), copiesAside: true }) };
+  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), hasThreads: true }) };
 }
 
 function processorDatabase(config: Config): Promise<Database> {

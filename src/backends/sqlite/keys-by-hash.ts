@@ -20,8 +20,8 @@ const TABLES = `
   -- One row: what the hashes of match keys are made with. As secret as the keys themselves; without it nobody is found.
   CREATE TABLE key_secret (secret BLOB NOT NULL) STRICT;
 
-  -- A match key points to its node for ever: its hash (key-hash.ts) in two numbers. Where a node was given several keys
-  -- at once, the strongest has the hash of all of them, 'company'.
+  -- A match key points to its node for ever: its hash (key-hash.ts) in two numbers. Of the keys that a node
+  -- was given at once, the strongest has the hash of all of them, 'company'.
   CREATE TABLE match_keys (
     hash INTEGER NOT NULL,
     rest INTEGER NOT NULL,
@@ -69,8 +69,7 @@ export function keysByHash(database: DatabaseSync): void {
     const together = rows.filter(({ isFirst }) => isFirst);
     for (const row of rows) {
       const { tenant, type, value, node } = row;
-      const hasCompany = row === together[0] && together.length > 1;
-      const company = hasCompany ? companyOf(hashOf, tenant, together) : null;
+      const company = row === together[0] ? companyOf(hashOf, tenant, together) : null;
       piece.add(hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value), node, company);
     }
     if (piece.count < PIECE_KEYS) continue;

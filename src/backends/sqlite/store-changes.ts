@@ -68,12 +68,11 @@ export class StoreChanges {
       this.#refusal.run(node, typeNo, value, reason, raw, receivedAt, this.#traceBytes(traceId), userIndex, receivedAt);
     }
   }
-  /** Null unless this is the first of several that a user brought to one node. */
+  /** Null unless this is the first of those that a user brought to one node. */
   #companyOf(tenant: number, identifiers: readonly NewIdentifier[], first: number): number | null {
     if (isTogether(identifiers[first - 1], identifiers[first])) return null;
     let end = first + 1;
     while (isTogether(identifiers[first], identifiers[end])) end += 1;
-    if (end === first + 1) return null;
     const keys = identifiers.slice(first, end).map(({ key }) => key);
     return this.#keys.companyOf(tenant, keys);
   }

@@ -10,6 +10,7 @@ import type { MatchKey, NodeNumber } from '../../model.ts';
 import type { Question, Settled } from '../../store-writer.ts';
 import { GenerationCache } from '../../stored/generation-cache.ts';
 import { PeopleByMark } from '../../stored/people-by-mark.ts';
+import { PeopleAhead } from './people-ahead.ts';
 import type { KeyOwner, StoreMatchKeys } from './store-match-keys.ts';
 import { uuidText } from './uuids.ts';
 
@@ -33,6 +34,8 @@ export class StoreGraph {
   readonly #apartFrom: StatementSync;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new PeopleByMark();
+  /** Whoever was read ahead; for who reads them. */
+  readonly ahead = new PeopleAhead();
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
   constructor(database: DatabaseSync, keys: StoreMatchKeys) {
@@ -86,6 +89,8 @@ export class StoreGraph {
     let strongest = UNKNOWN;
     let common = UNKNOWN;
     let isSettled = keys.length > 0;
+    const ahead = this.#aheadOf(tenant, keys);
+    if (ahead !== undefined) return ahead;
     for (const key of keys) {
       const owner = this.#keys.find(tenant, key);
       // Most people come with the keys that they came with at first: then the strongest says all.
@@ -105,8 +110,14 @@ export class StoreGraph {
     return isSettled ? strongest : UNKNOWN;
   }
 
+  #aheadOf(tenant: number, keys: readonly MatchKey[]): NodeNumber | undefined {
+    const [strongest] = keys;
+    if (strongest === undefined || this.ahead.isEmpty) return undefined;
+    return this.ahead.get(this.#keys.hashOf(tenant, strongest).hash, this.#keys.companyOf(tenant, keys));
+  }
+
   #cameWith(tenant: number, keys: readonly MatchKey[], { company }: KeyOwner): boolean {
-    return company !== null && company === this.#keys.companyOf(tenant, keys);
+    return company === this.#keys.companyOf(tenant, keys);
   }
 
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {

@@ -6,7 +6,7 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../model.ts';
-import { companyOf, type HashOfKey, type Key, keyHashes } from './key-hash.ts';
+import { companyOf, type HashOfKey, type Key, type KeyHash, keyHashes } from './key-hash.ts';
 
 export interface KeyOwner {
   readonly node: NodeNumber;
@@ -32,15 +32,19 @@ export class StoreMatchKeys {
   }
 
   find(tenant: number, key: Key): KeyOwner | undefined {
-    const { hash, rest } = this.#hash(tenant, key);
+    const { hash, rest } = this.hashOf(tenant, key);
     const row = this.#find.get(hash, rest) as unknown as FoundRow | undefined;
     return row && { node: row[0], company: row[1] };
   }
 
   /** Fails for a key that is there. */
   insert(tenant: number, key: Key, node: NodeNumber, company: number | null): void {
-    const { hash, rest } = this.#hash(tenant, key);
+    const { hash, rest } = this.hashOf(tenant, key);
     this.#insert.run(hash, rest, node, company);
+  }
+
+  hashOf(tenant: number, { type, value }: Key): KeyHash {
+    return this.#hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
   }
 
   /** Strongest first. */
@@ -49,12 +53,8 @@ export class StoreMatchKeys {
   }
 
   remove(tenant: number, key: Key): void {
-    const { hash, rest } = this.#hash(tenant, key);
+    const { hash, rest } = this.hashOf(tenant, key);
     this.#remove.run(hash, rest);
-  }
-
-  #hash(tenant: number, { type, value }: Key) {
-    return this.#hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
   }
 }
 

@@ -28,6 +28,7 @@ import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
 import type { HashOfKey } from './key-hash.ts';
+import { PeopleReading } from './people-reading.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreCopying } from './store-copying.ts';
@@ -52,8 +53,8 @@ export interface WriterSetup {
   readonly indexSizes?: IndexSizes;
   /** When what is told of nodes is written beside them; tests take few. */
   readonly toldSizes?: ToldSizes;
-  /** Whether a thread of its own copies the write-ahead log into the file, for a server. */
-  readonly copiesAside?: boolean;
+  /** For a server: threads of their own copy the write-ahead log into the file, and read people ahead. */
+  readonly hasThreads?: boolean;
   /** Instead of those made with the secret in the file; tests take some that are alike. */
   readonly hashOf?: HashOfKey;
 }
@@ -94,13 +95,15 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
   readonly #copying: StoreCopying | null;
+  readonly #reading: PeopleReading | null;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
-    const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hashOf, copiesAside = false } = setup;
+    const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hashOf, hasThreads = false } = setup;
     this.#database = database;
-    this.#copying = copiesAside ? new StoreCopying(database, { file }) : null;
+    this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
     const keys = new StoreMatchKeys(database, hashOf);
     this.#graph = new StoreGraph(database, keys);
+    this.#reading = hasThreads ? new PeopleReading(file, this.#graph.ahead) : null;
     this.#nodes = new StoreNodes(database, toldSizes);
     this.#changes = new StoreChanges(database, keys);
     this.#books = new StoreBooks(database);
@@ -126,6 +129,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
         this.#next[row.name as SequenceName] = row.next as number;
       }
     }
+    this.#reading?.start(this.#next.node);
     return this;
   }
 
@@ -220,6 +224,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   async close(): Promise<void> {
     if (!this.#database.isOpen) return;
     await this.#copying?.close();
+    await this.#reading?.close();
     this.#database.close();
   }
 
@@ -235,6 +240,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   #forget(): void {
     this.#graph.forget();
+    this.#reading?.forget();
     this.#nodes.forget();
     this.#books.forget();
     this.#receipts.forget();

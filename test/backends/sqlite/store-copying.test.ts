@@ -22,7 +22,7 @@ suite('A writer whose write-ahead log is copied aside', () => {
   test('has its transactions in the file while it is open, and all of them when it is closed', async () => {
     const folder = temporaryFolder();
     const file = join(folder, 'store.db');
-    const [writer, store] = [openSqliteStoreWriter({ file, copiesAside: true }), openSqliteStore(file)];
+    const [writer, store] = [openSqliteStoreWriter({ file, hasThreads: true }), openSqliteStore(file)];
     const under: StoreUnderTest = { writer, store, close: async () => undefined };
     try {
       await send(under, [person({ user_id: 'small' })]);
@@ -44,7 +44,7 @@ suite('A writer whose write-ahead log is copied aside', () => {
   test('begins it anew when it has become large, however quickly it writes', async () => {
     const folder = temporaryFolder();
     const file = join(folder, 'store.db');
-    const [writer, store] = [openSqliteStoreWriter({ file, copiesAside: true }), openSqliteStore(file)];
+    const [writer, store] = [openSqliteStoreWriter({ file, hasThreads: true }), openSqliteStore(file)];
     const under: StoreUnderTest = { writer, store, close: async () => undefined };
     try {
       for (let n = 0; n < 12; n += 1) await send(under, MANY);

@@ -1,0 +1,57 @@
+/**
+ * The writer's side of reading people ahead: starts a thread for it (`people-reader.ts`) and takes what it found, unless
+ * something was forgotten meanwhile. People that are erased or parted while they are read are not a concern: the next
+ * transaction sees that another connection has written, and forgets everybody.
+ */
+
+import { Worker } from 'node:worker_threads';
+import { threadFile } from '../../threads.ts';
+import type { PeopleAhead } from './people-ahead.ts';
+import type { PeopleRead, PeopleReaderSetup } from './people-reader.ts';
+
+/** Fewer are met soon enough. */
+const PEOPLE_MIN = 20_000;
+/** Where people are erased all the time, reading ahead each time would cost more than it saves. */
+const PAUSE_MS = 60_000;
+
+export class PeopleReading {
+  readonly #file: string;
+  readonly #people: PeopleAhead;
+  #generation = 0;
+  #isWanted = true;
+  #startedAt = Number.NEGATIVE_INFINITY;
+  #thread: Worker | undefined;
+
+  constructor(file: string, people: PeopleAhead) {
+    this.#file = file;
+    this.#people = people;
+  }
+
+  forget(): void {
+    this.#generation++;
+    this.#isWanted = true;
+    this.#people.clear();
+  }
+
+  /** To be called in a transaction, with how many people there are about. */
+  start(people: number, now = performance.now()): void {
+    if (!this.#isWanted || people < PEOPLE_MIN || this.#thread !== undefined || now - this.#startedAt < PAUSE_MS)
+      return;
+    this.#isWanted = false;
+    this.#startedAt = now;
+    this.#people.makeRoom(people);
+    const setup: PeopleReaderSetup = { file: this.#file, generation: this.#generation };
+    const url = threadFile('./people-reader', import.meta.url);
+    const thread = new Worker(url, { workerData: setup, name: 'people-reader' });
+    thread.unref();
+    thread.on('message', ({ generation, people: read }: PeopleRead) => {
+      if (generation === this.#generation) this.#people.add(read);
+    });
+    thread.once('exit', () => (this.#thread = undefined));
+    this.#thread = thread;
+  }
+
+  async close(): Promise<void> {
+    await this.#thread?.terminate();
+  }
+}
