@@ -126,7 +126,7 @@ class Loop {
       const events = (this.stored[person] = (this.stored[person] ?? 0) + (this.waiting[person] ?? 0));
       this.waiting[person] = 0;
       const { known: text } = textOf(texts, this.event + person);
-      this.statements.updateNode.run(events, startedAt, lastSeen, text, known[at] ?? 0);
+      this.statements.updateNode.run(events, startedAt, lastSeen, text, lastSeen, known[at] ?? 0);
     }
     this.touched = [];
   }
@@ -184,7 +184,8 @@ class Loop {
     this.stored[person] = events;
     const at = startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
     const traceId = idOf(traceIds, this.record - 1);
-    this.statements.insertNode.run(node, TENANT, idOf(nodeIds, node - 1), at, traceId, 0, events, at, at, known);
+    const id = idOf(nodeIds, node - 1);
+    this.statements.insertNode.run(node, TENANT, id, at, traceId, 0, events, at, at, known, at, NAMES);
     const texts = identifiers[person] ?? ['', '', ''];
     const { hashes, rests, companies } = this.keys;
     for (let n = 0; n < KEY_TYPES.length; n += 1) {
@@ -235,10 +236,15 @@ class Loop {
   }
 }
 
+/** As large as the number of any names. */
+const NAMES = 2 ** 52 + 1;
+
 function prepare(database: DatabaseSync) {
   return {
-    insertNode: database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
-    updateNode: database.prepare('UPDATE nodes SET events = ?, first_seen = ?, last_seen = ?, known = ? WHERE no = ?'),
+    insertNode: database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
+    updateNode: database.prepare(
+      'UPDATE nodes SET events = ?, first_seen = ?, last_seen = ?, known = ?, said_at = ? WHERE no = ?',
+    ),
     insertKey: database.prepare('INSERT INTO match_keys VALUES (?, ?, ?, ?)'),
     insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
     addToCounts: database.prepare(

@@ -16,10 +16,11 @@ const NODE = 2;
 
 /** 24 bytes each. A power of two. */
 const SLOTS_MAX = 2 ** 21;
-/** Slots that a person can be in, side by side. */
-const WAYS = 4;
-/** Slots for each person: few of them find all of theirs taken. */
+/** Slots for each person: with these, one in two is in the first slot that it can be in. */
 const ROOM = 1.5;
+/** So many slots from the first on. Nearly nobody finds them all taken. */
+const PROBES_MAX = 32;
+const SLOTS_MIN = 64;
 /** Beyond it too many would find no slot. */
 export const PEOPLE_AHEAD_MAX = SLOTS_MAX / ROOM;
 
@@ -42,8 +43,8 @@ export class PeopleAhead {
 
   /** To be called before anybody is added. */
   makeRoom(people: number): void {
-    const slots = 2 ** Math.ceil(Math.log2(Math.max(WAYS, people * ROOM)));
-    this.#slots = new Float64Array(Math.min(slots, SLOTS_MAX) * PERSON_NUMBERS);
+    const slots = 2 ** Math.ceil(Math.log2(people * ROOM));
+    this.#slots = new Float64Array(Math.min(Math.max(slots, SLOTS_MIN), SLOTS_MAX) * PERSON_NUMBERS);
   }
 
   /** Who finds no room is left out. */
@@ -51,13 +52,16 @@ export class PeopleAhead {
     const slots = this.#slots;
     if (slots.length === 0) return;
     for (let from = 0; from < people.length; from += PERSON_NUMBERS) {
-      const first = this.#first(people[from] as number);
-      for (let at = first; at < first + WAYS * PERSON_NUMBERS; at += PERSON_NUMBERS) {
-        if (slots[at + NODE] !== FREE) continue;
-        slots[at] = people[from] as number;
-        slots[at + COMPANY] = people[from + COMPANY] as number;
-        slots[at + NODE] = people[from + NODE] as number;
-        break;
+      let at = this.#first(people[from] as number);
+      for (let probe = 0; probe < PROBES_MAX; probe++) {
+        if (slots[at + NODE] === FREE) {
+          slots[at] = people[from] as number;
+          slots[at + COMPANY] = people[from + COMPANY] as number;
+          slots[at + NODE] = people[from + NODE] as number;
+          break;
+        }
+        at += PERSON_NUMBERS;
+        if (at === slots.length) at = 0;
       }
     }
   }
@@ -65,17 +69,20 @@ export class PeopleAhead {
   get(hash: number, company: number): NodeNumber | undefined {
     const slots = this.#slots;
     if (slots.length === 0) return undefined;
-    const first = this.#first(hash);
-    for (let at = first; at < first + WAYS * PERSON_NUMBERS; at += PERSON_NUMBERS) {
-      if (slots[at] !== hash || slots[at + COMPANY] !== company) continue;
-      if (slots[at + NODE] !== FREE) return slots[at + NODE];
+    let at = this.#first(hash);
+    for (let probe = 0; probe < PROBES_MAX; probe++) {
+      const node = slots[at + NODE] as number;
+      if (node === FREE) return undefined;
+      if (slots[at] === hash && slots[at + COMPANY] === company) return node;
+      at += PERSON_NUMBERS;
+      if (at === slots.length) at = 0;
     }
     return undefined;
   }
 
-  /** Where the slots of that hash begin. */
+  /** Where the first slot of that hash begins. */
   #first(hash: number): number {
-    const places = this.#slots.length / PERSON_NUMBERS / WAYS;
-    return (Math.floor(hash / LOWER_BITS) & (places - 1)) * WAYS * PERSON_NUMBERS;
+    const slots = this.#slots.length / PERSON_NUMBERS;
+    return (Math.floor(hash / LOWER_BITS) & (slots - 1)) * PERSON_NUMBERS;
   }
 }

@@ -6,6 +6,7 @@
  * It only saves time: what cannot be read is left out, and whoever looks it up hears why.
  */
 
+import type { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
 import { yieldToOthers } from '../../threads.ts';
 import { PEOPLE_AHEAD_MAX, PERSON_NUMBERS } from './people-ahead.ts';
@@ -29,25 +30,30 @@ if (parentPort !== null) readPeople(workerData as PeopleReaderSetup);
 
 function readPeople({ file, generation }: PeopleReaderSetup): void {
   yieldToOthers();
-  const database = openStoreFile(file, 'reader');
+  try {
+    const database = openStoreFile(file, 'reader');
+    for (const people of piecesOf(database)) {
+      const message: PeopleRead = { generation, people };
+      parentPort?.postMessage(message, [people.buffer]);
+    }
+    database.close();
+  } catch {
+    // Left out.
+  }
+}
+
+function* piecesOf(database: DatabaseSync): Generator<Float64Array<ArrayBuffer>> {
   const select = database.prepare(
     'SELECT hash, company, node FROM match_keys WHERE hash > ? AND company IS NOT NULL ORDER BY hash LIMIT ?',
   );
   select.setReturnArrays(true);
   let after = Number.MIN_SAFE_INTEGER;
-  try {
-    for (let read = 0; read < PEOPLE_AHEAD_MAX; ) {
-      const rows = select.all(after, PIECE_PEOPLE) as unknown as readonly (readonly number[])[];
-      const people = new Float64Array(rows.length * PERSON_NUMBERS);
-      for (let at = 0; at < rows.length; at++) people.set(rows[at] as readonly number[], at * PERSON_NUMBERS);
-      const message: PeopleRead = { generation, people };
-      parentPort?.postMessage(message, [people.buffer]);
-      if (rows.length < PIECE_PEOPLE) break;
-      after = rows.at(-1)?.[0] as number;
-      read += rows.length;
-    }
-  } catch {
-    // Left out.
+  for (let read = 0; read < PEOPLE_AHEAD_MAX; read += PIECE_PEOPLE) {
+    const rows = select.all(after, PIECE_PEOPLE) as unknown as readonly (readonly number[])[];
+    const people = new Float64Array(rows.length * PERSON_NUMBERS);
+    for (let at = 0; at < rows.length; at++) people.set(rows[at] as readonly number[], at * PERSON_NUMBERS);
+    yield people;
+    if (rows.length < PIECE_PEOPLE) return;
+    after = rows.at(-1)?.[0] as number;
   }
-  database.close();
 }

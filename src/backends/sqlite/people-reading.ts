@@ -51,6 +51,13 @@ export class PeopleReading {
     this.#thread = thread;
   }
 
+  /** When nobody reads any more. */
+  async ended(): Promise<void> {
+    const thread = this.#thread;
+    thread?.ref();
+    if (thread !== undefined) await new Promise((resolve) => thread.once('exit', resolve));
+  }
+
   async close(): Promise<void> {
     await this.#thread?.terminate();
   }

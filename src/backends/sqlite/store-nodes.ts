@@ -5,13 +5,14 @@
  * neighbours, which share a page, one after the other. Where it is about few of many nodes it is not written to their rows
  * but beside them (told-runs.ts), and a slice of all rows is brought up to date.
  *
- * Most statements say the same names as the one before them. Where it is remembered that a node knows just one group,
- * of the same names and older, the new group takes its place without the old one being read.
+ * Most statements say the same names as the one before them. Where a row knows just one group, `names` says which names it
+ * has (names.ts), and `said_at` when: a newer group of the same names takes its place without being compared with it.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NewNode } from '../../identity/graph.ts';
 import { nodeIdOf } from '../../identity/node-id.ts';
+import { compareOrigins } from '../../identity/origin.ts';
 import type { NodeNumber, Origin, TenantId } from '../../model.ts';
 import type { UserToStore } from '../../store-writer.ts';
 import {
@@ -24,11 +25,12 @@ import {
   type Visits,
 } from '../../stored/known.ts';
 import { mergedKnown, newerOfSameNames } from '../../stored/merged-known.ts';
-import { OnlyGroups } from './only-groups.ts';
-import { rememberingUuidBytes, uuidBytes } from './uuids.ts';
-import { textOf } from './told-chunks.ts';
+import type { HashOfKey } from './key-hash.ts';
+import { NumberedNames } from './names.ts';
+import { NO_NAMES, type TakeTold, textOf } from './told-chunks.ts';
 import { RUN_NODES, ToldRuns } from './told-runs.ts';
-import { NO_MARK, type Said, WaitingNodes } from './waiting-nodes.ts';
+import { rememberingUuidBytes, uuidBytes } from './uuids.ts';
+import { type Said, WaitingNodes } from './waiting-nodes.ts';
 
 const WAITING_NODES_MAX = 100_000;
 /** Of what was said of waiting nodes: ordinary people fit, a few that know megabytes each do not. */
@@ -56,9 +58,10 @@ export class StoreNodes {
   readonly #insert: StatementSync;
   readonly #select: StatementSync;
   readonly #count: StatementSync;
+  readonly #replace: StatementSync;
   readonly #update: StatementSync;
   readonly #traceBytes = rememberingUuidBytes();
-  readonly #onlyGroups = new OnlyGroups();
+  readonly #names: NumberedNames;
   readonly #waiting = new WaitingNodes();
   readonly #told: ToldRuns;
   /** Those of a slice, as all runs tell of them. */
@@ -67,12 +70,15 @@ export class StoreNodes {
   readonly #sparseFrom: number;
   readonly #sliceNodesMax: number;
 
-  constructor(database: DatabaseSync, sizes: ToldSizes = {}) {
-    this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  constructor(database: DatabaseSync, hashOf: HashOfKey, sizes: ToldSizes = {}) {
+    this.#names = new NumberedNames(hashOf);
+    this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#select = database.prepare('SELECT known FROM nodes WHERE no = ?');
     const sums = 'events = events + ?, first_seen = min(first_seen, ?), last_seen = max(last_seen, ?)';
     this.#count = database.prepare(`UPDATE nodes SET ${sums} WHERE no = ?`);
-    this.#update = database.prepare(`UPDATE nodes SET ${sums}, known = CAST(? AS TEXT) WHERE no = ?`);
+    const known = 'known = CAST(? AS TEXT), said_at = ?';
+    this.#replace = database.prepare(`UPDATE nodes SET ${sums}, ${known} WHERE no = ? AND names = ? AND said_at < ?`);
+    this.#update = database.prepare(`UPDATE nodes SET ${sums}, ${known}, names = ? WHERE no = ?`);
     this.#told = new ToldRuns(database);
     this.#runNodesMin = sizes.runNodesMin ?? RUN_NODES_MIN;
     this.#sparseFrom = sizes.sparseFrom ?? SPARSE_FROM;
@@ -83,7 +89,6 @@ export class StoreNodes {
     this.#waiting.clear();
     this.#slice.clear();
     this.#told.forget();
-    this.#onlyGroups.forget();
   }
 
   write(tenant: { readonly no: number; readonly id: TenantId }, created: readonly NewNode[], visits: Visits): void {
@@ -91,7 +96,7 @@ export class StoreNodes {
       this.#create(tenant, node, origin, visits.get(node) ?? []);
       visits.delete(node);
     }
-    for (const [node, ofNode] of visits) this.#waiting.add(node, sumOf(ofNode), this.#said(node, ofNode));
+    for (const [node, ofNode] of visits) this.#waiting.add(node, sumOf(ofNode), this.#said(ofNode));
     if (this.#waiting.count >= WAITING_NODES_MAX || this.#waiting.textBytes >= WAITING_BYTES_MAX) this.flush();
   }
 
@@ -99,7 +104,7 @@ export class StoreNodes {
   flush(): void {
     const { count, highest } = this.#waiting;
     const isSparse = count >= this.#runNodesMin && highest >= count * this.#sparseFrom && highest < RUN_NODES;
-    if (isSparse) this.#told.write(this.#waiting.taken());
+    if (isSparse) this.#told.write(this.#waiting.takeAll);
     else this.#settle(this.#waiting);
     this.#bringUpToDate(isSparse ? Math.ceil(highest / SLICES) : SMALL_SLICE_NODES);
   }
@@ -115,29 +120,38 @@ export class StoreNodes {
   }
 
   #bringUpToDate(nodes: number): void {
-    this.#told.takeSlice(Math.min(nodes, this.#sliceNodesMax), (told) => this.#slice.addTold(told));
+    this.#told.takeSlice(Math.min(nodes, this.#sliceNodesMax), this.#slice.addTold);
     this.#settle(this.#slice);
   }
 
   /** Brings the rows of nodes up to date. */
   #settle(nodes: WaitingNodes): void {
-    for (const { node, events, first, last, known, isWhole, mark } of nodes.taken()) {
-      const { changes } =
-        known === undefined
-          ? this.#count.run(events, first, last, node)
-          : this.#update.run(events, first, last, isWhole ? known : this.#after(node, textOf(known), mark), node);
-      if (Number(changes) !== 1) throw new Error(`node ${node} is not in the store`);
-    }
+    nodes.takeAll(this.#settleOne);
   }
 
+  readonly #settleOne: TakeTold = (node, events, first, last, known, names, saidAt) => {
+    if (known === undefined) {
+      expectOne(node, this.#count.run(events, first, last, node));
+      return;
+    }
+    if (names !== NO_NAMES) {
+      const { changes } = this.#replace.run(events, first, last, known, saidAt, node, names, saidAt);
+      if (changes === 1) return;
+    }
+    const after = this.#after(node, { text: textOf(known), names, saidAt });
+    expectOne(node, this.#update.run(events, first, last, after.text, ...columnsOf(after), node));
+  };
+
   /** What a node knows when this was said. */
-  #after(node: NodeNumber, said: string, mark: number): string {
+  #after(node: NodeNumber, said: Said): Said {
     const before = this.#select.get(node)?.known as string | null | undefined;
-    const newer = typeof before === 'string' ? newerOfSameNames(before, said) : said;
-    // What was remembered of the row is of the row as it was.
-    this.#onlyGroups.remove(node);
-    if (newer === said) this.#onlyGroups.setMarked(node, receivedAtOf(said), mark);
-    return newer ?? mergedKnown(before ?? said, said);
+    if (typeof before !== 'string') return said;
+    const newer = newerOfSameNames(before, said.text);
+    if (newer === said.text) return said;
+    // Both are one group of the same names.
+    if (newer !== null) return { text: newer, names: said.names, saidAt: receivedAtOf(newer) };
+    const text = mergedKnown(before, said.text);
+    return text === said.text ? said : { text, names: NO_NAMES, saidAt: 0 };
   }
 
   #create(
@@ -148,6 +162,7 @@ export class StoreNodes {
   ): void {
     const { receivedAt, traceId, userIndex } = origin;
     const { events, first, last } = sumOf(visits);
+    const said = this.#said(visits);
     this.#insert.run(
       node,
       tenant.no,
@@ -158,38 +173,47 @@ export class StoreNodes {
       events,
       Math.min(receivedAt, first),
       Math.max(receivedAt, last),
-      isList(visits) ? saidTogether(visits) : this.#first(node, visits),
+      said === null ? null : said.text,
+      ...columnsOf(said),
     );
   }
 
-  #said(node: NodeNumber, visits: UserToStore | readonly UserToStore[]): Said | null {
+  #said(visits: UserToStore | readonly UserToStore[]): Said | null {
     if (isList(visits)) {
-      const text = saidTogether(visits);
-      if (text === null) return null;
-      this.#onlyGroups.remove(node);
-      return { text, isWhole: false, mark: NO_MARK };
+      const newest = newestOfSameNames(visits);
+      if (newest === null) return saidTogether(visits);
+      return this.#said(newest);
     }
     const { origin, statement } = visits;
     if (statement === null) return null;
-    const text = groupsText(origin, statement);
-    if (this.#onlyGroups.replace(node, origin.receivedAt, statement.names)) {
-      return { text, isWhole: true, mark: NO_MARK };
-    }
-    this.#onlyGroups.remove(node);
-    return { text, isWhole: false, mark: this.#onlyGroups.markOf(statement.names) };
-  }
-
-  /** What a new node knows. */
-  #first(node: NodeNumber, { origin, statement }: UserToStore): string | null {
-    if (statement === null) return null;
-    const { names } = statement;
-    this.#onlyGroups.set(node, origin.receivedAt, names);
-    return groupsText(origin, statement);
+    const { receivedAt } = origin;
+    return { text: groupsText(origin, statement), names: this.#names.numberOf(statement.names), saidAt: receivedAt };
   }
 }
 
-function saidTogether(visits: readonly UserToStore[]): string | null {
-  return boundedText(foldedGroups(NOTHING_KNOWN, visits));
+/** Null where they say nothing, or something of different names. */
+function newestOfSameNames(visits: readonly UserToStore[]): UserToStore | null {
+  let newest: UserToStore | null = null;
+  for (const visit of visits) {
+    if (visit.statement === null) continue;
+    if (newest !== null && visit.statement.names !== newest.statement?.names) return null;
+    if (newest === null || compareOrigins(newest.origin, visit.origin) < 0) newest = visit;
+  }
+  return newest;
+}
+
+function saidTogether(visits: readonly UserToStore[]): Said | null {
+  const text = boundedText(foldedGroups(NOTHING_KNOWN, visits));
+  return text === null ? null : { text, names: NO_NAMES, saidAt: 0 };
+}
+
+/** As `said_at` and `names` are stored. */
+function columnsOf(said: Said | null): [number | null, number | null] {
+  return said === null || said.names === NO_NAMES ? [null, null] : [said.saidAt, said.names];
+}
+
+function expectOne(node: NodeNumber, { changes }: { readonly changes: number | bigint }): void {
+  if (changes !== 1) throw new Error(`node ${node} is not in the store`);
 }
 
 /** Of the first group. */

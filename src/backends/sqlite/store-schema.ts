@@ -221,6 +221,10 @@ const MIGRATIONS: readonly Migration[] = [
   -- What was told of nodes and is not in their rows yet, in chunks (told-chunks.ts); which runs of them there are.
   CREATE TABLE told (no INTEGER PRIMARY KEY, numbers BLOB NOT NULL, texts BLOB NOT NULL) STRICT;
   CREATE TABLE told_runs (no INTEGER PRIMARY KEY) STRICT;
+
+  -- Where 'known' is one group: when it was received, and which names it has (names.ts).
+  ALTER TABLE nodes ADD COLUMN said_at INTEGER;
+  ALTER TABLE nodes ADD COLUMN names INTEGER;
   `,
 ];
 

@@ -33,7 +33,7 @@ import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreCopying } from './store-copying.ts';
 import { StoreGraph } from './store-graph.ts';
-import { StoreMatchKeys } from './store-match-keys.ts';
+import { hashesOf, StoreMatchKeys } from './store-match-keys.ts';
 import { StoreMemory } from './store-memory.ts';
 import { StoreNodes, type ToldSizes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
@@ -98,13 +98,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #reading: PeopleReading | null;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
-    const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hashOf, hasThreads = false } = setup;
+    const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hasThreads = false } = setup;
+    const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
     this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
     const keys = new StoreMatchKeys(database, hashOf);
     this.#graph = new StoreGraph(database, keys);
     this.#reading = hasThreads ? new PeopleReading(file, this.#graph.ahead) : null;
-    this.#nodes = new StoreNodes(database, toldSizes);
+    this.#nodes = new StoreNodes(database, hashOf, toldSizes);
     this.#changes = new StoreChanges(database, keys);
     this.#books = new StoreBooks(database);
     this.#receipts = new StoreReceipts(database);

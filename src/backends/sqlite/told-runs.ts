@@ -11,7 +11,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../model.ts';
 import { mergedKnown } from '../../stored/merged-known.ts';
 import type { StoreConnection } from './store-connection.ts';
-import { type Chunk, findTold, type Told, textOf, ToldChunkWriter, unpackTold } from './told-chunks.ts';
+import { type Chunk, findTold, type TakeTold, type Told, textOf, ToldChunkWriter, unpackTold } from './told-chunks.ts';
 
 /** A chunk's number is that of its run times this, and its first node. Nodes beyond it are brought up to date at once. */
 export const RUN_NODES = 10_000_000_000;
@@ -52,8 +52,8 @@ export class ToldRuns {
     return this.#known().length === 0;
   }
 
-  /** In the order of their numbers. */
-  write(nodes: Iterable<Told>): void {
+  /** Writes all that `giveAll` gives, in the order of their numbers. */
+  write(giveAll: (take: TakeTold) => void): void {
     const runs = this.#known();
     const run = (runs.at(-1) ?? 0) + 1;
     this.#insertRun.run(run);
@@ -64,15 +64,15 @@ export class ToldRuns {
       const { numbers, texts } = writer.take();
       this.#insert.run(run * RUN_NODES + first, numbers, texts);
     };
-    for (const told of nodes) {
-      if (writer.isFullFor(told)) end();
-      writer.add(told);
-    }
+    giveAll((node, events, first, last, known, names, saidAt) => {
+      if (writer.isFullFor(known?.length ?? 0)) end();
+      writer.add(node, events, first, last, known, names, saidAt);
+    });
     if (!writer.isEmpty) end();
   }
 
   /** Gives on, and removes, what all runs tell of the next so many nodes that anything is told of. */
-  takeSlice(nodes: number, take: (told: Told) => void): void {
+  takeSlice(nodes: number, take: TakeTold): void {
     const runs = this.#known();
     if (runs.length === 0) return;
     const start = this.#firstFrom(this.#at) ?? this.#firstFrom(0);
@@ -81,7 +81,7 @@ export class ToldRuns {
       for (const run of runs) {
         const [from, to] = [run * RUN_NODES + start, run * RUN_NODES + end];
         for (const row of this.#between.all(from, to) as unknown as ChunkRow[]) {
-          for (const told of unpackTold(row.no - run * RUN_NODES, row)) take(told);
+          unpackTold(row.no - run * RUN_NODES, row, take);
         }
         this.#remove.run(from, to);
       }
@@ -123,7 +123,7 @@ export function toldOf(store: StoreConnection, node: NodeNumber): Told[] {
     if (found === undefined) continue;
     const { events, first, last, start, length } = found;
     const known = length < 0 ? undefined : textsOf(store, no, start, length);
-    all.push({ node, events, first, last, known });
+    all.push({ events, first, last, known });
   }
   return all;
 }
@@ -161,7 +161,9 @@ export function removeTold(store: StoreConnection, node: NodeNumber): void {
     const row = store.get<Chunk>('SELECT numbers, texts FROM told WHERE no = ?', no);
     if (row === undefined) continue;
     const writer = new ToldChunkWriter();
-    for (const told of unpackTold(first, row)) if (told.node !== node) writer.add(told);
+    unpackTold(first, row, (other, ...told) => {
+      if (other !== node) writer.add(other, ...told);
+    });
     store.run('DELETE FROM told WHERE no = ?', no);
     if (writer.isEmpty) continue;
     // Named by another node if its first one went.

@@ -9,23 +9,14 @@ import type { NodeNumber } from '../../model.ts';
 import { mergedKnown } from '../../stored/merged-known.ts';
 import type { Sum } from '../../stored/known.ts';
 import { orderBy } from './index-entries.ts';
-import { type Told, textOf } from './told-chunks.ts';
+import { NO_NAMES, type TakeTold, textOf } from './told-chunks.ts';
 
 /** What was said of a node: groups (identity/statements.ts), as text. */
 export interface Said {
   readonly text: string;
-  /** Whether this is all that is known of the node, whatever is in the store. */
-  readonly isWhole: boolean;
-  /** For whoever said it; NO_MARK if nobody wants it back. */
-  readonly mark: number;
-}
-
-export const NO_MARK = -1;
-
-/** What it knows lies in memory that is overwritten when the next ones wait. */
-export interface TakenNode extends Told {
-  readonly isWhole: boolean;
-  readonly mark: number;
+  /** Where it is one group: which names it has (names.ts), and when it was received. Else NO_NAMES. */
+  readonly names: number;
+  readonly saidAt: number;
 }
 
 const FIRST_NODES = 65_536;
@@ -44,11 +35,10 @@ export class WaitingNodes {
   #events = new Float64Array(FIRST_NODES);
   #first = new Float64Array(FIRST_NODES);
   #last = new Float64Array(FIRST_NODES);
-  #marks = new Float64Array(FIRST_NODES);
+  #names = new Float64Array(FIRST_NODES);
+  #saidAt = new Float64Array(FIRST_NODES);
   #starts = new Int32Array(FIRST_NODES);
   #ends = new Int32Array(FIRST_NODES);
-  /** 1 where what was said is all that is known. */
-  #whole = new Int32Array(FIRST_NODES);
   #texts = Buffer.allocUnsafeSlow(FIRST_BYTES);
   #textBytes = 0;
 
@@ -61,47 +51,45 @@ export class WaitingNodes {
     return this.#textBytes;
   }
 
-  add(node: NodeNumber, sum: Sum, said: Said | null): void {
-    const place = this.#sum(node, sum);
+  add(node: NodeNumber, { events, first, last }: Sum, said: Said | null): void {
+    const place = this.#sum(node, events, first, last);
     if (said === null) return;
-    const { text, isWhole, mark } = said;
-    if (isWhole || this.#starts[place] === NOTHING_SAID) {
+    const { text, names, saidAt } = said;
+    if (this.#isOlder(place, names, saidAt)) {
       this.#keep(place, text);
-      this.#whole[place] = isWhole ? 1 : 0;
-      this.#marks[place] = mark;
-    } else this.#merge(place, text);
+      this.#names[place] = names;
+      this.#saidAt[place] = saidAt;
+    } else if (!this.#isNewer(place, names, saidAt)) this.#merge(place, text, names);
   }
 
   /** Something that was told before. */
-  addTold({ node, known, ...sum }: Told): void {
-    const place = this.#sum(node, sum);
+  readonly addTold: TakeTold = (node, events, first, last, known, names, saidAt) => {
+    const place = this.#sum(node, events, first, last);
     if (known === undefined) return;
-    if (this.#starts[place] !== NOTHING_SAID) {
-      this.#merge(place, textOf(known));
-      return;
-    }
-    const start = this.#room(known.length);
-    this.#texts.set(known, start);
-    this.#end(place, start, known.length);
-    this.#whole[place] = 0;
-    this.#marks[place] = NO_MARK;
-  }
+    if (this.#isOlder(place, names, saidAt)) {
+      const start = this.#room(known.length);
+      this.#texts.set(known, start);
+      this.#end(place, start, known.length);
+      this.#names[place] = names;
+      this.#saidAt[place] = saidAt;
+    } else if (!this.#isNewer(place, names, saidAt)) this.#merge(place, textOf(known), names);
+  };
 
-  /** All of them, in the order of their numbers; then none is left. */
-  *taken(): Generator<TakenNode> {
+  /** Gives all of them, in the order of their numbers; then none is left. Texts are overwritten by what waits next. */
+  readonly takeAll = (take: TakeTold): void => {
     for (const place of orderBy(this.#nodes, this.count)) {
-      yield {
-        node: this.#nodes[place] as number,
-        events: this.#events[place] as number,
-        first: this.#first[place] as number,
-        last: this.#last[place] as number,
-        known: this.#known(place),
-        isWhole: this.#whole[place] === 1,
-        mark: this.#marks[place] as number,
-      };
+      take(
+        this.#nodes[place] as number,
+        this.#events[place] as number,
+        this.#first[place] as number,
+        this.#last[place] as number,
+        this.#known(place),
+        this.#names[place] as number,
+        this.#saidAt[place] as number,
+      );
     }
     this.clear();
-  }
+  };
 
   /** The greatest number of a node that waits. */
   get highest(): NodeNumber {
@@ -118,19 +106,21 @@ export class WaitingNodes {
     if (this.#texts.length > KEPT_BYTES_MAX) this.#texts = Buffer.allocUnsafeSlow(FIRST_BYTES);
   }
 
-  #sum(node: NodeNumber, { events, first, last }: Sum): number {
+  #sum(node: NodeNumber, events: number, first: number, last: number): number {
     const before = this.#places.get(node);
     if (before === undefined) {
       const place = this.#newPlace(node);
       this.#events[place] = events;
       this.#first[place] = first;
       this.#last[place] = last;
+      this.#names[place] = NO_NAMES;
+      this.#saidAt[place] = last;
       this.#starts[place] = NOTHING_SAID;
       return place;
     }
     this.#events[before] = (this.#events[before] as number) + events;
-    this.#first[before] = Math.min(this.#first[before] as number, first);
-    this.#last[before] = Math.max(this.#last[before] as number, last);
+    if (first < (this.#first[before] as number)) this.#first[before] = first;
+    if (last > (this.#last[before] as number)) this.#last[before] = last;
     return before;
   }
 
@@ -142,16 +132,27 @@ export class WaitingNodes {
     return place;
   }
 
+  /** Whether what is there is nothing, or an older group of these names: then a new one takes its place. */
+  #isOlder(place: number, names: number, saidAt: number): boolean {
+    if (this.#starts[place] === NOTHING_SAID) return true;
+    return names !== NO_NAMES && this.#names[place] === names && (this.#saidAt[place] as number) < saidAt;
+  }
+
+  /** Whether what is there is a newer group of these names: then it stays as it is. */
+  #isNewer(place: number, names: number, saidAt: number): boolean {
+    return names !== NO_NAMES && this.#names[place] === names && (this.#saidAt[place] as number) > saidAt;
+  }
+
   #known(place: number): Uint8Array | undefined {
     const start = this.#starts[place] as number;
     return start === NOTHING_SAID ? undefined : this.#texts.subarray(start, this.#ends[place]);
   }
 
-  /** What was said before and this together. If the former was all that is known, so are both. */
-  #merge(place: number, text: string): void {
+  /** What was said before and this together; of the same names at the same time, that is one of them. */
+  #merge(place: number, text: string, names: number): void {
     const known = this.#known(place);
     this.#keep(place, known === undefined ? text : mergedKnown(textOf(known), text));
-    this.#marks[place] = NO_MARK;
+    if (this.#names[place] !== names) this.#names[place] = NO_NAMES;
   }
 
   #keep(place: number, text: string): void {
@@ -182,10 +183,10 @@ export class WaitingNodes {
     this.#events = doubled(this.#events, Float64Array);
     this.#first = doubled(this.#first, Float64Array);
     this.#last = doubled(this.#last, Float64Array);
-    this.#marks = doubled(this.#marks, Float64Array);
+    this.#names = doubled(this.#names, Float64Array);
+    this.#saidAt = doubled(this.#saidAt, Float64Array);
     this.#starts = doubled(this.#starts, Int32Array);
     this.#ends = doubled(this.#ends, Int32Array);
-    this.#whole = doubled(this.#whole, Int32Array);
   }
 }
 

@@ -6,51 +6,80 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store-writer.ts';
-import { type Told, ToldChunkWriter, unpackTold } from '../../../src/backends/sqlite/told-chunks.ts';
+import {
+  type Chunk,
+  findTold,
+  NO_NAMES,
+  type TakeTold,
+  ToldChunkWriter,
+  unpackTold,
+} from '../../../src/backends/sqlite/told-chunks.ts';
 import { person, profileOf, send, START } from '../../contract/store-feeding.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
+type ToldOfNode = Parameters<TakeTold>;
+
 /** Their texts as texts. */
-function readable(told: Iterable<Told>): unknown[] {
-  const all = [];
-  for (const { node, events, first, last, known } of told) {
-    all.push([node, events, first, last, known && Buffer.from(known).toString()]);
-  }
-  return all;
+function readable(told: readonly ToldOfNode[]): unknown[] {
+  return told.map((numbers) => numbers.map((one) => (one instanceof Uint8Array ? Buffer.from(one).toString() : one)));
 }
 
-function unpacked(told: readonly Told[]): unknown[] {
+function packed(told: readonly ToldOfNode[]): { readonly first: number; readonly chunk: Chunk } {
   const writer = new ToldChunkWriter();
-  for (const one of told) writer.add(one);
+  for (const one of told) writer.add(...one);
   const { first } = writer;
   const chunk = writer.take();
   assert.ok(writer.isEmpty);
-  return readable(unpackTold(first, chunk));
+  return { first, chunk };
 }
+
+function unpacked(told: readonly ToldOfNode[]): unknown[] {
+  const { first, chunk } = packed(told);
+  const all: ToldOfNode[] = [];
+  unpackTold(first, chunk, (...one) => all.push(one));
+  return readable(all);
+}
+
+const TOLD: readonly ToldOfNode[] = [
+  [5, 0, -1, 7, Buffer.from('é'), 2 ** 53 - 1, -1],
+  [6, 300, 1_794_752_401_558, 1_794_752_401_559, undefined, NO_NAMES, 1_794_752_401_559],
+  [9, 1, 2, 3, Buffer.from('of the same names'), 2 ** 53 - 1, 3],
+  [2 ** 33, 2 ** 40, 0, 2 ** 44, Buffer.alloc(200_000, 'x'), NO_NAMES, 2 ** 44],
+  [2 ** 33 + 1, 1, 9, 9, Buffer.from('and after none'), 2 ** 53 - 1, 9],
+  [2 ** 33 + 2, 1, 9, 9, Buffer.from('of others'), 17, 9],
+  [2 ** 33 + 3, 1, 9, 9, Buffer.alloc(0), 17, 9],
+];
 
 suite('What is told of nodes', () => {
   test('comes out of a chunk as it went in', () => {
-    const told: Told[] = [
-      { node: 5, events: 0, first: -1, last: 7, known: Buffer.from('é') },
-      { node: 6, events: 300, first: 1_794_752_401_558, last: 1_794_752_401_559, known: undefined },
-      { node: 2 ** 33, events: 2 ** 40, first: 0, last: 2 ** 44, known: Buffer.alloc(200_000, 'x') },
-      { node: 2 ** 33 + 1, events: 1, first: 9, last: 9, known: Buffer.alloc(0) },
-    ];
-    assert.deepEqual(unpacked(told), readable(told));
-    assert.deepEqual(unpacked(told.slice(1)), readable(told.slice(1)));
+    for (let from = 0; from < TOLD.length; from++) {
+      const told = TOLD.slice(from);
+      assert.deepEqual(unpacked(told), readable(told));
+    }
+  });
+
+  test('is found in a chunk for each node, and not for others', () => {
+    const { first, chunk } = packed(TOLD);
+    for (const [node, events, seenFirst, seenLast, known] of TOLD) {
+      const found = findTold(first, chunk.numbers, node);
+      assert.deepEqual([found?.events, found?.first, found?.last], [events, seenFirst, seenLast]);
+      const text =
+        found && found.length >= 0 ? chunk.texts.subarray(found.start, found.start + found.length) : undefined;
+      assert.deepEqual(text && Buffer.from(text).toString(), known && Buffer.from(known).toString());
+    }
+    for (const node of [4, 7, 8, 10, 2 ** 33 - 1, 2 ** 33 + 4]) {
+      assert.equal(findTold(first, chunk.numbers, node), undefined);
+    }
   });
 
   test('a chunk is full when it has many nodes or much text, and never before it has one', () => {
     const writer = new ToldChunkWriter();
-    const long = { events: 1, first: 1, last: 1, known: Buffer.alloc(50_000) };
-    assert.equal(writer.isFullFor({ node: 1, ...long }), false);
-    writer.add({ node: 1, ...long });
-    assert.equal(writer.isFullFor({ node: 2, ...long, known: Buffer.alloc(1) }), true);
+    assert.equal(writer.isFullFor(50_000), false);
+    writer.add(1, 1, 1, 1, Buffer.alloc(50_000), NO_NAMES, 1);
+    assert.equal(writer.isFullFor(1), true);
     writer.take();
     let nodes = 0;
-    for (; !writer.isFullFor({ node: nodes, ...long, known: undefined }); nodes += 1) {
-      writer.add({ node: nodes, ...long, known: undefined });
-    }
+    for (; !writer.isFullFor(0); nodes += 1) writer.add(nodes, 1, 1, 1, undefined, NO_NAMES, 1);
     assert.ok(nodes > 10 && nodes < 1_000);
   });
 
