@@ -108,8 +108,8 @@ suite('Nodes that wait for the commit', () => {
     waiting.addTold(1, 1, 1, 9, undefined, NO_NAMES, 9);
     waiting.addTold(1, 1, 2, 2, Buffer.from(NEW), NO_NAMES, 2);
     assert.deepEqual(
-      allOf(waiting).map(({ saidAt: _, ...rest }) => rest),
-      [{ node: 1, events: 4, first: 1, last: 9, known: NEW, names: NO_NAMES }],
+      allOf(waiting).map(({ node, events, first, last, known, names }) => [node, events, first, last, known, names]),
+      [[1, 4, 1, 9, NEW, NO_NAMES]],
     );
     waiting.add(1, ONCE, said(OLD, NAMES));
     waiting.clear();
