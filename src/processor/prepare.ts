@@ -11,6 +11,7 @@ import { statementOf } from '../identity/statements.ts';
 import type { LogRecord } from '../log.ts';
 import { type IdentifierType, type KeyKind, LIMITS, type Origin, type PersonMark } from '../model.ts';
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
+import { saidNames } from '../stored/said-names.ts';
 import { parseExact } from '../validation/exact-json.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import { type Packed, Packer } from './packer.ts';
@@ -159,13 +160,17 @@ function prepareUser(user: JsonObject, origin: Origin, keyKind: KeyKind, options
 function statementToStore(saidFields: JsonObject, saidProperties: JsonObject): StatementToStore | null {
   const fields = cut(saidFields);
   const properties = cut(saidProperties);
-  let names = '';
-  for (const name in fields) names += `${name}\0`;
-  names += '\0';
-  for (const name in properties) names += `${name}\0`;
-  if (names === '\0') return null;
+  const [fieldNames, propertyNames] = [namesOf(fields), namesOf(properties)];
+  if (fieldNames === '' && propertyNames === '') return null;
+  const names = saidNames(fieldNames, propertyNames);
   const isCut = fields !== saidFields || properties !== saidProperties;
   return { names, fields: JSON.stringify(fields), properties: JSON.stringify(properties), isCut };
+}
+
+function namesOf(values: JsonObject): string {
+  let names = '';
+  for (const name in values) names += `${name}\0`;
+  return names;
 }
 
 /** The same object if there are not too many. */

@@ -2,6 +2,7 @@
  * All names of what a user says of a person, as a word: the same lists of names come again and again.
  */
 
+import { saidNames } from '../stored/said-names.ts';
 import type { KnownTexts } from './known-texts.ts';
 import { EMPTY_LIST, LISTS_MAX, NameLists } from './name-lists.ts';
 import { NumberedWords } from './numbered-words.ts';
@@ -55,7 +56,7 @@ export class StatementNames {
 
   #add(lists: number, fields: number, properties: number): number {
     const number = this.#texts.length;
-    this.#texts.push(`${this.lists.text(fields)}\0${this.lists.text(properties)}`);
+    this.#texts.push(saidNames(this.lists.text(fields), this.lists.text(properties)));
     this.#numbers.set(lists, number);
     return number;
   }

@@ -57,6 +57,13 @@ export function storeTransactionsContract(open: OpenStore): void {
       assert.deepEqual([eventCount, firstSeen - START, lastSeen - START], [6, 1, 9_000]);
     });
 
+    test('a field and a property of the same name are two, even where that name is empty', async () => {
+      await send(under, [person({ user_id: 'a', '': 'field' })], { receivedAt: START });
+      await send(under, [person({ user_id: 'a' }, [{}], { '': 'property' })], { receivedAt: START + 1 });
+      const { profileFields, userProperties } = await profileOf(under, 'user_id', 'a');
+      assert.deepEqual([profileFields.get('')?.value, userProperties.get('')?.value], ['"field"', '"property"']);
+    });
+
     test('what was told of people in a transaction that is rolled back is not told by the next one', async () => {
       const options = { options: { defaultCountry: null, junkValues: new Set<string>() }, now: () => START };
       const context = { ...options, failpoint: () => undefined };
