@@ -35,7 +35,7 @@ const TABLE_EVENTS = 5;
 const RUNS = { indexSizes: { runEntriesMin: 1, runsPerLevelMax: 3 } };
 const SOME_RUNS = { indexSizes: { runEntriesMin: 3, runsPerLevelMax: 3 } };
 /** So that what is told of nodes is always written beside them. */
-const TOLD = { toldSizes: { runNodesMin: 1, sparseFrom: 0, sliceNodesMax: 2 } };
+const TOLD = { toldSizes: { runNodesMin: 1, sliceNodesMax: 2 } };
 const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
 interface SqliteStoreUnderTest extends StoreUnderTest {

@@ -57,7 +57,7 @@ export const KILLED_PROCESSING: Processing = {
   batchBytesMax: 2_500,
   transactionUsersMax: 30,
   tableEvents: 70,
-  toldSizes: { runNodesMin: 8, sparseFrom: 0, sliceNodesMax: 10 },
+  toldSizes: { runNodesMin: 8, sliceNodesMax: 10 },
   isPacked: true,
 };
 

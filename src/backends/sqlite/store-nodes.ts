@@ -2,8 +2,8 @@
  * Writes what a transaction tells of nodes: how many events, when first and last seen, and the statements, folded into
  * what was known (identity/statements.ts). New nodes are written at once. Of others it waits until the commit, up to
  * `WAITING_NODES_MAX` and `WAITING_BYTES_MAX`, and is written in the order of their numbers: each node once, and
- * neighbours, which share a page, one after the other. Where it is about few of many nodes it is not written to their rows
- * but beside them (told-runs.ts), and a slice of all rows is brought up to date.
+ * neighbours, which share a page, one after the other. Where there are many of them it is not written to their rows but
+ * beside them (told-runs.ts), and a slice of all rows is brought up to date.
  *
  * Most statements say the same names as the one before them. Where a row knows just one group, `names` says which names it
  * has (names.ts), and `said_at` when: a newer group of the same names takes its place without being compared with it.
@@ -39,14 +39,11 @@ const WAITING_BYTES_MAX = 32 * 1024 * 1024;
 export interface ToldSizes {
   /** Fewer nodes than this are brought up to date at once: that is no load. */
   readonly runNodesMin?: number;
-  /** So are those of a transaction that touches one in fewer than this: several of them share a page. */
-  readonly sparseFrom?: number;
   /** The most that is brought up to date with a transaction. */
   readonly sliceNodesMax?: number;
 }
 
 const RUN_NODES_MIN = 2_048;
-const SPARSE_FROM = 3;
 /** After so many runs, all nodes are up to date by each of them. */
 const SLICES = 24;
 const SLICE_NODES_MAX = 200_000;
@@ -67,7 +64,6 @@ export class StoreNodes {
   /** Those of a slice, as all runs tell of them. */
   readonly #slice = new WaitingNodes();
   readonly #runNodesMin: number;
-  readonly #sparseFrom: number;
   readonly #sliceNodesMax: number;
 
   constructor(database: DatabaseSync, hashOf: HashOfKey, sizes: ToldSizes = {}) {
@@ -81,7 +77,6 @@ export class StoreNodes {
     this.#update = database.prepare(`UPDATE nodes SET ${sums}, ${known}, names = ? WHERE no = ?`);
     this.#told = new ToldRuns(database);
     this.#runNodesMin = sizes.runNodesMin ?? RUN_NODES_MIN;
-    this.#sparseFrom = sizes.sparseFrom ?? SPARSE_FROM;
     this.#sliceNodesMax = sizes.sliceNodesMax ?? SLICE_NODES_MAX;
   }
 
@@ -103,10 +98,10 @@ export class StoreNodes {
   /** To be called before the transaction is committed. */
   flush(): void {
     const { count, highest } = this.#waiting;
-    const isSparse = count >= this.#runNodesMin && highest >= count * this.#sparseFrom && highest < RUN_NODES;
-    if (isSparse) this.#told.write(this.#waiting.takeAll);
+    const isRun = count >= this.#runNodesMin && highest < RUN_NODES;
+    if (isRun) this.#told.write(this.#waiting.takeAll);
     else this.#settle(this.#waiting);
-    this.#bringUpToDate(isSparse ? Math.ceil(highest / SLICES) : SMALL_SLICE_NODES);
+    this.#bringUpToDate(isRun ? Math.ceil(highest / SLICES) : SMALL_SLICE_NODES);
   }
 
   /** Whether some rows are not up to date. */

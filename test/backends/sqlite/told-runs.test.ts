@@ -86,7 +86,7 @@ suite('What is told of nodes', () => {
   test('is in the rows of the nodes after as many transactions as it takes, and reads the same all the while', async () => {
     const folder = temporaryFolder();
     const file = join(folder, 'store.db');
-    const toldSizes = { runNodesMin: 10, sparseFrom: 1, sliceNodesMax: 40 };
+    const toldSizes = { runNodesMin: 10, sliceNodesMax: 40 };
     const [writer, store] = [openSqliteStoreWriter({ file, toldSizes }), openSqliteStore(file)];
     const under = { writer, store, close: async () => undefined };
     const database = new DatabaseSync(file, { readOnly: true });
@@ -138,7 +138,7 @@ suite('What is told of nodes', () => {
   test('is not lost when the row was written to, and thought to be of one group, before it came there', async () => {
     const folder = temporaryFolder();
     const file = join(folder, 'store.db');
-    const toldSizes = { runNodesMin: 100, sparseFrom: 1, sliceNodesMax: 1 };
+    const toldSizes = { runNodesMin: 100, sliceNodesMax: 1 };
     const [writer, store] = [openSqliteStoreWriter({ file, toldSizes }), openSqliteStore(file)];
     const under = { writer, store, close: async () => undefined };
     const everybody = (properties: object): unknown[] =>
