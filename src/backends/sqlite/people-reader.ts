@@ -1,7 +1,7 @@
 /**
  * A thread that reads through the match keys of the store once and tells the processor of the people it finds
- * (`people-ahead.ts`): a person in the order of the table costs a tenth of one who is looked up by chance. It reads a piece at
- * a time, so that nothing keeps the write-ahead log from being copied, and ends when all is read.
+ * (`people-ahead.ts`), and in the end which keys there are (`key-filter.ts`): a person in the order of the table costs a tenth
+ * of one who is looked up by chance. It reads a piece at a time, so that nothing keeps the write-ahead log from being copied.
  *
  * It only saves time: what cannot be read is left out, and whoever looks it up hears why.
  */
@@ -9,6 +9,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
 import { yieldToOthers } from '../../threads.ts';
+import { type FilterLayer, KeyFilter } from './key-filter.ts';
 import { PEOPLE_AHEAD_MAX, PERSON_NUMBERS } from './people-ahead.ts';
 import { openStoreFile } from './store-schema.ts';
 
@@ -24,7 +25,14 @@ export interface PeopleRead {
   readonly people: Float64Array<ArrayBuffer>;
 }
 
-const PIECE_PEOPLE = 20_000;
+/** Comes last. Keys that were inserted since the thread was started may be missing. */
+export interface KeysRead {
+  readonly layers: readonly FilterLayer[];
+}
+
+const PIECE_KEYS = 50_000;
+
+type Row = readonly [hash: number, rest: number, node: number, company: number | null];
 
 if (parentPort !== null) readPeople(workerData as PeopleReaderSetup);
 
@@ -32,28 +40,50 @@ function readPeople({ file, generation }: PeopleReaderSetup): void {
   yieldToOthers();
   try {
     const database = openStoreFile(file, 'reader');
-    for (const people of piecesOf(database)) {
+    const filter = new KeyFilter();
+    let left = PEOPLE_AHEAD_MAX;
+    for (const rows of piecesOf(database)) {
+      for (const [hash, rest] of rows) filter.add({ hash, rest });
+      if (left <= 0) continue;
+      const people = peopleIn(rows);
+      left -= people.length / PERSON_NUMBERS;
       const message: PeopleRead = { generation, people };
       parentPort?.postMessage(message, [people.buffer]);
     }
     database.close();
+    const message: KeysRead = { layers: filter.layers };
+    parentPort?.postMessage(
+      message,
+      filter.layers.map(({ words }) => words.buffer),
+    );
   } catch {
     // Left out.
   }
 }
 
-function* piecesOf(database: DatabaseSync): Generator<Float64Array<ArrayBuffer>> {
+function* piecesOf(database: DatabaseSync): Generator<readonly Row[]> {
   const select = database.prepare(
-    'SELECT hash, company, node FROM match_keys WHERE hash > ? AND company IS NOT NULL ORDER BY hash LIMIT ?',
+    'SELECT hash, rest, node, company FROM match_keys WHERE (hash, rest) > (?, ?) ORDER BY hash, rest LIMIT ?',
   );
   select.setReturnArrays(true);
-  let after = Number.MIN_SAFE_INTEGER;
-  for (let read = 0; read < PEOPLE_AHEAD_MAX; read += PIECE_PEOPLE) {
-    const rows = select.all(after, PIECE_PEOPLE) as unknown as readonly (readonly number[])[];
-    const people = new Float64Array(rows.length * PERSON_NUMBERS);
-    for (let at = 0; at < rows.length; at++) people.set(rows[at] as readonly number[], at * PERSON_NUMBERS);
-    yield people;
-    if (rows.length < PIECE_PEOPLE) return;
-    after = rows.at(-1)?.[0] as number;
+  let [hash, rest] = [Number.MIN_SAFE_INTEGER, 0];
+  for (;;) {
+    const rows = select.all(hash, rest, PIECE_KEYS) as unknown as readonly Row[];
+    yield rows;
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < PIECE_KEYS) return;
+    [hash, rest] = last;
   }
+}
+
+function peopleIn(rows: readonly Row[]): Float64Array<ArrayBuffer> {
+  const people = new Float64Array(rows.filter(([, , , company]) => company !== null).length * PERSON_NUMBERS);
+  let at = 0;
+  for (const [hash, , node, company] of rows) {
+    if (company === null) continue;
+    people[at++] = hash;
+    people[at++] = company;
+    people[at++] = node;
+  }
+  return people;
 }

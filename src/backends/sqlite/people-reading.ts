@@ -1,30 +1,33 @@
 /**
- * The writer's side of reading people ahead: starts a thread for it (`people-reader.ts`) and takes what it found, unless
- * something was forgotten meanwhile. People that are erased or parted while they are read are not a concern: the next
+ * The writer's side of reading people ahead: starts a thread for it (`people-reader.ts`) and takes what it found: people,
+ * unless something was forgotten meanwhile, and which keys there are, which does not change but by the writer itself. People that are erased or parted while they are read are not a concern: the next
  * transaction sees that another connection has written, and forgets everybody.
  */
 
 import { Worker } from 'node:worker_threads';
 import { threadFile } from '../../threads.ts';
+import type { KeyFilter } from './key-filter.ts';
 import type { PeopleAhead } from './people-ahead.ts';
-import type { PeopleRead, PeopleReaderSetup } from './people-reader.ts';
+import type { KeysRead, PeopleRead, PeopleReaderSetup } from './people-reader.ts';
 
 /** Fewer are met soon enough. */
-const PEOPLE_MIN = 20_000;
+const PEOPLE_MIN = 5_000;
 /** Where people are erased all the time, reading ahead each time would cost more than it saves. */
 const PAUSE_MS = 60_000;
 
 export class PeopleReading {
   readonly #file: string;
   readonly #people: PeopleAhead;
+  readonly #keys: KeyFilter;
   #generation = 0;
   #isWanted = true;
   #startedAt = Number.NEGATIVE_INFINITY;
   #thread: Worker | undefined;
 
-  constructor(file: string, people: PeopleAhead) {
+  constructor(file: string, people: PeopleAhead, keys: KeyFilter) {
     this.#file = file;
     this.#people = people;
+    this.#keys = keys;
   }
 
   forget(): void {
@@ -44,8 +47,10 @@ export class PeopleReading {
     const url = threadFile('./people-reader', import.meta.url);
     const thread = new Worker(url, { workerData: setup, name: 'people-reader' });
     thread.unref();
-    thread.on('message', ({ generation, people: read }: PeopleRead) => {
-      if (generation === this.#generation) this.#people.add(read);
+    thread.on('message', (read: PeopleRead | KeysRead) => {
+      if ('layers' in read) {
+        if (!this.#keys.isComplete) this.#keys.complete(read.layers);
+      } else if (read.generation === this.#generation) this.#people.add(read.people);
     });
     thread.once('exit', () => (this.#thread = undefined));
     this.#thread = thread;

@@ -6,6 +6,7 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../model.ts';
+import { KeyFilter } from './key-filter.ts';
 import { companyOf, type HashOfKey, type Key, type KeyHash, keyHashes } from './key-hash.ts';
 
 export interface KeyOwner {
@@ -21,9 +22,12 @@ export class StoreMatchKeys {
   readonly #insert: StatementSync;
   readonly #remove: StatementSync;
   readonly #hashOf: HashOfKey;
+  readonly #filter: KeyFilter;
 
-  constructor(database: DatabaseSync, hashOf = hashesOf(database)) {
+  /** Whoever inserts all keys may tell from memory that nobody has one. */
+  constructor(database: DatabaseSync, hashOf = hashesOf(database), filter = new KeyFilter()) {
     this.#hashOf = hashOf;
+    this.#filter = filter;
     this.#find = database.prepare('SELECT node, company FROM match_keys WHERE hash = ? AND rest = ?');
     // An object for each row would take a tenth longer.
     this.#find.setReturnArrays(true);
@@ -32,15 +36,19 @@ export class StoreMatchKeys {
   }
 
   find(tenant: number, key: Key): KeyOwner | undefined {
-    const { hash, rest } = this.hashOf(tenant, key);
+    const keyHash = this.hashOf(tenant, key);
+    if (!this.#filter.mayHave(keyHash)) return undefined;
+    const { hash, rest } = keyHash;
     const row = this.#find.get(hash, rest) as unknown as FoundRow | undefined;
     return row && { node: row[0], company: row[1] };
   }
 
   /** Fails for a key that is there. */
   insert(tenant: number, key: Key, node: NodeNumber, company: number | null): void {
-    const { hash, rest } = this.hashOf(tenant, key);
+    const keyHash = this.hashOf(tenant, key);
+    const { hash, rest } = keyHash;
     this.#insert.run(hash, rest, node, company);
+    this.#filter.add(keyHash);
   }
 
   hashOf(tenant: number, { type, value }: Key): KeyHash {

@@ -27,6 +27,7 @@ import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
+import { KeyFilter } from './key-filter.ts';
 import type { HashOfKey } from './key-hash.ts';
 import { PeopleReading } from './people-reading.ts';
 import { StoreBooks } from './store-books.ts';
@@ -96,15 +97,18 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #dataVersion = -1;
   readonly #copying: StoreCopying | null;
   readonly #reading: PeopleReading | null;
+  readonly #keyFilter = new KeyFilter();
+  /** The number of the next record as of the last commit; undefined before the first transaction. */
+  #committedRecord: number | undefined;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
     const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hasThreads = false } = setup;
     const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
     this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
-    const keys = new StoreMatchKeys(database, hashOf);
+    const keys = new StoreMatchKeys(database, hashOf, this.#keyFilter);
     this.#graph = new StoreGraph(database, keys);
-    this.#reading = hasThreads ? new PeopleReading(file, this.#graph.ahead) : null;
+    this.#reading = hasThreads ? new PeopleReading(file, this.#graph.ahead, this.#keyFilter) : null;
     this.#nodes = new StoreNodes(database, hashOf, toldSizes);
     this.#changes = new StoreChanges(database, keys);
     this.#books = new StoreBooks(database);
@@ -129,6 +133,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       for (const row of this.#database.prepare('SELECT name, next FROM sequences').all()) {
         this.#next[row.name as SequenceName] = row.next as number;
       }
+      this.#checkKeyFilter();
     }
     this.#reading?.start(this.#next.node);
     return this;
@@ -187,6 +192,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       this.#tables.flush();
       for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
       this.#database.exec('COMMIT');
+      this.#committedRecord = this.#next.record;
       if (durable) this.#makeDurable();
     });
     await this.#copying?.committed();
@@ -237,6 +243,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       UPDATE sequences SET next = next WHERE name = 'node';
       COMMIT;
       PRAGMA synchronous = NORMAL`);
+  }
+
+  /** Nobody else inserts keys; should somebody do it all the same, then not without writing records. */
+  #checkKeyFilter(): void {
+    if (this.#committedRecord === undefined) {
+      if (this.#statements.anyKey.get() === undefined) this.#keyFilter.complete([]);
+      this.#committedRecord = this.#next.record;
+    } else if (this.#committedRecord !== this.#next.record) this.#keyFilter.giveUp();
   }
 
   #forget(): void {
@@ -330,6 +344,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 function prepare(database: DatabaseSync) {
   return {
     dataVersion: database.prepare('PRAGMA data_version'),
+    anyKey: database.prepare('SELECT 1 FROM match_keys LIMIT 1'),
     position: database.prepare('SELECT position FROM positions WHERE partition = ?'),
     advance: database.prepare(
       `INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position`,

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test, type TestContext } from 'node:test';
+import { KeyFilter } from '../../../src/backends/sqlite/key-filter.ts';
 import { PEOPLE_AHEAD_MAX, PeopleAhead } from '../../../src/backends/sqlite/people-ahead.ts';
 import { PeopleReading } from '../../../src/backends/sqlite/people-reading.ts';
 import { StoreMatchKeys } from '../../../src/backends/sqlite/store-match-keys.ts';
@@ -71,7 +72,8 @@ suite('People who are read ahead', () => {
     const file = storeFileIn(context);
     fill(file);
     const ahead = new PeopleAhead();
-    const reading = new PeopleReading(file, ahead);
+    const filter = new KeyFilter();
+    const reading = new PeopleReading(file, ahead, filter);
     reading.start(PEOPLE);
     const database = openStoreFile(file, 'reader');
     const keys = new StoreMatchKeys(database);
@@ -92,8 +94,17 @@ suite('People who are read ahead', () => {
     await eventually('nearly all are read', () => countFound() > 0.99 * PEOPLE, 20_000);
     const [strongest] = keysOf(7);
     assert.equal(ahead.get(keys.hashOf(1, strongest).hash, keys.companyOf(1, [strongest])), undefined);
+    await reading.ended();
+    assert.ok(filter.isComplete);
+    for (let node = 1; node <= PEOPLE; node++) {
+      for (const key of keysOf(node)) assert.ok(filter.mayHave(keys.hashOf(1, key)));
+    }
+    let taken = 0;
+    for (let node = 1; node <= PEOPLE; node++) {
+      if (filter.mayHave(keys.hashOf(1, { type: 'email', value: `u${node}` }))) taken++;
+    }
+    assert.ok(taken < PEOPLE / 20, `${taken} of ${PEOPLE} unknown keys are taken for known ones`);
     database.close();
-    await reading.close();
   });
 
   test('are forgotten with the rest, also while they are read', async (context) => {
@@ -106,7 +117,7 @@ suite('People who are read ahead', () => {
       added++;
       add(people);
     };
-    const reading = new PeopleReading(file, ahead);
+    const reading = new PeopleReading(file, ahead, new KeyFilter());
     reading.start(PEOPLE);
     reading.forget();
     assert.ok(ahead.isEmpty);
@@ -121,7 +132,7 @@ suite('People who are read ahead', () => {
 
   test('do not matter where the file cannot be read', async (context) => {
     const ahead = new PeopleAhead();
-    const reading = new PeopleReading(join(storeFileIn(context), 'no', 'such', 'file.db'), ahead);
+    const reading = new PeopleReading(join(storeFileIn(context), 'no', 'such', 'file.db'), ahead, new KeyFilter());
     reading.start(PEOPLE);
     await reading.ended();
     assert.equal(ahead.get(1, 1), undefined);
