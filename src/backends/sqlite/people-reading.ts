@@ -38,9 +38,10 @@ export class PeopleReading {
 
   /** To be called in a transaction, with how many people there are about. */
   start(people: number, now = performance.now()): void {
-    if (!this.#isWanted || people < PEOPLE_MIN || this.#thread !== undefined || now - this.#startedAt < PAUSE_MS)
-      return;
+    if (!this.#isWanted || this.#thread !== undefined || now - this.#startedAt < PAUSE_MS) return;
+    // Whoever comes from now on is met, and need not be read.
     this.#isWanted = false;
+    if (people < PEOPLE_MIN) return;
     this.#startedAt = now;
     this.#people.makeRoom(people);
     const setup: PeopleReaderSetup = { file: this.#file, generation: this.#generation };
