@@ -35,6 +35,8 @@ export interface Places {
 const READY_MS_MAX = 60_000;
 /** Kafka misses a member that was killed after seconds only; until then its partitions rest. */
 const WORK_MS_MAX = 60_000;
+/** Whoever waits for a connection for two seconds only may get none on a busy machine, and is started again by who runs it. */
+const STARTS_MAX = 3;
 /** A processor that was killed is missed after this; the default is made for networks and would only be waited for. */
 const SESSION_MS = 2_000;
 
@@ -46,8 +48,16 @@ export async function install(scope: Scope, places: Places): Promise<Installatio
     LOG_URL: `kafka://${brokers}/${topic}?partitions=${partitions}`,
     SLUICE_STORE_CONNECTIONS: '4',
   };
-  const start: Installation['start'] = (role, more = {}) =>
-    launch(scope, { dataFolder: `${folderIn(scope)}/none`, env: { ...env, ...more }, args: ['--role', role] });
+  const start: Installation['start'] = async (role, more = {}) => {
+    for (let left = STARTS_MAX; ; left--) {
+      try {
+        const place = { dataFolder: `${folderIn(scope)}/none`, env: { ...env, ...more } };
+        return await launch(scope, { ...place, args: ['--role', role] });
+      } catch (error) {
+        if (left <= 1 || !String(error).includes('cannot be reached')) throw error;
+      }
+    }
+  };
   const api = await start('api');
   await shortenSessions(brokers, groupName(topic, await databaseIdAt(storeUrl)));
   let tenants = 0;
