@@ -26,7 +26,7 @@ import { headerOf, prepareRecord } from './prepare.ts';
 import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
 
 /** So little that what becomes of it is a small part of the young heap, and mostly dead when that is cleared. */
-export const BATCH_BYTES_MAX = 256 * 1024;
+export const BATCH_BYTES_MAX = 128 * 1024;
 const TRANSACTION_USERS_MAX = 100_000;
 const TRANSACTION_MS_MAX = 1_500;
 /** Between two transactions, so that an unmerge or an erase gets its turn to write. */

@@ -11,7 +11,7 @@ import type { KeyHash } from './key-hash.ts';
 
 const FIRST_BITS = 2 ** 22;
 const GROWTH = 4;
-/** 32 MB, for 27 million keys; then it gives up. */
+/** Of the largest layer: 32 MB. With 35 million keys it gives up. */
 const BITS_MAX = 2 ** 28;
 const BITS_PER_KEY = 10;
 const PROBES = 6;
@@ -30,10 +30,21 @@ export class KeyFilter {
   #layers: FilterLayer[] = [];
   #isComplete = false;
   #hasGivenUp = false;
+  readonly #bitsMax: number;
+
+  /** Tests take few. */
+  constructor(bitsMax = BITS_MAX) {
+    this.#bitsMax = bitsMax;
+  }
 
   /** Whether all keys of the store are in it. */
   get isComplete(): boolean {
     return this.#isComplete;
+  }
+
+  /** Whether there were too many keys: then its layers say nothing. */
+  get hasGivenUp(): boolean {
+    return this.#hasGivenUp;
   }
 
   /** To be handed to another thread. */
@@ -93,7 +104,7 @@ export class KeyFilter {
     const newest = this.#layers.at(-1);
     if (newest !== undefined && newest.keys * BITS_PER_KEY < newest.words.length * 32) return newest;
     const bits = newest === undefined ? FIRST_BITS : newest.words.length * 32 * GROWTH;
-    if (bits > BITS_MAX) {
+    if (bits > this.#bitsMax) {
       this.giveUp();
       return undefined;
     }

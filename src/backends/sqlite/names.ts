@@ -1,7 +1,8 @@
 /**
  * Which names a group has (identity/statements.ts), as a number: 53 bits of the hash of them under the store's secret
  * (key-hash.ts). It is stored beside what a node knows, so that a newer group of the same names takes the place of an
- * older one without the older one being read. The same names in another order have another number, and are then compared as text.
+ * older one without the older one being read. The same names in another order have another number, and are then
+ * compared as text. Relies on what the edge refuses: halves of surrogate pairs, which would be alike, and NUL, which parts names.
  */
 
 import { ownCopy } from '../../stored/generation-cache.ts';

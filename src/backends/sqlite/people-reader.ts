@@ -6,17 +6,19 @@
  * It only saves time: what cannot be read is left out, and whoever looks it up hears why.
  */
 
-import type { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
 import { yieldToOthers } from '../../threads.ts';
 import { type FilterLayer, KeyFilter } from './key-filter.ts';
 import { PEOPLE_AHEAD_MAX, PERSON_NUMBERS } from './people-ahead.ts';
-import { openStoreFile } from './store-schema.ts';
+import { storeFile } from './store-schema.ts';
 
 export interface PeopleReaderSetup {
   readonly file: string;
   /** Sent with what was read, so that it can be told from what was read before something changed. */
   readonly generation: number;
+  /** Of the filter of keys. */
+  readonly filterBitsMax?: number;
 }
 
 export interface PeopleRead {
@@ -31,19 +33,21 @@ export interface KeysRead {
 }
 
 const PIECE_KEYS = 50_000;
+const BUSY_TIMEOUT_MS = 5_000;
 
 type Row = readonly [hash: number, rest: number, node: number, company: number | null];
 
 if (parentPort !== null) readPeople(workerData as PeopleReaderSetup);
 
-function readPeople({ file, generation }: PeopleReaderSetup): void {
+function readPeople({ file, generation, filterBitsMax }: PeopleReaderSetup): void {
   yieldToOthers();
   try {
-    const database = openStoreFile(file, 'reader');
-    const filter = new KeyFilter();
+    const database = openToRead(file);
+    const filter = new KeyFilter(filterBitsMax);
     let left = PEOPLE_AHEAD_MAX;
     for (const rows of piecesOf(database)) {
       for (const [hash, rest] of rows) filter.add({ hash, rest });
+      if (left <= 0 && filter.hasGivenUp) break;
       if (left <= 0) continue;
       const people = peopleIn(rows);
       left -= people.length / PERSON_NUMBERS;
@@ -51,6 +55,8 @@ function readPeople({ file, generation }: PeopleReaderSetup): void {
       parentPort?.postMessage(message, [people.buffer]);
     }
     database.close();
+    // Without some keys it would say of them that nobody has them.
+    if (filter.hasGivenUp) return;
     const message: KeysRead = { layers: filter.layers };
     parentPort?.postMessage(
       message,
@@ -59,6 +65,15 @@ function readPeople({ file, generation }: PeopleReaderSetup): void {
   } catch {
     // Left out.
   }
+}
+
+/** Only to read: a thread that is started late may be of a newer version than the writer, and must not change the file. */
+function openToRead(file: string): DatabaseSync {
+  const database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+  const version = database.prepare('PRAGMA user_version').get()?.['user_version'];
+  if (version === storeFile(file, 'reader').migrations.length) return database;
+  database.close();
+  throw new Error('the store is of another version');
 }
 
 function* piecesOf(database: DatabaseSync): Generator<readonly Row[]> {

@@ -101,7 +101,13 @@ export class StoreNodes {
     const isRun = count >= this.#runNodesMin && highest < RUN_NODES;
     if (isRun) this.#told.write(this.#waiting.takeAll);
     else this.#settle(this.#waiting);
-    this.#bringUpToDate(isRun ? Math.ceil(highest / SLICES) : SMALL_SLICE_NODES);
+    this.#bringUpToDate(isRun ? this.#sliceFor(highest) : SMALL_SLICE_NODES);
+  }
+
+  /** Older runs may tell of higher nodes: with too many runs, it is as much as may be. */
+  #sliceFor(highest: NodeNumber): number {
+    if (this.#told.count > 2 * SLICES) return this.#sliceNodesMax;
+    return Math.max(SMALL_SLICE_NODES, Math.ceil(highest / SLICES));
   }
 
   /** Whether some rows are not up to date. */

@@ -27,6 +27,7 @@ import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
+import { FilterCare } from './filter-care.ts';
 import { KeyFilter } from './key-filter.ts';
 import type { HashOfKey } from './key-hash.ts';
 import { PeopleReading } from './people-reading.ts';
@@ -97,18 +98,18 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #dataVersion = -1;
   readonly #copying: StoreCopying | null;
   readonly #reading: PeopleReading | null;
-  readonly #keyFilter = new KeyFilter();
-  /** The number of the next record as of the last commit; undefined before the first transaction. */
-  #committedRecord: number | undefined;
+  readonly #filterCare: FilterCare;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
     const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hasThreads = false } = setup;
     const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
     this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
-    const keys = new StoreMatchKeys(database, hashOf, this.#keyFilter);
+    const filter = new KeyFilter();
+    this.#filterCare = new FilterCare(database, filter);
+    const keys = new StoreMatchKeys(database, hashOf, filter);
     this.#graph = new StoreGraph(database, keys);
-    this.#reading = hasThreads ? new PeopleReading(file, this.#graph.ahead, this.#keyFilter) : null;
+    this.#reading = hasThreads ? new PeopleReading({ file }, this.#graph.ahead, filter) : null;
     this.#nodes = new StoreNodes(database, hashOf, toldSizes);
     this.#changes = new StoreChanges(database, keys);
     this.#books = new StoreBooks(database);
@@ -126,17 +127,26 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   async begin(): Promise<WriteTransaction> {
     this.#attempt(() => this.#database.exec('BEGIN IMMEDIATE'));
-    const version = this.#statements.dataVersion.get()?.data_version as number;
-    if (version !== this.#dataVersion) this.#forget();
-    this.#dataVersion = version;
-    if (this.#next.node === 0) {
-      for (const row of this.#database.prepare('SELECT name, next FROM sequences').all()) {
-        this.#next[row.name as SequenceName] = row.next as number;
-      }
-      this.#checkKeyFilter();
+    try {
+      this.#attempt(() => this.#catchUpWithOthers());
+    } catch (error) {
+      await this.rollback();
+      throw error;
     }
     this.#reading?.start(this.#next.node);
     return this;
+  }
+
+  /** Forgets what may not be true any more. */
+  #catchUpWithOthers(): void {
+    const version = this.#statements.dataVersion.get()?.data_version as number;
+    if (version !== this.#dataVersion) this.#forget();
+    this.#dataVersion = version;
+    if (this.#next.node > 0) return;
+    for (const row of this.#database.prepare('SELECT name, next FROM sequences').all()) {
+      this.#next[row.name as SequenceName] = row.next as number;
+    }
+    this.#filterCare.begun(this.#next);
   }
 
   async lookUp(questions: readonly Question[]): Promise<Answer[]> {
@@ -192,7 +202,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       this.#tables.flush();
       for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
       this.#database.exec('COMMIT');
-      this.#committedRecord = this.#next.record;
+      this.#filterCare.committed(this.#next.record);
       if (durable) this.#makeDurable();
     });
     await this.#copying?.committed();
@@ -243,14 +253,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       UPDATE sequences SET next = next WHERE name = 'node';
       COMMIT;
       PRAGMA synchronous = NORMAL`);
-  }
-
-  /** Nobody else inserts keys; should somebody do it all the same, then not without writing records. */
-  #checkKeyFilter(): void {
-    if (this.#committedRecord === undefined) {
-      if (this.#statements.anyKey.get() === undefined) this.#keyFilter.complete([]);
-      this.#committedRecord = this.#next.record;
-    } else if (this.#committedRecord !== this.#next.record) this.#keyFilter.giveUp();
   }
 
   #forget(): void {
@@ -344,7 +346,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 function prepare(database: DatabaseSync) {
   return {
     dataVersion: database.prepare('PRAGMA data_version'),
-    anyKey: database.prepare('SELECT 1 FROM match_keys LIMIT 1'),
     position: database.prepare('SELECT position FROM positions WHERE partition = ?'),
     advance: database.prepare(
       `INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position`,

@@ -4,7 +4,8 @@
  * as one run, in the order of their numbers and packed in chunks (told-chunks.ts), and with every run a slice of the nodes is brought up
  * to date by all runs together, many nodes a page. A run is gone when the slices have gone round once.
  *
- * Whoever reads a node adds what the runs tell of it (`toldOf`). The order in which parts are put together does not matter.
+ * Whoever reads a node adds what the runs tell of it (`toldOf`). The order in which parts are put together does not matter, but for
+ * people of whom so much is known that some of it is cut off (stored/known.ts).
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -16,6 +17,9 @@ import { type Chunk, findTold, type TakeTold, type Told, textOf, ToldChunkWriter
 /** A chunk's number is that of its run times this, and its first node. Nodes beyond it are brought up to date at once. */
 export const RUN_NODES = 10_000_000_000;
 
+/** Of texts, in a slice. */
+const SLICE_BYTES_MAX = 32 * 1024 * 1024;
+
 interface ChunkRow extends Chunk {
   readonly no: number;
 }
@@ -25,11 +29,12 @@ export class ToldRuns {
   readonly #select: StatementSync;
   readonly #insert: StatementSync;
   readonly #between: StatementSync;
+  readonly #bytes: StatementSync;
   readonly #first: StatementSync;
   readonly #remove: StatementSync;
   readonly #insertRun: StatementSync;
   readonly #removeRun: StatementSync;
-  /** Oldest first; undefined when it is not known. */
+  /** In order; undefined when it is not known. */
   #runs: number[] | undefined;
   /** Where the next slice begins. */
   #at = 0;
@@ -38,6 +43,10 @@ export class ToldRuns {
     this.#select = database.prepare('SELECT no FROM told_runs ORDER BY no');
     this.#insert = database.prepare('INSERT INTO told VALUES (?, ?, ?)');
     this.#between = database.prepare('SELECT no, numbers, texts FROM told WHERE no >= ? AND no < ?');
+    // Does not read the texts.
+    this.#bytes = database.prepare(
+      'SELECT coalesce(sum(length(texts)), 0) AS bytes FROM told WHERE no >= ? AND no < ?',
+    );
     this.#first = database.prepare('SELECT no FROM told WHERE no >= ? AND no < ? ORDER BY no LIMIT 1');
     this.#remove = database.prepare('DELETE FROM told WHERE no >= ? AND no < ?');
     this.#insertRun = database.prepare('INSERT INTO told_runs VALUES (?)');
@@ -48,6 +57,10 @@ export class ToldRuns {
     this.#runs = undefined;
   }
 
+  get count(): number {
+    return this.#known().length;
+  }
+
   get isEmpty(): boolean {
     return this.#known().length === 0;
   }
@@ -55,9 +68,12 @@ export class ToldRuns {
   /** Writes all that `giveAll` gives, in the order of their numbers. */
   write(giveAll: (take: TakeTold) => void): void {
     const runs = this.#known();
-    const run = (runs.at(-1) ?? 0) + 1;
+    // The lowest that is free: under load there is always a run, and numbers that only grow would pass 2^53 some day.
+    let at = 0;
+    while (runs[at] === at + 1) at++;
+    const run = at + 1;
     this.#insertRun.run(run);
-    runs.push(run);
+    runs.splice(at, 0, run);
     const writer = new ToldChunkWriter();
     const end = (): void => {
       const { first } = writer;
@@ -77,7 +93,7 @@ export class ToldRuns {
     if (runs.length === 0) return;
     const start = this.#firstFrom(this.#at) ?? this.#firstFrom(0);
     if (start !== undefined) {
-      const end = Math.min(RUN_NODES, start + nodes);
+      const end = this.#endOfSlice(start, Math.min(RUN_NODES, start + nodes));
       for (const run of runs) {
         const [from, to] = [run * RUN_NODES + start, run * RUN_NODES + end];
         for (const row of this.#between.all(from, to) as unknown as ChunkRow[]) {
@@ -92,6 +108,17 @@ export class ToldRuns {
       this.#removeRun.run(run);
       return false;
     });
+  }
+
+  /** As far as what all runs tell of the slice is no more than fits in memory; one node is taken in any case. */
+  #endOfSlice(start: NodeNumber, wanted: NodeNumber): NodeNumber {
+    for (let end = wanted; ; end = start + Math.ceil((end - start) / 2)) {
+      let bytes = 0;
+      for (const run of this.#known()) {
+        bytes += this.#bytes.get(run * RUN_NODES + start, run * RUN_NODES + end)?.bytes as number;
+      }
+      if (bytes <= SLICE_BYTES_MAX || end === start + 1) return end;
+    }
   }
 
   #known(): number[] {

@@ -47,6 +47,16 @@ suite('A filter of match keys', () => {
     assert.ok(filter.mayHave(unknown(1)));
   });
 
+  test('gives up when there are too many keys, and then says nothing', () => {
+    const filter = new KeyFilter(2 ** 22);
+    filter.complete([]);
+    let added = 0;
+    for (; !filter.hasGivenUp; added++) filter.add(known(added));
+    assert.ok(added > 400_000 && added < 450_000, `${added} keys`);
+    assert.ok(filter.mayHave(unknown(1)));
+    assert.deepEqual(filter.layers, []);
+  });
+
   test('is not trusted by a writer when another one has written to the file', async () => {
     const folder = temporaryFolder();
     const file = join(folder, 'store.db');

@@ -73,7 +73,7 @@ suite('People who are read ahead', () => {
     fill(file);
     const ahead = new PeopleAhead();
     const filter = new KeyFilter();
-    const reading = new PeopleReading(file, ahead, filter);
+    const reading = new PeopleReading({ file }, ahead, filter);
     reading.start(PEOPLE);
     const database = openStoreFile(file, 'reader');
     const keys = new StoreMatchKeys(database);
@@ -117,7 +117,7 @@ suite('People who are read ahead', () => {
       added++;
       add(people);
     };
-    const reading = new PeopleReading(file, ahead, new KeyFilter());
+    const reading = new PeopleReading({ file }, ahead, new KeyFilter());
     reading.start(PEOPLE);
     reading.forget();
     assert.ok(ahead.isEmpty);
@@ -130,9 +130,38 @@ suite('People who are read ahead', () => {
     assert.ok(added > 0 && !ahead.isEmpty);
   });
 
+  test('come without a filter where there are too many keys for one', async (context) => {
+    const file = storeFileIn(context);
+    fill(file);
+    const [ahead, filter] = [new PeopleAhead(), new KeyFilter()];
+    const reading = new PeopleReading({ file, filterBitsMax: 1 }, ahead, filter);
+    reading.start(PEOPLE);
+    await reading.ended();
+    assert.deepEqual([filter.isComplete, ahead.isEmpty], [false, false]);
+    assert.ok(filter.mayHave({ hash: 1, rest: 1 }));
+  });
+
+  test('are not read from a file of another version, and that is not changed', async (context) => {
+    const file = storeFileIn(context);
+    fill(file);
+    const database = new DatabaseSync(file);
+    database.exec('PRAGMA user_version = 2');
+    const filter = new KeyFilter();
+    const reading = new PeopleReading({ file }, new PeopleAhead(), filter);
+    reading.start(PEOPLE);
+    await reading.ended();
+    assert.equal(filter.isComplete, false);
+    assert.equal(database.prepare('PRAGMA user_version').get()?.['user_version'], 2);
+    database.close();
+  });
+
   test('do not matter where the file cannot be read', async (context) => {
     const ahead = new PeopleAhead();
-    const reading = new PeopleReading(join(storeFileIn(context), 'no', 'such', 'file.db'), ahead, new KeyFilter());
+    const reading = new PeopleReading(
+      { file: join(storeFileIn(context), 'no', 'such', 'file.db') },
+      ahead,
+      new KeyFilter(),
+    );
     reading.start(PEOPLE);
     await reading.ended();
     assert.equal(ahead.get(1, 1), undefined);

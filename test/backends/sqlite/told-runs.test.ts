@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';
+import { openStoreFile } from '../../../src/backends/sqlite/store-schema.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store-writer.ts';
 import {
   type Chunk,
@@ -14,6 +15,7 @@ import {
   ToldChunkWriter,
   unpackTold,
 } from '../../../src/backends/sqlite/told-chunks.ts';
+import { ToldRuns } from '../../../src/backends/sqlite/told-runs.ts';
 import { person, profileOf, send, START } from '../../contract/store-feeding.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
@@ -133,6 +135,60 @@ suite('What is told of nodes', () => {
       await writer.close();
       removeFolder(folder);
     }
+  });
+
+  test('stays in few runs, with low numbers, also where only the oldest people go on coming', async () => {
+    const folder = temporaryFolder();
+    const file = join(folder, 'store.db');
+    const [writer, store] = [openSqliteStoreWriter({ file, toldSizes: { runNodesMin: 24 } }), openSqliteStore(file)];
+    const under = { writer, store, close: async () => undefined };
+    const database = new DatabaseSync(file, { readOnly: true });
+    const people = (from: number, to: number, plan: string): unknown[] =>
+      Array.from({ length: to - from }, (_, n) => person({ user_id: `u${from + n}` }, [{}], { plan }));
+    try {
+      for (let from = 0; from < 4_000; from += 1_000) await send(under, people(from, from + 1_000, 'a'));
+      for (let n = 0; n < 24; n += 1) {
+        const from = (n % 4) * 1_000;
+        await send(under, people(from, from + 1_000, 'b'.repeat(4_000)), { receivedAt: START + 1 + n });
+      }
+      for (let n = 0; n < 150; n += 1) await send(under, people(0, 24, 'c'), { receivedAt: START + 100 + n });
+      const runs = database.prepare('SELECT count(*) AS count, max(no) AS last FROM told_runs').get();
+      assert.ok(Number(runs?.['count']) <= 60 && Number(runs?.['last']) <= 60, JSON.stringify(runs));
+      assert.equal((await profileOf(under, 'user_id', 'u7')).eventCount, 157);
+      assert.equal((await profileOf(under, 'user_id', 'u3999')).eventCount, 7);
+    } finally {
+      database.close();
+      await store.close();
+      await writer.close();
+      removeFolder(folder);
+    }
+  });
+
+  test('is taken by as much as fits in memory, and all of it in the end', () => {
+    const folder = temporaryFolder();
+    const database = openStoreFile(join(folder, 'store.db'), 'writer');
+    const runs = new ToldRuns(database);
+    const long = Buffer.alloc(1_000_000, 'x');
+    for (let run = 0; run < 4; run++) {
+      runs.write((take) => {
+        for (let node = 1; node <= 20; node++) take(node, 1, 1, 1, long, NO_NAMES, 1);
+      });
+    }
+    const taken = new Map<number, number>();
+    let most = 0;
+    while (!runs.isEmpty) {
+      let bytes = 0;
+      runs.takeSlice(1_000, (node, _events, _first, _last, known) => {
+        bytes += known?.length ?? 0;
+        taken.set(node, (taken.get(node) ?? 0) + 1);
+      });
+      assert.ok(bytes > 0);
+      most = Math.max(most, bytes);
+    }
+    assert.ok(most <= 32 * 1024 * 1024, `${most} bytes`);
+    assert.deepEqual([taken.size, new Set(taken.values())], [20, new Set([4])]);
+    database.close();
+    removeFolder(folder);
   });
 
   test('is not lost when the row was written to, and thought to be of one group, before it came there', async () => {
