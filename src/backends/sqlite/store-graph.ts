@@ -22,6 +22,10 @@ const EMAIL = 1;
 const PHONE_NUMBER = 2;
 const ANON_ID = 3;
 
+/** The value is that of a user_id only. */
+type IdentifierRow = readonly [type: number | null, value: string | null];
+type RootRow = readonly [...IdentifierRow, receivedAt: number, traceId: Uint8Array, userIndex: number];
+
 /** Nobody's node: that a key is unknown is worth remembering within a batch. */
 const UNKNOWN = 0;
 
@@ -29,9 +33,11 @@ export class StoreGraph {
   readonly #keys: StoreMatchKeys;
   readonly #aliasOf: StatementSync;
   readonly #nodesOf: StatementSync;
-  readonly #originOf: StatementSync;
+  readonly #rootWithIdentifiers: StatementSync;
   readonly #identifiersOf: StatementSync;
   readonly #apartFrom: StatementSync;
+  readonly #anyApart: StatementSync;
+  #isAnybodyApart: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new PeopleByMark();
   /** Whoever was read ahead; for who reads them. */
@@ -42,14 +48,24 @@ export class StoreGraph {
     this.#keys = keys;
     this.#aliasOf = database.prepare('SELECT root FROM aliases WHERE node = ?');
     this.#nodesOf = database.prepare('SELECT node FROM aliases WHERE root = ? ORDER BY node');
-    this.#originOf = database.prepare('SELECT received_at, trace_id, user_index FROM nodes WHERE no = ?');
-    this.#identifiersOf = database.prepare('SELECT type, value FROM identifiers WHERE node = ?');
+    const identifier = `type, CASE WHEN type = ${USER_ID} THEN value END`;
+    this.#identifiersOf = database.prepare(`SELECT ${identifier} FROM identifiers WHERE node = ?`);
+    // One question instead of two: whoever merges people asks for two of them each time.
+    this.#rootWithIdentifiers = database.prepare(
+      `SELECT ${identifier}, nodes.received_at, nodes.trace_id, nodes.user_index
+       FROM nodes LEFT JOIN identifiers ON node = no WHERE no = ?`,
+    );
+    for (const statement of [this.#nodesOf, this.#identifiersOf, this.#rootWithIdentifiers]) {
+      statement.setReturnArrays(true);
+    }
+    this.#anyApart = database.prepare('SELECT 1 FROM apart LIMIT 1');
     this.#apartFrom = database.prepare('SELECT node_b FROM apart WHERE node_a = ? ORDER BY node_b');
   }
 
   forget(): void {
     this.#people.clear();
     this.#roots.clear();
+    this.#isAnybodyApart = undefined;
   }
 
   snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
@@ -134,33 +150,37 @@ export class StoreGraph {
   }
 
   #profileOf(root: NodeNumber): ProfileState {
-    const creation = this.#originOf.get(root) as { received_at: number; trace_id: Uint8Array; user_index: number };
-    const merged = this.#nodesOf.all(root) as unknown as { node: number }[];
-    const nodes = [root, ...merged.map(({ node }) => node)];
-    let userId: string | null = null;
+    const merged = this.#nodesOf.all(root) as unknown as readonly (readonly [number])[];
+    const nodes = merged.length === 0 ? [root] : [root, ...merged.map(([node]) => node)];
     const counts = [0, 0, 0, 0];
-    const apart: number[] = [];
-    for (const node of nodes) {
-      for (const row of this.#identifiersOf.all(node)) {
-        const { type, value } = row as unknown as { type: number; value: string };
-        counts[type] = (counts[type] ?? 0) + 1;
-        if (type === USER_ID) userId = value;
-      }
-      for (const row of this.#apartFrom.all(node)) apart.push(row.node_b as number);
+    let userId: string | null = null;
+    const count = ([type, value]: IdentifierRow): void => {
+      if (type === null) return;
+      counts[type] = (counts[type] ?? 0) + 1;
+      if (type === USER_ID) userId = value;
+    };
+    const ofRoot = this.#rootWithIdentifiers.all(root) as unknown as readonly RootRow[];
+    const [, , receivedAt, traceId, userIndex] = ofRoot[0] as RootRow;
+    for (const [type, value] of ofRoot) count([type, value]);
+    for (const [node] of merged) {
+      for (const row of this.#identifiersOf.all(node)) count(row as unknown as IdentifierRow);
     }
     return {
       root,
-      origin: {
-        receivedAt: creation.received_at,
-        traceId: uuidText(creation.trace_id),
-        userIndex: creation.user_index,
-      },
+      origin: { receivedAt, traceId: uuidText(traceId), userIndex },
       nodes,
       userId,
       emails: counts[EMAIL] ?? 0,
       phoneNumbers: counts[PHONE_NUMBER] ?? 0,
       anonIds: counts[ANON_ID] ?? 0,
-      apart,
+      apart: this.#apart(nodes),
     };
+  }
+
+  /** Where nobody was ever parted, which is nearly everywhere, nobody is asked for. */
+  #apart(nodes: readonly NodeNumber[]): number[] {
+    this.#isAnybodyApart ??= this.#anyApart.get() !== undefined;
+    if (!this.#isAnybodyApart) return [];
+    return nodes.flatMap((node) => this.#apartFrom.all(node).map(({ node_b }) => node_b as number));
   }
 }
