@@ -45,7 +45,7 @@ export interface ToldSizes {
 
 const RUN_NODES_MIN = 2_048;
 /** After so many runs, all nodes are up to date by each of them. */
-const SLICES = 24;
+const SLICES = 48;
 const SLICE_NODES_MAX = 200_000;
 /** With a transaction that writes no run; and with one that has nothing else to do, for about a tenth of a second. */
 const SMALL_SLICE_NODES = 1_024;
