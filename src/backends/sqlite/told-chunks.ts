@@ -157,12 +157,15 @@ export function findTold(firstNode: NodeNumber, numbers: Uint8Array, wanted: Nod
   let start = 0;
   while (!reader.isAtEnd) {
     node += reader.get();
-    const events = reader.get();
-    const first = reader.getSigned();
-    const last = first + reader.get();
-    const length = reader.get() - 1;
-    if (node === wanted) return { events, first, last, start, length };
     if (node > wanted) return undefined;
+    if (node === wanted) {
+      const events = reader.get();
+      const first = reader.getSigned();
+      return { events, first, last: first + reader.get(), start, length: reader.get() - 1 };
+    }
+    // Events and times of another one.
+    reader.skip(3);
+    const length = reader.get() - 1;
     if (length < 0) continue;
     if (readNames(reader, ANY_NAMES) !== NO_NAMES) reader.get();
     start += length;

@@ -81,6 +81,13 @@ export class VarintReader {
     return value;
   }
 
+  /** Past so many numbers. */
+  skip(numbers: number): void {
+    let at = this.#at;
+    for (let left = numbers; left > 0; left--) while ((this.#bytes[at++] as number) > 127);
+    this.#at = at;
+  }
+
   getSigned(): number {
     const value = this.get();
     return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
