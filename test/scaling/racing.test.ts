@@ -132,6 +132,25 @@ suite('Processors that race on one PostgreSQL store', { skip: whyNoPostgres(), t
     assert.deepEqual(identity?.refusals, []);
   });
 
+  test('do not bring somebody back who came, and was erased, since nobody was found by that name', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { take, store } = await openForTwo(scope);
+    const [tenantId] = RACING_TENANTS;
+    const comeAndGo = async (): Promise<void> => {
+      await (await take(0, [{ user_id: 'ada' }])).commit();
+      const ada = await store.findProfile(tenantId, 'user_id', 'ada');
+      assert.ok(ada);
+      const at = PROCESSED_AT + 3_600_000;
+      assert.ok(await store.erase(tenantId, ada.id, { traceId: traceIdOf(at, 1), at }));
+    };
+    // The tenant is known; otherwise the one would wait for the other.
+    await (await take(0, [{ user_id: 'eve' }])).commit();
+    await assert.rejects(take(1, [{ user_id: 'ada', email: 'ada@a.org' }], comeAndGo), StoreConflictError);
+    await (await take(1, [{ user_id: 'ada', email: 'ada@a.org' }])).commit();
+    assert.equal(await store.findProfile(tenantId, 'user_id', 'ada'), undefined);
+    assert.equal(await store.findProfile(tenantId, 'email', 'ada@a.org'), undefined);
+  });
+
   test('keep to what is unmerged and erased in between: the erased do not come back', async (t) => {
     await using scope = new AsyncDisposableStack();
     const erased: IdentifierLink[] = [];

@@ -28,8 +28,12 @@ export async function openForTwo(scope: AsyncDisposableStack) {
     await writer.close();
     await pool.close();
   });
-  /** A request of these people, up to its commit. */
-  const take = async (partition: number, people: readonly object[]): Promise<{ commit: () => Promise<void> }> => {
+  /** A request of these people, up to its commit; `meanwhile` comes between looking up and writing. */
+  const take = async (
+    partition: number,
+    people: readonly object[],
+    meanwhile: () => Promise<void> = async () => undefined,
+  ): Promise<{ commit: () => Promise<void> }> => {
     const position = (await writer.positions()).get(partition) ?? 0;
     requests += 1;
     const receivedAt = PROCESSED_AT + requests;
@@ -48,7 +52,18 @@ export async function openForTwo(scope: AsyncDisposableStack) {
     try {
       await transaction.advance(partition, position, position + 1);
       const records = [{ ...entry, partition, position, firstUserIndex: 0 }];
-      await processBatch(transaction, records, {
+      const slowed: WriteTransaction = {
+        advance: (...values) => transaction.advance(...values),
+        lookUp: (questions) => transaction.lookUp(questions),
+        write: async (...values) => {
+          await meanwhile();
+          await transaction.write(...values);
+        },
+        setAside: (...values) => transaction.setAside(...values),
+        commit: (durable) => transaction.commit(durable),
+        rollback: () => transaction.rollback(),
+      };
+      await processBatch(slowed, records, {
         options: OPTIONS,
         now: () => PROCESSED_AT,
         failpoint: () => undefined,

@@ -163,7 +163,8 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #locked: LockedNodes = new Map();
   /** By tenant, of the batch that was looked up last. */
   readonly #snapshots = new Map<number, Snapshot>();
-  readonly #lastErasedAt = new Map<number, number>();
+  /** By tenant: how many acts there were when it was looked up. */
+  readonly #acts = new Map<number, number>();
   /** By tenant: whom to remember once it is committed. */
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonMark, NodeNumber>])[] = [];
 
@@ -204,7 +205,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     }
     for (const [index, { tenant }] of asked.entries()) {
       this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
-      this.#lastErasedAt.set(tenant, (acts.get(tenant) ?? NO_ACTS).lastErasedAt);
+      this.#acts.set(tenant, (acts.get(tenant) ?? NO_ACTS).acts);
     }
     return this.#firstUses.lookUp(this.#client, asked, graph.snapshots, acts);
   }
@@ -225,9 +226,13 @@ class PostgresWriteTransaction implements WriteTransaction {
     await writeNodes(this.#client, tenants, this.#locked);
     await writeChanges(this.#client, tenants);
     await this.#firstUses.write(this.#client, tenants);
-    const rejecting = tenants.filter(({ batch }) => batch.records.some(({ rejections }) => rejections.length > 0));
-    const rejectingNumbers = rejecting.map(({ tenant }) => tenant);
-    await holdOffErases(this.#client, rejectingNumbers, this.#lastErasedAt);
+    // A key that nobody had may have come to somebody since, who was erased at once: then its place is free again.
+    const unlocked = tenants.filter(
+      ({ batch }) =>
+        batch.changes.identifiers.length > 0 || batch.records.some(({ rejections }) => rejections.length > 0),
+    );
+    const numbersUnlocked = unlocked.map(({ tenant }) => tenant);
+    await holdOffErases(this.#client, numbersUnlocked, this.#acts);
     try {
       await writeRecords(this.#client, tenants, this.#shared.numbers, processedAt);
     } catch (error) {

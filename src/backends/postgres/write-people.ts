@@ -20,7 +20,7 @@ const READ_ACTS = {
 
 const HOLD_OFF_ERASES = {
   name: 'store_hold_off_erases',
-  text: 'SELECT no, last_erased_at FROM tenants WHERE no = ANY ($1::int4[]) ORDER BY no FOR SHARE',
+  text: 'SELECT no, acts FROM tenants WHERE no = ANY ($1::int4[]) ORDER BY no FOR SHARE',
 };
 
 /** What acts there were of a tenant. */
@@ -39,17 +39,17 @@ export async function readActs(client: Queryable, tenants: readonly number[]): P
 }
 
 /**
- * For what is about people and has no node that could be locked: until the end of the transaction nobody is erased. Who
- * was, since `lastErasedAt` was read, is a conflict.
+ * For what is about people and has no node that could be locked: rejected users, and keys that nobody had when they were
+ * looked up. Until the end of the transaction nobody is erased. Who was, since `acts` was read, is a conflict.
  */
 export async function holdOffErases(
   client: Queryable,
   tenants: readonly number[],
-  lastErasedAt: ReadonlyMap<number, number>,
+  acts: ReadonlyMap<number, number>,
 ): Promise<void> {
   if (tenants.length === 0) return;
-  const { rows } = await client.query<{ no: number; last_erased_at: number }>(HOLD_OFF_ERASES, [int4s(tenants)]);
-  if (rows.some((row) => row.last_erased_at !== lastErasedAt.get(row.no))) {
+  const { rows } = await client.query<{ no: number; acts: number }>(HOLD_OFF_ERASES, [int4s(tenants)]);
+  if (rows.some((row) => row.acts !== acts.get(row.no))) {
     throw new StoreConflictError('somebody was erased meanwhile');
   }
 }
