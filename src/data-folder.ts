@@ -9,7 +9,7 @@ export function keyFileOf(dataFolder: string): string {
   return join(dataFolder, 'keys.db');
 }
 
-/** The event log: a folder for each partition. */
+/** The event log: a folder for each partition. Beside it lies `log-ends`, up to where each was acknowledged. */
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');
 }

@@ -75,7 +75,8 @@ export interface LogReader {
   partitions(): Promise<number[]>;
   /**
    * Records from `position` on, in order, at most about `bytesMax` bytes of bodies but at least one record if there is
-   * one. Positions below the first kept one start at the first kept one. Throws `LogCorruptError` on damage.
+   * one. Position 0 is the first one that is kept. Throws `LogCorruptError` on damage, and where records from `position`
+   * on are missing: they are never passed over.
    */
   read(partition: number, position: number, bytesMax: number): Promise<LogBatch>;
   /** Like `read`, without bodies: at most `countMax` headers, fewer only at the end of the partition. */
@@ -84,6 +85,13 @@ export interface LogReader {
   find(partition: number, position: number, traceId: string): Promise<LogHeader[]>;
   /** About how many bytes on disk hold the records from `position` on: what is still to be processed. */
   backlogBytes(partition: number, position: number): Promise<number>;
+  /** The request of the record at exactly this position; undefined where it is not kept, or not there. */
+  traceIdAt(partition: number, position: number): Promise<string | undefined>;
+  /**
+   * How many records are gone that a store which has processed everything below `position` relies on: the log ends before
+   * that position or before what was acknowledged, or records from it on were removed. 0 while all is well.
+   */
+  missing(partition: number, position: number): Promise<number>;
   /** Says that every record below `position` has been processed and may be removed once it is old enough. */
   commit(partition: number, position: number): Promise<void>;
   /** The highest committed position of a partition; 0 before the first commit. */

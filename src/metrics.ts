@@ -55,6 +55,11 @@ const FAMILIES = {
     'Users and events missing in the books: anything but 0 is a bug.',
     'max',
   ),
+  log_missing_records: gauge(
+    'sluice_log_missing_records',
+    'Records that the store relies on and the log does not have: anything but 0 needs an operator.',
+    'max',
+  ),
   disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
   ready: gauge('sluice_ready', '1 while events are accepted, 0 while they are refused.', 'min'),
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),

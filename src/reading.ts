@@ -8,9 +8,10 @@
  */
 
 import type { LogHeader, LogReader } from './log.ts';
+import { missingRecords, type ProcessedLog } from './log-continuity.ts';
 import type { TenantId } from './model.ts';
 import { NO_HOURS, readTrace } from './reading-traces.ts';
-import type { Books, LedgerHour, ReceiptMinute, Receipts, Store, TimeRange } from './store.ts';
+import type { Books, LedgerHour, ReceiptMinute, Receipts, Store, StoredLedger, TimeRange } from './store.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -41,13 +42,15 @@ export function createReading(store: Store, log: LogReader): Store {
         () => store.receipts(tenantId, range),
         () => new PendingReceipts(tenantId, range),
       ),
-    ledger: (tenantId, hours) =>
-      complete(
+    ledger: async (tenantId, hours) => {
+      const ledger = await complete(
         store,
         log,
         () => store.ledger(tenantId, hours),
         () => new PendingBooks(tenantId, hours),
-      ),
+      );
+      return { ...ledger, missingRecords: await stillMissing(store, log, ledger) };
+    },
     setAside: (limit) => store.setAside(limit),
     recount: () => store.recount(),
     close: async () => {
@@ -85,6 +88,18 @@ async function complete<Answer extends Told>(
   }
 }
 
+/** Retention may remove records that were processed since the store was asked; that is no loss. */
+async function stillMissing(store: Store, log: LogReader, ledger: ProcessedLog): Promise<number> {
+  for (let tries = 1, processed = ledger; ; tries += 1) {
+    const missing = await missingRecords(log, processed);
+    if (missing === 0 || tries >= TRIES_MAX) return missing;
+    const now = await store.ledger(null, NO_HOURS);
+    const hasMoved = [...now.positions].some(([partition, at]) => processed.positions.get(partition) !== at);
+    if (!hasMoved) return missing;
+    processed = now;
+  }
+}
+
 /** The partitions in which positions were missing. */
 async function countPending(
   log: LogReader,
@@ -108,8 +123,6 @@ async function countPending(
   return [...gaps];
 }
 
-type Ledger = Awaited<ReturnType<Store['ledger']>>;
-
 interface Sums {
   users: number;
   events: number;
@@ -117,7 +130,7 @@ interface Sums {
 }
 
 /** What is in the log and not yet in the store, by hour of receipt. */
-class PendingBooks implements Pending<Ledger> {
+class PendingBooks implements Pending<StoredLedger> {
   readonly #tenantId: TenantId | null;
   readonly #from: number;
   readonly #to: number;
@@ -140,8 +153,8 @@ class PendingBooks implements Pending<Ledger> {
     sums.rejectedUsers += rejections.length;
   }
 
-  addTo({ hours, positions }: Ledger): Ledger {
-    const byHour = new Map(hours.map((row) => [row.hour, row]));
+  addTo(ledger: StoredLedger): StoredLedger {
+    const byHour = new Map(ledger.hours.map((row) => [row.hour, row]));
     for (const [hour, sums] of this.#hours) {
       const row = byHour.get(hour) ?? emptyHour(hour);
       byHour.set(hour, {
@@ -151,7 +164,7 @@ class PendingBooks implements Pending<Ledger> {
         rejectedUsers: row.rejectedUsers + sums.rejectedUsers,
       });
     }
-    return { hours: [...byHour.values()].sort((a, b) => b.hour - a.hour), positions };
+    return { ...ledger, hours: [...byHour.values()].sort((a, b) => b.hour - a.hour) };
   }
 }
 

@@ -153,9 +153,10 @@ export interface WriteTransaction {
   /**
    * Takes the partition on from one position to a later one. Called before `lookUp` for the records in between, so that
    * of two processors that believe a partition to be theirs only one goes on: rejects with `StoreConflictError` when
-   * the store is not at `from`. A partition that was never read is at 0.
+   * the store is not at `from`. A partition that was never read is at 0. `lastTraceId` is of the record before `to`: by it
+   * a later start knows the log again.
    */
-  advance(partition: number, from: number, to: number): Promise<void>;
+  advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void>;
   /** With `durable` what was committed so far survives a power loss; without it only a crash of the process. */
   commit(durable: boolean): Promise<void>;
   rollback(): Promise<void>;
@@ -172,6 +173,8 @@ export interface Retention {
 export interface StoreWriter {
   /** Where each partition of the log goes on; partitions that were never read are not in it. */
   positions(): Promise<Map<number, number>>;
+  /** By partition, the request of the last record that was processed, as `advance` was given it. */
+  lastTraceIds(): Promise<Map<number, string>>;
   begin(): Promise<WriteTransaction>;
   /**
    * By how much the books are out, over all tenants and hours; anything but 0 is a bug. A store may look at old hours less

@@ -295,6 +295,16 @@ export interface Receipts {
   readonly positions: ReadonlyMap<number, number>;
 }
 
+export interface StoredLedger {
+  readonly hours: readonly LedgerHour[];
+  /** Up to where the log is in them. */
+  readonly positions: ReadonlyMap<number, number>;
+  /** By partition, the request of the last record that was processed. */
+  readonly lastTraceIds: ReadonlyMap<number, string>;
+  /** Records that the log should hold and does not. A store does not see the log: 0 unless a log is beside it. */
+  readonly missingRecords: number;
+}
+
 /** Sums of users or events of one hour of receipt. */
 export interface Books {
   readonly received: number;
@@ -385,7 +395,7 @@ export interface Store {
   ledger(
     tenantId: TenantId | null,
     hours: { readonly from: number | null; readonly to: number | null },
-  ): Promise<{ readonly hours: readonly LedgerHour[]; readonly positions: ReadonlyMap<number, number> }>;
+  ): Promise<StoredLedger>;
   setAside(limit: number): Promise<SetAsideRecord[]>;
   /** Counts the rows that are there, and compares: what `ledger` says is stored. Slow: for `sluice doctor`. */
   recount(): Promise<{ readonly eventsInBooks: number; readonly eventsInTables: number }>;

@@ -44,7 +44,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const { config } = setup;
   // The log is checked in its own thread while this one loads the rest.
   const [log, { openSqliteStoreClient }, { matchOptionsOf }, keyStore, members] = await Promise.all([
-    openLocalLog(setup, onFatal),
+    openLocalLog(setup, await embeddedPositions(config), onFatal),
     import('./backends/sqlite/store-client.ts'),
     import('./match-options.ts'),
     openKeyStore(config),
@@ -59,12 +59,17 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   return { parts, stop: () => undefined, close: async () => undefined };
 }
 
+async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<number, number>> {
+  const { readStorePositions } = await import('./backends/sqlite/store-schema.ts');
+  return readStorePositions(storeFileOf(dataFolder));
+}
+
 /** The database is asked from this thread: its client does not block. */
 async function openShared(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
   const { role } = config;
   const database = await openDatabase(config, role === 'all' ? 'edge' : role, config.storeConnections);
-  const log = servesIngest(role) ? await openAppender(setup, onFatal) : null;
+  const log = servesIngest(role) ? await openAppender(setup, database, onFatal) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
   // Who writes the log has looked at the topic already; one warning is enough.
@@ -137,9 +142,24 @@ async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: Log
   return { stop: () => watch.stop(), close: () => store.close() };
 }
 
-async function openAppender(setup: EdgeSetup, onFatal: (message: string) => void): Promise<LogAppender> {
+/** Of the log of this server, in a database that several may share. */
+async function positionsIn(database: Database, config: Config): Promise<ReadonlyMap<number, number>> {
+  const { localLogName } = await import('./backends/sqlite/log-name.ts');
+  const store = await storeOn(database.share(), config, localLogName(logFolderOf(config.dataFolder)));
+  try {
+    return (await store.ledger(null, NO_HOURS)).positions;
+  } finally {
+    await store.close();
+  }
+}
+
+async function openAppender(
+  setup: EdgeSetup,
+  database: Database,
+  onFatal: (message: string) => void,
+): Promise<LogAppender> {
   const { config, index, metricsBuffer } = setup;
-  if (config.logUrl === '') return openLocalLog(setup, onFatal);
+  if (config.logUrl === '') return openLocalLog(setup, await positionsIn(database, config), onFatal);
   const { openKafkaLogAppender } = await import('./backends/kafka/log.ts');
   return openKafkaLogAppender({
     url: config.logUrl,
@@ -156,18 +176,31 @@ async function warner(config: Config, thread: string): Promise<(message: string)
   return (message) => logger.warn(message);
 }
 
+/** `storePositions`: up to where the store has processed each partition; no position below that is given out again. */
 async function openLocalLog(
   { config, index, metricsBuffer }: EdgeSetup,
+  storePositions: ReadonlyMap<number, number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
-  const { openSqliteLogAppender } = await import('./backends/sqlite/log.ts');
+  const [{ openSqliteLogAppender }, { createLogger }] = await Promise.all([
+    import('./backends/sqlite/log.ts'),
+    import('./logger.ts'),
+  ]);
+  const logger = createLogger(config.logLevel, `edge-${index}`);
   return openSqliteLogAppender({
     folder: logFolderOf(config.dataFolder),
     partition: index,
     partitions: config.edges,
     segmentBytes: config.logSegmentBytes,
+    storePosition: storePositions.get(index) ?? 0,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     onFatal,
+    onMissing: ({ partition, from, to, processed }) => {
+      const line = { partition, from_position: from, to_position: to - 1 };
+      if (processed >= to)
+        logger.warn(line, 'the log has lost its newest records; the store has all of them, so nothing is lost');
+      else logger.error(line, 'the log has lost acknowledged records that were not processed: see sluice doctor');
+    },
   });
 }
 

@@ -50,6 +50,10 @@ const Health = Type.Object(
       Type.Number(),
       'What is missing in the books: anything but 0 is a bug; null on a server that processes nothing.',
     ),
+    log_missing_records: orNull(
+      Type.Number(),
+      'Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing.',
+    ),
     records_set_aside: count('Requests that could not be processed; kept, for an operator to look at.'),
     requests: Type.Array(
       Type.Object({

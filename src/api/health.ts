@@ -57,6 +57,7 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
     disk_free_bytes_min: config.diskFreeBytesMin,
     memory_bytes: process.memoryUsage.rss(),
     ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
+    log_missing_records: hasProcessor ? gauge(METRIC.log_missing_records) : null,
     records_set_aside: setAside,
     requests: requestsAnswer(metricsBuffer),
     edges: config.edges,

@@ -1,7 +1,8 @@
 /**
  * `GET /ledger`: the books of a tenant, by hour of receipt. What was received is stored, a duplicate, erased, expired,
  * set aside or still pending; any difference is a bug, and `balanced` says at a glance whether there is one anywhere.
- * Hours are those asked for, totals and `balanced` are over all of them.
+ * Hours are those asked for, totals and `balanced` are over all of them. `missing_records` compares the end of the log with
+ * the position of the store, over all tenants: requests that the log has lost belong to hours and tenants unknown.
  */
 
 import type { FastifyInstance } from 'fastify';
@@ -31,12 +32,15 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: TenantParts): 
       // Not bounded by now: a clock that was set back must not hide the hours that are ahead of it.
       const { to } = parameters;
       const from = parameters.from ?? (to ?? now) - DEFAULT_RANGE_MS;
-      const { hours } = await store.ledger(tenantId, { from: null, to: null });
+      const { hours, missingRecords } = await store.ledger(tenantId, { from: null, to: null });
       const shown = hours
         .filter(({ hour }) => hour + HOUR_MS > from && (to === null || hour < to))
         .toSorted((left, right) => right.hour - left.hour);
       return {
-        balanced: hours.every(({ users, events }) => differenceOf(users) === 0 && differenceOf(events) === 0),
+        balanced:
+          missingRecords === 0 &&
+          hours.every(({ users, events }) => differenceOf(users) === 0 && differenceOf(events) === 0),
+        missing_records: missingRecords,
         hours: shown.map(hourAnswer),
         totals: {
           users: booksAnswer(totalOf(hours.map(({ users }) => users))),

@@ -159,7 +159,12 @@ const Books = Type.Object(
 
 const Ledger = Type.Object(
   {
-    balanced: Type.Boolean({ description: 'Whether every hour there ever was adds up.' }),
+    balanced: Type.Boolean({ description: 'Whether every hour there ever was adds up, and no record is missing.' }),
+    missing_records: Type.Integer({
+      minimum: 0,
+      description:
+        'Requests that the store relies on and the event log has lost, of all tenants: anything but 0 needs an operator.',
+    }),
     hours: Type.Array(
       Type.Object({
         hour: time('Start of the hour of receipt, UTC.'),

@@ -26,6 +26,8 @@ export interface SegmentName {
   readonly firstPosition: number;
   /** Given up by an operator. */
   readonly lost: boolean;
+  /** Only the mark of where the log lost its end. */
+  readonly missing: boolean;
 }
 
 /** Whether a server holds the data folder, and the process that was the last to say that it does. */

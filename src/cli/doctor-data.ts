@@ -77,6 +77,12 @@ async function segmentFindings(
       'What of it was not processed by then is missing from the store. Keep the file until nobody needs it.';
     return [warning('log', `the segment ${name} was given up`, advice)];
   }
+  // Whether the store needs what was there is for the reconciliation to say.
+  if (segment.missing) {
+    const until = next === undefined ? '' : ` to ${next.firstPosition - 1}`;
+    const advice = `Nothing to do if the store has processed them: see "ledger" below. The mark may be removed with the segments before it.`;
+    return [warning('log', `positions ${segment.firstPosition}${until} of partition ${partition} are missing`, advice)];
+  }
   // A start that was followed by nothing leaves an empty one.
   if (next?.firstPosition === segment.firstPosition) return [];
   try {
@@ -222,8 +228,9 @@ export const checkStore: Check = async (parts) => {
 export const checkBooks: Check = async (parts) => {
   const store = await parts.store();
   if (store === undefined) return [];
-  const { hours } = await store.ledger(null, { from: null, to: null });
+  const { hours, positions, missingRecords } = await store.ledger(null, { from: null, to: null });
   const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
+  if (missingRecords > 0) findings.push(await logIsShort(parts, positions, missingRecords));
   for (const { traceId, cause, setAsideAt } of await store.setAside(SHOWN_MAX)) {
     findings.push(
       broken(
@@ -240,6 +247,26 @@ export const checkBooks: Check = async (parts) => {
   }
   return findings;
 };
+
+/** The log ends before the position of the store, or before what was acknowledged, or is not the log of this store. */
+async function logIsShort(parts: DoctorParts, positions: Positions, missing: number): Promise<Finding> {
+  const places = await withLog(parts, [], async (log) => {
+    const shown: string[] = [];
+    for (const [partition, position] of positions) {
+      const count = await log.missing(partition, position);
+      if (count > 0)
+        shown.push(`${formatCount(count)} in partition ${partition}, which the store has processed up to ${position}`);
+    }
+    return shown;
+  });
+  const where = places.length === 0 ? '' : ` (${places.join('; ')})`;
+  return broken(
+    'ledger',
+    `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
+    'Its newest files were lost, cut or replaced by older ones. New requests are safe: their positions go on behind the ' +
+      'gap. docs/operating.md says what to do: "The log and the store do not match".',
+  );
+}
 
 async function recountFindings(store: Store): Promise<Finding[]> {
   const { eventsInBooks, eventsInTables } = await store.recount();

@@ -4,6 +4,7 @@
  */
 
 import type { LogReader } from '../log.ts';
+import { missingRecords } from '../log-continuity.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
 import type { Retention, StoreWriter } from '../store-writer.ts';
@@ -41,6 +42,7 @@ export class Housekeeping {
   #sweepHeldUntil = Number.NEGATIVE_INFINITY;
   #isBacklogFull = false;
   #areBooksOut = false;
+  #isLogShort = false;
 
   constructor(parts: HousekeepingParts) {
     this.#parts = parts;
@@ -57,6 +59,7 @@ export class Housekeeping {
     if (moment - this.#booksAt >= BOOKS_INTERVAL_MS) {
       this.#booksAt = moment;
       await this.#checkBooks();
+      await this.#checkLog(positions);
     }
     this.#watchClock(moment);
     if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS && moment >= this.#sweepHeldUntil) {
@@ -113,6 +116,23 @@ export class Housekeeping {
     }
     this.#backlogs = backlogs;
     return bytes;
+  }
+
+  /** Whether the log still has what the store relies on. A log that cannot be read now is looked at the next time. */
+  async #checkLog(positions: ReadonlyMap<number, number>): Promise<void> {
+    const { log, writer, metrics, logger } = this.#parts;
+    const partitions = new Set(await log.partitions());
+    const own = new Map([...positions].filter(([partition]) => partitions.has(partition)));
+    try {
+      const missing = await missingRecords(log, { positions: own, lastTraceIds: await writer.lastTraceIds() });
+      metrics.set(METRIC.log_missing_records, missing);
+      if (missing > 0 && !this.#isLogShort) {
+        logger.error({ records: missing }, 'the log has lost records: see GET /ledger and sluice doctor');
+      }
+      this.#isLogShort = missing > 0;
+    } catch (error) {
+      if (!isWorthWaiting(error)) throw error;
+    }
   }
 
   async #checkBooks(): Promise<void> {

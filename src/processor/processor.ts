@@ -15,6 +15,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogBatch, LogReader, LogRecord } from '../log.ts';
+import { assertContinues } from '../log-continuity.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
@@ -81,6 +82,8 @@ export class Processor {
   #committed = new Map<number, number>();
   /** Whether that may be out of date. */
   #isUncertain = true;
+  /** Partitions in which the log goes on from what the store has: looked at once, when a partition becomes ours. */
+  readonly #continued = new Set<number>();
   /** The partitions that were ours at the last look. */
   #partitions: readonly number[] = [];
   #conflictsInARow = 0;
@@ -186,6 +189,7 @@ export class Processor {
       this.#committed = await writer.positions();
       this.#isUncertain = false;
     }
+    for (const partition of this.#continued) if (!partitions.includes(partition)) this.#continued.delete(partition);
     this.#partitions = partitions;
     for (const partition of this.#carefulUntil.keys()) {
       if (!partitions.includes(partition)) this.#carefulUntil.delete(partition);
@@ -281,6 +285,7 @@ export class Processor {
     const partitions = this.#partitions;
     const read = async (partition: number, bytesMax: number): Promise<Read> => {
       const from = this.#positions.get(partition) ?? 0;
+      if (!this.#continued.has(partition)) await this.#assertContinues(partition, from);
       return { partition, from, ...(await this.#source.read(partition, from, bytesMax)) };
     };
     if (this.#isOneBatch) {
@@ -293,12 +298,18 @@ export class Processor {
     return reads;
   }
 
+  async #assertContinues(partition: number, position: number): Promise<void> {
+    const { log, writer } = this.#parts;
+    await assertContinues(log, partition, position, (await writer.lastTraceIds()).get(partition));
+    this.#continued.add(partition);
+  }
+
   /** One batch. Partitions in order, as all processors take them. */
   async #process(transaction: WriteTransaction, reads: readonly Read[]): Promise<number> {
     const { now } = this.#parts;
-    for (const { partition, from, next, problem } of reads.toSorted((a, b) => a.partition - b.partition)) {
+    for (const { partition, from, next, problem, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
       if (problem !== null) throw problem;
-      await transaction.advance(partition, from, next);
+      await transaction.advance(partition, from, next, records.at(-1)?.header.traceId);
       this.#positions.set(partition, next);
     }
     this.#failpoint('advanced');
@@ -320,7 +331,7 @@ export class Processor {
     const cause = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
     const transaction = await writer.begin();
     try {
-      await transaction.advance(partition, from, next);
+      await transaction.advance(partition, from, next, traceId);
       await transaction.setAside(headerOf(record), cause, now());
       await transaction.commit(false);
     } catch (failure) {

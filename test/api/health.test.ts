@@ -32,6 +32,7 @@ suite('GET /health', () => {
     one.set(METRIC.backlog_bytes, 5_000);
     one.set(METRIC.processor_lag, 1.5);
     one.set(METRIC.ledger_difference, 2);
+    one.set(METRIC.log_missing_records, 3);
     two.set(METRIC.disk_free_bytes, 7_000);
     one.inc(METRIC.requests_202, 4);
     two.inc(METRIC.requests_202);
@@ -56,6 +57,7 @@ suite('GET /health', () => {
       disk_free_bytes: 7_000,
       disk_free_bytes_min: 268_435_456,
       ledger_difference: 2,
+      log_missing_records: 3,
       records_set_aside: 0,
       requests: [
         { status: 202, requests: 5 },

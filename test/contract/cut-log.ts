@@ -66,6 +66,11 @@ function cutReader(reader: LogReader): LogReader {
         from = batch.next;
       }
     },
+    traceIdAt: async (partition, position) => {
+      const { headers: found } = await headers(partition, position, 1);
+      return found[0]?.position === position ? found[0].traceId : undefined;
+    },
+    missing: (partition, position) => reader.missing(partition, position),
     backlogBytes: (partition, position) => reader.backlogBytes(partition, position),
     commit: (partition, position) => reader.commit(partition, position),
     committed: (partition) => reader.committed(partition),

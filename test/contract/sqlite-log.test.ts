@@ -101,7 +101,7 @@ suite('Segments of the SQLite log', () => {
       const half = before[2]?.firstPosition ?? 0;
       await reader.commit(0, half);
       assert.deepEqual(listSegments(folder, 0), before.slice(2));
-      await reader.commit(0, Number.MAX_SAFE_INTEGER);
+      await reader.commit(0, 41);
       assert.deepEqual(listSegments(folder, 0), before.slice(-1));
       await reader.close();
       const appender = await openIn(folder);

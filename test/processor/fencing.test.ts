@@ -95,6 +95,7 @@ test('a commit whose answer is lost is not done twice', async () => {
   let lost = 0;
   const forgetful: StoreWriter = {
     positions: () => real.positions(),
+    lastTraceIds: () => real.lastTraceIds(),
     difference: () => real.difference(),
     sweep: (...args) => real.sweep(...args),
     catchUp: () => real.catchUp(),

@@ -211,6 +211,8 @@ suite('A partition of the log', () => {
       log: {
         ...log,
         partitions: () => log.partitions(),
+        traceIdAt: (...args) => log.traceIdAt(...args),
+        missing: (...args) => log.missing(...args),
         backlogBytes: async (partition: number, position: number) => {
           looks += 1;
           if (isBad && partition === BAD) throw new LogUnavailableError('partition 1 has no leader');
@@ -219,6 +221,7 @@ suite('A partition of the log', () => {
       },
       writer: {
         positions: () => writer.positions(),
+        lastTraceIds: () => writer.lastTraceIds(),
         begin: () => writer.begin(),
         sweep: (...args) => writer.sweep(...args),
         catchUp: () => writer.catchUp(),

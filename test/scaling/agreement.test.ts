@@ -156,6 +156,8 @@ function bounded(log: ReturnType<typeof openSqliteLogReader>): typeof log {
     headers: (...args) => log.headers(...args),
     find: (...args) => log.find(...args),
     backlogBytes: (...args) => log.backlogBytes(...args),
+    traceIdAt: (...args) => log.traceIdAt(...args),
+    missing: (...args) => log.missing(...args),
     commit: (...args) => log.commit(...args),
     committed: (...args) => log.committed(...args),
     close: () => log.close(),

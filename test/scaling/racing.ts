@@ -126,6 +126,8 @@ function restricted(log: LogReader, own: number[]): LogReader {
     headers: (...args) => log.headers(...args),
     find: (...args) => log.find(...args),
     backlogBytes: (...args) => log.backlogBytes(...args),
+    traceIdAt: (...args) => log.traceIdAt(...args),
+    missing: (...args) => log.missing(...args),
     commit: (...args) => log.commit(...args),
     committed: (...args) => log.committed(...args),
     close: () => Promise.resolve(),
@@ -166,6 +168,7 @@ let moments = 0;
 function recorded(writer: StoreWriter, taken: Taken[]): StoreWriter {
   return {
     positions: () => writer.positions(),
+    lastTraceIds: () => writer.lastTraceIds(),
     difference: () => writer.difference(),
     catchUp: () => writer.catchUp(),
     sweep: (...args) => writer.sweep(...args),

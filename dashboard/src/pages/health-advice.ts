@@ -44,6 +44,11 @@ export function adviceFor(health: Health): Advice[] {
         title: 'The books do not balance',
         text: 'This is a bug in Sluice. The doctor tells the hours that it is in; please report it with what it says.',
       },
+    (health.log_missing_records ?? 0) > 0 && {
+      tone: 'bad',
+      title: 'The event log has lost records',
+      text: 'The log ends before what the store has processed, or before what was acknowledged. The doctor says which positions are gone and what to do.',
+    },
     health.records_set_aside > 0 && {
       tone: 'bad',
       title: 'Some records could not be processed',

@@ -25,6 +25,8 @@ import { processedByOthers } from './other-groups.ts';
 import { headerOf, recordOf, timeOf } from './message.ts';
 
 const FETCH_BYTES = 1024 * 1024;
+/** Kafka gives one message at least, however large it is. */
+const ONE_MESSAGE_BYTES = 1;
 /** Between two removals of old records from a partition. */
 const REMOVE_INTERVAL_MS = 60_000;
 /** A request may take a while to arrive, and clocks differ. */
@@ -117,6 +119,21 @@ export class KafkaLogReader implements LogReader {
     const messages = end - start;
     if (messages > 0 && this.#seen.messages === 0) await this.#fetch(partition, start);
     return Math.ceil((messages * this.#seen.bytes) / Math.max(1, this.#seen.messages));
+  }
+
+  async traceIdAt(partition: number, position: number): Promise<string | undefined> {
+    const { cluster, topicId } = this.setup;
+    const wanted = { partition, position, bytesMax: ONE_MESSAGE_BYTES, skipsRemoved: true };
+    const { messages } = await fetchFrom(cluster, topicId, wanted);
+    const [first] = messages;
+    return first?.position === position ? headerOf(first.value, { partition, position }).traceId : undefined;
+  }
+
+  async missing(partition: number, position: number): Promise<number> {
+    if (position === 0) return 0;
+    const { cluster } = this.setup;
+    const [first, end] = [await offsetAt(cluster, partition, EARLIEST), await offsetAt(cluster, partition, LATEST)];
+    return Math.max(0, first - position) + Math.max(0, position - end);
   }
 
   async commit(partition: number, position: number): Promise<void> {

@@ -5,7 +5,7 @@
  */
 
 import type { TenantId } from '../../model.ts';
-import type { CountBucket, CountQuery, LedgerHour, ReceiptMinute, SetAsideRecord, TimeRange } from '../../store.ts';
+import type { CountBucket, CountQuery, StoredLedger, ReceiptMinute, SetAsideRecord, TimeRange } from '../../store.ts';
 import { BOOK_COLUMNS, booksOf, countBuckets, countRange, sumOfRevenues } from '../../stored/counts.ts';
 import { HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
@@ -40,11 +40,11 @@ export async function listCounts(db: Queryable, tenant: number, query: CountQuer
   return countBuckets(query, summed);
 }
 
-type Positions = readonly (readonly [partition: number, position: number])[] | null;
+type Positions = readonly (readonly [partition: number, position: number, lastTraceId: string | null])[] | null;
 
 /** $1 is the name of the log. */
 const POSITIONS = `
-  (SELECT json_agg(json_build_array(partition, position) ORDER BY partition) AS positions
+  (SELECT json_agg(json_build_array(partition, position, last_trace_id) ORDER BY partition) AS positions
    FROM positions WHERE log = $1) AS p`;
 
 const LEDGER_COLUMNS = [
@@ -62,7 +62,7 @@ export async function readLedger(
   log: string,
   tenant: number | null | undefined,
   { from, to }: TimeRange,
-): Promise<{ hours: LedgerHour[]; positions: Map<number, number> }> {
+): Promise<StoredLedger> {
   const { rows } = await db.query<LedgerColumns & { readonly positions: Positions }>(
     `SELECT p.positions, l.* FROM ${POSITIONS} LEFT JOIN (
        SELECT hour, ${LEDGER_SUMS} FROM ledger
@@ -83,7 +83,17 @@ export async function readLedger(
       { hour, users: booksOf(row, 'users'), events: booksOf(row, 'events'), rejectedUsers: row['users_rejected'] ?? 0 },
     ];
   });
-  return { hours, positions: new Map(rows[0]?.positions ?? []) };
+  const positions = rows[0]?.positions ?? [];
+  return {
+    hours,
+    positions: byPartition(positions),
+    lastTraceIds: new Map(positions.flatMap(([partition, , id]) => (id === null ? [] : [[partition, id] as const]))),
+    missingRecords: 0,
+  };
+}
+
+function byPartition(positions: NonNullable<Positions>): Map<number, number> {
+  return new Map(positions.map(([partition, position]) => [partition, position]));
 }
 
 interface ReceiptColumns {
@@ -117,7 +127,7 @@ export async function readReceipts(
   const minutes = rows.flatMap(({ start, usersAccepted, usersRejected, eventsAccepted }) =>
     start === null ? [] : [{ start, usersAccepted, usersRejected, eventsAccepted }],
   );
-  return { minutes, positions: new Map(rows[0]?.positions ?? []) };
+  return { minutes, positions: byPartition(rows[0]?.positions ?? []) };
 }
 
 /** Newest first, of all logs that come into this store. */

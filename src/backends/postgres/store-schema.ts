@@ -39,6 +39,8 @@ export const STORE_MIGRATIONS: readonly string[] = [
     log       text COLLATE "C" NOT NULL,
     partition integer NOT NULL,
     position  bigint  NOT NULL,
+    -- The request of the last record before it: by it a start knows the log again.
+    last_trace_id text,
     PRIMARY KEY (log, partition)
   );
 

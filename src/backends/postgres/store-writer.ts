@@ -69,15 +69,18 @@ const POSITIONS = { name: 'store_positions', text: 'SELECT partition, position F
 
 const ADVANCE = {
   name: 'store_advance',
-  text: 'UPDATE positions SET position = $4 WHERE log = $1 AND partition = $2 AND position = $3',
+  text: `
+    UPDATE positions SET position = $4, last_trace_id = $5
+    WHERE log = $1 AND partition = $2 AND position = $3`,
 };
 
 /** From 0, where there may be no row yet. */
 const BEGIN_PARTITION = {
   name: 'store_begin_partition',
   text: `
-    INSERT INTO positions (log, partition, position) VALUES ($1, $2, $4)
-    ON CONFLICT (log, partition) DO UPDATE SET position = excluded.position WHERE positions.position = $3`,
+    INSERT INTO positions (log, partition, position, last_trace_id) VALUES ($1, $2, $4, $5)
+    ON CONFLICT (log, partition) DO UPDATE SET position = excluded.position, last_trace_id = excluded.last_trace_id
+    WHERE positions.position = $3`,
 };
 
 const INSERT_SET_ASIDE = {
@@ -123,6 +126,14 @@ class PostgresStoreWriter implements StoreWriter {
   async positions(): Promise<Map<number, number>> {
     const { rows } = await this.#pool.query<{ partition: number; position: number }>(POSITIONS, [this.#shared.logName]);
     return new Map(rows.map(({ partition, position }) => [partition, position]));
+  }
+
+  async lastTraceIds(): Promise<Map<number, string>> {
+    const { rows } = await this.#pool.query<{ partition: number; traceId: string }>(
+      'SELECT partition, last_trace_id AS "traceId" FROM positions WHERE log = $1 AND last_trace_id IS NOT NULL',
+      [this.#shared.logName],
+    );
+    return new Map(rows.map(({ partition, traceId }) => [partition, traceId]));
   }
 
   async begin(): Promise<WriteTransaction> {
@@ -175,9 +186,15 @@ class PostgresWriteTransaction implements WriteTransaction {
     this.#books = new WriterBooks(shared.shard);
   }
 
-  async advance(partition: number, from: number, to: number): Promise<void> {
+  async advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void> {
     const statement = from === 0 ? BEGIN_PARTITION : ADVANCE;
-    const { rowCount } = await this.#client.query(statement, [this.#shared.logName, partition, from, to]);
+    const { rowCount } = await this.#client.query(statement, [
+      this.#shared.logName,
+      partition,
+      from,
+      to,
+      lastTraceId ?? null,
+    ]);
     if (rowCount !== 1) throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
   }
 

@@ -8,12 +8,20 @@
  * behind it.
  */
 
-import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
-import { type LogBatch, type LogHeader, type LogReader, type LogRecord, LogUnavailableError } from '../../log.ts';
+import {
+  type LogBatch,
+  LogCorruptError,
+  type LogHeader,
+  type LogReader,
+  type LogRecord,
+  LogUnavailableError,
+} from '../../log.ts';
 import { isOutOfFiles } from './disk.ts';
+import { readLogEnd } from './log-ends.ts';
 import { localLogName } from './log-name.ts';
+import { commitPosition, committedPosition, openPositions } from './log-positions.ts';
 import { BATCH_BYTES_MAX, type Stretch } from './log-run.ts';
 import {
   endOfSegment,
@@ -22,8 +30,17 @@ import {
   readHeaders,
   readRecords,
   SegmentGoneError,
+  traceIdAt,
 } from './log-segment-reader.ts';
-import { hasWal, listPartitions, listSegments, removeSegment, segmentBytes } from './log-segments.ts';
+import {
+  hasWal,
+  listPartitions,
+  listSegments,
+  lostMarkOf,
+  partitionFolder,
+  removeSegment,
+  segmentBytes,
+} from './log-segments.ts';
 
 export interface ReaderSetup {
   readonly folder: string;
@@ -62,10 +79,16 @@ class SqliteLogReader implements LogReader {
   }
 
   async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    return this.#eachListing(partition, position, (stretches) => {
+    return this.#eachListing(partition, position, (stretches, firstKept) => {
+      if (position > 0 && firstKept > position) throw this.#removed(partition, position, firstKept);
       let records: LogRecord[] = [];
       let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
       for (const stretch of stretches) {
+        if (stretch.segment.missing) {
+          // What comes before it can be processed; behind it only an operator can decide.
+          if (records.length > 0) break;
+          throw this.#lostItsEnd(stretch);
+        }
         const read = readRecords(stretch, bytesLeft);
         records = records.concat(read.records);
         for (const { body } of read.records) bytesLeft -= body.byteLength;
@@ -84,6 +107,7 @@ class SqliteLogReader implements LogReader {
       let headers: LogHeader[] = [];
       for (const stretch of stretches) {
         if (headers.length >= countMax) break;
+        if (stretch.segment.missing) continue;
         headers = headers.concat(readHeaders(stretch, countMax - headers.length));
       }
       return { headers, next: after(headers, position) };
@@ -92,7 +116,8 @@ class SqliteLogReader implements LogReader {
 
   async find(partition: number, position: number, traceId: string): Promise<LogHeader[]> {
     let found: LogHeader[] = [];
-    for (const stretch of this.#stretches(partition, position)) {
+    for (const stretch of this.#stretches(partition, position).stretches) {
+      if (stretch.segment.missing) continue;
       try {
         found = found.concat(findHeaders(stretch, traceId));
       } catch (error) {
@@ -109,7 +134,8 @@ class SqliteLogReader implements LogReader {
     return this.#eachListing(partition, position, (stretches) => {
       let bytes = 0;
       for (const stretch of stretches) {
-        const { file, firstPosition } = stretch.segment;
+        const { file, firstPosition, missing } = stretch.segment;
+        if (missing) continue;
         const end = endOfSegment(stretch);
         if (end > stretch.from) bytes += (segmentBytes(file) * (end - stretch.from)) / (end - firstPosition);
       }
@@ -117,14 +143,32 @@ class SqliteLogReader implements LogReader {
     });
   }
 
+  async traceIdAt(partition: number, position: number): Promise<string | undefined> {
+    return this.#eachListing(partition, position, ([stretch]) => {
+      if (stretch === undefined || stretch.segment.missing || stretch.from !== position) return undefined;
+      const isBehind = stretch.until !== undefined && position >= stretch.until;
+      return isBehind ? undefined : traceIdAt(stretch);
+    });
+  }
+
+  async missing(partition: number, position: number): Promise<number> {
+    // Before the segments are looked at: a record is noted there after it is in its segment.
+    const acknowledged = readLogEnd(this.#setup.folder, partition);
+    return this.#eachListing(partition, position, (stretches, firstKept) => {
+      let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
+      let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
+      for (const stretch of stretches) {
+        const isGap = stretch.segment.missing && stretch.until !== undefined;
+        if (isGap) missing += Math.max(0, stretch.until - stretch.from);
+        end = stretch.segment.missing ? (stretch.until ?? stretch.from) : endOfSegment(stretch);
+      }
+      return missing + Math.max(0, Math.max(position, acknowledged) - end);
+    });
+  }
+
   async commit(partition: number, position: number): Promise<void> {
     try {
-      this.#positions
-        .prepare(
-          `INSERT INTO positions VALUES (?, ?)
-           ON CONFLICT (partition) DO UPDATE SET position = max(position, excluded.position)`,
-        )
-        .run(partition, position);
+      commitPosition(this.#positions, partition, position);
     } catch (error) {
       if (!isOutOfFiles(error)) throw error;
       throw new LogUnavailableError(`The log's positions cannot be written now: ${(error as Error).message}.`);
@@ -133,18 +177,15 @@ class SqliteLogReader implements LogReader {
   }
 
   async committed(partition: number): Promise<number> {
-    const row = this.#positions.prepare('SELECT position FROM positions WHERE partition = ?').get(partition) as
-      | { position: number }
-      | undefined;
-    return row?.position ?? 0;
+    return committedPosition(this.#positions, partition);
   }
 
   async close(): Promise<void> {
     this.#positionsOpened?.close();
   }
 
-  /** Where records from `position` on lie, in order. */
-  #stretches(partition: number, position: number): Stretch[] {
+  /** Where records from `position` on lie, in order, and the first position that is kept; infinity without any. */
+  #stretches(partition: number, position: number): { stretches: Stretch[]; firstKept: number } {
     const segments = listSegments(this.#setup.folder, partition);
     const startAt = Math.max(
       0,
@@ -156,14 +197,19 @@ class SqliteLogReader implements LogReader {
       const from = Math.max(position, segment.firstPosition);
       stretches.push({ segment, partition, from, until: segments[index + 1]?.firstPosition });
     }
-    return stretches;
+    return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY };
   }
 
   /** Lists again when a segment has gone since: then it is not in the list, or the gap that it leaves is noticed. */
-  #eachListing<T>(partition: number, position: number, use: (stretches: readonly Stretch[]) => T): T {
+  #eachListing<T>(
+    partition: number,
+    position: number,
+    use: (stretches: readonly Stretch[], firstKept: number) => T,
+  ): T {
     for (let listings = 1; ; listings += 1) {
       try {
-        return use(this.#stretches(partition, position));
+        const { stretches, firstKept } = this.#stretches(partition, position);
+        return use(stretches, firstKept);
       } catch (error) {
         if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
       }
@@ -172,34 +218,37 @@ class SqliteLogReader implements LogReader {
 
   /** The newest segment is never removed: it is being written, and its name says where to go on. */
   #removeExpired(partition: number, position: number): void {
-    for (const stretch of this.#stretches(partition, 0)) {
-      const { file } = stretch.segment;
+    for (const stretch of this.#stretches(partition, 0).stretches) {
+      const { file, missing } = stretch.segment;
       if (stretch.until === undefined || stretch.until > position) return;
+      // Of what is missing the mark stays, as that of a segment that was given up does.
+      if (missing) continue;
       // Not sealed yet: its turn comes with a later commit.
       if (hasWal(file)) return;
       if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
       removeSegment(file);
     }
   }
+
+  #lostItsEnd({ segment, partition, from, until }: Stretch): LogCorruptError {
+    const end = until === undefined ? '' : ` to ${until - 1}`;
+    return new LogCorruptError(
+      `The log has lost records that were acknowledged and not processed: positions ${from}${end} of partition ${partition}. ` +
+        `Put the files of ${partitionFolder(this.#setup.folder, partition)} back as they were before, with the server stopped, and remove ` +
+        `${segment.file}. To go on without these records, rename it to ${lostMarkOf(this.#setup.folder, partition, segment.firstPosition)}.`,
+    );
+  }
+
+  #removed(partition: number, position: number, firstKept: number): LogCorruptError {
+    return new LogCorruptError(
+      `The log begins at position ${firstKept} of partition ${partition}, but the store has processed it only up to ${position}: ` +
+        'the store is older than what the log still holds, or a segment was moved away. Put the missing segments back. ' +
+        `To go on without these records, make an empty file ${lostMarkOf(this.#setup.folder, partition, position)}.`,
+    );
+  }
 }
 
 function after(headers: readonly LogHeader[], position: number): number {
   const last = headers.at(-1);
   return last ? last.position + 1 : position;
-}
-
-function openPositions(folder: string): DatabaseSync {
-  const database = new DatabaseSync(join(folder, 'positions.db'), { timeout: 5_000 });
-  try {
-    // NORMAL is enough: an older position after a power loss only keeps segments for longer.
-    database.exec(`
-      PRAGMA journal_mode = WAL;
-      PRAGMA synchronous = NORMAL;
-      CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT`);
-  } catch (error) {
-    // It is tried again later, as often as it takes.
-    database.close();
-    throw error;
-  }
-  return database;
 }

@@ -130,6 +130,14 @@ export function findHeaders(stretch: Stretch, traceId: string): LogHeader[] {
   });
 }
 
+/** Of the first record of the stretch, if it is there. */
+export function traceIdAt(stretch: Stretch): string | undefined {
+  return inSegment(stretch, undefined, (database) => {
+    const row = database.prepare('SELECT trace_id FROM records WHERE position = ?').get(stretch.from);
+    return row === undefined ? undefined : String(row['trace_id']);
+  });
+}
+
 /** The position after the last record, as things are now. */
 export function endOfSegment(stretch: Stretch): number {
   const { firstPosition } = stretch.segment;

@@ -7,7 +7,8 @@
  *
  * Positions have no gaps: a segment holds every position from its own first to the next segment's first, so a reader
  * notices records that vanished. An operator who gives a damaged segment up renames it to `….db.lost`, which keeps its
- * place without its records.
+ * place without its records. Where a start finds that the log has lost its end, it leaves an empty `….db.missing`: the
+ * records from that position up to the next segment were acknowledged and are not here.
  */
 
 import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -23,6 +24,8 @@ export interface Segment {
   readonly firstPosition: number;
   /** Given up by an operator: its records are not to be read. */
   readonly lost: boolean;
+  /** Not a file of records but the mark of where the log lost its end. */
+  readonly missing: boolean;
 }
 
 /** A row of `records` as it lies in SQLite, but for the body. */
@@ -61,7 +64,9 @@ const SCHEMA = `
 /** Between small requests, for which a commit writes whole pages, and large bodies, which like them large. */
 export const PAGE_BYTES = 8_192;
 const NAME_DIGITS = 16;
-const SEGMENT_NAME = /^(\d{16})\.db(\.lost)?$/;
+const SEGMENT_NAME = /^(\d{16})\.db(\.lost|\.missing)?$/;
+const LOST = '.lost';
+const MISSING = '.missing';
 const BUSY_TIMEOUT_MS = 5_000;
 /**
  * Twice what the largest record can take: a body of 10 MB, and a message for each of its users. A damaged page may claim
@@ -85,17 +90,39 @@ export function listSegments(folder: string, partition: number): Segment[] {
   const within = partitionFolder(folder, partition);
   const segments: Segment[] = [];
   for (const name of listNames(within)) {
-    const [isSegment, digits, lost] = SEGMENT_NAME.exec(name) ?? [];
+    const [isSegment, digits, state] = SEGMENT_NAME.exec(name) ?? [];
     if (isSegment === undefined) continue;
-    segments.push({ file: join(within, name), firstPosition: Number(digits), lost: lost !== undefined });
+    const firstPosition = Number(digits);
+    segments.push({ file: join(within, name), firstPosition, lost: state === LOST, missing: state === MISSING });
   }
-  return segments.sort((a, b) => a.firstPosition - b.firstPosition);
+  // A segment that was put back takes the place of the mark that it was missing.
+  const present = new Set(segments.flatMap(({ missing, firstPosition }) => (missing ? [] : [firstPosition])));
+  return segments
+    .filter(({ missing, firstPosition }) => !missing || !present.has(firstPosition))
+    .sort((a, b) => a.firstPosition - b.firstPosition);
+}
+
+function segmentFile(folder: string, partition: number, firstPosition: number): string {
+  return join(partitionFolder(folder, partition), `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
+}
+
+/** Notes that the records from `position` up to the next segment are not here. Survives a power loss. */
+export function markMissing(folder: string, partition: number, position: number): void {
+  const within = partitionFolder(folder, partition);
+  mkdirSync(within, { recursive: true, mode: 0o700 });
+  closeSync(openSync(segmentFile(folder, partition, position) + MISSING, 'a', 0o600));
+  for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+}
+
+/** The file whose presence means: go on without the records from `position` up to the next segment. */
+export function lostMarkOf(folder: string, partition: number, position: number): string {
+  return segmentFile(folder, partition, position) + LOST;
 }
 
 export function createSegment(folder: string, partition: number, firstPosition: number): DatabaseSync {
   const within = partitionFolder(folder, partition);
   mkdirSync(within, { recursive: true, mode: 0o700 });
-  const file = join(within, `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
+  const file = segmentFile(folder, partition, firstPosition);
   // An empty leftover of the same name may be there: a start that was cut short. It holds no record.
   removeSegment(file);
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });

@@ -12,6 +12,8 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../metrics.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from './disk.ts';
+import { LogEnds } from './log-ends.ts';
+import { findCommittedPosition } from './log-positions.ts';
 import { fullDiskText, recoverSegment } from './log-recovery.ts';
 import { Sealing } from './log-sealing.ts';
 import {
@@ -21,6 +23,7 @@ import {
   insertStatement,
   listPartitions,
   listSegments,
+  markMissing,
   PAGE_BYTES,
   partitionFolder,
 } from './log-segments.ts';
@@ -31,6 +34,8 @@ export interface WriterSetup {
   /** How many partitions are written to now. The first writer also looks after those that an earlier start used. */
   readonly partitions: number;
   readonly segmentBytes: number;
+  /** Up to where the store has processed this partition; a record is never given a position below it. */
+  readonly storePosition?: number;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
 }
 
@@ -46,12 +51,20 @@ export const FIELDS_PER_ENTRY = 10;
 export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
 
 export type WriterReply =
-  | { readonly type: 'ready'; readonly firstPosition: number }
+  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: MissingRecords | null }
   | { readonly type: 'refused'; readonly message: string }
   | { readonly type: 'durable'; readonly upToGroup: number }
   | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
   | { readonly type: 'healed' }
   | { readonly type: 'closed' };
+
+/** The log lost its end: records from `from` up to `to` are not in it. The store has those below `processed`. */
+export interface MissingRecords {
+  readonly partition: number;
+  readonly from: number;
+  readonly to: number;
+  readonly processed: number;
+}
 
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
@@ -84,12 +97,17 @@ class Writer {
   #probe: NodeJS.Timeout | undefined;
   #dead = false;
   readonly #sealing = new Sealing((message) => this.#die(message));
+  readonly #ends: LogEnds;
+  readonly #missing: MissingRecords | null;
 
   constructor(setup: WriterSetup, port: MessagePort) {
     this.#setup = setup;
     this.#port = port;
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
-    this.#nextPosition = this.#recover(setup.partition);
+    this.#ends = new LogEnds(setup.folder, setup.partition);
+    const end = this.#recover(setup.partition);
+    this.#nextPosition = Math.max(end, this.#endSeenElsewhere());
+    this.#missing = this.#noteMissing(end);
     if (setup.partition === 0) {
       for (const partition of listPartitions(setup.folder)) if (partition >= setup.partitions) this.#recover(partition);
     }
@@ -99,7 +117,7 @@ class Writer {
   }
 
   listen(): void {
-    this.#reply({ type: 'ready', firstPosition: this.#nextPosition });
+    this.#reply({ type: 'ready', firstPosition: this.#nextPosition, missing: this.#missing });
     this.#port.on('message', (message: WriterMessage) => this.#take(message));
   }
 
@@ -114,6 +132,10 @@ class Writer {
         next = segment.firstPosition + LOST_POSITIONS;
         continue;
       }
+      if (segment.missing) {
+        next = Math.max(next, segment.firstPosition);
+        continue;
+      }
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
       if (!isNewest && !hasWal(segment.file)) continue;
       const recovered = recoverSegment(segment.file);
@@ -121,6 +143,24 @@ class Writer {
       if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
     }
     return next;
+  }
+
+  /** Up to where positions were given out, as far as others than the log's own segments know. */
+  #endSeenElsewhere(): number {
+    const { folder, partition, storePosition = 0 } = this.#setup;
+    return Math.max(storePosition, findCommittedPosition(folder, partition), this.#ends.read());
+  }
+
+  /** Where the log ends before positions that were given out. What the store has not processed of them is marked. */
+  #noteMissing(end: number): MissingRecords | null {
+    const { folder, partition, storePosition = 0 } = this.#setup;
+    const to = this.#nextPosition;
+    if (to === end) return null;
+    // Without a segment nobody knows where the log began: retention removes what is processed.
+    const hasSegments = listSegments(folder, partition).length > 0;
+    const from = hasSegments ? end : Math.max(end, storePosition);
+    if (from < to) markMissing(folder, partition, from);
+    return { partition, from: end, to, processed: storePosition };
   }
 
   #take(first: WriterMessage): void {
@@ -160,6 +200,7 @@ class Writer {
     const entries = position - this.#nextPosition;
     this.#nextPosition = position;
     this.#segmentBytes += bytes;
+    this.#ends.write(position);
     this.#reply({ type: 'durable', upToGroup });
     if (this.#metrics) {
       this.#metrics.inc(METRIC.log_commits);
@@ -262,6 +303,7 @@ class Writer {
     if (this.#dead) return;
     clearInterval(this.#probe);
     this.#database.close();
+    this.#ends.close();
     this.#sealing.close();
     this.#reply({ type: 'closed' });
     this.#port.close();

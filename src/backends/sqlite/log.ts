@@ -10,7 +10,7 @@ import { Worker } from 'node:worker_threads';
 import { OperatorError } from '../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../log.ts';
 import { inOwnMemory, threadFile } from '../../threads.ts';
-import type { Group, WriterMessage, WriterReply, WriterSetup } from './log-writer.ts';
+import type { Group, MissingRecords, WriterMessage, WriterReply, WriterSetup } from './log-writer.ts';
 
 /**
  * From here on a body is handed over by itself, without a copy. Measured with bodies of 390 kB, that takes a quarter off
@@ -27,15 +27,18 @@ interface Waiting {
 export interface AppenderSetup extends WriterSetup {
   /** Called once, after every waiter was told, when the process has to end: the disk failed. */
   readonly onFatal: (message: string) => void;
+  /** Called at most once, at the start, when the log has lost its end. */
+  readonly onMissing?: (missing: MissingRecords) => void;
 }
 
 /** Resolves when the partition has been checked and is ready for appends. */
-export async function openSqliteLogAppender({ onFatal, ...setup }: AppenderSetup): Promise<LogAppender> {
+export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
   const worker = new Worker(threadFile('./log-writer', import.meta.url), { workerData: setup });
   await new Promise<void>((resolve, reject) => {
     worker.once('message', (reply: WriterReply) => {
       if (reply.type === 'refused') reject(new OperatorError(reply.message));
       else resolve();
+      if (reply.type === 'ready' && reply.missing !== null) onMissing?.(reply.missing);
     });
     worker.once('error', reject);
   });

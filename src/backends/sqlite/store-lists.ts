@@ -10,7 +10,7 @@ import type {
   AuditRow,
   CountBucket,
   CountQuery,
-  LedgerHour,
+  StoredLedger,
   Page,
   RejectionQuery,
   RejectionReason,
@@ -48,7 +48,7 @@ export function readLedger(
   store: StoreConnection,
   tenant: number | null | undefined,
   { from, to }: { readonly from: number | null; readonly to: number | null },
-): { hours: LedgerHour[]; positions: Map<number, number> } {
+): StoredLedger {
   const sums = (['users', 'events'] as const).flatMap((what) =>
     BOOK_COLUMNS.map((column) => `sum(${what}_${column}) AS ${what}_${column}`),
   );
@@ -62,7 +62,9 @@ export function readLedger(
           from === null ? Number.MIN_SAFE_INTEGER : Math.floor(from / HOUR_MS) * HOUR_MS,
           to ?? Number.MAX_SAFE_INTEGER,
         );
-  const positions = store.all<{ partition: number; position: number }>('SELECT partition, position FROM positions');
+  const positions = store.all<{ partition: number; position: number; last_trace_id: string | null }>(
+    'SELECT partition, position, last_trace_id FROM positions',
+  );
   return {
     hours: rows.map((row) => ({
       hour: row.hour ?? 0,
@@ -71,6 +73,10 @@ export function readLedger(
       rejectedUsers: row.users_rejected ?? 0,
     })),
     positions: new Map(positions.map(({ partition, position }) => [partition, position])),
+    lastTraceIds: new Map(
+      positions.flatMap(({ partition, last_trace_id: id }) => (id === null ? [] : [[partition, id] as const])),
+    ),
+    missingRecords: 0,
   };
 }
 

@@ -10,6 +10,7 @@
  * person stay small enough for the cache however many events there are, and retention drops whole tables.
  */
 
+import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
 import { keysByHash } from './keys-by-hash.ts';
@@ -226,6 +227,10 @@ const MIGRATIONS: readonly Migration[] = [
   ALTER TABLE nodes ADD COLUMN said_at INTEGER;
   ALTER TABLE nodes ADD COLUMN names INTEGER;
   `,
+  `
+  -- The request of the last record before the position: by it a start knows the log again.
+  ALTER TABLE positions ADD COLUMN last_trace_id TEXT;
+  `,
 ];
 
 /**
@@ -300,4 +305,16 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
   return openDatabase(storeFile(file, kind));
+}
+
+/** Up to where each partition of the log is in the store; nothing where there is no store yet. */
+export function readStorePositions(file: string): Map<number, number> {
+  if (!existsSync(file)) return new Map();
+  const database = openStoreFile(file, 'reader');
+  try {
+    const rows = database.prepare('SELECT partition, position FROM positions').all();
+    return new Map(rows.map((row) => [Number(row['partition']), Number(row['position'])]));
+  } finally {
+    database.close();
+  }
 }

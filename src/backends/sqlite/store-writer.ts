@@ -125,6 +125,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return new Map(rows.map((row) => [row.partition as number, row.position as number]));
   }
 
+  async lastTraceIds(): Promise<Map<number, string>> {
+    const rows = this.#database
+      .prepare('SELECT partition, last_trace_id FROM positions WHERE last_trace_id IS NOT NULL')
+      .all();
+    return new Map(rows.map((row) => [row['partition'] as number, row['last_trace_id'] as string]));
+  }
+
   async begin(): Promise<WriteTransaction> {
     this.#attempt(() => this.#database.exec('BEGIN IMMEDIATE'));
     try {
@@ -186,11 +193,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     });
   }
 
-  async advance(partition: number, from: number, to: number): Promise<void> {
+  async advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void> {
     this.#attempt(() => {
       const at = (this.#statements.position.get(partition)?.position as number | undefined) ?? 0;
       if (at !== from) throw new StoreConflictError(`partition ${partition} is at ${at} in the store, not at ${from}`);
-      this.#statements.advance.run(partition, to);
+      this.#statements.advance.run(partition, to, lastTraceId ?? null);
     });
   }
 
@@ -348,7 +355,8 @@ function prepare(database: DatabaseSync) {
     dataVersion: database.prepare('PRAGMA data_version'),
     position: database.prepare('SELECT position FROM positions WHERE partition = ?'),
     advance: database.prepare(
-      `INSERT INTO positions VALUES (?, ?) ON CONFLICT DO UPDATE SET position = excluded.position`,
+      `INSERT INTO positions (partition, position, last_trace_id) VALUES (?, ?, ?)
+       ON CONFLICT DO UPDATE SET position = excluded.position, last_trace_id = excluded.last_trace_id`,
     ),
     sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
   };
