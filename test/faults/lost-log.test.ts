@@ -1,0 +1,163 @@
+/**
+ * A log that has lost its newest records while the store is ahead of it: a segment moved away, a write-ahead log cut, an
+ * older copy put back, the folder removed. Later requests must be stored all the same, and what is really lost is said.
+ */
+
+import assert from 'node:assert/strict';
+import { cpSync, readdirSync, renameSync, rmSync, statSync, truncateSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import { eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { folderIn, launch } from './scope.ts';
+
+const REQUESTS = 40;
+const LATER = 50;
+
+interface Faults {
+  /** Between the first and the second half of the requests, with the server stopped. */
+  readonly halfway?: (dataFolder: string) => void;
+  readonly afterwards: (dataFolder: string) => void;
+}
+
+const FAULTS: Readonly<Record<string, Faults>> = {
+  'its newest segment was moved away': {
+    afterwards: (dataFolder) => {
+      const newest = listSegments(logOf(dataFolder), 0).at(-1)?.file ?? '';
+      for (const suffix of ['', '-wal', '-shm']) rmSync(newest + suffix, { force: true });
+    },
+  },
+  'its write-ahead log was cut in half': {
+    afterwards: (dataFolder) => {
+      const wal = `${listSegments(logOf(dataFolder), 0).at(-1)?.file ?? ''}-wal`;
+      truncateSync(wal, Math.floor(statSync(wal).size / 2));
+    },
+  },
+  'log/ was put back from an earlier copy': {
+    halfway: (dataFolder) => cpSync(logOf(dataFolder), `${dataFolder}/log-copy`, { recursive: true }),
+    afterwards: (dataFolder) => {
+      rmSync(logOf(dataFolder), { recursive: true });
+      renameSync(`${dataFolder}/log-copy`, logOf(dataFolder));
+    },
+  },
+  'one partition was put back from an earlier copy': {
+    halfway: (dataFolder) => cpSync(join(logOf(dataFolder), '0'), `${dataFolder}/partition-copy`, { recursive: true }),
+    afterwards: (dataFolder) => {
+      rmSync(join(logOf(dataFolder), '0'), { recursive: true });
+      renameSync(`${dataFolder}/partition-copy`, join(logOf(dataFolder), '0'));
+    },
+  },
+  'log/ was removed': { afterwards: (dataFolder) => rmSync(logOf(dataFolder), { recursive: true }) },
+};
+
+function logOf(dataFolder: string): string {
+  return join(dataFolder, 'log');
+}
+
+async function send(server: TestServer, key: string, count: number): Promise<string[]> {
+  const traceIds: string[] = [];
+  for (let n = 0; n < count; n++) {
+    const { status, body } = await post(server, key, { users: [user(`person-${n % 7}`)] });
+    assert.equal(status, 202);
+    traceIds.push((body as { trace_id: string }).trace_id);
+  }
+  return traceIds;
+}
+
+async function get(server: TestServer, key: string, path: string): Promise<{ status: number; body: unknown }> {
+  const response = await fetch(server.baseUrl + path, { headers: { authorization: `Bearer ${key}` } });
+  return { status: response.status, body: await response.json() };
+}
+
+interface Ledger {
+  readonly balanced: boolean;
+  readonly missing_records: number;
+  readonly totals: { readonly users: { readonly received: number; readonly stored: number } };
+}
+
+async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
+  return (await get(server, key, '/ledger')).body as Ledger;
+}
+
+async function allStored(server: TestServer, key: string, users: number): Promise<void> {
+  await eventually(`${users} users are stored`, async () => {
+    return (await ledgerOf(server, key)).totals.users.stored === users;
+  });
+}
+
+suite('After the log has lost its newest records', () => {
+  for (const [what, { halfway, afterwards }] of Object.entries(FAULTS)) {
+    test(`because ${what}, all later requests are stored, and the ledger accounts for all`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const dataFolder = folderIn(scope);
+      const first = await launch(scope, { dataFolder });
+      const { key } = first;
+      await send(first, key, REQUESTS / 2);
+      await allStored(first, key, REQUESTS / 2);
+      await first.kill();
+      halfway?.(dataFolder);
+      const second = await launch(scope, { dataFolder });
+      await send(second, key, REQUESTS / 2);
+      await allStored(second, key, REQUESTS);
+      await second.kill();
+      afterwards(dataFolder);
+
+      const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
+      assert.equal(doctor.code, 1, doctor.stdout);
+      assert.match(doctor.stdout, /ledger +\d+ records? that the log should have (is|are) missing from it/);
+
+      const third = await launch(scope, { dataFolder });
+      const later = await send(third, key, LATER);
+      await allStored(third, key, REQUESTS + LATER);
+      for (const traceId of later) {
+        const { body } = await get(third, key, `/traces/${traceId}`);
+        assert.equal((body as { status: string }).status, 'processed');
+      }
+      const { balanced, missing_records: missing, totals } = await ledgerOf(third, key);
+      assert.deepEqual([balanced, missing, totals.users.received], [true, 0, REQUESTS + LATER]);
+      assert.match(third.stderr(), /the log has lost its newest records; the store has all of them/);
+    });
+  }
+
+  test('that were acknowledged and not processed, processing waits until an operator decides, and 202s go on', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const first = await launch(scope, { dataFolder });
+    const { key } = first;
+    await send(first, key, 5);
+    await allStored(first, key, 5);
+    await first.kill();
+    // The store of that moment: what follows is acknowledged, and not processed in it.
+    const storeFiles = readdirSync(dataFolder).filter((name) => name.startsWith('store.db'));
+    for (const name of storeFiles) cpSync(join(dataFolder, name), join(dataFolder, `copy-${name}`));
+    const second = await launch(scope, { dataFolder });
+    await send(second, key, 7);
+    await second.kill();
+    for (const name of readdirSync(dataFolder).filter((found) => found.startsWith('store.db')))
+      rmSync(join(dataFolder, name));
+    for (const name of storeFiles) renameSync(join(dataFolder, `copy-${name}`), join(dataFolder, name));
+    const newest = listSegments(logOf(dataFolder), 0).at(-1)?.file ?? '';
+    for (const suffix of ['', '-wal', '-shm']) rmSync(newest + suffix, { force: true });
+
+    const third = await launch(scope, { dataFolder });
+    await send(third, key, 3);
+    await eventually('the processor says what is missing', () =>
+      /positions 6 to 12 of partition 0/.test(third.stderr()),
+    );
+    const waiting = await ledgerOf(third, key);
+    assert.deepEqual([waiting.balanced, waiting.missing_records, waiting.totals.users.received], [false, 7, 8]);
+    await eventually(
+      'the metric counts them',
+      async () => {
+        const metrics = await fetch(`${third.baseUrl}/metrics`).then((response) => response.text());
+        return /^sluice_log_missing_records 7$/m.test(metrics);
+      },
+      20_000,
+    );
+    const words = /rename it to (\S+\.lost)/.exec(third.stderr())?.[1] ?? '';
+    renameSync(words.replace(/\.lost$/, '.missing'), words);
+    await allStored(third, key, 8);
+    const decided = await ledgerOf(third, key);
+    assert.deepEqual([decided.balanced, decided.missing_records], [true, 0]);
+  });
+});
