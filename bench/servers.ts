@@ -195,7 +195,8 @@ function environment(settings: Readonly<Record<string, string>>): Record<string,
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(SLUICE_|(PORT|HOST|STORE_URL|LOG_URL|NODE_OPTIONS)$)/.test(name),
   );
-  return { ...Object.fromEntries(inherited), ...settings };
+  // There is no load balancer that has to move away before a server stops.
+  return { ...Object.fromEntries(inherited), SLUICE_DRAIN: '0', ...settings };
 }
 
 async function ready(port: number): Promise<boolean> {

@@ -12,9 +12,10 @@ import { logFolderOf, serverUrlFileOf } from './data-folder.ts';
 import type { Logger } from './logger.ts';
 import type { MemberStore } from './members.ts';
 import { DatabaseAwayError, openKeyStore, openMemberStore, prepareDatabase, prepareStoreFile } from './opening.ts';
-import { servesApi } from './roles.ts';
+import { servesApi, servesIngest } from './roles.ts';
 import type { KeyStore } from './store.ts';
 import { StoreUnavailableError } from './store-writer.ts';
+import type { Supervisor } from './supervisor.ts';
 import { threadFile } from './threads.ts';
 
 const DATABASE_RETRY_MS = 500;
@@ -42,14 +43,15 @@ export async function serve(args: readonly string[], env: Env, version: string):
     version,
     threadFile: threadFile('./thread', import.meta.url),
   });
-  const stopped = stopOnSignal();
+  const signals = new StopSignals();
   const port = await supervisor.start();
   folder?.tellAddress(baseUrlOf(config.host, port));
   const { host, role, edges } = config;
   logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
   await announce(config, port, keyStore, logger);
 
-  const signal = await stopped;
+  const signal = await signals.first;
+  if (signal === 'SIGTERM') await drain(supervisor, config, signals, logger);
   logger.info({ signal }, 'stopping: finishing what is under way');
   const deadline = setTimeout(() => {
     logger.error('requests were still under way at the deadline; they were not acknowledged');
@@ -120,16 +122,46 @@ async function announce(config: Config, port: number, keyStore: KeyStore | null,
   }
 }
 
-/** A second signal means now: whatever it interrupts, nothing that was acknowledged is lost. */
-function stopOnSignal(): Promise<string> {
-  return new Promise((resolve) => {
-    let signals = 0;
+/**
+ * Load balancers need a moment to find out that this server is going, and must be served until then. A processor has
+ * no traffic to lose. SIGINT comes from a person at a terminal, who would only wait.
+ */
+async function drain(supervisor: Supervisor, config: Config, signals: StopSignals, logger: Logger): Promise<void> {
+  const { role, drainMs } = config;
+  if (drainMs === 0 || !(servesIngest(role) || servesApi(role))) return;
+  supervisor.beginDraining();
+  logger.info({ drain_ms: drainMs }, 'draining: not ready, serving until load balancers have moved away');
+  await signals.again(drainMs);
+}
+
+/**
+ * The signals that stop the server. A second one ends the drain; outside of it, it means now: whatever that interrupts,
+ * nothing that was acknowledged is lost.
+ */
+class StopSignals {
+  readonly #first = Promise.withResolvers<NodeJS.Signals>();
+  readonly first = this.#first.promise;
+  #isFirst = true;
+  #onAgain: (() => void) | undefined;
+
+  constructor() {
     for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       process.on(signal, () => {
-        signals += 1;
-        if (signals > 1) process.exit(1);
-        resolve(signal);
+        if (this.#isFirst) this.#first.resolve(signal);
+        else if (this.#onAgain === undefined) process.exit(1);
+        else this.#onAgain();
+        this.#isFirst = false;
       });
     }
-  });
+  }
+
+  /** Resolves with the next signal, or after so long. */
+  async again(withinMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#onAgain = resolve;
+    const timer = setTimeout(resolve, withinMs);
+    await promise;
+    clearTimeout(timer);
+    this.#onAgain = undefined;
+  }
 }

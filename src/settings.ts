@@ -227,13 +227,23 @@ export const SETTINGS = {
     default: 'info',
     description: 'How talkative the JSON log on stderr is: fatal, error, warn, info, debug or silent.',
   }),
+  drainMs: setting({
+    env: 'SLUICE_DRAIN',
+    flag: 'drain',
+    placeholder: 'TIME',
+    kind: duration(0, 600 * SECOND_MS),
+    default: 5 * SECOND_MS,
+    description:
+      'How long a server goes on serving after SIGTERM while /readyz says no, so that load balancers move away first; Ctrl-C does not wait.',
+  }),
   shutdownMs: setting({
     env: 'SLUICE_SHUTDOWN',
     flag: 'shutdown',
     placeholder: 'TIME',
     kind: duration(0, 30 * SECOND_MS),
     default: 25 * SECOND_MS,
-    description: 'How long requests under way may take to finish after SIGTERM; at most 30s.',
+    description:
+      'How long requests under way may take to finish once the port is closed, after SLUICE_DRAIN; at most 30s.',
   }),
 };
 

@@ -67,9 +67,10 @@ const FATAL_GRACE_MS = 250;
 const SHUTTING_DOWN = 0;
 const DISK_LOW = 1;
 const BACKLOG_FULL = 2;
+const DRAINING = 3;
 
 export function allocateStatus(): SharedArrayBuffer {
-  return new SharedArrayBuffer(3 * Int32Array.BYTES_PER_ELEMENT);
+  return new SharedArrayBuffer(4 * Int32Array.BYTES_PER_ELEMENT);
 }
 
 /** The one flag that the processor sets. */
@@ -81,6 +82,7 @@ export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
   const flags = new Int32Array(buffer);
   return {
     isShuttingDown: () => flags[SHUTTING_DOWN] === 1,
+    isDraining: () => flags[DRAINING] === 1,
     isDiskLow: () => flags[DISK_LOW] === 1,
     isBacklogFull: () => flags[BACKLOG_FULL] === 1,
   };
@@ -134,6 +136,11 @@ export class Supervisor {
     await Promise.all(others);
     if (processes(config.role)) await this.#startProcessor();
     return port;
+  }
+
+  /** Not ready from now on, and serving as before until `stop`: load balancers get to move traffic elsewhere. */
+  beginDraining(): void {
+    this.#flags[DRAINING] = 1;
   }
 
   /** Resolves once everything acknowledged is on disk and every edge has let go. */

@@ -53,6 +53,7 @@ test('with nothing set, every setting has its default', () => {
     defaultCountry: '',
     junkValues: '',
     logLevel: 'info',
+    drainMs: 5_000,
     shutdownMs: 25_000,
   });
 });
@@ -82,6 +83,7 @@ test('every setting can be given in the environment', () => {
     SLUICE_DEFAULT_COUNTRY: 'de',
     SLUICE_JUNK_VALUES: 'test, dummy',
     SLUICE_LOG_LEVEL: 'debug',
+    SLUICE_DRAIN: '10s',
     SLUICE_SHUTDOWN: '500ms',
   };
   assert.deepEqual(load(env), {
@@ -108,6 +110,7 @@ test('every setting can be given in the environment', () => {
     defaultCountry: 'DE',
     junkValues: 'test, dummy',
     logLevel: 'debug',
+    drainMs: 10_000,
     shutdownMs: 500,
   });
   assert.equal(Object.keys(env).length, SETTING_NAMES.length);
@@ -242,6 +245,7 @@ const REFUSED: [string, string[]][] = [
   ['log-retention', ['7', 'for ever']],
   ['default-country', ['DEU', 'D', '49']],
   ['log-level', ['trace', 'loud']],
+  ['drain', ['601s', '11m', '5', 'never']],
   ['shutdown', ['31s', '30001ms', '1h', '10']],
 ];
 for (const [flag, texts] of REFUSED) {

@@ -37,7 +37,7 @@ suite('The README', () => {
     // `npm ci` is how the checkout that runs this test was set up.
     server = spawn('npm', ['start'], {
       cwd: ROOT,
-      env: { ...process.env, PORT: '0', SLUICE_DATA: dataFolder },
+      env: { ...process.env, PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DRAIN: '0' },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     server.stdout?.setEncoding('utf8').on('data', (text: string) => {

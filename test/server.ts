@@ -13,6 +13,9 @@ import { fileURLToPath } from 'node:url';
 
 export const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
+/** No test waits for load balancers that it does not have, or depends on the disk of the machine. */
+export const TEST_SETTINGS = { SLUICE_DISK_FREE_MIN: '0', SLUICE_DRAIN: '0' };
+
 export interface ServerOptions {
   readonly dataFolder?: string;
   readonly env?: Readonly<Record<string, string>>;
@@ -54,7 +57,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   const dataFolder = options.dataFolder ?? temporaryFolder();
   const command = [...(options.under ?? []), process.execPath, MAIN, 'serve', ...(options.args ?? [])];
   const child = spawn(command[0] as string, command.slice(1), {
-    env: { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0', ...options.env },
+    env: { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: dataFolder, ...TEST_SETTINGS, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let stdout = '';

@@ -1,7 +1,8 @@
 /**
  * One edge: an HTTP server with its own end of the log, in a thread of its own. What it serves depends on the role of the
  * server: events, everything else, or health and metrics alone. It sees interfaces only; who implements them is decided
- * in `opening.ts`. Draining finishes what is in flight, answers 503 to what still comes, and then closes the log.
+ * in `opening.ts`. While the server drains it serves as before and ends each connection with its response; then the port
+ * closes, what is in flight is finished, what still comes gets 503, and the log is closed.
  */
 
 import type { RequestListener, Server } from 'node:http';
@@ -21,7 +22,7 @@ import { Ingest, type Refusal } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
 import { QuietLog } from './quiet-log.ts';
-import { readinessOf, type ServerStatus, troubleTeller } from './readiness.ts';
+import { isLeaving, readinessOf, type ServerStatus, troubleTeller } from './readiness.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { Sightings } from './sightings.ts';
 import { createTraceIds } from './trace-id.ts';
@@ -95,7 +96,11 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   let made: EdgeServer | undefined;
   const frame: AppFrame = {
     serverFactory: (everythingElse: RequestListener) => {
-      made = createEdgeServer({ ingest: ingest?.ingest ?? null, metrics, newTraceId }, everythingElse);
+      const isLeavingNow = (): boolean => isLeaving(status);
+      made = createEdgeServer(
+        { ingest: ingest?.ingest ?? null, metrics, newTraceId, isLeaving: isLeavingNow },
+        everythingElse,
+      );
       return made.server;
     },
     version: parts.version,
@@ -170,6 +175,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
     now,
     newTraceId,
     refusal: () => refusalOf(status),
+    isLeaving: () => isLeaving(status),
   });
   return {
     ingest,

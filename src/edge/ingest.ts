@@ -34,6 +34,8 @@ export interface IngestParts {
   readonly now: () => number;
   readonly newTraceId: () => string;
   readonly refusal: () => Refusal | null;
+  /** Whether connections are to end with their next response. */
+  readonly isLeaving: () => boolean;
 }
 
 /** Why nothing may be accepted now, apart from the log and the memory. */
@@ -238,7 +240,7 @@ export class Ingest {
             return;
           }
           this.#settle(exchange, 202);
-          if (this.#parts.refusal() === 'shutdown') exchange.response.shouldKeepAlive = false;
+          if (this.#parts.isLeaving()) exchange.response.shouldKeepAlive = false;
           sendAccepted(exchange.response, exchange.traceId, accepted, rejections, exchange.cors);
         },
         (error: unknown) => {
@@ -270,7 +272,7 @@ export class Ingest {
   #fail(exchange: Exchange, failure: Failure): void {
     const { request, response, traceId, cors } = exchange;
     this.#settle(exchange, ERRORS[failure.code].status);
-    if (this.#parts.refusal() === 'shutdown') response.shouldKeepAlive = false;
+    if (this.#parts.isLeaving()) response.shouldKeepAlive = false;
     if (!request.complete) stopUnwantedBody(request);
     sendFailure(response, traceId, failure, cors);
   }

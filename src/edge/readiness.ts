@@ -11,6 +11,8 @@ import { servesIngest } from '../roles.ts';
 /** What the supervisor tells all edges, without messages: read on every request. */
 export interface ServerStatus {
   isShuttingDown(): boolean;
+  /** About to shut down: not ready, and still serving. */
+  isDraining(): boolean;
   isDiskLow(): boolean;
   /** More waits for the processor than may wait. */
   isBacklogFull(): boolean;
@@ -31,7 +33,7 @@ export interface ReadinessParts {
 
 export function readinessOf({ role, status, log, storeTrouble }: ReadinessParts): Readiness {
   const reasons: string[] = [];
-  if (status.isShuttingDown()) reasons.push('shutting down');
+  if (isLeaving(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
   if (servesIngest(role)) {
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
@@ -42,6 +44,11 @@ export function readinessOf({ role, status, log, storeTrouble }: ReadinessParts)
     if (trouble !== null) reasons.push(`the store cannot be reached: ${trouble}`);
   }
   return { ready: reasons.length === 0, reasons };
+}
+
+/** Connections end with their next response, so that clients that keep them alive move to another server. */
+export function isLeaving(status: ServerStatus): boolean {
+  return status.isDraining() || status.isShuttingDown();
 }
 
 /** One line when the log cannot be written, and one when it can again. */

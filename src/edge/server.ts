@@ -33,6 +33,8 @@ export interface EdgeServerParts {
   readonly ingest: Ingest | null;
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
+  /** Whether connections are to end with their next response. */
+  readonly isLeaving: () => boolean;
 }
 
 export interface EdgeServer {
@@ -48,6 +50,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   const doomed = new WeakSet<Socket>();
   const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     exchanges.note(request.socket, response);
+    if (parts.isLeaving()) response.shouldKeepAlive = false;
     if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
     if (request.headers.host === undefined && request.httpVersion === '1.1') {
       refuseHostless(parts, response);

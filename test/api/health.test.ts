@@ -4,7 +4,7 @@ import { loadConfig } from '../../src/config.ts';
 import { allocateMetrics, METRIC, metricsWriter } from '../../src/metrics.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { ask, useServer } from '../edge/fixture.ts';
-import { runSluice } from '../server.ts';
+import { runSluice, TEST_SETTINGS } from '../server.ts';
 import { cannedStore } from './canned-store.ts';
 import { startMemberApp } from './member-app.ts';
 import { startReadingApp } from './reading-app.ts';
@@ -118,7 +118,7 @@ suite('The health of a running server', () => {
   test('has the settings in effect as the command shows them, and where each came from', async () => {
     const headers = { authorization: `Bearer ${server().key}` };
     const { settings, disk_free_bytes: free, edges } = (await ask(server(), '/health', { headers })).body as Health;
-    const given = { ...env, PORT: '0', SLUICE_DATA: server().dataFolder, SLUICE_DISK_FREE_MIN: '0' };
+    const given = { ...env, PORT: '0', SLUICE_DATA: server().dataFolder, ...TEST_SETTINGS };
     const { stdout } = await runSluice(['config', '--json', '--shutdown', '3s'], given);
     const shown = JSON.parse(stdout) as { env: string; value: string; source: string; description: string }[];
     assert.deepEqual(

@@ -51,7 +51,10 @@ async function serve(
   context: TestContext,
   isOldNode: boolean,
 ): Promise<{ child: ChildProcess; pid: number; exited: Promise<unknown> }> {
-  const child = launch({ args: ['serve', '--port', '0', '--data', await dataFolder(context)], isOldNode });
+  const child = launch({
+    args: ['serve', '--port', '0', '--drain', '0', '--data', await dataFolder(context)],
+    isOldNode,
+  });
   const exited = once(child, 'exit');
   const pid = await new Promise<number>((resolve, reject) => {
     let stderr = '';

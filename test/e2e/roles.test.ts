@@ -39,12 +39,13 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     const { brokers, newTopicName } = await testKafka();
     env = { STORE_URL: postgres.url, LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=4` };
     // None of them has a folder: nothing of theirs is on this disk.
-    const start = (role: string): Promise<TestServer> =>
-      launch(scope, { dataFolder: `${folderIn(scope)}/none`, env, args: ['--role', role] });
+    const start = (role: string, more: Record<string, string> = {}): Promise<TestServer> =>
+      launch(scope, { dataFolder: `${folderIn(scope)}/none`, env: { ...env, ...more }, args: ['--role', role] });
     // All are waited for: one that fails must leave none behind.
     await Promise.allSettled([
       start('edge').then((server) => (edge = server)),
-      start('processor').then((server) => (processor = server)),
+      // It has no traffic that could move away: it stops without a drain.
+      start('processor', { SLUICE_DRAIN: '10m' }).then((server) => (processor = server)),
       start('api').then((server) => (api = server)),
     ]).then((starts) => starts.forEach((one) => one.status === 'rejected' && assert.fail(String(one.reason))));
     key = api.key;

@@ -223,6 +223,7 @@ suite('The patience of a server with slow bodies', () => {
       ingest: new Ingest({} as IngestParts),
       metrics: metricsWriter(allocateMetrics(1), 0),
       newTraceId: () => 'a-trace-id',
+      isLeaving: () => false,
     };
     const waiting: ServerResponse[] = [];
     const { server: edge } = createEdgeServer(parts, (_request, response) => waiting.push(response));

@@ -99,6 +99,40 @@ suite('Stopping', () => {
     });
   }
 
+  test('by SIGTERM: not ready at once, serving while it drains, and a second signal ends the drain', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const server = await launch(scope, { dataFolder, env: { SLUICE_DRAIN: '10m' } });
+    const ledger = new Ledger();
+    const kept = await Connection.open(server.port);
+    assert.doesNotMatch((await sendNext(kept, ledger, server.key)).head, /^connection: close/im);
+    process.kill(server.pid, 'SIGTERM');
+    await eventually('it drains', () => server.stderr().includes('draining'));
+
+    const ready = await (await Connection.open(server.port)).request('GET', '/readyz');
+    assert.deepEqual(
+      [ready.status, JSON.parse(ready.body)],
+      [503, { status: 'not ready', reasons: ['shutting down'] }],
+    );
+    assert.equal((await (await Connection.open(server.port)).request('GET', '/livez')).status, 200);
+    // On a connection that was kept alive, and on a new one.
+    for (const connection of [kept, await Connection.open(server.port)]) {
+      const answer = await sendNext(connection, ledger, server.key);
+      assert.equal(answer.status, 202);
+      assert.match(answer.head, /^connection: close/im);
+    }
+    assert.equal(await server.kill('SIGTERM'), 0, server.stderr());
+    assert.equal(ledger.acknowledged.size, 3);
+    await assertLedger(dataFolder, ledger);
+  });
+
+  test('by Ctrl-C does not drain: nobody at a terminal waits for load balancers', async () => {
+    await using scope = new AsyncDisposableStack();
+    const server = await launch(scope, { dataFolder: folderIn(scope), env: { SLUICE_DRAIN: '10m' } });
+    assert.equal(await server.kill('SIGINT'), 0, server.stderr());
+    assert.doesNotMatch(server.stderr(), /draining/);
+  });
+
   test('is not held up by connections that are open and idle', async () => {
     await using scope = new AsyncDisposableStack();
     const server = await launch(scope, { dataFolder: folderIn(scope) });
