@@ -9,7 +9,7 @@ import type { DatabaseFacts } from './cli/doctor-checks.ts';
 import type { Config } from './config.ts';
 import { withoutSecrets } from './config-values.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
-import { OperatorError } from './errors.ts';
+import { DatabaseAwayError } from './database-start.ts';
 import type { LogReader } from './log.ts';
 import type { MemberStore } from './members.ts';
 import { refuseMovedFolder } from './move-marker.ts';
@@ -18,6 +18,7 @@ import type { KeyStore, Store } from './store.ts';
 import { StoreUnavailableError } from './store-writer.ts';
 
 export type Database = import('./backends/postgres/pool.ts').PostgresPool;
+type PoolOptions = import('./backends/postgres/pool.ts').PoolOptions;
 
 /** For threads and commands that ask one thing after the other. */
 const FEW_CONNECTIONS = 2;
@@ -26,23 +27,34 @@ const COMMAND_MS_MAX = 5_000;
 /** A reader of the log for which nothing is ever too old. */
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
-/** It does not answer now, and may soon. */
-export class DatabaseAwayError extends OperatorError {}
-
 /** Connections to the database that servers share; whoever is given them closes them. */
 export async function openDatabase(config: Config, name: string, connections: number): Promise<Database> {
   const { openPool } = await import('./backends/postgres/pool.ts');
-  return inWords(config, () =>
-    openPool({
-      url: config.storeUrl,
-      max: connections,
-      applicationName: `sluice ${name}`,
-      statementTimeoutMs: config.storeTimeoutMs,
-    }),
-  );
+  return inWords(config, () => openPool(poolOptions(config, name, connections)));
 }
 
-/** Makes its tables, or brings them up to date. Refused where a move into it is not finished. */
+/**
+ * The same for a server that runs before its database does: nothing is asked now. While `trouble` says why the database
+ * may not be used yet, whatever asks it fails as if it were away.
+ */
+export async function connectLater(
+  config: Config,
+  name: string,
+  connections: number,
+  trouble: () => string | null,
+): Promise<Database> {
+  const { poolWithoutCheck } = await import('./backends/postgres/pool.ts');
+  return poolWithoutCheck({ ...poolOptions(config, name, connections), trouble });
+}
+
+function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: number): PoolOptions {
+  return { url: storeUrl, max, applicationName: `sluice ${name}`, statementTimeoutMs: storeTimeoutMs };
+}
+
+/**
+ * All that has to be true of a database before a server uses it; runs once, when the database first responds. Makes its
+ * tables, or brings them up to date. Refused where a move into it is not finished.
+ */
 export async function prepareDatabase(config: Config): Promise<void> {
   const [{ migrate }, { refuseUnfinishedMove }] = await Promise.all([
     import('./backends/postgres/migrations.ts'),

@@ -1,24 +1,32 @@
 /**
  * `sluice serve`: puts the main thread together and runs until a signal. What a server needs before it may start is
- * seen to in here: the data folder is its own, if it has anything in it, and the database answers and is up to date.
- * Threads are the supervisor's.
+ * seen to in here: the data folder is its own, if it has anything in it, and the database is up to date. A database that
+ * is away is no reason not to start: `database-start.ts`. Threads are the supervisor's.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { baseUrlOf } from './base-url.ts';
 import { type Config, type Env, loadConfig } from './config.ts';
 import { logFolderOf, serverUrlFileOf } from './data-folder.ts';
+import { DatabaseAwayError, DatabaseStart } from './database-start.ts';
 import type { Logger } from './logger.ts';
 import type { MemberStore } from './members.ts';
-import { DatabaseAwayError, openKeyStore, openMemberStore, prepareDatabase, prepareStoreFile } from './opening.ts';
+import {
+  connectLater,
+  keyStoreOn,
+  openKeyStore,
+  openMemberStore,
+  prepareDatabase,
+  prepareStoreFile,
+} from './opening.ts';
 import { servesApi, servesIngest } from './roles.ts';
 import type { KeyStore } from './store.ts';
 import { StoreUnavailableError } from './store-writer.ts';
 import type { Supervisor } from './supervisor.ts';
 import { threadFile } from './threads.ts';
 
-const DATABASE_RETRY_MS = 500;
+/** Keys are used all the time, and one write after the other says so. */
+const KEY_CONNECTIONS = 2;
 
 /** Runs until a signal; resolves with the exit code. */
 export async function serve(args: readonly string[], env: Env, version: string): Promise<number> {
@@ -31,9 +39,12 @@ export async function serve(args: readonly string[], env: Env, version: string):
     import('./logger.ts'),
   ]);
   const logger = createLogger(config.logLevel, 'main');
-  if (config.storeUrl !== '') await waitForDatabase(config, logger);
+  const database = config.storeUrl === '' ? null : new DatabaseStart(() => prepareDatabase(config), logger);
+  await database?.firstLook();
   await prepareStoreFile(config);
-  const keyStore = config.role === 'processor' ? null : await openKeyStore(config);
+  const databaseTrouble = (): string | null => database?.trouble ?? null;
+  const startedWithout = databaseTrouble() === null ? null : database;
+  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseTrouble);
   const supervisor = new Supervisor({
     config,
     sources,
@@ -41,6 +52,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,
     version,
+    databaseTrouble: startedWithout?.trouble ?? null,
     threadFile: threadFile('./thread', import.meta.url),
   });
   const signals = new StopSignals();
@@ -48,9 +60,11 @@ export async function serve(args: readonly string[], env: Env, version: string):
   folder?.tellAddress(baseUrlOf(config.host, port));
   const { host, role, edges } = config;
   logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
-  await announce(config, port, keyStore, logger);
-
-  const signal = await signals.first;
+  const isWaiting = startedWithout !== null;
+  const prepared = isWaiting ? databasePrepared(startedWithout, supervisor) : Promise.resolve();
+  const announced = announce({ config, port, keyStore, isWaiting, prepared, logger });
+  // Whatever is refused late ends the server as it would have at the start.
+  const signal = await Promise.race([signals.first, Promise.all([prepared, announced]).then(() => signals.first)]);
   if (signal === 'SIGTERM') await drain(supervisor, config, signals, logger);
   logger.info({ signal }, 'stopping: finishing what is under way');
   const deadline = setTimeout(() => {
@@ -61,7 +75,26 @@ export async function serve(args: readonly string[], env: Env, version: string):
   clearTimeout(deadline);
   folder?.release();
   logger.info('stopped');
+  // A try to reach the database may be hanging; nothing that matters waits for it.
+  if (databaseTrouble() !== null) process.exit(0);
   return 0;
+}
+
+/** For the main thread, which writes to it when keys were last used. */
+async function keyStoreFor(config: Config, databaseTrouble: () => string | null): Promise<KeyStore> {
+  if (config.storeUrl === '') return openKeyStore(config);
+  return keyStoreOn(await connectLater(config, 'keys', KEY_CONNECTIONS, databaseTrouble));
+}
+
+/** For a server that started before its database: what waits for it. */
+async function databasePrepared(database: DatabaseStart, supervisor: Supervisor): Promise<void> {
+  const passOn = (): void => {
+    if (database.trouble !== null) supervisor.setDatabaseTrouble(database.trouble);
+  };
+  database.onTrouble = passOn;
+  passOn();
+  await database.prepared;
+  await supervisor.useDatabase();
 }
 
 interface TakenFolder {
@@ -85,29 +118,17 @@ async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder
   };
 }
 
-/** Whoever starts everything at once starts the database with it, which takes longer. */
-async function waitForDatabase(config: Config, logger: Logger): Promise<void> {
-  const deadline = performance.now() + config.storeTimeoutMs;
-  for (let hasSaidSo = false; ; ) {
-    try {
-      await prepareDatabase(config);
-      return;
-    } catch (error) {
-      if (!(error instanceof DatabaseAwayError) || performance.now() > deadline) throw error;
-      if (!hasSaidSo) logger.warn({ reason: error.message }, 'waiting for the database');
-      hasSaidSo = true;
-    }
-    await sleep(DATABASE_RETRY_MS);
-  }
-}
-
-async function announce(config: Config, port: number, keyStore: KeyStore | null, logger: Logger): Promise<void> {
-  const { announceRole, announceStart } = await import('./cli/announce.ts');
+/** The words for people; a server that people sign in to has more to say once it has its database. */
+async function announce(start: Announced): Promise<void> {
+  const { config, port, keyStore, prepared, isWaiting, logger } = start;
+  const { announceRole, announceStart, announceWaiting } = await import('./cli/announce.ts');
   const out = (text: string): void => void process.stdout.write(text);
   if (keyStore === null || !servesApi(config.role)) {
     announceRole({ config, port, out });
     return;
   }
+  if (isWaiting) announceWaiting({ config, port, out });
+  await prepared;
   let members: MemberStore | undefined;
   try {
     members = await openMemberStore(config);
@@ -120,6 +141,16 @@ async function announce(config: Config, port: number, keyStore: KeyStore | null,
   } finally {
     await members?.close();
   }
+}
+
+interface Announced {
+  readonly config: Config;
+  readonly port: number;
+  readonly keyStore: KeyStore | null;
+  /** Whether the database is away; `prepared` resolves when it may be used. */
+  readonly isWaiting: boolean;
+  readonly prepared: Promise<void>;
+  readonly logger: Logger;
 }
 
 /**

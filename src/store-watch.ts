@@ -1,7 +1,10 @@
 /**
  * Looks every second whether the store can be reached, for those whose work is nothing without it. Nobody waits for a
- * look; the last one is what counts.
+ * look; the last one is what counts. Logs when an outage begins and ends, with a reminder while it lasts.
  */
+
+import type { Logger } from './logger.ts';
+import { OutageLog } from './outage-log.ts';
 
 const LOOK_INTERVAL_MS = 1_000;
 
@@ -11,7 +14,11 @@ export interface StoreWatch {
   close(): void;
 }
 
-export function watchStore(ask: () => Promise<unknown>): StoreWatch {
+export function watchStore(ask: () => Promise<unknown>, logger: Logger): StoreWatch {
+  const outage = new OutageLog(logger, {
+    failing: 'the store cannot be reached: not ready until it can',
+    working: 'the store can be reached again',
+  });
   let trouble: string | null = null;
   let isUnderWay = false;
   const look = async (): Promise<void> => {
@@ -20,7 +27,9 @@ export function watchStore(ask: () => Promise<unknown>): StoreWatch {
     try {
       await ask();
       trouble = null;
+      outage.worked();
     } catch (error) {
+      outage.failed(error);
       trouble = error instanceof Error ? error.message : String(error);
     }
     isUnderWay = false;

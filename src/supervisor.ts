@@ -16,6 +16,7 @@ import { listenError } from './edge/listen-error.ts';
 import { OperatorError } from './errors.ts';
 import type { Logger } from './logger.ts';
 import { METRIC, metricsWriter } from './metrics.ts';
+import { OutageLog } from './outage-log.ts';
 import { processes } from './roles.ts';
 import type { KeySighting, KeyStore } from './store.ts';
 
@@ -30,6 +31,8 @@ export interface EdgeSetup {
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
   readonly version: string;
+  /** Why the database may not be used yet, as of now; null where it may. */
+  readonly databaseTrouble: string | null;
 }
 
 /** What the processor's thread is started with. */
@@ -58,7 +61,10 @@ export type EdgeMessage =
   | { readonly type: 'fatal'; readonly message: string }
   | { readonly type: 'drained' };
 
-export type SupervisorMessage = { readonly type: 'drain' };
+export type SupervisorMessage =
+  | { readonly type: 'drain' }
+  /** To edges: why the database may not be used yet; null once it may. */
+  | { readonly type: 'database'; readonly trouble: string | null };
 
 const DISK_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
@@ -101,6 +107,8 @@ export interface SupervisorParts {
   readonly metricsBuffer: SharedArrayBuffer;
   readonly logger: Logger;
   readonly version: string;
+  /** Why the database may not be used yet; null where it may, and where there is none. */
+  readonly databaseTrouble: string | null;
   /** The file that is edge or processor, as its setup says. */
   readonly threadFile: URL;
 }
@@ -111,6 +119,10 @@ export class Supervisor {
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
+  #isProcessing = false;
+  #databaseTrouble: string | null;
+  readonly #keyUse: OutageLog;
+  readonly #diskLook: OutageLog;
   #diskTimer: NodeJS.Timeout | undefined;
   /** One line a key is enough. */
   readonly #leaksTold = new Set<string>();
@@ -118,9 +130,18 @@ export class Supervisor {
 
   constructor(parts: SupervisorParts) {
     this.#parts = parts;
+    this.#databaseTrouble = parts.databaseTrouble;
+    this.#keyUse = new OutageLog(parts.logger, {
+      failing: 'when keys were last used cannot be written',
+      working: 'when keys were last used is written again',
+    });
+    this.#diskLook = new OutageLog(parts.logger, {
+      failing: 'free disk space cannot be read',
+      working: 'free disk space can be read again',
+    });
   }
 
-  /** Resolves with the port once every edge listens. */
+  /** Resolves with the port once every edge listens, and the processor works unless it has to wait for the database. */
   async start(): Promise<number> {
     const { config } = this.#parts;
     // A log that is shared is elsewhere, and with it all that could fill a disk.
@@ -134,8 +155,21 @@ export class Supervisor {
     const port = await this.#startEdge(0, config.port);
     const others = Array.from({ length: edges - 1 }, (_, index) => this.#startEdge(index + 1, port));
     await Promise.all(others);
-    if (processes(config.role)) await this.#startProcessor();
+    if (this.#databaseTrouble === null) await this.#startProcessor();
     return port;
+  }
+
+  /** Passes on why the database may not be used yet. */
+  setDatabaseTrouble(trouble: string | null): void {
+    this.#databaseTrouble = trouble;
+    const message: SupervisorMessage = { type: 'database', trouble };
+    for (const edge of this.#edges) edge.postMessage(message);
+  }
+
+  /** For a server that started before its database: it may be used now, and the processor starts. */
+  async useDatabase(): Promise<void> {
+    this.setDatabaseTrouble(null);
+    if (this.#flags[SHUTTING_DOWN] === 0) await this.#startProcessor();
   }
 
   /** Not ready from now on, and serving as before until `stop`: load balancers get to move traffic elsewhere. */
@@ -179,14 +213,18 @@ export class Supervisor {
     return thread;
   }
 
-  #startProcessor(): Promise<void> {
+  async #startProcessor(): Promise<void> {
     const { config, metricsBuffer } = this.#parts;
+    if (!processes(config.role)) return;
     const setup: ProcessorSetup = { role: 'processor', config, metricsBuffer, statusBuffer: this.#statusBuffer };
     const processor = this.#startThread('processor', setup);
     this.#processor = processor;
-    return new Promise((resolve, reject) => {
+    await new Promise<void>((resolve, reject) => {
       processor.on('message', (message: ProcessorMessage) => {
-        if (message.type === 'started') resolve();
+        if (message.type === 'started') {
+          this.#isProcessing = true;
+          resolve();
+        }
         if (message.type !== 'refused') return;
         this.#flags[SHUTTING_DOWN] = 1;
         reject(new OperatorError(message.message));
@@ -200,7 +238,8 @@ export class Supervisor {
       if (message.type === 'stopped') resolve();
     });
     const drain: SupervisorMessage = { type: 'drain' };
-    if (this.#processor === undefined) resolve();
+    // One that still waits for the database has nothing to finish.
+    if (this.#processor === undefined || !this.#isProcessing) resolve();
     else this.#processor.postMessage(drain);
     return promise;
   }
@@ -208,7 +247,17 @@ export class Supervisor {
   #startEdge(index: number, port: number): Promise<number> {
     const { config, sources, metricsBuffer, version } = this.#parts;
     const statusBuffer = this.#statusBuffer;
-    const setup: EdgeSetup = { role: 'edge', config, sources, index, port, metricsBuffer, statusBuffer, version };
+    const setup: EdgeSetup = {
+      role: 'edge',
+      config,
+      sources,
+      index,
+      port,
+      metricsBuffer,
+      statusBuffer,
+      version,
+      databaseTrouble: this.#databaseTrouble,
+    };
     const edge = this.#startThread('edge', setup);
     this.#edges.push(edge);
     return new Promise((resolve, reject) => {
@@ -245,8 +294,9 @@ export class Supervisor {
     }
     try {
       await this.#parts.keyStore?.recordSightings(sightings);
+      this.#keyUse.worked();
     } catch (error) {
-      this.#parts.logger.warn({ err: error }, 'when keys were last used could not be written');
+      this.#keyUse.failed(error);
     }
   }
 
@@ -263,8 +313,9 @@ export class Supervisor {
         else logger.info(line, 'disk space is sufficient again');
       }
       this.#flags[DISK_LOW] = low;
+      this.#diskLook.worked();
     } catch (error) {
-      logger.warn({ err: error }, 'free disk space cannot be read');
+      this.#diskLook.failed(error);
     }
   }
 

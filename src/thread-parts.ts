@@ -4,18 +4,21 @@
  * each loaded when it is used. A thread has one set of connections to the database, which all that it opens share.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { Config } from './config.ts';
 import { logFolderOf, storeFileOf } from './data-folder.ts';
+import { DatabaseAwayError } from './database-start.ts';
 import type { EdgeParts, Reading } from './edge/edge.ts';
 import type { LogAppender, LogReader } from './log.ts';
 import {
+  connectLater,
   type Database,
   keyStoreOn,
   memberStoreOn,
-  openDatabase,
   openKeyStore,
   openLogReader,
+  openDatabase,
   openMemberStore,
   storeOn,
 } from './opening.ts';
@@ -27,16 +30,23 @@ import { threadFile } from './threads.ts';
 /** No hours: for the positions alone. */
 const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 
+const DATABASE_RETRY_MS = 500;
+
 export interface OpenedEdge {
-  readonly parts: Pick<EdgeParts, 'log' | 'keyStore' | 'reading' | 'storeTrouble'>;
+  readonly parts: Pick<EdgeParts, 'log' | 'keyStore' | 'reading' | 'storeTrouble' | 'databaseTrouble'>;
   /** Before the edge drains: nothing new begins in the background. */
   stop(): void;
   /** After the edge has drained, and closed its parts. */
   close(): Promise<void>;
 }
 
-export function openEdgeParts(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
-  return setup.config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, onFatal);
+/** `databaseTrouble` says why the database may not be used yet; null once it may. */
+export function openEdgeParts(
+  setup: EdgeSetup,
+  onFatal: (message: string) => void,
+  databaseTrouble: () => string | null,
+): Promise<OpenedEdge> {
+  return setup.config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, onFatal, databaseTrouble);
 }
 
 /** Everything in the data folder; the store is read in a thread of its own, since SQLite blocks. */
@@ -55,7 +65,8 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
     logFolder: logFolderOf(config.dataFolder),
     matchOptions: matchOptionsOf(config),
   });
-  const parts = { log, keyStore, reading: { store, members, keyStore }, storeTrouble: () => null };
+  const reading = { store, members, keyStore };
+  const parts = { log, keyStore, reading, storeTrouble: () => null, databaseTrouble: () => null };
   return { parts, stop: () => undefined, close: async () => undefined };
 }
 
@@ -64,11 +75,16 @@ async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<nu
   return readStorePositions(storeFileOf(dataFolder));
 }
 
-/** The database is asked from this thread: its client does not block. */
-async function openShared(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
+/** The database is asked from this thread, since its client does not block; it may be away, and is then not asked yet. */
+async function openShared(
+  setup: EdgeSetup,
+  onFatal: (message: string) => void,
+  databaseTrouble: () => string | null,
+): Promise<OpenedEdge> {
   const { config } = setup;
   const { role } = config;
-  const database = await openDatabase(config, role === 'all' ? 'edge' : role, config.storeConnections);
+  const name = role === 'all' ? 'edge' : role;
+  const database = await connectLater(config, name, config.storeConnections, databaseTrouble);
   const log = servesIngest(role) ? await openAppender(setup, database, onFatal) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
@@ -81,13 +97,14 @@ async function openShared(setup: EdgeSetup, onFatal: (message: string) => void):
     reading = { store, members, keyStore };
   }
   const backlog = logReader === undefined ? undefined : await watchSharedBacklog(setup, database, logReader);
-  const watch = servesIngest(role) ? undefined : await watchDatabase(config);
+  const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseTrouble);
   return {
     parts: {
       log,
       keyStore,
       reading,
       storeTrouble: () => watch?.trouble() ?? null,
+      databaseTrouble,
     },
     stop: () => backlog?.stop(),
     close: async () => {
@@ -101,9 +118,13 @@ async function openShared(setup: EdgeSetup, onFatal: (message: string) => void):
 }
 
 /** Over a connection of its own: that all others are in use does not mean that the database is away. */
-async function watchDatabase(config: Config) {
-  const [{ watchStore }, database] = await Promise.all([import('./store-watch.ts'), openDatabase(config, 'watch', 1)]);
-  const watch = watchStore(() => database.query('SELECT 1'));
+async function watchDatabase(config: Config, databaseTrouble: () => string | null) {
+  const [{ watchStore }, { createLogger }, database] = await Promise.all([
+    import('./store-watch.ts'),
+    import('./logger.ts'),
+    connectLater(config, 'watch', 1, databaseTrouble),
+  ]);
+  const watch = watchStore(() => database.query('SELECT 1'), createLogger(config.logLevel, 'watch'));
   return {
     trouble: () => watch.trouble(),
     close: () => {
@@ -153,13 +174,31 @@ async function positionsIn(database: Database, config: Config): Promise<Readonly
   }
 }
 
+/** At once if the database can be asked, later if it is away. */
+async function openLogBesideDatabase(
+  setup: EdgeSetup,
+  database: Database,
+  onFatal: (message: string) => void,
+): Promise<LogAppender> {
+  const open = async (): Promise<LogAppender> =>
+    openLocalLog(setup, await positionsIn(database, setup.config), onFatal);
+  try {
+    return await open();
+  } catch (error) {
+    const { StoreUnavailableError } = await import('./store-writer.ts');
+    if (!(error instanceof StoreUnavailableError)) throw error;
+  }
+  const { LateAppender } = await import('./late-appender.ts');
+  return new LateAppender(open, onFatal);
+}
+
 async function openAppender(
   setup: EdgeSetup,
   database: Database,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
   const { config, index, metricsBuffer } = setup;
-  if (config.logUrl === '') return openLocalLog(setup, await positionsIn(database, config), onFatal);
+  if (config.logUrl === '') return openLogBesideDatabase(setup, database, onFatal);
   const { openKafkaLogAppender } = await import('./backends/kafka/log.ts');
   return openKafkaLogAppender({
     url: config.logUrl,
@@ -241,8 +280,16 @@ async function openWriter(config: Config, log: LogReader): Promise<Writing> {
   return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), hasThreads: true }) };
 }
 
-function processorDatabase(config: Config): Promise<Database> {
-  return openDatabase(config, 'processor', config.storeConnections);
+/** It was prepared a moment ago; should it be away again already, that is waited for. */
+async function processorDatabase(config: Config): Promise<Database> {
+  for (;;) {
+    try {
+      return await openDatabase(config, 'processor', config.storeConnections);
+    } catch (error) {
+      if (!(error instanceof DatabaseAwayError)) throw error;
+    }
+    await sleep(DATABASE_RETRY_MS);
+  }
 }
 
 /** Takes the connections over: it closes them. */

@@ -27,7 +27,12 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
     const { openEdgeParts } = await import('./thread-parts.ts');
-    const opening = openEdgeParts(setup, (message) => tell({ type: 'fatal', message }));
+    let databaseTrouble = setup.databaseTrouble;
+    parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'database') databaseTrouble = message.trouble;
+    });
+    const onFatal = (message: string): void => tell({ type: 'fatal', message });
+    const opening = openEdgeParts(setup, onFatal, () => databaseTrouble);
     const [{ startEdge }, { statusOf }, { createLogger }, opened] = await Promise.all([
       import('./edge/edge.ts'),
       import('./supervisor.ts'),

@@ -66,6 +66,11 @@ export function announceRole({ config, port, out }: Pick<Start, 'config' | 'port
   out(`\n  Sluice is listening on ${baseUrlOf(config.host, port)}, with the role ${config.role}\n\n`);
 }
 
+/** For a server that started before its database; the rest follows once that is there. */
+export function announceWaiting({ config, port, out }: Pick<Start, 'config' | 'port' | 'out'>): void {
+  out(`\n  Sluice is listening on ${baseUrlOf(config.host, port)}, and waits for its database\n\n`);
+}
+
 async function firstKey({ config, keyStore, now }: Start, account: Account, baseUrl: string): Promise<string> {
   const { key } = await createKey(keyStore, {
     accountId: account.id,

@@ -16,6 +16,7 @@ import type { Logger } from '../logger.ts';
 import { METRIC, metricsWriter, type MetricsWriter, renderMetrics } from '../metrics.ts';
 import { matchOptionsOf } from '../match-options.ts';
 import type { MemberStore } from '../members.ts';
+import { OutageLog } from '../outage-log.ts';
 import type { KeySighting, KeyStore, Store } from '../store.ts';
 import { InFlight } from './admission.ts';
 import { Ingest, type Refusal } from './ingest.ts';
@@ -39,6 +40,8 @@ export interface EdgeParts {
   readonly reading: Reading | null;
   /** Why the store cannot be reached, by the last look; null while it can. */
   readonly storeTrouble: () => string | null;
+  /** Why the database may not be used yet; null once it may, and where there is none. */
+  readonly databaseTrouble: () => string | null;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
   readonly status: ServerStatus;
   readonly logger: Logger;
@@ -73,11 +76,16 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const metrics = metricsWriter(parts.metrics.buffer, parts.metrics.slot);
   const newTraceId = createTraceIds(parts.now);
   const sightings = new Sightings(parts.handOverSightings);
-  const keys = keyStore === null ? null : new KeyCache(keyStore);
+  const keyOutage = new OutageLog(logger, {
+    failing: 'keys cannot be read: those that were confirmed lately go on, all others get 503',
+    working: 'keys can be read again',
+  });
+  const keys = keyStore === null ? null : new KeyCache(keyStore, { outage: keyOutage });
   const quietLogger = new QuietLog(logger, parts.now);
   const shared: Shared = { metrics, newTraceId, sightings, quietLogger };
   const ingest = log === null || keys === null ? null : makeIngest(parts, shared, log, keys);
-  const readiness = () => readinessOf({ role: config.role, status, log, storeTrouble: parts.storeTrouble });
+  const { storeTrouble, databaseTrouble } = parts;
+  const readiness = () => readinessOf({ role: config.role, status, log, storeTrouble, databaseTrouble });
   const tellTrouble = log === null ? () => undefined : troubleTeller(log, logger);
   const stopGauges = keepGauges(
     () => {
@@ -92,6 +100,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     (average) => metrics.set(METRIC.requests_waiting, average),
   );
 
+  const readOutage = new OutageLog(logger, { failing: 'nothing can be read: 503 for reading' });
   const stopping = new AbortController();
   let made: EdgeServer | undefined;
   const frame: AppFrame = {
@@ -112,7 +121,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     readiness,
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
     newTraceId,
-    onUnavailable: (error, traceId) => quietLogger.error({ traceId, reason: reasonOf(error) }, 'nothing can be read'),
+    onUnavailable: (error) => readOutage.failed(error),
     onError: (error, traceId) => logger.error({ trace_id: traceId, err: error }, 'request failed unexpectedly'),
   };
   const app =
@@ -225,11 +234,6 @@ function refusalOf(status: ServerStatus): Refusal | null {
   if (status.isShuttingDown()) return 'shutdown';
   if (status.isDiskLow()) return 'disk';
   return status.isBacklogFull() ? 'backlog' : null;
-}
-
-/** With what is behind it, so that the log says whether the file is locked, damaged or on a full disk. */
-function reasonOf({ message, cause }: Error): string {
-  return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }
 
 function keepGauges(setGauges: () => void, setDelay: (seconds: number) => void): () => void {

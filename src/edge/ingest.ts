@@ -112,10 +112,7 @@ export class Ingest {
           if (found) this.#authenticated(exchange, found, isInQuery, now);
           else this.#fail(exchange, { code: 'unauthorized' });
         },
-        (error: unknown) => {
-          this.#parts.logger.error({ traceId: exchange.traceId, reason: reasonOf(error) }, 'keys cannot be read');
-          this.#unavailable(exchange, METRIC.unavailable_keys);
-        },
+        () => this.#unavailable(exchange, METRIC.unavailable_keys),
       )
       .catch((error: unknown) => this.#unexpected(exchange, error));
   }
@@ -294,8 +291,4 @@ function stopUnwantedBody(request: IncomingMessage): void {
   const timer = setTimeout(() => request.socket.destroy(), UNWANTED_BODY_MS);
   timer.unref();
   request.once('close', () => clearTimeout(timer));
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

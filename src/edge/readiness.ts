@@ -1,6 +1,7 @@
 /**
  * Whether a server can do its work now, by its role, with the reasons if it cannot. Who takes events in needs the log and
- * not the store: events are accepted while the store is away, and processed later. Who does nothing else needs the store.
+ * not the store: events are accepted while the store is away, and processed later. But it needs the keys once, so nobody is
+ * ready before the database was first reached. Who does nothing else needs the store.
  */
 
 import type { LogAppender } from '../log.ts';
@@ -29,17 +30,21 @@ export interface ReadinessParts {
   readonly log: LogAppender | null;
   /** Why the store cannot be reached, by the last look; null while it can. */
   readonly storeTrouble: () => string | null;
+  /** Why the database may not be used yet; null once it may, and where there is none. */
+  readonly databaseTrouble: () => string | null;
 }
 
-export function readinessOf({ role, status, log, storeTrouble }: ReadinessParts): Readiness {
+export function readinessOf({ role, status, log, storeTrouble, databaseTrouble }: ReadinessParts): Readiness {
   const reasons: string[] = [];
   if (isLeaving(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
+  const untilPrepared = databaseTrouble();
+  if (untilPrepared !== null) reasons.push(`the database cannot be used yet: ${untilPrepared}`);
   if (servesIngest(role)) {
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
     const trouble = log?.trouble() ?? null;
     if (trouble !== null) reasons.push(`the log cannot be written: ${trouble}`);
-  } else {
+  } else if (untilPrepared === null) {
     const trouble = storeTrouble();
     if (trouble !== null) reasons.push(`the store cannot be reached: ${trouble}`);
   }

@@ -9,6 +9,7 @@
  */
 
 import type { Environment } from '../model.ts';
+import type { OutageLog } from '../outage-log.ts';
 import type { ApiKey, KeyStore } from '../store.ts';
 import { hashKey, isWellFormedKey } from './format.ts';
 
@@ -31,6 +32,8 @@ export interface KeyCacheOptions {
   readonly patienceMs?: number;
   readonly foundMax?: number;
   readonly notFoundMax?: number;
+  /** Told of every question to the store. */
+  readonly outage?: Pick<OutageLog, 'failed' | 'worked'>;
 }
 
 interface Found {
@@ -53,6 +56,7 @@ export class KeyCache {
   readonly #patienceMs: number;
   readonly #foundMax: number;
   readonly #notFoundMax: number;
+  readonly #outage: KeyCacheOptions['outage'];
   /**
    * Both in order of the last question to the store, oldest first. A key in use is asked for again every FRESH_MS, so
    * dropping the first one drops the least recently used, without any bookkeeping on a hit.
@@ -71,6 +75,7 @@ export class KeyCache {
     this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
     this.#foundMax = options.foundMax ?? FOUND_MAX;
     this.#notFoundMax = options.notFoundMax ?? NOT_FOUND_MAX;
+    this.#outage = options.outage;
     store.watch?.((keyId) => (keyId === undefined ? this.invalidate() : this.forget(keyId)));
   }
 
@@ -145,8 +150,10 @@ export class KeyCache {
     try {
       apiKey = await this.#store.findByHash(hashKey(key));
     } catch (error) {
+      this.#outage?.failed(error);
       return this.#withoutStore(key, now, error);
     }
+    this.#outage?.worked();
     this.#hangsUntil = 0;
     // Right for whoever asked before the change, and for nobody after.
     if (this.#forgotten !== forgotten) return apiKey === undefined ? undefined : freeze(apiKey);

@@ -1,11 +1,12 @@
 /**
- * Waiting where waiting helps: a store or a log that cannot be used now. Each reason is told once, until everything
- * works again, which is told too. Any other error is thrown on: it ends the thread, and with it the process, and the
+ * Waiting where waiting helps: a store or a log that cannot be used now. Each reason is logged once, and again a minute
+ * after the last such line, until everything works again, which is logged too. Any other error is thrown on: it ends the thread, and with it the process, and the
  * log replays.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../logger.ts';
+import { REMINDER_MS } from '../outage-log.ts';
 import { isWorthWaiting } from './failures.ts';
 
 const RETRY_MS = 500;
@@ -15,9 +16,13 @@ export class Patience {
   /** What could not be done at the last try, and the reasons that were told since all was well. */
   readonly #waiting = new Set<string>();
   readonly #toldReasons = new Set<string>();
+  readonly #now: () => number;
+  #toldAt = Number.NEGATIVE_INFINITY;
 
-  constructor(logger: Logger) {
+  /** `now` is of a clock that nobody sets. */
+  constructor(logger: Logger, now = () => performance.now()) {
     this.#logger = logger;
+    this.#now = now;
   }
 
   /** What `work` says, false if it says nothing or had to wait. `task` tells apart what is waited for. */
@@ -33,7 +38,8 @@ export class Patience {
     } catch (error) {
       if (!isWorthWaiting(error)) throw error;
       const reason = error.message;
-      if (!this.#toldReasons.has(reason)) {
+      if (!this.#toldReasons.has(reason) || this.#now() - this.#toldAt >= REMINDER_MS) {
+        this.#toldAt = this.#now();
         this.#logger.error({ reason }, 'the processor waits; what was accepted is safe in the log');
       }
       this.#waiting.add(task);

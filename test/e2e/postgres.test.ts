@@ -230,14 +230,4 @@ suite('A server whose PostgreSQL restarts', { skip: whyNoPostgres('own'), timeou
     assert.equal(await server.stop(), 0);
     assert.doesNotMatch(server.stderr(), /failed unexpectedly|crashed/);
   });
-
-  test('refuses to start while there is none, in words and after a while', async () => {
-    await using scope = new AsyncDisposableStack();
-    const folder = folderIn(scope);
-    const env = { STORE_URL: 'postgres://sluice:secret@127.0.0.1:1/none', SLUICE_STORE_TIMEOUT: '1s' };
-    const words = await refusedStart({ dataFolder: folder, env });
-    assert.match(words, /waiting for the database/);
-    assert.match(words, /The database postgres:\/\/sluice:…@127\.0\.0\.1:1\/none cannot be reached/);
-    assert.doesNotMatch(words, /secret/);
-  });
 });

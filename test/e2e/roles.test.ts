@@ -164,6 +164,9 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     await eventually('all are ready', async () => (await ready(api)) === 200 && (await ready(processor)) === 200);
     const { body } = await get(api, key, '/profiles?user_id=away-3');
     assert.equal((body as { event_count: number }).event_count, 1);
+    for (const words of ['the store cannot be reached', 'the store can be reached again']) {
+      for (const server of [api, processor]) assert.equal(server.stderr().split(words).length - 1, 1, server.stderr());
+    }
   });
 
   test('a server with all roles joins in, and ends in order although PostgreSQL is away', async () => {

@@ -47,7 +47,6 @@ function wordsFor(code: string, error: unknown, place: string): string | undefin
   if (code === '3D000') return `There is no such database at ${place}. Make it with createdb, or correct STORE_URL.`;
   if (code === '42501')
     return `The user in STORE_URL may not use the database at ${place}. Grant it CONNECT and CREATE.`;
-  if (code === 'ENOTFOUND') return `The host of ${place} in STORE_URL is not known to the name server. Correct it.`;
   if (/does not support SSL/.test(message)) {
     return `PostgreSQL at ${place} does not offer encryption. Switch it on there (ssl = on), or take sslmode out of STORE_URL.`;
   }

@@ -60,6 +60,11 @@ export async function openPool(options: PoolOptions): Promise<PostgresPool> {
   return pool;
 }
 
+/** For a server that starts before its database: nothing is asked, and what `openPool` checks is checked elsewhere. */
+export function poolWithoutCheck(options: PoolOptions): PostgresPool {
+  return new PostgresPool(new Connections(options));
+}
+
 export class PostgresPool implements Queryable {
   readonly #connections: Connections;
   #isClosed = false;
@@ -136,6 +141,8 @@ export class PostgresPool implements Queryable {
 
   async #take(): Promise<PostgresClient> {
     if (this.#isClosed) throw new StoreUnavailableError('the connection to PostgreSQL is closed');
+    const trouble = this.options.trouble?.() ?? null;
+    if (trouble !== null) throw new StoreUnavailableError(`the database cannot be used yet: ${trouble}`);
     try {
       return new PostgresClient(await this.#connections.pool.connect());
     } catch (error) {

@@ -1,0 +1,133 @@
+/**
+ * Servers that start while PostgreSQL is away: they run, say why they are not ready, refuse events with 503 and never
+ * with 401, and heal by themselves when the database comes. A database that responds and refuses ends them with words.
+ */
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, suite, test } from 'node:test';
+import { makeKey } from '../../src/keys/format.ts';
+import { openProxy } from '../backends/postgres/proxy.ts';
+import { folderIn, launch, type Scope } from '../faults/scope.ts';
+import { type Answer, answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { testKafka, whyNoKafka } from '../servers/kafka.ts';
+import { type OwnPostgres, ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+
+const DEADLINE_MS = 60_000;
+const SOME_KEY = makeKey('secret', 'development');
+
+function get(server: TestServer, path: string, key = ''): Promise<Answer> {
+  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(answerOf);
+}
+
+async function assertWaiting(server: TestServer, why: RegExp): Promise<void> {
+  assert.equal((await get(server, '/livez')).status, 200);
+  const ready = await get(server, '/readyz');
+  assert.equal(ready.status, 503);
+  assert.match(ready.text, why);
+  assert.match((await get(server, '/metrics')).text, /^sluice_users_accepted_total 0$/m);
+}
+
+async function becomesReady(server: TestServer): Promise<void> {
+  await eventually('it is ready', async () => (await get(server, '/readyz')).status === 200, DEADLINE_MS);
+}
+
+async function keyOf(server: TestServer): Promise<string> {
+  return eventually('it prints a key', () => /sk_dev_[0-9A-Za-z]{38}/.exec(server.stdout())?.[0], DEADLINE_MS);
+}
+
+/** Made with the command: the first account is made by whoever starts first. */
+async function madeKey(env: Record<string, string>): Promise<string> {
+  const words = ['keys', 'create', '--name', 'x', '--kind', 'secret', '--env', 'development', '--json'];
+  return (JSON.parse((await runSluice(words, env)).stdout) as { key: string }).key;
+}
+
+async function assertProcessed(edge: TestServer, api: TestServer, key: string): Promise<void> {
+  const accepted = await post(edge, key, { users: [user('late')] });
+  assert.equal(accepted.status, 202, accepted.text);
+  const { trace_id } = accepted.body as { trace_id: string };
+  await eventually(
+    'it is processed',
+    async () => (await get(api, `/traces/${trace_id}`, key)).text.includes('"processed"'),
+    DEADLINE_MS,
+  );
+}
+
+suite('A server that starts before its database', { skip: whyNoPostgres('own'), timeout: 240_000 }, () => {
+  const scope: Scope = new AsyncDisposableStack();
+  let postgres: OwnPostgres;
+
+  before(async () => {
+    postgres = await ownPostgres();
+    scope.defer(() => postgres.close());
+    await postgres.stop('fast');
+  });
+  afterEach(() => postgres.stop('fast'));
+  after(() => scope.disposeAsync());
+
+  test('with a log of its own: 503 until the keys can be read, then everything', async () => {
+    const env = { STORE_URL: postgres.url };
+    const server = await launch(scope, { dataFolder: folderIn(scope), env });
+    await assertWaiting(server, /the database cannot be used yet: PostgreSQL cannot be reached: connect ECONNREFUSED/);
+    const refused = await post(server, SOME_KEY, { users: [user('early')] });
+    assert.deepEqual([refused.status, refused.headers.get('retry-after')], [503, '1']);
+    assert.equal((await get(server, '/profiles?user_id=early', SOME_KEY)).status, 503);
+    assert.match(server.stdout(), /waits for its database/);
+
+    await postgres.start();
+    await becomesReady(server);
+    await assertProcessed(server, server, await keyOf(server));
+    // Now that the keys can be read, one that does not exist is known not to.
+    assert.equal((await post(server, SOME_KEY, { users: [user('x')] })).status, 401);
+    assert.equal(await server.stop(), 0, server.stderr());
+    assert.doesNotMatch(server.stderr(), /"stack"|failed unexpectedly|crashed/);
+    assert.equal(server.stderr().split('the database cannot be reached').length - 1, 1, server.stderr());
+    assert.equal(server.stderr().split('the database has been reached').length - 1, 1, server.stderr());
+  });
+
+  test('with Kafka: the edge, the processor and the API server', { skip: whyNoKafka() }, async () => {
+    const { brokers, newTopicName } = await testKafka();
+    const env = { STORE_URL: postgres.url, LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=4` };
+    const start = (role: string): Promise<TestServer> =>
+      launch(scope, { dataFolder: `${folderIn(scope)}/none`, env, args: ['--role', role] });
+    const edge = await start('edge');
+    const [processor, api] = await Promise.all([start('processor'), start('api')]);
+    for (const server of [edge, processor, api]) await assertWaiting(server, /cannot be reached: connect ECONNREFUSED/);
+    assert.equal((await post(edge, SOME_KEY, { users: [user('early')] })).status, 503);
+    // One that is stopped while it waits has nothing to wait for.
+    const other = await start('processor');
+    assert.equal(await other.stop(), 0, other.stderr());
+
+    await postgres.start();
+    for (const server of [edge, processor, api]) await becomesReady(server);
+    const key = await madeKey(env);
+    await assertProcessed(edge, api, key);
+    for (const server of [edge, processor, api]) {
+      assert.equal(await server.stop(), 0, server.stderr());
+      assert.doesNotMatch(server.stderr(), /"stack"|failed unexpectedly|crashed/);
+    }
+  });
+
+  test('ends with words when the database comes and there is none of that name', async () => {
+    const url = new URL(postgres.url);
+    url.pathname = '/no_such_database';
+    const server = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL: url.href } });
+    await assertWaiting(server, /cannot be reached/);
+    await postgres.start();
+    assert.equal(await server.ended, 1, server.stderr());
+    assert.match(server.stderr(), /^sluice: There is no such database at /m);
+    assert.ok(!server.stderr().includes(url.password));
+  });
+});
+
+suite('A server that starts on a database that hangs', { skip: whyNoPostgres(), timeout: 240_000 }, () => {
+  test('starts after a moment, and stops when it is asked to', async () => {
+    await using scope = new AsyncDisposableStack();
+    const proxy = await openProxy(await (await testPostgres()).newDatabase());
+    scope.defer(() => proxy.close());
+    proxy.fallSilent();
+    const server = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL: proxy.url } });
+    await assertWaiting(server, /the database cannot be used yet/);
+    assert.equal((await post(server, SOME_KEY, { users: [user('early')] })).status, 503);
+    assert.equal(await server.stop(), 0, server.stderr());
+  });
+});

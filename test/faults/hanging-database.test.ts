@@ -1,0 +1,83 @@
+/**
+ * A PostgreSQL that hangs under a running server: known keys go on, and the log says so in a few lines without a stack.
+ * Every source of lines is at work: key usage, key lookups, reading, the processor.
+ */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { makeKey } from '../../src/keys/format.ts';
+import { openProxy } from '../backends/postgres/proxy.ts';
+import { answerOf, eventually, post, sleep, user } from '../server.ts';
+import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { folderIn, launch } from './scope.ts';
+
+/** Until the first calls are given up, 6 s with this setting, and for a few more rounds of each. */
+const HANGING_MS = 13_000;
+const SEND_EVERY_MS = 200;
+const DEADLINE_MS = 60_000;
+
+interface Line {
+  readonly level: string;
+  readonly msg: string;
+  readonly reason?: string;
+}
+
+suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, () => {
+  test('is logged once by each part that needs it, without a stack, and so is its return', async (t) => {
+    await using scope = new AsyncDisposableStack();
+    const proxy = await openProxy(await (await testPostgres()).newDatabase());
+    scope.defer(() => proxy.close());
+    const env = { STORE_URL: proxy.url, SLUICE_STORE_TIMEOUT: '1s' };
+    const server = await launch(scope, { dataFolder: folderIn(scope), env });
+    const send = async (): Promise<number> => (await post(server, server.key, { users: [user('u')] })).status;
+    assert.equal(await send(), 202);
+    await eventually('it is idle', async () => {
+      const { text } = await answerOf(await fetch(`${server.baseUrl}/metrics`));
+      return /^sluice_processed_records_total 1$/m.test(text);
+    });
+    const before = server.stderr().length;
+    const lines = (): Line[] =>
+      server
+        .stderr()
+        .slice(before)
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line) as Line);
+
+    proxy.fallSilent();
+    const unknown: Promise<number>[] = [];
+    for (let at = 0; at < HANGING_MS; at += SEND_EVERY_MS) {
+      assert.equal(await send(), 202);
+      const other = makeKey('secret', 'development');
+      unknown.push(post(server, other, { users: [user('u')] }).then(({ status }) => status));
+      const headers = { authorization: `Bearer ${server.key}` };
+      unknown.push(fetch(`${server.baseUrl}/profiles?user_id=u`, { headers }).then(({ status }) => status));
+      await sleep(SEND_EVERY_MS);
+    }
+    const whileAway = lines();
+    t.diagnostic(whileAway.map(({ msg }) => msg).join('; '));
+    proxy.forward();
+    await eventually('the processor goes on', () => lines().some(({ msg }) => msg === 'the processor goes on'));
+    await eventually('key usage is written again', async () => {
+      await send();
+      return lines().some(({ msg }) => msg === 'when keys were last used is written again');
+    });
+    assert.ok((await Promise.all(unknown)).every((status) => status === 503 || status === 200 || status === 401));
+
+    assert.doesNotMatch(server.stderr(), /"stack"/);
+    const counts = Map.groupBy(whileAway, ({ msg, reason }) => `${msg}: ${reason}`);
+    // What differs in its reason alone is of the processor: each of its reasons is said once.
+    for (const [line, { length }] of counts) assert.equal(length, 1, `${length} times: ${line}`);
+    assert.ok(whileAway.some(({ msg }) => msg === 'when keys were last used cannot be written'));
+    assert.ok(whileAway.some(({ msg }) => msg.startsWith('the processor waits')));
+    assert.ok(whileAway.length <= 8, whileAway.map((line) => JSON.stringify(line)).join('\n'));
+    await eventually(
+      'all is processed',
+      async () => {
+        const { text } = await answerOf(await fetch(`${server.baseUrl}/metrics`));
+        return /^sluice_backlog_bytes 0$/m.test(text);
+      },
+      DEADLINE_MS,
+    );
+  });
+});

@@ -1,0 +1,52 @@
+/** Lines about an outage: one at its begin, one a minute, one at its end. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { OutageLog, REMINDER_MS } from '../src/outage-log.ts';
+import { Patience } from '../src/processor/patience.ts';
+import { StoreUnavailableError } from '../src/store-writer.ts';
+import { rememberingLogger } from './processor/processing.ts';
+
+const WORDS = { failing: 'it cannot be reached', working: 'it is back' };
+const AWAY = new StoreUnavailableError('PostgreSQL cannot be reached: ECONNREFUSED', {
+  cause: new Error('ECONNREFUSED'),
+});
+
+test('an outage is logged once, again a minute later with the number of failures, and when it ends', () => {
+  const { logger, lines } = rememberingLogger();
+  let now = 0;
+  const outage = new OutageLog(logger, WORDS, () => now);
+  outage.worked();
+  for (now = 0; now < 2 * REMINDER_MS; now += 1_000) outage.failed(AWAY);
+  outage.worked();
+  outage.worked();
+  assert.equal(lines.length, 3, lines.join('\n'));
+  assert.match(lines[0] ?? '', /PostgreSQL cannot be reached: ECONNREFUSED"/);
+  assert.doesNotMatch(lines.join('\n'), /stack|REFUSED: ECONN/);
+  assert.match(lines[1] ?? '', /"failures":60/);
+  assert.match(lines[2] ?? '', /it is back/);
+});
+
+test('the next outage is logged at once', () => {
+  const { logger, lines } = rememberingLogger();
+  const outage = new OutageLog(logger, WORDS, () => 0);
+  for (let n = 0; n < 3; n++) {
+    outage.failed(AWAY);
+    outage.worked();
+  }
+  assert.equal(lines.length, 6);
+});
+
+test('a processor that waits says so for each reason, and again a minute later', async () => {
+  const { logger, lines } = rememberingLogger();
+  let now = 0;
+  const patience = new Patience(logger, () => now);
+  const fail = (): Promise<boolean> => patience.guard('process', () => Promise.reject(AWAY));
+  await fail();
+  await fail();
+  assert.equal(lines.length, 1);
+  now += REMINDER_MS;
+  await fail();
+  await fail();
+  assert.equal(lines.length, 2);
+});
