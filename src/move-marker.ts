@@ -68,7 +68,7 @@ export function refuseMovedFolder(dataFolder: string): void {
   throw new OperatorError(
     `The data in ${resolve(dataFolder)} was moved to PostgreSQL at ${marker.place} (${marker.at}) and goes on there. ` +
       'Set STORE_URL to that database. To go back to the files as they were then, and leave behind what came in since, ' +
-      `remove ${file}.`,
+      `remove ${file} and ${resolve(dataFolder, 'log', 'installation')}.`,
   );
 }
 

@@ -5,11 +5,13 @@
  */
 
 import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
 import type { DatabaseFacts } from './cli/doctor-checks.ts';
 import type { Config } from './config.ts';
 import { withoutSecrets } from './config-values.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
 import { DatabaseAwayError } from './database-start.ts';
+import { OperatorError } from './errors.ts';
 import type { LogReader } from './log.ts';
 import type { MemberStore } from './members.ts';
 import { refuseMovedFolder } from './move-marker.ts';
@@ -65,21 +67,45 @@ export async function prepareDatabase(config: Config): Promise<void> {
     await inWords(config, async () => {
       await migrate(pool);
       await refuseUnfinishedMove(pool);
+      if (config.logUrl === '') await tieLocalLog(config, pool);
     });
   } finally {
     await pool.close();
   }
 }
 
+/** The log in the data folder belongs to this database, or is new. */
+async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void> {
+  const folder = logFolderOf(dataFolder);
+  // A command on a machine without a log of its own.
+  if (!existsSync(folder)) return;
+  const [{ readLogInstallation, writeLogInstallation }, { localLogName }, { installationOf, wasMovedHere }] =
+    await Promise.all([
+      import('./backends/sqlite/installation.ts'),
+      import('./backends/sqlite/log-name.ts'),
+      import('./backends/postgres/identity.ts'),
+    ]);
+  const [ours, theirs] = [readLogInstallation(folder), await installationOf(pool)];
+  if (ours === theirs) return;
+  if (ours !== undefined && !(await wasMovedHere(pool, localLogName(folder)))) {
+    throw new OperatorError(
+      `The log in ${resolve(folder)} belongs to the installation ${ours}, but the database in STORE_URL is of ${theirs}. ` +
+        'Set STORE_URL to the database that this log was written for, or SLUICE_DATA to the folder of this database. ' +
+        `To leave what is in the log behind, move ${resolve(folder)} elsewhere.`,
+    );
+  }
+  writeLogInstallation(folder, theirs);
+}
+
 /**
- * Brings an embedded store up to date before several threads open it: with much in it that may take minutes, and they
- * wait for one another for seconds only. Makes nothing.
+ * Makes the files of an embedded store and its keys, or brings them up to date, before several threads open them: with
+ * much in it that may take minutes, and they wait for one another for seconds only. Refuses files that do not belong
+ * together. Returns what an operator should know.
  */
-export async function prepareStoreFile({ dataFolder, storeUrl }: Config): Promise<void> {
-  const file = storeFileOf(dataFolder);
-  if (storeUrl !== '' || !existsSync(file)) return;
-  const { openStoreFile } = await import('./backends/sqlite/store-schema.ts');
-  openStoreFile(file, 'writer').close();
+export async function prepareDataFolder({ dataFolder, storeUrl }: Config): Promise<string[]> {
+  if (storeUrl !== '') return [];
+  const { tieDataFolder } = await import('./backends/sqlite/installation.ts');
+  return tieDataFolder(dataFolder);
 }
 
 /** Makes what is not there yet. */

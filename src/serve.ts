@@ -17,7 +17,7 @@ import {
   openKeyStore,
   openMemberStore,
   prepareDatabase,
-  prepareStoreFile,
+  prepareDataFolder,
 } from './opening.ts';
 import { servesApi, servesIngest } from './roles.ts';
 import type { KeyStore } from './store.ts';
@@ -41,7 +41,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   const logger = createLogger(config.logLevel, 'main');
   const database = config.storeUrl === '' ? null : new DatabaseStart(() => prepareDatabase(config), logger);
   await database?.firstLook();
-  await prepareStoreFile(config);
+  for (const note of await prepareDataFolder(config)) logger.warn(note);
   const databaseTrouble = (): string | null => database?.trouble ?? null;
   const startedWithout = databaseTrouble() === null ? null : database;
   const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseTrouble);

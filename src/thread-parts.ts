@@ -91,6 +91,7 @@ async function openShared(
   // Who writes the log has looked at the topic already; one warning is enough.
   const warn = log === null ? await warner(config, role) : () => undefined;
   const logReader = asksKeys ? await openLogReader(config, warn) : undefined;
+  if (logReader !== undefined && config.logUrl !== '') await tieTopic(database, logReader, onFatal);
   let reading: Reading | null = null;
   if (servesApi(role) && keyStore !== null && logReader !== undefined) {
     const [store, members] = [await readStore(database, config, logReader), await memberStoreOn(database.share())];
@@ -115,6 +116,34 @@ async function openShared(
       await database.close();
     },
   };
+}
+
+/** Refuses a topic that is not the one of this database: at once, or as soon as the database can be asked. */
+async function tieTopic(database: Database, { name }: LogReader, onRefused: (message: string) => void): Promise<void> {
+  const [{ tieToTopic }, { StoreUnavailableError }] = await Promise.all([
+    import('./backends/postgres/identity.ts'),
+    import('./store-writer.ts'),
+  ]);
+  const isTied = async (): Promise<boolean> => {
+    try {
+      await tieToTopic(database, name);
+      return true;
+    } catch (error) {
+      if (error instanceof StoreUnavailableError) return false;
+      throw error;
+    }
+  };
+  if (await isTied()) return;
+  const retry = setInterval(() => {
+    isTied().then(
+      (done) => done && clearInterval(retry),
+      (error: unknown) => {
+        clearInterval(retry);
+        onRefused(error instanceof Error ? error.message : String(error));
+      },
+    );
+  }, DATABASE_RETRY_MS);
+  retry.unref();
 }
 
 /** Over a connection of its own: that all others are in use does not mean that the database is away. */
@@ -300,7 +329,7 @@ async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
 
 /** A member of the group of its database that shares the partitions among itself. Parses on the spot: more speed is more processors. */
 async function openSharedProcessor({ config }: ProcessorSetup): Promise<OpenedProcessor> {
-  const [{ openKafkaGroupReader }, { databaseIdOf }, warn, pool] = await Promise.all([
+  const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, warn, pool] = await Promise.all([
     import('./backends/kafka/log.ts'),
     import('./backends/postgres/identity.ts'),
     warner(config, 'processor'),
@@ -312,6 +341,7 @@ async function openSharedProcessor({ config }: ProcessorSetup): Promise<OpenedPr
     databaseId: await databaseIdOf(pool),
     warn,
   });
+  await tieToTopic(pool, log.name);
   const writing = await writerOn(pool, log);
   return {
     parts: { log, ...writing, waitForMore: () => log.waitForMore() },

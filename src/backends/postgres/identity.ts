@@ -5,6 +5,7 @@
  * same when the database is renamed. A copy of the server's files has the same one.
  */
 
+import { OperatorError } from '../../errors.ts';
 import type { Queryable } from './pool.ts';
 
 export async function databaseIdOf(connection: Queryable): Promise<string> {
@@ -15,4 +16,37 @@ export async function databaseIdOf(connection: Queryable): Promise<string> {
   const [row] = rows;
   if (row === undefined) throw new Error('the table identity has no row');
   return row.id;
+}
+
+/** Which installation the parts outside of the database belong to: it stays with a dump, unlike `databaseIdOf`. */
+export async function installationOf(connection: Queryable): Promise<string> {
+  const { rows } = await connection.query<{ id: string }>('SELECT id::text FROM identity');
+  return rows[0]?.id ?? '';
+}
+
+/** Whether this log was carried into the database by `sluice migrate`, from an installation with another id. */
+export async function wasMovedHere(connection: Queryable, logName: string): Promise<boolean> {
+  const { rows } = await connection.query('SELECT 1 FROM moves WHERE log = $1', [logName]);
+  return rows.length > 0;
+}
+
+/**
+ * A database is written from one topic: the first that it is used with. Throws for another one, with what to do. Several
+ * databases may be written from one topic.
+ */
+export async function tieToTopic(connection: Queryable, logName: string): Promise<void> {
+  await connection.query('UPDATE identity SET log = $1 WHERE log IS NULL', [logName]);
+  const { rows } = await connection.query<{ log: string }>('SELECT log FROM identity');
+  const known = rows[0]?.log ?? logName;
+  if (known === logName) return;
+  throw new OperatorError(
+    `The database in STORE_URL is written from the Kafka topic with the id ${idIn(known)}, but the one in LOG_URL has ` +
+      `the id ${idIn(logName)}: it is of another installation, or was deleted and made again. Set LOG_URL or STORE_URL to what ` +
+      'belongs together. If the old topic is gone or processed to its end and this one is to take its place, run in the ' +
+      'database: UPDATE sluice.identity SET log = NULL',
+  );
+}
+
+function idIn(logName: string): string {
+  return logName.replace(/^kafka:/, '');
 }

@@ -29,10 +29,12 @@ export const STORE_MIGRATIONS: readonly string[] = [
 
   -- One row, made with the tables: which database this is (identity.ts).
   CREATE TABLE identity (
-    id uuid NOT NULL
+    id  uuid NOT NULL,
+    -- Which Kafka topic it is written from, by its id; null before the first start with one.
+    log text COLLATE "C"
   );
   CREATE UNIQUE INDEX identity_only_one ON identity ((true));
-  INSERT INTO identity VALUES (gen_random_uuid());
+  INSERT INTO identity (id) VALUES (gen_random_uuid());
 
   -- How far each log has been read, by partition of the log.
   CREATE TABLE positions (

@@ -71,6 +71,8 @@ const MIGRATIONS = [
      last_at  INTEGER NOT NULL
    ) STRICT;
    CREATE INDEX sign_in_attempts_by_time ON sign_in_attempts (last_at);`,
+  // One row once a server has run: which installation this file belongs to (installation.ts).
+  'CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;',
 ];
 
 export function keysFile(file: string): DatabaseFile {

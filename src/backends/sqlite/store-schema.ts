@@ -230,6 +230,9 @@ const MIGRATIONS: readonly Migration[] = [
   `
   -- The request of the last record before the position: by it a start knows the log again.
   ALTER TABLE positions ADD COLUMN last_trace_id TEXT;
+
+  -- One row once a server has run: which installation this file belongs to (installation.ts).
+  CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;
   `,
 ];
 

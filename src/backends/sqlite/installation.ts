@@ -1,0 +1,104 @@
+/**
+ * One random id ties the parts of a data folder together: `log/`, `store.db` and `keys.db` each carry it. A start with
+ * parts of different installations is refused by name, since a store would take the log of another for its own, and
+ * keys would open the data of others. A part that is new gets the id of the others. With PostgreSQL, `log/` carries the
+ * id of the database instead.
+ */
+
+import { randomUUID } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { DatabaseSync } from 'node:sqlite';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
+import { OperatorError } from '../../errors.ts';
+import { openKeysDatabase } from './keys-schema.ts';
+import { listPartitions, listSegments } from './log-segments.ts';
+import { openStoreFile } from './store-schema.ts';
+
+const FILE = 'installation';
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+interface Part {
+  readonly name: string;
+  readonly id: string | undefined;
+  write(id: string): void;
+}
+
+/** For a server that holds the lock of the folder. Returns what an operator should know and nothing is refused for. */
+export function tieDataFolder(dataFolder: string): string[] {
+  const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
+  const isOld = { store: existsSync(storeFile), keys: existsSync(keyFile), log: hasRecords(logFolderOf(dataFolder)) };
+  if (!isOld.keys && isOld.store) refuseWithoutKeys(dataFolder);
+  const store = openStoreFile(storeFile, 'writer');
+  const keys = openKeysDatabase(keyFile);
+  try {
+    tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
+  } finally {
+    store.close();
+    keys.close();
+  }
+  if (isOld.store || !isOld.log) return [];
+  return ['store.db is new: it is made again from what the log still holds, and that may not be all'];
+}
+
+function tie(dataFolder: string, parts: readonly Part[]): void {
+  const [first, ...others] = parts.filter(({ id }) => id !== undefined);
+  const other = others.find(({ id }) => id !== first?.id);
+  if (first !== undefined && other !== undefined) {
+    throw new OperatorError(
+      `The parts of ${resolve(dataFolder)} do not belong together: ${first.name} is of the installation ${first.id}, ` +
+        `${other.name} of ${other.id}. Put back the ${other.name} that belongs to this ${first.name}, or the other way round: ` +
+        'all of log/, store.db and keys.db come from one data folder, or one backup of it.',
+    );
+  }
+  const id = first?.id ?? randomUUID();
+  for (const part of parts) if (part.id === undefined) part.write(id);
+}
+
+/** Clients would get 401 and drop their data, and nobody could read what is stored. */
+function refuseWithoutKeys(dataFolder: string): never {
+  throw new OperatorError(
+    `${resolve(dataFolder)} has a store.db but no keys.db, which holds the accounts that the data belongs to, and their ` +
+      'keys. Put keys.db back. To begin anew without this data, move store.db and log/ elsewhere.',
+  );
+}
+
+function inFolder(dataFolder: string): Part {
+  const folder = logFolderOf(dataFolder);
+  return { name: 'log/', id: readLogInstallation(folder), write: (id) => writeLogInstallation(folder, id) };
+}
+
+function inDatabase(name: string, database: DatabaseSync): Part {
+  const row = database.prepare('SELECT installation FROM belongs_to').get();
+  return {
+    name,
+    id: row === undefined ? undefined : String(row['installation']),
+    write: (id) => void database.prepare('INSERT INTO belongs_to VALUES (?)').run(id),
+  };
+}
+
+/** Undefined where the log has none yet. */
+export function readLogInstallation(folder: string): string | undefined {
+  const file = join(folder, FILE);
+  let id: string;
+  try {
+    id = readFileSync(file, 'utf8').trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  if (!ID.test(id)) throw new OperatorError(`${resolve(file)} is damaged. Put it back from a backup, or remove it.`);
+  return id;
+}
+
+/** Whole or not at all. */
+export function writeLogInstallation(folder: string, id: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const file = join(folder, FILE);
+  writeFileSync(`${file}.draft`, `${id}\n`, { mode: 0o600, flush: true });
+  renameSync(`${file}.draft`, file);
+}
+
+function hasRecords(folder: string): boolean {
+  return listPartitions(folder).some((partition) => listSegments(folder, partition).length > 0);
+}

@@ -1,0 +1,134 @@
+/**
+ * Log, store and keys of one installation are tied together by an id. Parts of two installations in one folder, a local
+ * log with another database, a database with another topic: each is refused by name, and nothing is changed by that. And
+ * a local log that has lost its end goes on behind what the database has processed.
+ */
+
+import assert from 'node:assert/strict';
+import { cpSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
+import { answerOf, eventually, post, type TestServer, user } from '../server.ts';
+import { testKafka, whyNoKafka } from '../servers/kafka.ts';
+import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+
+type Env = Readonly<Record<string, string>>;
+
+interface Stored {
+  readonly balanced: boolean;
+  readonly totals: { readonly users: { readonly stored: number } };
+}
+
+async function storedBy(server: TestServer, key: string): Promise<Stored> {
+  const headers = { authorization: `Bearer ${key}` };
+  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(answerOf)).body as Stored;
+}
+
+async function send(server: TestServer, key: string, count: number, storedThen: number): Promise<void> {
+  for (let n = 0; n < count; n++) assert.equal((await post(server, key, { users: [user(`u${n}`)] })).status, 202);
+  await eventually(`${storedThen} users are stored`, async () => {
+    const { balanced, totals } = await storedBy(server, key);
+    return balanced && totals.users.stored === storedThen;
+  });
+}
+
+/** A folder in which a server ran and stored a request. */
+async function usedFolder(scope: Scope, env: Env = {}): Promise<{ folder: string; key: string }> {
+  const folder = folderIn(scope);
+  const server = await launch(scope, { dataFolder: folder, env });
+  await send(server, server.key, 3, 3);
+  await server.stop();
+  return { folder, key: server.key };
+}
+
+function takeFrom(other: string, folder: string, name: string): void {
+  for (const found of readdirSync(folder)) if (found.startsWith(name)) rmSync(join(folder, found), { recursive: true });
+  for (const found of readdirSync(other)) {
+    if (found.startsWith(name)) cpSync(join(other, found), join(folder, found), { recursive: true });
+  }
+}
+
+suite('A data folder', () => {
+  for (const part of ['log', 'store.db', 'keys.db']) {
+    test(`with ${part} of another installation is refused by name, and opens again with its own`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const [one, other] = await Promise.all([usedFolder(scope), usedFolder(scope)]);
+      const before = folderIn(scope);
+      cpSync(one.folder, before, { recursive: true });
+      takeFrom(other.folder, one.folder, part);
+      const words = await refusedStart({ dataFolder: one.folder });
+      assert.match(words, /do not belong together: .* is of the installation [0-9a-f-]{36}/);
+      assert.ok(words.includes(part === 'log' ? 'log/' : part), words);
+      takeFrom(before, one.folder, part);
+      const again = await launch(scope, { dataFolder: one.folder });
+      await send(again, one.key, 2, 5);
+    });
+  }
+
+  test('without keys.db is refused, since the accounts of its data are in there', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { folder } = await usedFolder(scope);
+    for (const name of readdirSync(folder)) if (name.startsWith('keys.db')) rmSync(join(folder, name));
+    assert.match(await refusedStart({ dataFolder: folder }), /has a store\.db but no keys\.db/);
+    assert.ok(!existsSync(join(folder, 'keys.db')));
+  });
+
+  test('without store.db makes it again from the log, and says so', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { folder, key } = await usedFolder(scope);
+    for (const name of readdirSync(folder)) if (name.startsWith('store.db')) rmSync(join(folder, name));
+    const again = await launch(scope, { dataFolder: folder });
+    await send(again, key, 2, 5);
+    assert.match(again.stderr(), /store\.db is new: it is made again from what the log still holds/);
+  });
+});
+
+suite('A local log beside PostgreSQL', { skip: whyNoPostgres() }, () => {
+  test('that was written for another database is refused by name', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [first, second] = [await (await testPostgres()).newDatabase(), await (await testPostgres()).newDatabase()];
+    const { folder, key } = await usedFolder(scope, { STORE_URL: first });
+    const words = await refusedStart({ dataFolder: folder, env: { STORE_URL: second } });
+    assert.match(words, /belongs to the installation [0-9a-f-]{36}, but the database in STORE_URL is of/);
+    const again = await launch(scope, { dataFolder: folder, env: { STORE_URL: first } });
+    await send(again, key, 2, 5);
+  });
+
+  test('that has lost its end goes on behind what the database has processed', async () => {
+    await using scope = new AsyncDisposableStack();
+    const env = { STORE_URL: await (await testPostgres()).newDatabase() };
+    const { folder, key } = await usedFolder(scope, env);
+    const log = join(folder, 'log');
+    cpSync(join(log, '0'), join(folder, 'earlier'), { recursive: true });
+    const second = await launch(scope, { dataFolder: folder, env });
+    await send(second, key, 10, 13);
+    await second.kill();
+    rmSync(join(log, '0'), { recursive: true });
+    renameSync(join(folder, 'earlier'), join(log, '0'));
+    assert.ok(listSegments(log, 0).length > 0);
+    const third = await launch(scope, { dataFolder: folder, env });
+    await send(third, key, 20, 33);
+  });
+});
+
+suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 120_000 }, () => {
+  test('that is written from one topic is refused with another, whatever the role', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [postgres, kafka] = [await testPostgres(), await testKafka()];
+    const STORE_URL = await postgres.newDatabase();
+    const on = (topic: string): Env => ({ STORE_URL, LOG_URL: `kafka://${kafka.brokers}/${topic}?partitions=2` });
+    const [topic, another] = [kafka.newTopicName(), kafka.newTopicName()];
+    const first = await launch(scope, { dataFolder: folderIn(scope), env: on(topic) });
+    await send(first, first.key, 3, 3);
+    await first.stop();
+    for (const role of ['all', 'edge', 'processor']) {
+      const words = await refusedStart({ dataFolder: folderIn(scope), env: on(another), args: ['--role', role] });
+      assert.match(words, /is written from the Kafka topic with the id/, role);
+      assert.match(words, /UPDATE sluice\.identity SET log = NULL/, role);
+    }
+    const again = await launch(scope, { dataFolder: folderIn(scope), env: on(topic) });
+    await send(again, first.key, 2, 5);
+  });
+});
