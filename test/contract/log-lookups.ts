@@ -50,6 +50,24 @@ export function lookupTests(log: () => LogUnderTest): void {
     });
   });
 
+  test('the request at a position is known, and none where there is no record', async () => {
+    await append(log(), [entry({ traceId: 'first' }), entry({ traceId: 'second' })]);
+    await withReader(log(), async (reader) => {
+      const records = await readAll(reader, 0);
+      for (const { position, traceId } of records) assert.equal(await reader.traceIdAt(0, position), traceId);
+      assert.equal(await reader.traceIdAt(0, (records.at(-1)?.position ?? 0) + 1), undefined);
+    });
+  });
+
+  test('a log that ends before the position of a store is short by that many records, and else by none', async () => {
+    await append(log(), [entry({ traceId: 'first' }), entry({ traceId: 'second' })]);
+    await withReader(log(), async (reader) => {
+      const end = ((await readAll(reader, 0)).at(-1)?.position ?? 0) + 1;
+      for (const position of [0, end - 1, end]) assert.equal(await reader.missing(0, position), 0);
+      assert.equal(await reader.missing(0, end + 7), 7);
+    });
+  });
+
   test('at the end of a partition there are no headers, and later those that came since', async () => {
     await withReader(log(), async (reader) =>
       assert.deepEqual(await reader.headers(0, 0, 10), { headers: [], next: 0 }),

@@ -1,0 +1,99 @@
+/** A log that was cut and written on under a store that had processed more of it: it is recognised, and not read on. */
+
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { suite, test } from 'node:test';
+import { openSqliteLogReader } from '../src/backends/sqlite/log-reader.ts';
+import { openSqliteStore } from '../src/backends/sqlite/store.ts';
+import { openSqliteStoreWriter } from '../src/backends/sqlite/store-writer.ts';
+import { logFolderOf, storeFileOf } from '../src/data-folder.ts';
+import { LogCorruptError, type LogEntry, type LogReader } from '../src/log.ts';
+import { assertContinues } from '../src/log-continuity.ts';
+import { createReading } from '../src/reading.ts';
+import { folderIn } from './faults/scope.ts';
+import { entryOf, traceIdOf } from './processor/history.ts';
+import { appendAll, processAll, rememberingLogger } from './processor/processing.ts';
+
+const RECEIVED_AT = Date.UTC(2026, 3, 1, 9, 30);
+
+function requests(from: number, count: number): LogEntry[] {
+  return Array.from({ length: count }, (_, index) => {
+    const n = from + index;
+    return entryOf([{ identifiers: { user_id: `user-${n}` }, events: [{ event_name: 'tested', n }] }], {
+      traceId: traceIdOf(RECEIVED_AT, n),
+      tenantId: 'acct_p/production',
+      receivedAt: RECEIVED_AT + n,
+      keyKind: 'secret',
+      idempotencyKey: null,
+    });
+  });
+}
+
+function readerOf(folder: string): LogReader {
+  return openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
+}
+
+/** As a broker does that lost its end: positions are given out again, which the embedded log itself never does. */
+async function overwrite(folder: string, entries: readonly LogEntry[]): Promise<void> {
+  rmSync(logFolderOf(folder), { recursive: true });
+  rmSync(`${logFolderOf(folder)}-ends`);
+  await appendAll(folder, entries);
+}
+
+suite('A log that was overwritten under its store', () => {
+  test('is not read on, and the ledger does not balance', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await appendAll(folder, requests(1, 10));
+    await processAll(folder);
+    await overwrite(folder, requests(101, 15));
+    const log = readerOf(folder);
+    const writer = openSqliteStoreWriter({ file: storeFileOf(folder) });
+    scope.defer(() => writer.close());
+    const [position, lastTraceId] = [(await writer.positions()).get(0) ?? 0, (await writer.lastTraceIds()).get(0)];
+    assert.deepEqual([position, lastTraceId], [11, traceIdOf(RECEIVED_AT, 10)]);
+    await assert.rejects(assertContinues(log, 0, position, lastTraceId), (error: Error) => {
+      assert.ok(error instanceof LogCorruptError);
+      assert.match(error.message, /do not belong together: at position 10 of partition 0/);
+      return true;
+    });
+    const reading = createReading(openSqliteStore(storeFileOf(folder)), log);
+    scope.defer(() => reading.close());
+    assert.equal((await reading.ledger(null, { from: null, to: null })).missingRecords, 1);
+  });
+
+  test('makes the processor wait, in words, until an operator decides', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await appendAll(folder, requests(1, 10));
+    await processAll(folder);
+    await overwrite(folder, requests(101, 15));
+    const { logger, lines } = rememberingLogger();
+    await processAll(folder, { logger });
+    assert.ok(
+      lines.some((line) => /do not belong together/.test(line)),
+      lines.join('\n'),
+    );
+    const store = new DatabaseSync(storeFileOf(folder));
+    scope.defer(() => store.close());
+    const position = (): unknown => store.prepare('SELECT position FROM positions').get()?.['position'];
+    assert.equal(position(), 11);
+    store.exec('UPDATE positions SET last_trace_id = NULL');
+    await processAll(folder);
+    assert.equal(position(), 16);
+  });
+
+  test('goes on where it is the same log', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await appendAll(folder, requests(1, 10));
+    await processAll(folder);
+    await appendAll(folder, requests(11, 5));
+    await processAll(folder);
+    const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
+    scope.defer(() => reading.close());
+    const { positions, missingRecords } = await reading.ledger(null, { from: null, to: null });
+    assert.deepEqual([positions.get(0), missingRecords], [16, 0]);
+  });
+});
