@@ -29,7 +29,7 @@ EXPOSE 8080
 # Alive, not ready: a server that answers 503 for want of disk or brokers heals by itself and is not to be restarted.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/livez`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
-# Without npm in between, signals arrive. Give it 30 s to stop: docker stop --time 30.
+# Without npm in between, signals arrive. Give it 40 s to stop (SLUICE_DRAIN and SLUICE_SHUTDOWN): docker stop --time 40.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["node", "bin/sluice.js"]
 CMD ["serve"]

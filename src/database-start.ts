@@ -11,8 +11,8 @@ import type { Logger } from './logger.ts';
 import { OutageLog } from './outage-log.ts';
 
 const RETRY_MS = 500;
-/** A database that is there is prepared by then, unless it has much to migrate. */
-const FIRST_LOOK_MS = 5_000;
+/** One that is away is found out sooner, by the timeout of a connection. This is for one that has much to migrate. */
+const FIRST_LOOK_MS = 15_000;
 
 /** It does not respond now, and may soon. */
 export class DatabaseAwayError extends OperatorError {}

@@ -46,6 +46,10 @@ const FAMILIES = {
     'sluice_store_conflicts_total',
     'Transactions that were done again because another processor came first.',
   ),
+  processor_retries: counter(
+    'sluice_processor_retries_total',
+    'Times that the processor had to wait for a store or a log that could not be used.',
+  ),
   processor_transactions: counter('sluice_processor_transactions_total', 'Transactions of the processor.'),
   processor_transaction_duration: histogram('sluice_processor_transaction_duration_seconds', 'Of one transaction.'),
   processor_lag: gauge('sluice_processor_lag_seconds', 'Age of the oldest record that waits for the processor.', 'max'),

@@ -110,7 +110,7 @@ export const SETTINGS = {
     placeholder: 'TIME',
     kind: duration(SECOND_MS, 3_600 * SECOND_MS),
     default: 30 * SECOND_MS,
-    description: 'How long a statement in PostgreSQL may take before it is given up, and a start waits for PostgreSQL.',
+    description: 'How long a statement in PostgreSQL may take before it is given up.',
   }),
   environment: setting({
     env: 'SLUICE_ENVIRONMENT',

@@ -40,7 +40,12 @@ test('the next outage is logged at once', () => {
 test('a processor that waits says so for each reason, and again a minute later', async () => {
   const { logger, lines } = rememberingLogger();
   let now = 0;
-  const patience = new Patience(logger, () => now);
+  let retries = 0;
+  const patience = new Patience(
+    logger,
+    () => (retries += 1),
+    () => now,
+  );
   const fail = (): Promise<boolean> => patience.guard('process', () => Promise.reject(AWAY));
   await fail();
   await fail();
@@ -49,4 +54,5 @@ test('a processor that waits says so for each reason, and again a minute later',
   await fail();
   await fail();
   assert.equal(lines.length, 2);
+  assert.equal(retries, 4);
 });

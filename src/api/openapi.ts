@@ -263,7 +263,7 @@ function operatorPaths(): Record<string, PathItem> {
     '/readyz': operatorOperation(
       'readyz',
       'Is it ready for its work?',
-      'Send traffic only while this is 200. It is 503 while events cannot be accepted (the disk is full, nearly full or failing; Kafka cannot be reached), for the roles `processor` and `api` while PostgreSQL cannot be reached, and from the moment a shutdown begins.',
+      'Send traffic only while this is 200. It is 503 while events cannot be accepted (the disk is full, nearly full or failing; Kafka cannot be reached), for the roles `processor` and `api` while PostgreSQL cannot be reached, for every role until PostgreSQL was first reached, and from the moment a shutdown begins: requests are served for `SLUICE_DRAIN` more.',
       { 200: ready, 503: notReady },
     ),
     '/metrics': operatorOperation(

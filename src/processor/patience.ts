@@ -13,6 +13,7 @@ const RETRY_MS = 500;
 
 export class Patience {
   readonly #logger: Logger;
+  readonly #onRetry: () => void;
   /** What could not be done at the last try, and the reasons that were told since all was well. */
   readonly #waiting = new Set<string>();
   readonly #toldReasons = new Set<string>();
@@ -20,8 +21,9 @@ export class Patience {
   #toldAt = Number.NEGATIVE_INFINITY;
 
   /** `now` is of a clock that nobody sets. */
-  constructor(logger: Logger, now = () => performance.now()) {
+  constructor(logger: Logger, onRetry: () => void, now = () => performance.now()) {
     this.#logger = logger;
+    this.#onRetry = onRetry;
     this.#now = now;
   }
 
@@ -37,6 +39,7 @@ export class Patience {
       return result === true;
     } catch (error) {
       if (!isWorthWaiting(error)) throw error;
+      this.#onRetry();
       const reason = error.message;
       if (!this.#toldReasons.has(reason) || this.#now() - this.#toldAt >= REMINDER_MS) {
         this.#toldAt = this.#now();

@@ -104,7 +104,7 @@ export class Processor {
 
   constructor(parts: ProcessorParts) {
     this.#parts = parts;
-    this.#patience = new Patience(parts.logger);
+    this.#patience = new Patience(parts.logger, () => parts.metrics.inc(METRIC.processor_retries));
     this.#troubles = new PartitionTroubles(parts.logger);
     this.#source = parts.source ?? sourceOnTheSpot(parts.log, parts.options);
     this.#failpoint = parts.failpoint ?? (() => undefined);

@@ -9,6 +9,7 @@ import { makeKey } from '../../src/keys/format.ts';
 import { openProxy } from '../backends/postgres/proxy.ts';
 import { answerOf, eventually, post, sleep, user } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { metricOf } from '../scaling/installation.ts';
 import { folderIn, launch } from './scope.ts';
 
 /** Until the first calls are given up, 6 s with this setting, and for a few more rounds of each. */
@@ -55,6 +56,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
       await sleep(SEND_EVERY_MS);
     }
     const whileAway = lines();
+    assert.ok((await metricOf(server, 'sluice_processor_retries_total')) > 0);
     t.diagnostic(whileAway.map(({ msg }) => msg).join('; '));
     proxy.forward();
     await eventually('the processor goes on', () => lines().some(({ msg }) => msg === 'the processor goes on'));

@@ -30,7 +30,7 @@ export interface TopicWishes {
   readonly openMsMax?: number;
 }
 
-const PARTITIONS_DEFAULT = 12;
+export const PARTITIONS_DEFAULT = 12;
 const REPLICATION_DEFAULT = 3;
 /** Of a user: a whole body, with what is said about it; rejections may quote much of it. */
 const MESSAGE_BYTES = 32 * 1024 * 1024;
