@@ -125,7 +125,7 @@ suite('The files to run it with', () => {
       assert.equal(at(service, 'metadata', 'name'), name);
       assert.equal(at(service, 'spec', 'ports', 0, 'name'), at(path, 'backend', 'service', 'port', 'name'));
     }
-    const megabytes = Number.parseInt(String(at(ingress, 'metadata', 'annotations', BODY_SIZE)), 10);
+    const megabytes = Number.parseInt(at(ingress, 'metadata', 'annotations', BODY_SIZE) as string, 10);
     assert.ok(megabytes * 1024 * 1024 > LIMITS.bodyBytesMax, 'Sluice itself has to refuse what is too large');
   });
 

@@ -81,7 +81,8 @@ class Reader {
       assert.ok(entry, `not an entry: ${line.text}`);
       this.#at += 1;
       const [, key = '', value = ''] = entry;
-      entries.push([String(scalar(key)), this.#value(line, value)]);
+      const name = key.startsWith('"') ? (JSON.parse(key) as string) : key;
+      entries.push([name, this.#value(line, value)]);
     }
     return Object.fromEntries(entries);
   }

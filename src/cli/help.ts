@@ -49,7 +49,8 @@ ${ink.bold('Settings')}
 ${settingsHelp(ink)}
 
 A 202 means that the events are on disk. Stop the server with SIGTERM (it drains first, see --drain)
-or Ctrl-C: it finishes what is under way. Exit codes: 0 all went well, 1 something needs your attention (stderr says what).
+or Ctrl-C: it finishes what is under way. Exit codes: 0 all went well, 1 something needs your
+attention (stderr says what).
 `;
 }
 
