@@ -114,6 +114,7 @@ suite('Stopping', () => {
       [ready.status, JSON.parse(ready.body)],
       [503, { status: 'not ready', reasons: ['shutting down'] }],
     );
+    assert.match(ready.head, /^connection: close/im);
     assert.equal((await (await Connection.open(server.port)).request('GET', '/livez')).status, 200);
     // On a connection that was kept alive, and on a new one.
     for (const connection of [kept, await Connection.open(server.port)]) {
