@@ -202,6 +202,23 @@ export const SETTINGS = {
     default: 256 * MB,
     description: 'How much of rejected users is kept at most; the oldest go first.',
   }),
+  clockJumpMsMax: setting({
+    env: 'SLUICE_CLOCK_JUMP_MAX',
+    flag: 'clock-jump-max',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: DAY_MS,
+    description: 'How far the clock may jump ahead while the server runs; beyond it received_at does not follow.',
+  }),
+  clockGapMsMax: setting({
+    env: 'SLUICE_CLOCK_GAP_MAX',
+    flag: 'clock-gap-max',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: 180 * DAY_MS,
+    description:
+      'How far the clock may be ahead of the newest event at a start; beyond it received_at does not follow.',
+  }),
   defaultCountry: setting({
     env: 'SLUICE_DEFAULT_COUNTRY',
     flag: 'default-country',
