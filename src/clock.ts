@@ -30,6 +30,8 @@ export interface ClockSetup {
   readonly jumpMsMax: number;
   /** How far the wall clock may be ahead of `newest` at a start. */
   readonly gapMsMax: number;
+  /** One number, which all edges of a server share: the newest time that any of them has given out. */
+  readonly shared?: Float64Array;
   readonly sources?: TimeSources;
 }
 
@@ -45,6 +47,7 @@ const SYSTEM: TimeSources = { wall: Date.now, monotonic: () => performance.now()
 export class TrustedClock {
   readonly #sources: TimeSources;
   readonly #jumpMsMax: number;
+  readonly #shared: Float64Array;
   /** What the clock showed last, with fractions. */
   #time: number;
   #wall: number;
@@ -58,8 +61,9 @@ export class TrustedClock {
   #isBelieved = false;
   #isHeld = false;
 
-  constructor({ newest, jumpMsMax, gapMsMax, sources = SYSTEM }: ClockSetup) {
+  constructor({ newest, jumpMsMax, gapMsMax, shared = new Float64Array(1), sources = SYSTEM }: ClockSetup) {
     this.#sources = sources;
+    this.#shared = shared;
     this.#jumpMsMax = jumpMsMax;
     // One more than the newest: what comes now is newer.
     this.#time = Math.max(newest + 1, CLOCK_EARLIEST);
@@ -81,6 +85,7 @@ export class TrustedClock {
     this.#monotonic = monotonic;
     if (stepped > STEP_MS || stepped < -STEP_MS) elapsed += this.#sleep();
     this.#advance(elapsed);
+    this.#share();
     return Math.floor(this.#time);
   };
 
@@ -91,7 +96,7 @@ export class TrustedClock {
 
   /** How far the wall clock is behind; 0 when it is not. As of the last reading. */
   get behindMs(): number {
-    return Math.max(0, this.#time - this.#wall);
+    return Math.max(0, Math.floor(this.#time) - this.#wall);
   }
 
   /** Whether the wall clock was right once since the start. */
@@ -102,10 +107,11 @@ export class TrustedClock {
   #advance(elapsed: number): void {
     this.#expected += elapsed;
     this.#isHeld = this.#wall - this.#expected > this.#aheadMsMax;
+    const waited = this.#time + elapsed * WAITING_SPEED;
     if (this.#isHeld) {
       this.#time += elapsed;
-    } else if (this.#wall < this.#time) {
-      this.#time += elapsed * WAITING_SPEED;
+    } else if (this.#wall < waited) {
+      this.#time = waited;
     } else {
       this.#time = this.#wall;
       this.#believe(elapsed);
@@ -124,6 +130,13 @@ export class TrustedClock {
     this.#isBelieved = true;
     this.#expected = this.#wall;
     this.#aheadMsMax = this.#jumpMsMax;
+  }
+
+  /** While the wall clock is not followed, each edge measures for itself: a request to another one must not be older. */
+  #share(): void {
+    const newest = this.#shared[0] as number;
+    if (newest > this.#time) this.#time = newest;
+    else this.#shared[0] = this.#time;
   }
 
   /** How long the machine slept since this was last asked. */

@@ -203,10 +203,14 @@ export async function openLogReader(config: Config, warn: (message: string) => v
  * The clock of a thread that takes in events or processes them: it goes on from the newest time that the log holds, and
  * an embedded store, in case the log was removed. To be called when the log was checked.
  */
-export async function openClock(config: Config, warn: (message: string) => void): Promise<TrustedClock> {
+export async function openClock(
+  config: Config,
+  warn: (message: string) => void,
+  shared: Float64Array = new Float64Array(1),
+): Promise<TrustedClock> {
   const { TrustedClock } = await import('./clock.ts');
   const newest = Math.max(await newestInLog(config, warn), await newestInStoreFile(config));
-  return new TrustedClock({ newest, jumpMsMax: config.clockJumpMsMax, gapMsMax: config.clockGapMsMax });
+  return new TrustedClock({ newest, jumpMsMax: config.clockJumpMsMax, gapMsMax: config.clockGapMsMax, shared });
 }
 
 /** A log that was there a moment ago and does not respond now is no reason not to start. */

@@ -44,7 +44,8 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         opening,
       ]);
     const logger = createLogger(config.logLevel, `edge-${index}`);
-    const clock = await openClock(config, (message) => logger.warn(message));
+    const newest = new Float64Array(setup.clockBuffer);
+    const clock = await openClock(config, (message) => logger.warn(message), newest);
     const stopWatching = watchClock({ clock, metrics: metricsWriter(metricsBuffer, 2 * index), logger });
     const edge = await startEdge(
       {
