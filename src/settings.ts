@@ -39,6 +39,9 @@ export interface Setting<T> {
 /** Room for one body of 10 MB, before and after decompression, within the share of large bodies (edge/admission.ts). */
 export const EDGE_BYTES_MIN = 28 * MB;
 
+/** Clocks are corrected by seconds, and that is no jump. */
+const CLOCK_BOUND_MS_MIN = 60 * SECOND_MS;
+
 export const SETTINGS = {
   port: setting({
     env: 'PORT',
@@ -206,7 +209,7 @@ export const SETTINGS = {
     env: 'SLUICE_CLOCK_JUMP_MAX',
     flag: 'clock-jump-max',
     placeholder: 'TIME',
-    kind: retention(),
+    kind: retention(CLOCK_BOUND_MS_MIN),
     default: DAY_MS,
     description: 'How far the clock may jump ahead while the server runs; beyond it received_at does not follow.',
   }),
@@ -214,7 +217,7 @@ export const SETTINGS = {
     env: 'SLUICE_CLOCK_GAP_MAX',
     flag: 'clock-gap-max',
     placeholder: 'TIME',
-    kind: retention(),
+    kind: retention(CLOCK_BOUND_MS_MIN),
     default: 180 * DAY_MS,
     description:
       'How far the clock may be ahead of the newest event at a start; beyond it received_at does not follow.',
