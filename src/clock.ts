@@ -41,6 +41,13 @@ export const CLOCK_EARLIEST = Date.UTC(2026, 0, 1);
 const STEP_MS = 1_000;
 /** Fast enough to keep requests in order, and slow enough for the wall clock to catch up. */
 const WAITING_SPEED = 0.5;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** A jump from which on retention waits, while the server runs and at a start. */
+const RETENTION_JUMP_MS = HOUR_MS;
+const RETENTION_GAP_MS = 7 * DAY_MS;
+/** How long retention waits: time for an operator to set a wrong clock right. */
+const RETENTION_WAIT_MS = DAY_MS;
 
 const SYSTEM: TimeSources = { wall: Date.now, monotonic: () => performance.now(), uptime: () => uptime() * 1_000 };
 
@@ -60,6 +67,9 @@ export class TrustedClock {
   #aheadMsMax: number;
   #isBelieved = false;
   #isHeld = false;
+  /** Until when retention waits, by `monotonic`, and the time that it goes by until then. */
+  #retentionWaitsUntil = Number.NEGATIVE_INFINITY;
+  #timeBeforeJump = 0;
 
   constructor({ newest, jumpMsMax, gapMsMax, shared = new Float64Array(1), sources = SYSTEM }: ClockSetup) {
     this.#sources = sources;
@@ -89,6 +99,15 @@ export class TrustedClock {
     return Math.floor(this.#time);
   };
 
+  /**
+   * The time for whatever is removed by its age. It stands for a day after a jump ahead that was followed, so that a wrong
+   * clock can be set right before anything is removed because of it.
+   */
+  readonly retentionTime = (): number => {
+    const now = this.now();
+    return this.#monotonic < this.#retentionWaitsUntil ? this.#timeBeforeJump : now;
+  };
+
   /** How far the wall clock is ahead while it is not believed; 0 while it is. As of the last reading. */
   get heldMs(): number {
     return this.#isHeld ? this.#wall - this.#time : 0;
@@ -113,7 +132,9 @@ export class TrustedClock {
     } else if (this.#wall < waited) {
       this.#time = waited;
     } else {
+      const before = this.#time;
       this.#time = this.#wall;
+      this.#waitBeforeRemoving(before, elapsed);
       this.#believe(elapsed);
     }
   }
@@ -130,6 +151,14 @@ export class TrustedClock {
     this.#isBelieved = true;
     this.#expected = this.#wall;
     this.#aheadMsMax = this.#jumpMsMax;
+  }
+
+  #waitBeforeRemoving(before: number, elapsed: number): void {
+    const jump = this.#time - before - elapsed;
+    if (jump <= (this.#isBelieved ? RETENTION_JUMP_MS : RETENTION_GAP_MS) || !Number.isFinite(this.#aheadMsMax)) return;
+    const isWaiting = this.#monotonic < this.#retentionWaitsUntil;
+    if (!isWaiting) this.#timeBeforeJump = Math.floor(before);
+    this.#retentionWaitsUntil = this.#monotonic + RETENTION_WAIT_MS;
   }
 
   /** While the wall clock is not followed, each edge measures for itself: a request to another one must not be older. */
@@ -150,7 +179,7 @@ export class TrustedClock {
 
 const WATCH_INTERVAL_MS = 1_000;
 /** A line again after so long, as long as it lasts. */
-const REMINDER_MS = 3_600_000;
+const REMINDER_MS = HOUR_MS;
 /** What is not worth a line: clocks are corrected by that much now and then. */
 const BEHIND_MS_MIN = 10_000;
 

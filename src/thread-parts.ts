@@ -277,7 +277,7 @@ export interface OpenedProcessor {
   close(): Promise<void>;
 }
 
-/** `now`: by the clock that never goes back; what is processed and old enough by it is removed from the log. */
+/** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
 export async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
   if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
   const { config, metricsBuffer } = setup;

@@ -114,13 +114,14 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     // Retention, and when first uses expire, go by it: a clock that jumps must not make anything look old.
     const clock = await openClock(config, (message) => logger.warn(message));
     const stopWatching = watchClock({ clock, metrics, logger });
-    const opened = await openProcessorParts(setup, clock.now);
+    const opened = await openProcessorParts(setup, clock.retentionTime);
     const { parts } = opened;
     const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
     // Of a log that is shared this one reads a part: how much of it waits in all, the edges find out.
     const isOwnLog = config.logUrl === '';
     const housekeeping = new Housekeeping({
       ...common,
+      retentionTime: clock.retentionTime,
       retention: {
         eventsMs: config.eventRetentionMs,
         tracesMs: config.traceRetentionMs,

@@ -200,6 +200,40 @@ suite('The clock of received_at', () => {
     }
   });
 
+  test('lets retention wait for a day after a jump that it follows, while it runs and at a start', () => {
+    const machine = new Machine();
+    const before = machine.run(HOUR_MS);
+    machine.step(23 * HOUR_MS);
+    assert.equal(machine.receive(), machine.wall);
+    assert.equal(machine.clock.retentionTime(), before);
+    machine.run(23 * HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), before);
+    const later = machine.run(HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), later);
+
+    machine.restart(8 * DAY_MS);
+    machine.run(23 * HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), later + 1);
+    machine.run(HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), machine.wall);
+  });
+
+  test('lets retention go on after sleep, a short standstill and what was held, and in a new installation', () => {
+    const machine = new Machine();
+    machine.run(HOUR_MS);
+    machine.sleep(30 * DAY_MS);
+    assert.equal(machine.clock.retentionTime(), machine.wall);
+    machine.receive();
+    machine.restart(3 * DAY_MS);
+    assert.equal(machine.clock.retentionTime(), machine.wall);
+    const before = machine.receive();
+    machine.step(TEN_YEARS_MS);
+    machine.run(HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), before + HOUR_MS);
+    const fresh = new Machine(0, START);
+    assert.equal(fresh.clock.retentionTime(), START);
+  });
+
   test('shows no time before Sluice on a new machine whose clock was never set', () => {
     const machine = new Machine(0, 0);
     assert.equal(machine.receive(), CLOCK_EARLIEST);
