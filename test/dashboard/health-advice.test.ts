@@ -20,6 +20,7 @@ const WELL: Health = {
   clock_behind_seconds: 0,
   memory_bytes: 1,
   ledger_difference: 0,
+  log_missing_records: 0,
   records_set_aside: 0,
   requests: [],
   edges: 1,
