@@ -39,6 +39,8 @@ export interface ClockSetup {
 export const CLOCK_EARLIEST = Date.UTC(2026, 0, 1);
 /** A wall clock that differs by more from what has passed since it was last read was set, or the machine slept. */
 const STEP_MS = 1_000;
+/** The clock is read every second. */
+const PAUSE_MS = 10_000;
 /** Fast enough to keep requests in order, and slow enough for the wall clock to catch up. */
 const WAITING_SPEED = 0.5;
 const HOUR_MS = 3_600_000;
@@ -89,23 +91,25 @@ export class TrustedClock {
   readonly now = (): number => {
     const wall = this.#sources.wall();
     const monotonic = this.#sources.monotonic();
-    let elapsed = Math.max(0, monotonic - this.#monotonic);
+    let elapsed = monotonic - this.#monotonic;
     const stepped = wall - this.#wall - elapsed;
     this.#wall = wall;
     this.#monotonic = monotonic;
-    if (stepped > STEP_MS || stepped < -STEP_MS) elapsed += this.#sleep();
-    this.#advance(elapsed);
+    // A wall clock that was set, sleep, or a long pause: how long it really was is worth a look.
+    const isPlain = stepped <= STEP_MS && stepped >= -STEP_MS && elapsed >= 0 && elapsed <= PAUSE_MS;
+    if (!isPlain) elapsed += this.#correction();
+    this.#advance(Math.max(0, elapsed));
     this.#share();
     return Math.floor(this.#time);
   };
 
   /**
-   * The time for whatever is removed by its age. It stands for a day after a jump ahead that was followed, so that a wrong
-   * clock can be set right before anything is removed because of it.
+   * The time for whatever is removed by its age: never ahead of the wall clock, and standing for a day after a jump ahead
+   * that was followed, so that a wrong clock can be set right before anything is removed because of it.
    */
   readonly retentionTime = (): number => {
     const now = this.now();
-    return this.#monotonic < this.#retentionWaitsUntil ? this.#timeBeforeJump : now;
+    return this.#monotonic < this.#retentionWaitsUntil ? this.#timeBeforeJump : Math.min(now, this.#wall);
   };
 
   /** How far the wall clock is ahead while it is not believed; 0 while it is. As of the last reading. */
@@ -168,12 +172,12 @@ export class TrustedClock {
     else this.#shared[0] = this.#time;
   }
 
-  /** How long the machine slept since this was last asked. */
-  #sleep(): number {
+  /** What `monotonic` has missed since this was last asked, which is sleep; below 0 if it was set ahead as well. */
+  #correction(): number {
     const slept = this.#sources.uptime() - this.#monotonic;
     const more = slept - this.#slept;
     this.#slept = slept;
-    return more > STEP_MS ? more : 0;
+    return Math.abs(more) > STEP_MS ? more : 0;
   }
 }
 

@@ -70,6 +70,11 @@ class Machine {
     this.wall += milliseconds;
   }
 
+  stepAll(milliseconds: number): void {
+    this.wall += milliseconds;
+    this.#monotonic += milliseconds;
+  }
+
   /** Stopped, and started again after a while. */
   restart(milliseconds: number): void {
     this.pass(milliseconds);
@@ -216,6 +221,27 @@ suite('The clock of received_at', () => {
     assert.equal(machine.clock.retentionTime(), later + 1);
     machine.run(HOUR_MS);
     assert.equal(machine.clock.retentionTime(), machine.wall);
+  });
+
+  test('lets retention go by a wall clock that was set right within the day', () => {
+    const machine = new Machine();
+    machine.restart(100 * DAY_MS);
+    machine.run(HOUR_MS);
+    machine.step(-100 * DAY_MS);
+    machine.run(2 * DAY_MS);
+    assert.ok(machine.receive() > machine.wall + 90 * DAY_MS);
+    assert.equal(machine.clock.retentionTime(), machine.wall);
+  });
+
+  test('does not take it for time that has passed when all clocks but the uptime are set', () => {
+    const machine = new Machine();
+    const before = machine.run(HOUR_MS);
+    machine.stepAll(TEN_YEARS_MS);
+    assert.equal(machine.receive(), before);
+    assert.equal(machine.run(HOUR_MS), before + HOUR_MS);
+    machine.stepAll(-TEN_YEARS_MS);
+    assert.equal(machine.receive(), machine.wall);
+    assert.equal(machine.run(HOUR_MS), machine.wall);
   });
 
   test('lets retention go on after sleep, a short standstill and what was held, and in a new installation', () => {
