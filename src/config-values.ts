@@ -57,10 +57,11 @@ export function duration(min: number, max: number): Kind<number> {
 }
 
 /** A time, or `forever`. */
-export function retention(): Kind<number> {
-  const time = duration(0, FOREVER_MS);
+export function retention(min = 0): Kind<number> {
+  const time = duration(min, FOREVER_MS);
+  const least = min === 0 ? '' : `, ${time.format(min)} or more`;
   return {
-    expected: `${time.expected}, or "forever"`,
+    expected: `${time.expected}${least}, or "forever"`,
     parse: (given) => (given.toLowerCase() === 'forever' ? FOREVER_MS : time.parse(given)),
     format: (value) => (value === FOREVER_MS ? 'forever' : time.format(value)),
   };

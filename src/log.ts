@@ -96,6 +96,11 @@ export interface LogReader {
   commit(partition: number, position: number): Promise<void>;
   /** The highest committed position of a partition; 0 before the first commit. */
   committed(partition: number): Promise<number>;
+  /**
+   * The newest time of receipt in the log, over all partitions; 0 when it holds no record. Cheap: a partition is asked for
+   * its last record alone. What cannot be read is passed over, since whoever reads it reports it.
+   */
+  newestReceivedAt(): Promise<number>;
   close(): Promise<void>;
 }
 

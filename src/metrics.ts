@@ -65,6 +65,16 @@ const FAMILIES = {
     'max',
   ),
   disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
+  clock_held: gauge(
+    'sluice_clock_held_seconds',
+    'How far the wall clock is ahead of received_at because it is not believed; 0 while it is.',
+    'max',
+  ),
+  clock_behind: gauge(
+    'sluice_clock_behind_seconds',
+    'How far the wall clock is behind received_at, which never goes back.',
+    'max',
+  ),
   ready: gauge('sluice_ready', '1 while events are accepted, 0 while they are refused.', 'min'),
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),
   requests_waiting: gauge(

@@ -7,12 +7,13 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { DatabaseFacts } from './cli/doctor-checks.ts';
+import type { TrustedClock } from './clock.ts';
 import type { Config } from './config.ts';
 import { withoutSecrets } from './config-values.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from './errors.ts';
-import type { LogReader } from './log.ts';
+import { type LogReader, LogUnavailableError } from './log.ts';
 import type { MemberStore } from './members.ts';
 import { refuseMovedFolder } from './move-marker.ts';
 import { createReading } from './reading.ts';
@@ -198,6 +199,41 @@ export async function openLogReader(config: Config, warn: (message: string) => v
   return config.logUrl === '' ? localLog(config) : sharedLog(config, { warn });
 }
 
+/**
+ * The clock of a thread that takes in events or processes them: it goes on from the newest time that the log holds, and
+ * an embedded store, in case the log was removed. To be called when the log was checked.
+ */
+export async function openClock(
+  config: Config,
+  warn: (message: string) => void,
+  shared: Float64Array = new Float64Array(1),
+): Promise<TrustedClock> {
+  const { TrustedClock } = await import('./clock.ts');
+  const newest = Math.max(await newestInLog(config, warn), await newestInStoreFile(config));
+  return new TrustedClock({ newest, jumpMsMax: config.clockJumpMsMax, gapMsMax: config.clockGapMsMax, shared });
+}
+
+/** A log that was there a moment ago and does not respond now is no reason not to start. */
+async function newestInLog(config: Config, warn: (message: string) => void): Promise<number> {
+  const log = await openLogReader(config, () => undefined);
+  try {
+    return await log.newestReceivedAt();
+  } catch (error) {
+    if (!(error instanceof LogUnavailableError)) throw error;
+    warn(`the clock cannot be compared with the newest event: ${error.message}`);
+    return 0;
+  } finally {
+    await log.close();
+  }
+}
+
+async function newestInStoreFile({ dataFolder, storeUrl }: Config): Promise<number> {
+  const file = storeFileOf(dataFolder);
+  if (storeUrl !== '' || !existsSync(file)) return 0;
+  const { newestProcessed } = await import('./backends/sqlite/event-tables.ts');
+  return newestProcessed(file);
+}
+
 interface SharedLogWishes {
   readonly warn: (message: string) => void;
   readonly makesTopic?: boolean;
@@ -227,6 +263,7 @@ const NO_LOG: LogReader = {
   missing: async () => 0,
   commit: async () => undefined,
   committed: async () => 0,
+  newestReceivedAt: async () => 0,
   close: async () => undefined,
 };
 

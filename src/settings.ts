@@ -39,6 +39,9 @@ export interface Setting<T> {
 /** Room for one body of 10 MB, before and after decompression, within the share of large bodies (edge/admission.ts). */
 export const EDGE_BYTES_MIN = 28 * MB;
 
+/** Clocks are corrected by seconds, and that is no jump. */
+const CLOCK_BOUND_MS_MIN = 60 * SECOND_MS;
+
 export const SETTINGS = {
   port: setting({
     env: 'PORT',
@@ -201,6 +204,23 @@ export const SETTINGS = {
     kind: bytes(0),
     default: 256 * MB,
     description: 'How much of rejected users is kept at most; the oldest go first.',
+  }),
+  clockJumpMsMax: setting({
+    env: 'SLUICE_CLOCK_JUMP_MAX',
+    flag: 'clock-jump-max',
+    placeholder: 'TIME',
+    kind: retention(CLOCK_BOUND_MS_MIN),
+    default: DAY_MS,
+    description: 'How far the clock may jump ahead while the server runs; beyond it received_at does not follow.',
+  }),
+  clockGapMsMax: setting({
+    env: 'SLUICE_CLOCK_GAP_MAX',
+    flag: 'clock-gap-max',
+    placeholder: 'TIME',
+    kind: retention(CLOCK_BOUND_MS_MIN),
+    default: 180 * DAY_MS,
+    description:
+      'How far the clock may be ahead of the newest event at a start; beyond it received_at does not follow.',
   }),
   defaultCountry: setting({
     env: 'SLUICE_DEFAULT_COUNTRY',

@@ -30,6 +30,8 @@ export interface EdgeSetup {
   readonly port: number;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
+  /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
+  readonly clockBuffer: SharedArrayBuffer;
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
   readonly databaseTrouble: string | null;
@@ -116,6 +118,7 @@ export interface SupervisorParts {
 export class Supervisor {
   readonly #parts: SupervisorParts;
   readonly #statusBuffer = allocateStatus();
+  readonly #clockBuffer = new SharedArrayBuffer(Float64Array.BYTES_PER_ELEMENT);
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
@@ -255,6 +258,7 @@ export class Supervisor {
       port,
       metricsBuffer,
       statusBuffer,
+      clockBuffer: this.#clockBuffer,
       version,
       databaseTrouble: this.#databaseTrouble,
     };

@@ -277,8 +277,9 @@ export interface OpenedProcessor {
   close(): Promise<void>;
 }
 
-export async function openProcessorParts(setup: ProcessorSetup): Promise<OpenedProcessor> {
-  if (setup.config.logUrl !== '') return openSharedProcessor(setup);
+/** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
+export async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
+  if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
   const { config, metricsBuffer } = setup;
   const [{ openSqliteLogReader }, { waitForAppends }, { sourceInThread }, { METRIC, readCounter }] = await Promise.all([
     import('./backends/sqlite/log-reader.ts'),
@@ -287,7 +288,7 @@ export async function openProcessorParts(setup: ProcessorSetup): Promise<OpenedP
     import('./metrics.ts'),
   ]);
   const folder = logFolderOf(config.dataFolder);
-  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
+  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
   const writer = await openWriter(config, log);
   const preparer: PreparerSetup = { role: 'preparer', config };
   const thread = new Worker(threadFile('./thread', import.meta.url), { workerData: preparer, name: 'preparer' });
@@ -328,7 +329,7 @@ async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
 }
 
 /** A member of the group of its database that shares the partitions among itself. Parses on the spot: more speed is more processors. */
-async function openSharedProcessor({ config }: ProcessorSetup): Promise<OpenedProcessor> {
+async function openSharedProcessor({ config }: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
   const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, warn, pool] = await Promise.all([
     import('./backends/kafka/log.ts'),
     import('./backends/postgres/identity.ts'),
@@ -338,6 +339,7 @@ async function openSharedProcessor({ config }: ProcessorSetup): Promise<OpenedPr
   const log = await openKafkaGroupReader({
     url: config.logUrl,
     retentionMs: config.logRetentionMs,
+    now,
     databaseId: await databaseIdOf(pool),
     warn,
   });

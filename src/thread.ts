@@ -33,12 +33,20 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
     });
     const onFatal = (message: string): void => tell({ type: 'fatal', message });
     const opening = openEdgeParts(setup, onFatal, () => databaseTrouble);
-    const [{ startEdge }, { statusOf }, { createLogger }, opened] = await Promise.all([
-      import('./edge/edge.ts'),
-      import('./supervisor.ts'),
-      import('./logger.ts'),
-      opening,
-    ]);
+    const [{ startEdge }, { statusOf }, { createLogger }, { metricsWriter }, { openClock }, { watchClock }, opened] =
+      await Promise.all([
+        import('./edge/edge.ts'),
+        import('./supervisor.ts'),
+        import('./logger.ts'),
+        import('./metrics.ts'),
+        import('./opening.ts'),
+        import('./clock.ts'),
+        opening,
+      ]);
+    const logger = createLogger(config.logLevel, `edge-${index}`);
+    const newest = new Float64Array(setup.clockBuffer);
+    const clock = await openClock(config, (message) => logger.warn(message), newest);
+    const stopWatching = watchClock({ clock, metrics: metricsWriter(metricsBuffer, 2 * index), logger });
     const edge = await startEdge(
       {
         ...opened.parts,
@@ -46,9 +54,10 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         sources,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),
-        logger: createLogger(config.logLevel, `edge-${index}`),
+        logger,
         version,
         now: Date.now,
+        receiptTime: clock.now,
         handOverSightings: (sightings) => tell({ type: 'sightings', sightings }),
       },
       setup.port,
@@ -56,6 +65,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
     const drain = async (): Promise<void> => {
       opened.stop();
       await edge.drain();
+      stopWatching();
       await opened.close();
       tell({ type: 'drained' });
     };
@@ -84,6 +94,8 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     { METRIC, metricsWriter, readCounter, readGauge },
     { metricsSlots, setBacklogFull, statusOf },
     { turnTaker },
+    { openClock },
+    { watchClock },
   ] = await Promise.all([
     import('./thread-parts.ts'),
     import('./processor/processor.ts'),
@@ -93,21 +105,23 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     import('./metrics.ts'),
     import('./supervisor.ts'),
     import('./processor/give-way.ts'),
+    import('./opening.ts'),
+    import('./clock.ts'),
   ]);
   try {
-    const opened = await openProcessorParts(setup);
+    const logger = createLogger(config.logLevel, 'processor');
+    const metrics = metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1);
+    // Retention, and when first uses expire, go by it: a clock that jumps must not make anything look old.
+    const clock = await openClock(config, (message) => logger.warn(message));
+    const stopWatching = watchClock({ clock, metrics, logger });
+    const opened = await openProcessorParts(setup, clock.retentionTime);
     const { parts } = opened;
-    const common = {
-      log: parts.log,
-      writer: parts.writer,
-      metrics: metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1),
-      logger: createLogger(config.logLevel, 'processor'),
-      now: Date.now,
-    };
+    const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
     // Of a log that is shared this one reads a part: how much of it waits in all, the edges find out.
     const isOwnLog = config.logUrl === '';
     const housekeeping = new Housekeeping({
       ...common,
+      retentionTime: clock.retentionTime,
       retention: {
         eventsMs: config.eventRetentionMs,
         tracesMs: config.traceRetentionMs,
@@ -119,7 +133,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     });
     const status = statusOf(statusBuffer);
     const takeTurn = turnTaker({
-      now: Date.now,
+      now: clock.now,
       waiting: () => readGauge(metricsBuffer, METRIC.requests_waiting) ?? 0,
       entries: () => readCounter(metricsBuffer, METRIC.log_entries),
       bytes: () => readCounter(metricsBuffer, METRIC.log_bytes),
@@ -139,6 +153,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     });
     tell({ type: 'started' });
     await processor.run();
+    stopWatching();
     await opened.close();
     tell({ type: 'stopped' });
   } catch (error) {

@@ -193,6 +193,7 @@ suite('Reading what is still in the log', () => {
       missing: (...args) => log.missing(...args),
       commit: (...args) => log.commit(...args),
       committed: (...args) => log.committed(...args),
+      newestReceivedAt: () => log.newestReceivedAt(),
       close: () => log.close(),
       headers: async (partition, position, countMax) => {
         if (isFirst) {

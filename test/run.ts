@@ -11,10 +11,10 @@ import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { startSharedServers } from './servers/shared.ts';
-import { ensureTools } from './tools.ts';
+import { ensureTools, FAKETIME } from './tools.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', 'chromium'];
+const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', 'chromium', FAKETIME];
 
 function filesOf(args: readonly string[]): string[] {
   if (args.length === 0) return globSync('test/**/*.test.ts', { cwd: ROOT });

@@ -1,6 +1,6 @@
 /**
- * The programs that some tests need besides Node: strace, mkfs.ext4, mount, perl, chromium, PostgreSQL, Java and Maven.
- * They are looked for in PATH and where administrators and Debian keep theirs. `ensureTools` installs what is missing
+ * The programs that some tests need besides Node: strace, mkfs.ext4, mount, perl, chromium, PostgreSQL, Java and Maven,
+ * and the library libfaketime. They are looked for in PATH and where administrators and Debian keep theirs. `ensureTools` installs what is missing
  * where that is simple and allowed (root on a Debian, with apt-get), and says what it does. What cannot be had is named
  * with the reason, for a test to skip visibly.
  */
@@ -14,6 +14,9 @@ import { delimiter, join } from 'node:path';
 const MORE_FOLDERS = ['/usr/local/sbin', '/usr/sbin', '/sbin'];
 /** Debian keeps PostgreSQL's programs out of everyone's PATH, by version. */
 const POSTGRES_FOLDERS = '/usr/lib/postgresql/*/bin';
+/** A library that is loaded into a program to show it another time; the kind for programs with threads. */
+export const FAKETIME = 'libfaketimeMT.so.1';
+const FAKETIME_PLACES = `/usr/{lib,lib/*,local/lib}/faketime/${FAKETIME}`;
 
 const PACKAGES: Readonly<Record<string, string>> = {
   strace: 'strace',
@@ -25,6 +28,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   initdb: 'postgresql',
   java: 'default-jre-headless',
   mvn: 'maven',
+  [FAKETIME]: 'libfaketime',
 };
 
 export interface MissingTool {
@@ -34,6 +38,7 @@ export interface MissingTool {
 
 /** The path of a program; undefined when there is none. */
 export function findTool(name: string): string | undefined {
+  if (name === FAKETIME) return globSync(FAKETIME_PLACES)[0];
   const folders = [...(process.env['PATH'] ?? '').split(delimiter), ...MORE_FOLDERS, ...postgresFolders()];
   return folders
     .filter((folder) => folder !== '')

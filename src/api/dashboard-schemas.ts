@@ -45,6 +45,16 @@ const Health = Type.Object(
       'Free where the data is kept; null on a server that keeps none on its disk.',
     ),
     disk_free_bytes_min: count('With less than this, events are refused.'),
+    clock_held_seconds: Type.Number({
+      minimum: 0,
+      description:
+        'How far the clock is ahead of `received_at`, because it jumped and is not believed; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
+    }),
+    clock_behind_seconds: Type.Number({
+      minimum: 0,
+      description:
+        'How far the clock is behind `received_at`, which never goes back: it goes on at half speed until the clock has caught up. If the clock is wrong, set it.',
+    }),
     memory_bytes: count('Resident memory of the process.'),
     ledger_difference: orNull(
       Type.Number(),

@@ -55,6 +55,8 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
     lag_seconds: hasProcessor ? gauge(METRIC.processor_lag) : null,
     disk_free_bytes: config.logUrl === '' ? gauge(METRIC.disk_free_bytes) : null,
     disk_free_bytes_min: config.diskFreeBytesMin,
+    clock_held_seconds: gauge(METRIC.clock_held),
+    clock_behind_seconds: gauge(METRIC.clock_behind),
     memory_bytes: process.memoryUsage.rss(),
     ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
     log_missing_records: hasProcessor ? gauge(METRIC.log_missing_records) : null,

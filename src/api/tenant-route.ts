@@ -24,6 +24,8 @@ export interface TenantParts extends MemberParts {
   readonly keys: KeyCache;
   /** Of which tenants are served. */
   readonly environment: 'any' | Environment;
+  /** The clock that `received_at` is taken from: what is stored, or asked about times of receipt, goes by it. */
+  readonly receiptTime: () => number;
   /** How identifiers that are asked for become match keys. */
   readonly matchOptions: MatchOptions;
   /** Told of every use of a key, with where the request came from. Must not throw. */
@@ -39,6 +41,7 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly body: unknown;
   /** Of this very request. */
   readonly traceId: string;
+  /** By the clock that `received_at` is taken from. */
   readonly now: number;
 }
 
@@ -78,8 +81,9 @@ export function addTenantRoute<Kinds extends ParameterKinds>(
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
       const parameters = readParameters(route.parameters, request.url);
       const id = pathId(request.params);
-      const { store, now } = parts;
-      const call = { tenantId, store, parameters, id: id ?? '', body: request.body, traceId: request.id, now: now() };
+      const { store, receiptTime } = parts;
+      const { body, id: traceId } = request;
+      const call = { tenantId, store, parameters, id: id ?? '', body, traceId, now: receiptTime() };
       const answer = id === null ? null : await route.answer(call);
       return answer === null ? sendError(reply, 'not_found') : sendJson(reply, route.status ?? 200, answer);
     },

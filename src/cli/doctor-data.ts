@@ -6,6 +6,8 @@
 
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
+import { CLOCK_EARLIEST } from '../clock.ts';
+import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
 import { LogCorruptError, type LogReader } from '../log.ts';
 import type { Books, LedgerHour, Store } from '../store.ts';
@@ -26,8 +28,6 @@ const BACKLOG_RECORDS_COUNTED_MAX = 1_000_000;
 const SECOND_LOOK_MS = 1_000;
 const BACKLOG_OLD_MS = 60_000;
 const CLOCK_TOLERANCE_MS = 5_000;
-/** No server of Sluice ran before this. */
-const CLOCK_EARLIEST = Date.UTC(2026, 0, 1);
 const SHOWN_MAX = 5;
 
 type Positions = ReadonlyMap<number, number>;
@@ -178,7 +178,7 @@ function advance(before: Positions, after: Positions): number {
   return sum;
 }
 
-/** The newest thing that came in must not be of tomorrow: the order of what was said last hangs on it. */
+/** Against the newest event: a clock that is behind it, or far ahead of it, is not followed by a server (`clock.ts`). */
 export const checkClock: Check = async (parts) => {
   const now = parts.now();
   if (now < CLOCK_EARLIEST) {
@@ -186,26 +186,23 @@ export const checkClock: Check = async (parts) => {
   }
   const alone = [well('clock', `${localTime(now)}, and nothing to compare it with yet`)];
   return withLogAndStore(parts, alone, async (log, store) => {
-    const { hours, positions } = await store.ledger(null, { from: null, to: null });
-    let newest = hours.reduce((latest, { hour }) => Math.max(latest, hour), 0);
-    for (const partition of await log.partitions()) {
-      // The last one that was processed, and what came after it.
-      const { headers } = await log.headers(
-        partition,
-        Math.max(0, (positions.get(partition) ?? 0) - 1),
-        HEADERS_PER_LOOK,
-      );
-      for (const { receivedAt } of headers) newest = Math.max(newest, receivedAt);
+    const { hours } = await store.ledger(null, { from: null, to: null });
+    const newest = hours.reduce((latest, { hour }) => Math.max(latest, hour), await log.newestReceivedAt());
+    if (newest === 0) return alone;
+    const behind = newest - parts.now();
+    const { clockGapMsMax } = parts.config;
+    if (behind > CLOCK_TOLERANCE_MS) {
+      const message = `it says ${localTime(now)}, but the newest event was received at ${localTime(newest)}, ${formatSpan(behind)} from now`;
+      const advice =
+        'The clock was set back, or was ahead then. If it is wrong now, set it. If it is right, wait: received_at goes on from there at half speed until the clock has caught up.';
+      return [warning('clock', message, advice)];
     }
-    const ahead = newest - parts.now();
-    if (ahead <= CLOCK_TOLERANCE_MS) return [well('clock', `${localTime(now)}, and nothing came in later than that`)];
-    return [
-      warning(
-        'clock',
-        `it says ${localTime(now)}, but something came in at ${localTime(newest)}, ${formatSpan(ahead)} from now`,
-        'The clock was set back, or was ahead then. Until it has caught up, what was said then counts as newer than what is said now.',
-      ),
-    ];
+    if (-behind > clockGapMsMax) {
+      const message = `it says ${localTime(now)}, ${formatSpan(-behind)} after the newest event was received`;
+      const advice = `That is more than SLUICE_CLOCK_GAP_MAX (${formatSetting('clockGapMsMax', clockGapMsMax)}): a server does not believe it, and received_at goes on from the newest event. Set the clock right; if it is right, start the server once with a larger SLUICE_CLOCK_GAP_MAX.`;
+      return [warning('clock', message, advice)];
+    }
+    return [well('clock', `${localTime(now)}, and nothing came in later than that`)];
   });
 };
 

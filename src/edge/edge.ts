@@ -46,7 +46,10 @@ export interface EdgeParts {
   readonly status: ServerStatus;
   readonly logger: Logger;
   readonly version: string;
+  /** The wall clock, for keys and sessions. */
   readonly now: () => number;
+  /** The clock that never goes back (`clock.ts`), for what is stored. */
+  readonly receiptTime: () => number;
   readonly handOverSightings: (sightings: KeySighting[]) => void;
 }
 
@@ -74,7 +77,7 @@ const NANOSECONDS = 1e9;
 export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const { config, log, reading, keyStore, status, logger } = parts;
   const metrics = metricsWriter(parts.metrics.buffer, parts.metrics.slot);
-  const newTraceId = createTraceIds(parts.now);
+  const newTraceId = createTraceIds(parts.receiptTime);
   const sightings = new Sightings(parts.handOverSightings);
   const keyOutage = new OutageLog(logger, {
     failing: 'keys cannot be read: those that were confirmed lately go on, all others get 503',
@@ -167,7 +170,7 @@ interface MadeIngest {
 }
 
 function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: KeyCache): MadeIngest {
-  const { config, status, now } = parts;
+  const { config, status, now, receiptTime } = parts;
   const { metrics, newTraceId, sightings, quietLogger } = shared;
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
@@ -182,6 +185,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
     logger: quietLogger,
     environment: config.environment,
     now,
+    receiptTime,
     newTraceId,
     refusal: () => refusalOf(status),
     isLeaving: () => isLeaving(status),
@@ -204,7 +208,7 @@ interface ForApp {
 }
 
 function appOptions(parts: EdgeParts, frame: AppFrame, { reading, keys, sightings, stopping }: ForApp): AppOptions {
-  const { config, sources, now } = parts;
+  const { config, sources, now, receiptTime } = parts;
   return {
     ...frame,
     // Not as it is now: the port is only known later.
@@ -220,6 +224,7 @@ function appOptions(parts: EdgeParts, frame: AppFrame, { reading, keys, sighting
     keys,
     environment: config.environment,
     now,
+    receiptTime,
     matchOptions: matchOptionsOf(config),
     noteUse: (key, at, origin, host) => sightings.note(key.id, at, isForeignOrigin(origin, host) ? origin : undefined),
   };

@@ -31,7 +31,10 @@ export interface IngestParts {
   readonly metrics: MetricsWriter;
   readonly logger: QuietLog;
   readonly environment: 'any' | Environment;
+  /** The wall clock, for keys. */
   readonly now: () => number;
+  /** The clock that never goes back (`clock.ts`), for what is stored. */
+  readonly receiptTime: () => number;
   readonly newTraceId: () => string;
   readonly refusal: () => Refusal | null;
   /** Whether connections are to end with their next response. */
@@ -214,7 +217,7 @@ export class Ingest {
       .append({
         traceId: exchange.traceId,
         tenantId: tenantOf(key.accountId, key.environment),
-        receivedAt: this.#parts.now(),
+        receivedAt: this.#parts.receiptTime(),
         keyId: key.id,
         keyKind: key.kind,
         idempotencyKey,

@@ -15,8 +15,8 @@ const BACKLOG_INTERVAL_MS = 1_000;
 const BACKLOG_RETRY_MS = 30_000;
 const BOOKS_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
-const CLOCK_JUMP_MS = 3_600_000;
-const SWEEP_HELD_MS = 24 * 3_600_000;
+/** Time that passes between two looks at a clock is less than this, and what retention waits for is more. */
+const RETENTION_LAG_MS = 60_000;
 /** The edges take in again a little below the bound, or they would flicker. */
 const BACKLOG_LOW_SHARE = 0.9;
 
@@ -26,6 +26,8 @@ export interface HousekeepingParts {
   readonly metrics: MetricsWriter;
   readonly logger: Logger;
   readonly now: () => number;
+  /** The time that retention goes by: it may stand for a while (`clock.ts`). */
+  readonly retentionTime: () => number;
   readonly retention: Retention;
   readonly backlogBytesMax: number;
   readonly setBacklogFull: (isFull: boolean) => void;
@@ -38,8 +40,7 @@ export class Housekeeping {
   #backlogs = new Map<number, number>();
   #booksAt = Number.NEGATIVE_INFINITY;
   #sweepAt = Number.NEGATIVE_INFINITY;
-  #clockOffset = Number.POSITIVE_INFINITY;
-  #sweepHeldUntil = Number.NEGATIVE_INFINITY;
+  #isRetentionWaiting = false;
   #isBacklogFull = false;
   #areBooksOut = false;
   #isLogShort = false;
@@ -61,28 +62,28 @@ export class Housekeeping {
       await this.#checkBooks();
       await this.#checkLog(positions);
     }
-    this.#watchClock(moment);
-    if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS && moment >= this.#sweepHeldUntil) {
-      const { writer, retention, now } = this.#parts;
+    if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS) {
       // Said before, so that a store which cannot be written is not waited for at every turn.
       this.#sweepAt = moment;
       // One piece at a time: events come first.
-      // An Idempotency-Key must outlive the requests that still wait in the log, however late they are processed.
-      if (await writer.sweep(retention, Math.min(now(), caughtUpTo))) this.#sweepAt = Number.NEGATIVE_INFINITY;
+      if (await this.#sweep(caughtUpTo)) this.#sweepAt = Number.NEGATIVE_INFINITY;
     }
   }
 
-  /** A clock that jumped ahead would make everything look old: before anything is removed, somebody gets a day to mend it. */
-  #watchClock(moment: number): void {
-    const offset = this.#parts.now() - moment;
-    if (offset - this.#clockOffset > CLOCK_JUMP_MS) {
-      this.#sweepHeldUntil = moment + SWEEP_HELD_MS;
-      this.#parts.logger.warn(
-        { jumped_ms: Math.round(offset - this.#clockOffset) },
+  /** True when there is more to remove. */
+  #sweep(caughtUpTo: number): Promise<boolean> {
+    const { writer, retention, retentionTime, now, logger } = this.#parts;
+    const time = retentionTime();
+    const isWaiting = now() - time > RETENTION_LAG_MS;
+    if (isWaiting && !this.#isRetentionWaiting) {
+      logger.warn(
+        { retention_time: new Date(time).toISOString() },
         'the clock jumped ahead: nothing is removed for a day',
       );
     }
-    this.#clockOffset = offset;
+    this.#isRetentionWaiting = isWaiting;
+    // An Idempotency-Key must outlive the requests that still wait in the log, however late they are processed.
+    return writer.sweep(retention, Math.min(time, caughtUpTo));
   }
 
   async #watchBacklog(positions: ReadonlyMap<number, number>): Promise<void> {

@@ -33,6 +33,8 @@ suite('GET /health', () => {
     one.set(METRIC.processor_lag, 1.5);
     one.set(METRIC.ledger_difference, 2);
     one.set(METRIC.log_missing_records, 3);
+    one.set(METRIC.clock_held, 0);
+    two.set(METRIC.clock_held, 86_400.5);
     two.set(METRIC.disk_free_bytes, 7_000);
     one.inc(METRIC.requests_202, 4);
     two.inc(METRIC.requests_202);
@@ -56,6 +58,8 @@ suite('GET /health', () => {
       lag_seconds: 1.5,
       disk_free_bytes: 7_000,
       disk_free_bytes_min: 268_435_456,
+      clock_held_seconds: 86_400.5,
+      clock_behind_seconds: 0,
       ledger_difference: 2,
       log_missing_records: 3,
       records_set_aside: 0,

@@ -67,6 +67,7 @@ export async function startApp(context: Pick<TestContext, 'after'>, options: Sta
     publicUrl: '',
     environment: 'any',
     now: Date.now,
+    receiptTime: options.now ?? Date.now,
     matchOptions: { defaultCountry: null, junkValues: new Set() },
     noteUse: () => {},
     ...options,

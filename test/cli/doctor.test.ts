@@ -158,12 +158,14 @@ suite('sluice doctor', () => {
     assert.match(near.trouble, /warning disk: only 2\.0 GB are free/);
   });
 
-  test('clock: something that came in later than now is told, and so is a clock that was never set', async (context) => {
+  test('clock: one that is behind the newest event, far ahead of it, or was never set is reported', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.send([{ users: [user('eve')], receivedAt: NOW + 7_200_000 }]);
     const { trouble } = await examine(folder.data);
     assert.match(trouble, /warning clock: .*2h from now/);
+    const ahead = await examine(folder.data, [], { now: () => NOW + 181 * 86_400_000 });
+    assert.match(ahead.trouble, /warning clock: .*after the newest event .*SLUICE_CLOCK_GAP_MAX \(180d\)/s);
     const unset = await examine(folder.data, [], { now: () => 0 });
     assert.match(unset.trouble, /broken clock: it says 1970-01-01/);
   });

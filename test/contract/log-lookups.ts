@@ -36,6 +36,24 @@ export function lookupTests(log: () => LogUnderTest): void {
     }
   });
 
+  test('the newest time of receipt is that of the last record of any partition, and 0 in an empty log', async () => {
+    await withReader(log(), async (reader) => assert.equal(await reader.newestReceivedAt(), 0));
+    const times = [1_000, 2_000, 2_000, 5_000].map((later) => Date.UTC(2026, 0) + later);
+    // The id has the time, too.
+    const traceId = (time: number): string => {
+      const hex = time.toString(16).padStart(12, '0');
+      return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000001`;
+    };
+    await append(
+      log(),
+      times.map((receivedAt) => entry({ traceId: traceId(receivedAt), receivedAt })),
+    );
+    await withReader(log(), async (reader) => assert.equal(await reader.newestReceivedAt(), times.at(-1)));
+    // A start that nothing followed.
+    await append(log(), []);
+    await withReader(log(), async (reader) => assert.equal(await reader.newestReceivedAt(), times.at(-1)));
+  });
+
   test('headers are the records without their bodies, whatever the number asked for at a time', async () => {
     await append(log(), mixedEntries(40));
     await withReader(log(), async (reader) => {

@@ -234,6 +234,7 @@ suite('A partition of the log', () => {
       metrics: metricsWriter(buffer, 0),
       logger: rememberingLogger().logger,
       now: () => PROCESSED_AT + aheadMs,
+      retentionTime: () => PROCESSED_AT + aheadMs,
       retention: { eventsMs: 1e15, tracesMs: 1e15, rejectionsMs: 1e15, rejectionBytesMax: 1e15 },
       backlogBytesMax: 1e15,
       setBacklogFull: () => undefined,

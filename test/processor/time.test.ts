@@ -180,6 +180,7 @@ test('an Idempotency-Key is remembered for what still waits in the log, however 
     // A new one each time, so that everything is due.
     return new Housekeeping({
       ...parts,
+      retentionTime: parts.now,
       retention: { eventsMs: 1e15, tracesMs: 1e15, rejectionsMs: 1e15, rejectionBytesMax: 1e9 },
       backlogBytesMax: 1e9,
       setBacklogFull: () => undefined,

@@ -160,6 +160,7 @@ function bounded(log: ReturnType<typeof openSqliteLogReader>): typeof log {
     missing: (...args) => log.missing(...args),
     commit: (...args) => log.commit(...args),
     committed: (...args) => log.committed(...args),
+    newestReceivedAt: () => log.newestReceivedAt(),
     close: () => log.close(),
   };
 }

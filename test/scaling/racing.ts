@@ -130,6 +130,7 @@ function restricted(log: LogReader, own: number[]): LogReader {
     missing: (...args) => log.missing(...args),
     commit: (...args) => log.commit(...args),
     committed: (...args) => log.committed(...args),
+    newestReceivedAt: () => log.newestReceivedAt(),
     close: () => Promise.resolve(),
   };
 }

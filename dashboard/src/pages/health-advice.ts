@@ -14,6 +14,7 @@ export interface Advice {
 const BACKLOG_SHARE_WARN = 0.5;
 const DISK_FACTOR_WARN = 2;
 const LAG_SECONDS_WARN = 60;
+const CLOCK_BEHIND_SECONDS_WARN = 10;
 
 /** Worst first. */
 export function adviceFor(health: Health): Advice[] {
@@ -38,6 +39,16 @@ export function adviceFor(health: Health): Advice[] {
       },
     diskAdvice(health, says('disk space')),
     backlogAdvice(health, says('SLUICE_BACKLOG_MAX')),
+    health.clock_held_seconds > 0 && {
+      tone: 'bad',
+      title: 'The clock jumped ahead and is not believed',
+      text: 'Events are received with the time before the jump, plus the time that has passed since. Set the clock of the machine right. If it is right, restart the server; if the difference is more than SLUICE_CLOCK_GAP_MAX, with a larger value of that.',
+    },
+    health.clock_behind_seconds > CLOCK_BEHIND_SECONDS_WARN && {
+      tone: 'warn',
+      title: 'The clock is behind the newest event',
+      text: 'The time of receipt never goes back: it goes on at half speed until the clock has caught up. If the clock of the machine is wrong, set it.',
+    },
     health.ledger_difference !== null &&
       health.ledger_difference !== 0 && {
         tone: 'bad',

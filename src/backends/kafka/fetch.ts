@@ -50,6 +50,8 @@ export interface WantedFrom extends Omit<Wanted, 'epoch'> {
 /** Offsets that Kafka knows by name. */
 export const EARLIEST = -2;
 export const LATEST = -1;
+/** Of the message with the newest time. */
+const NEWEST = -3;
 
 export const READ_MS_MAX = 5_000;
 const RETRY_MS = 100;
@@ -177,14 +179,31 @@ async function refuseReplacedTopic(cluster: Cluster, topicId: string): Promise<v
  * knows by name. -1 where there is no such message.
  */
 export async function offsetAt(cluster: Cluster, partition: number, time: number): Promise<number> {
+  return (await messageAt(cluster, partition, time)).offset;
+}
+
+/** The newest time of any message in a partition, in milliseconds since 1970; 0 when it is empty. */
+export async function newestTime(cluster: Cluster, partition: number): Promise<number> {
+  return Math.max(0, (await messageAt(cluster, partition, NEWEST)).time);
+}
+
+interface FoundMessage {
+  readonly code: number;
+  readonly offset: number;
+  /** -1 where there is none, and where an offset was asked for by name. */
+  readonly time: number;
+}
+
+function messageAt(cluster: Cluster, partition: number, time: number): Promise<FoundMessage> {
   return patiently(cluster, `the positions of partition ${partition} cannot be read`, async () => {
     const { connection, epoch } = await cluster.leader(partition);
     const asked = [{ partitionIndex: partition, currentLeaderEpoch: epoch, timestamp: BigInt(time) }];
     const topics = [{ name: cluster.topic, partitions: asked }];
     const answer = await answered(listOffsetsV8.api.async(connection, -1, READ_UNCOMMITTED, topics));
     const found = answer.topics[0]?.partitions[0];
-    return found === undefined ? undefined : { code: found.errorCode, offset: Number(found.offset) };
-  }).then(({ offset }) => offset);
+    if (found === undefined) return undefined;
+    return { code: found.errorCode, offset: Number(found.offset), time: Number(found.timestamp) };
+  });
 }
 
 /** Lets Kafka remove what is below. Returns why that is refused whoever asks how often; null when it is done. */

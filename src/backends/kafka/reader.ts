@@ -17,6 +17,7 @@ import {
   type FetchedRun,
   LATEST,
   nameOfLog,
+  newestTime,
   offsetAt,
   removeBelow,
 } from './fetch.ts';
@@ -148,6 +149,13 @@ export class KafkaLogReader implements LogReader {
   async committed(partition: number): Promise<number> {
     const position = await committedPosition(this.setup.cluster, this.setup.group, partition);
     return Math.max(position, this.#committed.get(partition) ?? 0);
+  }
+
+  /** By the times of messages, which are those in their trace ids: a slow request was received up to a minute later. */
+  async newestReceivedAt(): Promise<number> {
+    const { cluster } = this.setup;
+    const partitions = [...(await cluster.view()).partitions.keys()];
+    return Math.max(0, ...(await Promise.all(partitions.map((partition) => newestTime(cluster, partition)))));
   }
 
   close(): Promise<void> {

@@ -9,7 +9,7 @@ import type { NodeNumber } from '../../model.ts';
 import type { EventToStore } from '../../store-writer.ts';
 import { BlockWriter } from './event-blocks.ts';
 import { EventIndex, type IndexSizes, type Run } from './event-index.ts';
-import { eventTableSchema } from './store-schema.ts';
+import { eventTableSchema, openStoreFile } from './store-schema.ts';
 
 /** So many that a row costs little an event, so few that reading one event does not unpack a lot. */
 const BLOCK_EVENTS_MAX = 16;
@@ -156,4 +156,15 @@ export class EventTables {
 
 function finite(value: number): number | null {
   return Number.isFinite(value) ? value : null;
+}
+
+/** The newest time of receipt that a store has processed; 0 when there is none. */
+export function newestProcessed(file: string): number {
+  const database = openStoreFile(file, 'reader');
+  try {
+    const row = database.prepare('SELECT max(received_max) AS newest FROM event_tables').get();
+    return Number(row?.newest ?? 0);
+  } finally {
+    database.close();
+  }
 }

@@ -180,8 +180,29 @@ class SqliteLogReader implements LogReader {
     return committedPosition(this.#positions, partition);
   }
 
+  async newestReceivedAt(): Promise<number> {
+    let newest = 0;
+    for (const partition of await this.partitions()) {
+      newest = Math.max(newest, this.#newestIn(partition));
+    }
+    return newest;
+  }
+
   async close(): Promise<void> {
     this.#positionsOpened?.close();
+  }
+
+  /** Of the last record; every start leaves a segment, which may be empty. */
+  #newestIn(partition: number): number {
+    for (const stretch of this.#stretches(partition, 0).stretches.toReversed()) {
+      try {
+        const newest = newestReceivedAt(stretch);
+        if (newest > 0) return newest;
+      } catch (error) {
+        if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
+      }
+    }
+    return 0;
   }
 
   /** Where records from `position` on lie, in order, and the first position that is kept; infinity without any. */

@@ -1,0 +1,351 @@
+/**
+ * The clock of `received_at`, with sources that the test sets: the wall clock steps, the machine sleeps, the server
+ * restarts. Whatever happens the clock does not go back, and does not run away.
+ */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import * as fc from 'fast-check';
+import { CLOCK_EARLIEST, type TimeSources, TrustedClock, watchClock } from '../src/clock.ts';
+import type { Logger } from '../src/logger.ts';
+import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../src/metrics.ts';
+
+const SECOND_MS = 1_000;
+const HOUR_MS = 3_600 * SECOND_MS;
+const DAY_MS = 24 * HOUR_MS;
+const TEN_YEARS_MS = 3_652 * DAY_MS;
+const START = Date.UTC(2026, 10, 15, 12);
+const BOUNDS = { jumpMsMax: DAY_MS, gapMsMax: 180 * DAY_MS };
+
+/** A machine, its clocks, and a server on it that stores what it receives. */
+class Machine {
+  wall = START;
+  #monotonic = 5_000;
+  #uptime = 90_000;
+  newest: number;
+  clock: TrustedClock;
+  readonly sources: TimeSources = {
+    wall: () => this.wall,
+    monotonic: () => this.#monotonic,
+    uptime: () => this.#uptime,
+  };
+
+  constructor(newest = START, wall = START) {
+    this.newest = newest;
+    this.wall = wall;
+    this.clock = this.#start();
+  }
+
+  #start(): TrustedClock {
+    return new TrustedClock({ newest: this.newest, ...BOUNDS, sources: this.sources });
+  }
+
+  /** A request is received. */
+  receive(): number {
+    this.newest = this.clock.now();
+    return this.newest;
+  }
+
+  pass(milliseconds: number): void {
+    this.wall += milliseconds;
+    this.#monotonic += milliseconds;
+    this.#uptime += milliseconds;
+  }
+
+  /** As a server that reads its clock every so often. */
+  run(milliseconds: number, every = HOUR_MS): number {
+    for (let passed = 0; passed < milliseconds; passed += every) {
+      this.pass(Math.min(every, milliseconds - passed));
+      this.clock.now();
+    }
+    return this.receive();
+  }
+
+  sleep(milliseconds: number): void {
+    this.wall += milliseconds;
+    this.#uptime += milliseconds;
+  }
+
+  step(milliseconds: number): void {
+    this.wall += milliseconds;
+  }
+
+  stepAll(milliseconds: number): void {
+    this.wall += milliseconds;
+    this.#monotonic += milliseconds;
+  }
+
+  /** Stopped, and started again after a while. */
+  restart(milliseconds: number): void {
+    this.pass(milliseconds);
+    this.clock = this.#start();
+  }
+}
+
+suite('The clock of received_at', () => {
+  test('shows the time of a wall clock that is right, and follows small corrections', () => {
+    const machine = new Machine();
+    assert.equal(machine.run(HOUR_MS, SECOND_MS), machine.wall);
+    machine.step(300);
+    assert.equal(machine.receive(), machine.wall);
+    machine.step(-300);
+    machine.run(2 * SECOND_MS, 10);
+    assert.equal(machine.receive(), machine.wall);
+    assert.deepEqual([machine.clock.heldMs, machine.clock.behindMs], [0, 0]);
+  });
+
+  test('follows a step ahead up to the bound, and holds beyond it at the speed of the time that passes', () => {
+    const machine = new Machine();
+    machine.run(HOUR_MS);
+    machine.step(DAY_MS);
+    assert.equal(machine.receive(), machine.wall);
+    const before = machine.receive();
+    machine.step(TEN_YEARS_MS);
+    assert.equal(machine.receive(), before);
+    assert.equal(machine.run(3 * DAY_MS), before + 3 * DAY_MS);
+    assert.equal(machine.clock.heldMs, TEN_YEARS_MS);
+    assert.equal(machine.clock.isBelieved, true);
+  });
+
+  test('ends a hold by itself when the wall clock is right again', () => {
+    const machine = new Machine();
+    machine.run(HOUR_MS);
+    machine.step(TEN_YEARS_MS);
+    machine.run(HOUR_MS);
+    assert.equal(machine.clock.heldMs, TEN_YEARS_MS);
+    machine.step(-TEN_YEARS_MS);
+    assert.equal(machine.run(HOUR_MS), machine.wall);
+    assert.equal(machine.clock.heldMs, 0);
+  });
+
+  test('takes many steps within a short time for one, and steps of many days for many', () => {
+    const machine = new Machine();
+    const before = machine.run(HOUR_MS);
+    machine.step(20 * HOUR_MS);
+    assert.equal(machine.run(HOUR_MS), machine.wall);
+    machine.step(20 * HOUR_MS);
+    assert.equal(machine.run(HOUR_MS), before + 22 * HOUR_MS);
+    assert.ok(machine.clock.heldMs > 0);
+
+    const other = new Machine();
+    for (let step = 0; step < 10; step += 1) {
+      other.step(20 * HOUR_MS);
+      assert.equal(other.run(DAY_MS), other.wall);
+    }
+  });
+
+  test('does not take sleep for a step', () => {
+    const machine = new Machine();
+    machine.run(HOUR_MS);
+    machine.sleep(30 * DAY_MS);
+    assert.equal(machine.receive(), machine.wall);
+    assert.equal(machine.clock.heldMs, 0);
+    machine.step(DAY_MS);
+    assert.equal(machine.receive(), machine.wall);
+  });
+
+  test('waits for a wall clock that is behind at half speed, and goes on with it from then on', () => {
+    const machine = new Machine();
+    const before = machine.run(HOUR_MS);
+    machine.step(-DAY_MS);
+    assert.equal(machine.run(HOUR_MS), before + HOUR_MS / 2);
+    assert.equal(machine.clock.behindMs, DAY_MS - HOUR_MS / 2);
+    machine.run(2 * DAY_MS);
+    assert.equal(machine.receive(), machine.wall);
+    assert.equal(machine.clock.behindMs, 0);
+  });
+
+  test('goes on behind the newest time of receipt after a restart, whatever the wall clock says then', () => {
+    for (const wrong of [-TEN_YEARS_MS, -DAY_MS, TEN_YEARS_MS]) {
+      const machine = new Machine();
+      const before = machine.run(HOUR_MS);
+      machine.step(wrong);
+      machine.restart(SECOND_MS);
+      assert.equal(machine.receive(), before + 1);
+      machine.step(-wrong);
+      assert.equal(machine.run(HOUR_MS), machine.wall);
+    }
+  });
+
+  test('believes a clock after months of standstill up to the bound of a start, and says so beyond', () => {
+    const machine = new Machine();
+    machine.restart(180 * DAY_MS);
+    assert.equal(machine.receive(), machine.wall);
+    machine.restart(181 * DAY_MS);
+    assert.equal(machine.receive(), START + 180 * DAY_MS + 1);
+    assert.equal(machine.clock.isBelieved, false);
+    assert.equal(machine.clock.heldMs, 181 * DAY_MS - 1);
+  });
+
+  test('follows a clock that is set only after the start as it would have at the start', () => {
+    const machine = new Machine(START, 0);
+    machine.run(HOUR_MS);
+    machine.wall = START + 30 * DAY_MS;
+    assert.equal(machine.run(HOUR_MS), machine.wall);
+    // From then on it is bound as any other.
+    machine.step(2 * DAY_MS);
+    assert.ok(machine.run(HOUR_MS) < machine.wall);
+  });
+
+  test('gives no edge an older time than another has given out, while each measures for itself', () => {
+    const machine = new Machine();
+    const shared = new Float64Array(1);
+    const edge = (): TrustedClock => new TrustedClock({ newest: START, ...BOUNDS, shared, sources: machine.sources });
+    machine.step(TEN_YEARS_MS);
+    const edges = [edge()];
+    machine.pass(2 * SECOND_MS);
+    edges.push(edge());
+    let last = 0;
+    for (let turn = 0; turn < 100; turn += 1) {
+      if (turn === 50) machine.step(-TEN_YEARS_MS - DAY_MS);
+      machine.pass(turn * 7);
+      const now = (edges[turn % 2] as TrustedClock).now();
+      assert.ok(now >= last);
+      last = now;
+    }
+  });
+
+  test('lets retention wait for a day after a jump that it follows, while it runs and at a start', () => {
+    const machine = new Machine();
+    const before = machine.run(HOUR_MS);
+    machine.step(23 * HOUR_MS);
+    assert.equal(machine.receive(), machine.wall);
+    assert.equal(machine.clock.retentionTime(), before);
+    machine.run(23 * HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), before);
+    const later = machine.run(HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), later);
+
+    machine.restart(8 * DAY_MS);
+    machine.run(23 * HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), later + 1);
+    machine.run(HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), machine.wall);
+  });
+
+  test('lets retention go by a wall clock that was set right within the day', () => {
+    const machine = new Machine();
+    machine.restart(100 * DAY_MS);
+    machine.run(HOUR_MS);
+    machine.step(-100 * DAY_MS);
+    machine.run(2 * DAY_MS);
+    assert.ok(machine.receive() > machine.wall + 90 * DAY_MS);
+    assert.equal(machine.clock.retentionTime(), machine.wall);
+  });
+
+  test('does not take it for time that has passed when all clocks but the uptime are set', () => {
+    const machine = new Machine();
+    const before = machine.run(HOUR_MS);
+    machine.stepAll(TEN_YEARS_MS);
+    assert.equal(machine.receive(), before);
+    assert.equal(machine.run(HOUR_MS), before + HOUR_MS);
+    machine.stepAll(-TEN_YEARS_MS);
+    assert.equal(machine.receive(), machine.wall);
+    assert.equal(machine.run(HOUR_MS), machine.wall);
+  });
+
+  test('lets retention go on after sleep, a short standstill and what was held, and in a new installation', () => {
+    const machine = new Machine();
+    machine.run(HOUR_MS);
+    machine.sleep(30 * DAY_MS);
+    assert.equal(machine.clock.retentionTime(), machine.wall);
+    machine.receive();
+    machine.restart(3 * DAY_MS);
+    assert.equal(machine.clock.retentionTime(), machine.wall);
+    const before = machine.receive();
+    machine.step(TEN_YEARS_MS);
+    machine.run(HOUR_MS);
+    assert.equal(machine.clock.retentionTime(), before + HOUR_MS);
+    const fresh = new Machine(0, START);
+    assert.equal(fresh.clock.retentionTime(), START);
+  });
+
+  test('shows no time before Sluice on a new machine whose clock was never set', () => {
+    const machine = new Machine(0, 0);
+    assert.equal(machine.receive(), CLOCK_EARLIEST);
+    machine.wall = START;
+    assert.equal(machine.receive(), START);
+  });
+
+  test('never goes back, never stands, and never runs away, over steps, sleep and restarts', () => {
+    const span = fc.oneof(
+      fc.integer({ min: 0, max: 2 * SECOND_MS }),
+      fc.integer({ min: 0, max: 3 * DAY_MS }),
+      fc.constantFrom(DAY_MS, 200 * DAY_MS, TEN_YEARS_MS),
+    );
+    const act = fc.oneof(
+      { weight: 4, arbitrary: fc.record({ kind: fc.constant('run'), by: fc.integer({ min: 0, max: 2 * DAY_MS }) }) },
+      { weight: 2, arbitrary: fc.record({ kind: fc.constantFrom('ahead', 'back'), by: span }) },
+      { weight: 1, arbitrary: fc.record({ kind: fc.constant('restart'), by: span }) },
+      // What is shorter is not noticed as sleep.
+      {
+        weight: 1,
+        arbitrary: fc.record({ kind: fc.constant('sleep'), by: fc.integer({ min: 5 * SECOND_MS, max: 300 * DAY_MS }) }),
+      },
+    );
+    fc.assert(
+      fc.property(fc.array(act, { maxLength: 60, size: 'max' }), (acts) => {
+        const machine = new Machine();
+        let last = machine.receive();
+        let passed = 0;
+        let first = last;
+        for (const { kind, by } of acts) {
+          if (kind === 'ahead') machine.step(by);
+          else if (kind === 'back') machine.step(-by);
+          else if (kind === 'sleep') machine.sleep(by);
+          else if (kind === 'restart') {
+            machine.restart(by);
+            [first, passed] = [last, 0];
+          } else machine.run(by);
+          const elapsed = kind === 'run' || kind === 'sleep' ? by : 0;
+          passed += elapsed;
+          const now = machine.receive();
+          assert.ok(Number.isInteger(now));
+          assert.ok(now >= last + Math.floor(elapsed / 2) - 1, 'it goes on');
+          if (kind === 'restart') assert.ok(now > last, 'a start is after what was');
+          const bound = BOUNDS.gapMsMax + BOUNDS.jumpMsMax + 2 * passed + 2;
+          assert.ok(now - first <= bound, 'it does not run away');
+          last = now;
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+suite('The watch over the clock', () => {
+  test('sets the gauges, and says once what is wrong and when it is over', (context) => {
+    context.mock.timers.enable({ apis: ['setInterval'] });
+    const machine = new Machine();
+    const buffer = allocateMetrics(1);
+    const lines: string[] = [];
+    const log = (level: string) => (_: object, message: string) => void lines.push(`${level}: ${message}`);
+    const logger = { error: log('error'), warn: log('warn'), info: log('info') } as unknown as Logger;
+    const stop = watchClock({ clock: machine.clock, metrics: metricsWriter(buffer, 0), logger });
+    const seconds = (count: number): void => {
+      for (let second = 0; second < count; second += 1) {
+        machine.pass(SECOND_MS);
+        context.mock.timers.tick(SECOND_MS);
+      }
+    };
+    seconds(5);
+    machine.step(TEN_YEARS_MS);
+    seconds(5);
+    assert.equal(readGauge(buffer, METRIC.clock_held), TEN_YEARS_MS / 1_000);
+    machine.step(-TEN_YEARS_MS - 60 * SECOND_MS);
+    seconds(5);
+    assert.equal(readGauge(buffer, METRIC.clock_held), 0);
+    assert.equal(readGauge(buffer, METRIC.clock_behind), 57.5);
+    seconds(120);
+    assert.equal(readGauge(buffer, METRIC.clock_behind), 0);
+    stop();
+    assert.deepEqual(
+      lines.map((line) => line.replace(/, and.*|, which.*/, '')),
+      [
+        'error: the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not believed',
+        'warn: the clock is behind the newest received_at',
+        'info: the clock is right again: received_at follows it',
+      ],
+    );
+  });
+});

@@ -1,0 +1,175 @@
+/**
+ * Rows 13 and 34, on a running server whose clock is set by libfaketime: ten years ahead and back, while it runs and
+ * across a restart, and a day back. The last write wins, repeats are recognized, retention removes nothing, and every
+ * event is accounted for.
+ */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { wallClock, whyNoFakeTime } from '../faults/faketime.ts';
+import { get, type LedgerAnswer, type TraceAnswer } from '../faults/processor-load.ts';
+import { folderIn, launch } from '../faults/scope.ts';
+import { eventually, post, type TestServer } from '../server.ts';
+import { testKafka, whyNoKafka } from '../servers/kafka.ts';
+import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+
+const MINUTES_MS = 10 * 60_000;
+const DAY_MS = 86_400_000;
+/** How many are written; after each, both requests are repeated. */
+const VALUES = 6;
+/** Less than the clock jumps, so that a server that believes it would remove everything. */
+const RETENTION = {
+  SLUICE_EVENT_RETENTION: '30d',
+  SLUICE_TRACE_RETENTION: '30d',
+  SLUICE_REJECTION_RETENTION: '7d',
+  SLUICE_LOG_RETENTION: '7d',
+};
+
+interface Trace extends TraceAnswer {
+  readonly received_at: string;
+}
+
+interface Health {
+  readonly status: string;
+  readonly clock_held_seconds: number;
+  readonly clock_behind_seconds: number;
+}
+
+/** One client, which goes on over restarts of the server. */
+class Client {
+  server: TestServer;
+  readonly #key: string;
+  sent = 0;
+
+  constructor(server: TestServer) {
+    this.server = server;
+    this.#key = server.key;
+  }
+
+  get<T>(path: string): Promise<T> {
+    return get<T>(this.server, this.#key, path);
+  }
+
+  async send(user: object, headers: Record<string, string> = {}): Promise<Trace & { readonly receivedAt: number }> {
+    const { status, body } = await post(this.server, this.#key, { users: [user, { events: [] }] }, headers);
+    assert.equal(status, 202);
+    this.sent += 1;
+    const { trace_id } = body as { trace_id: string };
+    const trace = await eventually('the request is processed', async () => {
+      const found = await this.get<Trace>(`/traces/${trace_id}`);
+      return found.status === 'processed' ? found : undefined;
+    });
+    return { ...trace, receivedAt: Date.parse(trace.received_at) };
+  }
+
+  /** A new value of a property, which has to be the one that is read back. Returns when it was received. */
+  async write(plan: string): Promise<number> {
+    const { receivedAt } = await this.send({
+      identifiers: { user_id: 'ada' },
+      user_properties: { plan },
+      events: [{ event_name: 'wrote' }],
+    });
+    const profile = await this.get<{ user_properties: { plan: string } }>('/profiles?user_id=ada');
+    assert.equal(profile.user_properties.plan, plan);
+    return receivedAt;
+  }
+
+  once(): Promise<Trace> {
+    const user = { identifiers: { user_id: 'bob' }, events: [{ event_name: 'once' }] };
+    return this.send(user, { 'Idempotency-Key': 'the-same' });
+  }
+
+  onceByEventId(): Promise<Trace> {
+    return this.send({ identifiers: { user_id: 'cy' }, events: [{ event_name: 'once', $event_id: 'the-same' }] });
+  }
+
+  /** Sent before, and recognized. */
+  async repeat(): Promise<void> {
+    assert.notEqual((await this.once()).duplicate_of, null);
+    assert.equal((await this.onceByEventId()).users[0]?.events, 0);
+  }
+}
+
+async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string, string>>): Promise<void> {
+  const clock = wallClock(scope);
+  const dataFolder = folderIn(scope);
+  const env = { ...RETENTION, ...clock.env, ...more };
+  const client = new Client(await launch(scope, { dataFolder, env }));
+  const restart = async (): Promise<void> => {
+    await client.server.kill();
+    client.server = await launch(scope, { dataFolder, env });
+  };
+  const heldLines = (): number => client.server.stderr().split('it is not believed').length - 1;
+
+  const start = await client.write('at the start');
+  await client.once();
+  await client.onceByEventId();
+  await client.repeat();
+
+  clock.set('+3650d');
+  const ahead = await client.write('ten years ahead');
+  assert.ok(ahead >= start && ahead - start < MINUTES_MS, `received ${ahead - start} ms later`);
+  await client.repeat();
+  const held = await eventually('it is said', async () => {
+    const health = await client.get<Health>('/health');
+    return health.clock_held_seconds > 0 ? health : undefined;
+  });
+  assert.equal(held.status, 'ready');
+  assert.ok(Math.abs(held.clock_held_seconds - 3_650 * 86_400) < 600);
+  await eventually('it is logged', () => heldLines() > 0);
+
+  await restart();
+  const restarted = await client.write('ten years ahead, after a restart');
+  assert.ok(restarted > ahead && restarted - start < MINUTES_MS);
+  await client.repeat();
+  assert.ok(heldLines() > 0, client.server.stderr());
+
+  clock.set('+0');
+  const back = await client.write('back again');
+  assert.ok(back > restarted && back - start < MINUTES_MS);
+  await client.repeat();
+  await eventually('it is over', () => client.server.stderr().includes('the clock is right again'));
+
+  clock.set('-1d');
+  const behind = await client.write('a day behind');
+  assert.ok(behind > back && behind - start < MINUTES_MS);
+  await client.repeat();
+  await eventually('it is said', async () => {
+    const { clock_behind_seconds: seconds } = await client.get<Health>('/health');
+    return Math.abs(seconds - DAY_MS / 1_000) < 600;
+  });
+  await restart();
+  const last = await client.write('a day behind, after a restart');
+  assert.ok(last > behind && last - start < MINUTES_MS);
+  await client.repeat();
+
+  // One event for each value, and one for each of the two requests that were repeated.
+  const { totals, balanced } = await client.get<LedgerAnswer>('/ledger');
+  assert.equal(balanced, true);
+  assert.equal(totals.events['stored'], VALUES + 2);
+  assert.equal(totals.events['duplicates'], 2 * VALUES);
+  const { events } = await client.get<{ events: object[] }>('/events');
+  assert.equal(events.length, VALUES + 2);
+  // Each request has a user without identifiers. Where a log keeps requests whole, those of a repeat are not kept again.
+  const { rejections } = await client.get<{ rejections: object[] }>('/rejections?limit=500');
+  assert.ok(rejections.length >= client.sent - VALUES, `${rejections.length} of ${client.sent}`);
+}
+
+suite('A server whose clock is set', { skip: whyNoFakeTime(), timeout: 300_000 }, () => {
+  test('keeps the order of writes, recognizes repeats and removes nothing', async () => {
+    await using scope = new AsyncDisposableStack();
+    await survive(scope, { SLUICE_EDGES: '2' });
+  });
+
+  test('does so with PostgreSQL', { skip: whyNoPostgres() }, async () => {
+    await using scope = new AsyncDisposableStack();
+    await survive(scope, { STORE_URL: await (await testPostgres()).newDatabase() });
+  });
+
+  test('does so with PostgreSQL and Kafka', { skip: whyNoPostgres() || whyNoKafka() }, async () => {
+    await using scope = new AsyncDisposableStack();
+    const STORE_URL = await (await testPostgres()).newDatabase();
+    const { brokers, newTopicName } = await testKafka();
+    await survive(scope, { STORE_URL, LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=2` });
+  });
+});
