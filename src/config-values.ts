@@ -8,6 +8,8 @@ import { isIP } from 'node:net';
 /** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
 export interface Kind<T> {
   readonly expected: string;
+  /** Where only these are allowed. */
+  readonly choices?: readonly string[];
   /** A value may hold a password: `format` hides it, and a value that is refused is not repeated. */
   readonly isSecret?: boolean;
   parse(text: string): T | undefined;
@@ -81,6 +83,7 @@ export function list(): Kind<string> {
 export function choice<const T extends string>(choices: readonly T[]): Kind<T> {
   return {
     expected: `one of ${choices.join(', ')}`,
+    choices,
     parse: (text) => choices.find((choice) => choice === text.toLowerCase()),
     format: (value) => value,
   };

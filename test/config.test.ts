@@ -381,10 +381,10 @@ test('what describes the settings has no password in it', () => {
 });
 
 test('the message counts the mistakes and says where to read on', () => {
-  assert.throws(() => load({ PORT: 'x', SLUICE_EDGES: '0' }), /^OperatorError: These 2 things.*sluice --help$/s);
+  assert.throws(() => load({ PORT: 'x', SLUICE_EDGES: '0' }), /^OperatorError: These 2 things.*sluice help serve$/s);
   assert.throws(
     () => load({ PORT: 'x' }),
-    /^OperatorError: This is not right yet:\n {2}- PORT is "x".*sluice --help$/s,
+    /^OperatorError: This is not right yet:\n {2}- PORT is "x".*sluice help serve$/s,
   );
 });
 

@@ -15,11 +15,9 @@ import { type Asked, type Checkpoint, forgetPart, giveName, PartFile, partOf, re
 import { writeParquet } from './export-parquet.ts';
 import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
 import { type ExportWishes, readExportWishes } from './export-wishes.ts';
-import { exportHelp, wantsHelp } from './help.ts';
 import { countOf, formatBytes } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
-import { inkFor } from './table.ts';
 import { chooseTenant, type Tenant, withStore } from './tenant.ts';
 
 const PAGE_ROWS = 1_000;
@@ -40,10 +38,6 @@ interface Job {
 }
 
 export async function runExport(args: readonly string[], shell: Shell): Promise<number> {
-  if (wantsHelp(args)) {
-    shell.out(exportHelp(inkFor(shell.outTerminal.isTty, shell.env)));
-    return 0;
-  }
   const wishes = readExportWishes(args, shell);
   const { out } = wishes;
   if (out !== null && existsSync(out) && !wishes.overwrite) {

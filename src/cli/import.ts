@@ -9,27 +9,20 @@ import { createReadStream } from 'node:fs';
 import { basename } from 'node:path';
 import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
-import { importHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
 import { sendBody, type Target } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
-import { inkFor, printable } from './table.ts';
+import { printable } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
 const PATIENCE_DEFAULT_MS = 600_000;
 const READ_BYTES = 1_024 * 1_024;
-const HINT = 'More about it: sluice import --help';
-const FLAGS = {
-  url: 'value',
-  key: 'value',
-  patience: 'value',
-  restart: 'switch',
-  json: 'switch',
-} as const satisfies FlagKinds;
+const HINT = 'For help: sluice help import';
 
 interface Wishes {
   readonly file: string | null;
@@ -46,10 +39,6 @@ type Settled =
   | { readonly kind: 'unsent'; readonly trouble: OperatorError | null };
 
 export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
-  if (wantsHelp(args)) {
-    shell.out(importHelp(inkFor(shell.outTerminal.isTty, shell.env)));
-    return 0;
-  }
   const wishes = readWishes(args, shell);
   try {
     return await importAll(wishes, shell);
@@ -89,7 +78,7 @@ async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
 }
 
 function readWishes(args: readonly string[], shell: Shell): Wishes {
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.import));
   const mistakes = [...flags.mistakes];
   const [file, ...others] = flags.positionals;
   if (file === undefined) mistakes.push('the file is missing; expected a file of one user a line, or - for stdin');

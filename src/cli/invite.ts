@@ -13,10 +13,10 @@ import { nameMistake } from '../keys/create.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
 import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../store.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
-import { inviteHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
 import { chooseAccount } from './keys-create.ts';
-import { FLAGS_EVERYWHERE, type KeysIo, withKeyStore } from './keys-place.ts';
+import { type KeysIo, withKeyStore } from './keys-place.ts';
 import { isShared, placeName, readSettings } from './place.ts';
 import { inkFor } from './table.ts';
 
@@ -24,8 +24,7 @@ export interface InviteIo extends KeysIo {
   openMemberStore(config: Config): Promise<MemberStore>;
 }
 
-const FLAGS = { ...FLAGS_EVERYWHERE, account: 'value', email: 'value' } as const satisfies FlagKinds;
-const HINT = 'More about invitations: sluice invite --help';
+const HINT = 'For help: sluice help invite';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
@@ -41,11 +40,7 @@ interface Made {
 /** Returns the exit code; throws `OperatorError` for what the person has to mend. */
 export async function runInvite(args: readonly string[], io: InviteIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
-  if (wantsHelp(args)) {
-    io.out(inviteHelp(ink));
-    return 0;
-  }
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.invite));
   const { config, mistakes } = readSettings(flags, io.env);
   const accountName = flags.values.get('account');
   const email = flags.values.get('email')?.trim();

@@ -11,31 +11,24 @@ import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '
 import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
 import type { Account, ApiKey, KeyStore, NewKey } from '../store.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
-import { type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
-import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, withKeyStore } from './keys-place.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { type KeysIo, withKeyStore } from './keys-place.ts';
 import { keyJson } from './keys-show.ts';
 import { isShared, placeName, readSettings } from './place.ts';
 import type { Ink } from './table.ts';
 
-export const DEFAULT_ACCOUNT_NAME = 'default';
+const HINT = 'For help: sluice help keys create';
 
-const FLAGS = {
-  ...FLAGS_EVERYWHERE,
-  name: 'value',
-  kind: 'value',
-  env: 'value',
-  account: 'value',
-  origins: 'value',
-  expires: 'value',
-} as const satisfies FlagKinds;
+export const DEFAULT_ACCOUNT_NAME = 'default';
 
 export async function createCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
   const now = io.now();
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.keys.commands.create));
   const { config, mistakes: settingMistakes } = readSettings(flags, io.env);
   const { wishes, accountName, mistakes } = readWishes(flags, now);
   const allMistakes = [...settingMistakes, ...mistakes];
-  if (wishes === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, KEYS_HINT);
+  if (wishes === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, HINT);
 
   await withKeyStore(config, io.openKeyStore, async (store) => {
     const { account, isNew } = await chooseAccount(store, accountName, now);

@@ -6,8 +6,7 @@ import type { Config, Env } from '../config.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import type { KeyStore } from '../store.ts';
 import { OperatorError } from '../errors.ts';
-import type { FlagKinds } from './flags.ts';
-import { PLACE_FLAGS, placeName } from './place.ts';
+import { placeName } from './place.ts';
 
 export interface KeysIo {
   out(text: string): void;
@@ -19,9 +18,6 @@ export interface KeysIo {
   readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
   readonly isTty: boolean;
 }
-
-export const FLAGS_EVERYWHERE = { ...PLACE_FLAGS, json: 'switch' } as const satisfies FlagKinds;
-export const KEYS_HINT = 'More about keys: sluice keys --help';
 
 export async function withKeyStore<T>(
   config: Config,

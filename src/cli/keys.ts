@@ -7,10 +7,11 @@
 import type { Config } from '../config.ts';
 import { OperatorError } from '../errors.ts';
 import type { KeyStore } from '../store.ts';
-import { mistakesError, readFlags, suggestion } from './flags.ts';
-import { keysHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
+import { commandHelp, unknownCommand } from './help.ts';
 import { createCommand } from './keys-create.ts';
-import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, withKeyStore } from './keys-place.ts';
+import { type KeysIo, withKeyStore } from './keys-place.ts';
 import { displayOf, KEY_HEADERS, keyCells, keyJson, minuteOf } from './keys-show.ts';
 import { placeName, readSettings } from './place.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
@@ -19,8 +20,8 @@ import { type Ink, inkFor, renderTable } from './table.ts';
 export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
   const [command, ...rest] = args;
-  if (command === undefined || wantsHelp(args)) {
-    io.out(keysHelp(ink));
+  if (command === undefined) {
+    io.out(commandHelp('keys', [], ink));
     return 0;
   }
   switch (command) {
@@ -30,19 +31,17 @@ export async function runKeys(args: readonly string[], io: KeysIo): Promise<numb
       return listCommand(rest, io, ink);
     case 'revoke':
       return revokeCommand(rest, io);
-    default: {
-      const meant = suggestion(command, ['create', 'list', 'revoke']);
-      throw new OperatorError(`"sluice keys ${command}" is not a command${meant}\n${KEYS_HINT}`);
-    }
+    default:
+      throw unknownCommand(['keys', command]);
   }
 }
 
 async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
   const now = io.now();
-  const flags = readFlags(args, FLAGS_EVERYWHERE);
+  const flags = readFlags(args, flagKinds(COMMANDS.keys.commands.list));
   const { config, mistakes } = readSettings(flags, io.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
-  if (mistakes.length > 0) throw mistakesError(mistakes, KEYS_HINT);
+  if (mistakes.length > 0) throw mistakesError(mistakes, 'For help: sluice help keys list');
 
   const keys = (await onKeys(io, config, (store) => store.list())) ?? [];
   if (flags.switches.has('json')) {
@@ -62,12 +61,12 @@ async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promi
 
 async function revokeCommand(args: readonly string[], io: KeysIo): Promise<number> {
   const now = io.now();
-  const flags = readFlags(args, FLAGS_EVERYWHERE);
+  const flags = readFlags(args, flagKinds(COMMANDS.keys.commands.revoke));
   const { config, mistakes } = readSettings(flags, io.env);
   const [id = '', ...others] = flags.positionals;
   if (id === '') mistakes.push('the id of the key is missing, as in: sluice keys revoke key_4fJq0ZpXw2Ab');
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; keys are revoked one at a time`));
-  if (mistakes.length > 0) throw mistakesError(mistakes, KEYS_HINT);
+  if (mistakes.length > 0) throw mistakesError(mistakes, 'For help: sluice help keys revoke');
 
   const key = await onKeys(io, config, (store) => store.revoke(id, now));
   if (key === undefined) {

@@ -10,18 +10,17 @@ import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts'
 import { matchOptionsOf } from '../match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { Provenance, Store, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
-import { type FlagKinds, mistakesError, readFlags, suggestion } from './flags.ts';
-import { profileHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags, suggestion } from './flags.ts';
 import { countOf, localTime } from './local-time.ts';
 import { identityTree } from './profile-tree.ts';
 import type { Shell } from './shell.ts';
 import { type Ink, inkFor, printable, renderTable } from './table.ts';
-import { chooseTenant, readPlace, TENANT_FLAGS, type Tenant, withStore } from './tenant.ts';
+import { chooseTenant, readPlace, type Tenant, withStore } from './tenant.ts';
 
 const EVENTS_SHOWN = 10;
 const VALUE_COLUMNS = 60;
-const HINT = 'More about it: sluice profile --help';
-const FLAGS = TENANT_FLAGS satisfies FlagKinds;
+const HINT = 'For help: sluice help profile';
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 type Who = { readonly id: string } | { readonly type: IdentifierType; readonly value: string };
@@ -34,11 +33,7 @@ interface Found {
 
 export async function runProfile(args: readonly string[], shell: Shell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  if (wantsHelp(args)) {
-    shell.out(profileHelp(ink));
-    return 0;
-  }
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.profile));
   const place = readPlace(flags, shell);
   const [given, ...others] = flags.positionals;
   const who = readWho(given, place.mistakes);

@@ -8,12 +8,12 @@ import { jsonText } from '../api/json-text.ts';
 import { eventAnswer } from '../api/stored-answers.ts';
 import { parseDurationMs } from '../config-values.ts';
 import type { Store, StoredEvent } from '../store.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
-import { tailHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
 import { shortTime } from './local-time.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable } from './table.ts';
-import { findTenant, type Place, readPlace, TENANT_FLAGS, type Tenant, withStore } from './tenant.ts';
+import { findTenant, type Place, readPlace, type Tenant, withStore } from './tenant.ts';
 
 const POLL_MS = 200;
 const PAGE_EVENTS = 500;
@@ -26,16 +26,11 @@ const REVENUE_COLUMNS = 10;
 const NARROW_REVENUE_COLUMNS = 8;
 const PROPERTIES_COLUMNS_MIN = 8;
 
-const HINT = 'More about it: sluice tail --help';
-const FLAGS = { ...TENANT_FLAGS, event: 'value', since: 'value' } as const satisfies FlagKinds;
+const HINT = 'For help: sluice help tail';
 
 export async function runTail(args: readonly string[], shell: Shell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  if (wantsHelp(args)) {
-    shell.out(tailHelp(ink));
-    return 0;
-  }
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.tail));
   const place = readPlace(flags, shell);
   const { mistakes } = place;
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; one event name: --event "${word}"`));

@@ -10,12 +10,9 @@ import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Account, Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
-import { type FlagKinds, type FlagsRead, suggestion } from './flags.ts';
-import { isShared, PLACE_FLAGS, placeName, readSettings } from './place.ts';
+import { type FlagsRead, suggestion } from './flags.ts';
+import { isShared, placeName, readSettings } from './place.ts';
 import type { Shell } from './shell.ts';
-
-export const STORE_FLAGS = { ...PLACE_FLAGS, json: 'switch' } as const satisfies FlagKinds;
-export const TENANT_FLAGS = { ...STORE_FLAGS, account: 'value', env: 'value' } as const satisfies FlagKinds;
 
 export interface Tenant {
   readonly id: TenantId;

@@ -7,26 +7,21 @@ import { jsonText } from '../api/json-text.ts';
 import { traceAnswer } from '../api/stored-answers.ts';
 import type { Config } from '../config.ts';
 import type { StoredTrace, TracedUser } from '../store.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
-import { traceHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
 import { formatSpan, localTime } from './local-time.ts';
 import { isShared, placeName } from './place.ts';
 import type { Shell } from './shell.ts';
 import { type Ink, inkFor, printable, renderTable } from './table.ts';
-import { readPlace, STORE_FLAGS, withStore } from './tenant.ts';
+import { readPlace, withStore } from './tenant.ts';
 
-const HINT = 'More about it: sluice trace --help';
-const FLAGS = STORE_FLAGS satisfies FlagKinds;
+const HINT = 'For help: sluice help trace';
 /** A trace_id, or the id of an event, which begins with one. */
 const TRACE_ID = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.\d+\.\d+)?$/i;
 
 export async function runTrace(args: readonly string[], shell: Shell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  if (wantsHelp(args)) {
-    shell.out(traceHelp(ink));
-    return 0;
-  }
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.trace));
   const { config, mistakes } = readPlace(flags, shell);
   const [given, ...others] = flags.positionals;
   const [, traceId] = TRACE_ID.exec(given?.trim() ?? '') ?? [];
