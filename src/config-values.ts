@@ -31,6 +31,11 @@ export function parseDurationMs(text: string): number | undefined {
   return parseWithUnit(text, DURATION_UNITS_MS, undefined);
 }
 
+/** As `parseDurationMs` reads it. */
+export function formatDuration(milliseconds: number): string {
+  return formatWithUnit(milliseconds, DURATION_UNITS_MS);
+}
+
 export function integer(min: number, max: number): Kind<number> {
   return {
     expected: `a whole number from ${min} to ${max}`,

@@ -128,6 +128,25 @@ const KEYS_COMMANDS = {
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
     notes: [{ text: 'A key itself is never listed: its beginning, its last four characters and its id are.' }],
   },
+  roll: {
+    synopsis: 'keys roll',
+    summary: 'replaces an API key without downtime',
+    usage: [['sluice keys roll ID [--overlap 24h] [--json]']],
+    argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
+    flags: {
+      overlap: {
+        value: 'TIME',
+        help: 'how long the old key goes on working: 0, which ends it at once, up to 30d; default 24h',
+      },
+      ...LOCATION_FLAGS,
+      ...JSON_FLAG,
+    },
+    notes: [
+      {
+        text: `Creates a key with the same name, kind, environment and origins, shows it once, and lets the old key expire after the overlap (or earlier, if it would have). ${KEYS_EFFECT}`,
+      },
+    ],
+  },
   revoke: {
     synopsis: 'keys revoke',
     summary: 'ends an API key at once',
@@ -158,11 +177,12 @@ export const COMMANDS = {
     ],
   },
   keys: {
-    synopsis: 'keys create|list|revoke',
+    synopsis: 'keys create|list|roll|revoke',
     summary: 'manages API keys, also while a server is running',
     usage: [
       ['sluice keys create --name "shop backend" --kind secret --env production'],
       ['sluice keys list'],
+      ['sluice keys roll ID --overlap 24h'],
       ['sluice keys revoke ID'],
     ],
     flags: {},

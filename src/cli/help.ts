@@ -9,7 +9,7 @@ import { type Ink, wrap } from './table.ts';
 
 const COLUMNS = 100;
 const FLAG_COLUMNS = 21;
-const SYNOPSIS_COLUMNS = 27;
+const SYNOPSIS_COLUMNS = 31;
 
 export function wantsHelp(args: readonly string[]): boolean {
   const end = args.indexOf('--');

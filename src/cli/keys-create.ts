@@ -9,12 +9,12 @@ import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
 import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
-import type { Account, ApiKey, KeyStore, NewKey } from '../store.ts';
+import type { Account, KeyStore, NewKey } from '../store.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { type KeysIo, withKeyStore } from './keys-place.ts';
-import { keyJson } from './keys-show.ts';
+import { asStored, keyJson } from './keys-show.ts';
 import { isShared, placeName, readSettings } from './place.ts';
 import type { Ink } from './table.ts';
 
@@ -158,9 +158,4 @@ function whereItIs(config: Config): string {
   return isShared(config)
     ? `It is in ${placeName(config)}: all servers on that database know it at once.`
     : `It is in the data folder ${config.dataFolder}: a server that runs on that folder knows it at once.`;
-}
-
-function asStored(row: NewKey, account: Account): ApiKey {
-  const untouched = { revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
-  return { ...row, ...untouched, accountName: account.name };
 }

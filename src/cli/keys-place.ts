@@ -35,3 +35,21 @@ export async function withKeyStore<T>(
     await store?.close();
   }
 }
+
+/** Undefined where there are no keys at all: nothing is made only to be looked at. */
+export async function onKeys<T>(
+  io: KeysIo,
+  config: Config,
+  work: (store: KeyStore) => Promise<T>,
+): Promise<T | undefined> {
+  const found = await io.findKeyStore(config);
+  return found === undefined ? undefined : withKeyStore(config, async () => found, work);
+}
+
+export function unknownKey(id: string, config: Config): OperatorError {
+  // The key itself may have been given, which must not end up in a log of this command.
+  const problem = id.startsWith('key_')
+    ? `No key in ${placeName(config)} has the id ${id}.`
+    : 'That is not the id of a key: ids begin with key_.';
+  return new OperatorError(`${problem} "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`);
+}

@@ -19,14 +19,15 @@ interface Named {
   readonly command: Command;
 }
 
-function allOf(commands: Readonly<Record<string, Command>>, before: readonly string[] = []): Named[] {
-  return Object.entries(commands).flatMap(([name, command]) => {
+function* allOf(commands: Readonly<Record<string, Command>>, before: readonly string[] = []): Generator<Named> {
+  for (const [name, command] of Object.entries(commands)) {
     const words = [...before, name];
-    return [{ words, command }, ...allOf(command.commands ?? {}, words)];
-  });
+    yield { words, command };
+    yield* allOf(command.commands ?? {}, words);
+  }
 }
 
-const ALL = allOf(ALL_COMMANDS);
+const ALL = [...allOf(ALL_COMMANDS)];
 
 function oneLine(text: string): string {
   return text.replaceAll(/\s+/g, ' ');
