@@ -6,7 +6,8 @@
  */
 
 import { formatSetting, type SettingName, SETTING_NAMES, SETTINGS } from '../config.ts';
-import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
+import { KEY_KINDS } from '../model.ts';
+import { ENVIRONMENT_CHOICES, ENVIRONMENTS_EXPECTED } from './choices.ts';
 import type { FlagKinds } from './flags.ts';
 
 export interface Flag {
@@ -41,8 +42,6 @@ export interface Command {
   readonly commands?: Readonly<Record<string, Command>>;
 }
 
-/** Short forms that `--env` takes as well. */
-export const ENVIRONMENT_CHOICES = ['production', 'development', 'prod', 'dev'] as const;
 export const EXPORT_FORMATS = ['ndjson', 'csv', 'parquet'] as const;
 export const EXPORT_KINDS = ['events', 'profiles'] as const;
 export const COMPLETION_SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -68,7 +67,7 @@ const LOCATION_FLAGS: Flags = {
 
 const ENVIRONMENT_FLAG: Flag = {
   value: 'ENVIRONMENT',
-  help: `${ENVIRONMENTS.join(' or ')}, or prod or dev for short`,
+  help: ENVIRONMENTS_EXPECTED,
   choices: ENVIRONMENT_CHOICES,
 };
 

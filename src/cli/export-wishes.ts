@@ -2,8 +2,9 @@
  * What a person asked `sluice export` for, read from the command line, with all mistakes told at once.
  */
 
+import { readChoice } from './choices.ts';
 import { COMMANDS, EXPORT_FORMATS, EXPORT_KINDS, flagKinds } from './commands.ts';
-import { suggestion, type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import type { Asked } from './export-file.ts';
 import { MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import type { Shell } from './shell.ts';
@@ -33,8 +34,8 @@ export function readExportWishes(args: readonly string[], shell: Shell): ExportW
   mistakes.push(
     ...flags.positionals.map((word) => `unexpected argument "${word}"; a file to write to: --out "${word}"`),
   );
-  const format = readChoice('format', flags, EXPORT_FORMATS, undefined, mistakes);
-  const what = readChoice('what', flags, EXPORT_KINDS, 'events', mistakes);
+  const format = readChoice(flags, 'format', EXPORT_FORMATS, mistakes);
+  const what = readChoice(flags, 'what', EXPORT_KINDS, mistakes, 'events');
   const now = shell.now();
   const from = readTime('from', flags, now, mistakes);
   const to = readTime('to', flags, now, mistakes);
@@ -68,23 +69,6 @@ export function readExportWishes(args: readonly string[], shell: Shell): ExportW
       event: eventName,
     },
   };
-}
-
-function readChoice<T extends string>(
-  flag: string,
-  flags: FlagsRead,
-  choices: readonly T[],
-  preset: T | undefined,
-  mistakes: string[],
-): T | undefined {
-  const given = flags.values.get(flag) ?? preset;
-  const chosen = choices.find((choice) => choice === given);
-  if (chosen === undefined) {
-    const is = given === undefined ? 'missing' : `"${given}"`;
-    const meant = given === undefined ? '' : suggestion(given, choices);
-    mistakes.push(`--${flag} is ${is}; expected ${choices.join(', ')}${meant}`);
-  }
-  return chosen;
 }
 
 function readTime(flag: string, flags: FlagsRead, now: number, mistakes: string[]): number | null {

@@ -8,9 +8,10 @@ import { type Config, SETTINGS } from '../config.ts';
 import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
-import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
+import { KEY_KINDS } from '../model.ts';
 import type { Account, KeyStore, NewKey } from '../store.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
+import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { type KeysIo, withKeyStore } from './keys-place.ts';
@@ -53,8 +54,9 @@ function readWishes(
   const mistakes = flags.positionals.map((word) => `unexpected argument "${word}"`);
   const name = flags.values.get('name');
   if (name === undefined) mistakes.push('--name is missing; expected a few words that say what the key is for');
-  const kind = readChoice('kind', flags, KEY_KINDS, mistakes);
-  const environment = readChoice('env', flags, ENVIRONMENTS, mistakes);
+  const kind = readChoice(flags, 'kind', KEY_KINDS, mistakes);
+  const environment = readEnvironment(flags, mistakes);
+  if (!flags.values.has('env')) mistakes.push(`--env is missing; expected ${ENVIRONMENTS_EXPECTED}`);
 
   const accountName = flags.values.get('account');
   const accountMistake = accountName === undefined ? undefined : nameMistake('account name', accountName);
@@ -75,20 +77,6 @@ function readWishes(
   mistakes.push(...mistakesIn(checked, now));
   const wishes = kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
   return { wishes, accountName, mistakes };
-}
-
-function readChoice<T extends string>(
-  flag: string,
-  flags: FlagsRead,
-  choices: readonly T[],
-  mistakes: string[],
-): T | undefined {
-  const given = flags.values.get(flag);
-  const chosen = choices.find((choice) => choice === given);
-  if (chosen === undefined) {
-    mistakes.push(`--${flag} is ${given === undefined ? 'missing' : `"${given}"`}; expected ${choices.join(' or ')}`);
-  }
-  return chosen;
 }
 
 /** A time from now, or a date (its first moment) or a minute in UTC; undefined for anything else. */

@@ -10,6 +10,7 @@ import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Account, Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
+import { readEnvironment } from './choices.ts';
 import { type FlagsRead, suggestion } from './flags.ts';
 import { isShared, placeName, readSettings } from './place.ts';
 import type { Shell } from './shell.ts';
@@ -35,12 +36,7 @@ export interface Place {
 /** The settings that the server would have, and the wish; all mistakes so far, those of flags included. */
 export function readPlace(flags: FlagsRead, shell: Pick<Shell, 'env'>): Place {
   const { config, mistakes } = readSettings(flags, shell.env);
-  const given = flags.values.get('env');
-  const environment = ENVIRONMENTS.find((name) => name === given);
-  if (given !== undefined && environment === undefined) {
-    mistakes.push(`--env is "${given}"; expected ${ENVIRONMENTS.join(' or ')}${suggestion(given, ENVIRONMENTS)}`);
-  }
-  const wish = { account: flags.values.get('account'), environment };
+  const wish = { account: flags.values.get('account'), environment: readEnvironment(flags, mistakes) };
   return { config, wish, mistakes };
 }
 

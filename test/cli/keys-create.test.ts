@@ -127,8 +127,8 @@ test('all mistakes are told at once, and nothing is made', async (context) => {
     'unknown environment variable SLUICE_DTA; did you mean SLUICE_DATA?',
     'unexpected argument "stray"',
     '--name is missing',
-    '--kind is "secert"; expected secret or publishable',
-    '--env is missing; expected production or development',
+    '--kind is "secert"; expected secret or publishable; did you mean secret?',
+    '--env is missing; expected production or development, or prod or dev for short',
     'The account name must not be empty',
     '--expires is "soon"',
     'The origin "shop.example"',
@@ -137,6 +137,23 @@ test('all mistakes are told at once, and nothing is made', async (context) => {
   }
   assert.equal(lines.length, 10);
   assert.ok(!existsSync(data));
+});
+
+test('prod and dev are short for production and development', async (context) => {
+  const { run, refusal } = await openShell(context);
+  for (const [short, environment, prefix] of [
+    ['prod', 'production', 'sk_prod_'],
+    ['dev', 'development', 'sk_dev_'],
+  ] as const) {
+    const made = JSON.parse(await run(['create', '--name', short, '--kind', 'secret', '--env', short, '--json'])) as {
+      key: string;
+      environment: string;
+    };
+    assert.equal(made.environment, environment);
+    assert.ok(made.key.startsWith(prefix), short);
+  }
+  const words = await refusal(['create', '--name', 'x', '--kind', 'secret', '--env', 'constructor']);
+  assert.match(words, /--env is "constructor"; expected production or development, or prod or dev for short\n/);
 });
 
 test('a second key goes to the one account that is there', async (context) => {

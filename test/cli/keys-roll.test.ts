@@ -64,7 +64,7 @@ for (const backend of ['SQLite', 'PostgreSQL'] as const) {
       assert.ok(output.includes(`The old key ${old.id} works until 2026-11-17 00:34 UTC.`), output);
 
       const rows = JSON.parse(await shell.run(['list', '--json'])) as KeyRow[];
-      const [newRow] = rows.filter(({ id }) => output.includes(`The new key (${id})`));
+      const newRow = rows.find(({ id }) => output.includes(`The new key (${id})`));
       assert.deepEqual(
         [newRow?.name, newRow?.kind, newRow?.environment, newRow?.origins, newRow?.account.id, newRow?.expires_at],
         ['web page', 'publishable', 'production', ['https://shop.example'], old.account.id, null],

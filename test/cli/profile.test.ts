@@ -93,6 +93,9 @@ suite('sluice profile', () => {
     assert.match(out, /account "blog", production/);
     const { out: byEnvironment } = await run(runProfile, ['user_id=ada', '--env', 'development'], folder.shell());
     assert.match(byEnvironment, /account "shop", development/);
+    assert.equal((await run(runProfile, ['user_id=ada', '--env', 'dev'], folder.shell())).out, byEnvironment);
+    const misspelt = await refusal(runProfile, ['user_id=ada', '--env', 'pord'], folder.shell());
+    assert.match(misspelt, /--env is "pord"; expected production or development, .* did you mean prod\?/);
   });
 
   test('what names nobody is told with what was meant', async () => {
