@@ -101,11 +101,11 @@ async function runInviteCommand(args: readonly string[], env: Env): Promise<numb
 /** A command on what is in the data folder or the database, or on its way there. */
 function onData(command: (args: readonly string[], shell: Shell) => Promise<number>): Runner {
   return async (args, env) => {
-    const [{ shellOf }, { openStore, findKeyStore }] = await Promise.all([
+    const [{ shellOf }, { openStore, findKeyStore, findServer }] = await Promise.all([
       import('./cli/shell.ts'),
       import('./opening.ts'),
     ]);
-    return command(args, shellOf(process, { env, openStore, findKeyStore }));
+    return command(args, shellOf(process, { env, openStore, findKeyStore, findServer }));
   };
 }
 

@@ -268,18 +268,20 @@ export const COMMANDS = {
     synopsis: 'import FILE.ndjson',
     summary: 'sends the users in a file to a server, as any client would',
     usage: [
-      ['sluice import FILE.ndjson --url http://127.0.0.1:8080 --key KEY'],
-      ['zcat users.ndjson.gz | sluice import - --url URL --key KEY'],
+      ['SLUICE_KEY=sk_dev_… sluice import FILE.ndjson', 'to the server on this data folder'],
+      ['sluice import FILE.ndjson --url https://sluice.example --key KEY'],
+      ['zcat users.ndjson.gz | sluice import - --key KEY'],
     ],
     argument: { value: 'FILE', help: 'one user object per line, as in the users array of a request; - for stdin' },
     flags: {
-      url: { value: 'URL', help: 'the server (SLUICE_URL)' },
+      url: { value: 'URL', help: 'the server (SLUICE_URL); default the one that is running on the data folder' },
       key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
       patience: {
         value: 'TIME',
         help: 'how long to retry when the server is unreachable or responds with 503; default 10m',
       },
       restart: { help: 'start from the beginning instead of where an interrupted import stopped' },
+      ...DATA_FLAG,
       json: { help: 'print the result as JSON, for programs' },
     },
     notes: [

@@ -4,10 +4,9 @@
  * Whoever may write to the data folder, or the database, may let people in, so nothing else is asked.
  */
 
-import { readFileSync } from 'node:fs';
 import { baseUrlOf } from '../base-url.ts';
 import { type Config, SETTINGS } from '../config.ts';
-import { serverUrlFileOf } from '../data-folder.ts';
+import { serverUrlIn } from '../data-folder.ts';
 import { OperatorError } from '../errors.ts';
 import { nameMistake } from '../keys/create.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
@@ -98,12 +97,7 @@ async function makeInvitation(wishes: Wishes): Promise<Made> {
 function serverUrlOf({ dataFolder, logUrl, host, port }: Config): string {
   const fallback = baseUrlOf(host, port === 0 ? SETTINGS.port.default : port);
   // Servers that share a log leave nothing in a data folder.
-  if (logUrl !== '') return fallback;
-  try {
-    return new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim()).origin;
-  } catch {
-    return fallback;
-  }
+  return logUrl === '' ? (serverUrlIn(dataFolder) ?? fallback) : fallback;
 }
 
 async function kindFor(members: MemberStore, account: Account, known: Member | undefined): Promise<InvitationKind> {
