@@ -29,6 +29,7 @@ const RUNNERS: Readonly<Record<CommandName, Runner>> = {
   export: onData(async (args, shell) => (await import('./cli/export.ts')).runExport(args, shell)),
   doctor: onData(runDoctorCommand),
   migrate: onData(runMigrateCommand),
+  completion: async (args) => (await import('./cli/completion.ts')).runCompletion(args, out),
   help: runHelpCommand,
 };
 

@@ -376,6 +376,22 @@ export const COMMANDS = {
       { title: 'Exit codes', text: '0 both sides are the same, 1 they are not, and stderr or the table says why.' },
     ],
   },
+  completion: {
+    synopsis: 'completion bash|zsh|fish',
+    summary: 'prints a script that completes commands in your shell',
+    usage: [
+      ['eval "$(sluice completion bash)"', 'in ~/.bashrc'],
+      ['eval "$(sluice completion zsh)"', 'in ~/.zshrc, after compinit'],
+      ['sluice completion fish > ~/.config/fish/completions/sluice.fish', 'once'],
+    ],
+    argument: { value: 'SHELL', help: 'bash, zsh or fish', choices: COMPLETION_SHELLS },
+    flags: {},
+    notes: [
+      {
+        text: 'The script completes the command "sluice", which has to be in your PATH or an alias. Print it again after an update.',
+      },
+    ],
+  },
   help: {
     synopsis: 'help [COMMAND]',
     summary: 'shows the help of a command; the same as sluice COMMAND --help',

@@ -41,17 +41,17 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   const wishes = readExportWishes(args, shell);
   const { out } = wishes;
   if (out !== null && existsSync(out) && !wishes.overwrite) {
-    throw new OperatorError(`${out} is there already. Choose another name, or replace it with --overwrite.`);
+    throw new OperatorError(`${out} exists already. Choose another name, or replace it with --overwrite.`);
   }
   const folder = out === null ? '.' : dirname(out);
   if (!existsSync(folder)) {
-    throw new OperatorError(`There is no folder ${folder} for ${out} yet. Make it first: mkdir -p "${folder}"`);
+    throw new OperatorError(`The folder ${folder} for ${out} does not exist. Create it first: mkdir -p "${folder}"`);
   }
   return withStore(shell, wishes.place.config, async (store) => {
     const tenant = await chooseTenant(shell, store, wishes.place);
     const checkpoint = checkpointFor(wishes, tenant);
     if (checkpoint !== undefined) {
-      shell.err(`Going on after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
+      shell.err(`Continuing after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
     }
     const range = checkpoint ?? wishes;
     const title = out === null ? 'stdout' : basename(out);
@@ -65,7 +65,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     } catch (error) {
       if (!(error instanceof BadCursorError)) throw inWords(error);
       throw new OperatorError(
-        `${partOf(out ?? title)} cannot be continued: the store has changed. Begin anew with --restart.`,
+        `${partOf(out ?? title)} cannot be continued: the store has changed. Start over with --restart.`,
       );
     } finally {
       progress.end();
@@ -156,7 +156,7 @@ async function writeTextFile<Row>(source: Source<Row>, out: string, tenant: Tena
   }
   if (!isWhole) {
     part.close();
-    throw stopped(`To go on after ${countOf(rows, source.shape.noun)}, run the same command again.`);
+    throw stopped(`To continue after ${countOf(rows, source.shape.noun)}, run the same command again.`);
   }
   part.finish();
   return done(source.shape.noun, rows, part.bytes, out, job);

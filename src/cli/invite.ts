@@ -36,7 +36,7 @@ interface Made {
   readonly expiresAt: number;
 }
 
-/** Returns the exit code; throws `OperatorError` for what the person has to mend. */
+/** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runInvite(args: readonly string[], io: InviteIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
   const flags = readFlags(args, flagKinds(COMMANDS.invite));
@@ -106,17 +106,17 @@ async function kindFor(members: MemberStore, account: Account, known: Member | u
 }
 
 function announce({ kind, account, isNewAccount, email }: Made, config: Config, link: string): string {
-  const made = isNewAccount ? `Made the account "${account.name}".\n` : '';
-  const who = email ?? 'whoever opens it first';
+  const made = isNewAccount ? `Created the account "${account.name}".\n` : '';
+  const who = email ?? 'the first person who opens it';
   const what =
     kind === 'reset'
-      ? `${who} is a member of account "${account.name}" already. With this link they set a new password; all their sessions end then:`
+      ? `${who} is a member of account "${account.name}" already. This link sets a new password, which ends all their sessions:`
       : `A link for ${who}, to join account "${account.name}" in the dashboard:`;
   return `${made}${what}
 
   ${link}
 
-It works once, for ${lastingText(INVITATION_MS[kind])}, and is shown this once. Nothing is mailed: hand it on yourself.
+It works once, for ${lastingText(INVITATION_MS[kind])}, and is shown only once. Sluice sends no e-mail: pass it on yourself.
 ${whereItIs(config)}
 `;
 }
@@ -124,7 +124,7 @@ ${whereItIs(config)}
 function whereItIs(config: Config): string {
   return isShared(config)
     ? `It is for the servers on ${placeName(config)}.`
-    : `It is for the server that runs on the data folder ${config.dataFolder}.`;
+    : `It is for the server on the data folder ${config.dataFolder}.`;
 }
 
 function lastingText(milliseconds: number): string {

@@ -1,5 +1,5 @@
 /**
- * `sluice keys create`: reads what the person wants, tells all mistakes at once before anything is opened, then makes
+ * `sluice keys create`: reads what the person wants, reports all mistakes at once before anything is opened, then creates
  * the key, and the account if need be. The only output that ever holds the whole key.
  */
 
@@ -40,7 +40,7 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
     }
     // With port 0 the server takes any free one, which nobody can know here.
     const port = config.port === 0 ? SETTINGS.port.default : config.port;
-    if (isNew) io.out(`Made the account "${account.name}".\n`);
+    if (isNew) io.out(`Created the account "${account.name}".\n`);
     const baseUrl = config.publicUrl || baseUrlOf(config.host, port);
     io.out(announce(key, row, account, { where: whereItIs(config), baseUrl }, ink));
   });
@@ -102,7 +102,7 @@ export async function chooseAccount(
     if (only !== undefined && others.length === 0) return { account: only, isNew: false };
     if (only !== undefined) {
       const names = [only, ...others].map((account) => `  --account "${account.name}"`);
-      throw new OperatorError(['There are several accounts; say which one is meant:', ...names].join('\n'));
+      throw new OperatorError(['There are several accounts. Choose one:', ...names].join('\n'));
     }
   }
   const made = newAccount(accountName ?? DEFAULT_ACCOUNT_NAME, now);
@@ -125,15 +125,15 @@ function announce(
           curlLine(baseUrl, key),
         ]
       : [
-          'It may only send events, so it is safe in browsers and apps.',
+          'It can only send events, so it is safe in browsers and apps.',
           'With the server running, put this into a page:',
           fetchSnippet(baseUrl, key),
         ];
-  return `Made the ${row.kind} key "${row.name}" (${row.id}) for ${row.environment}, account "${account.name}":
+  return `Created the ${row.kind} key "${row.name}" (${row.id}) for ${row.environment}, account "${account.name}":
 
   ${ink.bold(key)}
 
-It is shown this once and cannot be retrieved later. ${care}
+Shown only once: it cannot be retrieved later. ${care}
 ${where}
 
 ${invitation}
@@ -144,6 +144,6 @@ ${example}
 
 function whereItIs(config: Config): string {
   return isShared(config)
-    ? `It is in ${placeName(config)}: all servers on that database know it at once.`
-    : `It is in the data folder ${config.dataFolder}: a server that runs on that folder knows it at once.`;
+    ? `It is in ${placeName(config)}: all servers on that database accept it at once.`
+    : `It is in the data folder ${config.dataFolder}: a server running on that folder accepts it at once.`;
 }

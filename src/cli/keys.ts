@@ -14,7 +14,7 @@ import { displayOf, KEY_HEADERS, keyCells, keyJson, minuteOf } from './keys-show
 import { placeName, readSettings } from './place.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
 
-/** Returns the exit code; throws `OperatorError` for what the person has to mend. */
+/** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
   const [command, ...rest] = args;
@@ -49,7 +49,7 @@ async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promi
     io.out(`${JSON.stringify(rows, undefined, 2)}\n`);
   } else if (keys.length === 0) {
     io.out(
-      `There are no keys in ${placeName(config)} yet. Make one:\n` +
+      `There are no keys in ${placeName(config)} yet. Create one:\n` +
         '  sluice keys create --name "my first key" --kind secret --env development\n',
     );
   } else {
@@ -78,7 +78,7 @@ async function revokeCommand(args: readonly string[], io: KeysIo): Promise<numbe
   const isFirstTime = key.revokedAt === now;
   io.out(
     isFirstTime
-      ? `Revoked ${which}.\nRunning servers refuse it within 2 s. This cannot be undone; a new key can be made at any time.\n`
+      ? `Revoked ${which}.\nRunning servers reject it within 2 seconds. This cannot be undone.\n`
       : `Nothing to do: ${which}, was revoked already, on ${minuteOf(key.revokedAt ?? now)} UTC.\n`,
   );
   return 0;

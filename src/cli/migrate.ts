@@ -72,7 +72,7 @@ function readWishes(args: readonly string[], shell: Shell): Wishes {
   const { config, mistakes } = readSettings(given, shell.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the database goes behind --to`));
   if (config.storeUrl === '' && mistakes.length === 0) {
-    mistakes.push('the database is missing; expected --to postgres://…, or STORE_URL in the environment');
+    mistakes.push('no database given; expected --to postgres://…, or STORE_URL in the environment');
   }
   if (mistakes.length > 0) {
     throw mistakesError(

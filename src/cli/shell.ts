@@ -93,7 +93,7 @@ function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
 /** A full disk, a folder that may not be written: told in words, without a stack; anything else as it is. */
 export function inWords(error: unknown): unknown {
   const isOfFiles = error instanceof Error && 'syscall' in error && 'code' in error;
-  return isOfFiles ? new OperatorError(`It cannot go on: ${error.message}`) : error;
+  return isOfFiles ? new OperatorError(`Stopped by an error: ${error.message}`) : error;
 }
 
 /** Resolves after the time, or at once when the command is to stop. */

@@ -56,7 +56,7 @@ async function waitForTenant(shell: Shell, store: Store, place: Place): Promise<
   for (;;) {
     const tenant = await findTenant(shell, store, place);
     if (tenant !== undefined || shell.stop.aborted) return tenant;
-    if (!hasSaidSo) shell.err('Nothing has been sent yet; waiting for the first event. Ctrl-C ends this.\n');
+    if (!hasSaidSo) shell.err('No events yet; waiting for the first one. Ctrl-C stops.\n');
     hasSaidSo = true;
     await pause(POLL_MS, shell.stop);
   }
@@ -77,7 +77,7 @@ async function follow({ shell, store, tenant, eventName, sinceMs, show }: Follow
   const past = sinceMs === 0 ? [] : await eventsSince(store, tenant, eventName, shell.now() - sinceMs);
   const shown = new Set(past.map(({ id }) => id));
   for (const event of past.toReversed()) show(event);
-  if (past.length >= PAST_EVENTS_MAX) shell.err(`There were more; these are the last ${PAST_EVENTS_MAX}.\n`);
+  if (past.length >= PAST_EVENTS_MAX) shell.err(`There are more; these are the last ${PAST_EVENTS_MAX}.\n`);
 
   while (!shell.stop.aborted) {
     const page = await store.arrivals(tenant.id, last, PAGE_EVENTS);

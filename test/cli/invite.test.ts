@@ -167,16 +167,11 @@ test('all mistakes are told at once, and nothing is made', async (context) => {
     'email is not an e-mail address',
     'The account name must not be empty',
     'unexpected argument "stray"',
-    'sluice invite --help',
+    'sluice help invite',
   ]) {
     assert.ok(message.includes(part), `${part}: ${message}`);
   }
   assert.ok(!existsSync(data));
-});
-
-test('help is given when asked for', async (context) => {
-  const { run } = await openShell(context);
-  assert.match(await run(['--help'], { PORT: 'http' }), /sluice invite --email ada@example\.com/);
 });
 
 test('the command runs as a process of its own', async (context) => {
