@@ -147,7 +147,7 @@ suite('sluice import', () => {
       );
       const file = temporaryFile(context, `${lines(1_500)}not json\n${lines(1_000)}`);
       const words = await refusal(runImport, [file, '--patience', '1ms'], shellFor(stub));
-      assert.match(words, /answers 503, .*gave up/);
+      assert.match(words, /responds with 503; gave up after 1 ms/);
       assert.match(words, /Lines up to 500 were sent\. To continue from there, run the same command again/);
       assert.equal((JSON.parse(readFileSync(`${file}.import`, 'utf8')) as { lines: number }).lines, 500);
 
@@ -195,7 +195,7 @@ suite('sluice import', () => {
     const stub = await startIngestStub(context, () => ({ status: 401, body: { error: 'unauthorized' } }));
     const shell = shellFor(stub);
     const words = await refusal(runImport, [temporaryFile(context, lines(5_000))], shell);
-    assert.match(words, /does not know this key \(401\)/);
+    assert.match(words, /does not accept this key \(401\)/);
     assert.ok(stub.received.length <= 4);
     assert.ok(!(words + shell.out() + shell.err()).includes(KEY));
   });

@@ -16,9 +16,9 @@ test('a secret key is printed with a curl line for the address of the server, an
   assert.ok(isWellFormedKey(key) && key.startsWith('sk_prod_'));
   assert.match(
     output,
-    /^Made the account "default"\.\nMade the secret key "shop backend" \(key_\w{12}\) for production/,
+    /^Created the account "default"\.\nCreated the secret key "shop backend" \(key_\w{12}\) for production/,
   );
-  assert.match(output, /shown this once/);
+  assert.match(output, /Shown only once: it cannot be retrieved later\./);
   assert.match(output, new RegExp(`^curl -i 'http://127\\.0\\.0\\.1:9000/ingest/events' .*Bearer ${key}'`, 'm'));
   const stored = await withStore((store) => store.findByHash(hashKey(key)));
   assert.equal(stored?.name, 'shop backend');
@@ -160,15 +160,15 @@ test('a second key goes to the one account that is there', async (context) => {
   const { run, withStore } = await openShell(context);
   await run([...SECRET, '--account', 'acme']);
   const output = await run(PUBLISHABLE);
-  assert.ok(!output.includes('Made the account'));
+  assert.ok(!output.includes('Created the account'));
   assert.match(output, /account "acme"/);
   assert.equal((await withStore((store) => store.accounts())).length, 1);
 });
 
 test('an account that is named is made when it is new, and used when it is there', async (context) => {
   const { run } = await openShell(context);
-  assert.match(await run([...SECRET, '--account', 'acme']), /^Made the account "acme"\./);
-  assert.ok(!(await run([...SECRET, '--account', 'acme'])).includes('Made the account'));
+  assert.match(await run([...SECRET, '--account', 'acme']), /^Created the account "acme"\./);
+  assert.ok(!(await run([...SECRET, '--account', 'acme'])).includes('Created the account'));
 });
 
 test('with several accounts, one has to be named; they are listed', async (context) => {
