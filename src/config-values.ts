@@ -8,6 +8,8 @@ import { isIP } from 'node:net';
 /** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
 export interface Kind<T> {
   readonly expected: string;
+  /** Where only these are allowed. */
+  readonly choices?: readonly string[];
   /** A value may hold a password: `format` hides it, and a value that is refused is not repeated. */
   readonly isSecret?: boolean;
   parse(text: string): T | undefined;
@@ -27,6 +29,11 @@ export const FOREVER_MS = Number.MAX_SAFE_INTEGER;
 /** `7d`, `1.5h`, `500ms` in milliseconds; undefined for anything else. A number alone has no meaning but for 0. */
 export function parseDurationMs(text: string): number | undefined {
   return parseWithUnit(text, DURATION_UNITS_MS, undefined);
+}
+
+/** As `parseDurationMs` reads it. */
+export function formatDuration(milliseconds: number): string {
+  return formatWithUnit(milliseconds, DURATION_UNITS_MS);
 }
 
 export function integer(min: number, max: number): Kind<number> {
@@ -82,6 +89,7 @@ export function list(): Kind<string> {
 export function choice<const T extends string>(choices: readonly T[]): Kind<T> {
   return {
     expected: `one of ${choices.join(', ')}`,
+    choices,
     parse: (text) => choices.find((choice) => choice === text.toLowerCase()),
     format: (value) => value,
   };

@@ -25,7 +25,8 @@ export const SETTING_NAMES = Object.keys(SETTINGS) as SettingName[];
 
 export function loadConfig(input: { env: Env; args: readonly string[] }): { config: Config; sources: Sources } {
   const { config, sources, mistakes } = readConfig(input);
-  if (mistakes.length > 0) throw mistakesError(mistakes, 'All settings, with their defaults: sluice --help');
+  if (mistakes.length > 0)
+    throw mistakesError(mistakes, 'All settings, with their defaults: sluice help serve', 'Invalid settings:');
   return { config, sources };
 }
 

@@ -2,6 +2,7 @@
  * What lies where in the data folder. Everything that a server keeps is in there, and nothing of it is elsewhere.
  */
 
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Accounts and keys. */
@@ -22,4 +23,13 @@ export function storeFileOf(dataFolder: string): string {
 /** Where the server that runs on the folder is reached, or the last one was: for links made beside it. */
 export function serverUrlFileOf(dataFolder: string): string {
   return join(dataFolder, 'server.url');
+}
+
+/** What that file says; undefined before the first start. */
+export function serverUrlIn(dataFolder: string): string | undefined {
+  try {
+    return new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim()).origin;
+  } catch {
+    return undefined;
+  }
 }

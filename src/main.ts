@@ -5,6 +5,7 @@
 
 import { readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
+import type { CommandName } from './cli/commands.ts';
 import type { Shell } from './cli/shell.ts';
 import type { Env } from './config.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
@@ -13,23 +14,35 @@ import { OperatorError } from './errors.ts';
 // What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
 enableCompileCache();
 
-/** The commands on what is in the data folder, or on its way there. They answer --help themselves. */
-const DATA_COMMANDS = {
-  tail: async (args: readonly string[], shell: Shell) => (await import('./cli/tail.ts')).runTail(args, shell),
-  trace: async (args: readonly string[], shell: Shell) => (await import('./cli/trace.ts')).runTrace(args, shell),
-  profile: async (args: readonly string[], shell: Shell) => (await import('./cli/profile.ts')).runProfile(args, shell),
-  import: async (args: readonly string[], shell: Shell) => (await import('./cli/import.ts')).runImport(args, shell),
-  export: async (args: readonly string[], shell: Shell) => (await import('./cli/export.ts')).runExport(args, shell),
-  doctor: runDoctorCommand,
-  migrate: runMigrateCommand,
-};
-/** Those of the others that answer --help themselves. */
-const HELPFUL = new Set(['keys', 'invite', 'config']);
-type DataCommand = keyof typeof DATA_COMMANDS;
-const COMMANDS = ['serve', 'keys', 'invite', 'config', ...Object.keys(DATA_COMMANDS)];
+type Runner = (args: readonly string[], env: Env) => Promise<number>;
 
-function isDataCommand(command: string | undefined): command is DataCommand {
-  return command !== undefined && Object.hasOwn(DATA_COMMANDS, command);
+/** One for each command of the table in cli/commands.ts. Help is printed before any of them is asked. */
+const RUNNERS: Readonly<Record<CommandName, Runner>> = {
+  serve: async (args, env) => (await import('./serve.ts')).serve(args, env, versionOf()),
+  keys: runKeysCommand,
+  invite: runInviteCommand,
+  config: async (args, env) => (await import('./cli/config.ts')).runConfig(args, { out, env, isTty: isTty() }),
+  tail: onData(async (args, shell) => (await import('./cli/tail.ts')).runTail(args, shell)),
+  trace: onData(async (args, shell) => (await import('./cli/trace.ts')).runTrace(args, shell)),
+  profile: onData(async (args, shell) => (await import('./cli/profile.ts')).runProfile(args, shell)),
+  import: onData(async (args, shell) => (await import('./cli/import.ts')).runImport(args, shell)),
+  export: onData(async (args, shell) => (await import('./cli/export.ts')).runExport(args, shell)),
+  doctor: onData(runDoctorCommand),
+  migrate: onData(runMigrateCommand),
+  completion: async (args) => (await import('./cli/completion.ts')).runCompletion(args, out),
+  help: runHelpCommand,
+};
+
+function isCommand(command: string): command is CommandName {
+  return Object.hasOwn(RUNNERS, command);
+}
+
+function out(text: string): void {
+  process.stdout.write(text);
+}
+
+function isTty(): boolean {
+  return process.stdout.isTTY;
 }
 
 function versionOf(): string {
@@ -39,60 +52,62 @@ function versionOf(): string {
 
 async function run(args: readonly string[], env: Env): Promise<number> {
   const [command, ...rest] = args;
-  if (isDataCommand(command)) return runDataCommand(command, rest, env);
-  const isTty = process.stdout.isTTY;
-  const out = (text: string): void => void process.stdout.write(text);
-  // Whoever reads may have seen enough: `sluice config | head`.
+  const [{ commandHelp, mainHelp, unknownCommand, wantsHelp }, { inkFor }] = await Promise.all([
+    import('./cli/help.ts'),
+    import('./cli/table.ts'),
+  ]);
+  const ink = inkFor(isTty(), env);
+  // The reader may have seen enough: `sluice config | head`. Commands on data have a listener of their own.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
   });
-  const { mainHelp, wantsHelp } = await import('./cli/help.ts');
-  const { inkFor } = await import('./cli/table.ts');
+  if (command === undefined || command === '--help' || command === '-h') {
+    out(mainHelp(ink));
+    return command === undefined ? 1 : 0;
+  }
   if (command === '--version' || command === '-v' || command === 'version') {
     out(`sluice ${versionOf()}\n`);
     return 0;
   }
-  if (command === undefined || command === 'help' || (wantsHelp(args) && !HELPFUL.has(command))) {
-    out(mainHelp(inkFor(isTty, env)));
-    return command === undefined ? 1 : 0;
+  if (!isCommand(command)) throw unknownCommand([command]);
+  if (wantsHelp(rest)) {
+    out(commandHelp(command, rest, ink));
+    return 0;
   }
-  switch (command) {
-    case 'serve': {
-      const { serve } = await import('./serve.ts');
-      return serve(rest, env, versionOf());
-    }
-    case 'keys': {
-      const [{ runKeys }, { openKeyStore, findKeyStore }] = await Promise.all([
-        import('./cli/keys.ts'),
-        import('./opening.ts'),
-      ]);
-      return runKeys(rest, { out, env, isTty, now: Date.now, openKeyStore, findKeyStore });
-    }
-    case 'invite': {
-      const [{ runInvite }, { openKeyStore, findKeyStore, openMemberStore }] = await Promise.all([
-        import('./cli/invite.ts'),
-        import('./opening.ts'),
-      ]);
-      return runInvite(rest, { out, env, isTty, now: Date.now, openKeyStore, findKeyStore, openMemberStore });
-    }
-    case 'config': {
-      const { runConfig } = await import('./cli/config.ts');
-      return runConfig(rest, { out, env, isTty });
-    }
-    default: {
-      const { suggestion } = await import('./cli/flags.ts');
-      const meant = suggestion(command, COMMANDS);
-      throw new OperatorError(`"${command}" is not a command${meant}\nAll of them: sluice --help`);
-    }
-  }
+  return RUNNERS[command](rest, env);
 }
 
-async function runDataCommand(command: DataCommand, args: readonly string[], env: Env): Promise<number> {
-  const [{ shellOf }, { openStore, findKeyStore }] = await Promise.all([
-    import('./cli/shell.ts'),
+async function runHelpCommand(args: readonly string[], env: Env): Promise<number> {
+  const [{ helpOn }, { inkFor }] = await Promise.all([import('./cli/help.ts'), import('./cli/table.ts')]);
+  out(helpOn(args, inkFor(isTty(), env)));
+  return 0;
+}
+
+async function runKeysCommand(args: readonly string[], env: Env): Promise<number> {
+  const [{ runKeys }, { openKeyStore, findKeyStore }] = await Promise.all([
+    import('./cli/keys.ts'),
     import('./opening.ts'),
   ]);
-  return DATA_COMMANDS[command](args, shellOf(process, { env, openStore, findKeyStore }));
+  return runKeys(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, findKeyStore });
+}
+
+async function runInviteCommand(args: readonly string[], env: Env): Promise<number> {
+  const [{ runInvite }, { openKeyStore, findKeyStore, openMemberStore }] = await Promise.all([
+    import('./cli/invite.ts'),
+    import('./opening.ts'),
+  ]);
+  return runInvite(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, findKeyStore, openMemberStore });
+}
+
+/** A command on what is in the data folder or the database, or on its way there. */
+function onData(command: (args: readonly string[], shell: Shell) => Promise<number>): Runner {
+  return async (args, env) => {
+    const [{ shellOf }, { openStore, findKeyStore, findServer }] = await Promise.all([
+      import('./cli/shell.ts'),
+      import('./opening.ts'),
+    ]);
+    return command(args, shellOf(process, { env, openStore, findKeyStore, findServer }));
+  };
 }
 
 async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<number> {

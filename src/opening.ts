@@ -10,7 +10,7 @@ import type { DatabaseFacts } from './cli/doctor-checks.ts';
 import type { TrustedClock } from './clock.ts';
 import type { Config } from './config.ts';
 import { withoutSecrets } from './config-values.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
+import { keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from './data-folder.ts';
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from './errors.ts';
 import { type LogReader, LogUnavailableError } from './log.ts';
@@ -107,6 +107,13 @@ export async function prepareDataFolder({ dataFolder, storeUrl }: Config): Promi
   if (storeUrl !== '') return [];
   const { tieDataFolder } = await import('./backends/sqlite/installation.ts');
   return tieDataFolder(dataFolder);
+}
+
+/** The address of the server that runs on the data folder; undefined when none does. Those that share a log have none. */
+export async function findServer({ dataFolder, logUrl }: Config): Promise<string | undefined> {
+  if (logUrl !== '') return undefined;
+  const { lockHolderOf } = await import('./backends/sqlite/checkup.ts');
+  return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
 }
 
 /** Makes what is not there yet. */

@@ -387,12 +387,12 @@ test('what describes the settings has no password in it', () => {
   assert.equal(rows.find(({ setting }) => setting === 'storeUrl')?.value, 'postgres://sluice:…@db.example/sluice');
 });
 
-test('the message counts the mistakes and says where to read on', () => {
-  assert.throws(() => load({ PORT: 'x', SLUICE_EDGES: '0' }), /^OperatorError: These 2 things.*sluice --help$/s);
+test('the message lists all mistakes and says where to read on', () => {
   assert.throws(
-    () => load({ PORT: 'x' }),
-    /^OperatorError: This is not right yet:\n {2}- PORT is "x".*sluice --help$/s,
+    () => load({ PORT: 'x', SLUICE_EDGES: '0' }),
+    /^OperatorError: Invalid settings:\n {2}- PORT is "x".*\n {2}- SLUICE_EDGES is "0".*sluice help serve$/s,
   );
+  assert.throws(() => load({ PORT: 'x' }), /^OperatorError: Invalid settings:\n {2}- PORT is "x".*sluice help serve$/s);
 });
 
 test('a description names each setting once, its value as one would write it, and where it came from', () => {

@@ -66,6 +66,12 @@ suite('The README', () => {
     );
   });
 
+  test('sends events without a time of their own, so that they count as of today', () => {
+    const requests = snippets.filter(({ language, text }) => language === 'sh' && text.includes('/ingest/events'));
+    assert.equal(requests.length, 2);
+    for (const { text } of requests) assert.doesNotMatch(text, /timestamp/);
+  });
+
   test('the curl line of the first start, pasted, gives 202 and a trace_id', async () => {
     const line = stdout.split('\n').find((text) => text.startsWith('curl '));
     assert.ok(line);
@@ -96,7 +102,7 @@ suite('The README', () => {
     const rest = answers.at(-1) ?? '';
     assert.match(rest, /pk_[0-9A-Za-z]{38}/);
     assert.match(rest, /web shop/);
-    assert.match(rest, /sluice serve/);
+    assert.match(rest, /^ {2}serve \[settings\] /m);
     assert.match(rest, /"status":"ready"/);
     assert.match(rest, /^sluice_users_accepted_total 4$/m);
   });

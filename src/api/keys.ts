@@ -1,14 +1,13 @@
 /**
  * API keys as a member manages them: listed, made, revoked, rolled. A key is shown in full in the answer that made it
  * and never again. Each call sees the keys of one account; those of another are not found, whatever is done to them.
- *
- * Rolling makes the new key first and then shortens the old one's life: a crash in between leaves both working, never
- * neither.
  */
 
 import type { FastifyInstance } from 'fastify';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { createKey, type KeyWishes, mistakesIn } from '../keys/create.ts';
+import { OVERLAP_MS_MAX, rollKey } from '../keys/roll.ts';
+import { keyState } from '../keys/state.ts';
 import { type Environment, KEY_KINDS } from '../model.ts';
 import type { ApiKey, KeyStore, NewKey } from '../store.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
@@ -21,7 +20,7 @@ import { servedEnvironments } from './tenant-route.ts';
 const DAY_MS = 86_400_000;
 /** A key that was neither made nor used for so long is probably forgotten. */
 export const UNUSED_MS = 30 * DAY_MS;
-export const OVERLAP_SECONDS_MAX = 2_592_000;
+export const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
 /** More than anybody has a use for; all of them are read to be listed. */
 export const ACTIVE_KEYS_MAX = 500;
 
@@ -53,7 +52,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
     method: 'POST',
     url: '/keys/:id/roll',
     status: 201,
-    answer: (call) => rollKey(callOf(call), call.id, call.body),
+    answer: (call) => rollOwnKey(callOf(call), call.id, call.body),
   });
 }
 
@@ -70,7 +69,7 @@ async function listKeys({ keyStore, accountId, now }: KeyCall): Promise<Json> {
 }
 
 async function makeKey({ keyStore, accountId, now }: KeyCall, wishes: KeyWishes): Promise<Json> {
-  const active = (await asked(keyStore.list(accountId))).filter((key) => stateOf(key, now) === 'active');
+  const active = (await asked(keyStore.list(accountId))).filter((key) => keyState(key, now) === 'active');
   if (active.length >= ACTIVE_KEYS_MAX) {
     throw new BadParameterError(`the account has ${ACTIVE_KEYS_MAX} active keys: revoke some that nobody needs`);
   }
@@ -88,30 +87,18 @@ async function revokeKey(call: KeyCall, id: string, body: unknown): Promise<Json
   return revoked === undefined ? null : keyAnswer(revoked, call.now);
 }
 
-/** Null when the account has no such key. The new key has the wishes of the old one, but for its end. */
-async function rollKey(call: KeyCall, id: string, body: unknown): Promise<Json> {
-  const { keyStore, accountId, now } = call;
+/** Null when the account has no such key. */
+async function rollOwnKey({ keyStore, accountId, now }: KeyCall, id: string, body: unknown): Promise<Json> {
   const overlapMs = overlapMsOf(fieldsOf(body, ['overlap_seconds']).overlap_seconds);
-  const own = await findOwn(call, id);
-  if (own === undefined) return null;
-  const state = stateOf(own, now);
-  if (state !== 'active') throw new BadParameterError(`the key is ${state}: make a new one instead`);
-  const { name, kind, environment, origins } = own;
-  const { key, row } = await storeKey(keyStore, {
-    name,
-    kind,
-    environment,
-    origins,
-    expiresAt: null,
-    accountId,
-    now,
-  });
-  const old = await asked(keyStore.expire(id, now + overlapMs));
-  return old === undefined ? null : { key, row: keyAnswer(unusedKey(row), now), old: keyAnswer(old, now) };
+  const result = await asked(rollKey(keyStore, { id, accountId, overlapMs, now }));
+  if (result.kind === 'unknown') return null;
+  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: make a new one instead`);
+  const { key, row, old } = result;
+  return { key, row: keyAnswer(unusedKey(row), now), old: keyAnswer(old, now) };
 }
 
 function keyAnswer(key: ApiKey, now: number): Json {
-  const state = stateOf(key, now);
+  const state = keyState(key, now);
   return {
     id: key.id,
     name: key.name,
@@ -133,11 +120,6 @@ function keyAnswer(key: ApiKey, now: number): Json {
 
 function timeOrNull(milliseconds: number | null): string | null {
   return milliseconds === null ? null : timeText(milliseconds);
-}
-
-function stateOf({ revokedAt, expiresAt }: ApiKey, now: number): 'active' | 'expired' | 'revoked' {
-  if (revokedAt !== null) return 'revoked';
-  return expiresAt !== null && expiresAt <= now ? 'expired' : 'active';
 }
 
 async function findOwn({ keyStore, accountId }: KeyCall, id: string): Promise<ApiKey | undefined> {

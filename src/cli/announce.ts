@@ -33,7 +33,7 @@ export async function announceStart(start: Start): Promise<void> {
   if (accounts.length > 0) {
     const hint = (await hasMember(members, accounts))
       ? ''
-      : '\n  Nobody can sign in yet. Get a link:  npx sluice invite\n';
+      : '\n  No one can sign in yet. Get a link:  npx sluice invite\n';
     out(`${hint}\n`);
     return;
   }
@@ -41,7 +41,7 @@ export async function announceStart(start: Start): Promise<void> {
   const account = await keyStore.ensureAccount(wanted);
   // Another server was faster, and has told whoever started it.
   if (account.id !== wanted.id) {
-    out('\n  Another server has just made the first account, and printed a link and a key.\n\n');
+    out('\n  Another server has just created the first account, and printed a link and a key.\n\n');
     return;
   }
   const invitation = await invite(members, { accountId: account.id, kind: 'first', email: null, member: null }, now);
@@ -55,7 +55,7 @@ ${rest}`);
 }
 
 const NO_KEY = `
-  There is no key yet. Make one in the dashboard, or here:
+  There is no key yet. Create one in the dashboard, or here:
 
     npx sluice keys create --name NAME --kind secret --env production
 
@@ -86,7 +86,7 @@ async function firstKey({ config, keyStore, now }: Start, account: Account, base
       ? `  Send a first event (paste this into another terminal):\n\n${curlLine(baseUrl, key)}`
       : '  Send events with it to a server with the role edge.';
   return `
-  Your first key, for development. It is shown this once; keep it somewhere safe:
+  Your first key, for development. Shown only once; keep it somewhere safe:
 
     ${key}
 

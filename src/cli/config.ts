@@ -4,7 +4,6 @@
  */
 
 import { describeConfig, type Env, loadConfig } from '../config.ts';
-import { configHelp, wantsHelp } from './help.ts';
 import { inkFor, renderTable, wrap } from './table.ts';
 
 const DESCRIPTION_COLUMNS = 92;
@@ -17,10 +16,6 @@ export interface ConfigIo {
 
 export async function runConfig(args: readonly string[], io: ConfigIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
-  if (wantsHelp(args)) {
-    io.out(configHelp(ink));
-    return 0;
-  }
   const settingArgs = args.filter((arg) => arg !== '--json');
   const { config, sources } = loadConfig({ env: io.env, args: settingArgs });
   const rows = describeConfig(config, sources);

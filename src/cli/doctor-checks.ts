@@ -100,7 +100,7 @@ export function broken(check: string, message: string, advice: string): Finding 
 
 export const checkSettings: Check = async ({ settingMistakes, env }) => {
   const findings = settingMistakes.map((mistake) =>
-    broken('settings', mistake, 'Mend it: "sluice serve" refuses to start like this. All settings: sluice config'),
+    broken('settings', mistake, 'Fix it: "sluice serve" refuses to start like this. All settings: sluice help serve'),
   );
   const known = new Set(SETTING_NAMES.map((name): string => SETTINGS[name].env));
   const told = settingMistakes.join('\n');
@@ -187,7 +187,7 @@ export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
 };
 
 export const checkKeys: Check = async ({ findKeyStore, now }) => {
-  const advice = 'Make one: sluice keys create --name NAME --kind secret --env production';
+  const advice = 'Create one: sluice keys create --name NAME --kind secret --env production';
   const store = await findKeyStore();
   if (store === undefined) return [warning('keys', 'there are none yet', advice)];
   try {
@@ -201,15 +201,17 @@ export const checkKeys: Check = async ({ findKeyStore, now }) => {
           warning(
             'keys',
             `the secret key ${name} was used from the web page ${key.leakOrigin} at ${localTime(key.leakSuspectedAt)}`,
-            `Probably leaked. Make a new one, move over, then: sluice keys revoke ${key.id}`,
+            `Probably leaked. Replace it: sluice keys roll ${key.id} --overlap 1h`,
           ),
         );
       }
       if (left <= 0) {
-        const then = `Whoever still uses it gets 401. When nobody does: sluice keys revoke ${key.id}`;
+        const then = `Clients that still use it get 401. When none does: sluice keys revoke ${key.id}`;
         findings.push(warning('keys', `${name} expired ${formatSpan(-left)} ago`, then));
       } else if (left < EXPIRES_SOON_MS) {
-        findings.push(warning('keys', `${name} expires in ${formatSpan(left)}`, 'Make a new one and move over.'));
+        findings.push(
+          warning('keys', `${name} expires in ${formatSpan(left)}`, `Replace it: sluice keys roll ${key.id}`),
+        );
       }
     }
     if (keys.length === 0) findings.push(warning('keys', 'there are none that work', advice));

@@ -21,12 +21,11 @@ import {
 } from './doctor-checks.ts';
 import { checkDatabase } from './doctor-database.ts';
 import { checkBacklog, checkBooks, checkClock, checkLog, checkStore } from './doctor-data.ts';
-import { type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
-import { doctorHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { readSettings } from './place.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable, wrap } from './table.ts';
-import { STORE_FLAGS } from './tenant.ts';
 
 /** What the doctor needs beyond what other commands do. */
 export interface DoctorShell extends Shell {
@@ -45,8 +44,7 @@ interface OwnParts extends DoctorParts {
   readonly close: () => Promise<void>;
 }
 
-const FLAGS = { ...STORE_FLAGS, deep: 'switch' } as const satisfies FlagKinds;
-const HINT = 'More about it: sluice doctor --help';
+const HINT = 'For help: sluice help doctor';
 const SIGNS = { well: '✓', warning: '!', broken: '✗' } as const;
 const TEXT_COLUMNS = 96;
 
@@ -69,11 +67,7 @@ const CHECKS: readonly NamedCheck[] = [
 
 export async function runDoctor(args: readonly string[], shell: DoctorShell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  if (wantsHelp(args)) {
-    shell.out(doctorHelp(ink));
-    return 0;
-  }
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.doctor));
   const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
   if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
   const parts = partsOf(shell, flags);

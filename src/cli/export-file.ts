@@ -53,8 +53,8 @@ export function readCheckpoint(file: string, asked: Asked): Checkpoint | undefin
   const found = parse(text);
   if (found === undefined || JSON.stringify(found.asked) !== JSON.stringify(asked)) {
     throw new OperatorError(
-      `${partOf(file)} is part of an export that was interrupted, and it was asked for something else. ` +
-        'Ask for the same to go on with it, or begin anew with --restart.',
+      `${partOf(file)} is part of an interrupted export with other options. ` +
+        'Run it with the same options to continue, or start over with --restart.',
     );
   }
   return found.checkpoint;
@@ -81,7 +81,7 @@ export class PartFile {
     this.#descriptor = openSync(part, checkpoint === undefined ? 'wx' : 'r+', 0o600);
     if (fstatSync(this.#descriptor).size < this.#bytes) {
       closeSync(this.#descriptor);
-      throw new OperatorError(`${part} is shorter than it was. Begin anew with --restart.`);
+      throw new OperatorError(`${part} is shorter than it was. Start over with --restart.`);
     }
     ftruncateSync(this.#descriptor, this.#bytes);
   }

@@ -2,31 +2,20 @@
  * What a person asked `sluice export` for, read from the command line, with all mistakes told at once.
  */
 
-import { suggestion, type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { readChoice } from './choices.ts';
+import { COMMANDS, EXPORT_FORMATS, EXPORT_KINDS, flagKinds } from './commands.ts';
+import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import type { Asked } from './export-file.ts';
 import { MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import type { Shell } from './shell.ts';
-import { type Place, readPlace, TENANT_FLAGS } from './tenant.ts';
+import { type Place, readPlace } from './tenant.ts';
 
-const FORMATS = ['ndjson', 'csv', 'parquet'] as const;
-const KINDS = ['events', 'profiles'] as const;
-const HINT = 'More about it: sluice export --help';
-const FLAGS = {
-  ...TENANT_FLAGS,
-  format: 'value',
-  what: 'value',
-  from: 'value',
-  to: 'value',
-  event: 'value',
-  out: 'value',
-  restart: 'switch',
-  overwrite: 'switch',
-} as const satisfies FlagKinds;
+const HINT = 'For help: sluice help export';
 
 export interface ExportWishes {
   readonly place: Place;
-  readonly format: (typeof FORMATS)[number];
-  readonly what: (typeof KINDS)[number];
+  readonly format: (typeof EXPORT_FORMATS)[number];
+  readonly what: (typeof EXPORT_KINDS)[number];
   readonly from: number | null;
   readonly to: number | null;
   readonly eventName: string | null;
@@ -39,14 +28,14 @@ export interface ExportWishes {
 }
 
 export function readExportWishes(args: readonly string[], shell: Shell): ExportWishes {
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.export));
   const place = readPlace(flags, shell);
   const { mistakes } = place;
   mistakes.push(
     ...flags.positionals.map((word) => `unexpected argument "${word}"; a file to write to: --out "${word}"`),
   );
-  const format = readChoice('format', flags, FORMATS, undefined, mistakes);
-  const what = readChoice('what', flags, KINDS, 'events', mistakes);
+  const format = readChoice(flags, 'format', EXPORT_FORMATS, mistakes);
+  const what = readChoice(flags, 'what', EXPORT_KINDS, mistakes, 'events');
   const now = shell.now();
   const from = readTime('from', flags, now, mistakes);
   const to = readTime('to', flags, now, mistakes);
@@ -80,23 +69,6 @@ export function readExportWishes(args: readonly string[], shell: Shell): ExportW
       event: eventName,
     },
   };
-}
-
-function readChoice<T extends string>(
-  flag: string,
-  flags: FlagsRead,
-  choices: readonly T[],
-  preset: T | undefined,
-  mistakes: string[],
-): T | undefined {
-  const given = flags.values.get(flag) ?? preset;
-  const chosen = choices.find((choice) => choice === given);
-  if (chosen === undefined) {
-    const is = given === undefined ? 'missing' : `"${given}"`;
-    const meant = given === undefined ? '' : suggestion(given, choices);
-    mistakes.push(`--${flag} is ${is}; expected ${choices.join(', ')}${meant}`);
-  }
-  return chosen;
 }
 
 function readTime(flag: string, flags: FlagsRead, now: number, mistakes: string[]): number | null {

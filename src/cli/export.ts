@@ -15,11 +15,9 @@ import { type Asked, type Checkpoint, forgetPart, giveName, PartFile, partOf, re
 import { writeParquet } from './export-parquet.ts';
 import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
 import { type ExportWishes, readExportWishes } from './export-wishes.ts';
-import { exportHelp, wantsHelp } from './help.ts';
 import { countOf, formatBytes } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
-import { inkFor } from './table.ts';
 import { chooseTenant, type Tenant, withStore } from './tenant.ts';
 
 const PAGE_ROWS = 1_000;
@@ -40,24 +38,20 @@ interface Job {
 }
 
 export async function runExport(args: readonly string[], shell: Shell): Promise<number> {
-  if (wantsHelp(args)) {
-    shell.out(exportHelp(inkFor(shell.outTerminal.isTty, shell.env)));
-    return 0;
-  }
   const wishes = readExportWishes(args, shell);
   const { out } = wishes;
   if (out !== null && existsSync(out) && !wishes.overwrite) {
-    throw new OperatorError(`${out} is there already. Choose another name, or replace it with --overwrite.`);
+    throw new OperatorError(`${out} exists already. Choose another name, or replace it with --overwrite.`);
   }
   const folder = out === null ? '.' : dirname(out);
   if (!existsSync(folder)) {
-    throw new OperatorError(`There is no folder ${folder} for ${out} yet. Make it first: mkdir -p "${folder}"`);
+    throw new OperatorError(`The folder ${folder} for ${out} does not exist. Create it first: mkdir -p "${folder}"`);
   }
   return withStore(shell, wishes.place.config, async (store) => {
     const tenant = await chooseTenant(shell, store, wishes.place);
     const checkpoint = checkpointFor(wishes, tenant);
     if (checkpoint !== undefined) {
-      shell.err(`Going on after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
+      shell.err(`Continuing after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
     }
     const range = checkpoint ?? wishes;
     const title = out === null ? 'stdout' : basename(out);
@@ -71,7 +65,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     } catch (error) {
       if (!(error instanceof BadCursorError)) throw inWords(error);
       throw new OperatorError(
-        `${partOf(out ?? title)} cannot be continued: the store has changed. Begin anew with --restart.`,
+        `${partOf(out ?? title)} cannot be continued: the store has changed. Start over with --restart.`,
       );
     } finally {
       progress.end();
@@ -162,7 +156,7 @@ async function writeTextFile<Row>(source: Source<Row>, out: string, tenant: Tena
   }
   if (!isWhole) {
     part.close();
-    throw stopped(`To go on after ${countOf(rows, source.shape.noun)}, run the same command again.`);
+    throw stopped(`To continue after ${countOf(rows, source.shape.noun)}, run the same command again.`);
   }
   part.finish();
   return done(source.shape.noun, rows, part.bytes, out, job);

@@ -107,8 +107,7 @@ function editDistance(a: string, b: string): number {
   return last[b.length] ?? 0;
 }
 
-/** One error that tells all mistakes, for callers to throw. */
-export function mistakesError(mistakes: readonly string[], hint: string): OperatorError {
-  const title = mistakes.length === 1 ? 'This is not right yet:' : `These ${mistakes.length} things are not right yet:`;
+/** One error with all mistakes, for callers to throw. */
+export function mistakesError(mistakes: readonly string[], hint: string, title = 'Invalid arguments:'): OperatorError {
   return new OperatorError([title, ...mistakes.map((mistake) => `  - ${mistake}`), hint].join('\n'));
 }

@@ -3,14 +3,14 @@
  * they are, never re-serialised, so numbers keep their digits. A line is checked on its own before it is spliced into a
  * body: `{}, {}` would otherwise become two users. Where a batch ends depends on the bytes alone, so that an import
  * which starts again at the end of a batch makes the same batches. Memory: one batch and one chunk. Lines of a
- * `FILE.rejected.ndjson` are taken for the user in them (digits kept, not the bytes), so that it can be mended and imported.
+ * `FILE.rejected.ndjson` are taken for the user in them (digits kept, not the bytes), so that it can be fixed and imported.
  */
 
 import { isUtf8 } from 'node:buffer';
 import { OperatorError } from '../errors.ts';
 import { LIMITS } from '../model.ts';
 import { parseExact } from '../validation/exact-json.ts';
-import { describeJsonError } from '../validation/json-error.ts';
+import { findJsonError } from '../validation/json-error.ts';
 import { isObject } from '../validation/shape.ts';
 
 const BATCH_USERS_MAX = 500;
@@ -24,7 +24,7 @@ const SHOWN_BYTES = 1_024;
 const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const GZIP_START = Buffer.from([0x1f, 0x8b]);
-const EXPECTED = 'expected one user object a line';
+const EXPECTED = 'expected one user object per line';
 
 export interface Line {
   /** Counted from 1. */
@@ -98,7 +98,9 @@ type ReadLine =
 
 function readLine({ number, bytes, isCut }: RawLine): ReadLine {
   if (number === 1 && bytes.indexOf(GZIP_START) === 0) {
-    throw new OperatorError(`This is packed by gzip; ${EXPECTED}. Unpack it first: zcat FILE | sluice import -`);
+    throw new OperatorError(
+      `This file is compressed with gzip; ${EXPECTED}. Decompress it first: zcat FILE | sluice import -`,
+    );
   }
   const bad = (reason: string): ReadLine => ({ kind: 'bad', bytes, reason, isJson: false });
   if (isCut) return bad(`the line is longer than ${LINE_BYTES_MAX} bytes, which is all that a request can carry`);
@@ -112,15 +114,48 @@ function readText(text: string, bytes: Buffer): ReadLine {
   try {
     value = JSON.parse(text);
   } catch {
-    // The engine's own message would quote the line.
-    const mistake = describeJsonError(text)?.replace(' line 1,', '') ?? 'it cannot be read';
-    return { kind: 'bad', bytes, reason: `the line is not JSON: ${mistake}; ${EXPECTED}`, isJson: false };
+    return { kind: 'bad', bytes, reason: notJson(text), isJson: false };
   }
   if (isRejectedLine(value, 'user')) return readRejectedUser(text, bytes);
   if (isRejectedLine(value, 'text') && typeof value['text'] === 'string') {
     return readText(value['text'], Buffer.from(value['text']));
   }
   return readValue(value, bytes);
+}
+
+/**
+ * Where the line stops being a JSON object, and why. The engine's own message would quote the line, which may hold
+ * personal data. Columns count characters from 1.
+ */
+function notJson(text: string): string {
+  const start = text.search(/\S/);
+  const first = text.charAt(start);
+  if (first === '[') return `the line is the beginning of an array; ${EXPECTED} (jq -c ".[]" makes them)`;
+  if (first !== '{') {
+    const found = characterAt(text, start);
+    return `the line is not JSON: it begins with ${found} instead of "{" at column ${columnOf(text, start)}; ${EXPECTED}`;
+  }
+  const error = findJsonError(text);
+  if (error === undefined) return `the line is not JSON; ${EXPECTED}`;
+  const { offset, problem, expected } = error;
+  const column = columnOf(text, offset);
+  if (problem === 'ends too early') {
+    return `the line is not JSON: it ends too early, at column ${column}, expected ${expected}`;
+  }
+  const what = problem === 'unexpected character' ? `unexpected ${characterAt(text, offset)}` : problem;
+  return `the line is not JSON: ${what} at column ${column}${expected === null ? '' : `, expected ${expected}`}`;
+}
+
+function columnOf(text: string, offset: number): number {
+  return [...text.slice(0, offset)].length + 1;
+}
+
+/** In quotes, or by its number where it could not be seen. */
+function characterAt(text: string, offset: number): string {
+  const code = text.codePointAt(offset) ?? 0;
+  const character = String.fromCodePoint(code);
+  if (!/[\p{C}\p{Z}]/u.test(character)) return `"${character}"`;
+  return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
 function readValue(value: unknown, bytes: Buffer): ReadLine {

@@ -52,7 +52,7 @@ export async function sendBody(body: Buffer, idempotencyKey: string, target: Tar
     firstTroubleAt ??= now();
     const waitMs = answer.afterMs ?? backoffMs(tries);
     if (now() - firstTroubleAt + waitMs > patienceMs) {
-      const message = `${answer.trouble}, and that for ${formatSpan(Math.max(patienceMs, 1))}; gave up (--patience)`;
+      const message = `${answer.trouble}; gave up after ${formatSpan(Math.max(patienceMs, 1))} (--patience)`;
       return { kind: 'unsent', trouble: new OperatorError(message) };
     }
     onWait(answer.trouble);
@@ -96,11 +96,11 @@ function judge(response: Response, text: string, url: URL): Attempt {
     const rejected = rejectedIn(answer['errors']);
     if (rejected.length > 0) return { kind: 'taken', rejected };
     const message = answer['message'] ?? answer['error'];
-    return { kind: 'refused', message: typeof message === 'string' ? message : 'the server answered 400' };
+    return { kind: 'refused', message: typeof message === 'string' ? message : 'the server responded with 400' };
   }
   if (status === 413) return { kind: 'too large' };
   if (RETRYABLE.has(status)) {
-    return { kind: 'later', trouble: `${url.origin} answers ${status}`, afterMs: retryAfterMs(response.headers) };
+    return { kind: 'later', trouble: `${url.origin} responds with ${status}`, afterMs: retryAfterMs(response.headers) };
   }
   return { kind: 'unsent', trouble: new OperatorError(finalWords(status, response.headers, url)) };
 }
@@ -108,15 +108,15 @@ function judge(response: Response, text: string, url: URL): Attempt {
 function finalWords(status: number, headers: Headers, url: URL): string {
   if (status === 401) {
     return (
-      `${url.origin} does not know this key (401). Is it whole, not revoked or expired, and of this server's ` +
+      `${url.origin} does not accept this key (401). Is it complete, not revoked or expired, and for this server's ` +
       'environment? "sluice keys list" shows the keys of a data folder.'
     );
   }
-  if (status === 403) return `This key may not send events to ${url.origin} (403).`;
+  if (status === 403) return `This key cannot send events to ${url.origin} (403).`;
   if (status >= 300 && status < 400) {
     return `${url.origin} redirects to ${headers.get('location') ?? 'elsewhere'}; give that address with --url.`;
   }
-  return `${url.origin} does not answer as Sluice does (${status} from ${url.pathname}). Is --url right?`;
+  return `${url.origin} does not respond like Sluice (${status} from ${url.pathname}). Is --url right?`;
 }
 
 /** Never negative: a clock that runs ahead must not make this a flood. */
@@ -151,7 +151,7 @@ function objectIn(text: string): Readonly<Record<string, unknown>> | undefined {
 
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'no reason given';
-  if (error.name === 'TimeoutError') return `no answer within ${formatSpan(ATTEMPT_MS_MAX)}`;
+  if (error.name === 'TimeoutError') return `no response within ${formatSpan(ATTEMPT_MS_MAX)}`;
   const { cause } = error;
   if (!(cause instanceof Error)) return error.message;
   const code = 'code' in cause ? String(cause.code) : cause.message;

@@ -6,30 +6,24 @@
  */
 
 import { createReadStream } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, resolve } from 'node:path';
 import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
-import { importHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
 import { sendBody, type Target } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
+import { readSettings } from './place.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
-import { inkFor, printable } from './table.ts';
+import { printable } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
 const PATIENCE_DEFAULT_MS = 600_000;
 const READ_BYTES = 1_024 * 1_024;
-const HINT = 'More about it: sluice import --help';
-const FLAGS = {
-  url: 'value',
-  key: 'value',
-  patience: 'value',
-  restart: 'switch',
-  json: 'switch',
-} as const satisfies FlagKinds;
+const HINT = 'For help: sluice help import';
 
 interface Wishes {
   readonly file: string | null;
@@ -46,11 +40,7 @@ type Settled =
   | { readonly kind: 'unsent'; readonly trouble: OperatorError | null };
 
 export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
-  if (wantsHelp(args)) {
-    shell.out(importHelp(inkFor(shell.outTerminal.isTty, shell.env)));
-    return 0;
-  }
-  const wishes = readWishes(args, shell);
+  const wishes = await readWishes(args, shell);
   try {
     return await importAll(wishes, shell);
   } catch (error) {
@@ -63,7 +53,7 @@ async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
   const state = new ImportState(source, wishes.server.href, wishes.restart);
   const startedAt = shell.now();
   const resumedAt = state.standing.lines;
-  if (resumedAt > 0) shell.err(`Going on after line ${resumedAt}, where the last import of this file stopped.\n`);
+  if (resumedAt > 0) shell.err(`Continuing after line ${resumedAt}, where the last import of this file stopped.\n`);
   const title = wishes.file === null ? 'stdin' : basename(wishes.file);
   const progress = new Progress({
     title,
@@ -79,8 +69,8 @@ async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
     const reason = ended.trouble?.message ?? 'Stopped.';
     const howToGoOn =
       source.file === null
-        ? `Lines up to ${lines} are in.`
-        : `Lines up to ${lines} are in. To go on from there, run the same command again.`;
+        ? `Lines up to ${lines} were sent.`
+        : `Lines up to ${lines} were sent. To continue from there, run the same command again.`;
     throw new OperatorError(`${reason}\n${howToGoOn}`);
   }
   state.finish();
@@ -88,21 +78,26 @@ async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
   return state.standing.usersRejected === 0 ? 0 : 2;
 }
 
-function readWishes(args: readonly string[], shell: Shell): Wishes {
-  const flags = readFlags(args, FLAGS);
+async function readWishes(args: readonly string[], shell: Shell): Promise<Wishes> {
+  const flags = readFlags(args, flagKinds(COMMANDS.import));
   const mistakes = [...flags.mistakes];
   const [file, ...others] = flags.positionals;
-  if (file === undefined) mistakes.push('the file is missing; expected a file of one user a line, or - for stdin');
+  if (file === undefined) mistakes.push('no file given; expected a file with one user per line, or - for stdin');
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are imported one at a time`));
-  const server = readServer(flags.values.get('url') ?? shell.env['SLUICE_URL'] ?? '', mistakes);
+  const given = flags.values.get('url') ?? shell.env['SLUICE_URL'] ?? '';
+  const server = given === '' ? await findLocalServer(flags, shell, mistakes) : readServer(given, mistakes);
   const key = flags.values.get('key') ?? shell.env['SLUICE_KEY'] ?? '';
   // The key itself is not repeated: it would end up in logs.
-  if (!/^[\x21-\x7e]+$/.test(key))
-    mistakes.push('the key is missing; expected --key KEY, or SLUICE_KEY in the environment');
+  if (!/^[\x21-\x7e]+$/.test(key)) {
+    mistakes.push(
+      'no API key given; expected --key KEY, or SLUICE_KEY in the environment. To create one: sluice keys create --help',
+    );
+  }
   const patience = flags.values.get('patience');
   const patienceMs = patience === undefined ? PATIENCE_DEFAULT_MS : parseDurationMs(patience);
   if (patienceMs === undefined) mistakes.push(`--patience is "${patience}"; expected a time such as 10m`);
   if (server === undefined || patienceMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  if (given === '') shell.err(`Sending to ${server.origin}, the server on this data folder.\n`);
   return {
     file: file === '-' || file === undefined ? null : file,
     server,
@@ -113,12 +108,22 @@ function readWishes(args: readonly string[], shell: Shell): Wishes {
   };
 }
 
+/** Without --url: the server that runs on the data folder. */
+async function findLocalServer(flags: FlagsRead, shell: Shell, mistakes: string[]): Promise<URL | undefined> {
+  const { config, mistakes: settingMistakes } = readSettings({ ...flags, mistakes: [] }, shell.env);
+  mistakes.push(...settingMistakes);
+  if (settingMistakes.length > 0) return undefined;
+  const found = await shell.findServer(config);
+  if (found !== undefined) return new URL('/', found);
+  mistakes.push(
+    `no server is running on the data folder ${resolve(config.dataFolder)}; start one (sluice serve), name another ` +
+      'folder with --data FOLDER, or give the address of a server with --url URL or as SLUICE_URL',
+  );
+  return undefined;
+}
+
 function readServer(text: string, mistakes: string[]): URL | undefined {
   const expected = 'expected the address of a server, such as http://127.0.0.1:8080';
-  if (text === '') {
-    mistakes.push(`the server is missing; ${expected}, with --url or as SLUICE_URL`);
-    return undefined;
-  }
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol)) {
     mistakes.push(`--url is "${text}"; ${expected}`);
@@ -248,18 +253,18 @@ function summary(source: ImportSource, state: ImportState, json: boolean, tookMs
     return `${JSON.stringify(result)}\n`;
   }
   if (usersAccepted === 0 && usersRejected === 0)
-    return `${source.file ?? 'stdin'} is empty: there was nobody to send.\n`;
-  // The answer is the same for what the server had already, and nobody looks that up.
-  const once = source.file === null ? '' : '; what the same file sent in the last 24 hours is stored once';
-  const done = `${countOf(usersAccepted, 'user')} went in (${formatBytes(offset)}, ${formatSpan(tookMs)})${once}.\n`;
+    return `${source.file ?? 'stdin'} is empty: there are no users to send.\n`;
+  // The response is the same for users that the server had already.
+  const once = source.file === null ? '' : '; users that this file sent before, within 24 hours, are stored once';
+  const done = `${countOf(usersAccepted, 'user')} accepted (${formatBytes(offset)}, ${formatSpan(tookMs)})${once}.\n`;
   return rejectedFile === null ? done : `${done}${rejectedWords(rejectedFile, usersRejected, state.firstRejected)}`;
 }
 
 function rejectedWords(rejectedFile: string, usersRejected: number, first: BadLine | undefined): string {
   const example = first === undefined ? '' : ` Line ${first.number}: ${printable(first.reason)}.`;
   return (
-    `${countOf(usersRejected, 'line')} did not.${example}\n` +
+    `${countOf(usersRejected, 'line')} ${usersRejected === 1 ? 'was' : 'were'} rejected.${example}\n` +
     `${rejectedFile} has each with its number and the reason.\n` +
-    `Mend them there and run: sluice import ${rejectedFile}\n`
+    `Fix them there and run: sluice import ${rejectedFile}\n`
   );
 }

@@ -4,19 +4,18 @@
  * Whoever may write to the data folder, or the database, may let people in, so nothing else is asked.
  */
 
-import { readFileSync } from 'node:fs';
 import { baseUrlOf } from '../base-url.ts';
 import { type Config, SETTINGS } from '../config.ts';
-import { serverUrlFileOf } from '../data-folder.ts';
+import { serverUrlIn } from '../data-folder.ts';
 import { OperatorError } from '../errors.ts';
 import { nameMistake } from '../keys/create.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
 import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../store.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
-import { inviteHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
 import { chooseAccount } from './keys-create.ts';
-import { FLAGS_EVERYWHERE, type KeysIo, withKeyStore } from './keys-place.ts';
+import { type KeysIo, withKeyStore } from './keys-place.ts';
 import { isShared, placeName, readSettings } from './place.ts';
 import { inkFor } from './table.ts';
 
@@ -24,8 +23,7 @@ export interface InviteIo extends KeysIo {
   openMemberStore(config: Config): Promise<MemberStore>;
 }
 
-const FLAGS = { ...FLAGS_EVERYWHERE, account: 'value', email: 'value' } as const satisfies FlagKinds;
-const HINT = 'More about invitations: sluice invite --help';
+const HINT = 'For help: sluice help invite';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
@@ -38,14 +36,10 @@ interface Made {
   readonly expiresAt: number;
 }
 
-/** Returns the exit code; throws `OperatorError` for what the person has to mend. */
+/** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runInvite(args: readonly string[], io: InviteIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
-  if (wantsHelp(args)) {
-    io.out(inviteHelp(ink));
-    return 0;
-  }
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.invite));
   const { config, mistakes } = readSettings(flags, io.env);
   const accountName = flags.values.get('account');
   const email = flags.values.get('email')?.trim();
@@ -103,12 +97,7 @@ async function makeInvitation(wishes: Wishes): Promise<Made> {
 function serverUrlOf({ dataFolder, logUrl, host, port }: Config): string {
   const fallback = baseUrlOf(host, port === 0 ? SETTINGS.port.default : port);
   // Servers that share a log leave nothing in a data folder.
-  if (logUrl !== '') return fallback;
-  try {
-    return new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim()).origin;
-  } catch {
-    return fallback;
-  }
+  return logUrl === '' ? (serverUrlIn(dataFolder) ?? fallback) : fallback;
 }
 
 async function kindFor(members: MemberStore, account: Account, known: Member | undefined): Promise<InvitationKind> {
@@ -117,17 +106,17 @@ async function kindFor(members: MemberStore, account: Account, known: Member | u
 }
 
 function announce({ kind, account, isNewAccount, email }: Made, config: Config, link: string): string {
-  const made = isNewAccount ? `Made the account "${account.name}".\n` : '';
-  const who = email ?? 'whoever opens it first';
+  const made = isNewAccount ? `Created the account "${account.name}".\n` : '';
+  const who = email ?? 'the first person who opens it';
   const what =
     kind === 'reset'
-      ? `${who} is a member of account "${account.name}" already. With this link they set a new password; all their sessions end then:`
+      ? `${who} is a member of account "${account.name}" already. This link sets a new password, which ends all their sessions:`
       : `A link for ${who}, to join account "${account.name}" in the dashboard:`;
   return `${made}${what}
 
   ${link}
 
-It works once, for ${lastingText(INVITATION_MS[kind])}, and is shown this once. Nothing is mailed: hand it on yourself.
+It works once, for ${lastingText(INVITATION_MS[kind])}, and is shown only once. Sluice sends no e-mail: pass it on yourself.
 ${whereItIs(config)}
 `;
 }
@@ -135,7 +124,7 @@ ${whereItIs(config)}
 function whereItIs(config: Config): string {
   return isShared(config)
     ? `It is for the servers on ${placeName(config)}.`
-    : `It is for the server that runs on the data folder ${config.dataFolder}.`;
+    : `It is for the server on the data folder ${config.dataFolder}.`;
 }
 
 function lastingText(milliseconds: number): string {

@@ -1,5 +1,5 @@
 /**
- * `sluice keys create`: reads what the person wants, tells all mistakes at once before anything is opened, then makes
+ * `sluice keys create`: reads what the person wants, reports all mistakes at once before anything is opened, then creates
  * the key, and the account if need be. The only output that ever holds the whole key.
  */
 
@@ -8,34 +8,28 @@ import { type Config, SETTINGS } from '../config.ts';
 import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
-import { ENVIRONMENTS, KEY_KINDS } from '../model.ts';
-import type { Account, ApiKey, KeyStore, NewKey } from '../store.ts';
+import { KEY_KINDS } from '../model.ts';
+import type { Account, KeyStore, NewKey } from '../store.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
-import { type FlagKinds, type FlagsRead, mistakesError, readFlags } from './flags.ts';
-import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, withKeyStore } from './keys-place.ts';
-import { keyJson } from './keys-show.ts';
+import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { type KeysIo, withKeyStore } from './keys-place.ts';
+import { asStored, keyJson } from './keys-show.ts';
 import { isShared, placeName, readSettings } from './place.ts';
 import type { Ink } from './table.ts';
 
-export const DEFAULT_ACCOUNT_NAME = 'default';
+const HINT = 'For help: sluice help keys create';
 
-const FLAGS = {
-  ...FLAGS_EVERYWHERE,
-  name: 'value',
-  kind: 'value',
-  env: 'value',
-  account: 'value',
-  origins: 'value',
-  expires: 'value',
-} as const satisfies FlagKinds;
+export const DEFAULT_ACCOUNT_NAME = 'default';
 
 export async function createCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
   const now = io.now();
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.keys.commands.create));
   const { config, mistakes: settingMistakes } = readSettings(flags, io.env);
   const { wishes, accountName, mistakes } = readWishes(flags, now);
   const allMistakes = [...settingMistakes, ...mistakes];
-  if (wishes === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, KEYS_HINT);
+  if (wishes === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, HINT);
 
   await withKeyStore(config, io.openKeyStore, async (store) => {
     const { account, isNew } = await chooseAccount(store, accountName, now);
@@ -46,7 +40,7 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
     }
     // With port 0 the server takes any free one, which nobody can know here.
     const port = config.port === 0 ? SETTINGS.port.default : config.port;
-    if (isNew) io.out(`Made the account "${account.name}".\n`);
+    if (isNew) io.out(`Created the account "${account.name}".\n`);
     const baseUrl = config.publicUrl || baseUrlOf(config.host, port);
     io.out(announce(key, row, account, { where: whereItIs(config), baseUrl }, ink));
   });
@@ -60,8 +54,9 @@ function readWishes(
   const mistakes = flags.positionals.map((word) => `unexpected argument "${word}"`);
   const name = flags.values.get('name');
   if (name === undefined) mistakes.push('--name is missing; expected a few words that say what the key is for');
-  const kind = readChoice('kind', flags, KEY_KINDS, mistakes);
-  const environment = readChoice('env', flags, ENVIRONMENTS, mistakes);
+  const kind = readChoice(flags, 'kind', KEY_KINDS, mistakes);
+  const environment = readEnvironment(flags, mistakes);
+  if (!flags.values.has('env')) mistakes.push(`--env is missing; expected ${ENVIRONMENTS_EXPECTED}`);
 
   const accountName = flags.values.get('account');
   const accountMistake = accountName === undefined ? undefined : nameMistake('account name', accountName);
@@ -82,20 +77,6 @@ function readWishes(
   mistakes.push(...mistakesIn(checked, now));
   const wishes = kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
   return { wishes, accountName, mistakes };
-}
-
-function readChoice<T extends string>(
-  flag: string,
-  flags: FlagsRead,
-  choices: readonly T[],
-  mistakes: string[],
-): T | undefined {
-  const given = flags.values.get(flag);
-  const chosen = choices.find((choice) => choice === given);
-  if (chosen === undefined) {
-    mistakes.push(`--${flag} is ${given === undefined ? 'missing' : `"${given}"`}; expected ${choices.join(' or ')}`);
-  }
-  return chosen;
 }
 
 /** A time from now, or a date (its first moment) or a minute in UTC; undefined for anything else. */
@@ -121,7 +102,7 @@ export async function chooseAccount(
     if (only !== undefined && others.length === 0) return { account: only, isNew: false };
     if (only !== undefined) {
       const names = [only, ...others].map((account) => `  --account "${account.name}"`);
-      throw new OperatorError(['There are several accounts; say which one is meant:', ...names].join('\n'));
+      throw new OperatorError(['There are several accounts. Choose one:', ...names].join('\n'));
     }
   }
   const made = newAccount(accountName ?? DEFAULT_ACCOUNT_NAME, now);
@@ -144,15 +125,15 @@ function announce(
           curlLine(baseUrl, key),
         ]
       : [
-          'It may only send events, so it is safe in browsers and apps.',
+          'It can only send events, so it is safe in browsers and apps.',
           'With the server running, put this into a page:',
           fetchSnippet(baseUrl, key),
         ];
-  return `Made the ${row.kind} key "${row.name}" (${row.id}) for ${row.environment}, account "${account.name}":
+  return `Created the ${row.kind} key "${row.name}" (${row.id}) for ${row.environment}, account "${account.name}":
 
   ${ink.bold(key)}
 
-It is shown this once and cannot be retrieved later. ${care}
+Shown only once: it cannot be retrieved later. ${care}
 ${where}
 
 ${invitation}
@@ -163,11 +144,6 @@ ${example}
 
 function whereItIs(config: Config): string {
   return isShared(config)
-    ? `It is in ${placeName(config)}: all servers on that database know it at once.`
-    : `It is in the data folder ${config.dataFolder}: a server that runs on that folder knows it at once.`;
-}
-
-function asStored(row: NewKey, account: Account): ApiKey {
-  const untouched = { revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
-  return { ...row, ...untouched, accountName: account.name };
+    ? `It is in ${placeName(config)}: all servers on that database accept it at once.`
+    : `It is in the data folder ${config.dataFolder}: a server running on that folder accepts it at once.`;
 }

@@ -6,8 +6,7 @@ import type { Config, Env } from '../config.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import type { KeyStore } from '../store.ts';
 import { OperatorError } from '../errors.ts';
-import type { FlagKinds } from './flags.ts';
-import { PLACE_FLAGS, placeName } from './place.ts';
+import { placeName } from './place.ts';
 
 export interface KeysIo {
   out(text: string): void;
@@ -19,9 +18,6 @@ export interface KeysIo {
   readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
   readonly isTty: boolean;
 }
-
-export const FLAGS_EVERYWHERE = { ...PLACE_FLAGS, json: 'switch' } as const satisfies FlagKinds;
-export const KEYS_HINT = 'More about keys: sluice keys --help';
 
 export async function withKeyStore<T>(
   config: Config,
@@ -38,4 +34,22 @@ export async function withKeyStore<T>(
   } finally {
     await store?.close();
   }
+}
+
+/** Undefined where there are no keys at all: nothing is made only to be looked at. */
+export async function onKeys<T>(
+  io: KeysIo,
+  config: Config,
+  work: (store: KeyStore) => Promise<T>,
+): Promise<T | undefined> {
+  const found = await io.findKeyStore(config);
+  return found === undefined ? undefined : withKeyStore(config, async () => found, work);
+}
+
+export function unknownKey(id: string, config: Config): OperatorError {
+  // The key itself may have been given, which must not end up in a log of this command.
+  const problem = id.startsWith('key_')
+    ? `No key in ${placeName(config)} has the id ${id}.`
+    : 'That is not the id of a key: ids begin with key_.';
+  return new OperatorError(`${problem} "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`);
 }

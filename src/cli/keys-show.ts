@@ -3,15 +3,15 @@
  * itself is never here: rows do not hold it.
  */
 
-import type { ApiKey } from '../store.ts';
+import { keyState } from '../keys/state.ts';
+import type { Account, ApiKey, NewKey } from '../store.ts';
 
-export type KeyState = 'active' | 'expired' | 'revoked' | 'probably leaked';
+export type ShownState = ReturnType<typeof keyState> | 'probably leaked';
 
 /** What a person should know first. A leaked key still works until it is revoked; that is why it must be seen. */
-export function stateOf(key: ApiKey, now: number): KeyState {
-  if (key.revokedAt !== null) return 'revoked';
-  if (key.expiresAt !== null && key.expiresAt <= now) return 'expired';
-  return key.leakSuspectedAt === null ? 'active' : 'probably leaked';
+export function stateOf(key: ApiKey, now: number): ShownState {
+  const state = keyState(key, now);
+  return state === 'active' && key.leakSuspectedAt !== null ? 'probably leaked' : state;
 }
 
 export const KEY_HEADERS = [
@@ -69,6 +69,12 @@ export function displayOf(key: Pick<ApiKey, 'prefix' | 'lastFour'>): string {
 /** `2026-03-01 12:30`, in UTC. */
 export function minuteOf(time: number): string {
   return new Date(time).toISOString().slice(0, 16).replace('T', ' ');
+}
+
+/** A key that was just created, as the store gives it back. */
+export function asStored(row: NewKey, { name }: Pick<Account, 'name'>): ApiKey {
+  const untouched = { revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
+  return { ...row, ...untouched, accountName: name };
 }
 
 function isoOf(time: number | null): string | null {

@@ -1,26 +1,25 @@
 /**
- * `sluice keys create|list|revoke`: API keys from the command line, beside a running server or without one. Mistakes
- * are told all at once, before anything is opened. The key file is made by `create` alone: to list or revoke in a
- * wrong folder leaves nothing behind.
+ * `sluice keys create|list|roll|revoke`: API keys from the command line, beside a running server or without one. Mistakes
+ * are told all at once, before anything is opened. The key file is made by `create` alone: to list, roll or revoke in
+ * a wrong folder leaves nothing behind.
  */
 
-import type { Config } from '../config.ts';
-import { OperatorError } from '../errors.ts';
-import type { KeyStore } from '../store.ts';
-import { mistakesError, readFlags, suggestion } from './flags.ts';
-import { keysHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
+import { commandHelp, unknownCommand } from './help.ts';
 import { createCommand } from './keys-create.ts';
-import { FLAGS_EVERYWHERE, KEYS_HINT, type KeysIo, withKeyStore } from './keys-place.ts';
+import { type KeysIo, onKeys, unknownKey } from './keys-place.ts';
+import { rollCommand } from './keys-roll.ts';
 import { displayOf, KEY_HEADERS, keyCells, keyJson, minuteOf } from './keys-show.ts';
 import { placeName, readSettings } from './place.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
 
-/** Returns the exit code; throws `OperatorError` for what the person has to mend. */
+/** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
   const [command, ...rest] = args;
-  if (command === undefined || wantsHelp(args)) {
-    io.out(keysHelp(ink));
+  if (command === undefined) {
+    io.out(commandHelp('keys', [], ink));
     return 0;
   }
   switch (command) {
@@ -28,21 +27,21 @@ export async function runKeys(args: readonly string[], io: KeysIo): Promise<numb
       return createCommand(rest, io, ink);
     case 'list':
       return listCommand(rest, io, ink);
+    case 'roll':
+      return rollCommand(rest, io, ink);
     case 'revoke':
       return revokeCommand(rest, io);
-    default: {
-      const meant = suggestion(command, ['create', 'list', 'revoke']);
-      throw new OperatorError(`"sluice keys ${command}" is not a command${meant}\n${KEYS_HINT}`);
-    }
+    default:
+      throw unknownCommand(['keys', command]);
   }
 }
 
 async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
   const now = io.now();
-  const flags = readFlags(args, FLAGS_EVERYWHERE);
+  const flags = readFlags(args, flagKinds(COMMANDS.keys.commands.list));
   const { config, mistakes } = readSettings(flags, io.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
-  if (mistakes.length > 0) throw mistakesError(mistakes, KEYS_HINT);
+  if (mistakes.length > 0) throw mistakesError(mistakes, 'For help: sluice help keys list');
 
   const keys = (await onKeys(io, config, (store) => store.list())) ?? [];
   if (flags.switches.has('json')) {
@@ -50,7 +49,7 @@ async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promi
     io.out(`${JSON.stringify(rows, undefined, 2)}\n`);
   } else if (keys.length === 0) {
     io.out(
-      `There are no keys in ${placeName(config)} yet. Make one:\n` +
+      `There are no keys in ${placeName(config)} yet. Create one:\n` +
         '  sluice keys create --name "my first key" --kind secret --env development\n',
     );
   } else {
@@ -62,21 +61,15 @@ async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promi
 
 async function revokeCommand(args: readonly string[], io: KeysIo): Promise<number> {
   const now = io.now();
-  const flags = readFlags(args, FLAGS_EVERYWHERE);
+  const flags = readFlags(args, flagKinds(COMMANDS.keys.commands.revoke));
   const { config, mistakes } = readSettings(flags, io.env);
   const [id = '', ...others] = flags.positionals;
-  if (id === '') mistakes.push('the id of the key is missing, as in: sluice keys revoke key_4fJq0ZpXw2Ab');
+  if (id === '') mistakes.push('no key id given, as in: sluice keys revoke key_4fJq0ZpXw2Ab');
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; keys are revoked one at a time`));
-  if (mistakes.length > 0) throw mistakesError(mistakes, KEYS_HINT);
+  if (mistakes.length > 0) throw mistakesError(mistakes, 'For help: sluice help keys revoke');
 
   const key = await onKeys(io, config, (store) => store.revoke(id, now));
-  if (key === undefined) {
-    // Someone may have given the key itself, which must not end up in a log of this command.
-    const problem = id.startsWith('key_')
-      ? `No key in ${placeName(config)} has the id ${id}.`
-      : 'That is not the id of a key: ids begin with key_.';
-    throw new OperatorError(`${problem} "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`);
-  }
+  if (key === undefined) throw unknownKey(id, config);
   if (flags.switches.has('json')) {
     io.out(`${JSON.stringify(keyJson(key, now), undefined, 2)}\n`);
     return 0;
@@ -85,14 +78,8 @@ async function revokeCommand(args: readonly string[], io: KeysIo): Promise<numbe
   const isFirstTime = key.revokedAt === now;
   io.out(
     isFirstTime
-      ? `Revoked ${which}.\nRunning servers refuse it within 2 s. This cannot be undone; a new key can be made at any time.\n`
+      ? `Revoked ${which}.\nRunning servers reject it within 2 seconds. This cannot be undone.\n`
       : `Nothing to do: ${which}, was revoked already, on ${minuteOf(key.revokedAt ?? now)} UTC.\n`,
   );
   return 0;
-}
-
-/** Undefined where there are no keys at all: nothing is made only to be looked at. */
-async function onKeys<T>(io: KeysIo, config: Config, work: (store: KeyStore) => Promise<T>): Promise<T | undefined> {
-  const found = await io.findKeyStore(config);
-  return found === undefined ? undefined : withKeyStore(config, async () => found, work);
 }

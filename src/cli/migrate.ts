@@ -12,8 +12,8 @@ import { OperatorError } from '../errors.ts';
 import { type MoveMarker, moveMarkerFileOf, readMoveMarker, writeMoveMarker } from '../move-marker.ts';
 import { type MovingSource, type MovingTarget, PART_NAMES, type TargetState } from '../moving.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
-import { migrateHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
 import { countOf, formatCount, isoTime, localTime } from './local-time.ts';
 import { compare, countAll, type Counts, moveAll, partWords, type Verdict } from './migrate-move.ts';
 import { readSettings } from './place.ts';
@@ -28,8 +28,7 @@ export interface MigrateShell extends Shell {
   readonly openTarget: (url: string) => Promise<MovingTarget>;
 }
 
-const HINT = 'More about it: sluice migrate --help';
-const FLAGS = { data: 'value', to: 'value', json: 'switch' } as const satisfies FlagKinds;
+const HINT = 'For help: sluice help migrate';
 const GO_ON = 'What was moved so far is kept. To go on from there, run the same command again.';
 
 interface Wishes {
@@ -43,10 +42,6 @@ interface Wishes {
 }
 
 export async function runMigrate(args: readonly string[], shell: MigrateShell): Promise<number> {
-  if (wantsHelp(args)) {
-    shell.out(migrateHelp(inkFor(shell.outTerminal.isTty, shell.env)));
-    return 0;
-  }
   const wishes = readWishes(args, shell);
   let target: MovingTarget | undefined;
   let source: MovingSource | undefined;
@@ -71,13 +66,13 @@ export async function runMigrate(args: readonly string[], shell: MigrateShell): 
 }
 
 function readWishes(args: readonly string[], shell: Shell): Wishes {
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.migrate));
   const to = flags.values.get('to');
   const given = to === undefined ? flags : { ...flags, values: new Map([...flags.values, ['store-url', to]]) };
   const { config, mistakes } = readSettings(given, shell.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the database goes behind --to`));
   if (config.storeUrl === '' && mistakes.length === 0) {
-    mistakes.push('the database is missing; expected --to postgres://…, or STORE_URL in the environment');
+    mistakes.push('no database given; expected --to postgres://…, or STORE_URL in the environment');
   }
   if (mistakes.length > 0) {
     throw mistakesError(

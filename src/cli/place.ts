@@ -6,14 +6,14 @@
 import { resolve } from 'node:path';
 import { type Config, type Env, readConfig } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
-import type { FlagKinds, FlagsRead } from './flags.ts';
+import type { FlagsRead } from './flags.ts';
 
 /** The settings of the server that commands take as flags, too. */
-export const PLACE_FLAGS = { data: 'value', 'store-url': 'value', 'log-url': 'value' } as const satisfies FlagKinds;
+const LOCATION_FLAGS = ['data', 'store-url', 'log-url'];
 
 /** The settings that the server would have, and all mistakes so far, those of flags included. */
 export function readSettings(flags: FlagsRead, env: Env): { config: Config; mistakes: string[] } {
-  const args = Object.keys(PLACE_FLAGS).flatMap((flag) => {
+  const args = LOCATION_FLAGS.flatMap((flag) => {
     const value = flags.values.get(flag);
     return value === undefined ? [] : [`--${flag}=${value}`];
   });

@@ -10,18 +10,17 @@ import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts'
 import { matchOptionsOf } from '../match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { Provenance, Store, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
-import { type FlagKinds, mistakesError, readFlags, suggestion } from './flags.ts';
-import { profileHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags, suggestion } from './flags.ts';
 import { countOf, localTime } from './local-time.ts';
 import { identityTree } from './profile-tree.ts';
 import type { Shell } from './shell.ts';
 import { type Ink, inkFor, printable, renderTable } from './table.ts';
-import { chooseTenant, readPlace, TENANT_FLAGS, type Tenant, withStore } from './tenant.ts';
+import { chooseTenant, readPlace, type Tenant, withStore } from './tenant.ts';
 
 const EVENTS_SHOWN = 10;
 const VALUE_COLUMNS = 60;
-const HINT = 'More about it: sluice profile --help';
-const FLAGS = TENANT_FLAGS satisfies FlagKinds;
+const HINT = 'For help: sluice help profile';
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 type Who = { readonly id: string } | { readonly type: IdentifierType; readonly value: string };
@@ -34,11 +33,7 @@ interface Found {
 
 export async function runProfile(args: readonly string[], shell: Shell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  if (wantsHelp(args)) {
-    shell.out(profileHelp(ink));
-    return 0;
-  }
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.profile));
   const place = readPlace(flags, shell);
   const [given, ...others] = flags.positionals;
   const who = readWho(given, place.mistakes);
@@ -62,7 +57,7 @@ export async function runProfile(args: readonly string[], shell: Shell): Promise
 function readWho(given: string | undefined, mistakes: string[]): Who | undefined {
   const expected = 'expected one of user_id=…, email=…, phone_number=…, anon_id=…, or a profile id';
   if (given === undefined) {
-    mistakes.push(`who is meant is missing; ${expected}`);
+    mistakes.push(`no person given; ${expected}`);
     return undefined;
   }
   if (UUID.test(given)) return { id: given.toLowerCase() };
@@ -71,7 +66,7 @@ function readWho(given: string | undefined, mistakes: string[]): Who | undefined
   const type = IDENTIFIER_TYPES.find((known) => known === name);
   if (at >= 0 && type !== undefined && given.slice(at + 1).trim() !== '') return { type, value: given.slice(at + 1) };
   if (type !== undefined) mistakes.push(`${name} has no value; expected ${name}=…`);
-  else mistakes.push(`"${given}" names nobody; ${expected}${at < 0 ? '' : suggestion(name, IDENTIFIER_TYPES)}`);
+  else mistakes.push(`"${given}" is not an identifier; ${expected}${at < 0 ? '' : suggestion(name, IDENTIFIER_TYPES)}`);
   return undefined;
 }
 
@@ -137,14 +132,14 @@ function valueTable(title: string, told: ReadonlyMap<string, Provenance>, ink: I
     localTime(receivedAt),
     traceId,
   ]);
-  return [renderTable([title, 'value', 'said at', 'by request'], rows, ink)];
+  return [renderTable([title, 'value', 'set at', 'set by request'], rows, ink)];
 }
 
 function nobody(who: Who, tenant: Tenant, options: MatchOptions): string {
   const name = 'id' in who ? `the id ${who.id}` : `${who.type} ${JSON.stringify(who.value)}`;
-  const lines = [`Nobody in ${tenant.title} has ${printable(name)}.`];
+  const lines = [`No person in ${tenant.title} has ${printable(name)}.`];
   if ('type' in who && isJunk(who.value.trim(), options)) {
-    lines.push('That is a junk value: it stays on the record, but nobody is matched by it.');
+    lines.push('That is a junk value: it is stored, but no person is matched by it.');
   }
   if ('type' in who && who.type === 'phone_number' && !/^\s*(\+|00)/.test(who.value)) {
     lines.push('A number without + or 00 and its country is matched by its digits alone.');

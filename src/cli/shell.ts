@@ -31,6 +31,8 @@ export interface Shell {
   readonly openStore: (config: Config) => Promise<Store | undefined>;
   /** Likewise. */
   readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
+  /** The address of the server that runs on the data folder; undefined when none does. */
+  readonly findServer: (config: Config) => Promise<string | undefined>;
 }
 
 const COLUMNS_WITHOUT_TERMINAL = 120;
@@ -43,7 +45,7 @@ interface Process {
 }
 
 /** Takes the signals over: after the first one the command ends by itself, a second one ends it at once. */
-export function shellOf(host: Process, rest: Pick<Shell, 'env' | 'openStore' | 'findKeyStore'>): Shell {
+export function shellOf(host: Process, rest: Pick<Shell, 'env' | 'openStore' | 'findKeyStore' | 'findServer'>): Shell {
   const { stdout, stderr, stdin } = host;
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
@@ -91,7 +93,7 @@ function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
 /** A full disk, a folder that may not be written: told in words, without a stack; anything else as it is. */
 export function inWords(error: unknown): unknown {
   const isOfFiles = error instanceof Error && 'syscall' in error && 'code' in error;
-  return isOfFiles ? new OperatorError(`It cannot go on: ${error.message}`) : error;
+  return isOfFiles ? new OperatorError(`Stopped by an error: ${error.message}`) : error;
 }
 
 /** Resolves after the time, or at once when the command is to stop. */

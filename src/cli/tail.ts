@@ -8,12 +8,12 @@ import { jsonText } from '../api/json-text.ts';
 import { eventAnswer } from '../api/stored-answers.ts';
 import { parseDurationMs } from '../config-values.ts';
 import type { Store, StoredEvent } from '../store.ts';
-import { type FlagKinds, mistakesError, readFlags } from './flags.ts';
-import { tailHelp, wantsHelp } from './help.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
 import { shortTime } from './local-time.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable } from './table.ts';
-import { findTenant, type Place, readPlace, TENANT_FLAGS, type Tenant, withStore } from './tenant.ts';
+import { findTenant, type Place, readPlace, type Tenant, withStore } from './tenant.ts';
 
 const POLL_MS = 200;
 const PAGE_EVENTS = 500;
@@ -26,16 +26,11 @@ const REVENUE_COLUMNS = 10;
 const NARROW_REVENUE_COLUMNS = 8;
 const PROPERTIES_COLUMNS_MIN = 8;
 
-const HINT = 'More about it: sluice tail --help';
-const FLAGS = { ...TENANT_FLAGS, event: 'value', since: 'value' } as const satisfies FlagKinds;
+const HINT = 'For help: sluice help tail';
 
 export async function runTail(args: readonly string[], shell: Shell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  if (wantsHelp(args)) {
-    shell.out(tailHelp(ink));
-    return 0;
-  }
-  const flags = readFlags(args, FLAGS);
+  const flags = readFlags(args, flagKinds(COMMANDS.tail));
   const place = readPlace(flags, shell);
   const { mistakes } = place;
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; one event name: --event "${word}"`));
@@ -61,7 +56,7 @@ async function waitForTenant(shell: Shell, store: Store, place: Place): Promise<
   for (;;) {
     const tenant = await findTenant(shell, store, place);
     if (tenant !== undefined || shell.stop.aborted) return tenant;
-    if (!hasSaidSo) shell.err('Nothing has been sent yet; waiting for the first event. Ctrl-C ends this.\n');
+    if (!hasSaidSo) shell.err('No events yet; waiting for the first one. Ctrl-C stops.\n');
     hasSaidSo = true;
     await pause(POLL_MS, shell.stop);
   }
@@ -82,7 +77,7 @@ async function follow({ shell, store, tenant, eventName, sinceMs, show }: Follow
   const past = sinceMs === 0 ? [] : await eventsSince(store, tenant, eventName, shell.now() - sinceMs);
   const shown = new Set(past.map(({ id }) => id));
   for (const event of past.toReversed()) show(event);
-  if (past.length >= PAST_EVENTS_MAX) shell.err(`There were more; these are the last ${PAST_EVENTS_MAX}.\n`);
+  if (past.length >= PAST_EVENTS_MAX) shell.err(`There are more; these are the last ${PAST_EVENTS_MAX}.\n`);
 
   while (!shell.stop.aborted) {
     const page = await store.arrivals(tenant.id, last, PAGE_EVENTS);

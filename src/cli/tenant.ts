@@ -10,12 +10,10 @@ import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Account, Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
-import { type FlagKinds, type FlagsRead, suggestion } from './flags.ts';
-import { isShared, PLACE_FLAGS, placeName, readSettings } from './place.ts';
+import { readEnvironment } from './choices.ts';
+import { type FlagsRead, suggestion } from './flags.ts';
+import { isShared, placeName, readSettings } from './place.ts';
 import type { Shell } from './shell.ts';
-
-export const STORE_FLAGS = { ...PLACE_FLAGS, json: 'switch' } as const satisfies FlagKinds;
-export const TENANT_FLAGS = { ...STORE_FLAGS, account: 'value', env: 'value' } as const satisfies FlagKinds;
 
 export interface Tenant {
   readonly id: TenantId;
@@ -38,12 +36,7 @@ export interface Place {
 /** The settings that the server would have, and the wish; all mistakes so far, those of flags included. */
 export function readPlace(flags: FlagsRead, shell: Pick<Shell, 'env'>): Place {
   const { config, mistakes } = readSettings(flags, shell.env);
-  const given = flags.values.get('env');
-  const environment = ENVIRONMENTS.find((name) => name === given);
-  if (given !== undefined && environment === undefined) {
-    mistakes.push(`--env is "${given}"; expected ${ENVIRONMENTS.join(' or ')}${suggestion(given, ENVIRONMENTS)}`);
-  }
-  const wish = { account: flags.values.get('account'), environment };
+  const wish = { account: flags.values.get('account'), environment: readEnvironment(flags, mistakes) };
   return { config, wish, mistakes };
 }
 
@@ -64,7 +57,7 @@ function nothingThere(config: Config): string {
   const elsewhere = isShared(config) ? '--store-url URL (or STORE_URL)' : '--data FOLDER (or SLUICE_DATA)';
   return (
     `There is no data in ${placeName(config)}: no server has run there yet. ` +
-    `Look elsewhere with ${elsewhere}, or start one: sluice serve`
+    `Look elsewhere with ${elsewhere}, or start a server: sluice serve`
   );
 }
 
@@ -102,11 +95,12 @@ export async function findTenant(shell: Shell, store: Store, { config, wish }: P
   const [only, ...others] = candidates;
   if (only === undefined) {
     if (withData.length > 0)
-      throw new OperatorError(severalTenants('No data is there for that choice', withData, named));
+      throw new OperatorError(severalTenants('There is no data for that choice', withData, named));
     return undefined;
   }
   if (others.length > 0 && meant.length === 0) return undefined;
-  if (others.length > 0) throw new OperatorError(severalTenants('It is not clear whose data is meant', meant, named));
+  if (others.length > 0)
+    throw new OperatorError(severalTenants('Several accounts or environments have data', meant, named));
   return { id: only, title: titleOf(named.get(only), only) };
 }
 
@@ -139,16 +133,16 @@ function severalTenants(title: string, tenants: readonly TenantId[], named: Read
   const choices = tenants.map((id) => {
     const name = named.get(id);
     return name === undefined
-      ? `  (tenant ${id}, whose account is not there)`
+      ? `  (tenant ${id}, whose account no longer exists)`
       : `  --account "${name.account}" --env ${name.environment}`;
   });
-  return [`${title}; there is:`, ...choices].join('\n');
+  return [`${title}. Choose one:`, ...choices].join('\n');
 }
 
 function unknownAccount(given: string, accounts: readonly Account[]): string {
   const names = accounts.map(({ name }) => name);
-  if (names.length === 0) return `There is no account "${given}", and no other yet.`;
+  if (names.length === 0) return `There is no account "${given}": there are no accounts yet.`;
   const meant = suggestion(given, names);
-  const title = `There is no account "${given}"${meant === '' ? '; there is:' : `${meant} There is:`}`;
+  const title = `There is no account "${given}"${meant === '' ? '. Choose one:' : `${meant} Choose one:`}`;
   return [title, ...names.map((name) => `  --account "${name}"`)].join('\n');
 }

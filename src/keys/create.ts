@@ -1,7 +1,7 @@
 /**
  * Makes API keys and accounts. The one place where a key exists as text: it is handed back to be shown once, and the
- * store gets its SHA-256. What a person typed is checked here, whoever asks (command line or dashboard), and
- * all mistakes are told at once.
+ * store gets its SHA-256. What a person typed is checked here, for the command line and the dashboard alike, and
+ * all mistakes are reported at once.
  */
 
 import { OperatorError } from '../errors.ts';

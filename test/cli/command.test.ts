@@ -77,8 +77,8 @@ for (const isOldNode of [false, true]) {
   test(`help goes to stdout, with nothing on stderr: ${how}`, async () => {
     const { code, stdout, stderr } = await run({ args: ['--help'], isOldNode });
     assert.deepEqual([code, stderr], [0, '']);
-    assert.match(stdout, /^sluice: takes customer events in/);
-    assert.match(stdout, /--in-flight-bytes SIZE/);
+    assert.match(stdout, /^sluice: receives customer events/);
+    assert.match(stdout, /^ {2}export --format FORMAT /m);
   });
 
   test(`mistakes go to stderr, without a stack, all at once, with exit code 1: ${how}`, async (context) => {
@@ -137,6 +137,15 @@ test('an unknown command is refused with the one that was meant', async () => {
   const { code, stdout, stderr } = await run({ args: ['sevre'] });
   assert.deepEqual([code, stdout], [1, '']);
   assert.match(stderr, /"sevre" is not a command; did you mean serve\?/);
+});
+
+test('help for one command comes by help and by --help, and reads no settings', async () => {
+  const env = { PORT: 'http' };
+  const { code, stdout, stderr } = await run({ args: ['help', 'keys', 'create'], env });
+  assert.deepEqual([code, stderr], [0, '']);
+  assert.match(stdout, /^sluice keys create: .*--origins LIST/s);
+  assert.equal((await run({ args: ['keys', 'create', '--name', 'x', '--help'], env })).stdout, stdout);
+  assert.match((await run({ args: ['serve', '-h'], env })).stdout, /--in-flight-bytes SIZE/);
 });
 
 test('a key that one process made is listed, then revoked, by others', async (context) => {

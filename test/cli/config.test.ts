@@ -46,7 +46,3 @@ test('mistakes are told as serve would tell them', async () => {
     return true;
   });
 });
-
-test('help is given even when the settings are wrong', async () => {
-  assert.match(await run(['--help'], { PORT: 'x' }), /sluice config \[settings\] \[--json\]/);
-});

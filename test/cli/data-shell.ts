@@ -21,7 +21,7 @@ import { createLogger } from '../../src/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
 import { type Environment, tenantOf } from '../../src/model.ts';
 import { Processor } from '../../src/processor/processor.ts';
-import { findKeyStore, openStore } from '../../src/opening.ts';
+import { findKeyStore, findServer, openStore } from '../../src/opening.ts';
 import type { Store } from '../../src/store.ts';
 import { entry } from '../contract/log-entries.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
@@ -158,6 +158,7 @@ export function testShell(changes: Partial<Shell>): TestShell {
     stop: stopping.signal,
     openStore,
     findKeyStore,
+    findServer,
     ...changes,
   };
   return { shell, stopping, out: () => out, err: () => err };

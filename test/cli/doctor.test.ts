@@ -268,7 +268,7 @@ suite('sluice doctor', () => {
     assert.match(trouble, /"soon" \(.*\) expires in 1d/);
     assert.match(
       trouble,
-      new RegExp(`"seen" .* was used from the web page https://shop.example .*keys revoke ${row.id}`),
+      new RegExp(`"seen" .* was used from the web page https://shop.example .*keys roll ${row.id} --overlap 1h`),
     );
   });
 

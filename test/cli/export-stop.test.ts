@@ -75,7 +75,7 @@ suite('Stopping sluice export', () => {
       assert.equal(existsSync(`${out}.part.state`), format !== 'parquet');
       const { code, err } = await run(runExport, ['--format', format, '--out', out], folder.shell());
       assert.equal(code, 0);
-      assert.equal(err.includes('Going on after 2,000 rows'), format !== 'parquet');
+      assert.equal(err.includes('Continuing after 2,000 rows'), format !== 'parquet');
     });
   }
 
@@ -100,7 +100,7 @@ suite('Stopping sluice export', () => {
     });
     await assert.rejects(runExport(['--format', 'ndjson', '--out', out], killed.shell), /killed/);
     const { err } = await run(runExport, ['--format', 'ndjson', '--out', out], folder.shell());
-    assert.match(err, /Going on after 1,000 rows/);
+    assert.match(err, /Continuing after 1,000 rows/);
     assert.ok(readFileSync(out).equals(readFileSync(whole)));
   });
 
@@ -115,15 +115,15 @@ suite('Stopping sluice export', () => {
     });
     await assert.rejects(runExport(['--format', 'ndjson', '--out', out], killed.shell), /killed/);
     const { err } = await run(runExport, ['--format', 'ndjson', '--out', out], folder.shell());
-    assert.match(err, /Going on after 3,000 rows/);
+    assert.match(err, /Continuing after 3,000 rows/);
   });
 
   test('an account that is not there is answered with those that are', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [], account: 'shop' }]);
     const words = await refusal(runExport, ['--format', 'ndjson', '--account', 'nope'], folder.shell());
-    assert.equal(words, 'There is no account "nope"; there is:\n  --account "shop"');
+    assert.equal(words, 'There is no account "nope". Choose one:\n  --account "shop"');
     const near = await refusal(runExport, ['--format', 'ndjson', '--account', 'shpo'], folder.shell());
-    assert.equal(near, 'There is no account "shpo"; did you mean shop? There is:\n  --account "shop"');
+    assert.equal(near, 'There is no account "shpo"; did you mean shop? Choose one:\n  --account "shop"');
   });
 });

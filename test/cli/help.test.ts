@@ -1,62 +1,111 @@
 /**
- * The words of --help: complete, true, and readable in 100 columns.
+ * Help: complete, true, and readable in 100 columns. It is made from the table of commands, which the commands read
+ * their flags by.
  */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  configHelp,
-  doctorHelp,
-  exportHelp,
-  importHelp,
-  inviteHelp,
-  keysHelp,
-  mainHelp,
-  migrateHelp,
-  profileHelp,
-  tailHelp,
-  traceHelp,
-  wantsHelp,
-} from '../../src/cli/help.ts';
+import { ALL_COMMANDS, type Command } from '../../src/cli/commands.ts';
+import { commandHelp, helpOn, mainHelp, wantsHelp } from '../../src/cli/help.ts';
 import { inkFor } from '../../src/cli/table.ts';
 import { formatSetting, SETTING_NAMES, SETTINGS } from '../../src/config.ts';
+import { OperatorError } from '../../src/errors.ts';
 
 const PLAIN = inkFor(false, {});
+const COLOURED = inkFor(true, {});
 
-test('every setting is there with its flag, its variable and its default', () => {
-  const lines = mainHelp(PLAIN).split('\n');
+interface Named {
+  readonly words: readonly string[];
+  readonly command: Command;
+}
+
+function* allOf(commands: Readonly<Record<string, Command>>, before: readonly string[] = []): Generator<Named> {
+  for (const [name, command] of Object.entries(commands)) {
+    const words = [...before, name];
+    yield { words, command };
+    yield* allOf(command.commands ?? {}, words);
+  }
+}
+
+const ALL = [...allOf(ALL_COMMANDS)];
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ');
+}
+
+test('every setting is in the help of serve with its flag, its variable and its default', () => {
+  const text = oneLine(helpOn(['serve'], PLAIN));
   for (const name of SETTING_NAMES) {
-    const { flag, env } = SETTINGS[name];
-    const line = lines.find((text) => text.trimStart().startsWith(`--${flag} `)) ?? '';
-    assert.ok(line.includes(` ${env} `), name);
-    assert.ok(line.endsWith(`default ${formatSetting(name, SETTINGS[name].default) || 'none'}`), name);
+    const { flag, placeholder, env } = SETTINGS[name];
+    const preset = formatSetting(name, SETTINGS[name].default) || 'none';
+    assert.ok(text.includes(` --${flag} ${placeholder} `), name);
+    assert.ok(text.includes(` (${env}, default ${preset})`), name);
+  }
+});
+
+test('the list names every command, and each has a help of its own, by help and by --help', () => {
+  const list = mainHelp(PLAIN);
+  for (const { words, command } of ALL) {
+    const text = helpOn(words, PLAIN);
+    assert.equal(commandHelp(words[0] ?? '', words.slice(1), PLAIN), text);
+    assert.ok(text.startsWith(`sluice ${words.join(' ')}: `), text);
+    for (const flag of Object.keys(command.flags)) assert.match(text, new RegExp(`^ {2}--${flag}\\b`, 'm'));
+    if (words.length === 1) assert.match(list, new RegExp(`^ {2}${words[0]}\\b`, 'm'));
+  }
+});
+
+test('every value that a flag is limited to is in its help', () => {
+  for (const { words, command } of ALL) {
+    const text = helpOn(words, PLAIN);
+    // Those of settings are told where a wrong one is given.
+    if (words[0] === 'serve' || words[0] === 'config') continue;
+    for (const { choices = [] } of Object.values(command.flags)) {
+      for (const choice of choices) assert.match(text, new RegExp(`\\b${choice}\\b`), words.join(' '));
+    }
   }
 });
 
 test('no line is longer than 100 characters or ends in a blank', () => {
-  const all = [
-    mainHelp,
-    keysHelp,
-    inviteHelp,
-    configHelp,
-    tailHelp,
-    traceHelp,
-    profileHelp,
-    importHelp,
-    exportHelp,
-    doctorHelp,
-    migrateHelp,
-  ];
-  for (const help of all) {
-    for (const line of help(PLAIN).split('\n')) {
+  for (const text of [mainHelp(PLAIN), ...ALL.map(({ words }) => helpOn(words, PLAIN))]) {
+    for (const line of text.split('\n')) {
       assert.ok(line.length <= 100, line);
       assert.equal(line, line.trimEnd());
     }
   }
 });
 
-test('help is wanted wherever --help or -h stands', () => {
+test('colour changes no word', () => {
+  // eslint-disable-next-line no-control-regex
+  const withoutColour = (text: string): string => text.replaceAll(/\u001b\[\d+m/g, '');
+  for (const { words } of ALL) {
+    const coloured = helpOn(words, COLOURED);
+    assert.notEqual(coloured, helpOn(words, PLAIN));
+    assert.equal(withoutColour(coloured), helpOn(words, PLAIN));
+  }
+  assert.equal(withoutColour(mainHelp(COLOURED)), mainHelp(PLAIN));
+});
+
+test('help is wanted wherever --help or -h stands, but not after a lone double dash', () => {
   assert.ok(wantsHelp(['create', '--help']));
   assert.ok(wantsHelp(['-h']));
   assert.ok(!wantsHelp(['help', '--helper']));
+  assert.ok(!wantsHelp(['--', '--help']));
+});
+
+test('help for a command that does not exist suggests the one that was probably meant', () => {
+  const refusal = (words: readonly string[]): string => {
+    try {
+      return helpOn(words, PLAIN);
+    } catch (error) {
+      assert.ok(error instanceof OperatorError);
+      return error.message;
+    }
+  };
+  assert.equal(refusal(['exprot']), '"exprot" is not a command; did you mean export?\nFor help: sluice help');
+  assert.equal(
+    refusal(['keys', 'craete']),
+    '"sluice keys craete" is not a command; did you mean create?\nFor help: sluice help keys',
+  );
+  assert.equal(refusal(['constructor']), '"constructor" is not a command\nFor help: sluice help');
+  assert.equal(refusal([]), mainHelp(PLAIN));
 });

@@ -1,5 +1,5 @@
 /**
- * What `sluice import` says of lines that did not go in, and how they do after they were mended.
+ * What `sluice import` says of lines that did not go in, and how they do after they were fixed.
  */
 
 import assert from 'node:assert/strict';
@@ -48,8 +48,8 @@ suite('Lines that an import rejected', () => {
     const { code, out } = await run(runImport, [file], shellFor(stub));
     assert.equal(code, 2);
     const rejectedFile = `${file}.rejected.ndjson`;
-    assert.match(out, /4 lines did not\. Line 2: it is bad\./);
-    assert.ok(out.includes(`Mend them there and run: sluice import ${rejectedFile}\n`), out);
+    assert.match(out, /4 lines were rejected\. Line 2: it is bad\./);
+    assert.ok(out.includes(`Fix them there and run: sluice import ${rejectedFile}\n`), out);
 
     const text = readFileSync(rejectedFile, 'utf8');
     const mended = text
@@ -89,16 +89,33 @@ suite('What an import says', () => {
   test('of what went in it does not claim that all was new', async (context) => {
     const stub = await startIngestStub(context);
     const { out } = await run(runImport, [temporaryFile(context, '{}\n')], shellFor(stub));
-    assert.match(out, /^1 user went in \(.*\); what the same file sent in the last 24 hours is stored once\.\n$/);
+    assert.match(
+      out,
+      /^1 user accepted \(.*\); users that this file sent before, within 24 hours, are stored once\.\n$/,
+    );
   });
 
   for (const [line, words] of [
-    ['[{"n":1}]', /the line is an array; expected one user object a line/],
-    ['{"users":[{"n":1}]}', /the line is a whole request, .* expected one user object a line/],
-    ['{"line":1,"reason":"x","user":[]}', /the line is an array; expected one user object a line/],
-    ['user_id,email', /the line is not JSON: .*; expected one user object a line/],
+    ['[{"n":1}]', /the line is an array; expected one user object per line/],
+    ['{"users":[{"n":1}]}', /the line is a whole request, .* expected one user object per line/],
+    ['{"line":1,"reason":"x","user":[]}', /the line is an array; expected one user object per line/],
+    [
+      'user_id,email',
+      /the line is not JSON: it begins with "u" instead of "\{" at column 1; expected one user object per line/,
+    ],
+    [
+      'no',
+      /Line 1: the line is not JSON: it begins with "n" instead of "\{" at column 1; expected one user object per/,
+    ],
+    ['[', /Line 1: the line is the beginning of an array; expected one user object per line \(jq /],
+    ['{"id":"é😀"},', /Line 1: the line is not JSON: unexpected "," at column 12, expected nothing more after the end/],
+    ['  {"n":1}{"n":2}', /not JSON: unexpected "\{" at column 10, expected nothing more/],
+    ["{'n':1}", /not JSON: unexpected "'" at column 2, expected a property name in double quotes/],
+    ['{"n":1', /not JSON: it ends too early, at column 7, expected a comma or a closing brace/],
+    ['{"n":01}', /not JSON: number with a leading zero at column 7\.\n/],
+    ['\u{a0}{"n":1}', /not JSON: unexpected U\+00A0 at column 1, expected a value/],
   ] as const) {
-    test(`${line} is not sent, and told with what is expected`, async (context) => {
+    test(`${JSON.stringify(line)} is not sent, and told with what is expected`, async (context) => {
       const stub = await startIngestStub(context);
       const { code, out } = await run(runImport, [temporaryFile(context, line)], shellFor(stub));
       assert.equal(code, 2);
@@ -110,7 +127,7 @@ suite('What an import says', () => {
   test('a packed file is refused with how to unpack it', async (context) => {
     const stub = await startIngestStub(context);
     const file = temporaryFile(context, gzipSync('{"n":1}\n'.repeat(1_000)));
-    assert.match(await refusal(runImport, [file], shellFor(stub)), /gzip; expected one user object a line.*zcat/);
+    assert.match(await refusal(runImport, [file], shellFor(stub)), /gzip; expected one user object per line.*zcat/);
     assert.ok(!existsSync(`${file}.rejected.ndjson`));
     assert.equal(stub.received.length, 0);
   });
@@ -121,7 +138,7 @@ suite('What an import says', () => {
       const file = temporaryFile(context, content);
       const { code, out } = await run(runImport, [file], shellFor(stub));
       assert.equal(code, 0);
-      assert.equal(out, `${file} is empty: there was nobody to send.\n`);
+      assert.equal(out, `${file} is empty: there are no users to send.\n`);
     }
   });
 

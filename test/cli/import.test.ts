@@ -82,7 +82,7 @@ suite('sluice import', () => {
     assert.equal(code, 0);
     assert.equal(stub.received[0]?.body, '{"users":[{"n": 12345678901234567890.10}\r,  {"é":1}]}');
     assert.equal(stub.received[0]?.authorization, `Bearer ${KEY}`);
-    assert.match(out, /^2 users went in/);
+    assert.match(out, /^2 users accepted/);
     assert.ok(!existsSync(`${file}.rejected.ndjson`));
   });
 
@@ -147,14 +147,14 @@ suite('sluice import', () => {
       );
       const file = temporaryFile(context, `${lines(1_500)}not json\n${lines(1_000)}`);
       const words = await refusal(runImport, [file, '--patience', '1ms'], shellFor(stub));
-      assert.match(words, /answers 503, .*gave up/);
-      assert.match(words, /Lines up to 500 are in\. To go on from there, run the same command again/);
+      assert.match(words, /responds with 503; gave up after 1 ms/);
+      assert.match(words, /Lines up to 500 were sent\. To continue from there, run the same command again/);
       assert.equal((JSON.parse(readFileSync(`${file}.import`, 'utf8')) as { lines: number }).lines, 500);
 
       isDown = false;
       const { code, err } = await run(runImport, [file], shellFor(stub));
       assert.equal(code, 2);
-      assert.match(err, /Going on after line 500/);
+      assert.match(err, /Continuing after line 500/);
       assert.equal(usersIn(stub.stored).length, 2_500);
       assert.deepEqual(
         rejectedIn(file).map(({ line }) => line),
@@ -174,7 +174,7 @@ suite('sluice import', () => {
     shell.push(shellFor(stub));
     const [first] = shell;
     assert.ok(first !== undefined);
-    assert.match(await refusal(runImport, [file], first), /^Stopped\.\nLines up to \d+ are in/);
+    assert.match(await refusal(runImport, [file], first), /^Stopped\.\nLines up to \d+ were sent/);
     assert.ok(stub.received.length < 20);
     const { code } = await run(runImport, [file], shellFor(stub));
     assert.equal(code, 0);
@@ -195,7 +195,7 @@ suite('sluice import', () => {
     const stub = await startIngestStub(context, () => ({ status: 401, body: { error: 'unauthorized' } }));
     const shell = shellFor(stub);
     const words = await refusal(runImport, [temporaryFile(context, lines(5_000))], shell);
-    assert.match(words, /does not know this key \(401\)/);
+    assert.match(words, /does not accept this key \(401\)/);
     assert.ok(stub.received.length <= 4);
     assert.ok(!(words + shell.out() + shell.err()).includes(KEY));
   });
@@ -249,8 +249,8 @@ suite('sluice import', () => {
 
   test('all mistakes are told at once', async () => {
     const words = await refusal(runImport, ['--patience', 'long', '--url', 'ftp://x'], testShell({}));
-    assert.match(words, /the file is missing/);
-    assert.match(words, /the key is missing/);
+    assert.match(words, /no file given/);
+    assert.match(words, /no API key given/);
     assert.match(words, /--patience is "long"/);
     assert.match(words, /--url is "ftp:\/\/x"/);
     const missing = await refusal(

@@ -16,9 +16,9 @@ test('a secret key is printed with a curl line for the address of the server, an
   assert.ok(isWellFormedKey(key) && key.startsWith('sk_prod_'));
   assert.match(
     output,
-    /^Made the account "default"\.\nMade the secret key "shop backend" \(key_\w{12}\) for production/,
+    /^Created the account "default"\.\nCreated the secret key "shop backend" \(key_\w{12}\) for production/,
   );
-  assert.match(output, /shown this once/);
+  assert.match(output, /Shown only once: it cannot be retrieved later\./);
   assert.match(output, new RegExp(`^curl -i 'http://127\\.0\\.0\\.1:9000/ingest/events' .*Bearer ${key}'`, 'm'));
   const stored = await withStore((store) => store.findByHash(hashKey(key)));
   assert.equal(stored?.name, 'shop backend');
@@ -127,8 +127,8 @@ test('all mistakes are told at once, and nothing is made', async (context) => {
     'unknown environment variable SLUICE_DTA; did you mean SLUICE_DATA?',
     'unexpected argument "stray"',
     '--name is missing',
-    '--kind is "secert"; expected secret or publishable',
-    '--env is missing; expected production or development',
+    '--kind is "secert"; expected secret or publishable; did you mean secret?',
+    '--env is missing; expected production or development, or prod or dev for short',
     'The account name must not be empty',
     '--expires is "soon"',
     'The origin "shop.example"',
@@ -139,19 +139,36 @@ test('all mistakes are told at once, and nothing is made', async (context) => {
   assert.ok(!existsSync(data));
 });
 
+test('prod and dev are short for production and development', async (context) => {
+  const { run, refusal } = await openShell(context);
+  for (const [short, environment, prefix] of [
+    ['prod', 'production', 'sk_prod_'],
+    ['dev', 'development', 'sk_dev_'],
+  ] as const) {
+    const made = JSON.parse(await run(['create', '--name', short, '--kind', 'secret', '--env', short, '--json'])) as {
+      key: string;
+      environment: string;
+    };
+    assert.equal(made.environment, environment);
+    assert.ok(made.key.startsWith(prefix), short);
+  }
+  const words = await refusal(['create', '--name', 'x', '--kind', 'secret', '--env', 'constructor']);
+  assert.match(words, /--env is "constructor"; expected production or development, or prod or dev for short\n/);
+});
+
 test('a second key goes to the one account that is there', async (context) => {
   const { run, withStore } = await openShell(context);
   await run([...SECRET, '--account', 'acme']);
   const output = await run(PUBLISHABLE);
-  assert.ok(!output.includes('Made the account'));
+  assert.ok(!output.includes('Created the account'));
   assert.match(output, /account "acme"/);
   assert.equal((await withStore((store) => store.accounts())).length, 1);
 });
 
 test('an account that is named is made when it is new, and used when it is there', async (context) => {
   const { run } = await openShell(context);
-  assert.match(await run([...SECRET, '--account', 'acme']), /^Made the account "acme"\./);
-  assert.ok(!(await run([...SECRET, '--account', 'acme'])).includes('Made the account'));
+  assert.match(await run([...SECRET, '--account', 'acme']), /^Created the account "acme"\./);
+  assert.ok(!(await run([...SECRET, '--account', 'acme'])).includes('Created the account'));
 });
 
 test('with several accounts, one has to be named; they are listed', async (context) => {

@@ -11,7 +11,7 @@ import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
 import type { MovingTarget } from '../../src/moving.ts';
-import { findKeyStore, openStore } from '../../src/opening.ts';
+import { findKeyStore, findServer, openStore } from '../../src/opening.ts';
 
 const CHUNK = { rows: 150, length: 1e6 };
 
@@ -44,7 +44,7 @@ function dyingTarget(target: MovingTarget): MovingTarget {
 }
 
 process.exitCode = await runMigrate(['--data', dataFolder], {
-  ...shellOf(process, { env: { STORE_URL: url }, openStore, findKeyStore }),
+  ...shellOf(process, { env: { STORE_URL: url }, openStore, findKeyStore, findServer }),
   lockFolder,
   openSource: (folder) =>
     openSqliteMovingSource({

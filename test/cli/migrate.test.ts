@@ -312,7 +312,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   test('mistakes are told all at once, by the name of the flag, without passwords', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
-    await assert.rejects(migrateHere(['--data', folder]), saying(/the database is missing; expected --to postgres:/));
+    await assert.rejects(migrateHere(['--data', folder]), saying(/no database given; expected --to postgres:/));
     const wrong = migrateHere(['--data', folder, '--to', 'mysql://u:secret-4711@h/d', 'extra', '--jsno']);
     await assert.rejects(wrong, (error) => {
       assert.ok(error instanceof OperatorError);

@@ -93,12 +93,15 @@ suite('sluice profile', () => {
     assert.match(out, /account "blog", production/);
     const { out: byEnvironment } = await run(runProfile, ['user_id=ada', '--env', 'development'], folder.shell());
     assert.match(byEnvironment, /account "shop", development/);
+    assert.equal((await run(runProfile, ['user_id=ada', '--env', 'dev'], folder.shell())).out, byEnvironment);
+    const misspelt = await refusal(runProfile, ['user_id=ada', '--env', 'pord'], folder.shell());
+    assert.match(misspelt, /--env is "pord"; expected production or development, .* did you mean prod\?/);
   });
 
-  test('what names nobody is told with what was meant', async () => {
+  test('what is not an identifier is reported with what was meant', async () => {
     assert.match(await refusal(runProfile, ['usr_id=1'], testShell({})), /did you mean user_id\?/);
     assert.match(await refusal(runProfile, ['email='], testShell({})), /email has no value/);
-    assert.match(await refusal(runProfile, [], testShell({})), /who is meant is missing/);
+    assert.match(await refusal(runProfile, [], testShell({})), /no person given; expected one of user_id=/);
   });
 
   test('what clients sent cannot drive the terminal', async (context) => {

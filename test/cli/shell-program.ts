@@ -4,11 +4,12 @@
 
 import { shellOf } from '../../src/cli/shell.ts';
 import { runTail } from '../../src/cli/tail.ts';
-import { findKeyStore, openStore } from '../../src/opening.ts';
+import { findKeyStore, findServer, openStore } from '../../src/opening.ts';
 
 const shell = shellOf(process, {
   env: { SLUICE_DATA: process.argv[2] },
   openStore,
   findKeyStore,
+  findServer,
 });
 process.exitCode = await runTail(['--since', '2h', '--json'], shell);

@@ -78,7 +78,7 @@ suite('sluice tail', () => {
     await folder.process();
     const tail = folder.shell();
     const ended = runTail([], tail.shell);
-    await eventually('it says so', () => tail.err().includes('waiting for the first event'));
+    await eventually('it says so', () => tail.err().includes('No events yet; waiting for the first one'));
     tail.stopping.abort();
     assert.equal(await ended, 0);
   });

@@ -20,7 +20,7 @@ suite('sluice trace', () => {
     assert.match(out, /users {6}1 accepted, 1 rejected/);
     assert.match(out, /0 {5}accepted {2}[0-9a-f-]{36} {2}1 /);
     assert.match(out, /1 {5}rejected .* user must be an object/);
-    assert.match(out, /kept aside for 7 days, .*GET \/rejections/);
+    assert.match(out, /can be read for 7 days, .*GET \/rejections/);
   });
 
   test('--json has the shape of the API, with times in UTC', async (context) => {

@@ -1,0 +1,425 @@
+/**
+ * The table of commands: what each is called, its flags, and the words of its help. Help (help.ts), shell completion
+ * (completion.ts) and the commands themselves, which read their flags by `flagKinds`, are all made from it, so none of
+ * them can differ from the others. To add a command: one entry here, and its runner in main.ts, which the compiler asks
+ * for. Texts are wrapped when they are printed. A value called FILE or FOLDER is completed with files or folders.
+ */
+
+import { formatSetting, type SettingName, SETTING_NAMES, SETTINGS } from '../config.ts';
+import { KEY_KINDS } from '../model.ts';
+import { ENVIRONMENT_CHOICES, ENVIRONMENTS_EXPECTED } from './choices.ts';
+import type { FlagKinds } from './flags.ts';
+
+export interface Flag {
+  /** Stands for the value in the help. A switch has none. */
+  readonly value?: string;
+  readonly help: string;
+  /** Where only these values are allowed. */
+  readonly choices?: readonly string[];
+}
+
+export type Flags = Readonly<Record<string, Flag>>;
+
+export interface Note {
+  /** Printed in bold before the text. */
+  readonly title?: string;
+  readonly text: string;
+}
+
+export interface Command {
+  /** How it is called, after "sluice": in the list of commands. */
+  readonly synopsis: string;
+  /** What it does, in a few words: in the list of commands, and at the top of its help. */
+  readonly summary: string;
+  /** At the top of its help instead, where there is more to say. */
+  readonly description?: string;
+  /** Command lines, each with an optional remark. */
+  readonly usage: readonly (readonly [line: string, remark?: string])[];
+  /** The argument that is not a flag: FILE completes files, `choices` those values. */
+  readonly argument?: Flag & { readonly value: string };
+  readonly flags: Flags;
+  readonly notes?: readonly Note[];
+  readonly commands?: Readonly<Record<string, Command>>;
+}
+
+export const EXPORT_FORMATS = ['ndjson', 'csv', 'parquet'] as const;
+export const EXPORT_KINDS = ['events', 'profiles'] as const;
+export const COMPLETION_SHELLS = ['bash', 'zsh', 'fish'] as const;
+
+const JSON_FLAG: Flags = { json: { help: 'print JSON, for programs' } };
+
+const DATA_FLAG: Flags = {
+  data: {
+    value: 'FOLDER',
+    help: `the data folder of the server (SLUICE_DATA, default ${SETTINGS.dataFolder.default})`,
+  },
+};
+
+/** Where the data is: the same for all commands that need it. */
+const LOCATION_FLAGS: Flags = {
+  ...DATA_FLAG,
+  'store-url': {
+    value: 'URL',
+    help: 'the database, where servers share one; as STORE_URL it stays out of the process list',
+  },
+  'log-url': { value: 'URL', help: 'the Kafka topic, where servers share one (LOG_URL)' },
+};
+
+const ENVIRONMENT_FLAG: Flag = {
+  value: 'ENVIRONMENT',
+  help: ENVIRONMENTS_EXPECTED,
+  choices: ENVIRONMENT_CHOICES,
+};
+
+/** Whose data is read. */
+const TENANT_FLAGS: Flags = {
+  account: { value: 'NAME', help: 'the account; needed once several accounts have data' },
+  env: { ...ENVIRONMENT_FLAG, help: `${ENVIRONMENT_FLAG.help}; needed once both have data` },
+  ...LOCATION_FLAGS,
+  json: { help: 'print JSON, for programs; times are UTC there, and local otherwise' },
+};
+
+const SETTING_FLAGS: Flags = Object.fromEntries(SETTING_NAMES.map((name) => [SETTINGS[name].flag, settingFlag(name)]));
+
+function settingFlag(name: SettingName): Flag {
+  const { placeholder, description, env, kind } = SETTINGS[name];
+  const choices = 'choices' in kind && kind.choices !== undefined ? { choices: kind.choices } : {};
+  const preset = formatSetting(name, SETTINGS[name].default) || 'none';
+  return { value: placeholder, help: `${description} (${env}, default ${preset})`, ...choices };
+}
+
+const KEYS_EFFECT = 'Running servers pick up the change within 2 seconds.';
+
+const KEYS_COMMANDS = {
+  create: {
+    synopsis: 'keys create',
+    summary: 'creates an API key and shows it once',
+    usage: [['sluice keys create --name NAME --kind KIND --env ENVIRONMENT [options]']],
+    flags: {
+      name: { value: 'NAME', help: 'what the key is for, in your words; up to 100 characters' },
+      kind: {
+        value: 'KIND',
+        help: 'secret (sk_prod_… or sk_dev_…): full access, for servers only; publishable (pk_…): can only send events, safe in browsers and apps',
+        choices: KEY_KINDS,
+      },
+      env: { ...ENVIRONMENT_FLAG, help: `${ENVIRONMENT_FLAG.help}; their data never mix` },
+      account: {
+        value: 'NAME',
+        help: 'the account of the key, created if it is new; needed once there are several',
+      },
+      origins: {
+        value: 'LIST',
+        help: 'sites a publishable key can be used from, separated by commas, such as https://shop.example',
+      },
+      expires: {
+        value: 'WHEN',
+        help: 'in 30d or 12h, or on 2030-01-31 or 2030-01-31T12:00Z (UTC); default never',
+      },
+      ...LOCATION_FLAGS,
+      ...JSON_FLAG,
+    },
+    notes: [{ text: `A key is shown only once, when it is created; only its SHA-256 is stored. ${KEYS_EFFECT}` }],
+  },
+  list: {
+    synopsis: 'keys list',
+    summary: 'lists the API keys, revoked and expired ones included',
+    usage: [['sluice keys list [--json]']],
+    flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
+    notes: [{ text: 'A key itself is never listed: its beginning, its last four characters and its id are.' }],
+  },
+  roll: {
+    synopsis: 'keys roll',
+    summary: 'replaces an API key without downtime',
+    usage: [['sluice keys roll ID [--overlap 24h] [--json]']],
+    argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
+    flags: {
+      overlap: {
+        value: 'TIME',
+        help: 'how long the old key goes on working: 0, which ends it at once, up to 30d; default 24h',
+      },
+      ...LOCATION_FLAGS,
+      ...JSON_FLAG,
+    },
+    notes: [
+      {
+        text: `Creates a key with the same name, kind, environment and origins, shows it once, and lets the old key expire after the overlap (or earlier, if it would have). ${KEYS_EFFECT}`,
+      },
+    ],
+  },
+  revoke: {
+    synopsis: 'keys revoke',
+    summary: 'ends an API key at once',
+    usage: [['sluice keys revoke ID [--json]']],
+    argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
+    flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
+    notes: [{ text: `${KEYS_EFFECT} This cannot be undone. To replace a key without downtime: sluice keys roll` }],
+  },
+} as const satisfies Record<string, Command>;
+
+export const COMMANDS = {
+  serve: {
+    synopsis: 'serve [settings]',
+    summary: 'starts the server; the first start prints a link and a key',
+    usage: [
+      ['sluice serve', 'everything at its default'],
+      ['sluice serve --port 0 --data /var/lib/sluice', 'any free port, data in another folder'],
+      ['HOST=0.0.0.0 SLUICE_ENVIRONMENT=production sluice serve'],
+      ['STORE_URL=postgres://… LOG_URL=kafka://… sluice serve --role edge'],
+    ],
+    flags: SETTING_FLAGS,
+    notes: [
+      { text: 'A flag wins over its environment variable. "sluice config" shows the settings in effect.' },
+      { text: 'Sizes: 4096, 512kB, 64MB, 2GB (1kB is 1024 bytes). Times: 500ms, 30s, 5m, 12h, 7d.' },
+      {
+        text: 'A 202 means that the events are on disk. Stop the server with SIGTERM or Ctrl-C: it finishes the requests in progress.',
+      },
+    ],
+  },
+  keys: {
+    synopsis: 'keys create|list|roll|revoke',
+    summary: 'manages API keys, also while a server is running',
+    usage: [
+      ['sluice keys create --name "shop backend" --kind secret --env production'],
+      ['sluice keys list'],
+      ['sluice keys roll ID --overlap 24h'],
+      ['sluice keys revoke ID'],
+    ],
+    flags: {},
+    commands: KEYS_COMMANDS,
+    notes: [
+      {
+        text: 'Several keys can be active at once. A key is shown only once, when it is created; a lost key is revoked and replaced.',
+      },
+    ],
+  },
+  invite: {
+    synopsis: 'invite [--email EMAIL]',
+    summary: 'creates a one-time link to sign in to the dashboard',
+    usage: [['sluice invite', 'for the first person who opens it'], ['sluice invite --email ada@example.com']],
+    flags: {
+      email: { value: 'EMAIL', help: 'for this person alone; for a member, the link sets a new password' },
+      account: { value: 'NAME', help: 'the account to join, created if it is new; needed once there are several' },
+      ...LOCATION_FLAGS,
+      ...JSON_FLAG,
+    },
+    notes: [
+      {
+        text: 'The link is valid for 7 days; 24 hours for the first member of an account or a new password. It is shown only once, and works with a running server at once. Sluice sends no e-mail: pass the link on yourself. SLUICE_PUBLIC_URL is the address where people reach the server; without it the link is for this machine.',
+      },
+    ],
+  },
+  config: {
+    synopsis: 'config [settings]',
+    summary: 'shows each setting, its value and where the value came from',
+    usage: [['sluice config [settings] [--json]']],
+    flags: { ...SETTING_FLAGS, ...JSON_FLAG },
+    notes: [
+      {
+        text: 'Starts nothing. Takes the flags of "sluice serve" and reads the same environment, so it shows what serve would use.',
+      },
+    ],
+  },
+  tail: {
+    synopsis: 'tail',
+    summary: 'shows events as they are processed, one line each, until Ctrl-C',
+    usage: [['sluice tail [--event NAME] [--since 10m] [--json]']],
+    flags: {
+      event: { value: 'NAME', help: 'only events of this name' },
+      since: { value: 'TIME', help: 'begin with those of the last 10m, 2h, …, by event time' },
+      ...TENANT_FLAGS,
+    },
+    notes: [
+      { text: 'A line has the time, name, profile (– where no identifier could be matched), revenue and properties.' },
+      { text: 'Reads the data folder or the database. Without a running server it shows what --since selects.' },
+    ],
+  },
+  trace: {
+    synopsis: 'trace ID',
+    summary: 'shows what happened to a request',
+    usage: [['sluice trace ID [--json]']],
+    argument: {
+      value: 'ID',
+      help: 'the trace_id, from the response, its X-Trace-Id header or the log of the server; the id of an event works too',
+    },
+    flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
+    notes: [{ text: 'Searches all accounts.' }, { title: 'Exit codes', text: '0 found, 1 not found.' }],
+  },
+  profile: {
+    synopsis: 'profile user_id=42',
+    summary: 'shows a person, and why it is one person',
+    description:
+      'shows a person: identifiers, properties and the requests that set them, why all of it is one person, and the last events.',
+    usage: [
+      ['sluice profile user_id=42'],
+      ['sluice profile email=ada@example.com'],
+      ['sluice profile "phone_number=+49 30 1234567"'],
+      ['sluice profile anon_id=visitor-1'],
+      ['sluice profile 0192f3a4-…', 'a profile id, also of a profile that was merged into another'],
+    ],
+    argument: {
+      value: 'PERSON',
+      help: 'an identifier with its value, or a profile id',
+      choices: ['user_id=', 'email=', 'phone_number=', 'anon_id='],
+    },
+    flags: TENANT_FLAGS,
+    notes: [{ title: 'Exit codes', text: '0 found, 1 no person has this identifier.' }],
+  },
+  import: {
+    synopsis: 'import FILE.ndjson',
+    summary: 'sends the users in a file to a server, as any client would',
+    usage: [
+      ['SLUICE_KEY=sk_dev_… sluice import FILE.ndjson', 'to the server on this data folder'],
+      ['sluice import FILE.ndjson --url https://sluice.example --key KEY'],
+      ['zcat users.ndjson.gz | sluice import - --key KEY'],
+    ],
+    argument: { value: 'FILE', help: 'one user object per line, as in the users array of a request; - for stdin' },
+    flags: {
+      url: { value: 'URL', help: 'the server (SLUICE_URL); default the one that is running on the data folder' },
+      key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
+      patience: {
+        value: 'TIME',
+        help: 'how long to retry when the server is unreachable or responds with 503; default 10m',
+      },
+      restart: { help: 'start from the beginning instead of where an interrupted import stopped' },
+      ...DATA_FLAG,
+      json: { help: 'print the result as JSON, for programs' },
+    },
+    notes: [
+      {
+        title: 'Interrupted?',
+        text: 'Run the same command again: it continues where FILE.ndjson.import says. Every request has an Idempotency-Key made from its lines, so requests in progress are stored once (within 24 h).',
+      },
+      {
+        title: 'Rejected?',
+        text: 'FILE.ndjson.rejected.ndjson has each rejected line with its number and the reason. Fix them there and import that file: FILE.ndjson, once changed, would be stored again with all its lines.',
+      },
+      {
+        title: 'Exit codes',
+        text: '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
+      },
+    ],
+  },
+  export: {
+    synopsis: 'export --format FORMAT',
+    summary: 'writes events or profiles as ndjson, csv or parquet',
+    usage: [['sluice export --format ndjson|csv|parquet [--what events|profiles] [--out FILE] [options]']],
+    flags: {
+      format: { value: 'FORMAT', help: 'ndjson, csv or parquet', choices: EXPORT_FORMATS },
+      what: {
+        value: 'WHAT',
+        help: 'events (newest first) or profiles (oldest first); default events',
+        choices: EXPORT_KINDS,
+      },
+      out: { value: 'FILE', help: 'the file to write; default stdout (not for parquet)' },
+      from: { value: 'TIME', help: 'events at or after this time: 24h (ago), 2026-01-31, 2026-01-31T12:00Z (UTC)' },
+      to: { value: 'TIME', help: 'events before this time' },
+      event: { value: 'NAME', help: 'only events of this name' },
+      overwrite: { help: 'replace FILE if it exists' },
+      restart: { help: 'start over instead of continuing an interrupted export' },
+      ...TENANT_FLAGS,
+    },
+    notes: [
+      {
+        title: 'Interrupted?',
+        text: 'ndjson and csv continue from FILE.part when the same command is run again; a parquet export starts over, since a parquet file is complete only with its end.',
+      },
+      {
+        title: 'csv',
+        text: 'RFC 4180. Cells are the data as it is: those that begin with = + - @ are not changed, though spreadsheets may read them as formulas.',
+      },
+      {
+        title: 'parquet',
+        text: 'times in milliseconds (UTC), revenue and event_value as doubles, properties as JSON text.',
+      },
+    ],
+  },
+  doctor: {
+    synopsis: 'doctor',
+    summary: 'checks the installation and says what to do next',
+    description:
+      'checks settings, data folder, disk, clock, log, backlog, store, ledger and keys, and says what to do next; with STORE_URL and LOG_URL also the database and the topic.',
+    usage: [['sluice doctor [--deep] [--data FOLDER] [--json]']],
+    flags: {
+      deep: { help: 'read the whole store and count its events: slow, thorough' },
+      ...LOCATION_FLAGS,
+      ...JSON_FLAG,
+    },
+    notes: [
+      { text: 'Changes nothing. Works with a running server and without one.' },
+      { text: '✓ good   ! a warning   ✗ broken' },
+      { title: 'Exit codes', text: '0 all is well, 1 something is broken, 2 warnings only.' },
+    ],
+  },
+  migrate: {
+    synopsis: 'migrate --to URL',
+    summary: 'copies an embedded installation to PostgreSQL',
+    description:
+      'copies an embedded installation to PostgreSQL: profiles, events, traces, ledger, keys, members, all of it.',
+    usage: [['sluice migrate --to postgres://user:password@host:5432/database [--data FOLDER]']],
+    flags: {
+      to: {
+        value: 'URL',
+        help: 'an empty database (STORE_URL, which keeps the password out of the process list)',
+      },
+      ...DATA_FLAG,
+      json: { help: 'print the result as JSON, for programs' },
+    },
+    notes: [
+      {
+        text: 'Stop the server first: the command is refused while one runs on the folder. The files there are read, not changed. The event log stays where it is; events in it that are not processed yet are processed later.',
+      },
+      { title: 'Interrupted?', text: 'Run the same command again: it continues where it stopped.' },
+      {
+        title: 'At the end',
+        text: 'the rows and the ledger of both sides are compared, and it says how to start the server from now on. The file moved.json in the data folder then prevents an embedded server from continuing there.',
+      },
+      { title: 'Exit codes', text: '0 both sides are the same, 1 they are not, and stderr or the table says why.' },
+    ],
+  },
+  completion: {
+    synopsis: 'completion bash|zsh|fish',
+    summary: 'prints a script that completes commands in your shell',
+    usage: [
+      ['eval "$(sluice completion bash)"', 'in ~/.bashrc'],
+      ['eval "$(sluice completion zsh)"', 'in ~/.zshrc, after compinit'],
+      ['sluice completion fish > ~/.config/fish/completions/sluice.fish', 'once'],
+    ],
+    argument: { value: 'SHELL', help: 'bash, zsh or fish', choices: COMPLETION_SHELLS },
+    flags: {},
+    notes: [
+      {
+        text: 'The script completes the command "sluice", which has to be in your PATH or an alias. Print it again after an update.',
+      },
+    ],
+  },
+  help: {
+    synopsis: 'help [COMMAND]',
+    summary: 'shows the help of a command; the same as sluice COMMAND --help',
+    usage: [['sluice help export'], ['sluice help keys create']],
+    flags: {},
+  },
+} as const satisfies Record<string, Command>;
+
+export type CommandName = keyof typeof COMMANDS;
+
+/** The same with a plain type, for those who go through all of them. */
+export const ALL_COMMANDS: Readonly<Record<string, Command>> = COMMANDS;
+
+export function flagKinds({ flags }: Pick<Command, 'flags'>): FlagKinds {
+  return Object.fromEntries(
+    Object.entries(flags).map(([name, { value }]) => [name, value === undefined ? 'switch' : 'value']),
+  );
+}
+
+/** The command that the words name, with how it is called: `keys create` for those two. Undefined if there is none. */
+export function findCommand(words: readonly string[]): { path: string; command: Command } | undefined {
+  let found: { path: string; command: Command } | undefined;
+  let among: Readonly<Record<string, Command>> = ALL_COMMANDS;
+  for (const word of words) {
+    const command = Object.hasOwn(among, word) ? among[word] : undefined;
+    if (command === undefined) return undefined;
+    found = { path: found === undefined ? word : `${found.path} ${word}`, command };
+    among = command.commands ?? {};
+  }
+  return found;
+}
