@@ -66,7 +66,7 @@ export const MOVED_PARTS = {
     count: 'integer',
   },
   tombstones: { tenant: 'integer', hash: 'bytes', erased_at: 'integer' },
-  idempotency_keys: { tenant: 'integer', key: 'text', ...FIRST_USE },
+  idempotency_keys: { tenant: 'integer', key: 'text', ...FIRST_USE, body_hash: 'text' },
   event_ids: { tenant: 'integer', id: 'text', ...FIRST_USE },
   counts: {
     tenant: 'integer',

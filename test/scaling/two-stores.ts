@@ -52,6 +52,7 @@ const SIGHTS: Readonly<Record<string, RegExp>> = {
   'erased when late': /this person was erased after the request/,
   expired: /"expired":[1-9]/,
   'duplicate request': /"duplicate_of":"/,
+  'key reused': /Idempotency-Key was used with another body/,
   'duplicate event': /"duplicate_events":[1-9]/,
   rejection: /"payload_is_cut":/,
   junk: /is a placeholder value/,

@@ -128,11 +128,13 @@ export const STORE_MIGRATIONS: readonly string[] = [
     PRIMARY KEY (tenant, hash)
   );
 
+  -- Under a key its newest use; older ones with other bodies under names of their own (older-use.ts).
   CREATE TABLE idempotency_keys (
     tenant      integer NOT NULL,
     key         text COLLATE "C" NOT NULL,
     received_at bigint  NOT NULL,
     trace_id    uuid    NOT NULL,
+    body_hash   text    NOT NULL,
     PRIMARY KEY (tenant, key)
   );
   CREATE INDEX idempotency_keys_by_age ON idempotency_keys (received_at);

@@ -226,6 +226,10 @@ const MIGRATIONS: readonly Migration[] = [
   ALTER TABLE nodes ADD COLUMN said_at INTEGER;
   ALTER TABLE nodes ADD COLUMN names INTEGER;
   `,
+  `
+  -- Under a key its newest use; older ones with other bodies under names of their own (older-use.ts).
+  ALTER TABLE idempotency_keys ADD COLUMN body_hash TEXT NOT NULL DEFAULT '';
+  `,
 ];
 
 /**
