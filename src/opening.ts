@@ -44,15 +44,17 @@ export async function openDatabase(config: Config, name: string, connections: nu
 
 /** Makes its tables, or brings them up to date. Refused where a move into it is not finished. */
 export async function prepareDatabase(config: Config): Promise<void> {
-  const [{ migrate }, { refuseUnfinishedMove }] = await Promise.all([
+  const [{ migrate }, { refuseUnfinishedMove }, { continueArrivalNumbers }] = await Promise.all([
     import('./backends/postgres/migrations.ts'),
     import('./backends/postgres/moves.ts'),
+    import('./backends/postgres/arrival-numbers.ts'),
   ]);
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
     await inWords(config, async () => {
       await migrate(pool);
       await refuseUnfinishedMove(pool);
+      await continueArrivalNumbers(pool);
     });
   } finally {
     await pool.close();

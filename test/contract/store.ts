@@ -10,6 +10,7 @@ import { BadCursorError } from '../../src/store.ts';
 import { differenceOf, dumpOf } from '../processor/store-dump.ts';
 import { entriesOf } from '../processor/history.ts';
 import { storeActsContract } from './store-acts.ts';
+import { storeArrivalsContract } from './store-arrivals.ts';
 import {
   ALL_EVENTS,
   allPages,
@@ -37,6 +38,7 @@ export function storeContract(name: string, open: OpenStore): void {
   suite(`The store on ${name}`, () => {
     storeProfilesContract(open);
     storeTimelineContract(open);
+    storeArrivalsContract(open);
     storeTracesContract(open);
     storeReceiptsContract(open);
     storeActsContract(open);
