@@ -1,11 +1,13 @@
 /**
  * Cursors of the store's lists: where the last row stood, as a few whole numbers, with the name of the list. They are
- * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most.
+ * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most. One of another
+ * tenant, or of a list with other filters, is refused.
  *
  * A client keeps a cursor of arrivals for as long as it likes, so that one also names the installation that gave it, and
  * every reason for which it cannot be used says how to go on: a client must never miss events without knowing.
  */
 
+import { hash } from 'node:crypto';
 import { BadCursorError } from '../store.ts';
 
 type List = 'events' | 'profiles' | 'rejections' | 'audit';
@@ -28,6 +30,24 @@ export function numbersOf(list: List, cursor: string, count: number): number[] {
   const numbers = words.map(numberIn);
   if (name !== list || numbers.length !== count || !numbers.every(Number.isSafeInteger)) throw malformed();
   return numbers;
+}
+
+/** Whose rows are listed, and which of them: the number of the tenant, then the filters that leave rows out. */
+export type CursorScope = readonly [tenant: number, ...filters: readonly (string | null)[]];
+
+/** Like `cursorOf`; good for the same scope alone, since with another one rows would be passed over. */
+export function scopedCursorOf(list: List, scope: CursorScope, ...numbers: readonly number[]): string {
+  return cursorOf(list, scopeNumber(scope), ...numbers);
+}
+
+export function scopedNumbersOf(list: List, scope: CursorScope, cursor: string, count: number): number[] {
+  const [number, ...numbers] = numbersOf(list, cursor, count + 1);
+  if (number !== scopeNumber(scope)) throw malformed();
+  return numbers;
+}
+
+function scopeNumber(scope: CursorScope): number {
+  return Number.parseInt(hash('sha256', JSON.stringify(scope), 'hex').slice(0, 8), 16);
 }
 
 /** `installation` as `installationIn` makes it. */

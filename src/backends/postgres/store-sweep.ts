@@ -188,25 +188,23 @@ async function sweepRejections({ client, retention, now }: Sweep): Promise<boole
   return rowCount > 0;
 }
 
+/** True when there may be more of them. */
 async function expireArrivals(client: Queryable, cutoff: number): Promise<boolean> {
-  const { rowCount } = await client.query(
+  const { rows } = await client.query<{ gone: number }>(
     `WITH gone AS (
        DELETE FROM arrivals WHERE ctid = ANY (ARRAY (
          SELECT ctid FROM arrivals WHERE received_at_max < $1 ORDER BY received_at_max LIMIT ${ROWS_PER_SWEEP}))
        RETURNING tenant, tx, first_event + events - 1 AS event
+     ), remembered AS (
+       INSERT INTO expired_arrivals (tenant, tx, event)
+       SELECT DISTINCT ON (tenant) tenant, tx, event FROM gone ORDER BY tenant, tx DESC, event DESC
+       ON CONFLICT (tenant) DO UPDATE SET tx = excluded.tx, event = excluded.event
+       WHERE (excluded.tx, excluded.event) > (expired_arrivals.tx, expired_arrivals.event)
      )
-     INSERT INTO expired_arrivals (tenant, tx, event)
-     SELECT DISTINCT ON (tenant) tenant, tx, event FROM gone ORDER BY tenant, tx DESC, event DESC
-     ON CONFLICT (tenant) DO UPDATE SET tx = excluded.tx, event = excluded.event
-     WHERE (excluded.tx, excluded.event) > (expired_arrivals.tx, expired_arrivals.event)`,
+     SELECT count(*) AS gone FROM gone`,
     [dayOf(cutoff) * DAY_MS],
   );
-  if (rowCount > 0) return true;
-  const { rows } = await client.query<{ isMore: boolean }>(
-    'SELECT EXISTS (SELECT FROM arrivals WHERE received_at_max < $1) AS "isMore"',
-    [dayOf(cutoff) * DAY_MS],
-  );
-  return rows[0]?.isMore === true;
+  return (rows[0]?.gone ?? 0) >= ROWS_PER_SWEEP;
 }
 
 function isExcessDue({ calls, excessCheckedAt, hasExcess }: Progress): boolean {

@@ -10,14 +10,15 @@ import { installationOf, type StoreConnection } from './store-connection.ts';
 import {
   arrivalCursorIn,
   arrivalCursorOf,
-  cursorOf,
+  type CursorScope,
   expired,
   fromTheFuture,
   installationIn,
   malformed,
-  numbersOf,
   ofAnotherInstallation,
   OLDEST,
+  scopedCursorOf,
+  scopedNumbersOf,
 } from '../../stored/cursor.ts';
 import { type EventKey, findEvents } from './store-event-keys.ts';
 import { nodesById } from './store-profiles.ts';
@@ -31,7 +32,7 @@ const ARRIVALS_SCANNED_MAX = 20_000;
 
 /** Undefined when the query names a profile that there is not. */
 export function listEvents(store: StoreConnection, tenant: number, query: EventQuery): Page<StoredEvent> | undefined {
-  const before = beforeOf(query);
+  const before = beforeOf(tenant, query);
   const profile = query.profileId === null ? null : nodesById(store, tenant, query.profileId);
   if (profile === undefined) return undefined;
   const reader = new EventReader(store);
@@ -58,13 +59,21 @@ export function listEvents(store: StoreConnection, tenant: number, query: EventQ
   }
   const last = keys[rows.length - 1];
   const hasMore = keys.length > rows.length && last !== undefined;
-  return { rows, nextCursor: hasMore ? cursorOf('events', last.timestamp, last.no) : null };
+  return {
+    rows,
+    nextCursor: hasMore ? scopedCursorOf('events', scopeOf(tenant, query), last.timestamp, last.no) : null,
+  };
 }
 
-function beforeOf({ cursor, to }: EventQuery): EventKey {
+function scopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorScope {
+  return [tenant, profileId, eventName];
+}
+
+function beforeOf(tenant: number, query: EventQuery): EventKey {
+  const { cursor, to } = query;
   const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
   if (cursor === null) return end;
-  const [timestamp = 0, no = 0] = numbersOf('events', cursor, 2);
+  const [timestamp = 0, no = 0] = scopedNumbersOf('events', scopeOf(tenant, query), cursor, 2);
   return timestamp < end.timestamp ? { timestamp, no } : end;
 }
 
