@@ -42,6 +42,8 @@ export interface LogRecord extends LogEntry {
    * that reached it only in part, and was refused for that, the retry then brings what is missing.
    */
   readonly idempotencyKey: string | null;
+  /** Of the body of the whole request (`bodyHashOf`). Only where a log cuts requests; elsewhere `body` is that body. */
+  readonly bodyHash?: string;
 }
 
 /** A record without its body: cheap to read in large numbers. */

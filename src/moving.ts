@@ -65,8 +65,10 @@ export const MOVED_PARTS = {
     last_at: 'integer',
     count: 'integer',
   },
+  // The last event of each tenant, in the order of arrival, that has expired.
+  expired_arrivals: { tenant: 'integer', event: 'integer' },
   tombstones: { tenant: 'integer', hash: 'bytes', erased_at: 'integer' },
-  idempotency_keys: { tenant: 'integer', key: 'text', ...FIRST_USE },
+  idempotency_keys: { tenant: 'integer', key: 'text', ...FIRST_USE, body_hash: 'text' },
   event_ids: { tenant: 'integer', id: 'text', ...FIRST_USE },
   counts: {
     tenant: 'integer',
@@ -204,6 +206,8 @@ export interface Chunk {
 export interface MovingSource {
   /** The name of its log: positions are kept under it from now on. */
   readonly logName: string;
+  /** The id of the store, which cursors of arrivals name: they stay good. */
+  readonly installation: string;
   /** Below it are all numbers that were ever given to nodes, records and events. */
   readonly nextNumber: number;
   /** What follows a position, or all of the part. */
@@ -219,6 +223,7 @@ export type TenantBooks = ReadonlyMap<TenantId, readonly LedgerHour[]>;
 export interface Move {
   readonly id: string;
   readonly logName: string;
+  readonly installation: string;
   readonly at: number;
 }
 

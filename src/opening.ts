@@ -59,9 +59,10 @@ function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: nu
  * tables, or brings them up to date. Refused where a move into it is not finished.
  */
 export async function prepareDatabase(config: Config): Promise<void> {
-  const [{ migrate }, { refuseUnfinishedMove }] = await Promise.all([
+  const [{ migrate }, { refuseUnfinishedMove }, { continueArrivalNumbers }] = await Promise.all([
     import('./backends/postgres/migrations.ts'),
     import('./backends/postgres/moves.ts'),
+    import('./backends/postgres/arrival-numbers.ts'),
   ]);
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
@@ -69,6 +70,7 @@ export async function prepareDatabase(config: Config): Promise<void> {
       await migrate(pool);
       await refuseUnfinishedMove(pool);
       if (config.logUrl === '') await tieLocalLog(config, pool);
+      await continueArrivalNumbers(pool);
     });
   } finally {
     await pool.close();

@@ -21,6 +21,8 @@ export interface RecordHeader {
   readonly keyId: string;
   readonly keyKind: KeyKind;
   readonly idempotencyKey: string | null;
+  /** Of the body of the whole request, by which a retry is recognised; null without an Idempotency-Key. */
+  readonly bodyHash: string | null;
   readonly firstUserIndex: number;
   /** As the edge counted them. */
   readonly usersAccepted: number;
@@ -39,7 +41,7 @@ export interface Question {
   readonly tenantId: TenantId;
   /** In order. */
   readonly users: readonly Named[];
-  readonly idempotencyKeys: readonly string[];
+  readonly idempotencyKeys: readonly { readonly key: string; readonly bodyHash: string }[];
   readonly eventIds: readonly string[];
   /** Of all of them, the oldest: `erasedAt` is asked only where something was erased then or later. */
   readonly receivedAtMin: number;
@@ -50,9 +52,17 @@ export interface FirstUse {
   readonly receivedAt: number;
 }
 
+/** The first request that used an Idempotency-Key with this body. */
+export interface KeyUse extends FirstUse {
+  readonly bodyHash: string;
+}
+
 export interface Answer {
   readonly snapshot: Snapshot;
-  firstUseOfIdempotencyKey(key: string): FirstUse | undefined;
+  /** The newest, whatever its body. */
+  newestUseOfKey(idempotencyKey: string): KeyUse | undefined;
+  /** One that was the newest before a request with another body came; of a pair that was asked for. */
+  olderUseOfKey(idempotencyKey: string, bodyHash: string): KeyUse | undefined;
   firstUseOfEventId(id: string): FirstUse | undefined;
   /** When anything was last erased; 0 for never. What came in later need not be looked at more closely. */
   readonly lastErasedAt: number;
@@ -132,8 +142,11 @@ export interface TenantBatch {
   /** Those that were not known as such before; a store may remember them as a shortcut. */
   readonly settled: readonly Settled[];
   readonly records: readonly RecordToStore[];
-  /** First uses to remember, in order; a later one of the same key replaces an expired one. */
-  readonly idempotencyKeys: readonly (FirstUse & { readonly key: string })[];
+  /** Newest uses to remember, in order; a later one of the same key replaces the one before. */
+  readonly newestKeyUses: readonly (KeyUse & { readonly key: string })[];
+  /** Older uses to remember, in order; a later one of the same key and body replaces the one before. */
+  readonly olderKeyUses: readonly (KeyUse & { readonly key: string })[];
+  /** First uses to remember, in order; a later one of the same id replaces an expired one. */
   readonly eventIds: readonly (FirstUse & { readonly id: string })[];
   /** Match keys found to be of somebody who was erased. */
   readonly tombstones: readonly Tombstone[];

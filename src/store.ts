@@ -375,7 +375,11 @@ export interface Store {
   profiles(tenantId: TenantId, page: PageRequest): Promise<Page<StoredProfile>>;
   /** Undefined when `query.profileId` is given and unknown. */
   events(tenantId: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined>;
-  /** In order of arrival, oldest first, after the place that `after` names; null starts with what comes next. */
+  /**
+   * In order of arrival, oldest first, after the place that `after` names; null starts with what comes next, `OLDEST`
+   * (stored/cursor.ts) with the oldest event that is stored. A place stays good for as long as the events after it are
+   * stored; one after which events may be missing is rejected with `BadCursorError`, whose message says how to go on.
+   */
   arrivals(tenantId: TenantId, after: string | null, limit: number): Promise<Arrivals>;
   counts(tenantId: TenantId, query: CountQuery): Promise<CountBucket[]>;
   identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined>;

@@ -178,7 +178,8 @@ function isUnavailable(error: unknown): error is Error {
   );
 }
 
-const BAD_CURSOR = 'cursor is not one that this call gave: send next_cursor of an answer as it came';
+const BAD_CURSOR =
+  'cursor is not one that this call gave: send next_cursor of a response as it came, with the same key and filters';
 
 const TOO_BUSY = 'too many people are signing in at this moment; try again';
 

@@ -31,7 +31,7 @@ export const EVENT_PARAMETERS = {
 
 const after: ParameterKind<string | null | undefined> = {
   description:
-    'Gives events in order of arrival, oldest first, after this place: `last` of the answer before, as it is. Empty (`after=`): from now on. Goes with `limit` alone.',
+    'Gives events in order of arrival, oldest first, after this place: `last` of the response before, as it is. Empty (`after=`): from now on; `oldest`: all that is stored. Goes with `limit` alone. A cursor after which events may be missing is refused with 400 and a `message` that says why.',
   schema: { type: 'string' },
   read: (given) => (given === '' ? null : given),
 };
@@ -88,7 +88,7 @@ async function listArrivals({ store, tenantId, parameters }: Call<typeof ALL_EVE
     return { events: events.map(eventAnswer), last };
   } catch (error) {
     if (!(error instanceof BadCursorError)) throw error;
-    throw new BadParameterError('after is not one that this call gave: send last of an answer as it came');
+    throw new BadParameterError(`after ${error.message}`);
   }
 }
 

@@ -4,10 +4,11 @@
  * while others are ahead, reads on by itself until it is level with its tenant, and then goes along.
  *
  * Limits: LISTENERS_MAX streams in all and LISTENERS_PER_TENANT_MAX a tenant, each edge for itself; a tenant that stores
- * more than PAGES_PER_POLL pages between two polls is shown late. Who comes back after more than CATCH_UP_PAGES_MAX pages
- * goes on from now.
+ * more than PAGES_PER_POLL pages between two polls is shown late, and a stream that starts in the past reads no faster. What
+ * it cannot show of that is counted and told as `skipped`, like all that comes too fast.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { TenantId } from '../model.ts';
 import type { Arrivals, Store } from '../store.ts';
 import { LiveEvent, type LiveListener, type LiveStart } from './live-listener.ts';
@@ -17,7 +18,6 @@ export const LISTENERS_PER_TENANT_MAX = 20;
 const POLL_MS = 200;
 const PAGE_EVENTS = 500;
 const PAGES_PER_POLL = 10;
-const CATCH_UP_PAGES_MAX = 20;
 
 export interface LiveFeedParts {
   readonly store: Store;
@@ -138,7 +138,7 @@ export class LiveFeed {
   /** Nothing is awaited between the look at the channel and joining it, so no event falls in between. */
   async #bringLevel(tenantId: TenantId, listener: LiveListener): Promise<void> {
     try {
-      for (let pages = 0; listener.isOpen; pages += 1) {
+      for (let pages = 1; listener.isOpen; pages += 1) {
         const channel = this.#channels.get(tenantId);
         if (channel === undefined) {
           const { place, sequence } = listener;
@@ -146,13 +146,13 @@ export class LiveFeed {
           this.#channels.set(tenantId, { listeners, at: { place, sequence }, isBehind: true, isReading: false });
           return;
         }
-        if (pages >= CATCH_UP_PAGES_MAX) listener.moveTo(channel.at);
         if (listener.sequence >= channel.at.sequence) {
           channel.listeners.add(listener);
           return;
         }
         const page = await this.#read(tenantId, listener, [listener]);
         this.#deliver(page, [listener]);
+        if (pages % PAGES_PER_POLL === 0) await sleep(POLL_MS, undefined, { ref: false });
       }
     } catch (error) {
       // It comes back by itself, with the place up to which it got.

@@ -102,7 +102,7 @@ async function startOf(feed: LiveFeed, tenantId: TenantId, after: string | strin
     return await feed.startOf(tenantId, after === undefined || after === '' ? null : String(after));
   } catch (error) {
     if (!(error instanceof BadCursorError)) throw error;
-    throw new BadParameterError('Last-Event-ID is not one that this stream gave');
+    throw new BadParameterError(`Last-Event-ID ${error.message}`);
   }
 }
 

@@ -205,7 +205,7 @@ function events(): Operation {
     operationId: 'listEvents',
     summary: 'All events',
     description:
-      'The events of all profiles, newest first by their own `timestamp`; or, with `after`, in order of arrival, for those who follow along: begin with `after=`, then send `last` of each answer as the next `after`.',
+      'The events of all profiles, newest first by their own `timestamp`; or, with `after`, in order of arrival, for those who follow along: begin with `after=` (from now on) or `after=oldest`, then send `last` of each response as the next `after`. `last` is good for as long as the events after it are stored; where events may be missing, the response is 400 with a `message`.',
     query: ALL_EVENTS_PARAMETERS,
     responses: { 200: answer('Events.', content) },
   });

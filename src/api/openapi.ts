@@ -157,7 +157,7 @@ const INGEST_PARAMETERS: readonly Parameter[] = [
     in: 'header',
     required: false,
     description:
-      'Your own name for this request, so that a retry is safe: a second request with the same one within 24 hours is answered 202, and nothing of it is stored, whatever its body: the first request with the key is what is stored. Its trace says `duplicate_of`.',
+      'Your own name for this request, so that a retry is safe: a second request with the same key and the same body (byte for byte, after decompression) within 24 hours gets 202 and is not stored again, and its trace says `duplicate_of`. With another body it is not a retry: it is stored, and its trace carries a warning.',
     schema: { type: 'string', minLength: 1, maxLength: LIMITS.idempotencyKeyCharactersMax },
   },
   {
@@ -178,7 +178,7 @@ function ingestOperation(): Operation {
     summary: 'Send users and their events',
     description: [
       'Each user is judged independently: valid users are accepted even when others in the same request fail. The 202 is sent only once the accepted users are durable. **Look at `users_rejected` and `errors` on every 202.**',
-      '**Retrying.** On 503 and 408, and when no answer came, send the same request again with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a repeat within 24 hours counts once; bodies are not compared, so another body under the same key is not stored. Any other answer would be the same the next time.',
+      '**Retrying.** On 503 and 408, and when no answer came, send the same request again with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a repeat within 24 hours counts once. The same key with another body is not a retry: it is stored, with a warning on its trace. Any other answer would be the same the next time.',
       '**From a browser.** CORS is open here, without credentials, for publishable keys; a key may be limited to certain origins. A page that is closing cannot preflight: let it send the same JSON as `text/plain` to `/ingest/events?key=pk_…`, with `navigator.sendBeacon` for example.',
     ].join('\n\n'),
     security: [{ secretKey: [] }, { publishableKey: [] }, { publishableKeyInQuery: [] }],

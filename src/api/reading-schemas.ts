@@ -67,7 +67,7 @@ const Trace = Type.Object(
     users_rejected: count('As the 202 said.'),
     duplicate_of: orNull(
       Type.String({ format: 'uuid' }),
-      'The request with the same `Idempotency-Key` that was stored instead; null for all others.',
+      'The request with the same `Idempotency-Key` and body that was stored instead; null for all others.',
     ),
     key_id: orNull(
       keyId('Id of a key.'),

@@ -171,7 +171,7 @@ export const COMMANDS = {
       { text: 'A flag wins over its environment variable. "sluice config" shows the settings in effect.' },
       { text: 'Sizes: 4096, 512kB, 64MB, 2GB (1kB is 1024 bytes). Times: 500ms, 30s, 5m, 12h, 7d.' },
       {
-        text: 'A 202 means that the events are on disk. Stop the server with SIGTERM or Ctrl-C: it finishes the requests in progress.',
+        text: 'A 202 means that the events are on disk. Stop the server with SIGTERM (it drains first, see --drain) or Ctrl-C: it finishes the requests in progress.',
       },
     ],
   },

@@ -57,9 +57,8 @@ function describe(trace: StoredTrace, now: number, ink: Ink): string {
     lines.push(
       `  duplicate  of ${duplicateOf}`,
       '',
-      'It had the Idempotency-Key of that earlier request, so it was not stored again.',
-      `If it was a retry there is nothing to do. What was stored: sluice trace ${duplicateOf}`,
-      'If it carried other data, send it again with an Idempotency-Key of its own.',
+      'It had the Idempotency-Key and the body of that earlier request, so it was not stored again.',
+      `There is nothing to do. What was stored: sluice trace ${duplicateOf}`,
     );
   }
   if (trace.users.length > 0) lines.push('', renderTable(HEADERS, trace.users.map(cellsOf), ink));

@@ -7,18 +7,20 @@
 import type { Outcome } from '../identity/graph.ts';
 import { resolve } from '../identity/resolve.ts';
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type IdentifierType, LIMITS, REFUSAL_REASONS } from '../model.ts';
-import type {
-  Answer,
-  FirstUse,
-  Question,
-  RecordHeader,
-  RecordToStore,
-  RejectionToStore,
-  Settled,
-  TenantBatch,
-  UserNote,
-  UserToStore,
+import {
+  type Answer,
+  type FirstUse,
+  type KeyUse,
+  type Question,
+  type RecordHeader,
+  type RecordToStore,
+  type RejectionToStore,
+  type Settled,
+  type TenantBatch,
+  type UserNote,
+  type UserToStore,
 } from '../store-writer.ts';
+import { olderUseName } from '../stored/older-use.ts';
 import { Erasures } from './erasures.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
 
@@ -29,12 +31,13 @@ const PAST_MS_MAX = 5 * 365 * DAY_MS;
 
 export function questionOf(tenantId: string, records: readonly PreparedRecord[]): Question {
   const users = records.flatMap((record) => record.users);
-  const idempotencyKeys: string[] = [];
+  const idempotencyKeys: { key: string; bodyHash: string }[] = [];
   const eventIds: string[] = [];
   let receivedAtMin = Number.POSITIVE_INFINITY;
   for (const { header, users: prepared } of records) {
     if (header.receivedAt < receivedAtMin) receivedAtMin = header.receivedAt;
-    if (header.idempotencyKey !== null) idempotencyKeys.push(header.idempotencyKey);
+    const { idempotencyKey: key, bodyHash } = header;
+    if (key !== null && bodyHash !== null) idempotencyKeys.push({ key, bodyHash });
     for (const { events } of prepared) for (const { eventId } of events) if (eventId !== null) eventIds.push(eventId);
   }
   return { tenantId, users, idempotencyKeys, eventIds, receivedAtMin };
@@ -53,6 +56,8 @@ interface Sorted {
   readonly record: PreparedRecord;
   readonly rejections: readonly RejectionToStore[];
   readonly duplicateOf: string | null;
+  /** The trace that used the same Idempotency-Key with another body. */
+  readonly keyUsedBy: string | null;
   readonly kept: readonly Kept[];
   readonly duplicateEvents: ReadonlyMap<number, number>;
   readonly erased: ReadonlySet<number>;
@@ -76,7 +81,8 @@ export function decide(tenantId: string, answer: Answer, records: readonly Prepa
     changes,
     settled,
     records: decided,
-    idempotencyKeys: memory.idempotencyKeys,
+    newestKeyUses: memory.newestKeyUses,
+    olderKeyUses: memory.olderKeyUses,
     eventIds: memory.eventIds,
     tombstones: erasures.tombstones,
   };
@@ -93,30 +99,56 @@ function newlySettled(answer: Answer, users: readonly PreparedUser[], outcomes: 
   return settled;
 }
 
+/** What a request's Idempotency-Key says of it; at most one of the two is not null. */
+interface EarlierUse {
+  /** The trace that used the key with the same body. */
+  readonly duplicateOf: string | null;
+  /** The trace that used the key with another body. */
+  readonly keyUsedBy: string | null;
+}
+
+const NOT_USED: EarlierUse = { duplicateOf: null, keyUsedBy: null };
+
 /** First uses: those of the store, and those of earlier records of this batch. */
 class Memory {
   readonly #answer: Answer;
-  readonly #keys = new Map<string, FirstUse>();
+  readonly #newest = new Map<string, KeyUse>();
+  readonly #older = new Map<string, KeyUse>();
   readonly #ids = new Map<string, FirstUse>();
-  readonly idempotencyKeys: (FirstUse & { readonly key: string })[] = [];
+  readonly newestKeyUses: (KeyUse & { readonly key: string })[] = [];
+  readonly olderKeyUses: (KeyUse & { readonly key: string })[] = [];
   readonly eventIds: (FirstUse & { readonly id: string })[] = [];
 
   constructor(answer: Answer) {
     this.#answer = answer;
   }
 
-  /** The trace that used the key before, within the window; otherwise the key is now this request's. */
-  duplicateOf({ idempotencyKey: key, traceId, receivedAt, usersAccepted }: RecordHeader): string | null {
-    // Where no user was valid, nothing was stored, and whoever mends the request sends it with the same key.
-    if (key === null || usersAccepted === 0) return null;
-    const first = this.#keys.get(key) ?? this.#answer.firstUseOfIdempotencyKey(key);
-    if (first !== undefined && Math.abs(receivedAt - first.receivedAt) < IDEMPOTENCY_WINDOW_MS) {
+  /** What the key was used for within the window; unless the request is a duplicate, its own use is remembered. */
+  earlierUse({ idempotencyKey: key, bodyHash, traceId, receivedAt, usersAccepted }: RecordHeader): EarlierUse {
+    // Where no user was valid, nothing was stored, and the client sends the fixed request with the same key.
+    if (key === null || bodyHash === null || usersAccepted === 0) return NOT_USED;
+    const isRecent = (use: KeyUse | undefined): use is KeyUse =>
+      use !== undefined && Math.abs(receivedAt - use.receivedAt) < IDEMPOTENCY_WINDOW_MS;
+    const newest = this.#newest.get(key) ?? this.#answer.newestUseOfKey(key);
+    const sameBody = newest === undefined || newest.bodyHash === bodyHash ? newest : this.#olderUse(key, bodyHash);
+    if (isRecent(sameBody)) {
       // A request that was cut into several records is not its own duplicate.
-      return first.traceId === traceId ? null : first.traceId;
+      return sameBody.traceId === traceId ? NOT_USED : { duplicateOf: sameBody.traceId, keyUsedBy: null };
     }
-    this.#keys.set(key, { traceId, receivedAt });
-    this.idempotencyKeys.push({ key, traceId, receivedAt });
-    return null;
+    const use = { key, traceId, receivedAt, bodyHash };
+    this.#newest.set(key, use);
+    this.newestKeyUses.push(use);
+    if (newest !== undefined && newest !== sameBody) this.#rememberOlder({ ...newest, key });
+    return { duplicateOf: null, keyUsedBy: isRecent(newest) ? newest.traceId : null };
+  }
+
+  #olderUse(key: string, bodyHash: string): KeyUse | undefined {
+    return this.#older.get(olderUseName(key, bodyHash)) ?? this.#answer.olderUseOfKey(key, bodyHash);
+  }
+
+  #rememberOlder(use: KeyUse & { readonly key: string }): void {
+    this.#older.set(olderUseName(use.key, use.bodyHash), use);
+    this.olderKeyUses.push(use);
   }
 
   isDuplicateEvent(id: string, { traceId, receivedAt }: RecordHeader): boolean {
@@ -130,7 +162,7 @@ class Memory {
 
 function sortOut(record: PreparedRecord, memory: Memory, erasures: Erasures): Sorted {
   const { header } = record;
-  const duplicateOf = memory.duplicateOf(header);
+  const { duplicateOf, keyUsedBy } = memory.earlierUse(header);
   const isLate = erasures.mayConcern(header.receivedAt);
   const rejections = isLate ? record.rejections.map(withoutPayload) : record.rejections;
   const kept: Kept[] = [];
@@ -160,6 +192,7 @@ function sortOut(record: PreparedRecord, memory: Memory, erasures: Erasures): So
     record,
     rejections,
     duplicateOf,
+    keyUsedBy,
     kept,
     duplicateEvents: duplicateEvents ?? NO_DUPLICATES,
     erased: erased ?? NOBODY,
@@ -184,9 +217,9 @@ function leftOut(user: PreparedUser, rest: PreparedUser): IdentifierType[] {
 }
 
 function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
-  const { record, rejections, duplicateOf, kept, duplicateEvents, erased } = sorted;
+  const { record, rejections, duplicateOf, keyUsedBy, kept, duplicateEvents, erased } = sorted;
   const users: UserToStore[] = [];
-  const notes: UserNote[] = [];
+  let notes: UserNote[] = [];
   let storedEvents = 0;
   for (let index = 0; index < kept.length; index++) {
     const { user, events, leftOut: erasedTypes } = kept[index] as Kept;
@@ -206,6 +239,7 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
   }
   for (const userIndex of erased) notes.push({ userIndex, warnings: [ERASED] });
   if (notes.length > 1) notes.sort((a, b) => a.userIndex - b.userIndex);
+  if (keyUsedBy !== null) notes = withKeyReused(notes, record, keyUsedBy);
 
   let allEvents = 0;
   let erasedEvents = 0;
@@ -232,6 +266,17 @@ const ERASED = 'not stored: this person was erased after the request was receive
 const TOO_MANY_NAMES = `only the first ${LIMITS.namesPerPersonMax} names of user_properties or profile fields were kept`;
 const ALL_THERE_ALREADY = 'nothing of this user was applied: all of its events were there already';
 const NOBODY_TO_MATCH = 'stored without a profile: no identifier is left that could be matched';
+
+/** Said once, of the first user: it is about the request, and a client that always sends the same key sends many. */
+function withKeyReused(notes: readonly UserNote[], { users }: PreparedRecord, keyUsedBy: string): UserNote[] {
+  const [first] = users;
+  if (first === undefined) return [...notes];
+  const { userIndex } = first.origin;
+  const warning = `stored, although its Idempotency-Key was used with another body by trace ${keyUsedBy}: give each request a key of its own`;
+  const note = notes.find((one) => one.userIndex === userIndex);
+  const noted = { ...note, userIndex, warnings: [warning, ...(note?.warnings ?? [])] };
+  return [noted, ...notes.filter((one) => one !== note)];
+}
 
 function noteOf(
   user: PreparedUser,

@@ -56,6 +56,7 @@ export function packHeader(packer: Packer, header: RecordHeader): void {
   packer.integer(packer.word(header.keyId));
   packer.text(header.traceId);
   packer.text(header.idempotencyKey);
+  packer.text(header.bodyHash);
 }
 
 export function packNoRejections(packer: Packer): void {

@@ -8,6 +8,7 @@ import type { Claimant } from '../identity/graph.ts';
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
 import { markOf } from './person-mark.ts';
 import { statementOf } from '../identity/statements.ts';
+import { bodyHashOf } from '../body-hash.ts';
 import type { LogRecord } from '../log.ts';
 import { type IdentifierType, type KeyKind, LIMITS, type Origin, type PersonMark } from '../model.ts';
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
@@ -39,7 +40,7 @@ export interface PreparedRecord {
   readonly rejections: readonly RejectionToStore[];
 }
 
-export function headerOf(record: Omit<LogRecord, 'body'>): RecordHeader {
+export function headerOf(record: LogRecord): RecordHeader {
   return {
     partition: record.partition,
     position: record.position,
@@ -49,6 +50,7 @@ export function headerOf(record: Omit<LogRecord, 'body'>): RecordHeader {
     keyId: record.keyId,
     keyKind: record.keyKind,
     idempotencyKey: record.idempotencyKey,
+    bodyHash: record.idempotencyKey === null ? null : (record.bodyHash ?? bodyHashOf(record.body)),
     firstUserIndex: record.firstUserIndex,
     usersAccepted: record.userCount - record.rejections.length,
     usersRejected: record.rejections.length,
@@ -69,24 +71,27 @@ export class Preparer {
 
   prepare(records: readonly LogRecord[]): Packed {
     this.#packer.clear();
-    for (const record of records) if (!this.#preparePlain(record)) this.#prepareParsed(record);
+    for (const record of records) {
+      const header = headerOf(record);
+      if (!this.#preparePlain(record, header)) this.#prepareParsed(record, header);
+    }
     return this.#packer.finish();
   }
 
-  #preparePlain(record: LogRecord): boolean {
-    const counted = record.rejections.length === 0 ? this.#plain.pack(record, headerOf(record)) : null;
+  #preparePlain(record: LogRecord, header: RecordHeader): boolean {
+    const counted = record.rejections.length === 0 ? this.#plain.pack(record, header) : null;
     if (counted !== null) checkCounts(record, counted.users, counted.events);
     return counted !== null;
   }
 
-  #prepareParsed(record: LogRecord): void {
+  #prepareParsed(record: LogRecord, header: RecordHeader): void {
     const { body } = record;
     const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
     const { users, rejections } = prepareParsed(text, record, this.#options);
     let events = 0;
     for (const user of users) events += user.events.length;
     checkCounts(record, users.length + rejections.length, events);
-    packRecord(this.#packer, { header: headerOf(record), users, rejections });
+    packRecord(this.#packer, { header, users, rejections });
   }
 }
 

@@ -61,6 +61,7 @@ function unpackHeader(unpacker: Unpacker): RecordHeader {
     keyId: unpacker.word(),
     traceId: unpacker.text(),
     idempotencyKey: unpacker.optionalText(),
+    bodyHash: unpacker.optionalText(),
   };
 }
 

@@ -1,24 +1,110 @@
 /**
  * Cursors of the store's lists: where the last row stood, as a few whole numbers, with the name of the list. They are
- * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most.
+ * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most. One of another
+ * tenant, or of a list with other filters, is refused.
+ *
+ * A client keeps a cursor of arrivals for as long as it likes, so that one also names the installation that gave it, and
+ * every reason for which it cannot be used says how to go on: a client must never miss events without knowing.
  */
 
+import { hash } from 'node:crypto';
 import { BadCursorError } from '../store.ts';
 
-type List = 'events' | 'arrivals' | 'profiles' | 'rejections' | 'audit';
+type List = 'events' | 'profiles' | 'rejections' | 'audit';
+
+/** Instead of a cursor: from the oldest event that is stored. */
+export const OLDEST = 'oldest';
 
 const NUMBER = /^(0|-?[1-9]\d{0,15})$/;
+const INSTALLATION = /^[0-9a-f]{12}$/;
+const ARRIVALS = 'arrivals';
+const GO_ON = `"${OLDEST}" instead reads all that is stored from the beginning, in the same order; events that you have already have the same id`;
 
 export function cursorOf(list: List, ...numbers: readonly number[]): string {
-  return Buffer.from([list, ...numbers].join(' ')).toString('base64url');
+  return encoded([list, ...numbers]);
 }
 
 /** Throws `BadCursorError` unless `cursorOf` could have made it. */
 export function numbersOf(list: List, cursor: string, count: number): number[] {
-  const [name, ...words] = Buffer.from(cursor, 'base64url').toString('latin1').split(' ');
-  const numbers = words.map((word) => (NUMBER.test(word) ? Number(word) : Number.NaN));
-  const isOurs = name === list && words.length === count && numbers.every(Number.isSafeInteger);
-  // Decoding passes over strange characters; only one spelling of a cursor is right.
-  if (!isOurs || cursorOf(list, ...numbers) !== cursor) throw new BadCursorError('not a cursor of this list');
+  const [name, ...words] = decoded(cursor);
+  const numbers = words.map(numberIn);
+  if (name !== list || numbers.length !== count || !numbers.every(Number.isSafeInteger)) throw malformed();
   return numbers;
+}
+
+/** Whose rows are listed, and which of them: the number of the tenant, then the filters that leave rows out. */
+export type CursorScope = readonly [tenant: number, ...filters: readonly (string | null)[]];
+
+/** Like `cursorOf`; good for the same scope alone, since with another one rows would be passed over. */
+export function scopedCursorOf(list: List, scope: CursorScope, ...numbers: readonly number[]): string {
+  return cursorOf(list, scopeNumber(scope), ...numbers);
+}
+
+export function scopedNumbersOf(list: List, scope: CursorScope, cursor: string, count: number): number[] {
+  const [number, ...numbers] = numbersOf(list, cursor, count + 1);
+  if (number !== scopeNumber(scope)) throw malformed();
+  return numbers;
+}
+
+function scopeNumber(scope: CursorScope): number {
+  return Number.parseInt(hash('sha256', JSON.stringify(scope), 'hex').slice(0, 8), 16);
+}
+
+/** `installation` as `installationIn` makes it. */
+export function arrivalCursorOf(installation: string, ...numbers: readonly number[]): string {
+  return encoded([ARRIVALS, installation, ...numbers]);
+}
+
+export interface ArrivalCursor {
+  readonly installation: string;
+  readonly numbers: readonly number[];
+}
+
+/** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever installation. */
+export function arrivalCursorIn(cursor: string): ArrivalCursor {
+  const [name, installation = '', ...words] = decoded(cursor);
+  const numbers = words.map(numberIn);
+  const isOurs = name === ARRIVALS && INSTALLATION.test(installation) && numbers.length > 0;
+  if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformed();
+  return { installation, numbers };
+}
+
+/** Enough of the id of an installation to tell it from any other that a client may have to do with. */
+export function installationIn(id: string): string {
+  return id.replaceAll('-', '').slice(0, 12).toLowerCase();
+}
+
+export function malformed(): BadCursorError {
+  return new BadCursorError('is not one that this call gave: send it as it was in the response');
+}
+
+export function ofAnotherInstallation(): BadCursorError {
+  return new BadCursorError(`was given by another installation: ${GO_ON}`);
+}
+
+export function fromTheFuture(): BadCursorError {
+  return new BadCursorError(
+    `is ahead of all that is stored, so the store is not the one that gave it, or was set back to an earlier state: ${GO_ON}`,
+  );
+}
+
+export function expired(): BadCursorError {
+  return new BadCursorError(
+    `is too old: events that arrived after it have expired (SLUICE_EVENT_RETENTION) and are missing: ${GO_ON}`,
+  );
+}
+
+function encoded(words: readonly (string | number)[]): string {
+  return Buffer.from(words.join(' ')).toString('base64url');
+}
+
+/** Decoding passes over strange characters; only one spelling of a cursor is right. */
+function decoded(cursor: string): string[] {
+  const words = Buffer.from(cursor, 'base64url').toString('latin1').split(' ');
+  if (encoded(words) !== cursor) throw malformed();
+  return words;
+}
+
+function numberIn(word: string): number {
+  return NUMBER.test(word) ? Number(word) : Number.NaN;
 }

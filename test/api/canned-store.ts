@@ -5,6 +5,7 @@
 
 import type { EventQuery, Page, Store, StoredEvent, StoredProfile } from '../../src/store.ts';
 import { BadCursorError } from '../../src/store.ts';
+import { malformed } from '../../src/stored/cursor.ts';
 
 export const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
 export const NODE_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';
@@ -93,7 +94,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
     arrivals: answers(
       'arrivals',
       (after) => {
-        if (after === 'nonsense') throw new BadCursorError('not a place');
+        if (after === 'nonsense') throw malformed();
         return { events: [{ ...EVENT, place: 'last', sequence: 1 }], last: 'last', lastSequence: 1 };
       },
       { events: [], last: 'first', lastSequence: 0 },

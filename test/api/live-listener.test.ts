@@ -4,8 +4,9 @@ import assert from 'node:assert/strict';
 import { createServer, get, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { suite, type TestContext, test } from 'node:test';
+import { LiveFeed } from '../../src/api/live-feed.ts';
 import { LiveEvent, LiveListener } from '../../src/api/live-listener.ts';
-import type { ArrivedEvent } from '../../src/store.ts';
+import type { ArrivedEvent, Store } from '../../src/store.ts';
 import { eventually } from '../server.ts';
 import { EVENT } from './canned-store.ts';
 
@@ -140,5 +141,39 @@ suite('A live stream', () => {
     for (let n = 1; n <= 20; n++) stuck.listener.offer([event(n, { properties: large })], START);
     stuck.listener.close();
     await eventually('its connection is gone', () => stuck.response.destroyed, 3_000);
+  });
+});
+
+suite('A live stream that comes back far behind another', () => {
+  const STORED = 12_000;
+
+  test('is offered all that came meanwhile: what it cannot show is counted, never left out in silence', async (t) => {
+    const all = Array.from({ length: STORED }, (_, n) => event(n + 1).event);
+    const arrivals: Store['arrivals'] = (_tenant, after, limit) => {
+      const from = after === null ? STORED : Number(after.replace('place-', '').replace('start', '0'));
+      const page = all.slice(from, from + limit);
+      const last = page.at(-1)?.sequence ?? from;
+      return Promise.resolve({ events: page, last: `place-${last}`, lastSequence: last });
+    };
+    const feed = new LiveFeed({
+      store: { arrivals } as Store,
+      storedEvents: () => 0,
+      now: () => START,
+      onUnavailable: (error) => assert.fail(error),
+    });
+    const [level, behind] = [await listen(t), await listen(t)];
+    t.after(() => feed.close());
+    level.listener.moveTo({ place: `place-${STORED}`, sequence: STORED });
+    feed.add('acct_a/production', level.listener);
+    feed.add('acct_a/production', behind.listener);
+    const told = await eventually('all of it was shown or told as skipped', () => {
+      behind.listener.tick(START + 10_000);
+      const skipped = [...behind.text().matchAll(/event: skipped\ndata: \{"events":(\d+)\}/g)];
+      const shown = behind.text().match(/^event: event$/gm)?.length ?? 0;
+      const sum = skipped.reduce((total, [, events]) => total + Number(events), shown);
+      return sum >= STORED - 50 ? sum : null;
+    });
+    // At most a second's worth still waits to be shown.
+    assert.ok(told <= STORED);
   });
 });

@@ -203,7 +203,7 @@ suite('The live stream', () => {
       ['?profile_id=ada', undefined, 'profile_id must be the id of a profile'],
       ['?environment=staging', undefined, 'environment must be production or development'],
       ['?name=x', undefined, /^unknown parameter name/],
-      ['', 'nonsense', 'Last-Event-ID is not one that this stream gave'],
+      ['', 'nonsense', 'Last-Event-ID is not one that this call gave: send it as it was in the response'],
     ] as const) {
       const headers = { authorization: `Bearer ${key}`, ...(lastEventId && { 'last-event-id': lastEventId }) };
       const response = await fetch(`${server().baseUrl}/live${query}`, { headers });

@@ -13,7 +13,8 @@ const PAGE = { limit: 50, cursor: null };
 const ANY_TIME = { from: null, to: null };
 const TIME_TEXT = 'must be an ISO 8601 time, such as 2026-11-14T09:30:00Z';
 const LIMIT_TEXT = 'limit must be a whole number from 1 to 500';
-const CURSOR_TEXT = 'cursor is not one that this call gave: send next_cursor of an answer as it came';
+const CURSOR_TEXT =
+  'cursor is not one that this call gave: send next_cursor of a response as it came, with the same key and filters';
 const EVENTS_HAVE = 'there are event_name, from, to, limit, cursor';
 const ONE_IDENTIFIER = 'exactly one of user_id, email, phone_number, anon_id is required';
 const TYPED = (name: string): string =>
@@ -49,6 +50,7 @@ suite('What the store is asked', () => {
     ],
     ['/events?after=', 'arrivals', null, 50],
     ['/events?after=x&limit=7', 'arrivals', 'x', 7],
+    ['/events?after=oldest', 'arrivals', 'oldest', 50],
     ['/events/counts', 'counts', { interval: 'hour', from: NOW - DAY_MS, to: NOW, byEventName: false }],
     [
       '/events/counts?interval=minute&group_by=event_name',
@@ -193,7 +195,7 @@ suite('A parameter that cannot be understood is answered 400 with its name', () 
     [`/profiles/${PROFILE_ID}/events?cursor=nonsense`, CURSOR_TEXT],
     ['/rejections?cursor=nonsense', CURSOR_TEXT],
     ['/audit?cursor=nonsense', CURSOR_TEXT],
-    ['/events?after=nonsense', 'after is not one that this call gave: send last of an answer as it came'],
+    ['/events?after=nonsense', 'after is not one that this call gave: send it as it was in the response'],
     ['/events?after=x&event_name=y', 'after cannot be combined with event_name'],
     ['/events?after=&cursor=y', 'after cannot be combined with cursor'],
     ['/events?after=&from=2026-11-14', 'after cannot be combined with from'],

@@ -7,12 +7,14 @@
 import assert from 'node:assert/strict';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteMemberStore } from '../../src/backends/sqlite/members.ts';
+import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
 import { keyFileOf, storeFileOf } from '../../src/data-folder.ts';
 import { createKey } from '../../src/keys/create.ts';
 import type { LogEntry } from '../../src/log.ts';
 import type { TenantId } from '../../src/model.ts';
 import type { Store } from '../../src/store.ts';
 import { HOUR_MS, invitation, join, NOON, session } from '../contract/member-rows.ts';
+import { DAY_MS, KEEP_ALL } from '../contract/store-feeding.ts';
 import { entriesOf, entryOf, HISTORY_START, TENANTS, traceIdOf } from '../processor/history.ts';
 import { appendAll, processAll, withStore } from '../processor/processing.ts';
 
@@ -32,10 +34,11 @@ const SIZES = { tableEvents: TABLE_EVENTS, toldSizes: { runNodesMin: 3, sliceNod
 export async function fillInstallation(dataFolder: string, records = 600): Promise<Installation> {
   const entries = entriesOf(11, records);
   const poison = { ...oneUser(1, 'poison'), body: Buffer.from('{"users":[') };
-  await appendAll(dataFolder, [...entries.slice(0, records / 2), poison]);
+  await appendAll(dataFolder, [oneUser(0, 'expired', -400), ...entries.slice(0, records / 2), poison]);
   await appendAll(dataFolder, entries.slice(records / 2), 1);
   await processAll(dataFolder, SIZES);
   await withStore(storeFileOf(dataFolder), act);
+  await expireOldest(storeFileOf(dataFolder));
   // Meets what was erased and what was kept apart, and what comes again.
   const again = entriesOf(12, records / 6, Math.ceil(records / 6));
   const repeated: LogEntry[] = [];
@@ -52,11 +55,19 @@ export async function fillInstallation(dataFolder: string, records = 600): Promi
   return { traceIds, pendingTraceIds: pending.map(({ traceId }) => traceId), key };
 }
 
-function oneUser(n: number, name: string): LogEntry {
+/** Nothing but the events that came in very long ago. */
+async function expireOldest(file: string): Promise<void> {
+  const writer = openSqliteStoreWriter({ file, ...SIZES });
+  const retention = { ...KEEP_ALL, eventsMs: 50 * DAY_MS };
+  while (await writer.sweep(retention, HISTORY_START - 300 * DAY_MS));
+  await writer.close();
+}
+
+function oneUser(n: number, name: string, days = 40): LogEntry {
   return entryOf([{ identifiers: { user_id: `${name}-${n}` }, events: [{ event_name: name }] }], {
     traceId: traceIdOf(HISTORY_START, 8_000 + n),
     tenantId: TENANTS[0],
-    receivedAt: HISTORY_START + 40 * 24 * HOUR_MS + n,
+    receivedAt: HISTORY_START + days * DAY_MS + n,
     keyKind: 'secret',
     idempotencyKey: null,
   });

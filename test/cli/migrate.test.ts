@@ -31,6 +31,7 @@ import { eventually, post, removeFolder, temporaryFolder, type TestServer } from
 import { ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { fillInstallation, type Installation } from './embedded-installation.ts';
 import {
+  assertSameArrivals,
   assertSameKeys,
   assertSameStores,
   assertSameTimelines,
@@ -78,6 +79,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const pool = await poolOf(scope, url);
     await assertSameStores(original, pool, await logNameOf(folder), installation.traceIds);
     await assertSameTimelines(original, pool);
+    await assertSameArrivals(original, pool);
     await assertSameKeys(original, pool);
   });
 

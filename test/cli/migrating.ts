@@ -21,8 +21,11 @@ import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { type MigrateShell, runMigrate } from '../../src/cli/migrate.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
 import type { MemberStore } from '../../src/members.ts';
-import type { KeyStore, Store } from '../../src/store.ts';
+import type { TenantId } from '../../src/model.ts';
+import type { KeyStore, Store, StoredEvent } from '../../src/store.ts';
+import { OLDEST } from '../../src/stored/cursor.ts';
 import { NOON } from '../contract/member-rows.ts';
+import { arrivedAfter } from '../contract/store-arrivals.ts';
 import type { Scope } from '../faults/scope.ts';
 import { assertSame } from '../processor/store-dump.ts';
 import { MAIN } from '../server.ts';
@@ -132,6 +135,29 @@ export async function assertSameTimelines(dataFolder: string, pool: PostgresPool
       }
     }
   }
+}
+
+/** With the cursors that the embedded store gave. */
+export async function assertSameArrivals(dataFolder: string, pool: PostgresPool): Promise<void> {
+  await using scope = new AsyncDisposableStack();
+  const here = openSqliteStore(storeFileOf(dataFolder));
+  scope.defer(() => here.close());
+  const there = openPostgresStore({ pool: pool.share(), logName: '' });
+  scope.defer(() => there.close());
+  const inOrder = async (store: Store, tenantId: TenantId, after: string): Promise<StoredEvent[]> =>
+    (await arrivedAfter({ store }, after, tenantId)).events.map((event) => ({ ...event, place: '', sequence: 0 }));
+  let compared = 0;
+  for (const tenantId of await here.tenants()) {
+    const { events } = await arrivedAfter({ store: here }, OLDEST, tenantId);
+    assert.deepEqual(await inOrder(there, tenantId, OLDEST), await inOrder(here, tenantId, OLDEST));
+    for (const { place } of events.filter((_, index) => index % 40 === 0)) {
+      assert.deepEqual(await inOrder(there, tenantId, place), await inOrder(here, tenantId, place));
+      compared += 1;
+    }
+    const { last } = await here.arrivals(tenantId, null, 1);
+    assert.deepEqual(await inOrder(there, tenantId, last), []);
+  }
+  assert.ok(compared > 4, `${compared} cursors were compared`);
 }
 
 export async function assertSameKeys(dataFolder: string, pool: PostgresPool): Promise<void> {

@@ -8,10 +8,13 @@ import { suite, test } from 'node:test';
 import { type HashOfKey, keyHashes } from '../../src/backends/sqlite/key-hash.ts';
 import { VarintReader } from '../../src/backends/sqlite/varints.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
+import { skipEventNumbers } from '../../src/backends/sqlite/store-schema.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store-writer.ts';
 import { processBatch } from '../../src/processor/batch.ts';
+import { OLDEST } from '../../src/stored/cursor.ts';
 import { entriesOf } from '../processor/history.ts';
 import { removeFolder, sleep, temporaryFolder } from '../server.ts';
+import { arrivedAfter, cursorFrom, cursorWords } from './store-arrivals.ts';
 import { storeContract } from './store.ts';
 import {
   DAY_MS,
@@ -321,6 +324,32 @@ suite('The file of the SQLite store', () => {
       const query = { reason: null, from: null, to: null, limit: 9, cursor: null };
       assert.deepEqual((await under.store.rejections(TENANT, query)).rows, []);
       assert.equal((await eventsOf(under)).length, 1);
+    });
+  });
+
+  test('a store that was restored goes on behind all numbers that the lost one gave, and no cursor misses anything', async () => {
+    await inFile(async (under) => {
+      const first = await send(under, [person({ user_id: 'u' })]);
+      const { last: start } = await under.store.arrivals(TENANT, OLDEST, 5);
+      const [list = '', installation = '', number] = cursorWords(start);
+      const database = new DatabaseSync(under.file);
+      skipEventNumbers(database);
+      database.close();
+      // Given by the store that was lost, after the backup was made.
+      const lost = cursorFrom([list, installation, Number(number) + 30_000]);
+      const nothing = await under.store.arrivals(TENANT, start, 5);
+      assert.deepEqual(nothing.events, []);
+      const second = await send(under, [person({ user_id: 'u' })]);
+      for (const after of [start, lost, nothing.last]) {
+        assert.deepEqual(
+          (await arrivedAfter(under, after)).events.map(({ traceId }) => traceId),
+          [second],
+        );
+      }
+      assert.deepEqual(
+        (await arrivedAfter(under, OLDEST)).events.map(({ traceId }) => traceId),
+        [first, second],
+      );
     });
   });
 

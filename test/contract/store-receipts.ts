@@ -81,7 +81,11 @@ export function storeReceiptsContract(open: OpenStore): void {
 
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: 3, usersRejected: 1, eventsAccepted: 5 };
-      await transaction.setAside({ ...nobody, ...counts, partition: 3, position: 9 }, 'Error: it is broken', 77);
+      await transaction.setAside(
+        { ...nobody, ...counts, bodyHash: null, partition: 3, position: 9 },
+        'Error: it is broken',
+        77,
+      );
       await transaction.commit(true);
       assert.deepEqual(await minutesOf(), [minute(START, 5, 4, 7)]);
     });

@@ -6,6 +6,7 @@ import type { TracedUser } from '../../src/store.ts';
 import {
   allPages,
   DAY_MS,
+  eventsOf,
   feed,
   HOUR_MS,
   type OpenStore,
@@ -156,17 +157,102 @@ export function storeTracesContract(open: OpenStore): void {
       assert.match(refused.warnings.join('\n'), /anon_id was not linked.*\n.*in the future/);
     });
 
-    test('a request that repeats an Idempotency-Key names the first one, and nothing is stored', async () => {
-      const first = await send(under, [person({ user_id: 'u' })], { idempotencyKey: 'once' });
-      const second = await send(under, [person({ user_id: 'u' }), person({ user_id: 'v' })], {
-        idempotencyKey: 'once',
-      });
+    test('a request that repeats an Idempotency-Key and its body names the first one, and nothing is stored', async () => {
+      const users = [person({ user_id: 'u' }), person({ user_id: 'v' })];
+      const first = await send(under, users, { idempotencyKey: 'once' });
+      const second = await send(under, users, { idempotencyKey: 'once' });
       const trace = await under.store.trace(TENANT, second);
       assert.equal(trace?.duplicateOf, first);
       assert.equal(trace.usersAccepted, 2);
       assert.deepEqual(trace.users, [accepted(0), accepted(1)]);
-      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'v'), undefined);
+      assert.equal((await eventsOf(under)).length, 2);
       assert.equal((await under.store.trace(TENANT, first))?.duplicateOf, null);
+    });
+
+    for (const isOneBatch of [false, true]) {
+      test(`an Idempotency-Key with another body is stored with a warning, and a retry of either body is a duplicate, ${isOneBatch ? 'in one batch' : 'in batches of their own'}`, async () => {
+        const [a, b, c] = ['a', 'b', 'c'].map((userId) => [
+          person({ user_id: userId }),
+          person({ user_id: `${userId}2` }),
+        ]) as [object[], object[], object[]];
+        const entries = [a, b, a, b, c, b, a, c].map((users) => request(users, { idempotencyKey: 'once' }));
+        if (isOneBatch) await feed(under, entries);
+        else for (const entry of entries) await feed(under, [entry]);
+        const traces = await Promise.all(entries.map(({ traceId }) => under.store.trace(TENANT, traceId)));
+        const indexOf = (traceId: string | null): number => entries.findIndex((entry) => entry.traceId === traceId);
+        assert.deepEqual(
+          traces.map((trace) => indexOf(trace?.duplicateOf ?? null)),
+          [-1, -1, 0, 1, -1, 1, 0, 4],
+        );
+        // On the first user of the request: it is about all of them.
+        const warnings = traces.map((trace) => trace?.users.map((user) => user.warnings));
+        assert.deepEqual(
+          [0, 2, 3, 5, 6, 7].flatMap((n) => warnings[n]?.flat() ?? ['there is no trace']),
+          [],
+        );
+        for (const [n, before] of [
+          [1, 0],
+          [4, 1],
+        ] as const) {
+          assert.equal(warnings[n]?.[0]?.length, 1);
+          assert.match(warnings[n][0][0] ?? '', new RegExp(`another body by trace ${entries[before]?.traceId}`));
+          assert.deepEqual(warnings[n][1], []);
+        }
+        assert.equal((await eventsOf(under)).length, 6);
+        const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
+        const { received, stored, duplicates } = hours[0]?.events ?? assert.fail('there are no sums');
+        assert.deepEqual([received, stored, duplicates], [16, 6, 10]);
+      });
+    }
+
+    test('a key that was used with another body a day ago is as good as new', async () => {
+      const sent = async (userId: string, hours: number): Promise<readonly [string | null, number]> => {
+        const about = { idempotencyKey: 'daily', receivedAt: START + hours * HOUR_MS };
+        const trace = await under.store.trace(TENANT, await send(under, [person({ user_id: userId })], about));
+        return [trace?.duplicateOf ?? null, trace?.users[0]?.warnings.length ?? -1];
+      };
+      assert.deepEqual(await sent('a', 0), [null, 0]);
+      assert.deepEqual(await sent('b', 23), [null, 1]);
+      // Known by its own first use, which was 23 hours before, although the first of the key is a day old.
+      assert.equal((await sent('b', 46))[1], 0);
+      assert.notEqual((await sent('b', 46))[0], null);
+      // Of the first body nothing is known any more; the second one is in the way.
+      assert.deepEqual(await sent('a', 25), [null, 1]);
+      assert.deepEqual(await sent('c', 72), [null, 0]);
+    });
+
+    test('a request that the log cut is compared as a whole, and a retry brings what was missing', async () => {
+      const cut = (users: readonly object[], bodyHash: string): ReturnType<typeof request>[] => {
+        const { traceId } = request(users);
+        return users.map((user, index) => ({
+          ...request([user], { traceId, firstUserIndex: index, idempotencyKey: `once${index === 0 ? '' : index}` }),
+          bodyHash,
+        }));
+      };
+      const [u, v, w] = ['u', 'v', 'w'].map((userId) => person({ user_id: userId })) as [object, object, object];
+      const traceOf = async (records: readonly { readonly traceId: string }[]) =>
+        (await under.store.trace(TENANT, records[0]?.traceId ?? '')) ?? assert.fail('there is no trace');
+      const partly = cut([u, v], 'first body');
+      await feed(under, partly.slice(0, 1));
+      const retry = cut([u, v], 'first body');
+      await feed(under, retry);
+      assert.equal((await traceOf(retry)).duplicateOf, partly[0]?.traceId);
+      assert.deepEqual(
+        (await traceOf(retry)).users.map(({ events }) => events),
+        [0, 1],
+      );
+      // One of its users is the same, to the byte: it is another request all the same.
+      const other = cut([u, w], 'second body');
+      await feed(under, other);
+      const trace = await traceOf(other);
+      assert.deepEqual(
+        trace.users.map(({ events, warnings }) => [events, warnings.length]),
+        [
+          [1, 1],
+          [1, 1],
+        ],
+      );
+      assert.equal(trace.duplicateOf, null);
     });
 
     test('events that were there already by $event_id are counted as such', async () => {
@@ -214,7 +300,11 @@ export function storeTracesContract(open: OpenStore): void {
       assert.ok(body.byteLength > 0 && userCount === 1 && rejections.length === 0);
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: userCount, usersRejected: 0, eventsAccepted: eventCount };
-      await transaction.setAside({ ...header, ...counts, partition: 3, position: 9 }, 'Error: it is broken', 77);
+      await transaction.setAside(
+        { ...header, ...counts, bodyHash: null, partition: 3, position: 9 },
+        'Error: it is broken',
+        77,
+      );
       await transaction.advance(3, 0, 10);
       await transaction.commit(true);
       const { tenantId, traceId, receivedAt } = header;

@@ -8,8 +8,9 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { BadCursorError } from '../../src/store.ts';
 import { differenceOf, dumpOf } from '../processor/store-dump.ts';
-import { entriesOf } from '../processor/history.ts';
+import { entriesOf, traceIdOf } from '../processor/history.ts';
 import { storeActsContract } from './store-acts.ts';
+import { storeArrivalsContract } from './store-arrivals.ts';
 import {
   ALL_EVENTS,
   allPages,
@@ -17,6 +18,7 @@ import {
   eventsOf,
   feed,
   type OpenStore,
+  OTHER_TENANT,
   PROCESSED_AT,
   person,
   profileOf,
@@ -37,6 +39,7 @@ export function storeContract(name: string, open: OpenStore): void {
   suite(`The store on ${name}`, () => {
     storeProfilesContract(open);
     storeTimelineContract(open);
+    storeArrivalsContract(open);
     storeTracesContract(open);
     storeReceiptsContract(open);
     storeActsContract(open);
@@ -240,6 +243,43 @@ function storeProfilesContract(open: OpenStore): void {
           else await assert.rejects(ask, BadCursorError);
         }
       }
+    });
+
+    test('a cursor of another tenant, or of a list with other filters, is refused', async () => {
+      const { store } = under;
+      for (let n = 0; n < 3; n++) {
+        for (const tenantId of [TENANT, OTHER_TENANT]) {
+          await send(under, [person({ user_id: `u${n}` }, [{}, {}]), 7], { tenantId });
+        }
+      }
+      const { id: profileId } = await profileOf(under, 'user_id', 'u1');
+      const traceId = traceIdOf(START, 1);
+      for (const user of ['u0', 'u2']) {
+        const { id } = await profileOf(under, 'user_id', user);
+        assert.ok(await store.erase(TENANT, id, { traceId, at: START }));
+      }
+      const page = { limit: 1, cursor: null };
+      const all = { reason: null, from: null, to: null };
+      const events = (await store.events(TENANT, { ...ALL_EVENTS, limit: 1 }))?.nextCursor ?? '';
+      const timeline = (await store.events(TENANT, { ...ALL_EVENTS, limit: 1, profileId }))?.nextCursor ?? '';
+      const profiles = (await store.profiles(OTHER_TENANT, page)).nextCursor ?? '';
+      const rejections = (await store.rejections(TENANT, { ...all, ...page })).nextCursor ?? '';
+      const audit = (await store.audit(TENANT, page)).nextCursor ?? '';
+      for (const cursor of [events, timeline, profiles, rejections, audit]) assert.notEqual(cursor, '');
+      for (const ask of [
+        () => store.events(OTHER_TENANT, { ...ALL_EVENTS, cursor: events }),
+        () => store.events(TENANT, { ...ALL_EVENTS, cursor: timeline }),
+        () => store.events(TENANT, { ...ALL_EVENTS, profileId, cursor: events }),
+        () => store.events(TENANT, { ...ALL_EVENTS, eventName: 'tested', cursor: events }),
+        () => store.profiles(TENANT, { limit: 1, cursor: profiles }),
+        () => store.rejections(OTHER_TENANT, { ...all, limit: 1, cursor: rejections }),
+        () => store.rejections(TENANT, { ...all, reason: 'user must be an object', limit: 1, cursor: rejections }),
+        () => store.audit(TENANT, { limit: 1, cursor: audit, traceId }),
+      ]) {
+        await assert.rejects(ask, BadCursorError);
+      }
+      // A narrower time is another page of the same list.
+      assert.ok(await store.events(TENANT, { ...ALL_EVENTS, from: START - DAY_MS, to: null, cursor: events }));
     });
 
     test('whatever the history: each event once, sums agree, the books balance', async () => {

@@ -1,12 +1,14 @@
 /**
  * Rows 17 and 18: the same batch sent five times at once and across restarts, and a 202 that is lost on the wire. With
- * one Idempotency-Key it is stored once, and the traces of the others say whose duplicate they are.
+ * one Idempotency-Key it is stored once, and the traces of the others say whose duplicate they are. Row 35: the same key
+ * with another body is another request.
  */
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { suite, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { Connection, ConnectionLostError } from '../faults/connection.ts';
 import { allEvents, get, settled, type TraceAnswer } from '../faults/processor-load.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
@@ -21,6 +23,11 @@ const BATCH = {
   ],
 };
 const BATCH_EVENTS = 3;
+
+interface WarnedTrace {
+  readonly duplicate_of: string | null;
+  readonly users: readonly { readonly warnings: readonly string[] }[];
+}
 
 interface Ingested {
   readonly trace_id: string;
@@ -114,6 +121,48 @@ suite('A batch with an Idempotency-Key', () => {
     const { received, stored, duplicates } = books.totals.events;
     assert.deepEqual([received, stored, duplicates], [4 * SENDERS * BATCH_EVENTS, 6, (4 * SENDERS - 2) * BATCH_EVENTS]);
     assert.deepEqual([books.totals.users['stored'], books.totals.users['duplicates']], [4, (4 * SENDERS - 2) * 2]);
+  });
+
+  test('is not stored twice with any Content-Encoding; another body is stored, with a warning, also after kill -9', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const first = await launch(scope, { dataFolder });
+    const { key } = first;
+    const other = { users: [...BATCH.users, { identifiers: { user_id: 'bob' }, events: [{ event_name: 'd' }] }] };
+    const send = async (server: { baseUrl: string }, batch: object, isCompressed = false): Promise<string> => {
+      const text = JSON.stringify(batch);
+      const response = await fetch(`${server.baseUrl}/ingest/events`, {
+        method: 'POST',
+        headers: {
+          Authorization: `Bearer ${key}`,
+          'Content-Type': 'application/json',
+          'Idempotency-Key': 'reused',
+          ...(isCompressed && { 'Content-Encoding': 'gzip' }),
+        },
+        body: isCompressed ? gzipSync(text) : text,
+      });
+      assert.equal(response.status, 202);
+      return ((await response.json()) as Ingested).trace_id;
+    };
+    const traceIds = [await send(first, BATCH), await send(first, other)];
+    await first.kill('SIGKILL');
+    const second = await launch(scope, { dataFolder });
+    traceIds.push(await send(second, BATCH, true), await send(second, other, true));
+
+    const books = await settled(second, key);
+    assert.deepEqual([books.totals.events['stored'], books.totals.events['duplicates']], [7, 7]);
+    const traces = await Promise.all(traceIds.map((id) => get<WarnedTrace>(second, key, `/traces/${id}`)));
+    assert.deepEqual(
+      traces.map(({ duplicate_of }) => duplicate_of),
+      [null, null, traceIds[0], traceIds[1]],
+    );
+    const warnings = traces.map(({ users }) => users.flatMap((user) => user.warnings));
+    assert.deepEqual([warnings[0], warnings[2], warnings[3]], [[], [], []]);
+    assert.equal(warnings[1]?.length, 1);
+    assert.match(
+      warnings[1][0] ?? '',
+      new RegExp(`Idempotency-Key was used with another body by trace ${traceIds[0]}`),
+    );
   });
 
   test('of another tenant is another batch', async () => {

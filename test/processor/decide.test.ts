@@ -6,7 +6,7 @@ import type { LogRecord } from '../../src/log.ts';
 import { LIMITS, type MatchKey } from '../../src/model.ts';
 import { decide } from '../../src/processor/decide.ts';
 import { prepareRecord } from '../../src/processor/prepare.ts';
-import type { Answer, FirstUse, TenantBatch } from '../../src/store-writer.ts';
+import type { Answer, TenantBatch } from '../../src/store-writer.ts';
 import { entryOf, traceIdOf } from './history.ts';
 
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
@@ -14,8 +14,8 @@ const TENANT = 'acct_a/production';
 const ERASED_AT = 1_000_000;
 
 /** A store that knows nobody, but for what the test says. */
-function answerOf(known: { readonly keys?: Record<string, FirstUse>; readonly erased?: readonly string[] }): Answer {
-  const { keys = {}, erased = [] } = known;
+function answerOf(known: { readonly erased?: readonly string[] }): Answer {
+  const { erased = [] } = known;
   return {
     snapshot: {
       nextNode: 1,
@@ -24,7 +24,8 @@ function answerOf(known: { readonly keys?: Record<string, FirstUse>; readonly er
       profileOf: () => assert.fail('nobody is known'),
     },
     lastErasedAt: erased.length > 0 ? ERASED_AT : 0,
-    firstUseOfIdempotencyKey: (key) => keys[key],
+    newestUseOfKey: () => undefined,
+    olderUseOfKey: () => undefined,
     firstUseOfEventId: () => undefined,
     erasedAt: ({ type, value }: MatchKey) => (erased.includes(`${type}:${value}`) ? ERASED_AT : undefined),
   };
@@ -59,14 +60,14 @@ const someone = (identifiers: Record<string, string>, more: object = {}): object
 });
 
 suite('An Idempotency-Key', () => {
-  test('of a request in which no user was valid is free for the mended request', () => {
+  test('of a request in which no user was valid is free for the fixed request', () => {
     const good = recordOf([someone({ user_id: 'ada' })], { idempotencyKey: 'K1' });
     const bad = {
       ...recordOf([someone({ user_id: 'ada' })], { idempotencyKey: 'K1' }),
       eventCount: 0,
       rejections: [{ userIndex: 0, message: 'no' }],
     };
-    const { records, idempotencyKeys } = decided(answerOf({}), bad, good);
+    const { records, newestKeyUses } = decided(answerOf({}), bad, good);
     assert.deepEqual(
       records.map(({ duplicateOf, users }) => [duplicateOf, users.length]),
       [
@@ -75,7 +76,7 @@ suite('An Idempotency-Key', () => {
       ],
     );
     assert.deepEqual(
-      idempotencyKeys.map(({ traceId }) => traceId),
+      newestKeyUses.map(({ traceId }) => traceId),
       [good.traceId],
     );
   });

@@ -68,6 +68,8 @@ class History {
   readonly #random: Random;
   readonly #people: number;
   readonly #idempotencyKeys: string[] = [];
+  /** By Idempotency-Key: what was sent with it first. */
+  readonly #keyed = new Map<string, { readonly tenantId: string; readonly users: readonly unknown[] }>();
   readonly #eventIds: string[] = [];
   #count = 0;
   #clock = HISTORY_START;
@@ -80,9 +82,8 @@ class History {
   next(): LogEntry {
     this.#count += 1;
     this.#clock += this.#step();
-    const tenantId = this.#pick(TENANTS);
-    const users: unknown[] = Array.from({ length: this.#pick([1, 1, 1, 1, 2, 2, 3]) }, () => this.#user());
-    if (this.#chance(0.05)) users.splice(this.#below(2), 0, this.#pick(BAD_USERS));
+    const idempotencyKey = this.#chance(0.1) ? this.#sometimesAgain(this.#idempotencyKeys, 'once') : null;
+    const { tenantId, users } = this.#request(idempotencyKey);
     const keyKind: KeyKind = this.#chance(0.25) ? 'publishable' : 'secret';
     return entryOf(users, {
       // Not in the order of arrival within a millisecond, as from several edges.
@@ -90,8 +91,19 @@ class History {
       tenantId,
       receivedAt: this.#clock,
       keyKind,
-      idempotencyKey: this.#chance(0.1) ? this.#sometimesAgain(this.#idempotencyKeys, 'once') : null,
+      idempotencyKey,
     });
+  }
+
+  /** Most of those whose key was used before are retries; the others have another body. */
+  #request(idempotencyKey: string | null): { readonly tenantId: string; readonly users: readonly unknown[] } {
+    const before = idempotencyKey === null ? undefined : this.#keyed.get(idempotencyKey);
+    if (before !== undefined && this.#chance(0.6)) return before;
+    const users: unknown[] = Array.from({ length: this.#pick([1, 1, 1, 1, 2, 2, 3]) }, () => this.#user());
+    if (this.#chance(0.05)) users.splice(this.#below(2), 0, this.#pick(BAD_USERS));
+    const made = { tenantId: before?.tenantId ?? this.#pick(TENANTS), users };
+    if (idempotencyKey !== null && before === undefined) this.#keyed.set(idempotencyKey, made);
+    return made;
   }
 
   /** Mostly a moment; sometimes a night; now and then somebody sets the clock, and back. */

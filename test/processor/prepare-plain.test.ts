@@ -17,7 +17,7 @@ const OPTIONS = { defaultCountry: 'DE', junkValues: new Set<string>() };
 const RECORD = {
   ...{ partition: 0, position: 1, traceId: 't', tenantId: 'a/production', keyId: 'k', keyKind: 'secret' as const },
   ...{ receivedAt: 1_770_000_000_000, firstUserIndex: 3, idempotencyKey: null },
-  ...{ userCount: 1, eventCount: 1, rejections: [] },
+  ...{ userCount: 1, eventCount: 1, rejections: [], body: Buffer.alloc(0) },
 };
 
 function user(changes: string): string {

@@ -5,6 +5,7 @@
  */
 
 import * as fc from 'fast-check';
+import { bodyHashOf } from '../../src/body-hash.ts';
 import { validateBody } from '../../src/edge/validate-body.ts';
 import type { LogRecord } from '../../src/log.ts';
 import type { KeyKind } from '../../src/model.ts';
@@ -250,10 +251,12 @@ function recordsOf(draft: RequestDraft, now: number, count: number): Unplaced[] 
     const firstUserIndex = draft.cut === 'rest' ? 2 : 0;
     return [{ ...about, ...shifted(whole, firstUserIndex), idempotencyKey, firstUserIndex }];
   }
+  const bodyHash = bodyHashOf(whole.body);
   return draft.users.map((one, index) => ({
     ...about,
     ...shifted(judged([one]) as Judged, index),
-    idempotencyKey: idempotencyKey === null ? null : `${idempotencyKey}\u001f${index}`,
+    idempotencyKey: idempotencyKey === null || index === 0 ? idempotencyKey : `${idempotencyKey}\u001f${index}`,
+    ...(idempotencyKey !== null && { bodyHash }),
     firstUserIndex: index,
   }));
 }

@@ -180,7 +180,7 @@ function Duplicate({ of }: { of: string }): ReactNode {
   return (
     <Notice tone="warn" title="This was a repetition.">
       <p>
-        Its Idempotency-Key had come before. Nothing of it was stored; what counts is request{' '}
+        It is a retry: its Idempotency-Key and its body are those of an earlier request, which was stored:{' '}
         <Link to={viewPath(environment, `traces/${of}`)} className="mono">
           {of}
         </Link>

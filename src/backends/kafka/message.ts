@@ -7,6 +7,7 @@
  * is that in its trace id, so that a request can be looked for around its moment.
  */
 
+import { bodyHashOf } from '../../body-hash.ts';
 import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord } from '../../log.ts';
 import { KEY_KINDS, type KeyKind } from '../../model.ts';
 import { type BodyUser, usersInBody } from './body-users.ts';
@@ -41,6 +42,8 @@ interface Said {
   readonly key_id: string;
   readonly key_kind: KeyKind;
   readonly idempotency_key: string | null;
+  /** Of the whole request, where there is an Idempotency-Key. */
+  readonly body_hash?: string;
   readonly user_index: number;
   readonly users: number;
   readonly events: number;
@@ -55,8 +58,9 @@ export function messagesOf(entry: LogEntry): Message[] {
   const body = Buffer.from(entry.body.buffer, entry.body.byteOffset, entry.body.byteLength);
   const rejections = new Map(entry.rejections.map(({ userIndex, message }) => [userIndex, message]));
   const timestamp = timeOf(entry.traceId) ?? entry.receivedAt;
+  const bodyHash = entry.idempotencyKey === null ? null : bodyHashOf(body);
   return users.map((user, userIndex) => {
-    const line = JSON.stringify(said(entry, user, userIndex, rejections.get(userIndex)));
+    const line = JSON.stringify(said(entry, bodyHash, user, userIndex, rejections.get(userIndex)));
     const lineBytes = Buffer.byteLength(line);
     const value = Buffer.allocUnsafe(lineBytes + 1 + user.end - user.start);
     value.write(line, 0);
@@ -81,7 +85,13 @@ export function timeOf(traceId: string): number | undefined {
   return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16);
 }
 
-function said(entry: LogEntry, user: BodyUser, userIndex: number, rejection: string | undefined): Said {
+function said(
+  entry: LogEntry,
+  bodyHash: string | null,
+  user: BodyUser,
+  userIndex: number,
+  rejection: string | undefined,
+): Said {
   const { traceId, tenantId, receivedAt, keyId, keyKind, idempotencyKey, userCount } = entry;
   return {
     version: VERSION,
@@ -91,6 +101,7 @@ function said(entry: LogEntry, user: BodyUser, userIndex: number, rejection: str
     key_id: keyId,
     key_kind: keyKind,
     idempotency_key: idempotencyKey,
+    ...(bodyHash === null ? {} : { body_hash: bodyHash }),
     user_index: userIndex,
     users: userCount,
     events: rejection === undefined ? user.events : 0,
@@ -116,7 +127,7 @@ function taken(value: Uint8Array | null, place: Place): { readonly header: LogHe
 }
 
 function headerFrom(line: Said, { partition, position }: Place): LogHeader {
-  const { user_index: userIndex, idempotency_key: key, rejection } = line;
+  const { user_index: userIndex, idempotency_key: key, body_hash: bodyHash, rejection } = line;
   return {
     partition,
     position,
@@ -127,7 +138,8 @@ function headerFrom(line: Said, { partition, position }: Place): LogHeader {
     keyId: line.key_id,
     keyKind: line.key_kind,
     // Of a request that got here only in part each user counts for itself, so that a retry brings what is missing.
-    idempotencyKey: key === null || line.users === 1 ? key : `${key}${SEPARATOR}${userIndex}`,
+    idempotencyKey: key === null || userIndex === 0 ? key : `${key}${SEPARATOR}${userIndex}`,
+    ...(bodyHash === undefined ? {} : { bodyHash }),
     userCount: 1,
     eventCount: line.events,
     rejections: rejection === undefined ? [] : [{ userIndex, message: rejection }],
@@ -144,13 +156,28 @@ function parsed(text: string): unknown {
 
 function isSaid(line: unknown): line is Said {
   if (typeof line !== 'object' || line === null) return false;
-  const { version, trace_id, tenant, received_at, key_id, key_kind, idempotency_key, user_index, users, events } =
-    line as Partial<Said>;
+  const {
+    version,
+    trace_id,
+    tenant,
+    received_at,
+    key_id,
+    key_kind,
+    idempotency_key,
+    body_hash,
+    user_index,
+    users,
+    events,
+  } = line as Partial<Said>;
   return (
     version === VERSION &&
-    [trace_id, tenant, key_id].every((text) => typeof text === 'string') &&
+    [trace_id, tenant, key_id].every(isText) &&
     [received_at, user_index, users, events].every((number) => Number.isSafeInteger(number)) &&
     KEY_KINDS.some((kind) => kind === key_kind) &&
-    (idempotency_key === null || typeof idempotency_key === 'string')
+    (idempotency_key === null ? body_hash === undefined : [idempotency_key, body_hash].every(isText))
   );
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string';
 }

@@ -14,7 +14,12 @@ export const MOVES_MIGRATIONS: readonly string[] = [
     id          uuid   PRIMARY KEY,
     log         text COLLATE "C" NOT NULL,
     begun_at    bigint NOT NULL,
-    finished_at bigint
+    finished_at bigint,
+    -- Of the store that was moved, and by which number of a transaction its first MOVED_EVENTS_PER_TRANSACTION events
+    -- are told (moved-arrivals.ts): a cursor that it gave is good here.
+    installation text COLLATE "C" NOT NULL,
+    first_tx     bigint,
+    next_number  bigint
   );
   CREATE UNIQUE INDEX moves_only_one ON moves ((true));
 

@@ -24,6 +24,7 @@ import type { LedgerHour } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import { booleans, byteas, float8s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
+import { settleMovedArrivals } from './moved-arrivals.ts';
 import { readMove, readProgress } from './moves.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
@@ -99,12 +100,17 @@ class PostgresMovingTarget implements MovingTarget {
     return stateOf(this.#pool);
   }
 
-  async begin({ id, logName, at }: Move): Promise<void> {
+  async begin({ id, logName, installation, at }: Move): Promise<void> {
     await this.#pool.inTransaction(async (client) => {
       await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
       const state = await stateOf(client);
       if (state.kind !== 'empty') throw new OperatorError(`Somebody else has just written to ${this.place}.`);
-      await client.query('INSERT INTO moves (id, log, begun_at) VALUES ($1, $2, $3)', [id, logName, at]);
+      await client.query('INSERT INTO moves (id, log, installation, begun_at) VALUES ($1, $2, $3, $4)', [
+        id,
+        logName,
+        installation,
+        at,
+      ]);
       await client.query('INSERT INTO move_parts (part) SELECT unnest($1::text[])', [PART_NAMES]);
     });
   }
@@ -138,8 +144,9 @@ class PostgresMovingTarget implements MovingTarget {
         `SELECT setval(pg_get_serial_sequence('${table}', 'no'), coalesce(max(no), 0) + 1, false) FROM ${table}`,
       );
     }
+    await this.#pool.inTransaction((client) => settleMovedArrivals(client, nextNumber));
     // The planner knows nothing of tables that were filled a moment ago.
-    await this.#pool.query(`ANALYZE ${PART_NAMES.join(', ')}`);
+    await this.#pool.query(`ANALYZE arrivals, ${PART_NAMES.join(', ')}`);
   }
 
   async count(part: PartName): Promise<number> {

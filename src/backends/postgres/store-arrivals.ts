@@ -6,13 +6,25 @@
  *
  * Writers say that they are under way by an advisory lock (`ANNOUNCE_WRITER`). The server's own list of transactions
  * would do, were it not for others: one that somebody leaves open, in any database, would hold up what is shown here.
- * Limits: runs are kept for a day. `sequence` is a number: it is right for 2^31 transactions before the store was opened,
+ * Runs are kept for as long as their events. A cursor is refused where events may be missing after it: `BadCursorError`.
+ * Limits: `sequence` is a number: it is right for 2^31 transactions before the store was opened,
  * for 6 * 10^9 after it (two years of a hundred a second), and for 2^20 events of a tenant in a transaction.
  */
 
 import type { ArrivedEvent, Arrivals } from '../../store.ts';
-import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import {
+  arrivalCursorIn,
+  arrivalCursorOf,
+  expired,
+  fromTheFuture,
+  installationIn,
+  malformed,
+  ofAnotherInstallation,
+  OLDEST,
+} from '../../stored/cursor.ts';
+import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
 import { ADVISORY_LOCKS } from './migrations.ts';
+import { type MovedArrivals, movedTransactionOf, readMovedArrivals } from './moved-arrivals.ts';
 import type { Queryable } from './pool.ts';
 import {
   bytesBefore,
@@ -30,8 +42,6 @@ const TRANSACTIONS_BEFORE = 2 ** 31;
 /** Advisory locks are pairs of numbers: the second of these is the low half of a number of a transaction. */
 const ARRIVAL_LOCKS = ADVISORY_LOCKS + 1;
 const LOW_HALF = 2 ** 32 - 1;
-/** The number that the next transaction will have. */
-const NEXT_TRANSACTION = 'pg_snapshot_xmax(pg_current_snapshot())::text::bigint';
 
 /**
  * What every writer does before it changes anything: only then does its transaction get a number, which is not below
@@ -45,7 +55,7 @@ export const ANNOUNCE_WRITER = `
  * number from `next` on.
  */
 const HORIZON_SQL = `
-  SELECT next, least(next, min(next - behind)) AS horizon
+  SELECT next + ${SHIFT} AS next, least(next, min(next - behind)) + ${SHIFT} AS horizon
   FROM (SELECT ${NEXT_TRANSACTION} AS next) AS now LEFT JOIN LATERAL (
     SELECT (next - objid::bigint) & ${LOW_HALF} AS behind FROM pg_locks
     WHERE locktype = 'advisory' AND classid = ${ARRIVAL_LOCKS} AND objsubid = 2
@@ -66,6 +76,8 @@ export const RUNS_SQL = `
   FROM arrivals
   WHERE tenant = $1 AND tx >= $2 AND tx < $5 AND NOT (tx = $2 AND first_event + events <= $3::bigint + 1)
   ORDER BY tx, first_event LIMIT $4::bigint + 1`;
+
+const EXPIRED_SQL = 'SELECT tx, event FROM expired_arrivals WHERE tenant = $1';
 
 /** $1 tenant, $2 how many events, then runs, in order; $5 and $6 are the oldest and newest receipt in them. */
 export const ARRIVALS_SQL = `
@@ -109,8 +121,13 @@ interface Place {
   readonly inTransaction: number;
 }
 
+/** Before all that is stored. */
+const BEGINNING = { tx: Number.MIN_SAFE_INTEGER, no: 0, inTransaction: 0 };
+
 export class StoreArrivals {
   readonly #db: Queryable;
+  #installation: string | undefined;
+  #moved: MovedArrivals | undefined;
   /** Sequences count from here. Taken once, so that they can be compared for as long as the store is open. */
   #base: number | undefined;
   #horizon = 0;
@@ -121,14 +138,27 @@ export class StoreArrivals {
 
   /** `tenant` is undefined for one that never sent anything. */
   async list(tenant: number | undefined, after: string | null, limit: number): Promise<Arrivals> {
-    const [tx, no] = after === null ? [] : numbersOf('arrivals', after, 2);
+    this.#installation ??= await this.#readInstallation();
+    const start = after === null ? null : await this.#placeOf(after);
     const { next, horizon } = await this.#lookOut();
     const end = { tx: horizon, no: 0, inTransaction: 0 };
-    // A number that was not given out yet is of a database that this one was put in the place of.
-    if (tx === undefined || no === undefined || tx > next) return this.#upTo(end, []);
+    if (start === null) return this.#upTo(end, []);
+    const { tx, no } = start;
+    if (tx > next) throw fromTheFuture();
     // Another node may have looked later, and seen further.
-    const here = { tx, no, inTransaction: 0 };
-    if (tenant === undefined || tx >= horizon) return this.#upTo(tx >= horizon ? here : end, []);
+    if (tenant === undefined || tx >= horizon) return this.#upTo(tx >= horizon ? start : end, []);
+    const page = await this.#page(tenant, start, limit, horizon);
+    // Looked at last: of what has expired since the runs were read, some events are missing from the page.
+    if (after !== OLDEST) {
+      const { rows } = await this.#db.query<{ tx: number; event: number }>(EXPIRED_SQL, [tenant]);
+      const [gone] = rows;
+      if (gone !== undefined && (tx < gone.tx || (tx === gone.tx && no < gone.event))) throw expired();
+    }
+    return page;
+  }
+
+  async #page(tenant: number, { tx, no }: Place, limit: number, horizon: number): Promise<Arrivals> {
+    const end = { tx: horizon, no: 0, inTransaction: 0 };
     const { rows: runs } = await this.#db.query<Run>(RUNS_SQL, [tenant, tx, no, limit, horizon]);
     const taken = runs.slice(0, enoughFor(limit, runs));
     const lastRun = taken.at(-1);
@@ -150,6 +180,30 @@ export class StoreArrivals {
     return this.#upTo(lastPlace ?? (taken.length < runs.length ? placeIn(lastRun, lastRun.stop - 1) : end), events);
   }
 
+  async #readInstallation(): Promise<string> {
+    const { rows } = await this.#db.query<{ id: string }>('SELECT id::text FROM identity');
+    const [row] = rows;
+    if (row === undefined) throw new Error('the table identity has no row');
+    return installationIn(row.id);
+  }
+
+  /** Throws `BadCursorError` for one that is not of this store, nor of the one that was moved here. */
+  async #placeOf(after: string): Promise<Place> {
+    if (after === OLDEST) return BEGINNING;
+    const { installation, numbers } = arrivalCursorIn(after);
+    const [first, second, ...more] = numbers;
+    if (installation === this.#installation) {
+      if (first === undefined || second === undefined || more.length > 0) throw malformed();
+      return { tx: first, no: second, inTransaction: 0 };
+    }
+    this.#moved ??= await readMovedArrivals(this.#db);
+    if (this.#moved === undefined || installation !== installationIn(this.#moved.installation))
+      throw ofAnotherInstallation();
+    if (first === undefined || first < 0 || second !== undefined) throw malformed();
+    if (first >= this.#moved.nextNumber) throw fromTheFuture();
+    return { tx: movedTransactionOf(this.#moved, first), no: first, inTransaction: 0 };
+  }
+
   /** A horizon that was right once is right for good. */
   async #lookOut(): Promise<{ readonly next: number; readonly horizon: number }> {
     const { rows } = await this.#db.query<{ next: number; horizon: number }>(HORIZON_SQL);
@@ -161,11 +215,15 @@ export class StoreArrivals {
   }
 
   #arrived(row: ArrivalColumns, place: Place): ArrivedEvent {
-    return { ...storedEvent(row), place: cursorOf('arrivals', place.tx, place.no), sequence: this.#sequence(place) };
+    return { ...storedEvent(row), place: this.#cursorOf(place), sequence: this.#sequence(place) };
   }
 
   #upTo(place: Place, events: readonly ArrivedEvent[]): Arrivals {
-    return { events, last: cursorOf('arrivals', place.tx, place.no), lastSequence: this.#sequence(place) };
+    return { events, last: this.#cursorOf(place), lastSequence: this.#sequence(place) };
+  }
+
+  #cursorOf({ tx, no }: Place): string {
+    return arrivalCursorOf(this.#installation ?? '', tx, no);
   }
 
   #sequence({ tx, inTransaction }: Place): number {

@@ -6,7 +6,7 @@
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
 import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../store.ts';
-import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
 import { pageOf } from '../../stored/page.ts';
 import {
   type IdentifierRow,
@@ -138,7 +138,7 @@ export async function findProfile(
 
 /** In the order of the survivors' numbers: that of one processor is the order in which it made them. */
 export async function listProfiles(db: Queryable, tenant: number, page: PageRequest): Promise<Page<StoredProfile>> {
-  const [after = 0] = page.cursor === null ? [] : numbersOf('profiles', page.cursor, 1);
+  const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
   const { rows } = await db.query<NodeColumns>(nodesSql(ROOTS_AFTER, KNOWN, IDENTIFIERS), [
     tenant,
     after,
@@ -149,7 +149,7 @@ export async function listProfiles(db: Queryable, tenant: number, page: PageRequ
     groups,
     page.limit,
     ([root, nodes]) => profileOf(root, nodes),
-    ([root]) => cursorOf('profiles', root),
+    ([root]) => scopedCursorOf('profiles', [tenant], root),
   );
 }
 

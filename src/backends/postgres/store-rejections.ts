@@ -13,7 +13,7 @@ import type {
   StoredRejection,
   TimeRange,
 } from '../../store.ts';
-import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
 import { pageOf } from '../../stored/page.ts';
 import type { Queryable } from './pool.ts';
 import { uuidOf } from './store-reads.ts';
@@ -29,7 +29,8 @@ export async function listRejections(
   query: RejectionQuery,
 ): Promise<Page<StoredRejection>> {
   const end = { time: query.to ?? Number.MAX_SAFE_INTEGER, no: 0 };
-  const [time = end.time, no = end.no] = query.cursor === null ? [] : numbersOf('rejections', query.cursor, 2);
+  const [time = end.time, no = end.no] =
+    query.cursor === null ? [] : scopedNumbersOf('rejections', [tenant, query.reason], query.cursor, 2);
   const before = time < end.time ? { time, no } : end;
   const values: unknown[] = [tenant, query.from ?? Number.MIN_SAFE_INTEGER, before.time, before.no, query.limit + 1];
   if (query.reason !== null) values.push(query.reason.replaceAll('\0', '\uFFFD'));
@@ -41,7 +42,9 @@ export async function listRejections(
      ORDER BY received_at DESC, no DESC LIMIT $5`,
     values,
   );
-  return pageOf(rows, query.limit, storedRejection, (row) => cursorOf('rejections', row.receivedAt, row.no));
+  return pageOf(rows, query.limit, storedRejection, (row) =>
+    scopedCursorOf('rejections', [tenant, query.reason], row.receivedAt, row.no),
+  );
 }
 
 function storedRejection(row: RejectionColumns): StoredRejection {
@@ -78,7 +81,8 @@ export async function listActs(
   tenant: number,
   { limit, cursor, traceId = null }: AuditQuery,
 ): Promise<Page<AuditRow>> {
-  const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : numbersOf('audit', cursor, 1);
+  const [before = Number.MAX_SAFE_INTEGER] =
+    cursor === null ? [] : scopedNumbersOf('audit', [tenant, traceId], cursor, 1);
   const uuid = traceId === null ? null : uuidOf(traceId);
   if (uuid === undefined) return { rows: [], nextCursor: null };
   const { rows } = await db.query<AuditRow & { readonly no: number }>(
@@ -90,6 +94,6 @@ export async function listActs(
     rows,
     limit,
     ({ kind, traceId: id, at, detail }) => ({ kind, traceId: id, at, detail }),
-    ({ no }) => cursorOf('audit', no),
+    ({ no }) => scopedCursorOf('audit', [tenant, traceId], no),
   );
 }

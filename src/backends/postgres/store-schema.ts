@@ -7,6 +7,8 @@
  * Events and records lie in partitions of a UTC day of receipt each, which retention drops whole (store-days.ts).
  */
 
+import { NUMBERED_DATABASE } from './identity.ts';
+
 /**
  * Numbers of nodes, records and events come in blocks of this size from one sequence: a writer takes a block and counts
  * inside it. A JavaScript number holds 2^33 blocks.
@@ -132,11 +134,13 @@ export const STORE_MIGRATIONS: readonly string[] = [
     PRIMARY KEY (tenant, hash)
   );
 
+  -- Under a key its newest use; older ones with other bodies under names of their own (older-use.ts).
   CREATE TABLE idempotency_keys (
     tenant      integer NOT NULL,
     key         text COLLATE "C" NOT NULL,
     received_at bigint  NOT NULL,
     trace_id    uuid    NOT NULL,
+    body_hash   text    NOT NULL,
     PRIMARY KEY (tenant, key)
   );
   CREATE INDEX idempotency_keys_by_age ON idempotency_keys (received_at);
@@ -282,18 +286,33 @@ export const STORE_MIGRATIONS: readonly string[] = [
     PRIMARY KEY (timestamp_day, day)
   );
 
-  -- A run of events of one tenant, consecutive in number, that transaction 'tx' stored; kept for a day. Whoever reads only
-  -- what every transaction up to it has committed or given up sees them in one order (store-arrivals.ts).
+  -- A run of events of one tenant, consecutive in number and received on one day, that transaction 'tx' stored; kept for
+  -- as long as the events. A reader that looks only below the oldest transaction under way sees them in one order
+  -- (store-arrivals.ts).
   CREATE TABLE arrivals (
     tx              bigint  NOT NULL,
     tenant          integer NOT NULL,
     first_event     bigint  NOT NULL,
     events          integer NOT NULL,
     received_at_min bigint  NOT NULL,
-    received_at_max bigint  NOT NULL,
-    processed_at    bigint  NOT NULL
+    received_at_max bigint  NOT NULL
   );
   CREATE INDEX arrivals_by_transaction ON arrivals (tenant, tx, first_event);
-  CREATE INDEX arrivals_by_age ON arrivals (processed_at);
+  CREATE INDEX arrivals_by_age ON arrivals (received_at_max);
+
+  -- The last event of each tenant, in the order of arrival, that has expired: before it a cursor is too old.
+  CREATE TABLE expired_arrivals (
+    tenant integer PRIMARY KEY,
+    tx     bigint NOT NULL DEFAULT 0,
+    event  bigint NOT NULL
+  );
+
+  -- One row: what is added to the number of a transaction, and in which database (arrival-numbers.ts).
+  CREATE TABLE arrival_numbers (
+    database uuid   NOT NULL,
+    shift    bigint NOT NULL
+  );
+  CREATE UNIQUE INDEX arrival_numbers_only_one ON arrival_numbers ((true));
+  INSERT INTO arrival_numbers VALUES (${NUMBERED_DATABASE}, 0);
   `,
 ];

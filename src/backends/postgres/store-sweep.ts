@@ -13,7 +13,7 @@ import { int8s } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { SERVER_NOW } from './store-balance.ts';
-import { DAY_MS, type StoreDays } from './store-days.ts';
+import { DAY_MS, dayOf, type StoreDays } from './store-days.ts';
 import { dropDays, expireEvents, type ExpiryProgress } from './store-expiry.ts';
 
 const ROWS_PER_SWEEP = 2_000;
@@ -24,8 +24,6 @@ const ROWS_PER_SWEEP = 2_000;
 const LATENESS_MAX_MS = 7 * DAY_MS;
 /** Counts of what came in are for looking at the last few days. */
 const RECEIPTS_KEPT_MS = 7 * DAY_MS;
-/** Whoever follows what arrives asks every few seconds. */
-const ARRIVALS_KEPT_MS = DAY_MS;
 /** How often, in calls, the rejections are added up while other parts have work. */
 const EXCESS_CHECK_CALLS = 64;
 
@@ -57,7 +55,6 @@ const PARTS: readonly ((sweep: Sweep) => Promise<boolean>)[] = [
   sweepEvents,
   sweepRejections,
   async (sweep) => isExcessDue(sweep.progress) && sweepExcessRejections(sweep),
-  sweepArrivals,
 ];
 
 export class StoreSweep {
@@ -170,7 +167,9 @@ async function sweepNotes({ client, retention, now }: Sweep): Promise<boolean> {
   return rowCount > 0;
 }
 
+/** A day's arrivals go before its events, so that no reader finds a run without knowing that events of it may be gone. */
 async function sweepEvents({ client, retention, now, progress, emptyDays }: Sweep): Promise<boolean> {
+  if (await expireArrivals(client, now - retention.eventsMs)) return true;
   const { expired, empty } = await expireEvents(client, now - retention.eventsMs, progress.expiry);
   for (const day of empty) emptyDays.add(day);
   return expired > 0;
@@ -189,9 +188,23 @@ async function sweepRejections({ client, retention, now }: Sweep): Promise<boole
   return rowCount > 0;
 }
 
-async function sweepArrivals({ client, now }: Sweep): Promise<boolean> {
-  const oldest = 'SELECT ctid FROM arrivals WHERE processed_at < $1 ORDER BY processed_at';
-  return (await removeSome(client, 'arrivals', oldest, [now - ARRIVALS_KEPT_MS])) > 0;
+/** True when there may be more of them. */
+async function expireArrivals(client: Queryable, cutoff: number): Promise<boolean> {
+  const { rows } = await client.query<{ gone: number }>(
+    `WITH gone AS (
+       DELETE FROM arrivals WHERE ctid = ANY (ARRAY (
+         SELECT ctid FROM arrivals WHERE received_at_max < $1 ORDER BY received_at_max LIMIT ${ROWS_PER_SWEEP}))
+       RETURNING tenant, tx, first_event + events - 1 AS event
+     ), remembered AS (
+       INSERT INTO expired_arrivals (tenant, tx, event)
+       SELECT DISTINCT ON (tenant) tenant, tx, event FROM gone ORDER BY tenant, tx DESC, event DESC
+       ON CONFLICT (tenant) DO UPDATE SET tx = excluded.tx, event = excluded.event
+       WHERE (excluded.tx, excluded.event) > (expired_arrivals.tx, expired_arrivals.event)
+     )
+     SELECT count(*) AS gone FROM gone`,
+    [dayOf(cutoff) * DAY_MS],
+  );
+  return (rows[0]?.gone ?? 0) >= ROWS_PER_SWEEP;
 }
 
 function isExcessDue({ calls, excessCheckedAt, hasExcess }: Progress): boolean {

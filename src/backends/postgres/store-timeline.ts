@@ -8,7 +8,7 @@
  */
 
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
-import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { type CursorScope, scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
 import { eventWindows } from './event-days.ts';
 import type { Queryable } from './pool.ts';
 import { dayOf } from './store-days.ts';
@@ -102,7 +102,7 @@ export async function listEvents(
   tenant: number,
   query: EventQuery,
 ): Promise<Page<StoredEvent> | undefined> {
-  const before = beforeOf(query);
+  const before = beforeOf(tenant, query);
   const owner = await ownerOf(db, tenant, query.profileId);
   if (owner === undefined) return undefined;
   const { rows: found, isCut } = await readEvents(db, owner, query, before);
@@ -111,7 +111,7 @@ export async function listEvents(
   const hasMore = (isCut || found.length > given.length) && last !== undefined;
   return {
     rows: given.map(storedEvent),
-    nextCursor: hasMore ? cursorOf('events', last.timestamp, last.no) : null,
+    nextCursor: hasMore ? scopedCursorOf('events', scopeOf(tenant, query), last.timestamp, last.no) : null,
   };
 }
 
@@ -165,10 +165,15 @@ interface EventPlace {
   readonly no: number;
 }
 
-function beforeOf({ cursor, to }: EventQuery): EventPlace {
+function scopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorScope {
+  return [tenant, profileId, eventName];
+}
+
+function beforeOf(tenant: number, query: EventQuery): EventPlace {
+  const { cursor, to } = query;
   const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
   if (cursor === null) return end;
-  const [timestamp = 0, no = 0] = numbersOf('events', cursor, 2);
+  const [timestamp = 0, no = 0] = scopedNumbersOf('events', scopeOf(tenant, query), cursor, 2);
   return timestamp < end.timestamp ? { timestamp, no } : end;
 }
 

@@ -2,46 +2,66 @@
  * First uses of Idempotency-Keys and event ids, and tombstones of erased match keys: looked up for a batch, and
  * remembered with it. Looked up after the rows of nodes are locked: what an erase has done that we waited for is seen.
  *
- * A first use that nobody had yet is locked by its unique index; one that is expired is replaced only if it is still
- * the one that was looked up. Otherwise somebody else was first, which is a conflict: the batch, done anew, finds out.
+ * A new first use is locked by its unique index; one that was looked up is replaced only if it is still the same.
+ * Otherwise another writer was first, which is a conflict: the batch, done again, finds its use. Older uses of an
+ * Idempotency-Key (older-use.ts) change only together with its newest, and so need no check of their own.
  */
 
 import type { Snapshot } from '../../identity/graph.ts';
 import type { MatchKey } from '../../model.ts';
-import { type Answer, type FirstUse, type Question, StoreConflictError, type TenantBatch } from '../../store-writer.ts';
+import {
+  type Answer,
+  type FirstUse,
+  type KeyUse,
+  type Question,
+  StoreConflictError,
+  type TenantBatch,
+} from '../../store-writer.ts';
+import { olderUseName } from '../../stored/older-use.ts';
 import { tombstoneOf } from '../../stored/tombstone.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { Acts } from './write-people.ts';
 
 const USES = {
-  idempotency_keys: statementsOf('idempotency_keys', 'key'),
-  event_ids: statementsOf('event_ids', 'id'),
+  idempotency_keys: statementsOf('idempotency_keys', 'key', ['body_hash']),
+  event_ids: statementsOf('event_ids', 'id', []),
 } as const;
 type UseTable = keyof typeof USES;
 
-function statementsOf(table: string, column: string) {
+/** `others` are columns of text besides those of every use. */
+function statementsOf(table: string, column: string, others: readonly string[]) {
+  const columns = ['received_at', 'trace_id', ...others];
+  const arrays = ['$1::int4[]', '$2::text[]', '$3::int8[]', '$4::uuid[]', ...others.map((_, n) => `$${n + 5}::text[]`)];
+  const set = columns.map((name) => `${name} = q.${name}`).join(', ');
   return {
     find: {
       name: `store_find_${table}`,
       text: `
-        SELECT q.place, u.received_at, u.trace_id
+        SELECT q.place, ${columns.map((name) => `u.${name}`).join(', ')}
         FROM unnest($1::int4[], $2::text[]) WITH ORDINALITY AS q (tenant, name, place)
         JOIN ${table} u ON u.tenant = q.tenant AND u.${column} = q.name`,
     },
     insert: {
       name: `store_insert_${table}`,
       text: `
-        INSERT INTO ${table} (tenant, ${column}, received_at, trace_id)
-        SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::uuid[]) ON CONFLICT (tenant, ${column}) DO NOTHING`,
+        INSERT INTO ${table} (tenant, ${column}, ${columns.join(', ')})
+        SELECT * FROM unnest(${arrays.join(', ')}) ON CONFLICT (tenant, ${column}) DO NOTHING`,
     },
     replace: {
       name: `store_replace_${table}`,
       text: `
-        UPDATE ${table} u SET received_at = q.received_at, trace_id = q.trace_id
-        FROM unnest($1::int4[], $2::text[], $3::int8[], $4::uuid[], $5::int8[])
-          AS q (tenant, name, received_at, trace_id, before)
-        WHERE u.tenant = q.tenant AND u.${column} = q.name AND u.received_at = q.before`,
+        UPDATE ${table} u SET ${set}
+        FROM unnest(${arrays.join(', ')}, $${arrays.length + 1}::uuid[])
+          AS q (tenant, name, ${columns.join(', ')}, before)
+        WHERE u.tenant = q.tenant AND u.${column} = q.name AND u.trace_id = q.before`,
+    },
+    put: {
+      name: `store_put_${table}`,
+      text: `
+        INSERT INTO ${table} (tenant, ${column}, ${columns.join(', ')}) SELECT * FROM unnest(${arrays.join(', ')})
+        ON CONFLICT (tenant, ${column})
+        DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join(', ')}`,
     },
   } as const;
 }
@@ -67,16 +87,18 @@ interface Asking {
   readonly question: Question;
 }
 
+type Use = FirstUse & Partial<KeyUse>;
+
 interface UseRow {
   readonly tenant: number;
   readonly name: string;
-  readonly use: FirstUse;
-  /** The one that was looked up and is expired. */
-  readonly before: FirstUse | undefined;
+  readonly use: Use;
+  /** The one that was looked up. */
+  readonly before: Use | undefined;
 }
 
-/** By tenant's number, then by key or id. */
-type Uses = Map<number, Map<string, FirstUse>>;
+/** By tenant's number, then by key, name of an older use, or id. */
+type Uses = Map<number, Map<string, Use>>;
 
 /** What was looked up, as long as the transaction lasts. */
 export class FirstUses {
@@ -90,7 +112,13 @@ export class FirstUses {
     snapshots: readonly Snapshot[],
     acts: ReadonlyMap<number, Acts>,
   ): Promise<Answer[]> {
-    await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }) => idempotencyKeys);
+    await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }) => idempotencyKeys.map(({ key }) => key));
+    await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }, tenant) =>
+      idempotencyKeys.flatMap(({ key, bodyHash }) => {
+        const newest = this.#found.idempotency_keys.get(tenant)?.get(key);
+        return newest === undefined || newest.bodyHash === bodyHash ? [] : [olderUseName(key, bodyHash)];
+      }),
+    );
     await this.#find(client, 'event_ids', asked, ({ eventIds }) => eventIds);
     const lastErasedAt = (tenant: number): number => acts.get(tenant)?.lastErasedAt ?? 0;
     const erased = await findTombstones(
@@ -100,7 +128,8 @@ export class FirstUses {
     return asked.map(({ tenant }, index) => ({
       snapshot: snapshots[index] as Snapshot,
       lastErasedAt: lastErasedAt(tenant),
-      firstUseOfIdempotencyKey: (key) => this.#found.idempotency_keys.get(tenant)?.get(key),
+      newestUseOfKey: (key) => this.#keyUse(tenant, key),
+      olderUseOfKey: (key, bodyHash) => this.#keyUse(tenant, olderUseName(key, bodyHash)),
       firstUseOfEventId: (id) => this.#found.event_ids.get(tenant)?.get(id),
       erasedAt: ({ type, value }) => erased.get(tenant)?.get(`${type} ${value}`),
     }));
@@ -111,42 +140,52 @@ export class FirstUses {
     batches: readonly { readonly tenant: number; readonly batch: TenantBatch }[],
   ): Promise<void> {
     for (const { tenant, batch } of batches) {
-      for (const use of batch.idempotencyKeys) this.#gather('idempotency_keys', tenant, use.key, use);
+      for (const use of batch.newestKeyUses) this.#gather('idempotency_keys', tenant, use.key, use);
       for (const use of batch.eventIds) this.#gather('event_ids', tenant, use.id, use);
     }
     await this.#remember(client, 'idempotency_keys');
     await this.#remember(client, 'event_ids');
+    await this.#rememberOlderKeyUses(client, batches);
     await writeTombstones(client, batches);
+  }
+
+  #keyUse(tenant: number, name: string): KeyUse | undefined {
+    const use = this.#found.idempotency_keys.get(tenant)?.get(name);
+    return use?.bodyHash === undefined ? undefined : { ...use, bodyHash: use.bodyHash };
   }
 
   async #find(
     client: Queryable,
     table: UseTable,
     asked: readonly Asking[],
-    namesIn: (question: Question) => readonly string[],
+    namesIn: (question: Question, tenant: number) => readonly string[],
   ): Promise<void> {
     const tenants: number[] = [];
     const names: string[] = [];
     for (const { tenant, question } of asked) {
-      for (const name of new Set(namesIn(question))) {
+      for (const name of new Set(namesIn(question, tenant))) {
         tenants.push(tenant);
         names.push(name);
       }
     }
     if (names.length === 0) return;
-    const { rows } = await client.query<{ place: number; received_at: number; trace_id: string }>(USES[table].find, [
-      int4s(tenants),
-      texts(names),
-    ]);
-    for (const { place, received_at, trace_id } of rows) {
-      const use = { receivedAt: received_at, traceId: trace_id };
+    const { rows } = await client.query<{ place: number; received_at: number; trace_id: string; body_hash?: string }>(
+      USES[table].find,
+      [int4s(tenants), texts(names)],
+    );
+    for (const { place, received_at, trace_id, body_hash } of rows) {
+      const use = {
+        receivedAt: received_at,
+        traceId: trace_id,
+        ...(body_hash !== undefined && { bodyHash: body_hash }),
+      };
       inMap(this.#found[table], tenants[place - 1] as number).set(names[place - 1] as string, use);
     }
   }
 
   /** Of several uses of one key in a batch the last one stays. */
-  #gather(table: UseTable, tenant: number, name: string, { receivedAt, traceId }: FirstUse): void {
-    inMap(this.#gathered[table], tenant).set(name, { receivedAt, traceId });
+  #gather(table: UseTable, tenant: number, name: string, use: Use): void {
+    inMap(this.#gathered[table], tenant).set(name, use);
   }
 
   async #remember(client: Queryable, table: UseTable): Promise<void> {
@@ -156,27 +195,48 @@ export class FirstUses {
       for (const [name, use] of uses) rows.push({ tenant, name, use, before: found?.get(name) });
     }
     if (rows.length === 0) return;
-    rows.sort((a, b) => a.tenant - b.tenant || (a.name < b.name ? -1 : +(a.name > b.name)));
+    rows.sort(byTenantAndName);
     const replaced = rows.filter(({ before }) => before !== undefined);
     const created = rows.filter(({ before }) => before === undefined);
-    const columns = (some: readonly UseRow[]): Buffer[] => [
-      int4s(some.map(({ tenant }) => tenant)),
-      texts(some.map(({ name }) => name)),
-      int8s(some.map(({ use }) => use.receivedAt)),
-      uuids(some.map(({ use }) => use.traceId)),
-    ];
     let written = 0;
-    if (created.length > 0) written += (await client.query(USES[table].insert, columns(created))).rowCount;
+    if (created.length > 0) written += (await client.query(USES[table].insert, columnsOf(table, created))).rowCount;
     if (replaced.length > 0) {
-      const before = int8s(replaced.map((row) => row.before?.receivedAt ?? null));
-      written += (await client.query(USES[table].replace, [...columns(replaced), before])).rowCount;
+      const before = uuids(replaced.map((row) => row.before?.traceId ?? null));
+      written += (await client.query(USES[table].replace, [...columnsOf(table, replaced), before])).rowCount;
     }
-    if (written < rows.length) throw new StoreConflictError('somebody else was first to use an id');
+    if (written < rows.length) throw new StoreConflictError('another writer was first to use an id');
     for (const [tenant, uses] of this.#gathered[table]) {
       for (const [name, use] of uses) inMap(this.#found[table], tenant).set(name, use);
     }
     this.#gathered[table].clear();
   }
+
+  async #rememberOlderKeyUses(
+    client: Queryable,
+    batches: readonly { readonly tenant: number; readonly batch: TenantBatch }[],
+  ): Promise<void> {
+    const rows = batches.flatMap(({ tenant, batch }) => {
+      const uses = new Map(batch.olderKeyUses.map((use) => [olderUseName(use.key, use.bodyHash), use]));
+      return Array.from(uses, ([name, use]): UseRow => ({ tenant, name, use, before: undefined }));
+    });
+    if (rows.length === 0) return;
+    await client.query(USES.idempotency_keys.put, columnsOf('idempotency_keys', rows.sort(byTenantAndName)));
+    for (const { tenant, name, use } of rows) inMap(this.#found.idempotency_keys, tenant).set(name, use);
+  }
+}
+
+function byTenantAndName(a: UseRow, b: UseRow): number {
+  return a.tenant - b.tenant || (a.name < b.name ? -1 : +(a.name > b.name));
+}
+
+function columnsOf(table: UseTable, rows: readonly UseRow[]): Buffer[] {
+  return [
+    int4s(rows.map(({ tenant }) => tenant)),
+    texts(rows.map(({ name }) => name)),
+    int8s(rows.map(({ use }) => use.receivedAt)),
+    uuids(rows.map(({ use }) => use.traceId)),
+    ...(table === 'idempotency_keys' ? [texts(rows.map(({ use }) => use.bodyHash ?? ''))] : []),
+  ];
 }
 
 function inMap<Value>(maps: Map<number, Map<string, Value>>, tenant: number): Map<string, Value> {

@@ -7,9 +7,11 @@
 import type { RecordHeader, RecordToStore, TenantBatch } from '../../store-writer.ts';
 import { type KeptRejection, keptRejections } from '../../stored/kept-rejections.ts';
 import { notesOf } from '../../stored/record-notes.ts';
+import { SHIFT } from './arrival-numbers.ts';
 import { booleans, int4s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';
 import { copyLine } from './copy-in.ts';
 import type { PostgresClient, Queryable } from './pool.ts';
+import { dayOf } from './store-days.ts';
 import type { StoreNumbers } from './store-numbers.ts';
 
 const INSERT_RECORDS = {
@@ -30,9 +32,9 @@ const COPY_LENGTH_MAX = 16 * 1024 * 1024;
 const INSERT_ARRIVALS = {
   name: 'store_insert_arrivals',
   text: `
-    INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max, processed_at)
-    SELECT pg_current_xact_id()::text::bigint, *
-    FROM unnest($1::int4[], $2::int8[], $3::int4[], $4::int8[], $5::int8[], $6::int8[])`,
+    INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
+    SELECT pg_current_xact_id()::text::bigint + ${SHIFT}, *
+    FROM unnest($1::int4[], $2::int8[], $3::int4[], $4::int8[], $5::int8[])`,
 };
 
 const INSERT_REJECTIONS = {
@@ -69,7 +71,7 @@ export async function writeRecords(
   if (rows.length === 0) return;
   await insertRecords(client, rows, processedAt);
   await copyEvents(client, rows);
-  await insertArrivals(client, rows, processedAt);
+  await insertArrivals(client, rows);
   await insertRejections(client, rows);
 }
 
@@ -154,13 +156,15 @@ interface Run {
   receivedAtMax: number;
 }
 
-async function insertArrivals(client: Queryable, rows: readonly RecordRow[], processedAt: number): Promise<void> {
+/** A run is of one day, so that it expires as a whole. */
+async function insertArrivals(client: Queryable, rows: readonly RecordRow[]): Promise<void> {
   const runs: Run[] = [];
   for (const { tenant, record, firstEvent, events } of rows) {
     if (events === 0) continue;
     const { receivedAt } = record.header;
     const last = runs.at(-1);
-    if (last === undefined || last.tenant !== tenant || last.firstEvent + last.events !== firstEvent) {
+    const isNext = last?.tenant === tenant && last.firstEvent + last.events === firstEvent;
+    if (last === undefined || !isNext || dayOf(last.receivedAtMin) !== dayOf(receivedAt)) {
       runs.push({ tenant, firstEvent, events, receivedAtMin: receivedAt, receivedAtMax: receivedAt });
       continue;
     }
@@ -175,7 +179,6 @@ async function insertArrivals(client: Queryable, rows: readonly RecordRow[], pro
     int4s(runs.map(({ events }) => events)),
     int8s(runs.map(({ receivedAtMin }) => receivedAtMin)),
     int8s(runs.map(({ receivedAtMax }) => receivedAtMax)),
-    int8s(runs.map(() => processedAt)),
   ]);
 }
 

@@ -43,6 +43,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   merges: { file: 'store', from: 'merges', order: ['no'] },
   apart: { file: 'store', from: 'apart', order: ['node_a', 'node_b'] },
   refusals: { file: 'store', from: 'refusals', order: ['node', 'type', 'value', 'reason'] },
+  expired_arrivals: { file: 'store', from: 'expired_arrivals', order: ['tenant'] },
   tombstones: { file: 'store', from: 'tombstones', order: ['tenant', 'hash'] },
   idempotency_keys: { file: 'store', from: 'idempotency_keys', order: ['tenant', 'key'] },
   event_ids: { file: 'store', from: 'event_ids', order: ['tenant', 'id'] },

@@ -109,3 +109,10 @@ export class StoreConnection {
 export function idBytes(id: string): Uint8Array | undefined {
   return UUID.test(id) ? uuidBytes(id) : undefined;
 }
+
+/** The id that was made with the store. */
+export function installationOf(store: StoreConnection): string {
+  const row = store.get<{ id: string }>('SELECT id FROM installation');
+  if (row === undefined) throw new Error('the table installation has no row');
+  return row.id;
+}

@@ -6,8 +6,20 @@
 
 import type { ArrivedEvent, Arrivals, EventQuery, JsonText, Page, StoredEvent } from '../../store.ts';
 import type { BlockEvent } from './event-blocks.ts';
-import type { StoreConnection } from './store-connection.ts';
-import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { installationOf, type StoreConnection } from './store-connection.ts';
+import {
+  arrivalCursorIn,
+  arrivalCursorOf,
+  type CursorScope,
+  expired,
+  fromTheFuture,
+  installationIn,
+  malformed,
+  ofAnotherInstallation,
+  OLDEST,
+  scopedCursorOf,
+  scopedNumbersOf,
+} from '../../stored/cursor.ts';
 import { type EventKey, findEvents } from './store-event-keys.ts';
 import { nodesById } from './store-profiles.ts';
 import { uuidText } from './uuids.ts';
@@ -20,7 +32,7 @@ const ARRIVALS_SCANNED_MAX = 20_000;
 
 /** Undefined when the query names a profile that there is not. */
 export function listEvents(store: StoreConnection, tenant: number, query: EventQuery): Page<StoredEvent> | undefined {
-  const before = beforeOf(query);
+  const before = beforeOf(tenant, query);
   const profile = query.profileId === null ? null : nodesById(store, tenant, query.profileId);
   if (profile === undefined) return undefined;
   const reader = new EventReader(store);
@@ -47,13 +59,21 @@ export function listEvents(store: StoreConnection, tenant: number, query: EventQ
   }
   const last = keys[rows.length - 1];
   const hasMore = keys.length > rows.length && last !== undefined;
-  return { rows, nextCursor: hasMore ? cursorOf('events', last.timestamp, last.no) : null };
+  return {
+    rows,
+    nextCursor: hasMore ? scopedCursorOf('events', scopeOf(tenant, query), last.timestamp, last.no) : null,
+  };
 }
 
-function beforeOf({ cursor, to }: EventQuery): EventKey {
+function scopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorScope {
+  return [tenant, profileId, eventName];
+}
+
+function beforeOf(tenant: number, query: EventQuery): EventKey {
+  const { cursor, to } = query;
   const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
   if (cursor === null) return end;
-  const [timestamp = 0, no = 0] = numbersOf('events', cursor, 2);
+  const [timestamp = 0, no = 0] = scopedNumbersOf('events', scopeOf(tenant, query), cursor, 2);
   return timestamp < end.timestamp ? { timestamp, no } : end;
 }
 
@@ -95,35 +115,62 @@ function amountText(value: number | string | null): JsonText | null {
   return typeof value === 'number' ? JSON.stringify(value) : value;
 }
 
+/** Numbers of events are given out in the order of arrival and never again. */
 export function listArrivals(
   store: StoreConnection,
   tenant: number | undefined,
   after: string | null,
   limit: number,
 ): Arrivals {
+  const installation = installationIn(installationOf(store));
   const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
   const end = (row?.next ?? 1) - 1;
-  const [start = end] = after === null ? [] : numbersOf('arrivals', after, 1);
   const events: ArrivedEvent[] = [];
-  let last = Math.min(start, end);
-  const scanEnd = Math.min(end, start + ARRIVALS_SCANNED_MAX);
+  const upTo = (no: number): Arrivals => ({ events, last: arrivalCursorOf(installation, no), lastSequence: no });
+  let last = after === null ? end : numberAfter(store, tenant, installation, after, end);
+  let left = ARRIVALS_SCANNED_MAX;
   let length = 0;
   const tables = tenant === undefined ? [] : store.tables();
   for (const [index, table] of tables.entries()) {
-    const next = tables[index + 1];
-    if (next !== undefined && next.first_event <= last + 1) continue;
-    if (table.first_event > scanEnd) break;
-    for (const event of eventsBetween(store, table.no, last + 1, scanEnd + 1, tenant)) {
+    const tableEnd = (tables[index + 1]?.first_event ?? end + 1) - 1;
+    if (tableEnd <= last) continue;
+    const from = Math.max(last + 1, table.first_event);
+    const scanEnd = Math.min(tableEnd, from + left - 1);
+    for (const event of eventsBetween(store, table.no, from, scanEnd + 1, tenant)) {
       const { no } = event;
-      events.push({ ...storedEvent(store, table.no, event), place: cursorOf('arrivals', no), sequence: no });
-      last = no;
+      const place = arrivalCursorOf(installation, no);
+      events.push({ ...storedEvent(store, table.no, event), place, sequence: no });
       length += event.properties.length;
-      if (events.length >= limit || length > PAGE_LENGTH_MAX) return arrivalsUpTo(last, events);
+      if (events.length >= limit || length > PAGE_LENGTH_MAX) return upTo(no);
     }
+    left -= scanEnd - from + 1;
+    last = scanEnd < tableEnd ? beforeNextBlock(store, table.no, scanEnd, tableEnd) : tableEnd;
+    if (last < tableEnd) return upTo(last);
   }
-  return arrivalsUpTo(Math.max(last, scanEnd), events);
+  return upTo(end);
 }
 
-function arrivalsUpTo(no: number, events: readonly ArrivedEvent[]): Arrivals {
-  return { events, last: cursorOf('arrivals', no), lastSequence: no };
+/** The number in a cursor. Throws `BadCursorError` for one after which something may be missing. */
+function numberAfter(
+  store: StoreConnection,
+  tenant: number | undefined,
+  installation: string,
+  after: string,
+  end: number,
+): number {
+  if (after === OLDEST) return 0;
+  const cursor = arrivalCursorIn(after);
+  if (cursor.installation !== installation) throw ofAnotherInstallation();
+  const [no = -1, ...more] = cursor.numbers;
+  if (no < 0 || more.length > 0) throw malformed();
+  if (no > end) throw fromTheFuture();
+  const gone = store.get<{ event: number }>('SELECT event FROM expired_arrivals WHERE tenant = ?', tenant ?? null);
+  if (gone !== undefined && no < gone.event) throw expired();
+  return no;
+}
+
+/** After a restore, numbers are left out (skipEventNumbers): nothing is looked for there. */
+function beforeNextBlock(store: StoreConnection, table: number, after: number, tableEnd: number): number {
+  const sql = `SELECT min(first_event) AS next FROM events_${table} WHERE first_event > ?`;
+  return (store.get<{ next: number | null }>(sql, after)?.next ?? tableEnd + 1) - 1;
 }

@@ -19,7 +19,7 @@ import type {
   TimeRange,
 } from '../../store.ts';
 import { BOOK_COLUMNS, booksOf, countBuckets, type CountRow, countRange } from '../../stored/counts.ts';
-import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
 import { pageOf } from '../../stored/page.ts';
 import { HOUR_MS } from '../../stored/sums.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
@@ -93,7 +93,8 @@ interface RejectionRow {
 
 export function listRejections(store: StoreConnection, tenant: number, query: RejectionQuery): Page<StoredRejection> {
   const end = { time: query.to ?? Number.MAX_SAFE_INTEGER, no: 0 };
-  const [time = end.time, no = end.no] = query.cursor === null ? [] : numbersOf('rejections', query.cursor, 2);
+  const [time = end.time, no = end.no] =
+    query.cursor === null ? [] : scopedNumbersOf('rejections', [tenant, query.reason], query.cursor, 2);
   const before = time < end.time ? { time, no } : end;
   const rows = store.all<RejectionRow>(
     `SELECT * FROM rejections WHERE tenant = ? ${query.reason === null ? '' : 'AND reason = ?'}
@@ -107,7 +108,9 @@ export function listRejections(store: StoreConnection, tenant: number, query: Re
     before.no,
     query.limit + 1,
   );
-  return pageOf(rows, query.limit, storedRejection, (row) => cursorOf('rejections', row.received_at, row.no));
+  return pageOf(rows, query.limit, storedRejection, (row) =>
+    scopedCursorOf('rejections', [tenant, query.reason], row.received_at, row.no),
+  );
 }
 
 function storedRejection(row: RejectionRow): StoredRejection {
@@ -167,7 +170,8 @@ export function listActs(
   tenant: number,
   { limit, cursor, traceId = null }: AuditQuery,
 ): Page<AuditRow> {
-  const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : numbersOf('audit', cursor, 1);
+  const [before = Number.MAX_SAFE_INTEGER] =
+    cursor === null ? [] : scopedNumbersOf('audit', [tenant, traceId], cursor, 1);
   const bytes = traceId === null ? null : idBytes(traceId);
   if (bytes === undefined) return { rows: [], nextCursor: null };
   const rows = store.all<ActRow>(
@@ -183,7 +187,7 @@ export function listActs(
     at,
     detail,
   });
-  return pageOf(rows, limit, actOf, ({ no }) => cursorOf('audit', no));
+  return pageOf(rows, limit, actOf, ({ no }) => scopedCursorOf('audit', [tenant, traceId], no));
 }
 
 interface SetAsideRow {

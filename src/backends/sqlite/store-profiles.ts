@@ -5,7 +5,7 @@
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../../model.ts';
 import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../store.ts';
-import { cursorOf, numbersOf } from '../../stored/cursor.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
 import { pageOf } from '../../stored/page.ts';
 import {
   type IdentifierRow,
@@ -150,7 +150,7 @@ export function readProfile(store: StoreConnection, profile: ProfileNodes): Stor
 
 /** In the order of the survivors' numbers, which is the order in which the processor made them. */
 export function listProfiles(store: StoreConnection, tenant: number, page: PageRequest): Page<StoredProfile> {
-  const [after = 0] = page.cursor === null ? [] : numbersOf('profiles', page.cursor, 1);
+  const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
   const roots = store.all<{ no: NodeNumber }>(
     `SELECT no FROM nodes WHERE no > ? AND tenant = ? AND NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no)
      ORDER BY no LIMIT ?`,
@@ -162,7 +162,7 @@ export function listProfiles(store: StoreConnection, tenant: number, page: PageR
     roots,
     page.limit,
     ({ no }) => readProfile(store, nodesOf(store, no)),
-    ({ no }) => cursorOf('profiles', no),
+    ({ no }) => scopedCursorOf('profiles', [tenant], no),
   );
 }
 

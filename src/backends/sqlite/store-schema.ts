@@ -233,6 +233,15 @@ const MIGRATIONS: readonly Migration[] = [
 
   -- One row once a server has run: which installation this file belongs to (installation.ts).
   CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;
+  -- Under a key its newest use; older ones with other bodies under names of their own (older-use.ts).
+  ALTER TABLE idempotency_keys ADD COLUMN body_hash TEXT NOT NULL DEFAULT '';
+
+  -- One row, made with the tables: cursors of arrivals name it.
+  CREATE TABLE installation (id TEXT NOT NULL) STRICT;
+  INSERT INTO installation VALUES (lower(hex(randomblob(16))));
+
+  -- The last event of each tenant, in the order of arrival, that has expired: before it a cursor is too old.
+  CREATE TABLE expired_arrivals (tenant INTEGER PRIMARY KEY, event INTEGER NOT NULL) STRICT;
   `,
 ];
 
@@ -304,6 +313,17 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
     withoutBackup:
       'move all three away: the next start makes a new one from what the event log still holds (SLUICE_LOG_RETENTION); keys are in another file.',
   };
+}
+
+/** More than a store is behind the one that its backup was made of. A number has room for two million restores. */
+const SKIPPED_NUMBERS = 2 ** 32;
+
+/**
+ * To be done to a store that was restored from a backup, before anything is stored in it. Events that come in now would
+ * get numbers which the store that was lost gave to others, and a client with a cursor from then would miss them.
+ */
+export function skipEventNumbers(database: DatabaseSync): void {
+  database.prepare("UPDATE sequences SET next = next + ? WHERE name = 'event'").run(SKIPPED_NUMBERS);
 }
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {

@@ -217,6 +217,14 @@ function expire(store: StoreConnection, table: EventTable, records: readonly Rec
     if (events.length >= EVENTS_PER_SWEEP) break;
   }
   removeEvents(store, table, events, 'expired');
+  // In order, so the last one of a tenant stays.
+  for (const [tenant, no] of new Map(events.map((event) => [event.tenant, event.no]))) {
+    store.run(
+      'INSERT INTO expired_arrivals VALUES (?, ?) ON CONFLICT DO UPDATE SET event = max(event, excluded.event)',
+      tenant,
+      no,
+    );
+  }
   for (const { no } of records.slice(0, removed)) store.run(`DELETE FROM records_${table.no} WHERE no = ?`, no);
   store.run(
     `UPDATE event_tables SET first_kept =

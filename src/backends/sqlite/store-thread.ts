@@ -43,6 +43,10 @@ function kindOf(error: unknown): 'bad_cursor' | 'unavailable' | 'bug' {
   return isUnavailable ? 'unavailable' : 'bug';
 }
 
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 function run(setup: StoreThreadSetup): void {
   const { storeFile, logFolder, matchOptions } = setup;
   // This reader removes nothing from the log: it never commits a position.
@@ -57,7 +61,8 @@ function run(setup: StoreThreadSetup): void {
     answer(store, call).then(
       (value) => reply({ id: call.id, value }),
       (error: unknown) => {
-        const message = error instanceof Error ? (error.stack ?? error.message) : String(error);
+        const isForClients = error instanceof BadCursorError;
+        const message = error instanceof Error && !isForClients ? (error.stack ?? error.message) : messageOf(error);
         reply({ id: call.id, error: kindOf(error), message });
       },
     );

@@ -168,7 +168,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
         return {
           snapshot: { ...snapshot, profileOf: (root) => this.#attempt(() => snapshot.profileOf(root)) },
           lastErasedAt: tenant.lastErasedAt,
-          firstUseOfIdempotencyKey: (key) => this.#attempt(() => this.#memory.firstUseOfIdempotencyKey(tenant, key)),
+          newestUseOfKey: (key) => this.#attempt(() => this.#memory.newestUseOfKey(tenant, key)),
+          olderUseOfKey: (key, bodyHash) => this.#attempt(() => this.#memory.olderUseOfKey(tenant, key, bodyHash)),
           firstUseOfEventId: (id) => this.#attempt(() => this.#memory.firstUseOfEventId(tenant, id)),
           erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
         };

@@ -15,6 +15,7 @@ import {
   string,
   tuple,
 } from 'fast-check';
+import { bodyHashOf } from '../../../src/body-hash.ts';
 import { usersInBody } from '../../../src/backends/kafka/body-users.ts';
 import { headerOf, messagesOf, recordOf, timeOf } from '../../../src/backends/kafka/message.ts';
 import { recordsOf } from '../../../src/backends/kafka/reader.ts';
@@ -187,11 +188,12 @@ suite('A request as messages', () => {
       keyKind: 'publishable',
       userCount: 1,
       eventCount: 0,
+      bodyHash: bodyHashOf(sent.body),
     };
     assert.deepEqual(first, {
       ...common,
       firstUserIndex: 0,
-      idempotencyKey: 'retry "1"\u001f0',
+      idempotencyKey: 'retry "1"',
       rejections: [],
     });
     assert.deepEqual(second, {

@@ -4,16 +4,21 @@
  */
 
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
+import { continueArrivalNumbers } from '../../../src/backends/postgres/arrival-numbers.ts';
+import { settleMovedArrivals } from '../../../src/backends/postgres/moved-arrivals.ts';
+import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
 import { processBatch } from '../../../src/processor/batch.ts';
 import { type ArrivedEvent, BadCursorError, type Store } from '../../../src/store.ts';
+import { OLDEST } from '../../../src/stored/cursor.ts';
 import type { StoreWriter, WriteTransaction } from '../../../src/store-writer.ts';
 import { person, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { randomOf } from '../../processor/history.ts';
-import { whyNoPostgres } from '../../servers/postgres.ts';
-import { databaseFor } from './database.ts';
+import { testPostgres, whyNoPostgres } from '../../servers/postgres.ts';
+import { databaseFor, testPoolOptions } from './database.ts';
 
 const LOG = 'test:log';
 const CONTEXT = {
@@ -42,6 +47,17 @@ async function setUp(context: TestContext, writers: number) {
   const store = openPostgresStore({ pool: database.pool.share(), logName: LOG });
   context.after(() => store.close());
   return { ...database, store, writers: pools.map((pool) => openPostgresStoreWriter({ pool, logName: LOG })) };
+}
+
+async function openCopy(context: TestContext, url: string) {
+  const [pool, writing] = (await Promise.all([1, 2].map(() => openPool(testPoolOptions(url))))) as [
+    PostgresPool,
+    PostgresPool,
+  ];
+  context.after(() => Promise.all([pool.close(), writing.close()]));
+  const store = openPostgresStore({ pool: pool.share(), logName: LOG });
+  context.after(() => store.close());
+  return { pool, store, writer: openPostgresStoreWriter({ pool: writing, logName: LOG }) };
 }
 
 /** Stores a request of `count` events of somebody of its own, and leaves the transaction open. */
@@ -164,17 +180,83 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     }
   });
 
-  test('a place of another database is the end, and of another list is refused', async (context) => {
-    const { store, writers } = await setUp(context, 1);
-    await (await write(writers[0] as StoreWriter, 0, 1)).transaction.commit(false);
-    const place = (numbers: string): string => Buffer.from(`arrivals ${numbers}`).toString('base64url');
-    // The end itself moves on with every transaction of the server, whoever makes it.
-    const beyond = await store.arrivals(TENANT, place('9007199254740991 5'), 1);
-    assert.deepEqual(beyond.events, []);
-    await (await write(writers[0] as StoreWriter, 0, 1)).transaction.commit(false);
-    assert.equal((await store.arrivals(TENANT, beyond.last, 9)).events.length, 1);
-    assert.equal((await store.arrivals(TENANT, place('0 0'), 9)).events.length, 2);
-    await assert.rejects(store.arrivals(TENANT, place('5'), 1), BadCursorError);
+  test('a database that was restored from a dump goes on behind all that its original ever gave', async (context) => {
+    const { pool, url, store, writers } = await setUp(context, 1);
+    const [writer] = writers as [StoreWriter];
+    const before = await write(writer, 0, 2);
+    await before.transaction.commit(false);
+    // As of a server that has counted further than the one to which the dump goes.
+    await pool.query('UPDATE arrivals SET tx = tx + 1000000');
+    await pool.query('UPDATE arrival_numbers SET shift = shift + 1000000');
+    const start = (await store.arrivals(TENANT, OLDEST, 1)).last;
+    await Promise.all([store.close(), pool.close(), ...writers.map((one) => one.close())]);
+    const copyUrl = await (await testPostgres()).newDatabase(url);
+    // After the dump was made, the original stores more, and gives a cursor after it.
+    const original = await openCopy(context, url);
+    await (await write(original.writer, 0, 5)).transaction.commit(false);
+    const { last } = await original.store.arrivals(TENANT, null, 1);
+
+    const copy = await openCopy(context, copyUrl);
+    await copy.pool.query('UPDATE arrival_numbers SET shift = 0');
+    await Promise.all([continueArrivalNumbers(copy.pool), continueArrivalNumbers(copy.pool)]);
+    const after = await write(copy.writer, 0, 1);
+    await after.transaction.commit(false);
+    assert.deepEqual(tracesOf((await follow(copy.store, last, 9)).events), [after.traceId]);
+    const { events } = await follow(copy.store, start, 9);
+    assert.deepEqual(tracesOf(events), [before.traceId, after.traceId]);
+    assertGrowing(events);
+    const shift = async (): Promise<number> => {
+      const { rows } = await copy.pool.query<{ shift: number }>('SELECT shift FROM arrival_numbers');
+      return rows[0]?.shift ?? -1;
+    };
+    const settled = await shift();
+    assert.ok(settled > 1_000_000);
+    await continueArrivalNumbers(copy.pool);
+    assert.equal(await shift(), settled);
+    // The original does not know of cursors that the copy gave.
+    const ahead = (await copy.store.arrivals(TENANT, null, 1)).last;
+    await assert.rejects(original.store.arrivals(TENANT, ahead, 1), BadCursorError);
+  });
+
+  test('what was moved from an embedded store is read in the order that it had there', async (context) => {
+    const { pool, store, writers } = await setUp(context, 1);
+    const [writer] = writers as [StoreWriter];
+    const written: Writing[] = [];
+    for (let n = 0; n < 7; n++) {
+      const one = await write(writer, 0, 1 + (n % 3));
+      await one.transaction.commit(false);
+      written.push(one);
+    }
+    const all = (await follow(store, OLDEST, 500)).events;
+    // The events of one request lie on both sides of the end of what is told as one transaction.
+    const { rows } = await pool.query<{ first: number }>('SELECT first_event AS first FROM records WHERE events = 3');
+    const by = 65_535 - Math.min(...rows.map(({ first }) => first));
+    await pool.query('UPDATE events SET no = no + $1', [by]);
+    await pool.query('UPDATE records SET first_event = first_event + $1', [by]);
+    const numbers = (await pool.query<{ no: number }>('SELECT no FROM events ORDER BY no')).rows.map(({ no }) => no);
+    assert.ok(numbers.includes(65_535) && numbers.includes(65_536));
+    const installation = randomUUID();
+    await pool.query(`INSERT INTO moves (id, log, begun_at, installation) VALUES (gen_random_uuid(), 'l', 1, $1)`, [
+      installation,
+    ]);
+    for (let run = 1; run <= 2; run++) await pool.inTransaction((client) => settleMovedArrivals(client, 70_000));
+    const later = await write(writer, 0, 1);
+    await later.transaction.commit(false);
+
+    const moved = openPostgresStore({ pool: pool.share(), logName: LOG });
+    context.after(() => moved.close());
+    const { events } = await follow(moved, OLDEST, 2);
+    assert.deepEqual(tracesOf(events), [...tracesOf(all), later.traceId]);
+    assertGrowing(events);
+    const embedded = (no: number): string =>
+      Buffer.from(`arrivals ${installation.replaceAll('-', '').slice(0, 12)} ${no}`).toString('base64url');
+    for (let no = (numbers[0] ?? 0) - 1; no <= (numbers.at(-1) ?? 0) + 1; no++) {
+      const rest = await follow(moved, embedded(no), 3);
+      assert.deepEqual(rest.events, events.slice(numbers.filter((number) => number <= no).length), `after ${no}`);
+    }
+    assert.deepEqual(tracesOf((await follow(moved, embedded(69_999), 3)).events), [later.traceId]);
+    await assert.rejects(moved.arrivals(TENANT, embedded(70_000), 1), /ahead of all that is stored/);
+    await assert.rejects(store.arrivals('acct_unknown/production', embedded(-1), 1), BadCursorError);
   });
 
   test('what was erased is passed over without ending the list', async (context) => {

@@ -53,8 +53,8 @@ async function fill(pool: PostgresPool): Promise<void> {
      FROM generate_series(0, ${EVENTS - 1}) AS n`,
   );
   await pool.query(
-    `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max, processed_at)
-     SELECT n + 1, 1 + (1 + n % ${NODES}) % 2, n, 1, ${FIRST} + n * ${EVERY}, ${FIRST} + n * ${EVERY}, 0
+    `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
+     SELECT n + 1, 1 + (1 + n % ${NODES}) % 2, n, 1, ${FIRST} + n * ${EVERY}, ${FIRST} + n * ${EVERY}
      FROM generate_series(0, ${EVENTS - 1}) AS n`,
   );
 }

@@ -214,7 +214,7 @@ suite('Racing writers on PostgreSQL', { skip: whyNoPostgres() }, () => {
   test('of requests with one Idempotency-Key, and of events with one id, one is stored', async (context) => {
     const random = randomOf(9);
     const entries = Array.from({ length: 80 }, (_, n) => {
-      const users = [person({ user_id: `u${n % 7}` }, [{ $event_id: `id${n % 10}` }, {}])];
+      const users = [person({ user_id: `u${(n % 20) % 7}` }, [{ $event_id: `id${n % 10}` }, {}])];
       return request(users, { receivedAt: START + n, idempotencyKey: n % 2 === 0 ? `key${n % 20}` : null });
     });
     const pool = await raced(context, entries, random);
@@ -224,6 +224,17 @@ suite('Racing writers on PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.equal(await numberOf(pool, 'SELECT users_stored + users_duplicates AS number FROM ledger'), 80);
     const named = await numberOf(pool, `SELECT count(*) AS number FROM events WHERE properties LIKE '%$event_id%'`);
     assert.equal(named, 10);
+  });
+
+  test('of requests with one Idempotency-Key and several bodies, one of each body is stored', async (context) => {
+    const entries = Array.from({ length: 120 }, (_, n) =>
+      request([person({ user_id: `u${n % 3}` })], { receivedAt: START + n, idempotencyKey: `key${n % 5}` }),
+    );
+    const pool = await raced(context, entries, randomOf(10));
+    const stored = 'SELECT count(*) AS number FROM records WHERE duplicate_of IS NULL';
+    assert.equal(await numberOf(pool, stored), 15);
+    assert.equal(await numberOf(pool, `${stored} AND notes LIKE '%with another body%'`), 10);
+    assert.equal(await numberOf(pool, 'SELECT count(*) AS number FROM idempotency_keys'), 15);
   });
 
   test('a partition that two processors believe to be theirs is written by one of them', async (context) => {

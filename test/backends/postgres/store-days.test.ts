@@ -10,7 +10,6 @@ import {
   DAY_MS,
   eventsOf,
   feed,
-  HOUR_MS,
   KEEP_ALL,
   person,
   profileOf,
@@ -174,15 +173,23 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.equal((await eventsOf(under)).length, 0);
   });
 
-  test('runs of arrivals are kept for a day from when they were processed', async (context) => {
+  test('runs of arrivals are of one day each, and are kept for as long as its events', async (context) => {
     const under = await openFor(context);
-    const processedAt = START + 12 * HOUR_MS;
-    await send(under, [person({ user_id: 'u' })], { receivedAt: START - 9 * DAY_MS });
-    const runs = async (): Promise<number> => (await under.pool.query('SELECT FROM arrivals')).rowCount;
-    await sweepAll(under, {}, processedAt + DAY_MS);
-    assert.equal(await runs(), 1);
-    await sweepAll(under, {}, processedAt + DAY_MS + 1);
-    assert.equal(await runs(), 0);
-    assert.equal((await eventsOf(under)).length, 1);
+    const midnight = Math.ceil(START / DAY_MS) * DAY_MS;
+    const entries = [-2, -1, 0, 1].map((offset) =>
+      request([person({ user_id: 'u' })], { receivedAt: midnight + offset }),
+    );
+    await feed(under, entries);
+    const left = async (): Promise<[runs: number, events: number]> => [
+      (await under.pool.query('SELECT FROM arrivals')).rowCount,
+      (await eventsOf(under)).length,
+    ];
+    const retention = { eventsMs: 3 * DAY_MS };
+    await sweepAll(under, retention, midnight + 3 * DAY_MS - 1);
+    assert.deepEqual(await left(), [2, 4]);
+    await sweepAll(under, retention, midnight + 3 * DAY_MS);
+    assert.deepEqual(await left(), [1, 2]);
+    await sweepAll(under, retention, midnight + 4 * DAY_MS);
+    assert.deepEqual(await left(), [0, 0]);
   });
 });

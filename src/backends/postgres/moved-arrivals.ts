@@ -1,0 +1,60 @@
+/**
+ * The order of arrival of events that were moved here from an embedded store. There it is the order of their numbers, which
+ * they keep, so each MOVED_EVENTS_PER_TRANSACTION of them are told as if a transaction had stored them, the last of these
+ * just before the first transaction that stores anything here. So a cursor that the embedded store gave, the number of an
+ * event, has its exact place in the order of this store.
+ */
+
+import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
+import type { Queryable } from './pool.ts';
+import { DAY_MS } from './store-days.ts';
+
+const MOVED_EVENTS_PER_TRANSACTION = 65_536;
+
+export interface MovedArrivals {
+  /** As it was; `installationIn` makes the name in cursors of it. */
+  readonly installation: string;
+  readonly firstTx: number;
+  /** Below it are all numbers that the store had given out. */
+  readonly nextNumber: number;
+}
+
+/** Undefined where nothing was moved. */
+export async function readMovedArrivals(db: Queryable): Promise<MovedArrivals | undefined> {
+  const { rows } = await db.query<MovedArrivals>(
+    `SELECT installation, first_tx AS "firstTx", next_number AS "nextNumber" FROM moves WHERE first_tx IS NOT NULL`,
+  );
+  return rows[0];
+}
+
+export function movedTransactionOf({ firstTx }: MovedArrivals, event: number): number {
+  return firstTx + Math.floor(event / MOVED_EVENTS_PER_TRANSACTION);
+}
+
+/** After records are there, within a transaction. May be done again. Records tell what their events would. */
+export async function settleMovedArrivals(client: Queryable, nextNumber: number): Promise<void> {
+  const transactions = Math.floor(nextNumber / MOVED_EVENTS_PER_TRANSACTION) + 1;
+  await client.query(
+    `UPDATE moves SET next_number = $1, first_tx = ${NEXT_TRANSACTION} + ${SHIFT} - $2::bigint WHERE first_tx IS NULL`,
+    [nextNumber, transactions],
+  );
+  await client.query(
+    `UPDATE expired_arrivals SET tx = event / ${MOVED_EVENTS_PER_TRANSACTION} + (SELECT first_tx FROM moves)`,
+  );
+  await client.query('DELETE FROM arrivals');
+  // Consecutive events of a tenant and a day have one difference between their number and how many there are before them.
+  await client.query(
+    `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
+     SELECT tx, tenant, min(first_event), sum(events), min(received_at), max(received_at) FROM (
+       SELECT *, first_event + events - sum(events) OVER (PARTITION BY tenant, tx, day ORDER BY first_event) AS run FROM (
+         SELECT (SELECT first_tx FROM moves) + part AS tx, tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day,
+           greatest(first_event, part * ${MOVED_EVENTS_PER_TRANSACTION}) AS first_event,
+           least(first_event + events, (part + 1) * ${MOVED_EVENTS_PER_TRANSACTION})
+             - greatest(first_event, part * ${MOVED_EVENTS_PER_TRANSACTION}) AS events
+         FROM records CROSS JOIN LATERAL generate_series(first_event / ${MOVED_EVENTS_PER_TRANSACTION},
+           (first_event + events - 1) / ${MOVED_EVENTS_PER_TRANSACTION}) AS part
+         WHERE events > 0
+       ) AS pieces
+     ) AS numbered GROUP BY tx, tenant, day, run`,
+  );
+}

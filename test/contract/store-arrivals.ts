@@ -1,0 +1,148 @@
+/** The contract of the store: how long a cursor of arrivals is good, and that no event is missed without an error. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import { type ArrivedEvent, BadCursorError } from '../../src/store.ts';
+import { OLDEST } from '../../src/stored/cursor.ts';
+import {
+  DAY_MS,
+  type OpenStore,
+  OTHER_TENANT,
+  person,
+  profileOf,
+  START,
+  type StoreUnderTest,
+  send,
+  sweepAll,
+  TENANT,
+} from './store-feeding.ts';
+
+/** The words of a cursor of arrivals: the name of the list, the installation, then numbers. */
+export function cursorWords(cursor: string): string[] {
+  return Buffer.from(cursor, 'base64url').toString('latin1').split(' ');
+}
+
+export function cursorFrom(words: readonly (string | number)[]): string {
+  return Buffer.from(words.join(' ')).toString('base64url');
+}
+
+/** Everything that arrived after a cursor, in small pages, and the cursor after it. */
+export async function arrivedAfter(
+  { store }: Pick<StoreUnderTest, 'store'>,
+  after: string,
+  tenantId = TENANT,
+): Promise<{ readonly events: ArrivedEvent[]; readonly last: string }> {
+  const events: ArrivedEvent[] = [];
+  let last = after;
+  // The end itself moves on with whatever else the server does, and a page may be empty before the end.
+  for (let emptyPages = 0; emptyPages < 3; ) {
+    const page = await store.arrivals(tenantId, last, 3);
+    events.push(...page.events);
+    emptyPages = page.events.length === 0 ? emptyPages + 1 : 0;
+    last = page.last;
+  }
+  return { events, last };
+}
+
+function refusedBecause(pattern: RegExp): (error: unknown) => boolean {
+  return (error) => error instanceof BadCursorError && pattern.test(error.message);
+}
+
+export function storeArrivalsContract(open: OpenStore): void {
+  suite('cursors of arrivals', () => {
+    let under: StoreUnderTest;
+    beforeEach(async () => {
+      under = await open();
+    });
+    afterEach(() => under.close());
+
+    const tracesAfter = async (after: string): Promise<string[]> =>
+      (await arrivedAfter(under, after)).events.map(({ traceId }) => traceId);
+
+    /** A request of two events a day, the first at START, and the cursor after each. */
+    async function sendDays(days: number): Promise<{ traces: string[]; cursors: string[] }> {
+      const [traces, cursors]: [string[], string[]] = [[], []];
+      for (let day = 0; day < days; day++) {
+        const about = { receivedAt: START + day * DAY_MS };
+        await send(under, [person({ user_id: 'noise' })], { ...about, tenantId: OTHER_TENANT });
+        traces.push(await send(under, [person({ user_id: 'u' }, [{}, {}])], about));
+        cursors.push((await under.store.arrivals(TENANT, null, 1)).last);
+      }
+      return { traces, cursors };
+    }
+    const twice = (traces: readonly string[]): string[] => traces.flatMap((traceId) => [traceId, traceId]);
+
+    test('"oldest" reads all that is stored, in the order of arrival', async () => {
+      assert.deepEqual(await tracesAfter(OLDEST), []);
+      const { traces } = await sendDays(4);
+      assert.deepEqual(await tracesAfter(OLDEST), twice(traces));
+      assert.deepEqual((await arrivedAfter(under, OLDEST, 'acct_unknown/production')).events, []);
+    });
+
+    test('a cursor is good for as long as the events are kept, however long ago it was given', async () => {
+      const { traces, cursors } = await sendDays(3);
+      // Far beyond all that is removed by age but events.
+      await sweepAll(under, {}, START + 300 * DAY_MS);
+      for (const [day, cursor] of cursors.entries()) {
+        assert.deepEqual(await tracesAfter(cursor), twice(traces.slice(day + 1)), `after day ${day}`);
+      }
+      const all = (await arrivedAfter(under, OLDEST)).events;
+      for (const [index, { place }] of all.entries()) {
+        assert.deepEqual((await arrivedAfter(under, place)).events, all.slice(index + 1));
+      }
+    });
+
+    test('a cursor after which events have expired is refused, and no other', async () => {
+      const { traces, cursors } = await sendDays(6);
+      await sweepAll(under, { eventsMs: 2 * DAY_MS }, START + 5 * DAY_MS + 1);
+      const left = (await arrivedAfter(under, OLDEST)).events.map(({ traceId }) => traceId);
+      const kept = left.length / 2;
+      assert.ok(kept >= 2 && kept <= 4, `${kept} days are kept`);
+      assert.deepEqual(left, twice(traces.slice(-kept)));
+      const lastGone = 6 - kept - 1;
+      for (const [day, cursor] of cursors.entries()) {
+        if (day < lastGone) await assert.rejects(tracesAfter(cursor), refusedBecause(/have expired.*"oldest"/));
+        else assert.deepEqual(await tracesAfter(cursor), twice(traces.slice(day + 1)), `after day ${day}`);
+      }
+      // Of the other tenant as much has expired, and nothing of one that never sent anything.
+      await assert.rejects(arrivedAfter(under, cursors[0] ?? '', OTHER_TENANT), BadCursorError);
+      assert.deepEqual((await arrivedAfter(under, cursors[0] ?? '', 'acct_unknown/production')).events, []);
+    });
+
+    test('what was erased is not missing: a cursor before it is good', async () => {
+      const start = (await under.store.arrivals(TENANT, null, 1)).last;
+      await send(under, [person({ user_id: 'gone' }, [{}, {}])]);
+      const traceId = await send(under, [person({ user_id: 'u' })]);
+      const { id } = await profileOf(under, 'user_id', 'gone');
+      assert.ok(await under.store.erase(TENANT, id, { traceId, at: START }));
+      assert.deepEqual(await tracesAfter(start), [traceId]);
+    });
+
+    test('a cursor from the future, of another installation, or none at all is refused, and told how to go on', async () => {
+      await sendDays(2);
+      const { last } = await under.store.arrivals(TENANT, null, 1);
+      const [list = '', installation = '', ...numbers] = cursorWords(last);
+      const ahead = numbers.map((number, index) => (index === 0 ? Number(number) + 2 ** 40 : number));
+      const other = installation.replaceAll(/./g, (digit) => (digit === '0' ? '1' : '0'));
+      for (const [words, reason] of [
+        [[list, installation, ...ahead], /^is ahead of all that is stored.*"oldest"/],
+        [[list, other, ...numbers], /^was given by another installation.*"oldest"/],
+        [[list, ...numbers], /^is not one that this call gave/],
+        [[list, installation], /^is not one that this call gave/],
+        [[list, installation, ...numbers, 1, 2], /^is not one that this call gave/],
+        [[list, installation, 'x'], /^is not one that this call gave/],
+        [[list, installation.toUpperCase().replace(/^./, 'G'), ...numbers], /^is not one that this call gave/],
+        [['events', installation, ...numbers], /^is not one that this call gave/],
+      ] as const) {
+        await assert.rejects(
+          under.store.arrivals(TENANT, cursorFrom(words), 5),
+          refusedBecause(reason),
+          words.join(' '),
+        );
+      }
+      // And goes on as if nothing had been asked.
+      const traceId = await send(under, [person({ user_id: 'u' })], { receivedAt: START + 3 * DAY_MS });
+      assert.deepEqual(await tracesAfter(last), [traceId]);
+    });
+  });
+}
