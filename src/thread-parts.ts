@@ -133,17 +133,11 @@ async function tieTopic(database: Database, { name }: LogReader, onRefused: (mes
       throw error;
     }
   };
+  const untilTied = async (): Promise<void> => {
+    while (!(await isTied())) await sleep(DATABASE_RETRY_MS, undefined, { ref: false });
+  };
   if (await isTied()) return;
-  const retry = setInterval(() => {
-    isTied().then(
-      (done) => done && clearInterval(retry),
-      (error: unknown) => {
-        clearInterval(retry);
-        onRefused(error instanceof Error ? error.message : String(error));
-      },
-    );
-  }, DATABASE_RETRY_MS);
-  retry.unref();
+  untilTied().catch((error: unknown) => onRefused(error instanceof Error ? error.message : String(error)));
 }
 
 /** Over a connection of its own: that all others are in use does not mean that the database is away. */
