@@ -4,11 +4,12 @@
  * looks at one moment each.
  */
 
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { CLOCK_EARLIEST } from '../clock.ts';
 import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
+import { serverUrlFileOf } from '../data-folder.ts';
 import { LogCorruptError, type LogReader } from '../log.ts';
 import type { Books, LedgerHour, Store } from '../store.ts';
 import {
@@ -28,6 +29,8 @@ const BACKLOG_RECORDS_COUNTED_MAX = 1_000_000;
 const SECOND_LOOK_MS = 1_000;
 const BACKLOG_OLD_MS = 60_000;
 const CLOCK_TOLERANCE_MS = 5_000;
+const METRICS_MS_MAX = 2_000;
+const HELD_SECONDS = /^sluice_clock_held_seconds (\S+)$/m;
 const SHOWN_MAX = 5;
 
 type Positions = ReadonlyMap<number, number>;
@@ -184,6 +187,13 @@ export const checkClock: Check = async (parts) => {
   if (now < CLOCK_EARLIEST) {
     return [broken('clock', `it says ${isoTime(now)}`, 'Set the clock, or let the machine keep it (NTP).')];
   }
+  const heldSeconds = await heldSecondsOf(parts);
+  if (heldSeconds > 0) {
+    const message = `it says ${localTime(now)}, and the server does not believe it: received_at is ${formatSpan(heldSeconds * 1_000)} behind`;
+    const advice =
+      'The clock jumped ahead. Set it right, and the server goes on by itself. If it is right, restart the server; where the difference is more than SLUICE_CLOCK_GAP_MAX, with a larger value of that.';
+    return [warning('clock', message, advice)];
+  }
   const alone = [well('clock', `${localTime(now)}, and nothing to compare it with yet`)];
   return withLogAndStore(parts, alone, async (log, store) => {
     const { hours } = await store.ledger(null, { from: null, to: null });
@@ -205,6 +215,18 @@ export const checkClock: Check = async (parts) => {
     return [well('clock', `${localTime(now)}, and nothing came in later than that`)];
   });
 };
+
+/** As the metrics of a server on this folder have it; 0 where there is none that answers. */
+async function heldSecondsOf({ config, dataFolder, lockHolder }: DoctorParts): Promise<number> {
+  if (config.logUrl !== '' || !lockHolder().isHeld) return 0;
+  try {
+    const { origin } = new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim());
+    const response = await fetch(`${origin}/metrics`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
+    return Number(HELD_SECONDS.exec(await response.text())?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
 
 export const checkStore: Check = async (parts) => {
   const store = await parts.store();

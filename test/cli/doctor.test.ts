@@ -5,7 +5,10 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { chmodSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
@@ -14,7 +17,7 @@ import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import type { Finding } from '../../src/cli/doctor-checks.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { findLogReader, lookAtDatabase } from '../../src/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
@@ -168,6 +171,25 @@ suite('sluice doctor', () => {
     assert.match(ahead.trouble, /warning clock: .*after the newest event .*SLUICE_CLOCK_GAP_MAX \(180d\)/s);
     const unset = await examine(folder.data, [], { now: () => 0 });
     assert.match(unset.trouble, /broken clock: it says 1970-01-01/);
+  });
+
+  test('clock: what a running server does not believe is reported', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    let metrics = '# TYPE sluice_clock_held_seconds gauge\nsluice_clock_held_seconds 172800.5\n';
+    const server = createServer((_, response) => response.end(metrics)).listen(0, '127.0.0.1');
+    context.after(() => server.close());
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    writeFileSync(serverUrlFileOf(folder.data), `http://127.0.0.1:${port}\n`);
+    const lockHolder = () => ({ isHeld: true, pid: process.pid });
+    const held = await examine(folder.data, [], { lockHolder });
+    assert.match(
+      held.trouble,
+      /warning clock: .*does not believe it: received_at is 2d .*behind → .*restart the server/,
+    );
+    metrics = 'sluice_clock_held_seconds 0\n';
+    assert.doesNotMatch((await examine(folder.data, [], { lockHolder })).trouble, /clock/);
   });
 
   test('log: a segment that was given up is a warning, one that cannot be read is broken', async (context) => {
