@@ -4,11 +4,18 @@
  */
 
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { CLOCK_EARLIEST, type TimeSources, TrustedClock, watchClock } from '../src/clock.ts';
+import { loadConfig } from '../src/config.ts';
+import { logFolderOf } from '../src/data-folder.ts';
 import type { Logger } from '../src/logger.ts';
 import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../src/metrics.ts';
+import { openClock } from '../src/opening.ts';
+import { folderIn } from './faults/scope.ts';
+import { entryOf, traceIdOf } from './processor/history.ts';
+import { appendAll, processAll } from './processor/processing.ts';
 
 const SECOND_MS = 1_000;
 const HOUR_MS = 3_600 * SECOND_MS;
@@ -347,5 +354,40 @@ suite('The watch over the clock', () => {
         'info: the clock is right again: received_at follows it',
       ],
     );
+  });
+});
+
+suite('The clock of a server', () => {
+  const config = (dataFolder: string) => loadConfig({ env: { SLUICE_DATA: dataFolder }, args: [] }).config;
+  const refuse = (message: string): void => assert.fail(message);
+
+  test('starts after the newest event in the log, or in the store if the log was removed', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const ahead = Date.now() + HOUR_MS;
+    const entries = [ahead - 1, ahead].map((receivedAt, n) =>
+      entryOf([{ identifiers: { user_id: 'ada' }, events: [{ event_name: 'tested' }] }], {
+        traceId: traceIdOf(receivedAt, n),
+        receivedAt,
+        tenantId: 'acct_test/development',
+        keyKind: 'secret',
+        idempotencyKey: null,
+      }),
+    );
+    await appendAll(dataFolder, entries);
+    const started = async (): Promise<number> => (await openClock(config(dataFolder), refuse)).now() - ahead;
+    const inLog = await started();
+    assert.ok(inLog > 0 && inLog < HOUR_MS / 2, `${inLog} ms after the newest event`);
+    await processAll(dataFolder);
+    rmSync(logFolderOf(dataFolder), { recursive: true });
+    const inStore = await started();
+    assert.ok(inStore > 0 && inStore < HOUR_MS / 2, `${inStore} ms after the newest event`);
+  });
+
+  test('starts with the wall clock where nothing was ever stored', async () => {
+    await using scope = new AsyncDisposableStack();
+    const before = Date.now();
+    const now = (await openClock(config(folderIn(scope)), refuse)).now();
+    assert.ok(now >= before && now <= Date.now());
   });
 });

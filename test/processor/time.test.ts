@@ -9,13 +9,14 @@ import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder.ts';
-import type { LogEntry } from '../../src/log.ts';
-import { createLogger } from '../../src/logger.ts';
+import type { LogEntry, LogReader } from '../../src/log.ts';
+import { createLogger, type Logger } from '../../src/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../src/model.ts';
 import { Housekeeping } from '../../src/processor/housekeeping.ts';
 import { Processor } from '../../src/processor/processor.ts';
 import type { Store } from '../../src/store.ts';
+import type { StoreWriter } from '../../src/store-writer.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entriesOf, entryOf, traceIdOf } from './history.ts';
 import { appendAll, processAll, withStore } from './processing.ts';
@@ -204,4 +205,33 @@ test('an Idempotency-Key is remembered for what still waits in the log, however 
     );
     assert.deepEqual(stored, [null, ...Array.from({ length: 3 }, () => entries[0]?.traceId)]);
   });
+});
+
+test('what is too old goes by the time of retention, which may stand while the clock goes on', async () => {
+  const swept: number[] = [];
+  const lines: string[] = [];
+  let retentionTime = START;
+  const writer = {
+    difference: async () => ({ users: 0, events: 0 }),
+    lastTraceIds: async () => new Map(),
+    // More to remove, so that the next call is due at once.
+    sweep: async (_: unknown, now: number) => swept.push(now) > 0,
+  } as Partial<StoreWriter> as StoreWriter;
+  const housekeeping = new Housekeeping({
+    log: { partitions: async () => [] as number[] } as Partial<LogReader> as LogReader,
+    writer,
+    metrics: metricsWriter(allocateMetrics(1), 0),
+    logger: { warn: (_: object, message: string) => lines.push(message) } as unknown as Logger,
+    now: () => START + DAY_MS,
+    retentionTime: () => retentionTime,
+    retention: { eventsMs: 1, tracesMs: 1, rejectionsMs: 1, rejectionBytesMax: 1 },
+    backlogBytesMax: 1,
+    setBacklogFull: () => undefined,
+  });
+  await housekeeping.run(new Map(), START + DAY_MS);
+  await housekeeping.run(new Map(), START + DAY_MS);
+  retentionTime = START + DAY_MS;
+  await housekeeping.run(new Map(), START + DAY_MS);
+  assert.deepEqual(swept, [START, START, START + DAY_MS]);
+  assert.deepEqual(lines, ['the clock jumped ahead: nothing is removed for a day']);
 });
