@@ -86,7 +86,8 @@ function filesIn(folder: string): string[] {
     .filter((name) => statSync(join(folder, name)).isFile() && !/-(wal|shm)$/.test(name))
     .sort()
     .map((name) => {
-      const bytes = readFileSync(join(folder, name)).fill(0, 24, 28).fill(0, 92, 96);
+      const bytes = readFileSync(join(folder, name));
+      if (name.endsWith('.db')) bytes.fill(0, 24, 28).fill(0, 92, 96);
       return `${name} ${createHash('sha256').update(bytes).digest('hex')}`;
     });
 }
