@@ -83,7 +83,8 @@ function filesIn(folder: string): string[] {
     .filter((name) => statSync(join(folder, name)).isFile() && !/-(wal|shm)$/.test(name))
     .sort()
     .map((name) => {
-      const bytes = readFileSync(join(folder, name)).fill(0, 24, 28).fill(0, 92, 96);
+      const bytes = readFileSync(join(folder, name));
+      if (name.endsWith('.db')) bytes.fill(0, 24, 28).fill(0, 92, 96);
       return `${name} ${createHash('sha256').update(bytes).digest('hex')}`;
     });
 }
@@ -248,7 +249,10 @@ suite('sluice doctor', () => {
     await folder.send([{ users: [user('ada')] }, { body: Buffer.from('{"users":'), userCount: 1, eventCount: 1 }]);
     const { code, trouble } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(trouble, /broken ledger: the request 01930000-\S+2 could not be processed and is a failed record since/);
+    assert.match(
+      trouble,
+      /broken ledger: the request 01930000-\S+2 could not be processed and is a failed record since/,
+    );
   });
 
   test('keys: none, expired, expiring and leaked ones are told', async (context) => {
