@@ -1,5 +1,5 @@
 /**
- * The doctor's look at the data: log, clock, backlog, store and books. The log is read at both ends of every segment,
+ * The doctor's look at the data: log, clock, backlog, store and ledger. The log is read at both ends of every segment,
  * which finds what is missing or cannot be opened; `--deep` reads the whole store. Beside a running server these are
  * looks at one moment each.
  */
@@ -253,8 +253,8 @@ export const checkBooks: Check = async (parts) => {
   for (const { traceId, cause, setAsideAt } of await store.setAside(SHOWN_MAX)) {
     findings.push(
       broken(
-        'books',
-        `the request ${traceId} could not be processed and was set aside at ${localTime(setAsideAt)}: ${cause}`,
+        'ledger',
+        `the request ${traceId} could not be processed and is a failed record since ${localTime(setAsideAt)}: ${cause}`,
         'It is kept in the log. This is a bug of Sluice: please report the cause. What it was: sluice trace ' + traceId,
       ),
     );
@@ -262,7 +262,7 @@ export const checkBooks: Check = async (parts) => {
   if (parts.isDeep) findings.push(...(await recountFindings(store)));
   if (findings.every(({ state }) => state === 'well')) {
     const sum = hours.reduce((total, { events }) => total + events.received, 0);
-    findings.unshift(well('books', `${countOf(sum, 'event')} received, and all accounted for`));
+    findings.unshift(well('ledger', `${countOf(sum, 'event')} received, and all accounted for`));
   }
   return findings;
 };
@@ -290,9 +290,9 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
 async function recountFindings(store: Store): Promise<Finding[]> {
   const { eventsInBooks, eventsInTables } = await store.recount();
   if (eventsInBooks === eventsInTables)
-    return [well('books', `${countOf(eventsInTables, 'event')} counted, as the books say`)];
-  const message = `the books say ${countOf(eventsInBooks, 'event')}, and ${formatCount(eventsInTables)} are there`;
-  return [broken('books', message, BOOKS_ADVICE)];
+    return [well('ledger', `${countOf(eventsInTables, 'event')} counted, as the ledger says`)];
+  const message = `the ledger says ${countOf(eventsInBooks, 'event')}, and ${formatCount(eventsInTables)} are there`;
+  return [broken('ledger', message, BOOKS_ADVICE)];
 }
 
 const BOOKS_ADVICE = 'This is a bug of Sluice, or a damaged file: please report it, and look at the store with --deep.';
@@ -302,7 +302,7 @@ function imbalances({ hour, users, events }: LedgerHour): Finding[] {
     const difference = books.received - accountedFor(books);
     if (difference === 0) return [];
     const message = `of ${formatCount(books.received)} ${noun} received in the hour of ${localTime(hour)}, ${formatCount(Math.abs(difference))} are ${difference > 0 ? 'missing' : 'too many'}`;
-    return [broken('books', message, BOOKS_ADVICE)];
+    return [broken('ledger', message, BOOKS_ADVICE)];
   });
 }
 

@@ -61,7 +61,7 @@ const CHECKS: readonly NamedCheck[] = [
   ['log', checkLog],
   ['store', checkStore],
   ['backlog', checkBacklog],
-  ['books', checkBooks],
+  ['ledger', checkBooks],
   ['keys', checkKeys],
 ];
 

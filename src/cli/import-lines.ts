@@ -147,7 +147,7 @@ function notJson(text: string): string {
 }
 
 function columnOf(text: string, offset: number): number {
-  return [...text.slice(0, offset)].length + 1;
+  return Array.from(text.slice(0, offset)).length + 1;
 }
 
 /** In quotes, or by its number where it could not be seen. */

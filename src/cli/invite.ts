@@ -4,9 +4,7 @@
  * Whoever may write to the data folder, or the database, may let people in, so nothing else is asked.
  */
 
-import { baseUrlOf } from '../base-url.ts';
-import { type Config, SETTINGS } from '../config.ts';
-import { serverUrlIn } from '../data-folder.ts';
+import type { Config } from '../config.ts';
 import { OperatorError } from '../errors.ts';
 import { nameMistake } from '../keys/create.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
@@ -16,7 +14,7 @@ import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from './flags.ts';
 import { chooseAccount } from './keys-create.ts';
 import { type KeysIo, withKeyStore } from './keys-place.ts';
-import { isShared, placeName, readSettings } from './place.ts';
+import { isShared, placeName, readSettings, serverUrlOf } from './place.ts';
 import { inkFor } from './table.ts';
 
 export interface InviteIo extends KeysIo {
@@ -89,15 +87,8 @@ async function makeInvitation(wishes: Wishes): Promise<Made> {
       `Account "${account.name}" has ${OPEN_INVITATIONS_MAX} open invitations. Withdraw some in the dashboard, under Settings, Team.`,
     );
   }
-  const link = invitationLink(config.publicUrl || serverUrlOf(config), made.token);
+  const link = invitationLink(serverUrlOf(config), made.token);
   return { kind, account, isNewAccount: isNew, email: wish.email, link, expiresAt: made.expiresAt };
-}
-
-/** Of the server on the data folder, which knows its port best; before the first start, what the settings say. */
-function serverUrlOf({ dataFolder, logUrl, host, port }: Config): string {
-  const fallback = baseUrlOf(host, port === 0 ? SETTINGS.port.default : port);
-  // Servers that share a log leave nothing in a data folder.
-  return logUrl === '' ? (serverUrlIn(dataFolder) ?? fallback) : fallback;
 }
 
 async function kindFor(members: MemberStore, account: Account, known: Member | undefined): Promise<InvitationKind> {

@@ -3,8 +3,7 @@
  * the key, and the account if need be. The only output that ever holds the whole key.
  */
 
-import { baseUrlOf } from '../base-url.ts';
-import { type Config, SETTINGS } from '../config.ts';
+import type { Config } from '../config.ts';
 import { parseDurationMs } from '../config-values.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
@@ -16,7 +15,7 @@ import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { type KeysIo, withKeyStore } from './keys-place.ts';
 import { asStored, keyJson } from './keys-show.ts';
-import { isShared, placeName, readSettings } from './place.ts';
+import { isShared, placeName, readSettings, serverUrlOf } from './place.ts';
 import type { Ink } from './table.ts';
 
 const HINT = 'For help: sluice help keys create';
@@ -38,11 +37,8 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
       io.out(`${JSON.stringify({ key, ...keyJson(asStored(row, account), now) }, undefined, 2)}\n`);
       return;
     }
-    // With port 0 the server takes any free one, which nobody can know here.
-    const port = config.port === 0 ? SETTINGS.port.default : config.port;
     if (isNew) io.out(`Created the account "${account.name}".\n`);
-    const baseUrl = config.publicUrl || baseUrlOf(config.host, port);
-    io.out(announce(key, row, account, { where: whereItIs(config), baseUrl }, ink));
+    io.out(announce(key, row, account, { where: whereItIs(config), baseUrl: serverUrlOf(config) }, ink));
   });
   return 0;
 }

@@ -107,9 +107,9 @@ function compareBooks(
   const differing = [...hours].filter((hour) => !isDeepStrictEqual(here.get(hour), there.get(hour)));
   const differences = differing
     .slice(0, DIFFERENCES_TOLD)
-    .map((hour) => `books of ${tenantId}: the hour ${new Date(hour).toISOString()} is not the same`);
+    .map((hour) => `ledger of ${tenantId}: the hour ${new Date(hour).toISOString()} is not the same`);
   const untold = differing.length - differences.length;
-  if (untold > 0) differences.push(`books of ${tenantId}: ${untold} more hours are not the same`);
+  if (untold > 0) differences.push(`ledger of ${tenantId}: ${untold} more hours are not the same`);
   return { hours: hours.size, differences };
 }
 

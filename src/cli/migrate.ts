@@ -29,7 +29,7 @@ export interface MigrateShell extends Shell {
 }
 
 const HINT = 'For help: sluice help migrate';
-const GO_ON = 'What was moved so far is kept. To go on from there, run the same command again.';
+const GO_ON = 'What was copied so far is kept. To continue from there, run the same command again.';
 
 interface Wishes {
   readonly folder: string;
@@ -124,7 +124,7 @@ async function migrate(
     return 0;
   }
   if (mayGoOn) {
-    shell.err(`Going on with the move that began at ${localTime(state.begunAt)}.\n`);
+    shell.err(`Continuing the migration that began at ${localTime(state.begunAt)}.\n`);
   } else {
     refuse(wishes, target, marker, state);
     const at = shell.now();
@@ -205,7 +205,7 @@ function report(wishes: Wishes, target: MovingTarget, verdict: Verdict, shell: M
   ]);
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
   const table = renderTable(['what', 'rows here', 'rows there', ''], rows, ink);
-  const compared = `Books compared: ${countOf(hours, 'hour')} of ${countOf(tenants, 'tenant')}`;
+  const compared = `Ledger compared: ${countOf(hours, 'hour')} of ${countOf(tenants, 'tenant')}`;
   if (differences.length > 0) {
     return `${table}
 

@@ -4,8 +4,10 @@
  */
 
 import { resolve } from 'node:path';
-import { type Config, type Env, readConfig } from '../config.ts';
+import { baseUrlOf } from '../base-url.ts';
+import { type Config, type Env, readConfig, SETTINGS } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
+import { serverUrlIn } from '../data-folder.ts';
 import type { FlagsRead } from './flags.ts';
 
 /** The settings of the server that commands take as flags, too. */
@@ -28,4 +30,15 @@ export function placeName({ dataFolder, storeUrl }: Config): string {
 
 export function isShared({ storeUrl }: Config): boolean {
   return storeUrl !== '';
+}
+
+/**
+ * Where people reach the server: by its public address, else by the one that the server on the data folder wrote down,
+ * which knows its port best; before its first start, by what the settings say.
+ */
+export function serverUrlOf({ publicUrl, dataFolder, logUrl, host, port }: Config): string {
+  if (publicUrl !== '') return publicUrl;
+  // Servers that share a log leave nothing in a data folder.
+  const found = logUrl === '' ? serverUrlIn(dataFolder) : undefined;
+  return found ?? baseUrlOf(host, port === 0 ? SETTINGS.port.default : port);
 }

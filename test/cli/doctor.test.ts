@@ -110,7 +110,7 @@ suite('sluice doctor', () => {
       'log',
       'store',
       'backlog',
-      'books',
+      'ledger',
       'keys',
     ]) {
       assert.ok(checks.has(check), check);
@@ -126,7 +126,7 @@ suite('sluice doctor', () => {
     assert.equal(await runDoctor([], shell), 2);
     assert.match(out(), /^✓ settings {5}no mistake in them\n! data folder {2}others may look into/);
     assert.match(out(), /→ Events of people are in it\. Close it: chmod 700/);
-    assert.match(out(), /✓ books +2 events received, and all accounted for/);
+    assert.match(out(), /✓ ledger +2 events received, and all accounted for/);
     assert.match(out(), /It works; see ! above/);
   });
 
@@ -253,7 +253,7 @@ suite('sluice doctor', () => {
     assert.match(trouble, /broken store: it cannot be looked at: .*damaged/);
   });
 
-  test('books: an hour that does not balance is broken, and so are events that --deep cannot find', async (context) => {
+  test('ledger: an hour that does not balance is broken, and so are events that --deep cannot find', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const database = new DatabaseSync(storeFileOf(folder.data));
@@ -261,17 +261,20 @@ suite('sluice doctor', () => {
     database.close();
     const { code, trouble } = await examine(folder.data, ['--deep']);
     assert.equal(code, 1);
-    assert.match(trouble, /broken books: of 2 events received in the hour of .*, 1 are missing/);
-    assert.match(trouble, /broken books: the books say 1 event, and 2 are there/);
+    assert.match(trouble, /broken ledger: of 2 events received in the hour of .*, 1 are missing/);
+    assert.match(trouble, /broken ledger: the ledger says 1 event, and 2 are there/);
   });
 
-  test('books: a record that was set aside is shown with its cause and its trace', async (context) => {
+  test('ledger: a record that was set aside is shown with its cause and its trace', async (context) => {
     const folder = openDataFolder(context);
     // What no edge would let in: the processor cannot make anything of it.
     await folder.send([{ users: [user('ada')] }, { body: Buffer.from('{"users":'), userCount: 1, eventCount: 1 }]);
     const { code, trouble } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(trouble, /broken books: the request 01930000-\S+2 could not be processed and was set aside at/);
+    assert.match(
+      trouble,
+      /broken ledger: the request 01930000-\S+2 could not be processed and is a failed record since/,
+    );
   });
 
   test('keys: none, expired, expiring and leaked ones are told', async (context) => {

@@ -47,13 +47,16 @@ suite('An import without the address of a server', () => {
     assert.match(await refusal(runImport, [file], shell), none);
 
     let connections = 0;
-    const other = createServer(() => connections++).listen(0, '127.0.0.1');
+    const other = createServer((socket) => {
+      connections++;
+      socket.destroy();
+    }).listen(0, '127.0.0.1');
     context.after(() => other.close());
     await once(other, 'listening');
     const address = other.address();
     assert.ok(address !== null && typeof address === 'object');
     writeFileSync(serverUrlFileOf(dataFolder), `http://127.0.0.1:${address.port}\n`);
-    assert.match(await refusal(runImport, [file], shell), none);
+    assert.match(await refusal(runImport, [file, '--patience', '1ms'], shell), none);
     assert.equal(connections, 0);
   });
 

@@ -3,7 +3,7 @@
  */
 
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
@@ -35,9 +35,12 @@ test('a publishable key is printed with a snippet for a page', async (context) =
   assert.ok(!output.includes('curl'));
 });
 
-test('where the server takes any free port, the line has the usual one', async (context) => {
-  const { run } = await openShell(context);
+test('the line has the address that the server wrote down, the usual one before its first start', async (context) => {
+  const { data, run } = await openShell(context);
   assert.match(await run(SECRET, { PORT: '0' }), /http:\/\/127\.0\.0\.1:8080\/ingest/);
+  writeFileSync(join(data, 'server.url'), 'http://127.0.0.1:41234\n');
+  assert.match(await run(SECRET, { PORT: '0' }), /http:\/\/127\.0\.0\.1:41234\/ingest/);
+  assert.match(await run(SECRET, { SLUICE_PUBLIC_URL: 'https://in.example' }), /https:\/\/in\.example\/ingest/);
 });
 
 test('the JSON form has the key and all about it', async (context) => {

@@ -72,7 +72,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const { code, out, err } = await runProgram(['migrate', '--data', folder, '--to', url]);
     assert.deepEqual([code, err], [0, '']);
     assert.match(out, /^events +\d+ +\d+ +✓$/m);
-    assert.match(out, /Books compared: \d+ hours of 4 tenants, the same on both sides\./);
+    assert.match(out, /Ledger compared: \d+ hours of 4 tenants, the same on both sides\./);
     assert.match(out, /STORE_URL=postgres:\/\/sluice:…@127\.0\.0\.1:\d+\/\w+ npm start -- --data /);
     assert.ok(!`${out}${err}`.includes(new URL(url).password), 'the password is shown');
     assert.equal(digestOf(folder), digestOf(original));
@@ -93,7 +93,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       const { code, signal, err } = await runProgram(args, {}, DYING_PROGRAM);
       if (signal !== 'SIGKILL') {
         assert.equal(code, 0, err);
-        assert.match(err, /Going on with the move that began at/);
+        assert.match(err, /Continuing the migration that began at/);
         break;
       }
       kills += 1;
@@ -206,7 +206,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
         return target;
       };
       const cut = migrateHere(['--data', folder, '--to', postgres.url], { openTarget });
-      await assert.rejects(cut, saying(/\nWhat was moved so far is kept\. .*run the same command again/));
+      await assert.rejects(cut, saying(/\nWhat was copied so far is kept\. .*run the same command again/));
       await postgres.start();
       assert.equal((await migrateHere(['--data', folder, '--to', postgres.url])).code, 0);
       const pool = await poolOf(scope, postgres.url);
@@ -296,7 +296,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     assert.match(out, /^merges +\d+ +\d+ +✗$/m);
     assert.match(
       out,
-      /NOT the same:\n {2}- merges: \d+ rows here, \d+ there\n {2}- books of acct_\w+\/\w+: the hour 2026-/,
+      /NOT the same:\n {2}- merges: \d+ rows here, \d+ there\n {2}- ledger of acct_\w+\/\w+: the hour 2026-/,
     );
     assert.equal(readMoveMarker(folder)?.state, 'moving');
     const { config } = readConfig({ env: { STORE_URL: url }, args: [] });

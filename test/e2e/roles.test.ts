@@ -120,7 +120,7 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     const messages = findings.map(({ check, state, message }) => `${state} ${check}: ${message}`).join('\n');
     assert.match(messages, /^well log: kafka:\/\/.* answers: 4 partitions$/m);
     assert.match(messages, /^warning log: .*it has one replica/m);
-    assert.match(messages, /^well books: /m);
+    assert.match(messages, /^well ledger: /m);
     assert.doesNotMatch(messages, /^broken|^\w+ (data folder|disk):/m);
     const made = await runSluice(
       ['keys', 'create', '--name', 'x', '--kind', 'secret', '--env', 'development', '--json'],
