@@ -78,6 +78,47 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     );
   });
 
+  test('a request is compared with the first use of its Idempotency-Key as a whole, although Kafka has it in pieces', async () => {
+    const [first, second] = ['other', 'new'].map((name) => ({ users: [user('same'), user(name)] }));
+    const sent: string[] = [];
+    const traces: { duplicate_of: string | null; users: { events: number; warnings: string[] }[] }[] = [];
+    for (const batch of [first, second, first, second]) {
+      const traceId = traceIdOf(await post(edge, key, batch, { 'Idempotency-Key': 'reused' }));
+      sent.push(traceId);
+      const trace = await eventually('it is processed', async () => {
+        const { body } = await get(api, key, `/traces/${traceId}`);
+        return (body as { status?: string }).status === 'processed' ? body : undefined;
+      });
+      traces.push(trace as (typeof traces)[number]);
+    }
+    assert.deepEqual(
+      traces.map(({ duplicate_of }) => duplicate_of),
+      [null, null, sent[0], sent[1]],
+    );
+    assert.deepEqual(
+      traces.map(({ users }) => users.map(({ events, warnings }) => [events, warnings.length])),
+      [
+        [
+          [1, 0],
+          [1, 0],
+        ],
+        [
+          [1, 1],
+          [1, 1],
+        ],
+        [
+          [0, 0],
+          [0, 0],
+        ],
+        [
+          [0, 0],
+          [0, 0],
+        ],
+      ],
+    );
+    assert.match(traces[1]?.users[1]?.warnings[0] ?? '', new RegExp(`with another body by trace ${sent[0]}`));
+  });
+
   test('each serves its own, and a path of another role is a 404 that names it', async () => {
     for (const server of [edge, processor, api]) {
       for (const path of ['/livez', '/readyz', '/metrics', '/version']) {

@@ -4,7 +4,7 @@
  * another server, and clients have cursors that were given after the dump: its numbers go on well behind both.
  *
  * Limit: a server whose files were set back (point-in-time recovery, a failover that lost transactions) counts on from there
- * and cannot be recognised; an operator says so with SKIP_NUMBERS (docs/scaling.md).
+ * and cannot be recognised; an operator raises the shift (docs/scaling.md).
  */
 
 import { NUMBERED_DATABASE } from './identity.ts';
@@ -18,7 +18,6 @@ export const SHIFT = '(SELECT shift FROM arrival_numbers)';
 
 /** More than a database is behind the one that it was copied from: four months of a hundred transactions a second. */
 const SKIPPED_NUMBERS = 2 ** 30;
-export const SKIP_NUMBERS = `UPDATE sluice.arrival_numbers SET shift = shift + ${SKIPPED_NUMBERS}`;
 
 const LAST_NUMBER = `(
   SELECT coalesce(max(last.tx), 0) FROM tenants CROSS JOIN LATERAL (

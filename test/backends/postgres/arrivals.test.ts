@@ -5,6 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { suite, test, type TestContext } from 'node:test';
 import { continueArrivalNumbers } from '../../../src/backends/postgres/arrival-numbers.ts';
 import { settleMovedArrivals } from '../../../src/backends/postgres/moved-arrivals.ts';
@@ -216,6 +217,20 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     // The original does not know of cursors that the copy gave.
     const ahead = (await copy.store.arrivals(TENANT, null, 1)).last;
     await assert.rejects(original.store.arrivals(TENANT, ahead, 1), BadCursorError);
+  });
+
+  test('after the statement in docs/scaling.md no cursor from before a server was set back misses anything', async (context) => {
+    const { pool, store, writers } = await setUp(context, 1);
+    const [writer] = writers as [StoreWriter];
+    await (await write(writer, 0, 1)).transaction.commit(false);
+    const guide = readFileSync(new URL('../../../docs/scaling.md', import.meta.url), 'utf8');
+    await pool.query(/^UPDATE sluice\.arrival_numbers .*;$/m.exec(guide)?.[0] ?? '');
+    const { last } = await store.arrivals(TENANT, OLDEST, 5);
+    const [list, installation, tx, no] = Buffer.from(last, 'base64url').toString().split(' ');
+    const lost = Buffer.from([list, installation, Number(tx) - 2 ** 30 + 100_000, no].join(' ')).toString('base64url');
+    const written = await write(writer, 0, 2);
+    await written.transaction.commit(false);
+    assert.deepEqual(tracesOf((await follow(store, lost, 9)).events), [written.traceId, written.traceId]);
   });
 
   test('what was moved from an embedded store is read in the order that it had there', async (context) => {
