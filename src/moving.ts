@@ -207,7 +207,7 @@ export interface MovingSource {
   /** The name of its log: positions are kept under it from now on. */
   readonly logName: string;
   /** The id of the store, which cursors of arrivals name: they stay good. */
-  readonly installation: string;
+  readonly storeId: string;
   /** Below it are all numbers that were ever given to nodes, records and events. */
   readonly nextNumber: number;
   /** What follows a position, or all of the part. */
@@ -223,7 +223,7 @@ export type TenantBooks = ReadonlyMap<TenantId, readonly LedgerHour[]>;
 export interface Move {
   readonly id: string;
   readonly logName: string;
-  readonly installation: string;
+  readonly storeId: string;
   readonly at: number;
 }
 

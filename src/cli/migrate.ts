@@ -135,7 +135,7 @@ async function migrate(
       at: new Date(at).toISOString(),
     };
     writeMoveMarker(folder, begun);
-    await target.begin({ id: begun.id, logName: source.logName, installation: source.installation, at });
+    await target.begin({ id: begun.id, logName: source.logName, storeId: source.storeId, at });
   }
   const counts = await countAll(source);
   await move(source, target, counts, shell);

@@ -3,7 +3,7 @@
  * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most. One of another
  * tenant, or of a list with other filters, is refused.
  *
- * A client keeps a cursor of arrivals for as long as it likes, so that one also names the installation that gave it, and
+ * A client keeps a cursor of arrivals for as long as it likes, so that one also names the store that gave it, and
  * every reason for which it cannot be used says how to go on: a client must never miss events without knowing.
  */
 
@@ -16,7 +16,7 @@ type List = 'events' | 'profiles' | 'rejections' | 'audit';
 export const OLDEST = 'oldest';
 
 const NUMBER = /^(0|-?[1-9]\d{0,15})$/;
-const INSTALLATION = /^[0-9a-f]{12}$/;
+const STORE_ID = /^[0-9a-f]{12}$/;
 const ARRIVALS = 'arrivals';
 const GO_ON = `"${OLDEST}" instead reads all that is stored from the beginning, in the same order; events that you have already have the same id`;
 
@@ -50,27 +50,27 @@ function scopeNumber(scope: CursorScope): number {
   return Number.parseInt(hash('sha256', JSON.stringify(scope), 'hex').slice(0, 8), 16);
 }
 
-/** `installation` as `installationIn` makes it. */
-export function arrivalCursorOf(installation: string, ...numbers: readonly number[]): string {
-  return encoded([ARRIVALS, installation, ...numbers]);
+/** `storeId` as `storeIdIn` makes it. */
+export function arrivalCursorOf(storeId: string, ...numbers: readonly number[]): string {
+  return encoded([ARRIVALS, storeId, ...numbers]);
 }
 
 export interface ArrivalCursor {
-  readonly installation: string;
+  readonly storeId: string;
   readonly numbers: readonly number[];
 }
 
-/** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever installation. */
+/** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever store. */
 export function arrivalCursorIn(cursor: string): ArrivalCursor {
-  const [name, installation = '', ...words] = decoded(cursor);
+  const [name, storeId = '', ...words] = decoded(cursor);
   const numbers = words.map(numberIn);
-  const isOurs = name === ARRIVALS && INSTALLATION.test(installation) && numbers.length > 0;
+  const isOurs = name === ARRIVALS && STORE_ID.test(storeId) && numbers.length > 0;
   if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformed();
-  return { installation, numbers };
+  return { storeId, numbers };
 }
 
-/** Enough of the id of an installation to tell it from any other that a client may have to do with. */
-export function installationIn(id: string): string {
+/** Enough of the id of a store to tell it from any other that a client may have to do with. */
+export function storeIdIn(id: string): string {
   return id.replaceAll('-', '').slice(0, 12).toLowerCase();
 }
 
@@ -78,8 +78,8 @@ export function malformed(): BadCursorError {
   return new BadCursorError('is not one that this call gave: send it as it was in the response');
 }
 
-export function ofAnotherInstallation(): BadCursorError {
-  return new BadCursorError(`was given by another installation: ${GO_ON}`);
+export function ofAnotherStore(): BadCursorError {
+  return new BadCursorError(`was given by another installation, or by an earlier store of this one: ${GO_ON}`);
 }
 
 export function fromTheFuture(): BadCursorError {

@@ -12,8 +12,8 @@ import { DAY_MS } from './store-days.ts';
 const MOVED_EVENTS_PER_TRANSACTION = 65_536;
 
 export interface MovedArrivals {
-  /** As it was; `installationIn` makes the name in cursors of it. */
-  readonly installation: string;
+  /** As it was; `storeIdIn` makes the name in cursors of it. */
+  readonly storeId: string;
   readonly firstTx: number;
   /** Below it are all numbers that the store had given out. */
   readonly nextNumber: number;
@@ -22,7 +22,7 @@ export interface MovedArrivals {
 /** Undefined where nothing was moved. */
 export async function readMovedArrivals(db: Queryable): Promise<MovedArrivals | undefined> {
   const { rows } = await db.query<MovedArrivals>(
-    `SELECT installation, first_tx AS "firstTx", next_number AS "nextNumber" FROM moves WHERE first_tx IS NOT NULL`,
+    `SELECT store_id AS "storeId", first_tx AS "firstTx", next_number AS "nextNumber" FROM moves WHERE first_tx IS NOT NULL`,
   );
   return rows[0];
 }

@@ -17,7 +17,7 @@ export const MOVES_MIGRATIONS: readonly string[] = [
     finished_at bigint,
     -- Of the store that was moved, and by which number of a transaction its first MOVED_EVENTS_PER_TRANSACTION events
     -- are told (moved-arrivals.ts): a cursor that it gave is good here.
-    installation text COLLATE "C" NOT NULL,
+    store_id text COLLATE "C" NOT NULL,
     first_tx     bigint,
     next_number  bigint
   );

@@ -100,15 +100,15 @@ class PostgresMovingTarget implements MovingTarget {
     return stateOf(this.#pool);
   }
 
-  async begin({ id, logName, installation, at }: Move): Promise<void> {
+  async begin({ id, logName, storeId, at }: Move): Promise<void> {
     await this.#pool.inTransaction(async (client) => {
       await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
       const state = await stateOf(client);
       if (state.kind !== 'empty') throw new OperatorError(`Somebody else has just written to ${this.place}.`);
-      await client.query('INSERT INTO moves (id, log, installation, begun_at) VALUES ($1, $2, $3, $4)', [
+      await client.query('INSERT INTO moves (id, log, store_id, begun_at) VALUES ($1, $2, $3, $4)', [
         id,
         logName,
-        installation,
+        storeId,
         at,
       ]);
       await client.query('INSERT INTO move_parts (part) SELECT unnest($1::text[])', [PART_NAMES]);

@@ -17,9 +17,9 @@ import {
   arrivalCursorOf,
   expired,
   fromTheFuture,
-  installationIn,
+  storeIdIn,
   malformed,
-  ofAnotherInstallation,
+  ofAnotherStore,
   OLDEST,
 } from '../../stored/cursor.ts';
 import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
@@ -126,7 +126,7 @@ const BEGINNING = { tx: Number.MIN_SAFE_INTEGER, no: 0, inTransaction: 0 };
 
 export class StoreArrivals {
   readonly #db: Queryable;
-  #installation: string | undefined;
+  #storeId: string | undefined;
   #moved: MovedArrivals | undefined;
   /** Sequences count from here. Taken once, so that they can be compared for as long as the store is open. */
   #base: number | undefined;
@@ -138,7 +138,7 @@ export class StoreArrivals {
 
   /** `tenant` is undefined for one that never sent anything. */
   async list(tenant: number | undefined, after: string | null, limit: number): Promise<Arrivals> {
-    this.#installation ??= await this.#readInstallation();
+    this.#storeId ??= await this.#readStoreId();
     const start = after === null ? null : await this.#placeOf(after);
     const { next, horizon } = await this.#lookOut();
     const end = { tx: horizon, no: 0, inTransaction: 0 };
@@ -180,25 +180,24 @@ export class StoreArrivals {
     return this.#upTo(lastPlace ?? (taken.length < runs.length ? placeIn(lastRun, lastRun.stop - 1) : end), events);
   }
 
-  async #readInstallation(): Promise<string> {
+  async #readStoreId(): Promise<string> {
     const { rows } = await this.#db.query<{ id: string }>('SELECT id::text FROM identity');
     const [row] = rows;
     if (row === undefined) throw new Error('the table identity has no row');
-    return installationIn(row.id);
+    return storeIdIn(row.id);
   }
 
   /** Throws `BadCursorError` for one that is not of this store, nor of the one that was moved here. */
   async #placeOf(after: string): Promise<Place> {
     if (after === OLDEST) return BEGINNING;
-    const { installation, numbers } = arrivalCursorIn(after);
+    const { storeId, numbers } = arrivalCursorIn(after);
     const [first, second, ...more] = numbers;
-    if (installation === this.#installation) {
+    if (storeId === this.#storeId) {
       if (first === undefined || second === undefined || more.length > 0) throw malformed();
       return { tx: first, no: second, inTransaction: 0 };
     }
     this.#moved ??= await readMovedArrivals(this.#db);
-    if (this.#moved === undefined || installation !== installationIn(this.#moved.installation))
-      throw ofAnotherInstallation();
+    if (this.#moved === undefined || storeId !== storeIdIn(this.#moved.storeId)) throw ofAnotherStore();
     if (first === undefined || first < 0 || second !== undefined) throw malformed();
     if (first >= this.#moved.nextNumber) throw fromTheFuture();
     return { tx: movedTransactionOf(this.#moved, first), no: first, inTransaction: 0 };
@@ -223,7 +222,7 @@ export class StoreArrivals {
   }
 
   #cursorOf({ tx, no }: Place): string {
-    return arrivalCursorOf(this.#installation ?? '', tx, no);
+    return arrivalCursorOf(this.#storeId ?? '', tx, no);
   }
 
   #sequence({ tx, inTransaction }: Place): number {

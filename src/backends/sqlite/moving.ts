@@ -16,7 +16,7 @@ import { localLogName } from './log-name.ts';
 import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './moving-chunks.ts';
 import { chunksOfTables, countInTables, type TablePart } from './moving-events.ts';
 import { isPlain, PLAIN_TABLES, type PlainPart } from './moving-parts.ts';
-import { installationOf, StoreConnection } from './store-connection.ts';
+import { storeIdOf, StoreConnection } from './store-connection.ts';
 import { readLedger } from './store-lists.ts';
 import { storeFile } from './store-schema.ts';
 import { type ToldColumns, toldOf, withTold } from './told-runs.ts';
@@ -50,7 +50,7 @@ export function openSqliteMovingSource(setup: SourceSetup): MovingSource {
 
 class SqliteMovingSource implements MovingSource {
   readonly logName: string;
-  readonly installation: string;
+  readonly storeId: string;
   readonly nextNumber: number;
   readonly #store: StoreConnection;
   readonly #keys: StoreConnection;
@@ -61,7 +61,7 @@ class SqliteMovingSource implements MovingSource {
     this.#store = new StoreConnection(store);
     this.#keys = new StoreConnection(keys);
     this.#setup = setup;
-    this.installation = installationOf(this.#store);
+    this.storeId = storeIdOf(this.#store);
     this.nextNumber = this.#store.get<{ next: number }>('SELECT max(next) AS next FROM sequences')?.next ?? 1;
   }
 

@@ -111,8 +111,8 @@ export function idBytes(id: string): Uint8Array | undefined {
 }
 
 /** The id that was made with the store. */
-export function installationOf(store: StoreConnection): string {
-  const row = store.get<{ id: string }>('SELECT id FROM installation');
-  if (row === undefined) throw new Error('the table installation has no row');
+export function storeIdOf(store: StoreConnection): string {
+  const row = store.get<{ id: string }>('SELECT id FROM identity');
+  if (row === undefined) throw new Error('the table identity has no row');
   return row.id;
 }

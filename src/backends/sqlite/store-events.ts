@@ -6,16 +6,16 @@
 
 import type { ArrivedEvent, Arrivals, EventQuery, JsonText, Page, StoredEvent } from '../../store.ts';
 import type { BlockEvent } from './event-blocks.ts';
-import { installationOf, type StoreConnection } from './store-connection.ts';
+import { storeIdOf, type StoreConnection } from './store-connection.ts';
 import {
   arrivalCursorIn,
   arrivalCursorOf,
   type CursorScope,
   expired,
   fromTheFuture,
-  installationIn,
+  storeIdIn,
   malformed,
-  ofAnotherInstallation,
+  ofAnotherStore,
   OLDEST,
   scopedCursorOf,
   scopedNumbersOf,
@@ -122,12 +122,12 @@ export function listArrivals(
   after: string | null,
   limit: number,
 ): Arrivals {
-  const installation = installationIn(installationOf(store));
+  const storeId = storeIdIn(storeIdOf(store));
   const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
   const end = (row?.next ?? 1) - 1;
   const events: ArrivedEvent[] = [];
-  const upTo = (no: number): Arrivals => ({ events, last: arrivalCursorOf(installation, no), lastSequence: no });
-  let last = after === null ? end : numberAfter(store, tenant, installation, after, end);
+  const upTo = (no: number): Arrivals => ({ events, last: arrivalCursorOf(storeId, no), lastSequence: no });
+  let last = after === null ? end : numberAfter(store, tenant, storeId, after, end);
   let left = ARRIVALS_SCANNED_MAX;
   let length = 0;
   const tables = tenant === undefined ? [] : store.tables();
@@ -138,7 +138,7 @@ export function listArrivals(
     const scanEnd = Math.min(tableEnd, from + left - 1);
     for (const event of eventsBetween(store, table.no, from, scanEnd + 1, tenant)) {
       const { no } = event;
-      const place = arrivalCursorOf(installation, no);
+      const place = arrivalCursorOf(storeId, no);
       events.push({ ...storedEvent(store, table.no, event), place, sequence: no });
       length += event.properties.length;
       if (events.length >= limit || length > PAGE_LENGTH_MAX) return upTo(no);
@@ -154,13 +154,13 @@ export function listArrivals(
 function numberAfter(
   store: StoreConnection,
   tenant: number | undefined,
-  installation: string,
+  storeId: string,
   after: string,
   end: number,
 ): number {
   if (after === OLDEST) return 0;
   const cursor = arrivalCursorIn(after);
-  if (cursor.installation !== installation) throw ofAnotherInstallation();
+  if (cursor.storeId !== storeId) throw ofAnotherStore();
   const [no = -1, ...more] = cursor.numbers;
   if (no < 0 || more.length > 0) throw malformed();
   if (no > end) throw fromTheFuture();

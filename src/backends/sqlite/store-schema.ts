@@ -236,9 +236,9 @@ const MIGRATIONS: readonly Migration[] = [
   -- Under a key its newest use; older ones with other bodies under names of their own (older-use.ts).
   ALTER TABLE idempotency_keys ADD COLUMN body_hash TEXT NOT NULL DEFAULT '';
 
-  -- One row, made with the tables: cursors of arrivals name it.
-  CREATE TABLE installation (id TEXT NOT NULL) STRICT;
-  INSERT INTO installation VALUES (lower(hex(randomblob(16))));
+  -- One row, made with the tables: which store this is. Cursors of arrivals name it.
+  CREATE TABLE identity (id TEXT NOT NULL) STRICT;
+  INSERT INTO identity VALUES (lower(hex(randomblob(16))));
 
   -- The last event of each tenant, in the order of arrival, that has expired: before it a cursor is too old.
   CREATE TABLE expired_arrivals (tenant INTEGER PRIMARY KEY, event INTEGER NOT NULL) STRICT;

@@ -25,7 +25,7 @@ async function begun(context: TestContext): Promise<{ url: string; target: Movin
     await target.close();
     await pool.close();
   });
-  await target.begin({ id: randomUUID(), logName: LOG, installation: 'of a test', at: NOON });
+  await target.begin({ id: randomUUID(), logName: LOG, storeId: 'of a test', at: NOON });
   return { url, target, pool };
 }
 
@@ -72,7 +72,7 @@ suite('PostgreSQL as the target of a move', { skip: whyNoPostgres() }, () => {
 
   test('only an empty database is begun with, and by one move', async (context) => {
     const { url, target } = await begun(context);
-    const again = target.begin({ id: randomUUID(), logName: LOG, installation: 'of a test', at: NOON });
+    const again = target.begin({ id: randomUUID(), logName: LOG, storeId: 'of a test', at: NOON });
     await assert.rejects(again, OperatorError);
     const other = await openPostgresMovingTarget(url);
     context.after(() => other.close());
