@@ -8,7 +8,7 @@ import { suite, test } from 'node:test';
 import { type HashOfKey, keyHashes } from '../../src/backends/sqlite/key-hash.ts';
 import { VarintReader } from '../../src/backends/sqlite/varints.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
-import { skipEventNumbers } from '../../src/backends/sqlite/store-schema.ts';
+import { NUMBERS_LOST_BY_RESTORE, skipEventNumbers } from '../../src/backends/sqlite/store-schema.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store-writer.ts';
 import { processBatch } from '../../src/processor/batch.ts';
 import { OLDEST } from '../../src/stored/cursor.ts';
@@ -333,7 +333,7 @@ suite('The file of the SQLite store', () => {
       const { last: start } = await under.store.arrivals(TENANT, OLDEST, 5);
       const [list = '', installation = '', number] = cursorWords(start);
       const database = new DatabaseSync(under.file);
-      skipEventNumbers(database);
+      skipEventNumbers(database, NUMBERS_LOST_BY_RESTORE);
       database.close();
       // Given by the store that was lost, after the backup was made.
       const lost = cursorFrom([list, installation, Number(number) + 30_000]);

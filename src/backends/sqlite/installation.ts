@@ -6,14 +6,14 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
-import { openStoreFile } from './store-schema.ts';
+import { NUMBERS_LOST_BY_CRASH, openStoreFile, skipEventNumbers } from './store-schema.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -29,10 +29,13 @@ export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   const isOld = { store: existsSync(storeFile), keys: existsSync(keyFile), log: hasRecords(logFolderOf(dataFolder)) };
   if (!isOld.keys && isOld.store) refuseWithoutKeys(dataFolder);
+  // A server that ended in order leaves none.
+  const hasCrashed = (statSync(`${storeFile}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
   const store = openStoreFile(storeFile, 'writer');
   const keys = openKeysDatabase(keyFile);
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
+    if (hasCrashed) skipEventNumbers(store, NUMBERS_LOST_BY_CRASH);
   } finally {
     store.close();
     keys.close();

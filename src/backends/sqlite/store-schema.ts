@@ -316,14 +316,17 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
 }
 
 /** More than a store is behind the one that its backup was made of. A number has room for two million restores. */
-const SKIPPED_NUMBERS = 2 ** 32;
+export const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
+/** More than a store can have stored since its last sync, which a power loss takes away. */
+export const NUMBERS_LOST_BY_CRASH = 2 ** 24;
 
 /**
- * To be done to a store that was restored from a backup, before anything is stored in it. Events that come in now would
- * get numbers which the store that was lost gave to others, and a client with a cursor from then would miss them.
+ * To be done to a store that may be older than it was (restored from a backup, or after a crash), before anything is
+ * stored in it. Events that come in now would get numbers which the store that was lost gave to others, and a client with
+ * a cursor from then would miss them.
  */
-export function skipEventNumbers(database: DatabaseSync): void {
-  database.prepare("UPDATE sequences SET next = next + ? WHERE name = 'event'").run(SKIPPED_NUMBERS);
+export function skipEventNumbers(database: DatabaseSync, numbers: number): void {
+  database.prepare("UPDATE sequences SET next = next + ? WHERE name = 'event'").run(numbers);
 }
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
