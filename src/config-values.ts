@@ -63,6 +63,16 @@ export function duration(min: number, max: number): Kind<number> {
   };
 }
 
+/** A number of connections, or `auto`, which is 0. */
+export function connections(): Kind<number> {
+  const number = integer(1, 1_000_000);
+  return {
+    expected: `${number.expected}, or "auto"`,
+    parse: (given) => (given.toLowerCase() === 'auto' ? 0 : number.parse(given)),
+    format: (value) => (value === 0 ? 'auto' : number.format(value)),
+  };
+}
+
 /** A time, or `forever`. */
 export function retention(min = 0): Kind<number> {
   const time = duration(min, FOREVER_MS);

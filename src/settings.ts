@@ -6,6 +6,7 @@
 import {
   bytes,
   choice,
+  connections,
   country,
   DAY_MS,
   duration,
@@ -139,6 +140,15 @@ export const SETTINGS = {
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
     description: 'Request bodies held in memory at once, over all edges; beyond it the answer is 503, not a crash.',
+  }),
+  connectionsMax: setting({
+    env: 'SLUICE_CONNECTIONS_MAX',
+    flag: 'connections-max',
+    placeholder: 'N',
+    kind: connections(),
+    default: 0,
+    description:
+      'Connections of clients at once, over all edges; auto: what the limit of open files leaves, at most 10,000.',
   }),
   diskFreeBytesMin: setting({
     env: 'SLUICE_DISK_FREE_MIN',

@@ -14,6 +14,7 @@ import type { ErrorCode } from '../errors.ts';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import type { Role } from '../model.ts';
+import { isTooManyOpenFiles } from '../open-files.ts';
 import { servedElsewhere } from '../roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
@@ -174,7 +175,8 @@ function isUnavailable(error: unknown): error is Error {
     error instanceof KeyStoreUnavailableError ||
     error instanceof StoreConflictError ||
     error instanceof LogUnavailableError ||
-    error instanceof LogCorruptError
+    error instanceof LogCorruptError ||
+    isTooManyOpenFiles(error)
   );
 }
 

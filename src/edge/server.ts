@@ -10,6 +10,7 @@ import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
 import { INGEST_PATH } from '../roles.ts';
 import { type Failure, sendFailure } from './answers.ts';
+import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
 
 const OPTIONS = {
@@ -35,18 +36,24 @@ export interface EdgeServerParts {
   readonly newTraceId: () => string;
   /** Whether connections are to end with their next response. */
   readonly isLeaving: () => boolean;
+  readonly connections: Pick<ConnectionsParts, 'count' | 'max' | 'logger'>;
 }
 
 export interface EdgeServer {
   readonly server: Server;
   /** Ends the connections on which no whole request waits for its answer: nothing on them was or will be promised. */
   readonly dropUnfinished: () => void;
+  readonly connections: Pick<Connections, 'size'>;
 }
 
 export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): EdgeServer {
   const { ingest } = parts;
   const exchanges = new Exchanges();
-  const connections = new Set<Socket>();
+  const connections = new Connections({
+    ...parts.connections,
+    metrics: parts.metrics,
+    isBusy: (socket) => exchanges.isBusy(socket),
+  });
   const doomed = new WeakSet<Socket>();
   const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     exchanges.note(request.socket, response);
@@ -86,14 +93,11 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
       refuse(parts, error, socket);
     }
   });
-  server.on('connection', (socket: Socket) => {
-    connections.add(socket);
-    socket.once('close', () => connections.delete(socket));
-  });
+  server.on('connection', (socket: Socket) => connections.add(socket));
   const dropUnfinished = (): void => {
     for (const socket of connections) if (exchanges.of(socket).whole === undefined) socket.destroy();
   };
-  return { server, dropUnfinished };
+  return { server, dropUnfinished, connections };
 }
 
 /** What each connection is in the middle of; more than one thing if the client sends ahead of the answers. */
@@ -109,6 +113,12 @@ class Exchanges {
       this.#before.delete(before);
     }
     this.#latest.set(socket, response);
+  }
+
+  /** Whether a request is coming in, or waits for its response. */
+  isBusy(socket: Socket): boolean {
+    const { broken, whole } = this.of(socket);
+    return broken !== undefined || whole !== undefined;
   }
 
   /** The request whose body is still coming in, and the last one that came in whole and has no answer yet. */
