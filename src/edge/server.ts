@@ -9,9 +9,10 @@ import type { Socket } from 'node:net';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
 import { INGEST_PATH } from '../roles.ts';
-import { type Failure, sendFailure } from './answers.ts';
+import { type Failure, sendFailure, stopUnwantedBody } from './answers.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
+import { ambiguityOf, charsetProblemOf } from './request-headers.ts';
 
 const OPTIONS = {
   headersTimeout: 10_000,
@@ -59,12 +60,18 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     exchanges.note(request.socket, response);
     if (parts.isLeaving()) response.shouldKeepAlive = false;
     if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
-    if (request.headers.host === undefined && request.httpVersion === '1.1') {
-      refuseHostless(parts, response);
+    const refusal = refusalOf(request);
+    if (refusal !== undefined) {
+      refuseRequest(parts, request, response, refusal);
     } else if (ingest !== null && isIngest(request.url)) {
       // The key, the size and the room are checked before the client is asked to send the body.
       ingest.handle(request, response, expectsContinue);
     } else {
+      const charsetProblem = charsetProblemOf(request.headers['content-type']);
+      if (charsetProblem !== undefined) {
+        refuseRequest(parts, request, response, { message: charsetProblem, endsConnection: false });
+        return;
+      }
       if (expectsContinue) response.writeContinue();
       everythingElse(request, response);
     }
@@ -163,10 +170,41 @@ function refuse({ metrics, newTraceId }: EdgeServerParts, error: NodeJS.ErrnoExc
   hangUp(socket);
 }
 
-function refuseHostless({ metrics, newTraceId }: EdgeServerParts, response: ServerResponse): void {
-  const failure: Failure = { code: 'bad_request', message: 'the Host header is required' };
+interface RequestRefusal {
+  readonly message: string;
+  /** Nobody can be certain where the next request on it would begin. */
+  readonly endsConnection: boolean;
+}
+
+/** What is wrong with a request whatever its path, before anything in it is believed. */
+function refusalOf(request: IncomingMessage): RequestRefusal | undefined {
+  const { headers, httpVersionMajor, httpVersionMinor } = request;
+  // Node takes a line without a version for HTTP/0.9, which has no headers, no status and no end but the connection's.
+  if (httpVersionMajor !== 1) return { message: 'only HTTP/1.1 and HTTP/1.0 are understood', endsConnection: true };
+  if (headers.host === undefined && httpVersionMinor === 1) {
+    return { message: 'the Host header is required', endsConnection: false };
+  }
+  const message = ambiguityOf(request);
+  if (message === undefined) return undefined;
+  return { message, endsConnection: headers['transfer-encoding'] !== undefined };
+}
+
+function refuseRequest(
+  { metrics, newTraceId }: EdgeServerParts,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { message, endsConnection }: RequestRefusal,
+): void {
+  const isForIngest = isIngest(request.url);
+  const failure: Failure = isForIngest
+    ? { code: 'validation_failed', errors: [], message }
+    : { code: 'bad_request', message };
   count(metrics, ERRORS[failure.code].status);
-  sendFailure(response, newTraceId(), failure, null);
+  if (endsConnection) response.shouldKeepAlive = false;
+  if (!request.complete) stopUnwantedBody(request);
+  // A page has to be allowed to read why.
+  const cors = isForIngest && request.headers.origin !== undefined ? { allow: '*' } : null;
+  sendFailure(response, newTraceId(), failure, cors);
 }
 
 function count(metrics: MetricsWriter, status: number): void {
