@@ -4,6 +4,7 @@
  */
 
 import { isIP } from 'node:net';
+import { networksOf, PROXIES_EXPECTED } from './trusted-proxies.ts';
 
 /** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
 export interface Kind<T> {
@@ -125,6 +126,18 @@ export function origin(): Kind<string> {
       if (text === '') return text;
       const url = /^https?:\/\/[^/?#@\s\\]+\/?$/i.test(text) ? URL.parse(text) : null;
       return url?.origin;
+    },
+    format: (value) => value,
+  };
+}
+
+/** Proxies that are believed, as `trusted-proxies.ts` reads them, or nothing. */
+export function proxies(): Kind<string> {
+  return {
+    expected: PROXIES_EXPECTED,
+    parse: (text) => {
+      if (text.toLowerCase() === 'none') return '';
+      return networksOf(text) === undefined ? undefined : text;
     },
     format: (value) => value,
   };

@@ -19,6 +19,7 @@ import {
   logUrl,
   MB,
   origin,
+  proxies,
   retention,
   SECOND_MS,
   storeUrl,
@@ -67,6 +68,15 @@ export const SETTINGS = {
     kind: origin(),
     default: '',
     description: 'Where people reach this server, for links and secure cookies; set it behind a proxy.',
+  }),
+  trustedProxies: setting({
+    env: 'SLUICE_TRUSTED_PROXIES',
+    flag: 'trusted-proxies',
+    placeholder: 'LIST',
+    kind: proxies(),
+    default: '',
+    description:
+      'Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses, networks (10.0.0.0/8), loopback, uniquelocal.',
   }),
   dataFolder: setting({
     env: 'SLUICE_DATA',

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
-import { type MemberApp, NOW, PASSWORD, startMemberApp } from './member-app.ts';
+import { BEHIND_PROXY, type MemberApp, NOW, PASSWORD, startMemberApp } from './member-app.ts';
 import { brokenStore } from './running-app.ts';
 
 const DAY_MS = 86_400_000;
@@ -130,19 +130,20 @@ suite('Signing in', () => {
 });
 
 suite('The cookie', () => {
-  const cases: [string, { publicUrl?: string; headers?: Record<string, string> }, boolean][] = [
+  const cases: [string, { publicUrl?: string; isTrusted?: boolean; headers?: Record<string, string> }, boolean][] = [
     ['on plain http', {}, false],
     ['where the public address is https', { publicUrl: 'https://sluice.example' }, true],
     ['where the public address is http', { publicUrl: 'http://sluice.example' }, false],
     ['behind a proxy that ends TLS', { headers: { 'x-forwarded-proto': 'https' } }, true],
     ['behind two proxies', { headers: { 'x-forwarded-proto': 'https, http' } }, true],
     ['behind a proxy without TLS', { headers: { 'x-forwarded-proto': 'http' } }, false],
+    ['behind a proxy that is not trusted', { isTrusted: false, headers: { 'x-forwarded-proto': 'https' } }, false],
   ];
-  for (const [what, { publicUrl = '', headers = {} }, isSecure] of cases) {
+  for (const [what, { publicUrl = '', isTrusted = true, headers = {} }, isSecure] of cases) {
     test(`is for this server alone, out of reach of scripts, ${isSecure ? 'and secure ' : ''}${what}`, async (t) => {
-      const running = await startMemberApp(t, { publicUrl });
+      const running = await startMemberApp(t, { ...(isTrusted && BEHIND_PROXY), publicUrl });
       await running.join(EMAIL, { password: PASSWORD });
-      const isProxied = headers['x-forwarded-proto']?.startsWith('https') === true;
+      const isProxied = isTrusted && headers['x-forwarded-proto']?.startsWith('https') === true;
       const origin = isProxied ? running.origin.replace('http:', 'https:') : running.origin;
       const answer = await signIn(running, RIGHT, { headers, origin });
       assert.equal(answer.status, 200, answer.text);
