@@ -56,12 +56,16 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     isBusy: (socket) => exchanges.isBusy(socket),
   });
   const doomed = new WeakSet<Socket>();
+  /** Connections that end with the response to a request that may be two; nothing behind it is believed to be one. */
+  const ending = new WeakSet<Socket>();
   const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
+    if (ending.has(request.socket)) return;
     exchanges.note(request.socket, response);
     if (parts.isLeaving()) response.shouldKeepAlive = false;
     if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
     const refusal = refusalOf(request);
     if (refusal !== undefined) {
+      if (refusal.endsConnection) ending.add(request.socket);
       refuseRequest(parts, request, response, refusal);
     } else if (ingest !== null && isIngest(request.url)) {
       // The key, the size and the room are checked before the client is asked to send the body.

@@ -85,6 +85,30 @@ suite('A request that can be read in two ways', { concurrency: true }, () => {
     client.destroy();
   });
 
+  test('ends the connection with what was sent behind it: the request before gets its response, the one behind is not taken', async () => {
+    const bodyOf = (id: string): string => JSON.stringify({ users: [user(id)] });
+    const chunks = chunkOf(BODY).toString() + LAST_CHUNK.toString();
+    for (const [name, ambiguous] of [
+      ['coding', headOf(server().key, ['Transfer-Encoding: gzip, chunked']) + chunks],
+      ['version', 'GET /livez HTTP/0.9\r\n\r\n'],
+    ] as const) {
+      const [before, behind] = [`before-${name}`, `behind-${name}`];
+      const client = await RawClient.open(server().port);
+      await client.send(
+        Buffer.concat([
+          requestOf(server().key, bodyOf(before)),
+          Buffer.from(ambiguous),
+          requestOf(server().key, bodyOf(behind)),
+        ]),
+      );
+      const statuses = (await client.rest()).map(({ status }) => status);
+      assert.deepEqual(statuses, [202, 400], name);
+      const stored = (await logOf(server())).map(bodyText).join('\n');
+      assert.ok(stored.includes(before) && !stored.includes(behind), name);
+      client.destroy();
+    }
+  });
+
   test('says that its body is not UTF-8 and gets 400; UTF-8 may be named in every spelling', async () => {
     const withType = (type: string): Buffer =>
       Buffer.from(requestOf(server().key, BODY).toString().replace('application/json', type));
