@@ -166,6 +166,14 @@ suite('A process without file descriptors', () => {
     await eventually('all of it is stored', async () => (await storedEvents(server)) === eventsOf(ledger), 20_000);
     for (const path of ['/events', '/ledger', '/dashboard'])
       assert.equal((await request(server, 'GET', path)).status, 200, path);
+    // The thread that reads is there by now, and meets the same.
+    setLimit(server, 3);
+    const [traceId] = ledger.acknowledged.keys();
+    for (const path of ['/ledger', '/events', `/traces/${traceId}`, '/receipts', '/profiles/search?q=user-1']) {
+      const { status } = await connection.request('GET', path, { authorization });
+      assert.ok(status === 200 || status === 503 || status === 400, `${path} gets ${status}`);
+    }
+    setLimit(server, 4_096);
     for (let n = 0; n < 20; n++) await sendNext(connection, ledger, server.key);
     await eventually('a new segment is begun', async () => {
       await sendNext(connection, ledger, server.key);
