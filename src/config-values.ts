@@ -4,6 +4,7 @@
  */
 
 import { isIP } from 'node:net';
+import { networksOf, PROXIES_EXPECTED } from './trusted-proxies.ts';
 
 /** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
 export interface Kind<T> {
@@ -63,6 +64,16 @@ export function duration(min: number, max: number): Kind<number> {
   };
 }
 
+/** A number of connections, or `auto`, which is 0. */
+export function connections(): Kind<number> {
+  const number = integer(1, 1_000_000);
+  return {
+    expected: `${number.expected}, or "auto"`,
+    parse: (given) => (given.toLowerCase() === 'auto' ? 0 : number.parse(given)),
+    format: (value) => (value === 0 ? 'auto' : number.format(value)),
+  };
+}
+
 /** A time, or `forever`. */
 export function retention(min = 0): Kind<number> {
   const time = duration(min, FOREVER_MS);
@@ -115,6 +126,18 @@ export function origin(): Kind<string> {
       if (text === '') return text;
       const url = /^https?:\/\/[^/?#@\s\\]+\/?$/i.test(text) ? URL.parse(text) : null;
       return url?.origin;
+    },
+    format: (value) => value,
+  };
+}
+
+/** Proxies that are believed, as `trusted-proxies.ts` reads them, or nothing. */
+export function proxies(): Kind<string> {
+  return {
+    expected: PROXIES_EXPECTED,
+    parse: (text) => {
+      if (text.toLowerCase() === 'none') return '';
+      return networksOf(text) === undefined ? undefined : text;
     },
     format: (value) => value,
   };

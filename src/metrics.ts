@@ -11,6 +11,7 @@ const DURATION_BUCKETS_SECONDS = [
 ];
 
 const STATUSES = ['202', '204', '400', '401', '403', '404', '405', '408', '413', '431', '500', '503'] as const;
+const CONNECTIONS_CLOSED = ['idle', 'newest'] as const;
 const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shutdown'] as const;
 
 /** Counters add up over the slots; each gauge names how its slots make one value. */
@@ -64,6 +65,14 @@ const FAMILIES = {
     'Records that the store relies on and the log does not have: anything but 0 needs an operator.',
     'max',
   ),
+  connections: gauge('sluice_connections', 'Open connections of clients.', 'sum'),
+  connections_max: gauge('sluice_connections_max', 'Connections of clients that are taken at once.', 'max'),
+  connections_over_limit: counterBy(
+    'sluice_connections_over_limit_total',
+    'Connections closed because SLUICE_CONNECTIONS_MAX was reached: an idle one, or the newest if all are busy.',
+    'closed',
+    CONNECTIONS_CLOSED,
+  ),
   disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
   clock_held: gauge(
     'sluice_clock_held_seconds',
@@ -82,8 +91,11 @@ const FAMILIES = {
     'Requests that came in whole and wait for their answer, averaged over the last moments.',
     'sum',
   ),
-  process_memory: ofProcess('gauge', 'process_resident_memory_bytes', 'Resident memory of the process.', () =>
-    process.memoryUsage.rss(),
+  process_memory: ofProcess(
+    'gauge',
+    'process_resident_memory_bytes',
+    'Resident memory of the process.',
+    residentMemoryBytes,
   ),
   process_cpu: ofProcess('counter', 'process_cpu_seconds_total', 'Processor time of all threads.', () => {
     const { user, system } = process.cpuUsage();
@@ -281,6 +293,18 @@ export function metricsWriter(buffer: SharedArrayBuffer, slot: number): MetricsW
   const slots = buffer.byteLength / (SLOT_CELLS * CELL_BYTES);
   if (!Number.isInteger(slot) || slot < 0 || slot >= slots) throw new RangeError(`no slot ${slot}, there are ${slots}`);
   return new MetricsWriter(new Float64Array(buffer, slot * SLOT_CELLS * CELL_BYTES, SLOT_CELLS));
+}
+
+let memoryBytes = 0;
+
+/** As far as it is known: to read it a file is opened, which fails while there are too many. */
+export function residentMemoryBytes(): number {
+  try {
+    memoryBytes = process.memoryUsage.rss();
+  } catch {
+    // The last one will do.
+  }
+  return memoryBytes;
 }
 
 /** The sum over all threads. */

@@ -20,6 +20,7 @@ import {
   prepareDataFolder,
 } from './opening.ts';
 import { servesApi, servesIngest } from './roles.ts';
+import { connectionsMaxOf, openFilesMax } from './open-files.ts';
 import type { KeyStore } from './store.ts';
 import { StoreUnavailableError } from './store-writer.ts';
 import type { Supervisor } from './supervisor.ts';
@@ -31,6 +32,7 @@ const KEY_CONNECTIONS = 2;
 /** Runs until a signal; resolves with the exit code. */
 export async function serve(args: readonly string[], env: Env, version: string): Promise<number> {
   const { config, sources } = loadConfig({ env, args });
+  const connectionsMax = connectionsMaxOf(config, openFilesMax());
   const folder = config.logUrl === '' ? await takeFolder(config) : null;
 
   const [{ Supervisor, metricsSlots }, { allocateMetrics }, { createLogger }] = await Promise.all([
@@ -48,6 +50,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   const supervisor = new Supervisor({
     config,
     sources,
+    connectionsMax,
     keyStore,
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,

@@ -6,6 +6,7 @@
 import {
   bytes,
   choice,
+  connections,
   country,
   DAY_MS,
   duration,
@@ -18,6 +19,7 @@ import {
   logUrl,
   MB,
   origin,
+  proxies,
   retention,
   SECOND_MS,
   storeUrl,
@@ -66,6 +68,15 @@ export const SETTINGS = {
     kind: origin(),
     default: '',
     description: 'Where people reach this server, for links and secure cookies; set it behind a proxy.',
+  }),
+  trustedProxies: setting({
+    env: 'SLUICE_TRUSTED_PROXIES',
+    flag: 'trusted-proxies',
+    placeholder: 'LIST',
+    kind: proxies(),
+    default: '',
+    description:
+      'Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses, networks (10.0.0.0/8), loopback, uniquelocal.',
   }),
   dataFolder: setting({
     env: 'SLUICE_DATA',
@@ -139,6 +150,15 @@ export const SETTINGS = {
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
     description: 'Request bodies held in memory at once, over all edges; beyond it the answer is 503, not a crash.',
+  }),
+  connectionsMax: setting({
+    env: 'SLUICE_CONNECTIONS_MAX',
+    flag: 'connections-max',
+    placeholder: 'N',
+    kind: connections(),
+    default: 0,
+    description:
+      'Connections of clients at once, over all edges; auto: what the limit of open files leaves, at most 10,000.',
   }),
   diskFreeBytesMin: setting({
     env: 'SLUICE_DISK_FREE_MIN',

@@ -28,6 +28,8 @@ export interface EdgeSetup {
   readonly sources: Sources;
   readonly index: number;
   readonly port: number;
+  /** Over all edges. */
+  readonly connectionsMax: number;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
   /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
@@ -76,9 +78,10 @@ const SHUTTING_DOWN = 0;
 const DISK_LOW = 1;
 const BACKLOG_FULL = 2;
 const DRAINING = 3;
+const CONNECTIONS = 4;
 
 export function allocateStatus(): SharedArrayBuffer {
-  return new SharedArrayBuffer(4 * Int32Array.BYTES_PER_ELEMENT);
+  return new SharedArrayBuffer(5 * Int32Array.BYTES_PER_ELEMENT);
 }
 
 /** The one flag that the processor sets. */
@@ -93,6 +96,7 @@ export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
     isDraining: () => flags[DRAINING] === 1,
     isDiskLow: () => flags[DISK_LOW] === 1,
     isBacklogFull: () => flags[BACKLOG_FULL] === 1,
+    connections: flags.subarray(CONNECTIONS, CONNECTIONS + 1),
   };
 }
 
@@ -104,6 +108,8 @@ export function metricsSlots(edges: number): number {
 export interface SupervisorParts {
   readonly config: Config;
   readonly sources: Sources;
+  /** Connections of clients at once, over all edges. */
+  readonly connectionsMax: number;
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   readonly metricsBuffer: SharedArrayBuffer;
@@ -248,16 +254,16 @@ export class Supervisor {
   }
 
   #startEdge(index: number, port: number): Promise<number> {
-    const { config, sources, metricsBuffer, version } = this.#parts;
-    const statusBuffer = this.#statusBuffer;
+    const { config, sources, connectionsMax, metricsBuffer, version } = this.#parts;
     const setup: EdgeSetup = {
       role: 'edge',
       config,
       sources,
       index,
       port,
+      connectionsMax,
       metricsBuffer,
-      statusBuffer,
+      statusBuffer: this.#statusBuffer,
       clockBuffer: this.#clockBuffer,
       version,
       databaseTrouble: this.#databaseTrouble,

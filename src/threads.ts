@@ -4,6 +4,7 @@
 
 import { readlinkSync } from 'node:fs';
 import { setPriority } from 'node:os';
+import { isTooManyOpenFiles } from './open-files.ts';
 
 /** A quarter of the share of a thread with the usual priority, where both want more than there is. */
 const BACKGROUND_PRIORITY = 6;
@@ -24,6 +25,12 @@ export function yieldToOthers(): void {
   } catch {
     // All threads are equal then.
   }
+}
+
+/** Whether a thread failed because it could not be started, for want of open files: a later one may start. */
+export function isThreadUnavailable(error: unknown): boolean {
+  const isInit = error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_INIT_FAILED';
+  return isInit || isTooManyOpenFiles(error);
 }
 
 /** The bytes in memory of their own, which can be handed to another thread without a copy. Copies only if need be. */

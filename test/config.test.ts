@@ -33,6 +33,7 @@ test('with nothing set, every setting has its default', () => {
     port: 8_080,
     host: '127.0.0.1',
     publicUrl: '',
+    trustedProxies: '',
     dataFolder: './data',
     storeUrl: '',
     logUrl: '',
@@ -42,6 +43,7 @@ test('with nothing set, every setting has its default', () => {
     environment: 'any',
     edges: 1,
     inFlightBytesMax: 64 * MB,
+    connectionsMax: 0,
     diskFreeBytesMin: 256 * MB,
     logSegmentBytes: 64 * MB,
     logRetentionMs: 604_800_000,
@@ -74,6 +76,8 @@ test('every setting can be given in the environment', () => {
     SLUICE_ENVIRONMENT: 'production',
     SLUICE_EDGES: '4',
     SLUICE_IN_FLIGHT_BYTES: '1GB',
+    SLUICE_TRUSTED_PROXIES: 'loopback, 10.0.0.0/8',
+    SLUICE_CONNECTIONS_MAX: '20000',
     SLUICE_DISK_FREE_MIN: '0',
     SLUICE_LOG_SEGMENT: '1MB',
     SLUICE_LOG_RETENTION: '12h',
@@ -94,6 +98,7 @@ test('every setting can be given in the environment', () => {
     port: 0,
     host: '::1',
     publicUrl: 'https://sluice.example',
+    trustedProxies: 'loopback, 10.0.0.0/8',
     dataFolder: '/var/lib/sluice',
     storeUrl: 'postgres://sluice:hidden@db.example/sluice',
     logUrl: 'kafka://one.example:9092,two.example:9092/sluice-events?replication=3',
@@ -103,6 +108,7 @@ test('every setting can be given in the environment', () => {
     environment: 'production',
     edges: 4,
     inFlightBytesMax: 1_024 * MB,
+    connectionsMax: 20_000,
     diskFreeBytesMin: 0,
     logSegmentBytes: MB,
     logRetentionMs: 43_200_000,
@@ -432,4 +438,12 @@ test('every size and time reads back as it was shown', () => {
 
 test('each description is one sentence', () => {
   for (const name of SETTING_NAMES) assert.match(SETTINGS[name].description, /^[A-Z]([^.]|\.\d)*\.$/, name);
+});
+
+test('the number of connections is a number, or auto', () => {
+  assert.equal(load({ SLUICE_CONNECTIONS_MAX: 'auto' }).connectionsMax, 0);
+  assert.equal(formatSetting('connectionsMax', 0), 'auto');
+  assert.deepEqual(mistakes({ SLUICE_CONNECTIONS_MAX: '0' }), [
+    'SLUICE_CONNECTIONS_MAX is "0"; expected a whole number from 1 to 1000000, or "auto"',
+  ]);
 });

@@ -177,7 +177,7 @@ describe('metrics', () => {
     const labels = new Set(
       [...families.values()].flatMap(({ samples }) => samples.flatMap((s) => Object.keys(s.labels))),
     );
-    assert.deepEqual([...labels].sort(), ['le', 'node', 'reason', 'status', 'version']);
+    assert.deepEqual([...labels].sort(), ['closed', 'le', 'node', 'reason', 'status', 'version']);
     for (const [name, { type }] of families) {
       assert.match(name, /^(sluice|process)_/);
       assert.equal(name.endsWith('_total'), type === 'counter', name);

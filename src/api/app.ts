@@ -14,9 +14,11 @@ import type { ErrorCode } from '../errors.ts';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import type { Role } from '../model.ts';
+import { isTooManyOpenFiles } from '../open-files.ts';
 import { servedElsewhere } from '../roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
+import { TrustedProxies } from '../trusted-proxies.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 import { sendError } from './answers.ts';
 import { registerAuditRoutes } from './audit.ts';
@@ -78,6 +80,7 @@ const PUBLISHABLE_REFUSED = 'publishable keys may only be used under /ingest/';
 /** Everything but the ingest path. */
 export function buildApp(options: AppOptions): FastifyInstance {
   const app = frame(options);
+  ignoreStrangersForwarding(app, new TrustedProxies(options.config.trustedProxies));
   registerOperatorRoutes(app, options);
   registerDocsRoutes(app, options);
   registerDashboardPage(app, options);
@@ -97,6 +100,20 @@ export function buildApp(options: AppOptions): FastifyInstance {
 
   refuseOtherMethods(app, new Map(app.methodsByPath));
   return app;
+}
+
+/**
+ * What a proxy says about its client is taken from the proxies that the operator named. From anybody else such a header is a
+ * claim: it is removed before anything looks at it. `X-Forwarded-Host` is not used at all.
+ */
+function ignoreStrangersForwarding(app: FastifyInstance, proxies: TrustedProxies): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    if (!proxies.has(request.socket.remoteAddress ?? '')) {
+      delete request.headers['x-forwarded-for'];
+      delete request.headers['x-forwarded-proto'];
+    }
+    done();
+  });
 }
 
 /** For the roles that do not serve the API: health, metrics and version alone. */
@@ -174,7 +191,8 @@ function isUnavailable(error: unknown): error is Error {
     error instanceof KeyStoreUnavailableError ||
     error instanceof StoreConflictError ||
     error instanceof LogUnavailableError ||
-    error instanceof LogCorruptError
+    error instanceof LogCorruptError ||
+    isTooManyOpenFiles(error)
   );
 }
 

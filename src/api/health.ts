@@ -6,7 +6,7 @@
 
 import type { FastifyInstance } from 'fastify';
 import type { Config, Sources } from '../config.ts';
-import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS } from '../metrics.ts';
+import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../metrics.ts';
 import { processes } from '../roles.ts';
 import type { Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
@@ -57,7 +57,7 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
     disk_free_bytes_min: config.diskFreeBytesMin,
     clock_held_seconds: gauge(METRIC.clock_held),
     clock_behind_seconds: gauge(METRIC.clock_behind),
-    memory_bytes: process.memoryUsage.rss(),
+    memory_bytes: residentMemoryBytes(),
     ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
     log_missing_records: hasProcessor ? gauge(METRIC.log_missing_records) : null,
     records_set_aside: setAside,

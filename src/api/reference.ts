@@ -83,6 +83,10 @@ export interface UserRule {
 export const USER_RULES: readonly UserRule[] = [
   { rule: 'A user is an object.', message: 'user must be an object' },
   {
+    rule: 'An identifier is a string, where no other one can be used.',
+    message: 'identifiers.<name> must be a string',
+  },
+  {
     rule: 'At least one of the four identifiers is a string that is not blank.',
     message: 'at least one identifier is required (user_id, email, phone_number, or anon_id)',
   },

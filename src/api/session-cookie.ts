@@ -5,9 +5,10 @@
  */
 
 import type { IncomingHttpHeaders } from 'node:http';
-import { BlockList, isIP, isIPv6 } from 'node:net';
+import { isIPv6 } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SESSION_MS } from '../sign-in/session.ts';
+import type { TrustedProxies } from '../trusted-proxies.ts';
 import { isSecure } from './same-origin.ts';
 
 const NAME = 'sluice_session';
@@ -34,37 +35,11 @@ function setCookie(reply: FastifyReply, value: string, seconds: number, publicUr
   reply.header('set-cookie', `${NAME}=${value}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`);
 }
 
-/** Where proxies are. */
-const NEAR = new BlockList();
-NEAR.addSubnet('127.0.0.0', 8);
-NEAR.addSubnet('10.0.0.0', 8);
-NEAR.addSubnet('172.16.0.0', 12);
-NEAR.addSubnet('192.168.0.0', 16);
-NEAR.addAddress('::1', 'ipv6');
-NEAR.addSubnet('fc00::', 7, 'ipv6');
-NEAR.addSubnet('fe80::', 10, 'ipv6');
-
-/**
- * Who is asking, for slowing. A proxy nearby adds the address of its client to the end of `X-Forwarded-For`; from anybody
- * else that header is a claim, and not believed.
- */
-export function addressOf(request: Pick<FastifyRequest, 'headers' | 'socket'>): string {
-  const direct = plainAddress(request.socket.remoteAddress ?? '');
-  const last = plainAddress(
-    String(request.headers['x-forwarded-for'] ?? '')
-      .split(',')
-      .at(-1) ?? '',
-  );
-  const isNear = isIP(direct) !== 0 && NEAR.check(direct, isIPv6(direct) ? 'ipv6' : 'ipv4');
-  const address = isNear && isIP(last) !== 0 ? last : direct;
+/** Who is asking, for slowing. */
+export function addressOf(request: Pick<FastifyRequest, 'headers' | 'socket'>, proxies: TrustedProxies): string {
+  const forwardedFor = String(request.headers['x-forwarded-for'] ?? '');
+  const address = proxies.clientOf(request.socket.remoteAddress ?? '', forwardedFor);
   return isIPv6(address) ? networkOf(address) : address;
-}
-
-/** Servers that listen on IPv6 see IPv4 addresses inside of it; some proxies tell the port as well. */
-function plainAddress(address: string): string {
-  const trimmed = address.trim();
-  const host = /^(?:\[([^\]]+)\]|(\d+(?:\.\d+){3}))(?::\d+)?$/.exec(trimmed);
-  return (host?.[1] ?? host?.[2] ?? trimmed).replace(/^::ffff:(?=\d+\.)/i, '');
 }
 
 /** The first 64 bits: whoever has one address of IPv6 has all of its network. */

@@ -12,6 +12,7 @@ import { acceptInvitation, lookAtInvitation } from '../sign-in/invite.ts';
 import { Passwords, PASSWORD_CHARACTERS_MAX, passwordMistake } from '../sign-in/password.ts';
 import { type Browser, changePassword, type SignedIn, signIn } from '../sign-in/session.ts';
 import { tokenHashOf } from '../sign-in/token.ts';
+import { TrustedProxies } from '../trusted-proxies.ts';
 import { isLongerThan } from '../validation/characters.ts';
 import { sendError, sendJson, sendNothing } from './answers.ts';
 import type { Json } from './json-text.ts';
@@ -24,7 +25,7 @@ import { servedEnvironments } from './tenant-route.ts';
 export interface SessionParts extends MemberParts {
   readonly environment: 'any' | Environment;
   readonly version: string;
-  readonly config: Pick<Config, 'edges'>;
+  readonly config: Pick<Config, 'edges' | 'trustedProxies'>;
 }
 
 const WRONG = 'e-mail or password is wrong';
@@ -34,6 +35,11 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
   const { members, now } = parts;
   // One for each edge, since it bounds what an edge computes at once.
   const passwords = new Passwords(parts.config.edges);
+  const proxies = new TrustedProxies(parts.config.trustedProxies);
+  const browserOf = (request: FastifyRequest): Browser => ({
+    address: addressOf(request, proxies),
+    token: sessionTokenOf(request.headers),
+  });
 
   addPageRoute(app, parts, {
     method: 'POST',
@@ -133,10 +139,6 @@ function sessionAnswer(parts: SessionParts, request: FastifyRequest, member: Mem
     environments: servedEnvironments(parts.environment),
     server: { url: ownUrl(request.headers, parts.publicUrl), version: parts.version },
   };
-}
-
-function browserOf(request: FastifyRequest): Browser {
-  return { address: addressOf(request), token: sessionTokenOf(request.headers) };
 }
 
 /** No password is so long, and each character of it costs time to hash. */

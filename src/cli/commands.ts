@@ -316,6 +316,7 @@ export const COMMANDS = {
       event: { value: 'NAME', help: 'only events of this name' },
       overwrite: { help: 'replace FILE if it exists' },
       restart: { help: 'start over instead of continuing an interrupted export' },
+      raw: { help: 'csv for programs: text as it was sent, formulas for spreadsheets included' },
       ...TENANT_FLAGS,
     },
     notes: [
@@ -325,7 +326,7 @@ export const COMMANDS = {
       },
       {
         title: 'csv',
-        text: 'RFC 4180. Cells are the data as it is: those that begin with = + - @ are not changed, though spreadsheets may read them as formulas.',
+        text: 'RFC 4180, safe to open in a spreadsheet: an apostrophe goes before text that begins with = + - @, control and bidirectional characters become \\u escapes; --raw switches that off.',
       },
       {
         title: 'parquet',

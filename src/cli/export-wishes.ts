@@ -22,6 +22,8 @@ export interface ExportWishes {
   readonly out: string | null;
   readonly restart: boolean;
   readonly overwrite: boolean;
+  /** Csv without apostrophes and escapes. */
+  readonly raw: boolean;
   readonly json: boolean;
   /** As it was written: what makes two exports the same. */
   readonly asked: Asked;
@@ -45,6 +47,10 @@ export function readExportWishes(args: readonly string[], shell: Shell): ExportW
   if (what === 'profiles' && (from !== null || to !== null || eventName !== null)) {
     mistakes.push('--from, --to and --event choose among events; with --what profiles all are exported');
   }
+  const raw = flags.switches.has('raw');
+  if (raw && format !== undefined && format !== 'csv') {
+    mistakes.push(`--raw is for csv; ${format} always holds the data as it is`);
+  }
   if (format === 'parquet' && out === null) mistakes.push('parquet needs a file; say which with --out FILE');
   if (out === null && flags.switches.has('json')) {
     mistakes.push('--json is for the summary of an export to a file; for JSON on stdout: --format ndjson');
@@ -60,6 +66,7 @@ export function readExportWishes(args: readonly string[], shell: Shell): ExportW
     out,
     restart: flags.switches.has('restart'),
     overwrite: flags.switches.has('overwrite'),
+    raw,
     json: flags.switches.has('json'),
     asked: {
       format,
@@ -67,6 +74,7 @@ export function readExportWishes(args: readonly string[], shell: Shell): ExportW
       from: flags.values.get('from') ?? null,
       to: flags.values.get('to') ?? null,
       event: eventName,
+      raw: raw ? 'yes' : null,
     },
   };
 }

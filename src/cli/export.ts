@@ -124,7 +124,7 @@ async function writeStdout<Row>(source: Source<Row>, job: Job): Promise<number> 
   };
   if (wishes.format === 'csv') put(csvHeader(source.shape.columns));
   for await (const page of pagesOf(source, null, job)) {
-    put(textOf(page.rows, source.shape, wishes.format));
+    put(textOf(page.rows, source.shape, wishes));
     rows += page.rows.length;
     // On a terminal the rows themselves are the progress, and a bar between them would be a mess.
     if (!shell.outTerminal.isTty) job.progress.show({ count: rows, bytes, done: rows, total: source.total });
@@ -142,7 +142,7 @@ async function writeTextFile<Row>(source: Source<Row>, out: string, tenant: Tena
   try {
     if (checkpoint === undefined && wishes.format === 'csv') part.write(csvHeader(source.shape.columns));
     for await (const page of pagesOf(source, checkpoint?.cursor ?? null, job)) {
-      part.write(textOf(page.rows, source.shape, wishes.format));
+      part.write(textOf(page.rows, source.shape, wishes));
       rows += page.rows.length;
       progress.show({ count: rows, bytes: part.bytes, done: rows, total: source.total });
       isWhole = page.nextCursor === null;
@@ -204,9 +204,9 @@ async function* pagesOf<Row>(source: Source<Row>, from: string | null, { shell }
   } while (cursor !== null && !shell.stop.aborted);
 }
 
-function textOf<Row>(rows: readonly Row[], shape: Shape<Row>, format: ExportWishes['format']): string {
+function textOf<Row>(rows: readonly Row[], shape: Shape<Row>, { format, raw }: ExportWishes): string {
   const lines =
-    format === 'csv' ? rows.map((row) => csvLine(shape.cells(row))) : rows.map((row) => `${shape.json(row)}\n`);
+    format === 'csv' ? rows.map((row) => csvLine(shape.cells(row), raw)) : rows.map((row) => `${shape.json(row)}\n`);
   return lines.join('');
 }
 

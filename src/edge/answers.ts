@@ -3,7 +3,7 @@
  * `errors.ts`. Nothing here decides anything.
  */
 
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import type { Rejection } from '../model.ts';
 
@@ -80,6 +80,19 @@ function send(
   response.writeHead(status, headers);
   if (response.req.complete || response.shouldKeepAlive) response.end(body);
   else endAfterBody(response, body);
+}
+
+/** How long a client may go on sending a body that nobody wants, so that it gets to read the response. */
+const UNWANTED_BODY_MS = 5_000;
+
+/**
+ * Node reads on and throws away what the client still sends, so that the client can finish and see the response. That
+ * must not go on for ever.
+ */
+export function stopUnwantedBody(request: IncomingMessage): void {
+  const timer = setTimeout(() => request.socket.destroy(), UNWANTED_BODY_MS);
+  timer.unref();
+  request.once('close', () => clearTimeout(timer));
 }
 
 /**

@@ -32,6 +32,8 @@ import { LargeBodyValidator } from './validate-body.ts';
 export interface EdgeParts {
   readonly config: Config;
   readonly sources: Sources;
+  /** Connections of clients at once, over all edges. */
+  readonly connectionsMax: number;
   /** Null where no events are taken in. */
   readonly log: LogAppender | null;
   /** Null where nothing asks for a key. */
@@ -90,10 +92,13 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const { storeTrouble, databaseTrouble } = parts;
   const readiness = () => readinessOf({ role: config.role, status, log, storeTrouble, databaseTrouble });
   const tellTrouble = log === null ? () => undefined : troubleTeller(log, logger);
+  let made: EdgeServer | undefined;
+  metrics.set(METRIC.connections_max, parts.connectionsMax);
   const stopGauges = keepGauges(
     () => {
       ingest?.setGauges();
       metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
+      metrics.set(METRIC.connections, made?.connections.size ?? 0);
       tellTrouble();
     },
     (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
@@ -105,12 +110,12 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
 
   const readOutage = new OutageLog(logger, { failing: 'nothing can be read: 503 for reading' });
   const stopping = new AbortController();
-  let made: EdgeServer | undefined;
   const frame: AppFrame = {
     serverFactory: (everythingElse: RequestListener) => {
       const isLeavingNow = (): boolean => isLeaving(status);
+      const connections = { count: status.connections, max: parts.connectionsMax, logger };
       made = createEdgeServer(
-        { ingest: ingest?.ingest ?? null, metrics, newTraceId, isLeaving: isLeavingNow },
+        { ingest: ingest?.ingest ?? null, metrics, newTraceId, isLeaving: isLeavingNow, connections },
         everythingElse,
       );
       return made.server;
@@ -136,7 +141,8 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const edgeServer = made;
   const { server } = edgeServer;
   await listen(server, config, port);
-  server.on('error', (error) => logger.error({ err: error }, 'a connection could not be taken'));
+  // As when the system has no more open files: Node goes on accepting, and each attempt fails until there are some.
+  server.on('error', (error) => quietLogger.error({ reason: error.message }, 'a connection could not be accepted'));
 
   return {
     port: portOf(server),

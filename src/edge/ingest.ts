@@ -14,7 +14,7 @@ import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } fro
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
 import type { ApiKey } from '../store.ts';
 import type { InFlight, Reservation } from './admission.ts';
-import { type Cors, type Failure, sendAccepted, sendFailure, sendPreflight } from './answers.ts';
+import { type Cors, type Failure, sendAccepted, sendFailure, sendPreflight, stopUnwantedBody } from './answers.ts';
 import { type BodyRead, readBody } from './body.ts';
 import { corsFor, isForeignOrigin } from './origins.ts';
 import type { QuietLog } from './quiet-log.ts';
@@ -61,9 +61,6 @@ interface Exchange {
   cors: Cors | null;
   reservation: Reservation | null;
 }
-
-/** How long a client may go on sending a body that nobody wants, so that it gets to read the answer. */
-const UNWANTED_BODY_MS = 5_000;
 
 export class Ingest {
   readonly #parts: IngestParts;
@@ -284,14 +281,4 @@ export class Ingest {
     if (counter !== undefined) metrics.inc(counter);
     metrics.observe(METRIC.request_duration, (performance.now() - exchange.startedAt) / 1000);
   }
-}
-
-/**
- * Node reads on and throws away what the client still sends, so that the client can finish and see the answer. That
- * must not go on for ever.
- */
-function stopUnwantedBody(request: IncomingMessage): void {
-  const timer = setTimeout(() => request.socket.destroy(), UNWANTED_BODY_MS);
-  timer.unref();
-  request.once('close', () => clearTimeout(timer));
 }

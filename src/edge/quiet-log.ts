@@ -9,7 +9,8 @@ const LINES_PER_SECOND_MAX = 10;
 const SECOND_MS = 1_000;
 
 export interface RequestLine {
-  readonly traceId: string;
+  /** Absent for what is not about one request. */
+  readonly traceId?: string;
   readonly reason?: string;
   readonly err?: unknown;
 }

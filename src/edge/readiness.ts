@@ -17,6 +17,8 @@ export interface ServerStatus {
   isDiskLow(): boolean;
   /** More waits for the processor than may wait. */
   isBacklogFull(): boolean;
+  /** How many connections are open over all edges; each edge counts its own. */
+  readonly connections: Int32Array<SharedArrayBuffer>;
 }
 
 export interface Readiness {

@@ -1,14 +1,59 @@
 /**
- * What the headers and the address of an ingest request say: the key, and what to expect of the body. Pure.
+ * What the headers and the address of a request say: whether they can be trusted to mean one thing, the key, and what to
+ * expect of the body. Pure.
  */
 
-import type { IncomingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { LIMITS } from '../model.ts';
 import { ENCODINGS, type Encoding } from './body.ts';
 
 const BEARER = /^Bearer +(\S+) *$/i;
 const JSON_TYPE = /^application\/json[\t ]*(;|$)/i;
 const TEXT_TYPE = /^text\/plain[\t ]*(;|$)/i;
+
+/** A proxy and this server may each believe another one of two, so a request may have one at most. */
+const SINGLE_HEADERS = ['host', 'content-type', 'authorization', 'idempotency-key'] as const;
+const SPELLED = ['Host', 'Content-Type', 'Authorization', 'Idempotency-Key'] as const;
+/** No two are of one length. */
+const SINGLE_BY_LENGTH: readonly (number | undefined)[] = Array.from({ length: 16 }, (_, length) => {
+  const index = SINGLE_HEADERS.findIndex((header) => header.length === length);
+  return index === -1 ? undefined : index;
+});
+
+/**
+ * Why a request may mean something else to a proxy in front than it does here, in words; undefined if it cannot. For every
+ * request of every route, so it is cheap: one pass over the names, which are told apart by their lengths first.
+ */
+export function ambiguityOf({
+  headers,
+  rawHeaders,
+}: Pick<IncomingMessage, 'headers' | 'rawHeaders'>): string | undefined {
+  const transferEncoding = headers['transfer-encoding'];
+  if (transferEncoding !== undefined && transferEncoding.trim().toLowerCase() !== 'chunked') {
+    return 'Transfer-Encoding must be chunked, or absent; compress a body with Content-Encoding';
+  }
+  let seen = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] ?? '';
+    const index = SINGLE_BY_LENGTH[name.length];
+    if (index === undefined || name.toLowerCase() !== SINGLE_HEADERS[index]) continue;
+    const bit = 1 << index;
+    if ((seen & bit) !== 0) return `the ${SPELLED[index]} header must not be sent twice`;
+    seen |= bit;
+  }
+  return undefined;
+}
+
+const CHARSET = /;[\t ]*charset[\t ]*=[\t ]*("?)([^\s;"]*)\1/gi;
+
+/** Why text in another charset than UTF-8 cannot be read, in words; undefined if a Content-Type says no such thing. */
+export function charsetProblemOf(contentType: string | undefined): string | undefined {
+  if (contentType === undefined || !contentType.includes(';')) return undefined;
+  for (const [, , charset = ''] of contentType.matchAll(CHARSET)) {
+    if (!/^utf-?8$/i.test(charset)) return 'the charset of Content-Type must be utf-8, or absent';
+  }
+  return undefined;
+}
 
 /** The key of a request, and whether it came in the address; undefined if there is none. */
 export function keyOf(
@@ -33,6 +78,8 @@ export function envelopeOf(headers: IncomingHttpHeaders, mayBePlainText: boolean
   if (!JSON_TYPE.test(contentType) && !(mayBePlainText && TEXT_TYPE.test(contentType))) {
     return 'Content-Type must be application/json';
   }
+  const charsetProblem = charsetProblemOf(contentType);
+  if (charsetProblem !== undefined) return charsetProblem;
   const encoding = encodingOf(headers['content-encoding']);
   if (encoding === undefined) return `Content-Encoding must be one of ${ENCODINGS.join(', ')}, or absent`;
   const idempotencyKey = headers['idempotency-key'] ?? null;

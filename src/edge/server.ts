@@ -9,8 +9,10 @@ import type { Socket } from 'node:net';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
 import { INGEST_PATH } from '../roles.ts';
-import { type Failure, sendFailure } from './answers.ts';
+import { type Failure, sendFailure, stopUnwantedBody } from './answers.ts';
+import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
+import { ambiguityOf, charsetProblemOf } from './request-headers.ts';
 
 const OPTIONS = {
   headersTimeout: 10_000,
@@ -35,29 +37,45 @@ export interface EdgeServerParts {
   readonly newTraceId: () => string;
   /** Whether connections are to end with their next response. */
   readonly isLeaving: () => boolean;
+  readonly connections: Pick<ConnectionsParts, 'count' | 'max' | 'logger'>;
 }
 
 export interface EdgeServer {
   readonly server: Server;
   /** Ends the connections on which no whole request waits for its answer: nothing on them was or will be promised. */
   readonly dropUnfinished: () => void;
+  readonly connections: Pick<Connections, 'size'>;
 }
 
 export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): EdgeServer {
   const { ingest } = parts;
   const exchanges = new Exchanges();
-  const connections = new Set<Socket>();
+  const connections = new Connections({
+    ...parts.connections,
+    metrics: parts.metrics,
+    isBusy: (socket) => exchanges.isBusy(socket),
+  });
   const doomed = new WeakSet<Socket>();
+  /** Connections that end with the response to a request that may be two; nothing behind it is believed to be one. */
+  const ending = new WeakSet<Socket>();
   const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
+    if (ending.has(request.socket)) return;
     exchanges.note(request.socket, response);
     if (parts.isLeaving()) response.shouldKeepAlive = false;
     if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
-    if (request.headers.host === undefined && request.httpVersion === '1.1') {
-      refuseHostless(parts, response);
+    const refusal = refusalOf(request);
+    if (refusal !== undefined) {
+      if (refusal.endsConnection) ending.add(request.socket);
+      refuseRequest(parts, request, response, refusal);
     } else if (ingest !== null && isIngest(request.url)) {
       // The key, the size and the room are checked before the client is asked to send the body.
       ingest.handle(request, response, expectsContinue);
     } else {
+      const charsetProblem = charsetProblemOf(request.headers['content-type']);
+      if (charsetProblem !== undefined) {
+        refuseRequest(parts, request, response, { message: charsetProblem, endsConnection: false });
+        return;
+      }
       if (expectsContinue) response.writeContinue();
       everythingElse(request, response);
     }
@@ -86,14 +104,11 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
       refuse(parts, error, socket);
     }
   });
-  server.on('connection', (socket: Socket) => {
-    connections.add(socket);
-    socket.once('close', () => connections.delete(socket));
-  });
+  server.on('connection', (socket: Socket) => connections.add(socket));
   const dropUnfinished = (): void => {
     for (const socket of connections) if (exchanges.of(socket).whole === undefined) socket.destroy();
   };
-  return { server, dropUnfinished };
+  return { server, dropUnfinished, connections };
 }
 
 /** What each connection is in the middle of; more than one thing if the client sends ahead of the answers. */
@@ -109,6 +124,12 @@ class Exchanges {
       this.#before.delete(before);
     }
     this.#latest.set(socket, response);
+  }
+
+  /** Whether a request is coming in, or waits for its response. */
+  isBusy(socket: Socket): boolean {
+    const { broken, whole } = this.of(socket);
+    return broken !== undefined || whole !== undefined;
   }
 
   /** The request whose body is still coming in, and the last one that came in whole and has no answer yet. */
@@ -153,10 +174,41 @@ function refuse({ metrics, newTraceId }: EdgeServerParts, error: NodeJS.ErrnoExc
   hangUp(socket);
 }
 
-function refuseHostless({ metrics, newTraceId }: EdgeServerParts, response: ServerResponse): void {
-  const failure: Failure = { code: 'bad_request', message: 'the Host header is required' };
+interface RequestRefusal {
+  readonly message: string;
+  /** Nobody can be certain where the next request on it would begin. */
+  readonly endsConnection: boolean;
+}
+
+/** What is wrong with a request whatever its path, before anything in it is believed. */
+function refusalOf(request: IncomingMessage): RequestRefusal | undefined {
+  const { headers, httpVersionMajor, httpVersionMinor } = request;
+  // Node takes a line without a version for HTTP/0.9, which has no headers, no status and no end but the connection's.
+  if (httpVersionMajor !== 1) return { message: 'only HTTP/1.1 and HTTP/1.0 are understood', endsConnection: true };
+  if (headers.host === undefined && httpVersionMinor === 1) {
+    return { message: 'the Host header is required', endsConnection: false };
+  }
+  const message = ambiguityOf(request);
+  if (message === undefined) return undefined;
+  return { message, endsConnection: headers['transfer-encoding'] !== undefined };
+}
+
+function refuseRequest(
+  { metrics, newTraceId }: EdgeServerParts,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { message, endsConnection }: RequestRefusal,
+): void {
+  const isForIngest = isIngest(request.url);
+  const failure: Failure = isForIngest
+    ? { code: 'validation_failed', errors: [], message }
+    : { code: 'bad_request', message };
   count(metrics, ERRORS[failure.code].status);
-  sendFailure(response, newTraceId(), failure, null);
+  if (endsConnection) response.shouldKeepAlive = false;
+  if (!request.complete) stopUnwantedBody(request);
+  // A page has to be allowed to read why.
+  const cors = isForIngest && request.headers.origin !== undefined ? { allow: '*' } : null;
+  sendFailure(response, newTraceId(), failure, cors);
 }
 
 function count(metrics: MetricsWriter, status: number): void {

@@ -4,6 +4,7 @@
  */
 
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
+import { isTooManyOpenFiles } from '../open-files.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 
 /**
@@ -15,7 +16,8 @@ export function isWorthWaiting(error: unknown): error is Error {
     error instanceof StoreUnavailableError ||
     error instanceof LogUnavailableError ||
     error instanceof LogCorruptError ||
-    isRefusalToWork(error)
+    isRefusalToWork(error) ||
+    isTooManyOpenFiles(error)
   );
 }
 

@@ -1,22 +1,28 @@
 /**
- * Passwords: which are taken, and how they are kept. scrypt makes each guess cost about 100 ms and 32 MB, for an attacker
- * who has the file as for us; the parameters stand with each hash, so they can be raised later without locking anybody
- * out. Because it costs that much, an edge computes few at once and lets few wait: beyond that the answer is 503, and
+ * Passwords: which are taken, and how they are kept. argon2id with the parameters that OWASP recommends (19 MiB, two
+ * passes) makes each guess expensive, for an attacker who has the file as for us; the parameters stand with each hash, in
+ * the PHC string format, so they can be raised later without locking anybody out. Hashes of scrypt, which came before, are
+ * still checked, and replaced at the next sign-in.
+ *
+ * Because a check costs that much, an edge computes few at once and lets few wait: beyond that the response is 503, and
  * events are still taken. An e-mail that is nobody's costs the same as a wrong password.
  */
 
-import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import { argon2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto';
 import { isLongerThan, isStorable } from '../validation/characters.ts';
 
 export const PASSWORD_CHARACTERS_MIN = 10;
 export const PASSWORD_CHARACTERS_MAX = 200;
 
-const COST = { N: 32_768, r: 8, p: 1 } as const;
-/** Twice what the cost above needs: a stored hash with more than this is not ours. */
-const MEMORY_BYTES_MAX = 2 * 128 * COST.N * COST.r;
+/** Memory in KiB, passes, lanes. */
+const COST: Cost = { m: 19_456, t: 2, p: 1 };
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
-const STORED = /^scrypt\$(\d+)\$(\d+)\$(\d+)\$([\w-]+)\$([\w-]+)$/;
+/** A stored hash that asks for more than this is not ours. */
+const COST_MAX: Cost = { m: 65_536, t: 10, p: 4 };
+const ARGON2 = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)$/;
+const SCRYPT = /^scrypt\$(\d+)\$(\d+)\$(\d+)\$([\w-]+)\$([\w-]+)$/;
+const SCRYPT_MEMORY_BYTES_MAX = 64 * 1_024 * 1_024;
 
 /**
  * Over all edges, as far as each computing one allows: libuv has one pool of four threads for the whole process, and
@@ -48,7 +54,7 @@ export class Passwords {
   #running = 0;
   readonly #waiting: (() => void)[] = [];
   /** What is compared with for e-mails of nobody; no password gives it. */
-  readonly #nobody = stored(COST, randomBytes(SALT_BYTES), randomBytes(HASH_BYTES));
+  readonly #nobody = phcString(randomBytes(SALT_BYTES), randomBytes(HASH_BYTES));
 
   /** `edges`: how many there are in this process, each with one of these. */
   constructor(edges = 1) {
@@ -58,17 +64,19 @@ export class Passwords {
   /** Rejects with `TooBusyError` when too many wait already. */
   async hash(password: string): Promise<string> {
     const salt = randomBytes(SALT_BYTES);
-    return stored(COST, salt, await this.#derive(password, salt, COST));
+    return phcString(salt, await this.#inTurn(() => deriveArgon2(password, salt, COST, HASH_BYTES)));
   }
 
   /** Whether it is the password behind the hash; for an undefined one it takes as long, and is false. */
   async verify(password: string, passwordHash: string | undefined): Promise<boolean> {
-    const [, N, r, p, salt = '', hash = ''] = STORED.exec(passwordHash ?? this.#nobody) ?? [];
-    if (N === undefined) throw new Error('a password hash is not in the form that this version knows');
-    const expected = Buffer.from(hash, 'base64url');
-    const cost = { N: Number(N), r: Number(r), p: Number(p) };
-    const given = await this.#derive(password, Buffer.from(salt, 'base64url'), cost);
+    const { derive, expected } = readHash(passwordHash ?? this.#nobody);
+    const given = await this.#inTurn(() => derive(password));
     return timingSafeEqual(given, expected) && passwordHash !== undefined;
+  }
+
+  /** Whether a hash should be replaced by one of today, when the password is at hand. */
+  isOutdated(passwordHash: string): boolean {
+    return !passwordHash.startsWith(PREFIX);
   }
 
   /** Whether the next call would be refused. */
@@ -76,10 +84,10 @@ export class Passwords {
     return this.#waiting.length >= WAITING_MAX;
   }
 
-  async #derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer> {
+  async #inTurn(derive: () => Promise<Buffer>): Promise<Buffer> {
     await this.#turn();
     try {
-      return await derive(password, salt, cost);
+      return await derive();
     } finally {
       const next = this.#waiting.shift();
       // Who waits takes the place over; nobody can slip in between.
@@ -100,19 +108,57 @@ export class Passwords {
   }
 }
 
-type Cost = Readonly<Record<'N' | 'r' | 'p', number>>;
+type Cost = Readonly<Record<'m' | 't' | 'p', number>>;
+
+const PREFIX = `$argon2id$v=19$m=${COST.m},t=${COST.t},p=${COST.p}$`;
+
+/** https://github.com/P-H-C/phc-string-format: base64 without padding. */
+function phcString(salt: Buffer, hash: Buffer): string {
+  const [saltText, hashText] = [salt, hash].map((bytes) => bytes.toString('base64').replace(/=+$/, ''));
+  return `${PREFIX}${saltText}$${hashText}`;
+}
+
+interface StoredHash {
+  readonly expected: Buffer;
+  readonly derive: (password: string) => Promise<Buffer>;
+}
+
+function readHash(stored: string): StoredHash {
+  const argon2Parts = ARGON2.exec(stored);
+  if (argon2Parts !== null) {
+    const [, m, t, p, salt = '', hash = ''] = argon2Parts;
+    const cost = { m: Number(m), t: Number(t), p: Number(p) };
+    const expected = Buffer.from(hash, 'base64');
+    if (cost.m <= COST_MAX.m && cost.t <= COST_MAX.t && cost.p <= COST_MAX.p) {
+      const saltBytes = Buffer.from(salt, 'base64');
+      return { expected, derive: (password) => deriveArgon2(password, saltBytes, cost, expected.length) };
+    }
+  }
+  const scryptParts = SCRYPT.exec(stored);
+  if (scryptParts === null) throw new Error('a password hash is not in the form that this version knows');
+  const [, N, r, p, salt = '', hash = ''] = scryptParts;
+  const expected = Buffer.from(hash, 'base64url');
+  const options = { N: Number(N), r: Number(r), p: Number(p), maxmem: SCRYPT_MEMORY_BYTES_MAX };
+  return {
+    expected,
+    derive: (password) => deriveScrypt(password, Buffer.from(salt, 'base64url'), options, expected.length),
+  };
+}
 
 /** The same letters typed on another keyboard may be other code points: NFKC makes them one. */
-function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer> {
+function messageOf(password: string): string {
+  return password.normalize('NFKC');
+}
+
+function deriveArgon2(password: string, nonce: Buffer, { m, t, p }: Cost, tagLength: number): Promise<Buffer> {
+  const parameters = { message: messageOf(password), nonce, memory: m, passes: t, parallelism: p, tagLength };
   return new Promise((resolve, reject) => {
-    const options = { ...cost, maxmem: MEMORY_BYTES_MAX };
-    scrypt(password.normalize('NFKC'), salt, HASH_BYTES, options, (error, key) => {
-      if (error === null) resolve(key);
-      else reject(error);
-    });
+    argon2('argon2id', parameters, (error, key) => (error === null ? resolve(key) : reject(error)));
   });
 }
 
-function stored({ N, r, p }: Cost, salt: Buffer, hash: Buffer): string {
-  return ['scrypt', N, r, p, salt.toString('base64url'), hash.toString('base64url')].join('$');
+function deriveScrypt(password: string, salt: Buffer, options: ScryptOptions, bytes: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    scrypt(messageOf(password), salt, bytes, options, (error, key) => (error === null ? resolve(key) : reject(error)));
+  });
 }

@@ -4,7 +4,7 @@
  * before is ended with it, never taken over, so a planted cookie gains nothing (session fixation).
  */
 
-import type { Member, MemberStore, NewSession } from '../members.ts';
+import type { CheckedMember, Member, MemberStore, NewSession } from '../members.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { addressSubject, emailSubject, passwordChangeSubject, ruleOn, type Subject } from './attempts.ts';
 import { type Passwords, TooBusyError } from './password.ts';
@@ -61,7 +61,22 @@ export async function signIn(
   // Removed, or given another password, while this one was checked: then it opens nothing any more.
   if (!(await members.startSession(member, session))) return { outcome: 'wrong' };
   await members.forgiveAttempt(subjects[0].hash, [subjects[1].hash]);
+  if (passwords.isOutdated(member.passwordHash)) await rehash(members, passwords, member, password);
   return { outcome: 'signed in', member, token };
+}
+
+/** Only now is the password at hand. Whoever has signed in is not kept out because this cannot be done. */
+async function rehash(
+  members: MemberStore,
+  passwords: Passwords,
+  member: CheckedMember,
+  password: string,
+): Promise<void> {
+  try {
+    await members.replacePasswordHash(member, await passwords.hash(password));
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError) && !(error instanceof TooBusyError)) throw error;
+  }
 }
 
 /** Ends all other sessions of the member. A session that was stolen does not tell the password, so guesses are slowed. */

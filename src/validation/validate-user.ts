@@ -1,7 +1,7 @@
 /**
  * What makes a user valid. Rules are taken in a fixed order and the first one that fails is the user's message: rule
- * by rule over all events, so a second event that is not an object comes before a first one without a name. The first
- * two texts are the specification's own, letter for letter.
+ * by rule over all events, so a second event that is not an object comes before a first one without a name. The texts
+ * about a missing identifier and missing events are the specification's own, letter for letter.
  *
  * This runs for every user of every request: plain loops, nothing allocated for a valid user. Only values made by
  * `JSON.parse` may be passed in. Names such as `__proto__` are then own members like any other, and the names that are
@@ -29,7 +29,8 @@ type EventRule = (typeof EVENT_RULE)[keyof typeof EVENT_RULE];
 export function firstViolation(user: unknown, checkCharacters = true): string | null {
   if (!isObject(user)) return NOT_AN_OBJECT;
   const { identifiers, events, user_properties: userProperties } = user;
-  if (!isObject(identifiers) || !namesSomeone(identifiers)) return NO_IDENTIFIER;
+  if (!isObject(identifiers)) return NO_IDENTIFIER;
+  if (!namesSomeone(identifiers)) return wrongIdentifierViolation(identifiers) ?? NO_IDENTIFIER;
   if (!Array.isArray(events) || events.length === 0) return NO_EVENTS;
   const violation = identifiersViolation(identifiers);
   if (violation !== null) return violation;
@@ -55,6 +56,26 @@ function isNonBlankString(value: unknown): value is string {
   return typeof value === 'string' && !isBlank(value);
 }
 
+/**
+ * Where no identifier can be used, the first one of a wrong type is named: a number where a string belongs is the most
+ * common mistake, and "at least one identifier is required" would mislead.
+ */
+function wrongIdentifierViolation(identifiers: JsonObject): string | null {
+  for (const name in identifiers) {
+    const value = identifiers[name];
+    if (isIdentifierType(name) && isPresent(value) && typeof value !== 'string') return notAString(name);
+  }
+  return null;
+}
+
+function notAString(name: string): string {
+  return `identifiers${pathSegment(name)} must be a string`;
+}
+
+function isIdentifierType(name: string): boolean {
+  return IDENTIFIER_TYPES.includes(name as IdentifierType);
+}
+
 /** Types before lengths: a wrong type further down comes before a text that is too long. */
 function identifiersViolation(identifiers: JsonObject): string | null {
   let tooLong: string | null = null;
@@ -65,7 +86,7 @@ function identifiersViolation(identifiers: JsonObject): string | null {
         tooLong = name;
       }
     } else if (isPresent(value)) {
-      return `identifiers${pathSegment(name)} must be a string`;
+      return notAString(name);
     }
   }
   if (tooLong === null) return null;
@@ -74,7 +95,7 @@ function identifiersViolation(identifiers: JsonObject): string | null {
 
 /** Profile fields may be of any length; only what names a person is indexed. */
 function isIdentifierTooLong(name: string, value: string): boolean {
-  return IDENTIFIER_TYPES.includes(name as IdentifierType) && isLongerThan(value, LIMITS.identifierCharactersMax);
+  return isIdentifierType(name) && isLongerThan(value, LIMITS.identifierCharactersMax);
 }
 
 /** One pass: the first rule that any event breaks, and the first event that breaks it. */

@@ -17,11 +17,14 @@ import { newSession } from '../../src/sign-in/session.ts';
 import { tokenHashOf } from '../../src/sign-in/token.ts';
 import type { KeyStore } from '../../src/store.ts';
 import { temporaryKeyStore } from '../keys/temporary-store.ts';
+import { loadConfig } from '../../src/config.ts';
 import { type Asked, cannedStore } from './canned-store.ts';
 import { type Answer, startApp, type StartOptions } from './running-app.ts';
 
 export const NOW = Date.UTC(2026, 10, 15, 12);
 export const PASSWORD = 'correct horse battery';
+/** A server that is called by a proxy on its own machine. */
+export const BEHIND_PROXY = loadConfig({ env: { SLUICE_TRUSTED_PROXIES: 'loopback' }, args: [] });
 
 export interface BrowserOptions {
   readonly cookie?: string | null;

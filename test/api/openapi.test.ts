@@ -222,6 +222,7 @@ describe('the rules for users', () => {
   /** For each rule, in order, a user that breaks it and what stands for the placeholders. */
   const offenders: [user: unknown, placeholders: Record<string, string>][] = [
     [7, {}],
+    [{ identifiers: { user_id: 42 }, events }, { name: 'user_id' }],
     [{ identifiers: {}, events }, {}],
     [{ identifiers, events: [] }, {}],
     [{ identifiers: { user_id: 'u-1', city: 5 }, events }, { name: 'city' }],

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type MemberApp, PASSWORD, startMemberApp } from './member-app.ts';
+import { BEHIND_PROXY, type MemberApp, PASSWORD, startMemberApp } from './member-app.ts';
 
 const EMAIL = 'ada@example.com';
 
@@ -51,7 +51,7 @@ suite('Who guesses', () => {
   });
 
   test('on many e-mails from one address is slowed, while people elsewhere sign in', async (t) => {
-    const running = await startMemberApp(t);
+    const running = await startMemberApp(t, BEHIND_PROXY);
     await running.join(EMAIL, { password: PASSWORD });
     const attacker = { 'x-forwarded-for': '192.0.2.1, 203.0.113.7' };
     for (let n = 0; n < 20; n++) {
@@ -64,8 +64,30 @@ suite('Who guesses', () => {
     assert.equal((await guess(running, EMAIL, PASSWORD, owner)).status, 200);
   });
 
-  test('from many addresses of one IPv6 network is slowed as one', async (t) => {
+  test('is slowed whatever a client claims to be, and nobody else is, where no proxy is trusted', async (t) => {
     const running = await startMemberApp(t);
+    await running.join(EMAIL, { password: PASSWORD });
+    // To escape: another address with each guess. To frame somebody: the address of a victim.
+    for (let n = 0; n < 20; n++) {
+      const claim = { 'x-forwarded-for': `198.51.100.${n}` };
+      assert.equal((await guess(running, `${n}@example.com`, PASSWORD, claim)).status, 401);
+    }
+    const another = { 'x-forwarded-for': '192.0.2.77' };
+    assert.equal((await guess(running, 'x@example.com', PASSWORD, another)).status, 429);
+
+    const behind = await startMemberApp(t, { ...BEHIND_PROXY, members: running.members });
+    for (let n = 0; n < 20; n++) {
+      const victim = { 'x-forwarded-for': `198.51.100.9, 203.0.113.7` };
+      assert.equal((await guess(behind, `${n}@elsewhere.example`, PASSWORD, victim)).status, 401);
+    }
+    const itself = { 'x-forwarded-for': '198.51.100.10, 203.0.113.7' };
+    assert.equal((await guess(behind, 'y@example.com', PASSWORD, itself)).status, 429);
+    const victim = { 'x-forwarded-for': '198.51.100.9' };
+    assert.equal((await guess(behind, EMAIL, PASSWORD, victim)).status, 200);
+  });
+
+  test('from many addresses of one IPv6 network is slowed as one', async (t) => {
+    const running = await startMemberApp(t, BEHIND_PROXY);
     for (let n = 0; n < 20; n++) {
       const headers = { 'x-forwarded-for': `2001:db8::${n.toString(16)}:1` };
       assert.equal((await guess(running, `${n}@example.com`, PASSWORD, headers)).status, 401);

@@ -120,9 +120,9 @@ suite('sluice export', () => {
     assert.equal(statSync(out).mode & 0o077, 0);
   });
 
-  test('csv can be read back cell for cell', async (context) => {
+  test('raw csv can be read back cell for cell', async (context) => {
     const folder = await filledFolder(context);
-    const { out } = await run(runExport, ['--format', 'csv'], folder.shell());
+    const { out } = await run(runExport, ['--format', 'csv', '--raw'], folder.shell());
     const [header, ...rows] = parseCsv(out);
     const events = await eventsOf(folder);
     assert.equal(header?.[6], 'properties');
@@ -139,14 +139,93 @@ suite('sluice export', () => {
     }
   });
 
-  test('any text survives csv, formulas included', () => {
+  test('any text survives raw csv, formulas included', () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: 'binary' }), { minLength: 1 }), (texts) => {
-        const line = csvLine(texts.map((text) => ({ kind: 'text', text })));
+        const line = csvLine(
+          texts.map((text) => ({ kind: 'text', text })),
+          true,
+        );
         assert.deepEqual(parseCsv(line), [texts]);
       }),
     );
-    assert.equal(csvLine([{ kind: 'text', text: '=1+1' }, null, { kind: 'text', text: '' }]), '=1+1,,""\r\n');
+    assert.equal(csvLine([{ kind: 'text', text: '=1+1' }, null, { kind: 'text', text: '' }], true), '=1+1,,""\r\n');
+  });
+
+  for (const [what, text, cell] of [
+    ['a formula', '=cmd|calc!A0', "'=cmd|calc!A0"],
+    ['a plus', '+1', "'+1"],
+    ['a minus', '-1+1', "'-1+1"],
+    ['an at sign', '@SUM(A1)', "'@SUM(A1)"],
+    ['a tab', '\t=1', "'\t=1"],
+    ['a carriage return', '\r=1', "'\r=1"],
+    ['a tab before something harmless', '\tx', "'\tx"],
+    ['a byte order mark', '\ufeff=1', "'\ufeff=1"],
+    ['blanks', ' \u00a0\u3000=1', "' \u00a0\u3000=1"],
+    ['a blank without width', '\u200b@x', "'\u200b@x"],
+    ['a wide sign', '＝1', "'＝1"],
+    ['a formula behind a semicolon', '{"a":"x;=1"}', `{"a":"x;'=1"}`],
+    ['a control character', 'a\u0000b\u001bc\u009b', 'a\\u0000b\\u001bc\\u009b'],
+    ['a bidirectional override', 'invoice\u202excod.exe', 'invoice\\u202excod.exe'],
+    ['isolates', '\u2066x\u2069', '\\u2066x\\u2069'],
+    ['nothing to hide', 'a=b; c-d, "e"@f +1', 'a=b; c-d, "e"@f +1'],
+    ['an apostrophe', "'=1", "'=1"],
+    ['several lines', 'a\r\nb', 'a\r\nb'],
+    ['an empty text', '', ''],
+  ] as const) {
+    test(`in csv, text that begins with or holds ${what} is shown and not run`, () => {
+      assert.deepEqual(parseCsv(csvLine([{ kind: 'text', text }], false)), [[cell]]);
+    });
+  }
+
+  test('whatever the text, no cell of a csv begins like a formula, by commas or by semicolons', () => {
+    const piece = fc.constantFrom(
+      '=',
+      '+',
+      '-',
+      '@',
+      ';',
+      ',',
+      '"',
+      '\t',
+      '\r',
+      '\n',
+      ' ',
+      '\ufeff',
+      '\u200b',
+      "'",
+      'x',
+    );
+    fc.assert(
+      fc.property(fc.array(fc.string({ unit: piece }), { minLength: 1 }), (texts) => {
+        const line = csvLine(
+          texts.map((text) => ({ kind: 'text', text })),
+          false,
+        );
+        for (const cell of parseCsv(line).flat()) {
+          assert.doesNotMatch(cell, /^[\t\r\n]/);
+          for (const part of cell.split(';')) assert.doesNotMatch(part, /^[\s\p{Cf}]*[=+\-@]/u);
+        }
+      }),
+    );
+  });
+
+  test('numbers and times in csv are never altered, and ndjson and parquet take no --raw', async (context) => {
+    assert.equal(
+      csvLine(
+        [
+          { kind: 'number', text: '-12.5' },
+          { kind: 'time', time: 0 },
+        ],
+        false,
+      ),
+      '-12.5,1970-01-01T00:00:00.000Z\r\n',
+    );
+    const folder = await filledFolder(context);
+    assert.match(
+      await refusal(runExport, ['--format', 'ndjson', '--raw'], folder.shell()),
+      /--raw is for csv; ndjson always/,
+    );
   });
 
   test('parquet reads back as what the store holds, with times as timestamps', async (context) => {

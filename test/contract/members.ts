@@ -152,6 +152,22 @@ function sessionsTests(withStore: WithStore): void {
   );
 
   test(
+    'another hash of the same password ends no session, and is not set where the password was changed meanwhile',
+    withStore(async ({ store, accounts: [own] }) => {
+      const { id, session: started } = await join(store, own, { email: 'a@example.com' });
+      const colleague = await join(store, own, { email: 'b@example.com' });
+      assert.equal(await store.replacePasswordHash({ id, passwordHash: 'hash' }, 'hash-2'), true);
+      assert.equal((await store.findMember('a@example.com'))?.passwordHash, 'hash-2');
+      assert.equal((await store.findMember('b@example.com'))?.passwordHash, 'hash');
+      assert.ok(await store.findSession(started.tokenHash));
+      assert.equal(await store.replacePasswordHash({ id, passwordHash: 'hash' }, 'hash-3'), false);
+      assert.equal(await store.replacePasswordHash({ id: 'mem_nobody', passwordHash: 'hash' }, 'hash-3'), false);
+      assert.equal((await store.findMember('a@example.com'))?.passwordHash, 'hash-2');
+      assert.ok(await store.findSession(colleague.session.tokenHash));
+    }),
+  );
+
+  test(
     'a password that was changed after it was checked starts no session and changes nothing',
     withStore(async ({ store, accounts: [own] }) => {
       const { id } = await join(store, own, { email: 'a@example.com', passwordHash: 'new' });

@@ -12,6 +12,7 @@ import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { createEdgeServer } from '../../src/edge/server.ts';
 import { Ingest, type IngestParts } from '../../src/edge/ingest.ts';
+import { createLogger } from '../../src/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
 import { eventually, post, sleep, user } from '../server.ts';
 import { ask, logOf, metric, useServer, UUID_V7 } from './fixture.ts';
@@ -224,6 +225,11 @@ suite('The patience of a server with slow bodies', () => {
       metrics: metricsWriter(allocateMetrics(1), 0),
       newTraceId: () => 'a-trace-id',
       isLeaving: () => false,
+      connections: {
+        count: new Int32Array(new SharedArrayBuffer(4)),
+        max: 100,
+        logger: createLogger('silent', 'test'),
+      },
     };
     const waiting: ServerResponse[] = [];
     const { server: edge } = createEdgeServer(parts, (_request, response) => waiting.push(response));

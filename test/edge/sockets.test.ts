@@ -56,7 +56,6 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     ['an empty length', () => head('Content-Length:') + smuggled],
     ['a transfer coding that is not chunked', () => withLine('Transfer-Encoding: gzip')],
     ['chunked that is not the last coding', () => withLine('Transfer-Encoding: chunked, gzip')],
-    ['a misspelt transfer coding', () => head('Transfer-Encoding: xchunked') + smuggled],
     ['lines that end with a bare line feed', () => withLine('X: y').replaceAll('\r\n', '\n')],
     ['one line that ends with a bare line feed', () => withLine('X: y\nZ: z')],
     ['a bare carriage return in a header', () => withLine('X: y\rZ: z')],
@@ -188,8 +187,9 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.equal(answer?.status, 400);
     const trace_id = answer.headers.get('x-trace-id');
     assert.deepEqual(JSON.parse(answer.body), {
-      error: 'bad request',
+      error: 'validation failed',
       trace_id,
+      errors: [],
       message: 'the Host header is required',
     });
     assert.equal((await client.next())?.status, 202);

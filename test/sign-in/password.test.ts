@@ -1,6 +1,7 @@
 /** How passwords are kept and checked. */
 
 import assert from 'node:assert/strict';
+import { argon2Sync, scryptSync } from 'node:crypto';
 import { suite, test } from 'node:test';
 import { Passwords, TooBusyError } from '../../src/sign-in/password.ts';
 
@@ -12,20 +13,49 @@ suite('A password', () => {
     const [one, two] = await Promise.all([passwords.hash(PASSWORD), passwords.hash(PASSWORD)]);
     assert.notEqual(one, two);
     for (const stored of [one, two]) {
-      assert.match(stored, /^scrypt\$32768\$8\$1\$[\w-]{22}\$[\w-]{43}$/);
+      assert.match(stored, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
+      assert.equal(passwords.isOutdated(stored), false);
       assert.equal(await passwords.verify(PASSWORD, stored), true);
       assert.equal(await passwords.verify(`${PASSWORD} `, stored), false);
       assert.equal(await passwords.verify('', stored), false);
     }
   });
 
-  test('that was kept with lighter parameters is still right', async () => {
-    const { scryptSync } = await import('node:crypto');
+  test('is kept as what argon2id gives, salt and hash in base64 without padding', async () => {
+    const [, , , , salt = '', hash = ''] = (await new Passwords().hash('\u212bngstro\u0308m')).split('$');
+    const nonce = Buffer.from(salt, 'base64');
+    // Letters that look alike are one password.
+    const parameters = {
+      message: '\u00c5ngstr\u00f6m',
+      nonce,
+      memory: 19_456,
+      passes: 2,
+      parallelism: 1,
+      tagLength: 32,
+    };
+    assert.equal(argon2Sync('argon2id', parameters).toString('base64').replace('=', ''), hash);
+  });
+
+  test('that was kept with other parameters of argon2id is still right, and outdated', async () => {
+    const nonce = Buffer.from('an older salt...');
+    const parameters = { message: PASSWORD, nonce, memory: 64, passes: 1, parallelism: 2, tagLength: 24 };
+    const texts = [nonce, argon2Sync('argon2id', parameters)].map((bytes) =>
+      bytes.toString('base64').replace(/=+$/, ''),
+    );
+    const stored = `$argon2id$v=19$m=64,t=1,p=2$${texts.join('$')}`;
+    const passwords = new Passwords();
+    assert.equal(await passwords.verify(PASSWORD, stored), true);
+    assert.equal(await passwords.verify('another', stored), false);
+    assert.equal(passwords.isOutdated(stored), true);
+  });
+
+  test('that was kept by scrypt, as before, is still right, and outdated', async () => {
     const salt = Buffer.from('an older salt...');
     const hash = scryptSync(PASSWORD, salt, 32, { N: 1_024, r: 8, p: 1 });
     const stored = `scrypt$1024$8$1$${salt.toString('base64url')}$${hash.toString('base64url')}`;
     assert.equal(await new Passwords().verify(PASSWORD, stored), true);
     assert.equal(await new Passwords().verify('another', stored), false);
+    assert.equal(new Passwords().isOutdated(stored), true);
   });
 
   test('of nobody is never right', async () => {
@@ -33,7 +63,14 @@ suite('A password', () => {
   });
 
   test('kept in a form that nobody knows is a fault, not a wrong password', async () => {
-    await assert.rejects(new Passwords().verify(PASSWORD, 'md5$x'), /not in the form/);
+    for (const stored of [
+      'md5$x',
+      '',
+      '$argon2id$v=19$m=99999999,t=2,p=1$c2FsdA$aGFzaA',
+      '$argon2i$v=19$m=64,t=1,p=1$c2FsdA$aGFzaA',
+    ]) {
+      await assert.rejects(new Passwords().verify(PASSWORD, stored), /not in the form/);
+    }
   });
 
   test('is checked as one of a few at once; beyond those that may wait, it is refused', async () => {

@@ -82,7 +82,11 @@ const ROWS: readonly Row[] = [
   ['a surrogate pair written as two escapes is accepted', property('"a":"\\ud83d\\ude00","\\uD83D\\uDE00":1'), null],
   ['U+FFFF and U+FEFF are accepted', property('"a":"\\uffff\\ufeff"'), null],
   ['of duplicate keys the last one counts, when it is fine', user('"user_id":7,"user_id":"u"'), null],
-  ['of duplicate keys the last one counts, when it is wrong', user('"user_id":"u","user_id":7'), NO_IDENTIFIER],
+  [
+    'of duplicate keys the last one counts, when it is wrong',
+    user('"user_id":"u","user_id":7'),
+    'identifiers.user_id must be a string',
+  ],
   [
     'of duplicate events the last one counts',
     `{"identifiers":{${ID}},"events":[{"event_name":"e"}],"events":[]}`,

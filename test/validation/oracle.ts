@@ -84,6 +84,14 @@ function visits(user: Members): Visit[] {
 }
 
 const RULES: readonly Rule[] = [
+  (user) => {
+    const identifiers = own(user, 'identifiers');
+    if (!isMembers(identifiers) || FOUR.some((name) => isFilled(own(identifiers, name)))) return undefined;
+    const wrong = Object.keys(identifiers).find(
+      (name) => FOUR.includes(name) && isThere(identifiers[name]) && typeof identifiers[name] !== 'string',
+    );
+    return wrong && `identifiers.${wrong} must be a string`;
+  },
   (user) =>
     FOUR.some((name) => isFilled(own(own(user, 'identifiers'), name)))
       ? undefined

@@ -33,6 +33,31 @@ const RULES: readonly Row[] = [
   ['a user that is an array is rejected', [USER], 'user must be an object'],
   ['a user without identifiers is rejected', without('identifiers'), NO_IDENTIFIER],
   ['a user with no identifier among the identifiers is rejected', withIdentifiers({ city: 'Paris' }), NO_IDENTIFIER],
+  [
+    'a lone identifier that is a number is named, and what it must be',
+    withIdentifiers({ user_id: 42 }),
+    'identifiers.user_id must be a string',
+  ],
+  [
+    'of several identifiers of a wrong type the first is named, also beside null, a blank one and a profile field',
+    withIdentifiers({ city: 'Paris', user_id: null, email: ' ', phone_number: ['+49'], anon_id: {} }),
+    'identifiers.phone_number must be a string',
+  ],
+  [
+    'an identifier of a wrong type comes before missing events when it is the only one',
+    { identifiers: { anon_id: false } },
+    'identifiers.anon_id must be a string',
+  ],
+  [
+    'a profile field of a wrong type without any identifier is a missing identifier',
+    withIdentifiers({ city: 7 }),
+    NO_IDENTIFIER,
+  ],
+  [
+    'blank identifiers are missing ones, not of a wrong type',
+    withIdentifiers({ user_id: '', email: ' ' }),
+    NO_IDENTIFIER,
+  ],
   ['a user without events is rejected', without('events'), NO_EVENTS],
   ['a user with an empty events array is rejected', withEvents(), NO_EVENTS],
   [
@@ -134,7 +159,6 @@ const FINE_PRINT: readonly Row[] = [
   ['identifiers that are an array count as missing', withIdentifiers(['u_1']), NO_IDENTIFIER],
   ['identifiers that are a string count as missing', withIdentifiers('u_1'), NO_IDENTIFIER],
   ['an only identifier that is blank counts as missing', withIdentifiers({ user_id: ' \t\n\u00a0' }), NO_IDENTIFIER],
-  ['an only identifier that is a number counts as missing', withIdentifiers({ user_id: 7 }), NO_IDENTIFIER],
   ['a blank identifier beside a good one is no error', withIdentifiers({ user_id: '', email: 'a@b.c' }), null],
   ['null for an identifier counts as absent', withIdentifiers({ user_id: null, email: 'a@b.c' }), null],
   ['null for a profile field counts as absent', withIdentifiers({ user_id: 'u', city: null }), null],

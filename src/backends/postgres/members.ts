@@ -89,6 +89,11 @@ class PostgresMemberStore implements MemberStore {
     });
   }
 
+  async replacePasswordHash({ id, passwordHash: old }: CheckedMember, passwordHash: string): Promise<boolean> {
+    const sql = 'UPDATE members SET password_hash = $1 WHERE id = $2 AND password_hash = $3';
+    return (await this.#pool.query(sql, [passwordHash, id, old])).rowCount === 1;
+  }
+
   async findSession(tokenHash: Uint8Array): Promise<Session | undefined> {
     const text = `SELECT ${MEMBER_COLUMNS}, sessions.created_at AS "startedAt", sessions.renewed_at AS "renewedAt",
                          sessions.expires_at AS "expiresAt"

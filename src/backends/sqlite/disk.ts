@@ -4,6 +4,7 @@
 
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { isTooManyOpenFiles } from '../../open-files.ts';
 
 const PROBE_BYTES = 1024 * 1024;
 
@@ -19,10 +20,15 @@ export function isFullDisk(error: unknown): boolean {
   return errcode === SQLITE_FULL || errcode === SQLITE_IOERR_SHMSIZE || errcode === SQLITE_IOERR_SHMOPEN;
 }
 
+/** Too many are open, or it may not be opened: SQLite does not say which. */
+export function cannotOpen(error: unknown): boolean {
+  const { errcode = 0 } = error as { errcode?: number };
+  return (errcode & 0xff) === SQLITE_CANTOPEN || isTooManyOpenFiles(error);
+}
+
 /** Whether a new file cannot be made now, but perhaps later: no space, no inodes, too many open files. */
 export function isOutOfFiles(error: unknown): boolean {
-  const { errcode = 0, code = '' } = error as { errcode?: number; code?: string };
-  return isFullDisk(error) || (errcode & 0xff) === SQLITE_CANTOPEN || code === 'EMFILE' || code === 'ENFILE';
+  return isFullDisk(error) || cannotOpen(error);
 }
 
 /** Whether a megabyte can be written and synced now. */

@@ -8,6 +8,8 @@
 
 import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { LogUnavailableError } from '../../log.ts';
+import { isOutOfFiles } from './disk.ts';
 
 const DIGITS = 16;
 const LINE_BYTES = DIGITS + 1;
@@ -48,6 +50,7 @@ export function readLogEnd(folder: string, partition: number): number {
     text = readFileSync(endsFileOf(folder), 'latin1');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return 0;
+    if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);
     throw error;
   }
   return positionIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES));

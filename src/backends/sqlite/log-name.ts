@@ -7,6 +7,8 @@
 import { randomUUID } from 'node:crypto';
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { LogUnavailableError } from '../../log.ts';
+import { isOutOfFiles } from './disk.ts';
 
 const FILE = 'name';
 const NAME = /^local:[0-9a-f-]{36}$/;
@@ -37,6 +39,7 @@ function read(file: string): string | undefined {
     text = readFileSync(file, 'utf8').trim();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    if (isOutOfFiles(error)) throw new LogUnavailableError(`${file} cannot be read now: ${(error as Error).message}.`);
     throw error;
   }
   if (!NAME.test(text)) throw new Error(`${file} does not hold the name of a log: restore it from a backup`);

@@ -167,17 +167,12 @@ class SqliteLogReader implements LogReader {
   }
 
   async commit(partition: number, position: number): Promise<void> {
-    try {
-      commitPosition(this.#positions, partition, position);
-    } catch (error) {
-      if (!isOutOfFiles(error)) throw error;
-      throw new LogUnavailableError(`The log's positions cannot be written now: ${(error as Error).message}.`);
-    }
+    this.#attempt(() => commitPosition(this.#positions, partition, position));
     this.#removeExpired(partition, position);
   }
 
   async committed(partition: number): Promise<number> {
-    return committedPosition(this.#positions, partition);
+    return this.#attempt(() => committedPosition(this.#positions, partition));
   }
 
   async newestReceivedAt(): Promise<number> {
@@ -186,6 +181,16 @@ class SqliteLogReader implements LogReader {
       newest = Math.max(newest, this.#newestIn(partition));
     }
     return newest;
+  }
+
+  /** What may go well later is told apart from what is a bug. */
+  #attempt<T>(work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      if (!isOutOfFiles(error)) throw error;
+      throw new LogUnavailableError(`The log's positions cannot be used now: ${(error as Error).message}.`);
+    }
   }
 
   async close(): Promise<void> {

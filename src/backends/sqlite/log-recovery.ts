@@ -12,7 +12,7 @@
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
-import { isFullDisk } from './disk.ts';
+import { cannotOpen, isFullDisk } from './disk.ts';
 import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './log-segments.ts';
 
 export interface RecoveredSegment {
@@ -30,6 +30,7 @@ export function recoverSegment(file: string): RecoveredSegment {
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
+    if (cannotOpen(error)) throw new LogUnavailableError(cannotOpenText(file));
     const reason = error instanceof Error ? error.message : String(error);
     throw new LogCorruptError(
       `The log segment ${file} is damaged: ${reason}. Restore it from a backup, or rename ${file} to ${file}.lost to start without the records in it.`,
@@ -39,6 +40,10 @@ export function recoverSegment(file: string): RecoveredSegment {
 
 export function fullDiskText(place: string): string {
   return `The disk that holds ${place} is full. Free some space, then start again; nothing is lost.`;
+}
+
+function cannotOpenText(file: string): string {
+  return `The log segment ${file} cannot be opened. Check that this user may read and write it and that few enough files are open (ulimit -n), then start again; nothing is lost.`;
 }
 
 function inspect(file: string): RecoveredSegment {

@@ -16,8 +16,8 @@ import { dirname, join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { crc32 } from 'node:zlib';
-import { LogCorruptError } from '../../log.ts';
-import { isFullDisk } from './disk.ts';
+import { LogCorruptError, LogUnavailableError } from '../../log.ts';
+import { isOutOfFiles } from './disk.ts';
 
 export interface Segment {
   readonly file: string;
@@ -136,8 +136,8 @@ export function createSegment(folder: string, partition: number, firstPosition: 
     // SQLite syncs what is in the files; that the files themselves are found after a power loss is up to their folders.
     for (const path of [within, folder, dirname(folder)]) syncFolder(path);
   } catch (error) {
-    // Half a segment would hold on to space that is short. After any other error the files are left as they are.
-    if (isFullDisk(error)) {
+    // Half a segment would hold on to space, or to open files, that are short. After any other error the files are left as they are.
+    if (isOutOfFiles(error)) {
       database.close();
       removeSegment(file);
     }
@@ -225,6 +225,7 @@ function listNames(folder: string): string[] {
     return readdirSync(folder);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);
     throw error;
   }
 }

@@ -100,6 +100,11 @@ class SqliteMemberStore implements MemberStore {
     });
   }
 
+  async replacePasswordHash({ id, passwordHash: old }: CheckedMember, passwordHash: string): Promise<boolean> {
+    const sql = 'UPDATE members SET password_hash = ? WHERE id = ? AND password_hash = ?';
+    return this.#write(() => this.#database.prepare(sql).run(passwordHash, id, old).changes === 1);
+  }
+
   async findSession(tokenHash: Uint8Array): Promise<Session | undefined> {
     return this.#read(() => {
       const row = this.#selectSession.get(tokenHash);

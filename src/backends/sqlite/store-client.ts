@@ -10,7 +10,7 @@ import { Worker } from 'node:worker_threads';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { BadCursorError, type Store } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
-import { threadFile } from '../../threads.ts';
+import { isThreadUnavailable, threadFile } from '../../threads.ts';
 import type { StoreCall, StoreMethod, StoreReply, StoreThreadSetup } from './store-thread.ts';
 
 export interface StoreClientSetup {
@@ -73,7 +73,8 @@ class StoreCalls {
         reject(new StoreUnavailableError('the store is closed'));
         return;
       }
-      const thread = this.#started();
+      const thread = this.#startedOrReject(reject);
+      if (thread === undefined) return;
       const call: StoreCall = { id: this.#nextId, method, args };
       this.#nextId += 1;
       this.#waiting.set(call.id, { resolve, reject });
@@ -94,6 +95,16 @@ class StoreCalls {
     thread.ref();
     thread.postMessage('close');
     await ended;
+  }
+
+  #startedOrReject(reject: (error: Error) => void): Worker | undefined {
+    try {
+      return this.#started();
+    } catch (error) {
+      if (!isThreadUnavailable(error)) throw error;
+      reject(new StoreUnavailableError('the thread that reads the store cannot be started', { cause: error }));
+      return undefined;
+    }
   }
 
   #started(): Worker {

@@ -8,7 +8,7 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
-import { threadFile } from '../../threads.ts';
+import { isThreadUnavailable, threadFile } from '../../threads.ts';
 import type { CopierRequest, CopierSetup } from './store-copier.ts';
 import { WAL_PAGES } from './store-schema.ts';
 
@@ -21,6 +21,7 @@ export class StoreCopying {
   /** Started when there is something to copy. */
   #thread: Worker | undefined;
   #underWay: Promise<void> | undefined;
+  #done: () => void = () => undefined;
 
   constructor(database: DatabaseSync, setup: CopierSetup) {
     database.exec('PRAGMA wal_autocheckpoint = 0');
@@ -50,22 +51,34 @@ export class StoreCopying {
   }
 
   #copy(): Promise<void> {
-    const thread = (this.#thread ??= this.#start());
-    return new Promise((resolve) => {
-      thread.once('message', () => {
-        this.#underWay = undefined;
-        resolve();
-      });
-      ask(thread, 'copy');
-    });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#done = () => {
+      this.#underWay = undefined;
+      resolve();
+    };
+    try {
+      this.#thread ??= this.#start();
+      ask(this.#thread, 'copy');
+    } catch (error) {
+      this.#lose(error);
+    }
+    return promise;
   }
 
-  /** An error of it ends the process, because nobody listens for it. */
   #start(): Worker {
     const url = threadFile('./store-copier', import.meta.url);
     const thread = new Worker(url, { workerData: this.#setup, name: 'copier' });
+    thread.on('message', () => this.#done());
+    thread.on('error', (error) => this.#lose(error));
     thread.unref();
     return thread;
+  }
+
+  /** A thread that cannot be started now is started by a later commit; any other error ends the process. */
+  #lose(error: unknown): void {
+    if (!isThreadUnavailable(error)) throw error;
+    this.#thread = undefined;
+    this.#done();
   }
 
   #size(): { readonly log: number; readonly uncopied: number } {

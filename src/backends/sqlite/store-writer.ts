@@ -121,7 +121,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async positions(): Promise<Map<number, number>> {
-    const rows = this.#database.prepare('SELECT partition, position FROM positions').all();
+    const rows = this.#attempt(() => this.#database.prepare('SELECT partition, position FROM positions').all());
     return new Map(rows.map((row) => [row.partition as number, row.position as number]));
   }
 
@@ -236,7 +236,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async difference(): Promise<{ users: number; events: number }> {
-    const row = this.#database.prepare(DIFFERENCE).get();
+    const row = this.#attempt(() => this.#database.prepare(DIFFERENCE).get());
     return { users: Number(row?.users ?? 0), events: Number(row?.events ?? 0) };
   }
 

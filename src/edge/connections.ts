@@ -1,0 +1,94 @@
+/**
+ * The open connections of one edge, and the limit on those of all edges together, which they count in shared memory. When
+ * a connection comes in over the limit, one on which no request is under way is closed in its place: it costs its client
+ * a reconnect, where refusing the newest would let idle connections keep everybody else out. Only if all are busy is the
+ * newest closed.
+ *
+ * Invariant: the count never exceeds the limit for longer than it takes to close one. Limits: an edge closes connections
+ * of its own only, and looks at no more than LOOKS_MAX of them per arrival.
+ */
+
+import type { Socket } from 'node:net';
+import type { Logger } from '../logger.ts';
+import { METRIC, type MetricsWriter } from '../metrics.ts';
+
+/** Busy ones that it meets go to the back of the queue, so that the next arrival does not meet them again. */
+const LOOKS_MAX = 64;
+const LOG_INTERVAL_MS = 10_000;
+
+export interface ConnectionsParts {
+  /** The first cell is the count over all edges. */
+  readonly count: Int32Array<SharedArrayBuffer>;
+  readonly max: number;
+  readonly metrics: MetricsWriter;
+  readonly logger: Logger;
+  /** Whether a request is under way: one that is being received, or has no response yet. */
+  readonly isBusy: (socket: Socket) => boolean;
+}
+
+export class Connections {
+  readonly #parts: ConnectionsParts;
+  /** In the order in which they came in, or were last found busy. */
+  readonly #open = new Set<Socket>();
+  #closedSinceLog = 0;
+  #loggedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(parts: ConnectionsParts) {
+    this.#parts = parts;
+  }
+
+  [Symbol.iterator](): Iterator<Socket> {
+    return this.#open.values();
+  }
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** False if the connection was closed at once, because all others are busy. */
+  add(socket: Socket): boolean {
+    const { count, max, metrics } = this.#parts;
+    this.#open.add(socket);
+    socket.once('close', () => this.#remove(socket));
+    if (Atomics.add(count, 0, 1) < max) return true;
+    const idle = this.#oldestIdle(socket);
+    metrics.inc(idle === undefined ? METRIC.connections_over_limit_newest : METRIC.connections_over_limit_idle);
+    this.#close(idle ?? socket);
+    this.#log();
+    return idle !== undefined;
+  }
+
+  #oldestIdle(newest: Socket): Socket | undefined {
+    let looks = 0;
+    for (const socket of this.#open) {
+      if (socket === newest || looks === LOOKS_MAX) return undefined;
+      if (!this.#parts.isBusy(socket)) return socket;
+      looks += 1;
+      this.#open.delete(socket);
+      this.#open.add(socket);
+    }
+    return undefined;
+  }
+
+  /** Counted at once: the system has the file back before the event comes. */
+  #close(socket: Socket): void {
+    this.#remove(socket);
+    socket.destroy();
+  }
+
+  #remove(socket: Socket): void {
+    if (this.#open.delete(socket)) Atomics.sub(this.#parts.count, 0, 1);
+  }
+
+  #log(): void {
+    this.#closedSinceLog += 1;
+    const now = performance.now();
+    if (now - this.#loggedAt < LOG_INTERVAL_MS) return;
+    this.#parts.logger.warn(
+      { connections_max: this.#parts.max, closed: this.#closedSinceLog },
+      'SLUICE_CONNECTIONS_MAX is reached: idle connections are closed for new ones',
+    );
+    this.#loggedAt = now;
+    this.#closedSinceLog = 0;
+  }
+}
