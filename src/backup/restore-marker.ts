@@ -1,7 +1,7 @@
 /**
  * `restoring.json`: in a data folder from before the first file of a restore is written until the last one is synced.
  * While it is there the folder holds part of an installation, and no server starts on it: one that began with a log and no
- * store would look healthy and know nobody. A restore that finds it begins again.
+ * store would look healthy, with most of its data missing. A restore that finds it begins again.
  */
 
 import { existsSync, rmSync, writeFileSync } from 'node:fs';

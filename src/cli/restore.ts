@@ -183,7 +183,7 @@ async function unpackWithProgress(
 ): Promise<Manifest> {
   const { stop, checkFolder } = shell;
   const progress = progressOf('restore', shell);
-  // Of an archive that is compressed, nobody knows how much is in it.
+  // The size of what a compressed archive holds is not known before it is read.
   const total = isFolder(source) || !/(gz|zst)$/i.test(source) ? bytesOfBackup(source) : null;
   let [files, bytes] = [0, 0];
   const show = (note?: string): void =>
@@ -232,7 +232,7 @@ function undoneWords(began: string): string {
 
 function undoneList({ erased, revokedKeys }: UndoneByRestore): string {
   if (erased.length + revokedKeys.length === 0)
-    return 'Since the backup began nobody was erased and no key was revoked.\n';
+    return 'Since the backup began no person was erased and no key was revoked.\n';
   const lines = [
     ...erased.map(({ tenantId, profileId }) => `erase again   DELETE /profiles/${profileId}  (${tenantId})`),
     ...revokedKeys.map(({ id, name }) => `revoke again  sluice keys revoke ${id}  (${printable(name)})`),

@@ -168,8 +168,9 @@ function inDatabase<T>(file: string, work: (database: DatabaseSync, file: string
   try {
     return work(database, file);
   } catch (error) {
-    if (!isDamage(error) || !(error instanceof Error)) throw error;
-    throw new OperatorError(`${file} is damaged: ${error.message}.`, { cause: error });
+    if (!(error instanceof Error) || !('errcode' in error)) throw error;
+    const what = isDamage(error) ? 'is damaged' : 'cannot be read by this version of Sluice';
+    throw new OperatorError(`${file} ${what}: ${error.message}.`, { cause: error });
   } finally {
     database.close();
   }

@@ -1,7 +1,7 @@
 /**
  * One backup of a data folder at a time, and no segment of its log is removed meanwhile: the backup copies the store
  * first, and needs the log from there on, however long that takes and however short the retention is. Like the lock of
- * the folder it is SQLite's lock on a file that nobody else uses, which ends with the process however that ends.
+ * the folder it is SQLite's lock on a file of its own, which ends with the process however that ends.
  */
 
 import { closeSync, existsSync, openSync } from 'node:fs';

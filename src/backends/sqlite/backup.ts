@@ -172,7 +172,7 @@ async function copySegment(path: string, segment: Segment, setup: CopySetup): Pr
   // Only its name means something; what an operator gave up may be damaged.
   const isMark = segment.lost || segment.missing;
   // A running server has checked what an earlier one left, and knows the end of what it writes itself.
-  if (!isMark && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) recoverSegment(file);
+  if (!isMark && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(file, setup);
   for (let attempts = 1; ; attempts += 1) {
     const before = statSync(file, { throwIfNoEntry: false });
     if (before === undefined) return false;
@@ -186,6 +186,15 @@ async function copySegment(path: string, segment: Segment, setup: CopySetup): Pr
       if (isCopied && isSame) return true;
     }
     if (attempts === ATTEMPTS_MAX) throw new OperatorError(`The log segment ${file} changes while it is copied.`);
+  }
+}
+
+/** As a start checks it. A server that starts meanwhile does so itself, and may have sealed the segment. */
+function assertRecoverable(file: string, { dataFolder }: CopySetup): void {
+  try {
+    recoverSegment(file);
+  } catch (error) {
+    if (!lockHolderOf(dataFolder).isHeld) throw error;
   }
 }
 
