@@ -51,8 +51,13 @@ export function readManifest(source: string): Manifest {
   return parseManifest(readFileSync(file, 'utf8'), source);
 }
 
+export interface UnpackOptions extends CopyOptions {
+  /** Called after each file. */
+  readonly onFile: (path: string) => void;
+}
+
 /** Writes the files, all but the manifest, into the folder, which must be empty; files and folders are synced. */
-export async function unpack(source: string, into: string, options: CopyOptions): Promise<Manifest> {
+export async function unpack(source: string, into: string, options: UnpackOptions): Promise<Manifest> {
   const { manifest, found } = isFolder(source)
     ? await copyFolder(source, into, options)
     : await extractArchive(source, into, options);
@@ -72,7 +77,7 @@ export async function verify(source: string, options: VerifyOptions): Promise<Ma
   }
   const folder = mkdtempSync(join(dirname(source), '.sluice-verify-'));
   try {
-    const manifest = await unpack(source, folder, options);
+    const manifest = await unpack(source, folder, { ...options, onFile: () => undefined });
     await verifyContents(folder, source, manifest, options);
     return manifest;
   } finally {
@@ -101,18 +106,19 @@ interface Unpacked {
   readonly found: readonly BackupFile[];
 }
 
-async function copyFolder(source: string, into: string, options: CopyOptions): Promise<Unpacked> {
+async function copyFolder(source: string, into: string, options: UnpackOptions): Promise<Unpacked> {
   const manifest = readManifest(source);
   const known = new Set(manifest.files.map(({ path }) => path));
   const found: BackupFile[] = [];
   for (const path of pathsIn(source)) {
     if (!known.has(path)) throw superfluous(source, path);
     found.push(await writeContent(into, path, contentOf(join(source, path), options.stop), options));
+    options.onFile(path);
   }
   return { manifest, found };
 }
 
-async function extractArchive(source: string, into: string, options: CopyOptions): Promise<Unpacked> {
+async function extractArchive(source: string, into: string, options: UnpackOptions): Promise<Unpacked> {
   const found: BackupFile[] = [];
   let manifest: Manifest | undefined;
   let name = '';
@@ -127,6 +133,7 @@ async function extractArchive(source: string, into: string, options: CopyOptions
       } else {
         if (!isBackupPath(name)) throw superfluous(source, name);
         found.push(await writeContent(into, name, entry.content, options));
+        options.onFile(name);
       }
     }
   } catch (error) {

@@ -232,19 +232,25 @@ async function writeDraft(setup: Draft, shell: BackupShell): Promise<Manifest> {
   const archive = kind === undefined ? undefined : new ArchiveWriter(draft, kind, stop);
   const progress = progressOf('backup', shell);
   const files: BackupFile[] = [];
-  let copied = 0;
+  let [copied, hashed] = [0, 0];
+  // Every byte is copied, then hashed or put into the archive.
+  const show = (): void =>
+    progress.show({ count: files.length, bytes: copied, done: copied + hashed, total: 2 * totalBytes });
   const onBytes = (bytes: number): void => {
     copied += bytes;
-    progress.show({ count: files.length, bytes: copied, done: copied, total: totalBytes });
+    show();
   };
-  const ignore = (): void => undefined;
+  const onHashed = (bytes: number): void => {
+    hashed += bytes;
+    show();
+  };
   try {
     const onFile = async (path: string): Promise<void> => {
       if (archive === undefined) {
         syncPath(join(into, path));
-        files.push(await hashFile(into, path, { stop, onBytes: ignore }));
+        files.push(await hashFile(into, path, { stop, onBytes: onHashed }));
       } else {
-        files.push(await archive.addFile(into, path, { stop, onBytes: ignore }));
+        files.push(await archive.addFile(into, path, { stop, onBytes: onHashed }));
         rmSync(join(into, path));
       }
     };

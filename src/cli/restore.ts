@@ -23,6 +23,7 @@ import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from './flags.ts';
 import { formatSpan, isoTime, localTime } from './local-time.ts';
 import { readSettings } from './place.ts';
+import type { Standing } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -182,24 +183,36 @@ async function unpackWithProgress(
   shell: RestoreShell,
 ): Promise<Manifest> {
   const { stop, checkFolder } = shell;
-  const progress = progressOf('restore', shell);
   // The size of what a compressed archive holds is not known before it is read.
   const total = isFolder(source) || !/(gz|zst)$/i.test(source) ? bytesOfBackup(source) : null;
-  let [files, bytes] = [0, 0];
-  const show = (note?: string): void =>
-    progress.show({ count: files, bytes, done: bytes, total, ...(note !== undefined && { note }) });
+  const manifest = await withProgress('restore', shell, (show) => {
+    let [count, bytes] = [0, 0];
+    const onBytes = (more: number): void => {
+      bytes += more;
+      show({ count, bytes, done: bytes, total });
+    };
+    return unpack(source, folder, { stop, onBytes, onFile: () => (count += 1) });
+  });
+  if (!isVerified) return manifest;
+  await withProgress('check', shell, async (show) => {
+    let count = 0;
+    const onFile = (note: string): void => {
+      count += 1;
+      show({ count, bytes: 0, done: count, total: null, note });
+    };
+    await verifyContents(folder, source, manifest, { stop, onFile, checkFolder });
+  });
+  return manifest;
+}
+
+async function withProgress<T>(
+  title: string,
+  shell: Shell,
+  work: (show: (standing: Standing) => void) => Promise<T>,
+): Promise<T> {
+  const progress = progressOf(title, shell);
   try {
-    const onBytes = (count: number): void => {
-      bytes += count;
-      show();
-    };
-    const onFile = (path: string): void => {
-      files += 1;
-      show(path);
-    };
-    const manifest = await unpack(source, folder, { stop, onBytes });
-    if (isVerified) await verifyContents(folder, source, manifest, { stop, onFile, checkFolder });
-    return manifest;
+    return await work((standing) => progress.show(standing));
   } finally {
     progress.end();
   }
