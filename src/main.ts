@@ -29,6 +29,8 @@ const RUNNERS: Readonly<Record<CommandName, Runner>> = {
   export: onData(async (args, shell) => (await import('./cli/export.ts')).runExport(args, shell)),
   doctor: onData(runDoctorCommand),
   migrate: onData(runMigrateCommand),
+  backup: onData(runBackupCommand),
+  restore: onData(runRestoreCommand),
   completion: async (args) => (await import('./cli/completion.ts')).runCompletion(args, out),
   help: runHelpCommand,
 };
@@ -151,6 +153,39 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
       }),
     openTarget: openPostgresMovingTarget,
   });
+}
+
+async function runBackupCommand(args: readonly string[], shell: Shell): Promise<number> {
+  const [{ runBackup }, { copyDataFolder, sizeOfData, unknownFiles }, { checkDataFolder }, { freeBytesOf }] =
+    await Promise.all([
+      import('./cli/backup.ts'),
+      import('./backends/sqlite/backup.ts'),
+      import('./backends/sqlite/backup-facts.ts'),
+      import('./backends/sqlite/checkup.ts'),
+    ]);
+  return runBackup(args, {
+    ...shell,
+    version: versionOf(),
+    copyDataFolder,
+    sizeOfData,
+    unknownFiles,
+    checkFolder: checkDataFolder,
+    freeBytes: freeBytesOf,
+  });
+}
+
+async function runRestoreCommand(args: readonly string[], shell: Shell): Promise<number> {
+  const [{ runRestore }, { lockFolder }, { checkDataFolder }, { freeBytesOf }, { undoneByRestore }] = await Promise.all(
+    [
+      import('./cli/restore.ts'),
+      import('./backends/sqlite/folder-lock.ts'),
+      import('./backends/sqlite/backup-facts.ts'),
+      import('./backends/sqlite/checkup.ts'),
+      import('./backends/sqlite/undone-by-restore.ts'),
+    ],
+  );
+  const checkFolder = checkDataFolder;
+  return runRestore(args, { ...shell, lockFolder, checkFolder, undoneByRestore, freeBytes: freeBytesOf });
 }
 
 // Run by `bin/sluice.js` under another Node: when that one was killed, nobody is left to stop this one.

@@ -6,6 +6,7 @@
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { refuseUnfinishedRestore } from './backup/restore-marker.ts';
 import type { DatabaseFacts } from './cli/doctor-checks.ts';
 import type { TrustedClock } from './clock.ts';
 import type { Config } from './config.ts';
@@ -122,6 +123,7 @@ export async function findServer({ dataFolder, logUrl }: Config): Promise<string
 export async function openKeyStore(config: Config): Promise<KeyStore> {
   if (config.storeUrl === '') {
     refuseMovedFolder(config.dataFolder);
+    refuseUnfinishedRestore(config.dataFolder);
     const { openSqliteKeyStore } = await import('./backends/sqlite/keys.ts');
     return openSqliteKeyStore(keyFileOf(config.dataFolder));
   }

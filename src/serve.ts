@@ -107,11 +107,13 @@ interface TakenFolder {
 
 /** The data folder, for this server alone. Servers that share their log have nothing in it, and need none. */
 async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder> {
-  const [{ lockFolder }, { refuseMovedFolder, refuseUnmovedFolder }] = await Promise.all([
+  const [{ lockFolder }, { refuseMovedFolder, refuseUnmovedFolder }, { refuseUnfinishedRestore }] = await Promise.all([
     import('./backends/sqlite/folder-lock.ts'),
     import('./move-marker.ts'),
+    import('./backup/restore-marker.ts'),
   ]);
   const lock = lockFolder(dataFolder);
+  refuseUnfinishedRestore(dataFolder);
   if (storeUrl === '') refuseMovedFolder(dataFolder);
   else refuseUnmovedFolder(dataFolder);
   mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });

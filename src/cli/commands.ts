@@ -338,7 +338,7 @@ export const COMMANDS = {
     synopsis: 'doctor',
     summary: 'checks the installation and says what to do next',
     description:
-      'checks settings, data folder, disk, clock, log, backlog, store, ledger and keys, and says what to do next; with STORE_URL and LOG_URL also the database and the topic.',
+      'checks settings, data folder, disk, clock, log, backlog, store, ledger, keys and the last backup, and says what to do next; with STORE_URL and LOG_URL also the database and the topic.',
     usage: [['sluice doctor [--deep] [--data FOLDER] [--json]']],
     flags: {
       deep: { help: 'read the whole store and count its events: slow, thorough' },
@@ -375,6 +375,66 @@ export const COMMANDS = {
         text: 'the rows and the ledger of both sides are compared, and it says how to start the server from now on. The file moved.json in the data folder then prevents an embedded server from continuing there.',
       },
       { title: 'Exit codes', text: '0 both sides are the same, 1 they are not, and stderr or the table says why.' },
+    ],
+  },
+  backup: {
+    synopsis: 'backup --to FOLDER|FILE',
+    summary: 'makes a consistent copy, also while the server runs',
+    description: 'makes a consistent copy of log, store and keys, also while the server runs.',
+    usage: [
+      ['sluice backup --to FOLDER|FILE [--verify]', 'make one'],
+      ['sluice backup --verify FOLDER|FILE', 'check an existing one'],
+    ],
+    argument: { value: 'FILE', help: 'with --verify alone: the backup to check, a file or a folder' },
+    flags: {
+      to: {
+        value: 'FILE',
+        help: 'the new backup; must not exist yet. A name that ends in .tar, .tar.gz, .tgz or .tar.zst is an archive, any other name a folder',
+      },
+      verify: {
+        help: 'read everything: hashes, every page of every database, every record of the log, and whether every event is accounted for. An archive is unpacked beside itself for that, which takes the space twice',
+      },
+      ...LOCATION_FLAGS,
+      json: { help: 'print the result as JSON, for programs' },
+    },
+    notes: [
+      {
+        text: 'Every event acknowledged before the backup began is in it. It is written to ….part and gets its name when it is complete, so what has the name is finished. It contains personal data: keep it safe.',
+      },
+      { text: 'With STORE_URL it is of the local log alone; dump the database first. See docs/backup.md.' },
+      { title: 'Exit codes', text: '0 success, 1 nothing was kept, or the backup is damaged; stderr says why.' },
+    ],
+  },
+  restore: {
+    synopsis: 'restore --from FOLDER|FILE',
+    summary: 'restores a backup into an empty data folder',
+    description: 'restores a backup into an empty data folder, ready for a server to start on.',
+    usage: [['sluice restore --from FOLDER|FILE [--data FOLDER] [--verify] [--old-data FOLDER]']],
+    flags: {
+      from: { value: 'FILE', help: 'a backup that "sluice backup" made, a file or a folder' },
+      verify: {
+        help: 'also read everything that was restored, as "sluice backup --verify" does; hashes are compared in any case',
+      },
+      'old-data': {
+        value: 'FOLDER',
+        help: 'the data folder from before, if it can still be read: lists who was erased and which keys were revoked in it since the backup',
+      },
+      ...LOCATION_FLAGS,
+      json: { help: 'print the result as JSON, for programs' },
+    },
+    notes: [
+      {
+        text: 'Refused where the data folder is not empty: move the old one aside and keep it until all is well.',
+      },
+      {
+        title: 'Interrupted?',
+        text: 'Run the same command again; no server starts on the folder before it is complete.',
+      },
+      {
+        title: 'Afterwards',
+        text: 'people erased and keys revoked since the backup are back. Repeat both: docs/backup.md.',
+      },
+      { title: 'Exit codes', text: '0 success, 1 the folder is as empty as it was; stderr says why.' },
     ],
   },
   completion: {

@@ -19,6 +19,7 @@ import {
   type LockHolder,
   type SegmentName,
 } from './doctor-checks.ts';
+import { checkBackup } from './doctor-backup.ts';
 import { checkDatabase } from './doctor-database.ts';
 import { checkBacklog, checkBooks, checkClock, checkLog, checkStore } from './doctor-data.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
@@ -63,6 +64,7 @@ const CHECKS: readonly NamedCheck[] = [
   ['backlog', checkBacklog],
   ['ledger', checkBooks],
   ['keys', checkKeys],
+  ['backup', checkBackup],
 ];
 
 export async function runDoctor(args: readonly string[], shell: DoctorShell): Promise<number> {

@@ -16,6 +16,8 @@ export interface ProgressSetup {
   readonly title: string;
   /** What is counted: `user`, `event`, `profile`. */
   readonly noun: string;
+  /** Of what the speed is told; default: of what is counted. */
+  readonly rate?: 'bytes';
   readonly terminal: Terminal;
   readonly err: (text: string) => void;
   readonly now: () => number;
@@ -70,8 +72,12 @@ export class Progress {
     const { total, done, bytes, count, note } = standing;
     const start = this.#start ?? standing;
     const seconds = (at - this.#startedAt) / SECOND_MS;
-    const perSecond = seconds > 0 ? (count - start.count) / seconds : 0;
-    const parts = [countOf(count, this.#setup.noun), formatBytes(bytes), `${formatCount(perSecond)}/s`];
+    const perSecond = (amount: number): number => (seconds > 0 ? amount / seconds : 0);
+    const rate =
+      this.#setup.rate === 'bytes'
+        ? formatBytes(perSecond(bytes - start.bytes))
+        : formatCount(perSecond(count - start.count));
+    const parts = [countOf(count, this.#setup.noun), formatBytes(bytes), `${rate}/s`];
     if (note !== undefined) parts.push(note);
     if (total !== null && total > 0) {
       const share = Math.min(1, done / total);

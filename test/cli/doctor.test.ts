@@ -15,6 +15,7 @@ import { suite, test } from 'node:test';
 import { freeBytesOf, lockHolderOf, quickCheckOf } from '../../src/backends/sqlite/checkup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import type { Finding } from '../../src/cli/doctor-checks.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder.ts';
@@ -112,6 +113,7 @@ suite('sluice doctor', () => {
       'backlog',
       'ledger',
       'keys',
+      'backup',
     ]) {
       assert.ok(checks.has(check), check);
     }
@@ -128,6 +130,24 @@ suite('sluice doctor', () => {
     assert.match(out(), /→ Events of people are in it\. Close it: chmod 700/);
     assert.match(out(), /✓ ledger +2 events received, and all accounted for/);
     assert.match(out(), /It works; see ! above/);
+  });
+
+  test('backup: none is a warning once the data is older than a day, and so is one that is', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const later = (hours: number) => examine(folder.data, [], { now: () => NOW + hours * 3_600_000 });
+    assert.equal((await later(1)).trouble, '');
+    assert.match((await later(30)).trouble, /^warning backup: there was never one.* → Make one, .*sluice backup --to/);
+    const target = '/backups/sluice.tar.zst';
+    const began_at = new Date(NOW).toISOString();
+    writeLastBackup(folder.data, { began_at, target, bytes: 4_096, verified: true, sluice_version: '0.1.0' });
+    const { findings, code } = await later(25);
+    assert.equal(code, 0);
+    const { message } = findings.find(({ check }) => check === 'backup') ?? {};
+    assert.equal(message, 'the last one began 1d 1h ago: /backups/sluice.tar.zst (4.0 kB, checked)');
+    assert.match((await later(27)).trouble, /^warning backup: the last one began 1d 3h ago/);
+    writeFileSync(join(folder.data, 'backup.json'), '{"began_at": 7}');
+    assert.match((await later(30)).trouble, /^warning backup: there was never one/);
   });
 
   test('a folder that is not there is broken, and nothing else is looked at', async (context) => {

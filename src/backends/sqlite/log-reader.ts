@@ -18,6 +18,7 @@ import {
   type LogRecord,
   LogUnavailableError,
 } from '../../log.ts';
+import { isBackupRunning } from './backup-lock.ts';
 import { isOutOfFiles } from './disk.ts';
 import { readLogEnd } from './log-ends.ts';
 import { localLogName } from './log-name.ts';
@@ -252,6 +253,8 @@ class SqliteLogReader implements LogReader {
       // Not sealed yet: its turn comes with a later commit.
       if (hasWal(file)) return;
       if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
+      // Its copy of the store may be older than the position, and then it needs the segment.
+      if (isBackupRunning(this.#setup.folder)) return;
       removeSegment(file);
     }
   }

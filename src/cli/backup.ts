@@ -1,0 +1,364 @@
+/**
+ * `sluice backup --to FOLDER|FILE`: a consistent copy of an installation, beside a running server or without one, and
+ * `sluice backup --verify FOLDER|FILE`: whether an existing one is whole. What is copied in which order is the backend's
+ * business (`backends/sqlite/backup.ts`); here it gets its form, its manifest and its name. A backup is written under the
+ * name `….part` and gets its own only when it is whole, synced and, with --verify, checked: what has that name is finished.
+ */
+
+import { existsSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join, relative, resolve } from 'node:path';
+import { type ArchiveKind, archiveKindOf, ArchiveWriter, hashFile, syncPath } from '../backup/files.ts';
+import { writeLastBackup } from '../backup/last-backup.ts';
+import {
+  type BackupFacts,
+  type BackupFile,
+  type BackupScope,
+  MANIFEST_FILE,
+  type Manifest,
+  manifestText,
+  parseManifest,
+} from '../backup/manifest.ts';
+import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
+import { bytesOfBackup, type CheckFolder, isFolder, verify } from '../backup/unpack.ts';
+import type { Config } from '../config.ts';
+import { OperatorError } from '../errors.ts';
+import { refuseMovedFolder } from '../move-marker.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
+import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
+import { readSettings } from './place.ts';
+import { Progress } from './progress.ts';
+import { inWords, type Shell } from './shell.ts';
+
+export interface BackupShell extends Shell {
+  readonly version: string;
+  /** Writes a consistent copy into an empty folder, file by file, and says what it holds. */
+  readonly copyDataFolder: (setup: {
+    readonly dataFolder: string;
+    readonly scope: BackupScope;
+    readonly into: string;
+    readonly stop: AbortSignal;
+    readonly onBytes: (bytes: number) => void;
+    readonly onFile: (path: string) => Promise<void>;
+  }) => Promise<BackupFacts>;
+  readonly sizeOfData: (dataFolder: string, scope: BackupScope) => { bytes: number; largestBytes: number };
+  /** Names of files that no backup holds, because Sluice does not know them. */
+  readonly unknownFiles: (dataFolder: string) => string[];
+  readonly checkFolder: CheckFolder;
+  /** On the disk of the folder. */
+  readonly freeBytes: (folder: string) => number;
+}
+
+const HINT = 'For help: sluice help backup';
+/** Of the whole, at the best; the check before is there to fail early, not to refuse what may fit. */
+const COMPRESSED_SHARE_MIN = 0.1;
+
+interface Options {
+  readonly config: Config;
+  /** Where the new backup goes; null to check one that exists. */
+  readonly to: string | null;
+  /** An existing backup to check. */
+  readonly existing: string | null;
+  readonly verify: boolean;
+  readonly json: boolean;
+}
+
+export async function runBackup(args: readonly string[], shell: BackupShell): Promise<number> {
+  const options = readOptions(args, shell);
+  try {
+    return options.existing === null ? await makeBackup(options, shell) : await verifyExisting(options, shell);
+  } catch (error) {
+    if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was kept.');
+    throw inWords(error);
+  }
+}
+
+function readOptions(args: readonly string[], shell: Shell): Options {
+  const flags = readFlags(args, flagKinds(COMMANDS.backup));
+  const { config, mistakes } = readSettings(flags, shell.env);
+  const to = flags.values.get('to') ?? null;
+  const isVerify = flags.switches.has('verify');
+  const [existing = null, ...more] = flags.positionals;
+  mistakes.push(...more.map((word) => `unexpected argument "${word}"`));
+  if (to === '') mistakes.push('--to is empty; expected a folder or a file that is not there yet');
+  if (to !== null && existing !== null) mistakes.push(`unexpected argument "${existing}"; the new backup is ${to}`);
+  if (to === null && existing === null) {
+    mistakes.push(isVerify ? 'the backup to check is missing: --verify FOLDER|FILE' : 'where to? --to FOLDER|FILE');
+  }
+  if (to === null && existing !== null && !isVerify) {
+    mistakes.push(
+      `unexpected argument "${existing}"; to write it: --to ${existing}, to check it: --verify ${existing}`,
+    );
+  }
+  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  return { config, to, existing, verify: isVerify, json: flags.switches.has('json') };
+}
+
+async function verifyExisting({ existing, json }: Options, shell: BackupShell): Promise<number> {
+  const source = existing ?? '';
+  if (!existsSync(source)) throw new OperatorError(`There is no ${source}.`);
+  if (!isFolder(source))
+    assertSpace(bytesOfBackup(source), dirname(resolve(source)), shell, 'to unpack it for the check');
+  const manifest = await verifyWithProgress(source, shell);
+  shell.out(
+    json
+      ? `${JSON.stringify({ backup: source, is_whole: true, ...summaryOf(manifest) })}\n`
+      : `${source} is whole: ${contentsOf(manifest)}.\nIt began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
+  );
+  return 0;
+}
+
+async function makeBackup(options: Options, shell: BackupShell): Promise<number> {
+  const { config, verify: isVerified } = options;
+  const { dataFolder } = config;
+  const target = resolve(options.to ?? '');
+  const scope = scopeOf(config);
+  assertTarget(target, dataFolder);
+  refuseUnfinishedRestore(dataFolder);
+  if (scope === 'all') refuseMovedFolder(dataFolder);
+  const kind = archiveKindOf(target);
+  const size = existsSync(dataFolder) ? shell.sizeOfData(dataFolder, scope) : { bytes: 0, largestBytes: 0 };
+  assertSpace(spaceFor(kind, size, isVerified), dirname(target), shell, `for a backup of ${formatBytes(size.bytes)}`);
+
+  const beganAt = shell.now();
+  const draft = `${target}.part`;
+  const leftovers = [draft, `${draft}.files`];
+  let manifest: Manifest;
+  try {
+    manifest = await writeDraft({ draft, kind, scope, dataFolder, beganAt, totalBytes: size.bytes }, shell);
+    if (isVerified) await verifyWithProgress(draft, shell);
+    shell.stop.throwIfAborted();
+    if (existsSync(target)) throw existsAlready(target);
+    renameSync(draft, target);
+    syncPath(dirname(target));
+  } catch (error) {
+    for (const path of leftovers) rmSync(path, { recursive: true, force: true });
+    throw error;
+  }
+  const bytes = isFolder(target) ? manifest.files.reduce((sum, file) => sum + file.bytes, 0) : statSync(target).size;
+  const { began_at, sluice_version } = manifest;
+  writeLastBackup(dataFolder, { began_at, target, bytes, verified: isVerified, sluice_version });
+  const unknown = shell.unknownFiles(dataFolder);
+  if (options.json) {
+    const result = { backup: target, bytes, verified: isVerified, ...summaryOf(manifest), files_left_out: unknown };
+    shell.out(`${JSON.stringify(result)}\n`);
+    return 0;
+  }
+  shell.out(report({ target, bytes, manifest, isVerified, spanMs: shell.now() - beganAt, unknown }));
+  return 0;
+}
+
+/** Where the data is. With Kafka nothing is in the folder. */
+function scopeOf({ storeUrl, logUrl }: Config): BackupScope {
+  if (logUrl !== '') {
+    throw new OperatorError(
+      'LOG_URL is set: everything is in PostgreSQL and Kafka, and nothing in a data folder. Back up PostgreSQL with its own tools; docs/backup.md has the steps.',
+    );
+  }
+  return storeUrl === '' ? 'all' : 'log';
+}
+
+function assertTarget(target: string, dataFolder: string): void {
+  const folder = dirname(target);
+  if (existsSync(target)) throw existsAlready(target);
+  if (!existsSync(folder)) {
+    throw new OperatorError(
+      `There is no folder ${folder} for ${basename(target)} yet. Make it first: mkdir -p "${folder}"`,
+    );
+  }
+  const way = relative(resolve(dataFolder), target);
+  if (!way.startsWith('..')) {
+    throw new OperatorError(
+      `${target} is in the data folder, where the next backup would have to copy it, and is lost together with it. Choose another disk, or at least another folder.`,
+    );
+  }
+  for (const path of [`${target}.part`, `${target}.part.files`]) {
+    if (!existsSync(path)) continue;
+    throw new OperatorError(
+      `${path} is there: another backup to the same place is running, or one was interrupted. Remove it if none is running, or choose another name.`,
+    );
+  }
+}
+
+function existsAlready(target: string): OperatorError {
+  const kind = archiveKindOf(target);
+  const stem = kind === undefined ? target : target.replace(/\.(tar|tar\.gz|tgz|tar\.zst)$/i, '');
+  return new OperatorError(
+    `${target} is there already. Every backup gets a name of its own, such as ${stem}-$(date +%Y-%m-%d-%H%M)${kind === undefined ? '' : `.${kind}`}`,
+  );
+}
+
+/** An archive takes a file after the other, so one of them is there twice. A check unpacks an archive. */
+function spaceFor(
+  kind: ArchiveKind | undefined,
+  { bytes, largestBytes }: { bytes: number; largestBytes: number },
+  isVerified: boolean,
+): number {
+  if (kind === undefined) return bytes;
+  const archiveBytes = kind === 'tar' ? bytes : bytes * COMPRESSED_SHARE_MIN;
+  return archiveBytes + (isVerified ? bytes : largestBytes);
+}
+
+export function assertSpace(
+  bytes: number,
+  folder: string,
+  { freeBytes }: Pick<BackupShell, 'freeBytes'>,
+  purpose: string,
+): void {
+  const free = freeBytes(folder);
+  if (free >= bytes) return;
+  throw new OperatorError(
+    `There is too little space on the disk of ${folder}: ${formatBytes(free)} are free, and about ${formatBytes(bytes)} are needed ${purpose}. Free some, or choose another disk.`,
+  );
+}
+
+interface Draft {
+  readonly draft: string;
+  readonly kind: ArchiveKind | undefined;
+  readonly scope: BackupScope;
+  readonly dataFolder: string;
+  readonly beganAt: number;
+  readonly totalBytes: number;
+}
+
+/** Whole and synced when it resolves. */
+async function writeDraft(setup: Draft, shell: BackupShell): Promise<Manifest> {
+  const { draft, kind, scope, dataFolder, beganAt, totalBytes } = setup;
+  const into = kind === undefined ? draft : `${draft}.files`;
+  mkdirSync(into, { mode: 0o700 });
+  // Also aborted when copying fails, so that the archive is not waited for.
+  const failing = new AbortController();
+  const stop = AbortSignal.any([shell.stop, failing.signal]);
+  const archive = kind === undefined ? undefined : new ArchiveWriter(draft, kind, stop);
+  const progress = progressOf('backup', shell);
+  const files: BackupFile[] = [];
+  let [copied, hashed] = [0, 0];
+  // Every byte is copied, then hashed or put into the archive.
+  const show = (): void =>
+    progress.show({ count: files.length, bytes: copied, done: copied + hashed, total: 2 * totalBytes });
+  const onBytes = (bytes: number): void => {
+    copied += bytes;
+    show();
+  };
+  const onHashed = (bytes: number): void => {
+    hashed += bytes;
+    show();
+  };
+  try {
+    const onFile = async (path: string): Promise<void> => {
+      if (archive === undefined) {
+        syncPath(join(into, path));
+        files.push(await hashFile(into, path, { stop, onBytes: onHashed }));
+      } else {
+        files.push(await archive.addFile(into, path, { stop, onBytes: onHashed }));
+        rmSync(join(into, path));
+      }
+    };
+    const facts = await shell.copyDataFolder({ dataFolder, scope, into, stop: shell.stop, onBytes, onFile });
+    const text = manifestText({
+      sluice_version: shell.version,
+      scope,
+      began_at: new Date(beganAt).toISOString(),
+      finished_at: new Date(shell.now()).toISOString(),
+      ...facts,
+      files,
+    });
+    if (archive === undefined) {
+      for (const folder of new Set(files.flatMap(({ path }) => [into, dirname(join(into, path)), join(into, 'log')]))) {
+        syncPath(folder);
+      }
+      writeFileSync(join(into, MANIFEST_FILE), text, { mode: 0o600, flush: true });
+      syncPath(into);
+    } else {
+      await archive.addText(MANIFEST_FILE, text, shell.now());
+      await archive.finish();
+      rmSync(into, { recursive: true });
+    }
+    return parseManifest(text, draft);
+  } catch (error) {
+    failing.abort();
+    await archive?.closed();
+    throw error;
+  } finally {
+    progress.end();
+  }
+}
+
+/** Reads everything; throws where something is wrong. */
+async function verifyWithProgress(source: string, shell: BackupShell): Promise<Manifest> {
+  const progress = progressOf('check', shell);
+  const total = bytesOfBackup(source);
+  let [files, bytes] = [0, 0];
+  const show = (note?: string): void =>
+    progress.show({ count: files, bytes, done: bytes, total, ...(note !== undefined && { note }) });
+  try {
+    return await verify(source, {
+      stop: shell.stop,
+      checkFolder: shell.checkFolder,
+      onBytes: (count) => {
+        bytes += count;
+        show();
+      },
+      onFile: (path) => {
+        files += 1;
+        show(path);
+      },
+    });
+  } finally {
+    progress.end();
+  }
+}
+
+export function progressOf(title: string, { errTerminal, err, now }: Shell): Progress {
+  return new Progress({ title, noun: 'file', rate: 'bytes', terminal: errTerminal, err, now });
+}
+
+interface Report {
+  readonly target: string;
+  readonly bytes: number;
+  readonly manifest: Manifest;
+  readonly isVerified: boolean;
+  readonly spanMs: number;
+  readonly unknown: readonly string[];
+}
+
+function report({ target, bytes, manifest, isVerified, spanMs, unknown }: Report): string {
+  const checked = isVerified ? 'It was read again, and is whole.' : `To check it: sluice backup --verify ${target}`;
+  const database =
+    manifest.scope === 'log'
+      ? 'PostgreSQL is not part of it: dump the database BEFORE each backup of the log, never after (docs/backup.md).\n'
+      : '';
+  const leftOut = unknown.length === 0 ? '' : `Not of Sluice, and so not part of it: ${unknown.join(', ')}\n`;
+  return `${target} (${formatBytes(bytes)}, ${countOf(manifest.files.length, 'file')}, ${formatSpan(spanMs)}) holds ${contentsOf(manifest)}.
+${checked}
+${database}${leftOut}It holds personal data and hashes of keys and passwords: keep it as safe as the data folder.
+`;
+}
+
+export function contentsOf({ log, store, keys }: Manifest): string {
+  const pending = pendingRecords({ log, store });
+  const parts = [
+    ...(store === null ? [] : [countOf(store.events.stored, 'event')]),
+    ...(keys === null ? [] : [countOf(keys.keys, 'key'), countOf(keys.members, 'member')]),
+    `a log of ${countOf(
+      log.reduce((sum, { records }) => sum + records, 0),
+      'request',
+    )}`,
+  ];
+  const waiting =
+    pending === 0 ? '' : `, of which ${formatCount(pending)} ${pending === 1 ? 'waits' : 'wait'} to be processed`;
+  return `${parts.join(', ')}${store === null ? '' : waiting}`;
+}
+
+/** In the log, and not in the store. */
+export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>): number {
+  const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));
+  return log.reduce((sum, { partition, first_position, next_position }) => {
+    return sum + next_position - Math.max(first_position, positions.get(partition) ?? 0);
+  }, 0);
+}
+
+function summaryOf(manifest: Manifest): object {
+  const { began_at, finished_at, scope, sluice_version, installation, log, store, keys, files } = manifest;
+  return { installation, began_at, finished_at, scope, sluice_version, files: files.length, log, store, keys };
+}

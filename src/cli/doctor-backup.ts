@@ -1,0 +1,31 @@
+/**
+ * The doctor's look at backups: when the last successful one of this data folder began, as `sluice backup` noted it
+ * there. Copies made by other means leave no note, so a missing or old one is a warning, never more.
+ */
+
+import { readLastBackup } from '../backup/last-backup.ts';
+import { type Check, warning, well } from './doctor-checks.ts';
+import { formatBytes, formatSpan } from './local-time.ts';
+
+/** A day, and time for a nightly backup to run late. */
+const OLD_MS = 26 * 3_600_000;
+const ADVICE = 'Make one, with another disk as its place: sluice backup --to FILE.tar.zst --verify (docs/backup.md).';
+
+export const checkBackup: Check = async ({ config, dataFolder, store, now }) => {
+  // With Kafka, nothing is in the folder; backups of PostgreSQL are not seen from here.
+  if (config.logUrl !== '') return [];
+  const last = readLastBackup(dataFolder);
+  if (last !== undefined) {
+    const age = now() - Date.parse(last.began_at);
+    const what = config.storeUrl === '' ? 'the last one' : 'the last one of the log';
+    const words = `${what} began ${formatSpan(age)} ago: ${last.target} (${formatBytes(last.bytes)}, ${last.verified ? 'checked' : 'not checked'})`;
+    return [age > OLD_MS ? warning('backup', words, ADVICE) : well('backup', words)];
+  }
+  if (config.storeUrl !== '') return [];
+  const hours = (await (await store())?.ledger(null, { from: null, to: null }))?.hours ?? [];
+  const oldest = hours.reduce((earliest, { hour }) => Math.min(earliest, hour), now());
+  if (now() - oldest <= OLD_MS) return [well('backup', 'none yet, and the data is less than a day old')];
+  return [
+    warning('backup', `there was never one, and the oldest data is of ${formatSpan(now() - oldest)} ago`, ADVICE),
+  ];
+};

@@ -1,0 +1,259 @@
+/**
+ * `sluice restore --from FOLDER|FILE`: puts a backup into an empty data folder, on which a server then starts without
+ * further steps. Every file is compared with its hash in the manifest; --verify reads everything in them as well. A marker
+ * in the folder keeps servers away until all is there and synced (`backup/restore-marker.ts`); a restore that fails or is
+ * stopped leaves the folder as empty as it was.
+ */
+
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import type { Manifest } from '../backup/manifest.ts';
+import {
+  isRestoreUnfinished,
+  removeRestoreMarker,
+  restoreMarkerFileOf,
+  writeRestoreMarker,
+} from '../backup/restore-marker.ts';
+import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/unpack.ts';
+import type { UndoneByRestore } from '../backup/undone.ts';
+import type { Config } from '../config.ts';
+import { OperatorError } from '../errors.ts';
+import { assertSpace, contentsOf, pendingRecords, progressOf } from './backup.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { mistakesError, readFlags } from './flags.ts';
+import { formatSpan, isoTime, localTime } from './local-time.ts';
+import { readSettings } from './place.ts';
+import type { Standing } from './progress.ts';
+import { inWords, type Shell } from './shell.ts';
+import { printable } from './table.ts';
+
+export interface RestoreShell extends Shell {
+  /** Throws an `OperatorError` while a server runs on the folder, or another restore. */
+  readonly lockFolder: (folder: string) => { release(): void };
+  readonly checkFolder: CheckFolder;
+  /** What was erased and revoked in the data folder from before since that time. */
+  readonly undoneByRestore: (oldFolder: string, since: number) => UndoneByRestore;
+  /** On the disk of the folder. */
+  readonly freeBytes: (folder: string) => number;
+}
+
+const HINT = 'For help: sluice help restore';
+/** More are for programs: --json has all. */
+const SHOWN_MAX = 50;
+/** The root of a disk of its own has it. */
+const LOST_AND_FOUND = 'lost+found';
+
+interface Options {
+  readonly config: Config;
+  readonly source: string;
+  /** The data folder from before, where it still exists. */
+  readonly oldFolder: string | null;
+  readonly verify: boolean;
+  readonly json: boolean;
+}
+
+export async function runRestore(args: readonly string[], shell: RestoreShell): Promise<number> {
+  const options = readOptions(args, shell);
+  const startedAt = shell.now();
+  const { oldFolder } = options;
+  // All of it, before anything is restored: whether it can be read at all.
+  if (oldFolder !== null) shell.undoneByRestore(oldFolder, 0);
+  let manifest: Manifest;
+  try {
+    manifest = await restore(options, shell);
+  } catch (error) {
+    if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was restored.');
+    throw inWords(error);
+  }
+  const undone = oldFolder === null ? undefined : shell.undoneByRestore(oldFolder, Date.parse(manifest.began_at));
+  shell.out(
+    options.json ? jsonOf(options, manifest, undone) : report(options, manifest, undone, shell.now() - startedAt),
+  );
+  return 0;
+}
+
+function jsonOf({ source, config, verify }: Options, manifest: Manifest, undone?: UndoneByRestore): string {
+  const result = {
+    backup: source,
+    data_folder: resolve(config.dataFolder),
+    began_at: manifest.began_at,
+    verified: verify,
+    requests_to_process: pendingRecords(manifest),
+    erased_since: undone?.erased.map(({ tenantId, profileId, at }) => ({
+      tenant: tenantId,
+      profile_id: profileId,
+      at: isoTime(at),
+    })),
+    keys_revoked_since: undone?.revokedKeys.map(({ id, name, at }) => ({ id, name, at: isoTime(at) })),
+  };
+  return `${JSON.stringify(result)}\n`;
+}
+
+function readOptions(args: readonly string[], shell: Shell): Options {
+  const flags = readFlags(args, flagKinds(COMMANDS.restore));
+  const { config, mistakes } = readSettings(flags, shell.env);
+  const source = flags.values.get('from') ?? '';
+  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the backup goes behind --from`));
+  if (source === '' && flags.mistakes.length === 0) mistakes.push('the backup is missing: --from FOLDER|FILE');
+  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  return {
+    config,
+    source,
+    oldFolder: flags.values.get('old-data') ?? null,
+    verify: flags.switches.has('verify'),
+    json: flags.switches.has('json'),
+  };
+}
+
+async function restore({ config, source, verify }: Options, shell: RestoreShell): Promise<Manifest> {
+  const folder = resolve(config.dataFolder);
+  if (!existsSync(source)) throw new OperatorError(`There is no backup ${source}.`);
+  if (isFolder(source) && resolve(source) === folder) throw new OperatorError(`${source} is the data folder itself.`);
+  if (config.logUrl !== '') {
+    throw new OperatorError(
+      'LOG_URL is set: such a server keeps nothing in a data folder, so there is nothing to restore there. docs/backup.md has the steps for PostgreSQL and Kafka.',
+    );
+  }
+  const wasThere = existsSync(folder);
+  assertEmpty(folder);
+  if (!wasThere && !existsSync(dirname(folder))) {
+    throw new OperatorError(`There is no folder ${dirname(folder)}. Make it first: mkdir -p "${dirname(folder)}"`);
+  }
+  assertSpace(bytesOfBackup(source), wasThere ? folder : dirname(folder), shell, 'to restore it');
+  if (!wasThere) mkdirSync(folder, { mode: 0o700 });
+  const lock = shell.lockFolder(folder);
+  try {
+    writeRestoreMarker(folder, resolve(source), shell.now());
+    clear(folder, ['lock.db', restoreMarkerFileOf(folder)]);
+    const manifest = await unpackWithProgress(source, folder, verify, shell);
+    assertScope(manifest, config, source);
+    shell.stop.throwIfAborted();
+    // Of the lock, not of a server.
+    rmSync(join(folder, 'server.pid'), { force: true });
+    removeRestoreMarker(folder);
+    lock.release();
+    return manifest;
+  } catch (error) {
+    // The marker last: whatever is left when this is cut short is not mistaken for data.
+    clear(folder, ['lock.db', restoreMarkerFileOf(folder)]);
+    lock.release();
+    clear(folder, []);
+    if (!wasThere) rmSync(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+function assertEmpty(folder: string): void {
+  if (!existsSync(folder) || isRestoreUnfinished(folder)) return;
+  if (!isFolder(folder)) throw new OperatorError(`${folder} is not a folder. Name another one with --data FOLDER.`);
+  const names = readdirSync(folder).filter((name) => name !== LOST_AND_FOUND);
+  if (names.length === 0) return;
+  const shown = names.slice(0, 3).join(', ');
+  throw new OperatorError(
+    `${folder} is not empty (it has ${shown}${names.length > 3 ? ', …' : ''}), and a restore overwrites nothing. Stop the server and move the folder aside, or name another one: --data FOLDER`,
+  );
+}
+
+function clear(folder: string, keep: readonly string[]): void {
+  const kept = new Set(keep.map((path) => resolve(folder, path)));
+  for (const name of readdirSync(folder)) {
+    const path = resolve(folder, name);
+    if (name !== LOST_AND_FOUND && !kept.has(path)) rmSync(path, { recursive: true, force: true });
+  }
+}
+
+/** Half of an installation would start with an empty other half. */
+function assertScope({ scope }: Manifest, { storeUrl }: Config, source: string): void {
+  if (scope === 'log' && storeUrl === '') {
+    throw new OperatorError(
+      `${source} is a backup of the event log alone: its store and keys are in PostgreSQL. Restore the database first, then run this with STORE_URL set.`,
+    );
+  }
+  if (scope === 'all' && storeUrl !== '') {
+    throw new OperatorError(
+      `${source} is a backup of an embedded installation, and STORE_URL is set, with which store.db and keys.db would not be used. Leave STORE_URL out; "sluice migrate" carries a restored folder over to PostgreSQL.`,
+    );
+  }
+}
+
+async function unpackWithProgress(
+  source: string,
+  folder: string,
+  isVerified: boolean,
+  shell: RestoreShell,
+): Promise<Manifest> {
+  const { stop, checkFolder } = shell;
+  // The size of what a compressed archive holds is not known before it is read.
+  const total = isFolder(source) || !/(gz|zst)$/i.test(source) ? bytesOfBackup(source) : null;
+  const manifest = await withProgress('restore', shell, (show) => {
+    let [count, bytes] = [0, 0];
+    const onBytes = (more: number): void => {
+      bytes += more;
+      show({ count, bytes, done: bytes, total });
+    };
+    return unpack(source, folder, { stop, onBytes, onFile: () => (count += 1) });
+  });
+  if (!isVerified) return manifest;
+  await withProgress('check', shell, async (show) => {
+    let count = 0;
+    const onFile = (note: string): void => {
+      count += 1;
+      show({ count, bytes: 0, done: count, total: null, note });
+    };
+    await verifyContents(folder, source, manifest, { stop, onFile, checkFolder });
+  });
+  return manifest;
+}
+
+async function withProgress<T>(
+  title: string,
+  shell: Shell,
+  work: (show: (standing: Standing) => void) => Promise<T>,
+): Promise<T> {
+  const progress = progressOf(title, shell);
+  try {
+    return await work((standing) => progress.show(standing));
+  } finally {
+    progress.end();
+  }
+}
+
+function report(
+  { config, verify }: Options,
+  manifest: Manifest,
+  undone: UndoneByRestore | undefined,
+  spanMs: number,
+): string {
+  const folder = resolve(config.dataFolder);
+  const began = localTime(Date.parse(manifest.began_at));
+  const checked = verify ? ' Every page, record and sum in it was checked.' : '';
+  const next =
+    manifest.scope === 'log'
+      ? 'Restore the database as it was BEFORE this backup, not after, then start the server: docs/backup.md'
+      : `Start the server on it: sluice serve --data ${config.dataFolder}`;
+  return `${folder} is as it was at ${began} (restored in ${formatSpan(spanMs)}): ${contentsOf(manifest)}.${checked}
+
+${next}
+${manifest.scope === 'log' ? '' : `\n${undone === undefined ? undoneWords(began) : undoneList(undone)}`}`;
+}
+
+function undoneWords(began: string): string {
+  return `People erased after ${began} are in it again, and keys revoked since work again. Repeat both;
+--old-data FOLDER, or docs/backup.md, says which.
+`;
+}
+
+function undoneList({ erased, revokedKeys }: UndoneByRestore): string {
+  if (erased.length + revokedKeys.length === 0)
+    return 'Since the backup began no person was erased and no key was revoked.\n';
+  const lines = [
+    ...erased.map(({ tenantId, profileId }) => `erase again   DELETE /profiles/${profileId}  (${tenantId})`),
+    ...revokedKeys.map(({ id, name }) => `revoke again  sluice keys revoke ${id}  (${printable(name)})`),
+  ];
+  const left = lines.length - SHOWN_MAX;
+  return `Undone by this restore, to be done again:
+${lines
+  .slice(0, SHOWN_MAX)
+  .map((line) => `  ${line}\n`)
+  .join('')}${left > 0 ? `  and ${left} more; --json shows all\n` : ''}`;
+}
