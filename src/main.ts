@@ -175,17 +175,31 @@ async function runBackupCommand(args: readonly string[], shell: Shell): Promise<
 }
 
 async function runRestoreCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [{ runRestore }, { lockFolder }, { checkDataFolder }, { freeBytesOf }, { undoneByRestore }] = await Promise.all(
-    [
-      import('./cli/restore.ts'),
-      import('./backends/sqlite/folder-lock.ts'),
-      import('./backends/sqlite/backup-facts.ts'),
-      import('./backends/sqlite/checkup.ts'),
-      import('./backends/sqlite/undone-by-restore.ts'),
-    ],
-  );
-  const checkFolder = checkDataFolder;
-  return runRestore(args, { ...shell, lockFolder, checkFolder, undoneByRestore, freeBytes: freeBytesOf });
+  const [
+    { runRestore },
+    { storeFileOf },
+    { lockFolder },
+    { checkDataFolder },
+    { freeBytesOf },
+    { undoneByRestore },
+    { skipNumbersAfterRestore },
+  ] = await Promise.all([
+    import('./cli/restore.ts'),
+    import('./data-folder.ts'),
+    import('./backends/sqlite/folder-lock.ts'),
+    import('./backends/sqlite/backup-facts.ts'),
+    import('./backends/sqlite/checkup.ts'),
+    import('./backends/sqlite/undone-by-restore.ts'),
+    import('./backends/sqlite/store-schema.ts'),
+  ]);
+  return runRestore(args, {
+    ...shell,
+    lockFolder,
+    checkFolder: checkDataFolder,
+    skipEventNumbers: (folder, now) => skipNumbersAfterRestore(storeFileOf(folder), now),
+    undoneByRestore,
+    freeBytes: freeBytesOf,
+  });
 }
 
 // Run by `bin/sluice.js` under another Node: when that one was killed, nobody is left to stop this one.

@@ -31,6 +31,8 @@ export interface RestoreShell extends Shell {
   /** Throws an `OperatorError` while a server runs on the folder, or another restore. */
   readonly lockFolder: (folder: string) => { release(): void };
   readonly checkFolder: CheckFolder;
+  /** Lets events of the restored store have numbers that the lost one never gave out: cursors stay right. */
+  readonly skipEventNumbers: (folder: string, now: number) => void;
   /** What was erased and revoked in the data folder from before since that time. */
   readonly undoneByRestore: (oldFolder: string, since: number) => UndoneByRestore;
   /** On the disk of the folder. */
@@ -128,6 +130,7 @@ async function restore({ config, source, verify }: Options, shell: RestoreShell)
     const manifest = await unpackWithProgress(source, folder, verify, shell);
     assertScope(manifest, config, source);
     shell.stop.throwIfAborted();
+    shell.skipEventNumbers(folder, shell.now());
     // Of the lock, not of a server.
     rmSync(join(folder, 'server.pid'), { force: true });
     removeRestoreMarker(folder);

@@ -4,7 +4,9 @@ import { checkDataFolder } from '../../src/backends/sqlite/backup-facts.ts';
 import { copyDataFolder, sizeOfData, unknownFiles } from '../../src/backends/sqlite/backup.ts';
 import { freeBytesOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
+import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store-schema.ts';
 import { undoneByRestore } from '../../src/backends/sqlite/undone-by-restore.ts';
+import { storeFileOf } from '../../src/data-folder.ts';
 import { type BackupShell, runBackup } from '../../src/cli/backup.ts';
 import { type RestoreShell, runRestore } from '../../src/cli/restore.ts';
 import { OperatorError } from '../../src/errors.ts';
@@ -27,7 +29,14 @@ export async function backup(args: readonly string[], changes: Partial<BackupShe
 
 export async function restore(args: readonly string[], changes: Partial<RestoreShell> = {}): Promise<Ran> {
   const { shell, out, err } = testShell({});
-  const parts = { lockFolder, checkFolder: checkDataFolder, undoneByRestore, freeBytes: freeBytesOf };
+  const skipEventNumbers = (folder: string, now: number): void => skipNumbersAfterRestore(storeFileOf(folder), now);
+  const parts = {
+    lockFolder,
+    checkFolder: checkDataFolder,
+    skipEventNumbers,
+    undoneByRestore,
+    freeBytes: freeBytesOf,
+  };
   return outcome(() => runRestore(args, { ...shell, ...parts, ...changes }), out, err);
 }
 

@@ -7,6 +7,7 @@
 import assert from 'node:assert/strict';
 import { cpSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
@@ -73,6 +74,25 @@ suite('A data folder', () => {
     for (const name of readdirSync(folder)) if (name.startsWith('keys.db')) rmSync(join(folder, name));
     assert.match(await refusedStart({ dataFolder: folder }), /has a store\.db but no keys\.db/);
     assert.ok(!existsSync(join(folder, 'keys.db')));
+  });
+
+  test('of a server that was killed skips numbers of events, so that no cursor misses what was lost', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { folder } = await usedFolder(scope);
+    const nextNumber = (): number => {
+      const store = new DatabaseSync(join(folder, 'store.db'), { readOnly: true });
+      try {
+        return Number(store.prepare("SELECT next FROM sequences WHERE name = 'event'").get()?.['next']);
+      } finally {
+        store.close();
+      }
+    };
+    const before = nextNumber();
+    const killed = await launch(scope, { dataFolder: folder });
+    assert.equal(nextNumber(), before, 'a server that stopped in order loses nothing');
+    await killed.kill();
+    await launch(scope, { dataFolder: folder });
+    assert.ok(nextNumber() > before + 1_000_000);
   });
 
   test('without store.db makes it again from the log, and says so', async () => {

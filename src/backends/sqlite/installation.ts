@@ -13,7 +13,7 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
-import { NUMBERS_LOST_BY_CRASH, openStoreFile, skipEventNumbers } from './store-schema.ts';
+import { openStoreFile, skipNumbersAfterCrash } from './store-schema.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -35,7 +35,7 @@ export function tieDataFolder(dataFolder: string): string[] {
   const keys = openKeysDatabase(keyFile);
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
-    if (hasCrashed) skipEventNumbers(store, NUMBERS_LOST_BY_CRASH);
+    if (hasCrashed) skipNumbersAfterCrash(store);
   } finally {
     store.close();
     keys.close();

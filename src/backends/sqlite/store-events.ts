@@ -169,7 +169,7 @@ function numberAfter(
   return no;
 }
 
-/** After a restore, numbers are left out (skipEventNumbers): nothing is looked for there. */
+/** After a crash or a restore, numbers are left out (store-schema.ts): nothing is looked for there. */
 function beforeNextBlock(store: StoreConnection, table: number, after: number, tableEnd: number): number {
   const sql = `SELECT min(first_event) AS next FROM events_${table} WHERE first_event > ?`;
   return (store.get<{ next: number | null }>(sql, after)?.next ?? tableEnd + 1) - 1;

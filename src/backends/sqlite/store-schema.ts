@@ -11,7 +11,7 @@
  */
 
 import { existsSync } from 'node:fs';
-import type { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync } from 'node:sqlite';
 import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
 import { keysByHash } from './keys-by-hash.ts';
 
@@ -315,18 +315,33 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
   };
 }
 
-/** More than a store is behind the one that its backup was made of. A number has room for two million restores. */
-export const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
 /** More than a store can have stored since its last sync, which a power loss takes away. */
-export const NUMBERS_LOST_BY_CRASH = 2 ** 24;
+const NUMBERS_LOST_BY_CRASH = 2 ** 24;
+/** More than a store is behind the one that its backup was made of. */
+const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
+const NUMBERS_SINCE = Date.UTC(2026, 0, 1);
+/** More than any store takes in, so that two restores of one backup give out different numbers, too. */
+const NUMBERS_PER_MS = 1_000;
 
 /**
- * To be done to a store that may be older than it was (restored from a backup, or after a crash), before anything is
- * stored in it. Events that come in now would get numbers which the store that was lost gave to others, and a client with
- * a cursor from then would miss them.
+ * To be done to a store that may be older than it was, after a crash, before anything is stored in it. Events that come in
+ * now would get numbers which were given to others, and a client with a cursor from then would miss them.
  */
-export function skipEventNumbers(database: DatabaseSync, numbers: number): void {
-  database.prepare("UPDATE sequences SET next = next + ? WHERE name = 'event'").run(numbers);
+export function skipNumbersAfterCrash(database: DatabaseSync): void {
+  database.prepare("UPDATE sequences SET next = next + ? WHERE name = 'event'").run(NUMBERS_LOST_BY_CRASH);
+}
+
+/** The same for a store that was restored from a backup. */
+export function skipNumbersAfterRestore(file: string, now: number): void {
+  if (!existsSync(file)) return;
+  const database = new DatabaseSync(file);
+  try {
+    database
+      .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
+      .run(NUMBERS_LOST_BY_RESTORE, Math.max(0, now - NUMBERS_SINCE) * NUMBERS_PER_MS);
+  } finally {
+    database.close();
+  }
 }
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
