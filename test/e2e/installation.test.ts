@@ -78,7 +78,7 @@ suite('A data folder', () => {
 
   test('of a server that was killed skips numbers of events, so that no cursor misses what was lost', async () => {
     await using scope = new AsyncDisposableStack();
-    const { folder } = await usedFolder(scope);
+    const { folder, key } = await usedFolder(scope);
     const nextNumber = (): number => {
       const store = new DatabaseSync(join(folder, 'store.db'), { readOnly: true });
       try {
@@ -90,6 +90,7 @@ suite('A data folder', () => {
     const before = nextNumber();
     const killed = await launch(scope, { dataFolder: folder });
     assert.equal(nextNumber(), before, 'a server that stopped in order loses nothing');
+    await send(killed, key, 2, 5);
     await killed.kill();
     await launch(scope, { dataFolder: folder });
     assert.ok(nextNumber() > before + 1_000_000);
