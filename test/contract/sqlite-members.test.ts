@@ -48,7 +48,8 @@ test('a file that a Sluice without members made keeps its keys and takes members
   const { key } = await createKey(keys, { ...wishes, accountId: account.id, now: NOW });
   await keys.close();
   const older = new DatabaseSync(file);
-  for (const table of ['sign_in_attempts', 'invitations', 'sessions', 'members']) older.exec(`DROP TABLE ${table}`);
+  for (const table of ['belongs_to', 'sign_in_attempts', 'invitations', 'sessions', 'members'])
+    older.exec(`DROP TABLE ${table}`);
   older.exec('DROP INDEX keys_by_account; PRAGMA user_version = 1');
   older.close();
 
