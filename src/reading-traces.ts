@@ -8,7 +8,8 @@
 
 import type { LogHeader, LogReader } from './log.ts';
 import type { TenantId } from './model.ts';
-import type { Store, StoredTrace, TracedUser } from './store.ts';
+import type { Page, Store, StoredTrace, TracedUser, TraceQuery, TraceSummary } from './store.ts';
+import { traceCursor, traceIdBefore } from './stored/trace-list.ts';
 
 /** No hours: for the positions alone. */
 export const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
@@ -140,4 +141,101 @@ function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warn
       message,
     };
   });
+}
+
+const HEADERS_PER_READ = 5_000;
+
+/**
+ * Requests newest first: those that wait from the log, the others from the store. The log is looked at first: what is
+ * processed meanwhile is then seen twice, never missed. Takes time in proportion to the backlog.
+ */
+export async function listTraces(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId,
+  query: TraceQuery,
+): Promise<Page<TraceSummary>> {
+  const before = traceIdBefore(query.cursor);
+  const waiting = await waitingRequests(store, log, tenantId, before, query.limit + 1);
+  const { rows: processed, nextCursor } = await store.traces(tenantId, query);
+  // Below where the store's page ends, there may be others of it in between.
+  const end = nextCursor === null ? '' : traceIdBefore(nextCursor);
+  const byId = new Map(processed.map((row) => [row.traceId, row]));
+  for (const [traceId, headers] of waiting) {
+    if (traceId < end) continue;
+    if (byId.has(traceId) && !log.cutsRequests) continue;
+    const isInPart = log.cutsRequests ? await store.trace(tenantId, traceId) : undefined;
+    const summary = withWaiting(traceId, headers, isInPart, byId.get(traceId));
+    if (query.status !== null && query.status !== summary.status) byId.delete(traceId);
+    else byId.set(traceId, summary);
+  }
+  const rows = [...byId.values()].sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
+  const given = rows.slice(0, query.limit);
+  const last = given.at(-1);
+  return { rows: given, nextCursor: rows.length > given.length && last ? traceCursor(last.traceId) : nextCursor };
+}
+
+/** The newest few below `before` of which the log has something that the store has not, or that it set aside. */
+async function waitingRequests(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId,
+  before: string,
+  count: number,
+): Promise<Map<string, LogHeader[]>> {
+  let newest = new Map<string, LogHeader[]>();
+  const add = (header: LogHeader): void => {
+    if (header.tenantId !== tenantId || header.traceId >= before) return;
+    const headers = newest.get(header.traceId);
+    if (headers === undefined) newest.set(header.traceId, [header]);
+    else headers.push(header);
+    if (newest.size > 10 * count) newest = newestOf(newest, count);
+  };
+  const { positions } = await store.ledger(tenantId, NO_HOURS);
+  for (const partition of await log.partitions()) {
+    for (let from = positions.get(partition) ?? 0; ; ) {
+      const { headers, next } = await log.headers(partition, from, HEADERS_PER_READ);
+      for (const header of headers) add(header);
+      if (headers.length < HEADERS_PER_READ) break;
+      from = next;
+    }
+  }
+  const setAside = (await store.setAside(SET_ASIDE_MAX))
+    .filter((record) => record.tenantId === tenantId && record.traceId < before)
+    .sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
+  for (const { partition, position, traceId } of setAside.slice(0, count)) {
+    const { headers } = await log.headers(partition, position, 1);
+    for (const header of headers) if (header.traceId === traceId) add(header);
+  }
+  return newestOf(newest, count);
+}
+
+function newestOf(requests: Map<string, LogHeader[]>, count: number): Map<string, LogHeader[]> {
+  return new Map([...requests].sort(([a], [b]) => (a < b ? 1 : -1)).slice(0, count));
+}
+
+/** `known` is what the store has of it: users that are in both were processed meanwhile. */
+function withWaiting(
+  traceId: string,
+  headers: readonly LogHeader[],
+  known: StoredTrace | undefined,
+  processed: TraceSummary | undefined,
+): TraceSummary {
+  const indexes = new Set(known?.users.map(({ userIndex }) => userIndex));
+  const missing = headers.filter(({ firstUserIndex }) => !indexes.has(firstUserIndex));
+  if (missing.length === 0 && processed !== undefined) return processed;
+  const sum = (countOf: (header: LogHeader) => number): number =>
+    missing.reduce((total, header) => total + countOf(header), 0);
+  const events = processed?.events ?? known?.users.reduce((total, user) => total + user.events, 0) ?? 0;
+  return {
+    traceId,
+    status: missing.length > 0 ? 'pending' : 'processed',
+    receivedAt: Math.min(...headers.map(({ receivedAt }) => receivedAt)),
+    processedAt: missing.length > 0 ? null : (known?.processedAt ?? null),
+    usersAccepted: (known?.usersAccepted ?? 0) + sum(({ userCount, rejections }) => userCount - rejections.length),
+    usersRejected: (known?.usersRejected ?? 0) + sum(({ rejections }) => rejections.length),
+    duplicateOf: known?.duplicateOf ?? null,
+    keyId: known?.keyId ?? headers[0]?.keyId ?? null,
+    events: events + sum(({ eventCount }) => eventCount),
+  };
 }

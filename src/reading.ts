@@ -10,7 +10,7 @@
 import type { LogHeader, LogReader } from './log.ts';
 import { missingRecords, type ProcessedLog } from './log-continuity.ts';
 import type { TenantId } from './model.ts';
-import { NO_HOURS, readTrace } from './reading-traces.ts';
+import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
 import type { Books, LedgerHour, ReceiptMinute, Receipts, Store, StoredLedger, TimeRange } from './store.ts';
 
 const MINUTE_MS = 60_000;
@@ -25,6 +25,8 @@ export function createReading(store: Store, log: LogReader): Store {
     findProfile: (...args) => store.findProfile(...args),
     profile: (...args) => store.profile(...args),
     profiles: (...args) => store.profiles(...args),
+    searchPeople: (...args) => store.searchPeople(...args),
+    people: (...args) => store.people(...args),
     events: (...args) => store.events(...args),
     arrivals: (...args) => store.arrivals(...args),
     counts: (...args) => store.counts(...args),
@@ -33,6 +35,7 @@ export function createReading(store: Store, log: LogReader): Store {
     erase: (...args) => store.erase(...args),
     audit: (...args) => store.audit(...args),
     trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
+    traces: (tenantId, query) => listTraces(store, log, tenantId, query),
     rejections: (...args) => store.rejections(...args),
     rejectionReasons: (...args) => store.rejectionReasons(...args),
     receipts: (tenantId, range) =>

@@ -8,7 +8,14 @@
  * the last row that was given, so rows that come in meanwhile neither repeat nor hide others.
  */
 
-import type { Environment, IdentifierType, KeyKind, RefusalReason, TenantId } from './model.ts';
+import {
+  type Environment,
+  IDENTIFIER_TYPES,
+  type IdentifierType,
+  type KeyKind,
+  type RefusalReason,
+  type TenantId,
+} from './model.ts';
 
 export interface Account {
   readonly id: string;
@@ -112,6 +119,41 @@ export interface StoredProfile {
   readonly firstSeen: number;
   readonly lastSeen: number;
   readonly eventCount: number;
+}
+
+/** How a person was found: by the beginning of an identifier or of a name, or by its id. */
+export const MATCHED_BY = [...IDENTIFIER_TYPES, 'name', 'id'] as const;
+export type MatchedBy = (typeof MATCHED_BY)[number];
+
+export interface PeopleQuery extends PageRequest {
+  /** The beginning of an identifier, or of a word of a name, in any case. Null for everyone. */
+  readonly text: string | null;
+  /** What `text` is as a whole identifier, normalised as by `identity/match-keys.ts`: these people come first. */
+  readonly exact: readonly { readonly type: IdentifierType; readonly normalised: string }[];
+  /** Only people with this property (or profile field); null for any value. */
+  readonly property: { readonly name: string; readonly value: string | null } | null;
+  /** How long to search for a page before it is given as it is. At least one step is made. */
+  readonly budgetMs: number;
+}
+
+export interface FoundPerson {
+  readonly matched: readonly MatchedBy[];
+  readonly profile: StoredProfile;
+}
+
+export interface PeoplePage extends Page<FoundPerson> {
+  /** The page ended before its limit and before the last person: the cursor goes on searching. */
+  readonly isPartial: boolean;
+}
+
+/** What to call a person beside an event or in a trace. */
+export interface StoredPerson {
+  /** Of the profile as it is now. */
+  readonly id: string;
+  /** First and last name, else `name` or `full_name` of the profile fields; null without any. */
+  readonly name: string | null;
+  /** The oldest few of each type, as the clients wrote them. */
+  readonly identifiers: Readonly<Record<IdentifierType, readonly string[]>>;
 }
 
 export interface StoredEvent {
@@ -245,6 +287,16 @@ export interface StoredTrace {
   readonly users: readonly TracedUser[];
 }
 
+/** A request in the list of requests: a trace without its users. */
+export interface TraceSummary extends Omit<StoredTrace, 'users'> {
+  /** Events that were stored, or that wait to be. */
+  readonly events: number;
+}
+
+export interface TraceQuery extends PageRequest {
+  readonly status: StoredTrace['status'] | null;
+}
+
 export interface RejectionQuery extends PageRequest {
   /** The message, with indexes left out: `events[].event_name is required …`. */
   readonly reason: string | null;
@@ -349,6 +401,8 @@ export interface UnmergeResult {
 export interface Act {
   readonly traceId: string;
   readonly at: number;
+  /** Whose key or session it was; kept in the detail. */
+  readonly by?: { readonly key_id: string } | { readonly member_id: string };
 }
 
 export interface AuditRow {
@@ -373,6 +427,13 @@ export interface Store {
   profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined>;
   /** Profiles oldest first, for exports. */
   profiles(tenantId: TenantId, page: PageRequest): Promise<Page<StoredProfile>>;
+  /**
+   * People whose identifiers or names begin with a text, or everyone: those that match as a whole first, then by the
+   * number of the survivor, newest first. Complete over all pages; a page may be short (`isPartial`).
+   */
+  searchPeople(tenantId: TenantId, query: PeopleQuery): Promise<PeoplePage>;
+  /** What to call each of these profiles, by the id that was asked for; unknown ids are left out. */
+  people(tenantId: TenantId, ids: readonly string[]): Promise<Map<string, StoredPerson>>;
   /** Undefined when `query.profileId` is given and unknown. */
   events(tenantId: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined>;
   /**
@@ -390,6 +451,8 @@ export interface Store {
   audit(tenantId: TenantId, query: AuditQuery): Promise<Page<AuditRow>>;
   /** What the processor made of a request; undefined while it has not come to it. A null tenant looks at all of them. */
   trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined>;
+  /** Requests by trace_id (version 7: by time), newest first. A page may be short and still have a cursor. */
+  traces(tenantId: TenantId, query: TraceQuery): Promise<Page<TraceSummary>>;
   rejections(tenantId: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>>;
   /** By time of receipt; the most frequent first, at most 100. */
   rejectionReasons(tenantId: TenantId, range: TimeRange): Promise<RejectionReason[]>;

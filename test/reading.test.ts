@@ -7,7 +7,7 @@ import { openSqliteStore } from '../src/backends/sqlite/store.ts';
 import { logFolderOf, storeFileOf } from '../src/data-folder.ts';
 import type { LogEntry, LogReader } from '../src/log.ts';
 import { createReading } from '../src/reading.ts';
-import type { Books, Store } from '../src/store.ts';
+import type { Books, Page, Store, TraceSummary } from '../src/store.ts';
 import { OTHER_TENANT, person, request, START, TENANT } from './contract/store-feeding.ts';
 import { entriesOf } from './processor/history.ts';
 import { appendAll, processAll } from './processor/processing.ts';
@@ -96,6 +96,44 @@ suite('Reading what is still in the log', () => {
     assert.equal(trace?.status, 'pending');
     assert.match(trace.users[0]?.warnings[0] ?? '', /set aside/);
     assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
+  });
+
+  test('requests in the log are in the list as pending, each once while it is processed', async () => {
+    const entries = Array.from({ length: 6 }, (_, n) =>
+      request([person({ user_id: `u${n}` }, [{}, {}]), 7], { receivedAt: START + n, keyId: `key_${n}` }),
+    );
+    await appendAll(folder, entries.slice(0, 3));
+    await processAll(folder);
+    await appendAll(folder, [...entries.slice(3), request([person({ user_id: 'x' })], { tenantId: OTHER_TENANT })]);
+    const list = async (limit: number, status: 'pending' | 'processed' | null = null): Promise<unknown[]> => {
+      const rows: unknown[] = [];
+      for (let cursor: string | null = null; ; ) {
+        const page: Page<TraceSummary> = await reading.traces(TENANT, { limit, cursor, status });
+        assert.ok(page.rows.length <= limit);
+        rows.push(
+          ...page.rows.map((row) => [
+            entries.findIndex(({ traceId }) => traceId === row.traceId),
+            row.status,
+            row.usersAccepted,
+            row.usersRejected,
+            row.events,
+            row.keyId,
+          ]),
+        );
+        cursor = page.nextCursor;
+        if (cursor === null) return rows;
+      }
+    };
+    const expected = [5, 4, 3, 2, 1, 0].map((n) => [n, n > 2 ? 'pending' : 'processed', 1, 1, 2, `key_${n}`]);
+    for (const limit of [1, 2, 4, 50]) assert.deepEqual(await list(limit), expected);
+    assert.deepEqual(await list(2, 'pending'), expected.slice(0, 3));
+    assert.deepEqual(await list(2, 'processed'), expected.slice(3));
+    await processAll(folder);
+    assert.deepEqual(
+      await list(4),
+      expected.map(([n, , ...rest]) => [n, 'processed', ...rest]),
+    );
+    assert.deepEqual(await list(4, 'pending'), []);
   });
 
   test('what is in the log and not in the store is pending in the books, by tenant and hour', async () => {

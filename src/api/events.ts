@@ -17,6 +17,7 @@ import {
   text,
   time,
 } from './parameters.ts';
+import { include, peopleOf } from './person-of-event.ts';
 import { eventAnswer, eventPageAnswer, timeText } from './stored-answers.ts';
 import { addTenantRoute, type Call, type TenantParts } from './tenant-route.ts';
 
@@ -25,13 +26,14 @@ export const EVENT_PARAMETERS = {
   event_name: text('Only events of this name.', LIMITS.eventNameCharactersMax),
   from: time("Only events at or after this time, by the event's own `timestamp`. ISO 8601."),
   to: time("Only events before this time, by the event's own `timestamp`. ISO 8601."),
+  include,
   limit,
   cursor,
 };
 
 const after: ParameterKind<string | null | undefined> = {
   description:
-    'Gives events in order of arrival, oldest first, after this place: `last` of the response before, as it is. Empty (`after=`): from now on; `oldest`: all that is stored. Goes with `limit` alone. A cursor after which events may be missing is refused with 400 and a `message` that says why.',
+    'Gives events in order of arrival, oldest first, after this place: `last` of the response before, as it is. Empty (`after=`): from now on; `oldest`: all that is stored. Goes with `limit` and `include` alone. A cursor after which events may be missing is refused with 400 and a `message` that says why.',
   schema: { type: 'string' },
   read: (given) => (given === '' ? null : given),
 };
@@ -75,17 +77,19 @@ async function listEvents({ store, tenantId, parameters }: Call<typeof ALL_EVENT
   const { event_name: eventName, from, to, limit, cursor } = parameters;
   refuseEmptyRange(from, to);
   const page = await store.events(tenantId, { profileId: null, eventName, from, to, limit, cursor });
-  return page === undefined ? null : eventPageAnswer(page);
+  if (page === undefined) return null;
+  return eventPageAnswer(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
 }
 
 async function listArrivals({ store, tenantId, parameters }: Call<typeof ALL_EVENTS_PARAMETERS>): Promise<Json> {
-  const { after = null, limit, ...others } = parameters;
+  const { after = null, limit, include: included, ...others } = parameters;
   for (const [name, value] of Object.entries(others)) {
     if (value !== null) throw new BadParameterError(`after cannot be combined with ${name}`);
   }
   try {
     const { events, last } = await store.arrivals(tenantId, after, limit);
-    return { events: events.map(eventAnswer), last };
+    const people = await peopleOf(store, tenantId, included !== null, events);
+    return { events: events.map((event) => eventAnswer(event, people)), last };
   } catch (error) {
     if (!(error instanceof BadCursorError)) throw error;
     throw new BadParameterError(`after ${error.message}`);

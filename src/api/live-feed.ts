@@ -11,6 +11,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TenantId } from '../model.ts';
 import type { Arrivals, Store } from '../store.ts';
+import { type People, peopleOf } from './person-of-event.ts';
 import { LiveEvent, type LiveListener, type LiveStart } from './live-listener.ts';
 
 export const LISTENERS_MAX = 200;
@@ -18,6 +19,7 @@ export const LISTENERS_PER_TENANT_MAX = 20;
 const POLL_MS = 200;
 const PAGE_EVENTS = 500;
 const PAGES_PER_POLL = 10;
+const NOBODY: People = new Map();
 
 export interface LiveFeedParts {
   readonly store: Store;
@@ -120,10 +122,10 @@ export class LiveFeed {
     try {
       for (let pages = 0; pages < PAGES_PER_POLL && channel.listeners.size > 0; pages += 1) {
         channel.isBehind = false;
-        const page = await this.#read(tenantId, channel.at, channel.listeners);
+        const { page, people } = await this.#read(tenantId, channel.at, channel.listeners);
         // A page may end before the end. The one that finds nothing new is the last.
         channel.isBehind ||= page.last !== channel.at.place;
-        this.#deliver(page, channel.listeners);
+        this.#deliver(page, people, channel.listeners);
         channel.at = { place: page.last, sequence: page.lastSequence };
         if (page.events.length < PAGE_EVENTS) break;
       }
@@ -150,8 +152,8 @@ export class LiveFeed {
           channel.listeners.add(listener);
           return;
         }
-        const page = await this.#read(tenantId, listener, [listener]);
-        this.#deliver(page, [listener]);
+        const { page, people } = await this.#read(tenantId, listener, [listener]);
+        this.#deliver(page, people, [listener]);
         if (pages % PAGES_PER_POLL === 0) await sleep(POLL_MS, undefined, { ref: false });
       }
     } catch (error) {
@@ -161,21 +163,26 @@ export class LiveFeed {
     }
   }
 
-  async #read(tenantId: TenantId, { place }: LiveStart, listeners: Iterable<LiveListener>): Promise<Arrivals> {
+  async #read(
+    tenantId: TenantId,
+    { place }: LiveStart,
+    listeners: Iterable<LiveListener>,
+  ): Promise<{ readonly page: Arrivals; readonly people: People }> {
     const { store } = this.#parts;
     const page = await store.arrivals(tenantId, place, PAGE_EVENTS);
-    if (page.events.length === 0) return page;
+    if (page.events.length === 0) return { page, people: NOBODY };
     // After the events were read, so that no merge between the two hides one.
     for (const listener of listeners) {
       if (listener.filter.profileId === null) continue;
       listener.person = await personOf(store, tenantId, listener.filter.profileId);
     }
-    return page;
+    const shown = [...listeners].flatMap((listener) => listener.showsPersonOf(page.events));
+    return { page, people: (await peopleOf(store, tenantId, shown.length > 0, shown)) ?? NOBODY };
   }
 
-  #deliver({ events, last, lastSequence }: Arrivals, listeners: Iterable<LiveListener>): void {
+  #deliver({ events, last, lastSequence }: Arrivals, people: People, listeners: Iterable<LiveListener>): void {
     const now = this.#parts.now();
-    const written = events.map((event) => new LiveEvent(event));
+    const written = events.map((event) => new LiveEvent(event, people));
     for (const listener of listeners) {
       listener.offer(written, now);
       if (listener.sequence < lastSequence) listener.moveTo({ place: last, sequence: lastSequence });

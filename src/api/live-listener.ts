@@ -9,6 +9,7 @@
 import type { ServerResponse } from 'node:http';
 import type { ArrivedEvent } from '../store.ts';
 import { jsonText } from './json-text.ts';
+import type { People } from './person-of-event.ts';
 import { eventAnswer } from './stored-answers.ts';
 
 const EVENTS_PER_SECOND_MAX = 50;
@@ -29,6 +30,8 @@ export interface LiveFilter {
   /** As it was asked for; it may have been merged into another since. */
   readonly profileId: string | null;
   readonly keyId: string | null;
+  /** Whether events come with what to call their person. */
+  readonly includesPerson: boolean;
 }
 
 /** Where a stream starts. */
@@ -40,15 +43,25 @@ export interface LiveStart {
 /** An event, written out once for all who listen. */
 export class LiveEvent {
   readonly event: ArrivedEvent;
+  readonly #people: People;
   #bytes: Buffer | undefined;
+  #bytesWithPerson: Buffer | undefined;
 
-  constructor(event: ArrivedEvent) {
+  constructor(event: ArrivedEvent, people: People) {
     this.event = event;
+    this.#people = people;
   }
 
   get bytes(): Buffer {
-    this.#bytes ??= Buffer.from(messageOf('event', this.event.place, jsonText(eventAnswer(this.event))));
-    return this.#bytes;
+    return (this.#bytes ??= this.#written());
+  }
+
+  get bytesWithPerson(): Buffer {
+    return (this.#bytesWithPerson ??= this.#written(this.#people));
+  }
+
+  #written(people?: People): Buffer {
+    return Buffer.from(messageOf('event', this.event.place, jsonText(eventAnswer(this.event, people))));
   }
 }
 
@@ -118,10 +131,20 @@ export class LiveListener {
     if (!this.isOpen) return;
     // Most of a burst is left out without ever being written out.
     for (const { event } of matching.slice(0, -EVENTS_PER_SECOND_MAX)) this.#wait({ place: event.place, bytes: null });
-    for (const { bytes, event } of matching.slice(-EVENTS_PER_SECOND_MAX)) {
+    for (const live of matching.slice(-EVENTS_PER_SECOND_MAX)) {
+      const { event } = live;
+      const bytes = this.filter.includesPerson ? live.bytesWithPerson : live.bytes;
       this.#wait({ place: event.place, bytes: bytes.length > EVENT_BYTES_MAX ? null : bytes });
     }
     this.#writeWaiting(now);
+  }
+
+  /** Those of a page that may be written with their person: the others of a burst are left out. */
+  showsPersonOf(events: readonly ArrivedEvent[]): readonly ArrivedEvent[] {
+    if (!this.filter.includesPerson) return [];
+    return events
+      .filter((event) => event.sequence > this.#sequence && this.#matches(event))
+      .slice(-EVENTS_PER_SECOND_MAX);
   }
 
   /** Nothing before it is of any more interest. */

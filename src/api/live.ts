@@ -14,6 +14,7 @@ import type { HealthParts } from './health.ts';
 import { LiveFeed, type LiveFeedParts, personOf } from './live-feed.ts';
 import { type LiveFilter, LiveListener, type LiveStart } from './live-listener.ts';
 import { BadParameterError, choice, type ParameterKind, readParameters, text } from './parameters.ts';
+import { include } from './person-of-event.ts';
 import { authenticate, BEARER, ensureTenantDecorator, type TenantParts, uuidOf } from './tenant-route.ts';
 
 export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
@@ -43,6 +44,7 @@ export const LIVE_PARAMETERS = {
   event_name: text('Only events of this name.', LIMITS.eventNameCharactersMax),
   profile_id: profileId,
   key_id: text('Only events that came with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
+  include,
   environment: choice('For sessions, which have no header here: whose events. A key has its own.', ENVIRONMENTS),
 };
 
@@ -82,8 +84,9 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
 }
 
 function filterOf(url: string): LiveFilter {
-  const { event_name: eventName, profile_id: id, key_id: keyId } = readParameters(LIVE_PARAMETERS, url);
-  return { eventName, profileId: id, keyId };
+  const parameters = readParameters(LIVE_PARAMETERS, url);
+  const { event_name: eventName, profile_id: id, key_id: keyId, include: included } = parameters;
+  return { eventName, profileId: id, keyId, includesPerson: included !== null };
 }
 
 /** Null for one that there is not. */

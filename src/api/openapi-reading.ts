@@ -15,6 +15,7 @@ import * as examples from './reading-examples.ts';
 import { READING_SCHEMAS as schemas } from './reading-schemas.ts';
 import { RECEIPT_PARAMETERS } from './receipts.ts';
 import { REASON_PARAMETERS, REJECTION_PARAMETERS } from './rejections.ts';
+import { TRACE_LIST_PARAMETERS, TRACE_PARAMETERS } from './traces.ts';
 
 export const READING_TAG = {
   name: 'Reading back',
@@ -89,6 +90,7 @@ export function readingPaths(): Record<string, PathItem> {
     '/profiles/{id}/unmerge': { post: unmergeProfile() },
     '/events': { get: events() },
     '/events/counts': { get: counts() },
+    '/traces': { get: traces() },
     '/traces/{trace_id}': { get: trace() },
     '/rejections': { get: rejections() },
     '/rejections/reasons': { get: rejectionReasons() },
@@ -119,11 +121,11 @@ function searchProfiles(): Operation {
   const content = json(schemas.ProfileMatches, ['matches', 'One profile', examples.PROFILE_MATCHES]);
   return operation({
     operationId: 'searchProfiles',
-    summary: 'Find a person by any identifier',
+    summary: 'Search for people',
     description:
-      'When you do not know what a value is: looks it up, whole, as `user_id`, `email`, `phone_number`, `anon_id` and id of a profile, and gives each profile once. Nobody found is 200 with none. Not a search for parts of a value.',
+      'People by the beginning of any identifier or of a name, by a property, or all of them. Those whose identifier or id is the whole value come first, at once. The others follow newest first, by when their profile was made: for these the server goes through all people for up to half a second a call. `is_partial` says that it did not get through; `next_cursor` goes on. Over all pages nobody is missing.',
     query: SEARCH_PARAMETERS,
-    responses: { 200: answer('Who it belongs to.', content) },
+    responses: { 200: answer('Who was found.', content) },
   });
 }
 
@@ -150,6 +152,11 @@ function eraseProfile(): Operation {
   });
 }
 
+const eventExamples: [name: string, summary: string, value: unknown][] = [
+  ['events', 'Events', examples.EVENT_PAGE],
+  ['person', 'With include=person', examples.EVENT_PAGE_WITH_PERSON],
+];
+
 function profileEvents(): Operation {
   return operation({
     operationId: 'profileEvents',
@@ -157,7 +164,7 @@ function profileEvents(): Operation {
     description: 'The events of one profile, newest first by their own `timestamp`.',
     path: id,
     query: EVENT_PARAMETERS,
-    responses: { 200: answer('Events.', json(schemas.EventPage, ['events', 'Events', examples.EVENT_PAGE])) },
+    responses: { 200: answer('Events.', json(schemas.EventPage, ...eventExamples)) },
   });
 }
 
@@ -196,7 +203,7 @@ function unmergeProfile(): Operation {
 }
 
 function events(): Operation {
-  const chosen = json(schemas.EventPage, ['events', 'Events', examples.EVENT_PAGE])['application/json'];
+  const chosen = json(schemas.EventPage, ...eventExamples)['application/json'];
   const arrived = json(schemas.Arrivals, ['arrivals', 'With after', examples.ARRIVALS])['application/json'];
   if (chosen === undefined || arrived === undefined) throw new Error('an answer in JSON is not JSON');
   const schema = { anyOf: [chosen.schema, arrived.schema] };
@@ -222,6 +229,19 @@ function counts(): Operation {
   });
 }
 
+function traces(): Operation {
+  return operation({
+    operationId: 'listTraces',
+    summary: 'The most recent requests',
+    description:
+      'Ingest requests by their `trace_id`, newest first, with what became of each in numbers. What is still to be processed is in it from the moment of the 202.',
+    query: TRACE_LIST_PARAMETERS,
+    responses: {
+      200: answer('Requests.', json(schemas.TracePage, ['traces', 'A processed request', examples.TRACE_PAGE])),
+    },
+  });
+}
+
 function trace(): Operation {
   return operation({
     operationId: 'getTrace',
@@ -229,7 +249,7 @@ function trace(): Operation {
     description:
       'Right from the moment of the 202: `pending` first, `processed` soon after. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
     path: traceId,
-    query: NO_PARAMETERS,
+    query: TRACE_PARAMETERS,
     responses: { 200: answer('The trace.', json(schemas.Trace, ['trace', 'A processed request', examples.TRACE])) },
   });
 }

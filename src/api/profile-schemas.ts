@@ -5,8 +5,19 @@
 
 import { Type } from 'typebox';
 import { REFUSAL_REASONS } from '../model.ts';
-import { MATCHED_BY } from './profile-search.ts';
-import { anyObject, asWritten, count, identifierType, profileId, time, traceId, userIndex } from './schema-parts.ts';
+import { MATCHED_BY } from '../store.ts';
+import {
+  anyObject,
+  asWritten,
+  count,
+  identifierType,
+  nextCursor,
+  orNull,
+  profileId,
+  time,
+  traceId,
+  userIndex,
+} from './schema-parts.ts';
 
 export const Told = Type.Object(
   {
@@ -54,15 +65,38 @@ export const ProfileMatches = Type.Object(
     profiles: Type.Array(
       Type.Object({
         matched: Type.Array(Type.Union(MATCHED_BY.map((by) => Type.Literal(by))), {
-          minItems: 1,
-          description: 'What the value is of this profile: types of identifiers, or `id`.',
+          description:
+            'What begins with the value: types of identifiers, or `name`; `id` where it is the id of the profile. Empty without a value.',
         }),
         profile: Profile,
       }),
-      { maxItems: MATCHED_BY.length, description: 'Each profile once; empty when there is none.' },
+      { description: 'Those that the whole value belongs to, then the others, newest first. Each profile once.' },
     ),
+    next_cursor: nextCursor,
+    is_partial: Type.Boolean({
+      description:
+        'Whether the page ended before its limit because the search took too long: it has not looked at everyone yet, and `next_cursor` goes on.',
+    }),
   },
-  { title: 'ProfileMatches', description: 'Who a value belongs to.' },
+  { title: 'ProfileMatches', description: 'People that were found.' },
+);
+
+export const Person = orNull(
+  Type.Object(
+    {
+      id: profileId('The profile as it is now.'),
+      name: orNull(
+        Type.String(),
+        '`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.',
+      ),
+      identifiers: Type.Object(
+        { user_id: asWritten, email: asWritten, phone_number: asWritten, anon_id: asWritten },
+        { description: 'The oldest three of each type.' },
+      ),
+    },
+    { title: 'Person', description: 'What to call a person.' },
+  ),
+  'With `include=person`: what to call the person; null where there is none.',
 );
 
 const via = Type.Object(

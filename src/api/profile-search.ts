@@ -1,57 +1,69 @@
 /**
- * `GET /profiles/search`: who somebody is when all one has is a value and not what it is. It is looked up, whole, as
- * each type of identifier and as the id of a profile, by the very rules by which events are matched: there is no search
- * for parts of a value. So there are at most five answers, each profile once.
+ * `GET /profiles/search`: people by the beginning of an identifier or of a name, by a property, or all of them. Those
+ * whose identifier or profile id is the whole value come first, at once; then everyone whose identifier or name begins
+ * with it, newest first. There is no index for that: a call searches for SEARCH_MS and says with `is_partial` that it
+ * did not get through.
  */
 
 import type { FastifyInstance } from 'fastify';
 import { IDENTIFIER_TYPES, LIMITS } from '../model.ts';
-import type { StoredProfile } from '../store.ts';
-import type { Json } from './json-text.ts';
-import { neededText } from './parameters.ts';
+import type { PeopleQuery } from '../store.ts';
+import { BadParameterError, cursor, limit, text } from './parameters.ts';
 import { valueToMatch } from './profiles.ts';
 import { profileAnswer } from './stored-answers.ts';
-import { addTenantRoute, type Call, type TenantParts, uuidOf } from './tenant-route.ts';
+import { addTenantRoute, type Call, type TenantParts } from './tenant-route.ts';
+
+/** Long enough for hundreds of thousands of people, short enough for who waits. */
+const SEARCH_MS = 500;
 
 export const SEARCH_PARAMETERS = {
-  value: neededText(
-    'The whole identifier, of whatever type, or the id of a profile. A plus sign at the start of a phone number may be sent as it is.',
+  value: text(
+    'The beginning of an identifier, of whatever type, or of a word of a name; or an identifier or the id of a profile as a whole. Capitals do not matter. Everyone unless given. A plus sign at the start of a phone number may be sent as it is.',
     LIMITS.identifierCharactersMax,
   ),
+  property: text('Only people who have this user property or profile field.', LIMITS.propertyKeyCharactersMax),
+  property_value: text(
+    'Only people of whom `property` has this value: a text as it is, anything else as JSON (`5`, `true`).',
+    LIMITS.identifierCharactersMax,
+  ),
+  limit,
+  cursor,
 };
 
-export const MATCHED_BY = [...IDENTIFIER_TYPES, 'id'] as const;
-type MatchedBy = (typeof MATCHED_BY)[number];
+type SearchCall = Call<typeof SEARCH_PARAMETERS>;
 
 export function registerProfileSearch(app: FastifyInstance, parts: TenantParts): void {
   addTenantRoute(app, parts, {
     method: 'GET',
     url: '/profiles/search',
     parameters: SEARCH_PARAMETERS,
-    answer: async (call) => {
-      const found = await Promise.all(MATCHED_BY.map((by) => look(call, by, parts)));
-      return { profiles: matchesOf(MATCHED_BY.map((by, index) => [by, found[index]])) };
+    answer: async ({ store, tenantId, parameters }) => {
+      const query = await queryOf(parameters, parts);
+      const { rows, nextCursor, isPartial } = await store.searchPeople(tenantId, query);
+      const profiles = rows.map(({ matched, profile }) => ({ matched, profile: profileAnswer(profile, false) }));
+      return { profiles, next_cursor: nextCursor, is_partial: isPartial };
     },
   });
 }
 
-async function look(
-  { store, tenantId, parameters: { value } }: Call<typeof SEARCH_PARAMETERS>,
-  by: MatchedBy,
-  { matchOptions }: TenantParts,
-): Promise<StoredProfile | undefined> {
-  if (by !== 'id') return store.findProfile(tenantId, by, await valueToMatch(by, value, matchOptions));
-  const id = uuidOf(value.trim());
-  return id === null ? undefined : store.profile(tenantId, id);
-}
-
-function matchesOf(found: readonly (readonly [by: MatchedBy, profile: StoredProfile | undefined])[]): Json {
-  const matches = new Map<string, { readonly matched: MatchedBy[]; readonly profile: StoredProfile }>();
-  for (const [by, profile] of found) {
-    if (profile === undefined) continue;
-    const match = matches.get(profile.id) ?? { matched: [], profile };
-    matches.set(profile.id, match);
-    match.matched.push(by);
-  }
-  return [...matches.values()].map(({ matched, profile }) => ({ matched, profile: profileAnswer(profile, false) }));
+async function queryOf(parameters: SearchCall['parameters'], { matchOptions }: TenantParts): Promise<PeopleQuery> {
+  const { value, property: name, property_value: propertyValue, limit, cursor } = parameters;
+  if (name === null && propertyValue !== null) throw new BadParameterError('property_value goes with property');
+  // A plus sign that nobody encoded arrives as a space.
+  const text = value?.replace(/^ (?=\d)/, '+').trim() ?? '';
+  const exact =
+    text === ''
+      ? []
+      : IDENTIFIER_TYPES.map(async (type) => ({
+          type,
+          normalised: await valueToMatch(type, text, matchOptions),
+        }));
+  return {
+    text: text === '' ? null : text,
+    exact: await Promise.all(exact),
+    property: name === null ? null : { name, value: propertyValue },
+    budgetMs: SEARCH_MS,
+    limit,
+    cursor,
+  };
 }

@@ -11,6 +11,7 @@ import { EVENT_PARAMETERS } from './events.ts';
 import { type AskedIdentifier, chainAnswer } from './identity-chain.ts';
 import type { Json } from './json-text.ts';
 import { BadParameterError, choice, NO_PARAMETERS, NotFoundError, refuseEmptyRange, text } from './parameters.ts';
+import { peopleOf } from './person-of-event.ts';
 import { eventPageAnswer, identityAnswer, profileAnswer } from './stored-answers.ts';
 import { addTenantRoute, type Call, type TenantParts, uuidOf } from './tenant-route.ts';
 
@@ -62,7 +63,8 @@ export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts):
       const { event_name: eventName, from, to, limit, cursor } = parameters;
       refuseEmptyRange(from, to);
       const page = await store.events(tenantId, { profileId: id, eventName, from, to, limit, cursor });
-      return page === undefined ? null : eventPageAnswer(page);
+      if (page === undefined) return null;
+      return eventPageAnswer(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
     },
   });
   addTenantRoute(app, parts, {
@@ -82,8 +84,8 @@ export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts):
     url: '/profiles/:id',
     parameters: NO_PARAMETERS,
     status: 202,
-    answer: async ({ store, tenantId, id, traceId, now }) => {
-      const isKnown = await store.erase(tenantId, id, { traceId, at: now });
+    answer: async ({ store, tenantId, id, traceId, now, by }) => {
+      const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
       return isKnown ? { trace_id: traceId } : null;
     },
   });
@@ -129,9 +131,17 @@ function refuseStrangers({ identifiers }: StoredIdentity, from: AskedIdentifier,
   if (names.length === 2) throw new NotFoundError('from and to are not identifiers of this profile');
 }
 
-async function unmergeProfile({ store, tenantId, id, body, traceId, now }: Call<typeof NO_PARAMETERS>): Promise<Json> {
+async function unmergeProfile({
+  store,
+  tenantId,
+  id,
+  body,
+  traceId,
+  now,
+  by,
+}: Call<typeof NO_PARAMETERS>): Promise<Json> {
   const mergedBy = mergedByOf(body);
-  const result = await store.unmerge(tenantId, id, mergedBy, { traceId, at: now });
+  const result = await store.unmerge(tenantId, id, mergedBy, { traceId, at: now, by });
   if (result === undefined) return null;
   if (result.undone === 0) throw new BadParameterError(`request ${mergedBy} merged nothing in this profile`);
   return { trace_id: traceId, undone: result.undone, profile_ids: result.profileIds };

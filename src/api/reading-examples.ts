@@ -27,7 +27,11 @@ export const PROFILE = {
   event_count: 4,
 };
 
-export const PROFILE_MATCHES = { profiles: [{ matched: ['email'], profile: PROFILE }] };
+export const PROFILE_MATCHES = {
+  profiles: [{ matched: ['email', 'name'], profile: PROFILE }],
+  next_cursor: null,
+  is_partial: false,
+};
 
 export const PROFILE_WITH_PROVENANCE = {
   ...PROFILE,
@@ -54,6 +58,10 @@ const EVENT = {
 };
 
 export const EVENT_PAGE = { events: [EVENT], next_cursor: null };
+export const EVENT_PAGE_WITH_PERSON = {
+  events: [{ ...EVENT, person: { id: PROFILE_ID, name: 'Ada', identifiers: PROFILE.identifiers } }],
+  next_cursor: null,
+};
 export const ARRIVALS = { events: [EVENT], last: 'MTcz' };
 
 const MERGE = {
@@ -135,6 +143,23 @@ export const COUNTS = {
 
 const ACCEPTED_USER = { userIndex: 0, status: 'accepted', profile_id: PROFILE_ID, events: 2 };
 const REJECTED_USER = { userIndex: 1, status: 'rejected', profile_id: null, events: 0, merged: [], warnings: [] };
+
+export const TRACE_PAGE = {
+  traces: [
+    {
+      trace_id: TRACE_ID,
+      status: 'processed',
+      received_at: AT,
+      processed_at: '2026-11-14T09:30:01.248Z',
+      users_accepted: 1,
+      users_rejected: 1,
+      events: 2,
+      duplicate_of: null,
+      key_id: KEY_ID,
+    },
+  ],
+  next_cursor: null,
+};
 
 export const TRACE = {
   trace_id: TRACE_ID,

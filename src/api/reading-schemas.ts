@@ -23,6 +23,7 @@ const StoredEvent = Type.Object(
     trace_id: traceId('The request that it came with.'),
     userIndex,
     key_id: keyId('The key that its request came with.'),
+    person: Type.Optional(profiles.Person),
   },
   { title: 'StoredEvent', description: 'One thing that happened.' },
 );
@@ -55,24 +56,38 @@ const Counts = Type.Object(
   { title: 'Counts', description: 'Events by time.' },
 );
 
+const ofTrace = {
+  trace_id: traceId('The request.'),
+  status: Type.Union([Type.Literal('pending'), Type.Literal('processed')], {
+    description: '`pending` from the 202 on, `processed` once it can be read back.',
+  }),
+  received_at: time('When it came in.'),
+  processed_at: orNull(Type.String({ format: 'date-time' }), 'When it was processed; null while pending.'),
+  users_accepted: count('As the 202 said.'),
+  users_rejected: count('As the 202 said.'),
+  duplicate_of: orNull(
+    Type.String({ format: 'uuid' }),
+    'The request with the same `Idempotency-Key` and body that was stored instead; null for all others.',
+  ),
+  key_id: orNull(
+    keyId('Id of a key.'),
+    'The key that it came with; null for what could not be processed and is not kept any more.',
+  ),
+};
+
+const TracePage = Type.Object(
+  {
+    traces: Type.Array(Type.Object({ ...ofTrace, events: count('Events that were stored, or that wait to be.') }), {
+      description: 'Newest first. A page may be short and still have a cursor.',
+    }),
+    next_cursor: nextCursor,
+  },
+  { title: 'TracePage', description: 'The most recent requests.' },
+);
+
 const Trace = Type.Object(
   {
-    trace_id: traceId('The request.'),
-    status: Type.Union([Type.Literal('pending'), Type.Literal('processed')], {
-      description: '`pending` from the 202 on, `processed` once it can be read back.',
-    }),
-    received_at: time('When it came in.'),
-    processed_at: orNull(Type.String({ format: 'date-time' }), 'When it was processed; null while pending.'),
-    users_accepted: count('As the 202 said.'),
-    users_rejected: count('As the 202 said.'),
-    duplicate_of: orNull(
-      Type.String({ format: 'uuid' }),
-      'The request with the same `Idempotency-Key` and body that was stored instead; null for all others.',
-    ),
-    key_id: orNull(
-      keyId('Id of a key.'),
-      'The key that it came with; null for what could not be processed and is not kept any more.',
-    ),
+    ...ofTrace,
     users: Type.Array(
       Type.Object({
         userIndex,
@@ -86,6 +101,7 @@ const Trace = Type.Object(
         ),
         warnings: Type.Array(Type.String(), { description: 'What you may want to know.' }),
         message: orNull(Type.String(), 'Why the user was rejected; null if it was not.'),
+        person: Type.Optional(profiles.Person),
       }),
       { description: 'What became of each user.' },
     ),
@@ -208,6 +224,7 @@ export const READING_SCHEMAS = {
   Unmerged: profiles.Unmerged,
   Erased: profiles.Erased,
   Counts,
+  TracePage,
   Trace,
   RejectionPage,
   RejectionReasons,

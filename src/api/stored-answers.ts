@@ -12,8 +12,10 @@ import type {
   StoredProfile,
   StoredTrace,
   TracedUser,
+  TraceSummary,
 } from '../store.ts';
 import { type Json, raw } from './json-text.ts';
+import { type People, personAnswer } from './person-of-event.ts';
 
 export function timeText(milliseconds: number): string {
   return new Date(milliseconds).toISOString();
@@ -51,7 +53,8 @@ function provenanceOf(told: ReadonlyMap<string, Provenance>): Json {
   );
 }
 
-export function eventAnswer(event: StoredEvent): Json {
+/** With `people`, what to call the one that it belongs to. */
+export function eventAnswer(event: StoredEvent, people?: People): Json {
   return {
     id: event.id,
     event_name: event.eventName,
@@ -64,11 +67,12 @@ export function eventAnswer(event: StoredEvent): Json {
     trace_id: event.traceId,
     userIndex: event.userIndex,
     key_id: event.keyId,
+    person: personAnswer(people, event.profileId),
   };
 }
 
-export function eventPageAnswer({ rows, nextCursor }: Page<StoredEvent>): Json {
-  return { events: rows.map(eventAnswer), next_cursor: nextCursor };
+export function eventPageAnswer({ rows, nextCursor }: Page<StoredEvent>, people?: People): Json {
+  return { events: rows.map((event) => eventAnswer(event, people)), next_cursor: nextCursor };
 }
 
 export function identityAnswer(identity: StoredIdentity, chain: Json | undefined): Json {
@@ -103,7 +107,21 @@ export function identityAnswer(identity: StoredIdentity, chain: Json | undefined
   };
 }
 
-export function traceAnswer(trace: StoredTrace): Json {
+export function traceSummaryAnswer(trace: TraceSummary): Json {
+  return {
+    trace_id: trace.traceId,
+    status: trace.status,
+    received_at: timeText(trace.receivedAt),
+    processed_at: trace.processedAt === null ? null : timeText(trace.processedAt),
+    users_accepted: trace.usersAccepted,
+    users_rejected: trace.usersRejected,
+    events: trace.events,
+    duplicate_of: trace.duplicateOf,
+    key_id: trace.keyId,
+  };
+}
+
+export function traceAnswer(trace: StoredTrace, people?: People): Json {
   return {
     trace_id: trace.traceId,
     status: trace.status,
@@ -113,11 +131,11 @@ export function traceAnswer(trace: StoredTrace): Json {
     users_rejected: trace.usersRejected,
     duplicate_of: trace.duplicateOf,
     key_id: trace.keyId,
-    users: trace.users.map(tracedUserAnswer),
+    users: trace.users.map((user) => tracedUserAnswer(user, people)),
   };
 }
 
-function tracedUserAnswer(user: TracedUser): Json {
+function tracedUserAnswer(user: TracedUser, people: People | undefined): Json {
   return {
     userIndex: user.userIndex,
     status: user.status,
@@ -127,5 +145,6 @@ function tracedUserAnswer(user: TracedUser): Json {
     merged: user.merged.map(({ from, into }) => ({ from, into })),
     warnings: user.warnings,
     message: user.message,
+    person: personAnswer(people, user.profileId),
   };
 }

@@ -12,7 +12,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
-import type { ApiKey, Store } from '../store.ts';
+import type { Act, ApiKey, Store } from '../store.ts';
 import { sendError, sendJson, sendUnauthorized } from './answers.ts';
 import type { Json } from './json-text.ts';
 import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
@@ -43,6 +43,8 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly traceId: string;
   /** By the clock that `received_at` is taken from. */
   readonly now: number;
+  /** Whose key or session it came with. */
+  readonly by: NonNullable<Act['by']>;
 }
 
 export interface TenantRoute<Kinds extends ParameterKinds> {
@@ -60,6 +62,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Set by the hook that looks at the key or the cookie; null on routes that belong to no tenant. */
     tenantId: TenantId | null;
+    /** Set with it: the id of the key; null for a session. */
+    keyId: string | null;
   }
 }
 
@@ -82,8 +86,9 @@ export function addTenantRoute<Kinds extends ParameterKinds>(
       const parameters = readParameters(route.parameters, request.url);
       const id = pathId(request.params);
       const { store, receiptTime } = parts;
+      const by = request.session === null ? { key_id: request.keyId ?? '' } : { member_id: request.session.member.id };
       const { body, id: traceId } = request;
-      const call = { tenantId, store, parameters, id: id ?? '', body, traceId, now: receiptTime() };
+      const call = { tenantId, store, parameters, id: id ?? '', body, traceId, now: receiptTime(), by };
       const answer = id === null ? null : await route.answer(call);
       return answer === null ? sendError(reply, 'not_found') : sendJson(reply, route.status ?? 200, answer);
     },
@@ -93,7 +98,9 @@ export function addTenantRoute<Kinds extends ParameterKinds>(
 /** Before the first route that calls `authenticate`. */
 export function ensureTenantDecorator(app: FastifyInstance): void {
   ensureSessionDecorator(app);
-  if (!app.hasRequestDecorator('tenantId')) app.decorateRequest('tenantId', null);
+  if (app.hasRequestDecorator('tenantId')) return;
+  app.decorateRequest('tenantId', null);
+  app.decorateRequest('keyId', null);
 }
 
 /** Sets the tenant of the request, or answers it. */
@@ -114,6 +121,7 @@ export async function authenticate(
   if (found.kind !== 'secret') return sendError(reply, 'forbidden');
   parts.noteUse(found, now, request.headers.origin, request.headers.host);
   request.tenantId = tenantOf(found.accountId, found.environment);
+  request.keyId = found.id;
   return undefined;
 }
 

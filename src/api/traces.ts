@@ -1,21 +1,39 @@
 /**
- * `GET /traces/{trace_id}`: what became of a request. Right from the moment of the 202: pending first, then processed,
+ * `GET /traces`: the most recent requests. `GET /traces/{trace_id}`: what became of one. Right from the moment of the 202: pending first, then processed,
  * with the profile of each user, the merges it caused, and what to know about it.
  */
 
 import type { FastifyInstance } from 'fastify';
-import { NO_PARAMETERS } from './parameters.ts';
-import { traceAnswer } from './stored-answers.ts';
+import { choice, cursor, limit } from './parameters.ts';
+import { include, peopleOf } from './person-of-event.ts';
+import { traceAnswer, traceSummaryAnswer } from './stored-answers.ts';
 import { addTenantRoute, type TenantParts } from './tenant-route.ts';
+
+export const TRACE_LIST_PARAMETERS = {
+  status: choice('Only requests that are still to be processed, or that are processed.', ['pending', 'processed']),
+  limit,
+  cursor,
+};
+export const TRACE_PARAMETERS = { include };
 
 export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): void {
   addTenantRoute(app, parts, {
     method: 'GET',
+    url: '/traces',
+    parameters: TRACE_LIST_PARAMETERS,
+    answer: async ({ store, tenantId, parameters }) => {
+      const { rows, nextCursor } = await store.traces(tenantId, parameters);
+      return { traces: rows.map(traceSummaryAnswer), next_cursor: nextCursor };
+    },
+  });
+  addTenantRoute(app, parts, {
+    method: 'GET',
     url: '/traces/:trace_id',
-    parameters: NO_PARAMETERS,
-    answer: async ({ store, tenantId, id }) => {
+    parameters: TRACE_PARAMETERS,
+    answer: async ({ store, tenantId, id, parameters }) => {
       const trace = await store.trace(tenantId, id);
-      return trace === undefined ? null : traceAnswer(trace);
+      if (trace === undefined) return null;
+      return traceAnswer(trace, await peopleOf(store, tenantId, parameters.include !== null, trace.users));
     },
   });
 }

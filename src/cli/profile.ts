@@ -96,7 +96,7 @@ function jsonOf({ profile, identity, events }: Found): string {
   return jsonText({
     profile: profileAnswer(profile, true),
     identity: identityAnswer(identity, undefined),
-    events: events.map(eventAnswer),
+    events: events.map((event) => eventAnswer(event)),
   });
 }
 

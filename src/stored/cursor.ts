@@ -10,7 +10,7 @@
 import { hash } from 'node:crypto';
 import { BadCursorError } from '../store.ts';
 
-type List = 'events' | 'profiles' | 'rejections' | 'audit';
+type List = 'events' | 'profiles' | 'rejections' | 'audit' | 'people' | 'traces';
 
 /** Instead of a cursor: from the oldest event that is stored. */
 export const OLDEST = 'oldest';

@@ -85,6 +85,23 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
     ),
     profile: answers('profile', forProfile(PROFILE), undefined),
     profiles: answers('profiles', page([PROFILE]), nothing),
+    searchPeople: answers(
+      'searchPeople',
+      (query) => {
+        const isNobody = query.text?.endsWith('nobody') ?? false;
+        const rows = isNobody ? [] : [{ matched: query.text === NODE_ID ? (['id'] as const) : [], profile: PROFILE }];
+        return { ...page(rows)(query), isPartial: false };
+      },
+      { ...nothing, isPartial: false },
+    ),
+    people: answers(
+      'people',
+      (ids) => {
+        const { id, identifiers } = PROFILE;
+        return new Map(ids.map((asked) => [asked, { id, name: 'Ada', identifiers }]));
+      },
+      new Map(),
+    ),
     events: (tenant, query) => {
       const none = query.profileId === null ? nothing : undefined;
       const own = (): Page<StoredEvent> | undefined =>
@@ -185,6 +202,23 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
               ],
             },
       undefined,
+    ),
+    traces: answers(
+      'traces',
+      page([
+        {
+          traceId: TRACE_ID,
+          status: 'processed' as const,
+          receivedAt: AT,
+          processedAt: AT + 38,
+          usersAccepted: 1,
+          usersRejected: 1,
+          duplicateOf: null,
+          keyId: KEY_ID,
+          events: 3,
+        },
+      ]),
+      nothing,
     ),
     rejections: answers(
       'rejections',

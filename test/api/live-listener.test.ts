@@ -10,7 +10,7 @@ import type { ArrivedEvent, Store } from '../../src/store.ts';
 import { eventually } from '../server.ts';
 import { EVENT } from './canned-store.ts';
 
-const NO_FILTER = { eventName: null, profileId: null, keyId: null };
+const NO_FILTER = { eventName: null, profileId: null, keyId: null, includesPerson: false };
 const START = 1_000_000;
 
 async function listen(context: TestContext, isReading = true) {
@@ -51,7 +51,7 @@ async function listen(context: TestContext, isReading = true) {
 }
 
 function event(sequence: number, more: Partial<ArrivedEvent> = {}): LiveEvent {
-  return new LiveEvent({ ...EVENT, sequence, place: `place-${sequence}`, ...more });
+  return new LiveEvent({ ...EVENT, sequence, place: `place-${sequence}`, ...more }, new Map());
 }
 
 function events(from: number, to: number): LiveEvent[] {

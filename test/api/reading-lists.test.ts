@@ -154,8 +154,9 @@ suite('Lists and counts', () => {
     const merged = (await get('/profiles?user_id=both')).body as Profile;
     assert.deepEqual(await found('both'), [[['user_id', 'anon_id'], merged]]);
     for (const { id } of [ada, visitor]) assert.deepEqual(await found(id), [[['id'], merged]]);
+    assert.deepEqual(await found('bo'), [[['user_id', 'anon_id'], merged]]);
     for (const value of [
-      'bot',
+      'oth',
       'null',
       '%25',
       '*',

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { readParameters, time } from '../../src/api/parameters.ts';
+import type { PeopleQuery } from '../../src/store.ts';
 import { NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { NOW, startReadingApp } from './reading-app.ts';
 
@@ -15,7 +16,7 @@ const TIME_TEXT = 'must be an ISO 8601 time, such as 2026-11-14T09:30:00Z';
 const LIMIT_TEXT = 'limit must be a whole number from 1 to 500';
 const CURSOR_TEXT =
   'cursor is not one that this call gave: send next_cursor of a response as it came, with the same key and filters';
-const EVENTS_HAVE = 'there are event_name, from, to, limit, cursor';
+const EVENTS_HAVE = 'there are event_name, from, to, include, limit, cursor';
 const ONE_IDENTIFIER = 'exactly one of user_id, email, phone_number, anon_id is required';
 const TYPED = (name: string): string =>
   `${name} must be a type (user_id, email, phone_number, anon_id), a colon and a value, such as email:ada@example.com`;
@@ -68,6 +69,12 @@ suite('What the store is asked', () => {
       { interval: 'hour', from: Date.UTC(2026, 0, 1), to: Date.UTC(2026, 0, 2), byEventName: false },
     ],
     [`/traces/${TRACE_ID}`, 'trace', TRACE_ID],
+    ['/traces?status=pending&limit=2', 'traces', { status: 'pending', limit: 2, cursor: null }],
+    [
+      '/profiles/search?property=plan&property_value=pro',
+      'searchPeople',
+      { text: null, exact: [], property: { name: 'plan', value: 'pro' }, budgetMs: 500, ...PAGE },
+    ],
     [
       '/rejections?reason=events[12].event_name%20x',
       'rejections',
@@ -103,31 +110,46 @@ suite('What the store is asked', () => {
     });
   }
 
-  test('a search looks for the value as each type, and as an id only where it can be one', async (t) => {
+  test('a search looks for the value as each type, and for what begins with it', async (t) => {
     const { ask, asked } = await startReadingApp(t);
-    const sought = async (query: string): Promise<unknown[]> => {
+    const sought = async (query: string): Promise<unknown> => {
       asked.splice(0);
       assert.equal((await ask(`/profiles/search?value=${query}`)).status, 200);
-      return asked.map((one) => one.arguments.slice(1));
+      const [{ text, exact }] = asked[0]?.arguments.slice(1) as [PeopleQuery];
+      return [text, ...exact.map(({ type, normalised }) => [type, normalised])];
     };
     assert.deepEqual(await sought('Ada@Example.com%20'), [
+      'Ada@Example.com',
       ['user_id', 'Ada@Example.com'],
       ['email', 'ada@example.com'],
       ['phone_number', 'text:Ada@Example.com'],
       ['anon_id', 'Ada@Example.com'],
     ]);
     assert.deepEqual(await sought('+351+210+000+000'), [
-      ['user_id', '351 210 000 000'],
-      ['email', '351 210 000 000'],
+      '+351 210 000 000',
+      ['user_id', '+351 210 000 000'],
+      ['email', '+351 210 000 000'],
       ['phone_number', '+351210000000'],
-      ['anon_id', '351 210 000 000'],
+      ['anon_id', '+351 210 000 000'],
     ]);
-    const asId = await sought(NODE_ID.toUpperCase());
-    assert.equal(asId.length, 5);
-    assert.deepEqual(
-      asId.find((given) => (given as unknown[]).length === 1),
-      [NODE_ID],
-    );
+    assert.deepEqual(await sought('%20'), [null]);
+  });
+
+  test('people are looked up at once for all events of a page, and only when they are asked for', async (t) => {
+    const { ask, asked } = await startReadingApp(t);
+    for (const path of ['/events?', '/events?after=&', `/profiles/${PROFILE_ID}/events?`, `/traces/${TRACE_ID}?`]) {
+      asked.splice(0);
+      const { text } = await ask(`${path}include=person`);
+      const looks = asked.filter(({ method }) => method === 'people');
+      assert.deepEqual(
+        looks.map((one) => one.arguments.slice(1)),
+        [[[PROFILE_ID]]],
+      );
+      assert.match(text, new RegExp(`"person":{"id":"${PROFILE_ID}","name":"Ada","identifiers":{"user_id":\\["u-1"`));
+      asked.splice(0);
+      assert.doesNotMatch((await ask(path.slice(0, -1))).text, /person/);
+      assert.ok(asked.every(({ method }) => method !== 'people'));
+    }
   });
 
   test('a day of minutes is given, also when the request took a while, and not more', async (t) => {
@@ -167,9 +189,9 @@ suite('A parameter that cannot be understood is answered 400 with its name', () 
     [`/profiles?user_id=${long}`, 'user_id must be at most 512 characters'],
     ['/profiles?user_id=a%00b', 'user_id contains a character that cannot be stored'],
     ['/profiles?user_id=a&provenance=yes', 'provenance must be 0 or 1'],
-    ['/profiles/search', 'value is required'],
-    ['/profiles/search?value=', 'value is required'],
-    ['/profiles/search?q=a', 'unknown parameter q: there are value'],
+    ['/profiles/search?q=a', 'unknown parameter q: there are value, property, property_value, limit, cursor'],
+    ['/profiles/search?property_value=a', 'property_value goes with property'],
+    ['/events?include=all', 'include must be person'],
     [`/profiles/search?value=${long}`, 'value must be at most 512 characters'],
     ['/profiles/search?value=a%00', 'value contains a character that cannot be stored'],
     ['/rejections/reasons?limit=5', 'unknown parameter limit: there are from, to'],
@@ -202,7 +224,8 @@ suite('A parameter that cannot be understood is answered 400 with its name', () 
     ['/events/counts?interval=week', 'interval must be minute, hour or day'],
     ['/events/counts?group_by=profile_id', 'group_by must be event_name'],
     ['/events/counts?from=2027-01-01', 'from must be before to, which is now unless given'],
-    [`/traces/${TRACE_ID}?full=1`, 'unknown parameter full: there are none'],
+    [`/traces/${TRACE_ID}?full=1`, 'unknown parameter full: there are include'],
+    ['/traces?status=failed', 'status must be pending or processed'],
     [`/rejections?reason=${'x'.repeat(1_001)}`, 'reason must be at most 1000 characters'],
     ['/rejections?from=2026-11-15&to=2026-11-14', 'from must be before to'],
     ['/ledger?from=2026-11-15&to=2026-11-14', 'from must be before to'],
@@ -261,6 +284,7 @@ test('whatever stands in a query, it is understood or refused, and nothing else 
     '/events/counts',
     '/profiles',
     '/profiles/search',
+    '/traces',
     '/rejections',
     '/rejections/reasons',
     '/receipts',

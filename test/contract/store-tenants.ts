@@ -51,6 +51,13 @@ export function storeTenantsContract(open: OpenStore): void {
           assert.equal(await store.erase(stranger, own, ACT), false);
         }
         assert.equal((await store.profiles(stranger, PAGE)).rows.length, isOther ? 1 : 0);
+        const everyone = { ...PAGE, text: null, exact: [], property: null, budgetMs: 1_000 };
+        assert.equal((await store.searchPeople(stranger, everyone)).rows.length, isOther ? 1 : 0);
+        const exact = [{ type: 'user_id' as const, normalised: 'u' }];
+        assert.deepEqual((await store.searchPeople(stranger, { ...everyone, text: 'u', exact })).rows, []);
+        assert.deepEqual((await store.searchPeople(stranger, { ...everyone, text: id })).rows, []);
+        assert.equal((await store.people(stranger, [id, ...mergedIds])).size, 0);
+        assert.equal((await store.traces(stranger, { ...PAGE, status: null })).rows.length, isOther ? 1 : 0);
         for (const eventName of [null, 'tested']) {
           assert.equal((await eventsOf(under, { eventName }, stranger)).length, isOther ? 1 : 0);
         }

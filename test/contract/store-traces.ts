@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import type { TracedUser } from '../../src/store.ts';
+import { BadCursorError, type TracedUser, type TraceSummary } from '../../src/store.ts';
 import {
   allPages,
   DAY_MS,
@@ -10,6 +10,7 @@ import {
   feed,
   HOUR_MS,
   type OpenStore,
+  OTHER_TENANT,
   PROCESSED_AT,
   person,
   profileOf,
@@ -314,6 +315,73 @@ export function storeTracesContract(open: OpenStore): void {
       const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
       assert.deepEqual([hours[0]?.users.setAside, hours[0]?.events.setAside], [1, 2]);
       assert.equal(await under.store.trace(TENANT, traceId), undefined);
+    });
+
+    test('requests are listed newest first, page by page, with what became of them in numbers', async () => {
+      const sent: string[] = [];
+      for (let n = 0; n < 5; n += 1) {
+        const users = [person({ user_id: `u${n}` }, [{}, {}]), 7];
+        const receivedAt = START + n * 5 * DAY_MS;
+        sent.unshift(
+          await send(under, users, { receivedAt, idempotencyKey: n === 3 ? 'once' : null, keyId: `key_${n}` }),
+        );
+        await send(under, users, { receivedAt, tenantId: OTHER_TENANT });
+      }
+      const receivedAt = START + 15 * DAY_MS + HOUR_MS;
+      const again = [person({ user_id: 'u3' }, [{}, {}]), 7];
+      const repeated = await send(under, again, { receivedAt, idempotencyKey: 'once' });
+      sent.splice(1, 0, repeated);
+      const list = (limit: number): Promise<TraceSummary[]> =>
+        allPages((page) => under.store.traces(TENANT, { ...page, limit, status: null }));
+      const traces = await list(50);
+      assert.deepEqual(
+        traces.map(({ traceId }) => traceId),
+        sent,
+      );
+      for (const limit of [1, 2, 6]) assert.deepEqual(await list(limit), traces);
+      assert.deepEqual(traces[0], {
+        traceId: sent[0],
+        status: 'processed',
+        receivedAt: START + 20 * DAY_MS,
+        processedAt: PROCESSED_AT,
+        usersAccepted: 1,
+        usersRejected: 1,
+        duplicateOf: null,
+        keyId: 'key_4',
+        events: 2,
+      });
+      assert.deepEqual([traces[1]?.duplicateOf, traces[1]?.events], [sent[2], 0]);
+      for (const status of ['pending', 'processed'] as const) {
+        const { rows } = await under.store.traces(TENANT, { limit: 50, cursor: null, status });
+        assert.deepEqual(rows, status === 'processed' ? traces : []);
+      }
+      await assert.rejects(under.store.traces(TENANT, { limit: 1, cursor: 'x', status: null }), BadCursorError);
+    });
+
+    test('a request that its log cut into many records is one row of the list', async () => {
+      const about = { receivedAt: START, traceId: request([person({ user_id: 'w' })], { receivedAt: START }).traceId };
+      const cut = Array.from({ length: 150 }, (_, n) =>
+        request([person({ user_id: `u${n}` }), 7], { ...about, firstUserIndex: 2 * n }),
+      );
+      const before = request([person({ user_id: 'v' })], { receivedAt: START - 1 });
+      const after = request([person({ user_id: 'v' }), 7]);
+      await feed(under, [before, ...cut, after]);
+      for (const limit of [1, 50]) {
+        const rows = await allPages((page) => under.store.traces(TENANT, { ...page, limit, status: null }));
+        assert.deepEqual(
+          rows.map(({ traceId, usersAccepted, usersRejected, events }) => [
+            traceId,
+            usersAccepted,
+            usersRejected,
+            events,
+          ]),
+          [
+            [after.traceId, 1, 1, 1],
+            [about.traceId, 150, 150, 150],
+            [before.traceId, 1, 0, 1],
+          ],
+        );
+      }
     });
 
     test('rejected users are kept as they were sent, newest first, by reason and time', async () => {

@@ -28,6 +28,7 @@ import {
   send,
   TENANT,
 } from './store-feeding.ts';
+import { storePeopleContract } from './store-people.ts';
 import { storeReceiptsContract } from './store-receipts.ts';
 import { storeRetentionContract } from './store-retention.ts';
 import { storeTenantsContract } from './store-tenants.ts';
@@ -38,6 +39,7 @@ import { storeTransactionsContract } from './store-transactions.ts';
 export function storeContract(name: string, open: OpenStore): void {
   suite(`The store on ${name}`, () => {
     storeProfilesContract(open);
+    storePeopleContract(open);
     storeTimelineContract(open);
     storeArrivalsContract(open);
     storeTracesContract(open);

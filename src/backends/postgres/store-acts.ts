@@ -86,13 +86,13 @@ export async function writeAct(
   client: PostgresClient,
   tenant: number,
   kind: 'unmerge' | 'erase',
-  { traceId, at }: Act,
+  { traceId, at, by }: Act,
   detail: Readonly<Record<string, unknown>>,
 ): Promise<void> {
   // Writers remember people until the next act (write-people.ts).
   await client.query('UPDATE tenants SET acts = acts + 1 WHERE no = $1', [tenant]);
   const sql = 'INSERT INTO audit (tenant, kind, trace_id, at, detail) VALUES ($1, $2, $3, $4, $5)';
-  await client.query(sql, [tenant, kind, traceId, at, JSON.stringify(detail)]);
+  await client.query(sql, [tenant, kind, traceId, at, JSON.stringify({ ...detail, by })]);
 }
 
 /** Rule 16. Undefined for an unknown profile. */

@@ -8,6 +8,7 @@ import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../mo
 import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
 import { pageOf } from '../../stored/page.ts';
+import { NAMED_BYTES_MAX } from '../../stored/person.ts';
 import {
   type IdentifierRow,
   identifierTypeOf,
@@ -106,7 +107,28 @@ const ROOT_BY_ID = 'SELECT coalesce(root, no) AS no FROM nodes WHERE id = $2 AND
 const ROOT_BY_KEY = `
   SELECT coalesce(nodes.root, nodes.no) AS no FROM identifiers JOIN nodes ON nodes.no = identifiers.node
   WHERE identifiers.tenant = $1 AND type = $2 AND value = $3`;
+const ROOTS_BY_ID = 'SELECT DISTINCT coalesce(root, no) AS no FROM nodes WHERE id = ANY($2) AND tenant = $1';
+const ROOTS_BY_NUMBER = 'SELECT no FROM nodes WHERE no = ANY($1) AND root IS NULL';
 const ROOTS_AFTER = 'SELECT no FROM nodes WHERE tenant = $1 AND no > $2 AND root IS NULL ORDER BY no LIMIT $3';
+
+/** $1 the numbers of survivors. */
+export const CANDIDATES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, KNOWN, IDENTIFIERS);
+/** $1 the tenant, $2 public ids. For names: without what is known of a node where that is too long. */
+export const PEOPLE_BY_ID = nodesSql(
+  ROOTS_BY_ID,
+  `CASE WHEN octet_length(n.known) <= ${NAMED_BYTES_MAX} THEN n.known END AS known`,
+  IDENTIFIERS,
+);
+
+/** The nodes of each profile, by its survivor. */
+export async function nodesByRoot(
+  db: Queryable,
+  sql: string,
+  values: readonly unknown[],
+): Promise<Map<NodeNumber, NodeColumns[]>> {
+  const { rows } = await db.query<NodeColumns>(sql, [...values]);
+  return Map.groupBy(rows, ({ root }) => root);
+}
 
 /** By the public id of any of its nodes. */
 export async function readProfile(db: Queryable, tenant: number, id: string): Promise<StoredProfile | undefined> {
@@ -177,8 +199,16 @@ function profilesOf(rows: readonly NodeColumns[]): StoredProfile[] {
 }
 
 function profileOf(root: NodeNumber, rows: readonly NodeColumns[]): StoredProfile {
-  const profile = nodesOfProfile(root, rows);
-  return storedProfile(profile, identifiersOf(sortedAs(profile, rows)));
+  return profileWithIdentifiers(root, rows).profile;
+}
+
+export function profileWithIdentifiers(
+  root: NodeNumber,
+  rows: readonly NodeColumns[],
+): { readonly profile: StoredProfile; readonly identifiers: IdentifierRow[] } {
+  const nodes = nodesOfProfile(root, rows);
+  const identifiers = identifiersOf(sortedAs(nodes, rows));
+  return { profile: storedProfile(nodes, identifiers), identifiers };
 }
 
 export function nodesOfProfile(root: NodeNumber, rows: readonly NodeColumns[]): ProfileNodes {

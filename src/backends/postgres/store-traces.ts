@@ -5,9 +5,11 @@
  */
 
 import type { NodeNumber } from '../../model.ts';
-import type { StoredTrace } from '../../store.ts';
+import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../store.ts';
+import { HIGHEST_TRACE_ID, traceCursor, traceIdBefore, VISITED_MAX } from '../../stored/trace-list.ts';
 import { parsedNotes, storedTrace, type TracedRecord, type UserEvents } from '../../stored/trace.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
+import { DAY_MS, dayTables } from './store-days.ts';
 import { inSnapshot, uuidOf } from './store-reads.ts';
 
 type UserCells = readonly [userIndex: number, node: NodeNumber | null, events: number, profileId: string | null];
@@ -136,4 +138,91 @@ function traceOf(
     profileId: (node) => profiles.get(node) ?? null,
     standingMerges: (_, user) => merges.filter(({ userIndex }) => userIndex === user),
   });
+}
+
+/** Partitions that one statement of the list looks at, in days: more with each step back. */
+const DAYS_FIRST = 4;
+const DAYS_MAX = 128;
+/** Records that one statement looks at: most lists need few. More than a request can be cut into. */
+const ROWS_FIRST = 2_048;
+
+/** $1 and $2: trace_ids before and from; $3 how many records. `received` is a condition on partitions. */
+function tracesSql(received: string): string {
+  return `
+    WITH visited AS MATERIALIZED (
+      SELECT * FROM records WHERE trace_id < $1 AND trace_id >= $2 AND ${received} ORDER BY trace_id DESC LIMIT $3
+    )
+    SELECT tenant, count(*)::integer AS records, trace_id AS "traceId", 'processed' AS status,
+      min(received_at) AS "receivedAt", max(processed_at) AS "processedAt",
+      sum(users_accepted)::integer AS "usersAccepted", sum(users_rejected)::integer AS "usersRejected",
+      (array_agg(duplicate_of ORDER BY first_user_index) FILTER (WHERE duplicate_of IS NOT NULL))[1] AS "duplicateOf",
+      min(key_id) AS "keyId", sum(events)::integer AS events
+    FROM visited GROUP BY trace_id, tenant ORDER BY trace_id DESC`;
+}
+
+interface VisitedTrace extends TraceSummary {
+  readonly tenant: number;
+  readonly records: number;
+}
+
+/**
+ * Goes back in time in windows of few partitions each. A record whose trace_id and time of receipt are more than a day
+ * apart, because a clock jumped, is found by its trace_id and may be missing here.
+ */
+export async function listTraces(db: PostgresPool, tenant: number, query: TraceQuery): Promise<Page<TraceSummary>> {
+  let before = traceIdBefore(query.cursor);
+  if (query.status === 'pending') return { rows: [], nextCursor: null };
+  const days = (await dayTables(db)).filter(({ parent, state }) => parent === 'records' && state === 'attached');
+  const [oldest, newest] = [days[0]?.day, days.at(-1)?.day];
+  if (oldest === undefined || newest === undefined) return { rows: [], nextCursor: null };
+  const traces: TraceSummary[] = [];
+  const timeBefore = before === HIGHEST_TRACE_ID ? Number.POSITIVE_INFINITY : timeOf(before);
+  let end = Math.min(newest + 2, Math.floor(timeBefore / DAY_MS) + 1);
+  let width = DAYS_FIRST;
+  let rowsMax = ROWS_FIRST;
+  let left = VISITED_MAX;
+  while (left > 0) {
+    const start = end - width;
+    const isLast = start < oldest;
+    const received = [
+      ...(isLast ? [] : [`received_at >= ${(start - 1) * DAY_MS}`]),
+      ...(end > newest ? [] : [`received_at < ${(end + 1) * DAY_MS}`]),
+    ];
+    const from = isLast ? LOWEST_TRACE_ID : firstTraceIdOf(start * DAY_MS);
+    const { rows } = await db.query<VisitedTrace>(tracesSql(received.join(' AND ') || 'true'), [before, from, rowsMax]);
+    const visited = rows.reduce((sum, { records }) => sum + records, 0);
+    const isCut = visited === rowsMax;
+    // The last one may not be whole, where there are more.
+    const whole = isCut ? rows.slice(0, -1) : rows;
+    for (const { tenant: owner, records: _, ...row } of whole) {
+      if (owner !== tenant) {
+        before = row.traceId;
+        continue;
+      }
+      if (traces.length === query.limit) return { rows: traces, nextCursor: traceCursor(before) };
+      traces.push(row);
+      before = row.traceId;
+    }
+    left -= visited;
+    if (isCut) rowsMax = VISITED_MAX;
+    else if (isLast) return { rows: traces, nextCursor: null };
+    else {
+      end = start;
+      before = from;
+      width = Math.min(DAYS_MAX, width * 4);
+    }
+  }
+  return { rows: traces, nextCursor: traceCursor(before) };
+}
+
+const LOWEST_TRACE_ID = '00000000-0000-0000-0000-000000000000';
+
+function timeOf(traceId: string): number {
+  return Number.parseInt(traceId.slice(0, 8) + traceId.slice(9, 13), 16);
+}
+
+/** The lowest trace_id that may be made at that time. */
+function firstTraceIdOf(time: number): string {
+  const hex = Math.max(0, time).toString(16).padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }

@@ -19,6 +19,8 @@ import type {
   EventQuery,
   Page,
   PageRequest,
+  PeoplePage,
+  PeopleQuery,
   Receipts,
   RejectionQuery,
   RejectionReason,
@@ -26,23 +28,28 @@ import type {
   Store,
   StoredEvent,
   StoredIdentity,
+  StoredPerson,
   StoredProfile,
   StoredRejection,
   StoredTrace,
   TimeRange,
+  TraceQuery,
+  TraceSummary,
   UnmergeResult,
 } from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
+import { roughFilter, searchPeople } from '../../stored/people-search.ts';
 import type { PostgresPool } from './pool.ts';
 import { unmerge } from './store-acts.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
 import { countEvents, listCounts, listSetAside, listTenants, readLedger, readReceipts } from './store-lists.ts';
+import { PeopleSteps, readPeople } from './store-people.ts';
 import { findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
 import { TenantNumbers } from './store-reads.ts';
 import { listActs, listRejectionReasons, listRejections } from './store-rejections.ts';
 import { listEvents } from './store-timeline.ts';
-import { readTrace } from './store-traces.ts';
+import { listTraces, readTrace } from './store-traces.ts';
 
 export interface PostgresStoreOptions {
   /** Of a database that is up to date (`migrate`). */
@@ -91,6 +98,23 @@ class PostgresStore implements Store {
     return this.#ofTenant(id, NO_ROWS, (tenant) => listProfiles(this.#pool, tenant, page));
   }
 
+  async searchPeople(id: TenantId, query: PeopleQuery): Promise<PeoplePage> {
+    const tenant = await this.#tenants.of(id);
+    const steps = tenant === undefined ? null : new PeopleSteps(this.#pool, tenant, query, roughFilter(query));
+    return searchPeople(
+      {
+        findProfile: (type, normalised) => this.findProfile(id, type, normalised),
+        profile: (profileId) => this.profile(id, profileId),
+        step: async (...args) => (steps === null ? { found: [], end: null } : steps.step(...args)),
+      },
+      query,
+    );
+  }
+
+  people(tenantId: TenantId, ids: readonly string[]): Promise<Map<string, StoredPerson>> {
+    return this.#ofTenant(tenantId, new Map(), (tenant) => readPeople(this.#pool, tenant, ids));
+  }
+
   events(id: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined> {
     const nothing = query.profileId === null ? NO_ROWS : undefined;
     return this.#ofTenant(id, nothing, (tenant) => listEvents(this.#pool, tenant, query));
@@ -124,6 +148,10 @@ class PostgresStore implements Store {
 
   async trace(id: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
     return readTrace(this.#pool, id === null ? null : await this.#tenants.of(id), traceId);
+  }
+
+  traces(id: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#pool, tenant, query));
   }
 
   rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {

@@ -63,7 +63,7 @@ export function writeAct(
   store: StoreConnection,
   tenant: number,
   kind: 'unmerge' | 'erase',
-  { traceId, at }: Act,
+  { traceId, at, by }: Act,
   detail: Readonly<Record<string, unknown>>,
 ): void {
   store.run(
@@ -72,7 +72,7 @@ export function writeAct(
     kind,
     uuidBytes(traceId),
     at,
-    JSON.stringify(detail),
+    JSON.stringify({ ...detail, by }),
   );
 }
 

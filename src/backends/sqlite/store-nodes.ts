@@ -27,6 +27,7 @@ import {
 import { mergedKnown, newerOfSameNames } from '../../stored/merged-known.ts';
 import type { HashOfKey } from './key-hash.ts';
 import { NumberedNames } from './names.ts';
+import { NODES_PER_BLOCK } from './store-schema.ts';
 import { NO_NAMES, type TakeTold, textOf } from './told-chunks.ts';
 import { RUN_NODES, ToldRuns } from './told-runs.ts';
 import { rememberingUuidBytes, uuidBytes } from './uuids.ts';
@@ -53,6 +54,7 @@ const IDLE_SLICE_NODES = 16_384;
 
 export class StoreNodes {
   readonly #insert: StatementSync;
+  readonly #insertBlock: StatementSync;
   readonly #select: StatementSync;
   readonly #count: StatementSync;
   readonly #replace: StatementSync;
@@ -63,12 +65,16 @@ export class StoreNodes {
   readonly #told: ToldRuns;
   /** Those of a slice, as all runs tell of them. */
   readonly #slice = new WaitingNodes();
+  /** The block that was written last. */
+  #blockTenant = -1;
+  #block = -1;
   readonly #runNodesMin: number;
   readonly #sliceNodesMax: number;
 
   constructor(database: DatabaseSync, hashOf: HashOfKey, sizes: ToldSizes = {}) {
     this.#names = new NumberedNames(hashOf);
     this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#insertBlock = database.prepare('INSERT INTO node_blocks VALUES (?, ?) ON CONFLICT DO NOTHING');
     this.#select = database.prepare('SELECT known FROM nodes WHERE no = ?');
     const sums = 'events = events + ?, first_seen = min(first_seen, ?), last_seen = max(last_seen, ?)';
     this.#count = database.prepare(`UPDATE nodes SET ${sums} WHERE no = ?`);
@@ -84,10 +90,12 @@ export class StoreNodes {
     this.#waiting.clear();
     this.#slice.clear();
     this.#told.forget();
+    this.#blockTenant = -1;
   }
 
   write(tenant: { readonly no: number; readonly id: TenantId }, created: readonly NewNode[], visits: Visits): void {
     for (const { node, origin } of created) {
+      this.#addBlock(tenant.no, Math.floor(node / NODES_PER_BLOCK));
       this.#create(tenant, node, origin, visits.get(node) ?? []);
       visits.delete(node);
     }
@@ -153,6 +161,14 @@ export class StoreNodes {
     if (newer !== null) return { text: newer, names: said.names, saidAt: receivedAtOf(newer) };
     const text = mergedKnown(before, said.text);
     return text === said.text ? said : { text, names: NO_NAMES, saidAt: 0 };
+  }
+
+  /** Nodes come in the order of their numbers, so this writes a row for every thousandth of them. */
+  #addBlock(tenant: number, block: number): void {
+    if (tenant === this.#blockTenant && block === this.#block) return;
+    this.#insertBlock.run(tenant, block);
+    this.#blockTenant = tenant;
+    this.#block = block;
   }
 
   #create(

@@ -7,6 +7,8 @@ import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } f
 import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
 import { pageOf } from '../../stored/page.ts';
+import type { Candidate } from '../../stored/people-search.ts';
+import { NAMED_BYTES_MAX } from '../../stored/person.ts';
 import {
   type IdentifierRow,
   identifierTypeOf,
@@ -86,11 +88,12 @@ export function nodesByKey(
   return row && nodesOf(store, row.node);
 }
 
-function nodesOf(store: StoreConnection, node: NodeNumber): ProfileNodes {
+function nodesOf(store: StoreConnection, node: NodeNumber, known = 'known'): ProfileNodes {
   const alias = store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node);
   const root = alias?.root ?? node;
   const rows = store.all<NodeColumns>(
-    'SELECT * FROM nodes WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)',
+    `SELECT no, id, received_at, trace_id, user_index, events, first_seen, last_seen, ${known} FROM nodes
+     WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)`,
     root,
   );
   return profileNodes(
@@ -146,6 +149,39 @@ export function mergesOf(store: StoreConnection, nodes: readonly ProfileNode[]):
 
 export function readProfile(store: StoreConnection, profile: ProfileNodes): StoredProfile {
   return storedProfile(profile, identifiersOf(store, profile.nodes));
+}
+
+/** A survivor and its profile, as a search looks at it. */
+export function candidateOf(store: StoreConnection, no: NodeNumber): Candidate {
+  const nodes = nodesOf(store, no);
+  const identifiers = identifiersOf(store, nodes.nodes);
+  return { no, profile: storedProfile(nodes, identifiers), identifiers };
+}
+
+/** The survivor of each id; unknown ids are left out. */
+export function idsToNodes(store: StoreConnection, tenant: number, ids: readonly string[]): [string, NodeNumber][] {
+  return ids.flatMap((id): [string, NodeNumber][] => {
+    const bytes = idBytes(id);
+    if (bytes === undefined) return [];
+    const row = store.get<{ no: NodeNumber }>(
+      `SELECT coalesce(aliases.root, nodes.no) AS no FROM nodes LEFT JOIN aliases ON aliases.node = nodes.no
+       WHERE nodes.id = ? AND nodes.tenant = ?`,
+      bytes,
+      tenant,
+    );
+    return row === undefined ? [] : [[id, row.no]];
+  });
+}
+
+/** For its name: without what is known of a node where that is too long to be read for one. */
+export function personNodes(store: StoreConnection, root: NodeNumber): [ProfileNodes, IdentifierRow[]] {
+  const all = nodesOf(store, root, `iif(octet_length(known) > ${NAMED_BYTES_MAX}, NULL, known) AS known`);
+  const nodes = all.nodes.map((node) => (isTooLong(node.known) ? { ...node, known: null } : node));
+  return [{ root: all.root, nodes }, identifiersOf(store, all.nodes)];
+}
+
+function isTooLong(known: string | null): boolean {
+  return known !== null && Buffer.byteLength(known) > NAMED_BYTES_MAX;
 }
 
 /** In the order of the survivors' numbers, which is the order in which the processor made them. */

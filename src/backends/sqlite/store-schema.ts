@@ -15,6 +15,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
 import { keysByHash } from './keys-by-hash.ts';
 
+/** Node numbers of a block in `node_blocks`. */
+export const NODES_PER_BLOCK = 1_024;
+
 /** Types are stored as their place in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
 const MIGRATIONS: readonly Migration[] = [
   `
@@ -242,6 +245,12 @@ const MIGRATIONS: readonly Migration[] = [
 
   -- The last event of each tenant, in the order of arrival, that has expired: before it a cursor is too old.
   CREATE TABLE expired_arrivals (tenant INTEGER PRIMARY KEY, event INTEGER NOT NULL) STRICT;
+
+  -- In which blocks of node numbers a tenant has nodes, or had some: whoever goes through all people of one tenant need not
+  -- read those of all others.
+  CREATE TABLE node_blocks (tenant INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY (tenant, block))
+    STRICT, WITHOUT ROWID;
+  INSERT INTO node_blocks SELECT DISTINCT tenant, no / ${NODES_PER_BLOCK} FROM nodes;
   `,
 ];
 

@@ -4,11 +4,18 @@
  */
 
 import type { NodeNumber } from '../../model.ts';
-import type { StoredTrace } from '../../store.ts';
+import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../store.ts';
+import {
+  type SummarisedRecord,
+  traceCursor,
+  traceIdBefore,
+  traceSummary,
+  VISITED_MAX,
+} from '../../stored/trace-list.ts';
 import { storedTrace, type TracedRecord, type UserEvents } from '../../stored/trace.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { publicId } from './store-profiles.ts';
-import { uuidText } from './uuids.ts';
+import { uuidBytes, uuidText } from './uuids.ts';
 import { eventsBetween } from './stored-events.ts';
 
 interface RecordColumns {
@@ -104,4 +111,75 @@ function standingMerges(
 
 function rootOf(store: StoreConnection, node: NodeNumber): NodeNumber {
   return store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node)?.root ?? node;
+}
+
+interface VisitedColumns extends Omit<RecordColumns, 'no' | 'table' | 'first_event' | 'notes'> {
+  readonly trace_id: Uint8Array;
+  readonly tenant: number;
+}
+
+/** Records of all tenants by trace_id, newest first, from all tables at once: each table's are in order. */
+function* visitRecords(store: StoreConnection, before: string): Generator<VisitedColumns> {
+  const tables = store.tables().map(({ no }) => {
+    const rows = store.iterate<VisitedColumns>(
+      `SELECT trace_id, tenant, received_at, processed_at, first_user_index, users_accepted, users_rejected, events,
+         duplicate_of, key_id
+       FROM records_${no} WHERE trace_id < ? ORDER BY trace_id DESC`,
+      uuidBytes(before),
+    );
+    return { rows, next: rows.next() };
+  });
+  try {
+    for (;;) {
+      let newest: (typeof tables)[number] | undefined;
+      for (const table of tables) {
+        if (table.next.done === true) continue;
+        if (newest === undefined || Buffer.compare(table.next.value.trace_id, newest.next.value.trace_id) > 0) {
+          newest = table;
+        }
+      }
+      if (newest === undefined) return;
+      yield newest.next.value;
+      newest.next = newest.rows.next();
+    }
+  } finally {
+    // A statement that is not at its end keeps the read transaction open.
+    for (const { rows } of tables) rows.return?.();
+  }
+}
+
+export function listTraces(store: StoreConnection, tenant: number, query: TraceQuery): Page<TraceSummary> {
+  const before = traceIdBefore(query.cursor);
+  if (query.status === 'pending') return { rows: [], nextCursor: null };
+  const traces: SummarisedRecord[][] = [];
+  let visited = 0;
+  let last: Uint8Array | undefined;
+  for (const row of visitRecords(store, before)) {
+    const isNext = last === undefined || Buffer.compare(last, row.trace_id) !== 0;
+    const isOwn = row.tenant === tenant;
+    const isEnd = visited >= VISITED_MAX || (isOwn && traces.length === query.limit);
+    if (isNext && isEnd && last !== undefined) {
+      return { rows: traces.map(traceSummary), nextCursor: traceCursor(uuidText(last)) };
+    }
+    visited += 1;
+    last = row.trace_id;
+    if (!isOwn) continue;
+    if (isNext) traces.push([]);
+    traces.at(-1)?.push(summarised(row));
+  }
+  return { rows: traces.map(traceSummary), nextCursor: null };
+}
+
+function summarised(row: VisitedColumns): SummarisedRecord {
+  return {
+    traceId: uuidText(row.trace_id),
+    receivedAt: row.received_at,
+    processedAt: row.processed_at,
+    firstUserIndex: row.first_user_index,
+    usersAccepted: row.users_accepted,
+    usersRejected: row.users_rejected,
+    events: row.events,
+    duplicateOf: row.duplicate_of && uuidText(row.duplicate_of),
+    keyId: row.key_id,
+  };
 }

@@ -17,6 +17,8 @@ import type {
   EventQuery,
   Page,
   PageRequest,
+  PeoplePage,
+  PeopleQuery,
   Receipts,
   RejectionQuery,
   RejectionReason,
@@ -24,13 +26,17 @@ import type {
   Store,
   StoredEvent,
   StoredIdentity,
+  StoredPerson,
   StoredProfile,
   StoredRejection,
   StoredTrace,
   TimeRange,
+  TraceQuery,
+  TraceSummary,
   UnmergeResult,
 } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
+import { roughFilter, searchPeople } from '../../stored/people-search.ts';
 import { isBusy, isDamage } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import { inWriteTransaction, unmerge } from './store-acts.ts';
@@ -47,10 +53,11 @@ import {
   listSetAside,
   readLedger,
 } from './store-lists.ts';
+import { readPeople, searchBlock } from './store-people.ts';
 import { listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './store-profiles.ts';
 import { readReceipts } from './store-receipts.ts';
 import { openStoreFile } from './store-schema.ts';
-import { readTrace } from './store-traces.ts';
+import { listTraces, readTrace } from './store-traces.ts';
 
 export interface StoreOptions {
   /** How the processor normalises: an erase looks for the person among rejected users too. */
@@ -105,6 +112,26 @@ class SqliteStore implements Store {
     return this.#ofTenant(id, NO_ROWS, (tenant) => listProfiles(this.#store, tenant, page));
   }
 
+  async searchPeople(id: TenantId, query: PeopleQuery): Promise<PeoplePage> {
+    const tenant = await this.#ofTenant(id, undefined, (no) => no);
+    const filter = roughFilter(query);
+    return searchPeople(
+      {
+        findProfile: (type, normalised) => this.findProfile(id, type, normalised),
+        profile: (profileId) => this.profile(id, profileId),
+        step: async (before, room, until) => {
+          if (tenant === undefined) return { found: [], end: null };
+          return this.#read(() => searchBlock(this.#store, tenant, query, filter, { before, room, until }));
+        },
+      },
+      query,
+    );
+  }
+
+  async people(tenantId: TenantId, ids: readonly string[]): Promise<Map<string, StoredPerson>> {
+    return this.#ofTenant(tenantId, new Map(), (tenant) => readPeople(this.#store, tenant, ids));
+  }
+
   async events(id: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined> {
     const nothing = query.profileId === null ? NO_ROWS : undefined;
     return this.#ofTenant(id, nothing, (tenant) => listEvents(this.#store, tenant, query));
@@ -143,6 +170,10 @@ class SqliteStore implements Store {
 
   async trace(id: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
     return this.#read(() => readTrace(this.#store, id === null ? null : this.#store.tenant(id), traceId));
+  }
+
+  async traces(id: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#store, tenant, query));
   }
 
   async rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {

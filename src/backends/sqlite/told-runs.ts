@@ -155,6 +155,37 @@ export function toldOf(store: StoreConnection, node: NodeNumber): Told[] {
   return all;
 }
 
+/**
+ * Nodes from `from` on and below `to` of which something was said that is not in their rows yet and that may count
+ * (`mayCount` of the text), in any run; null when all rows are up to date.
+ */
+export function toldBetween(
+  store: StoreConnection,
+  from: NodeNumber,
+  to: NodeNumber,
+  mayCount: (known: string) => boolean,
+): NodeNumber[] | null {
+  const runs = store.all<{ no: number }>('SELECT no FROM told_runs');
+  if (runs.length === 0) return null;
+  const nodes: NodeNumber[] = [];
+  for (const { no: run } of runs) {
+    const start = run * RUN_NODES;
+    const chunks = store.all<ChunkRow>(
+      `SELECT no, numbers, texts FROM told
+       WHERE no >= coalesce((SELECT max(no) FROM told WHERE no >= ?1 AND no <= ?2), ?2) AND no < ?3`,
+      start,
+      start + from,
+      start + to,
+    );
+    for (const chunk of chunks) {
+      unpackTold(chunk.no - start, chunk, (node, _events, _first, _last, known) => {
+        if (node >= from && node < to && known !== undefined && mayCount(textOf(known))) nodes.push(node);
+      });
+    }
+  }
+  return nodes;
+}
+
 function textsOf(store: StoreConnection, no: number, start: number, length: number): Uint8Array | undefined {
   const sql = 'SELECT substr(texts, ?, ?) AS texts FROM told WHERE no = ?';
   return store.get<{ texts: Uint8Array }>(sql, start + 1, length, no)?.texts;

@@ -10,7 +10,7 @@ import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store-writer.ts';
-import type { Page, StoredEvent } from '../../../src/store.ts';
+import type { Page, PeoplePage, StoredEvent } from '../../../src/store.ts';
 import {
   ALL_EVENTS,
   allPages,
@@ -67,6 +67,21 @@ async function moreLines({ store }: StoreUnderTest): Promise<string[]> {
       const range = { from: START - 1e13, to: START + 1e13 };
       lines.push(JSON.stringify(await store.counts(tenantId, { interval, ...range, byEventName: false })));
     }
+    for (const text of [null, 'a', 'U', 'x@', '1', 'ö']) {
+      for (const property of [null, { name: 'plan', value: null }]) {
+        const query = { text, property, exact: [], budgetMs: 60_000, limit: 7 };
+        for (let cursor: string | null = null; ; ) {
+          const page: PeoplePage = await store.searchPeople(tenantId, { ...query, cursor });
+          lines.push(JSON.stringify(page.rows.map(({ matched, profile }) => [matched, profile.id, profile.lastSeen])));
+          cursor = page.nextCursor;
+          if (cursor === null) break;
+        }
+      }
+    }
+    const traces = await allPages((page) => store.traces(tenantId, { ...page, limit: 9, status: null }));
+    lines.push(...traces.map((row) => JSON.stringify(row)));
+    const ids = (await allPages((page) => store.profiles(tenantId, page))).map(({ id }) => id);
+    lines.push(JSON.stringify([...(await store.people(tenantId, ids))]));
     for (const { id, identifiers } of await allPages((page) => store.profiles(tenantId, page))) {
       const query = { eventName: null, from: null, to: null, limit: 7, profileId: id };
       for (let cursor: string | null = null; ; ) {

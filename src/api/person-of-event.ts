@@ -1,0 +1,38 @@
+/**
+ * `include=person`: what to call the person of an event or of a user of a trace, so that a page that shows fifty of them
+ * need not ask fifty times. Looked up for all of them at once, after they were read: one who was erased in between is null.
+ */
+
+import { IDENTIFIER_TYPES, type TenantId } from '../model.ts';
+import type { Store, StoredPerson } from '../store.ts';
+import type { Json } from './json-text.ts';
+import { choice } from './parameters.ts';
+
+export const include = choice(
+  '`person` adds `person` to each: the name and the first identifiers of its profile, or null without one.',
+  ['person'],
+);
+
+/** By the id of the profile. */
+export type People = ReadonlyMap<string, StoredPerson>;
+
+/** Undefined where nobody asked for them. */
+export async function peopleOf(
+  store: Store,
+  tenantId: TenantId,
+  isIncluded: boolean,
+  rows: readonly { readonly profileId: string | null }[],
+): Promise<People | undefined> {
+  if (!isIncluded) return undefined;
+  const ids = new Set(rows.flatMap(({ profileId }) => profileId ?? []));
+  return ids.size === 0 ? new Map() : store.people(tenantId, [...ids]);
+}
+
+/** Undefined, and so left out of the response, where nobody asked for it. */
+export function personAnswer(people: People | undefined, profileId: string | null): Json | undefined {
+  if (people === undefined) return undefined;
+  const person = profileId === null ? undefined : people.get(profileId);
+  if (person === undefined) return null;
+  const { id, name, identifiers } = person;
+  return { id, name, identifiers: new Map(IDENTIFIER_TYPES.map((type) => [type, identifiers[type]])) };
+}

@@ -1,0 +1,141 @@
+/**
+ * Lists of people, and what to call them. A search (stored/people-search.ts) goes through the survivors of a tenant by
+ * their numbers, newest first, some hundreds or thousands a statement: the server narrows them down to candidates, and
+ * only these are read. There is no index of the beginnings of names and identifiers, as in the embedded store.
+ */
+
+import type { NodeNumber } from '../../model.ts';
+import type { PeopleQuery, StoredPerson } from '../../store.ts';
+import { type Candidate, matchOf, type RoughFilter, type Step } from '../../stored/people-search.ts';
+import { storedPerson } from '../../stored/person.ts';
+import type { Queryable } from './pool.ts';
+import {
+  CANDIDATES_BY_NUMBER,
+  identifiersOf,
+  nodesByRoot,
+  nodesOfProfile,
+  PEOPLE_BY_ID,
+  profileWithIdentifiers,
+  sortedAs,
+} from './store-profiles.ts';
+import { uuidOf } from './store-reads.ts';
+
+const ROWS_FIRST = 1_024;
+const ROWS_MAX = 16_384;
+const CANDIDATES_PER_READ = 100;
+const STEP_MS = 50;
+
+/** $1 tenant, $2 before, $3 how many to look at. */
+const LOOKED_AT = `
+  SELECT no, known FROM nodes WHERE tenant = $1 AND no < $2 AND root IS NULL ORDER BY no DESC LIMIT $3`;
+
+/** $4, $5 and $6: patterns of identifiers, of phone numbers, and of what is known. */
+const lower = (text: string): string => `lower(${text} COLLATE "C")`;
+const knownMatches = (node: string): string => `${lower(`${node}.known`)} LIKE ${lower('$6::text')}`;
+const identifiersMatch = (node: string): string => `
+  EXISTS (SELECT 1 FROM identifiers AS i WHERE i.node = ${node}.no AND (
+    ${lower('i.value')} LIKE ${lower('$4::text')} OR ${lower('i.raw')} LIKE ${lower('$4::text')}
+    OR (i.type = 2 AND i.value LIKE $5::text)))`;
+const IS_CANDIDATE = `${knownMatches('s')} OR ${identifiersMatch('s')} OR EXISTS (
+  SELECT 1 FROM nodes AS m WHERE m.root = s.no AND (${knownMatches('m')} OR ${identifiersMatch('m')}))`;
+
+function candidatesSql(isCandidate: string): string {
+  return `
+    WITH s AS MATERIALIZED (${LOOKED_AT})
+    SELECT count(*) AS looked_at, min(no) AS lowest,
+      json_agg(no ORDER BY no DESC) FILTER (WHERE ${isCandidate}) AS candidates
+    FROM s`;
+}
+
+interface Candidates {
+  readonly looked_at: number;
+  readonly lowest: NodeNumber | null;
+  readonly candidates: readonly NodeNumber[] | null;
+}
+
+/** The steps of one search. */
+export class PeopleSteps {
+  readonly #db: Queryable;
+  readonly #tenant: number;
+  readonly #query: Pick<PeopleQuery, 'text' | 'property'>;
+  readonly #filter: RoughFilter | null;
+  #rows = ROWS_FIRST;
+
+  constructor(
+    db: Queryable,
+    tenant: number,
+    query: Pick<PeopleQuery, 'text' | 'property'>,
+    filter: RoughFilter | null,
+  ) {
+    this.#db = db;
+    this.#tenant = tenant;
+    this.#query = query;
+    this.#filter = filter;
+  }
+
+  async step(before: NodeNumber, room: number, until: number): Promise<Step> {
+    const rows = this.#filter === null ? Math.min(room, ROWS_MAX) : this.#rows;
+    const { looked_at: lookedAt, lowest, candidates } = await this.#candidates(before, rows);
+    if (lowest === null) return { found: [], end: null };
+    const found: Step['found'][number][] = [];
+    const numbers = candidates ?? [];
+    for (let start = 0; start < numbers.length; start += CANDIDATES_PER_READ) {
+      const some = numbers.slice(start, start + CANDIDATES_PER_READ);
+      for (const candidate of await readCandidates(this.#db, some)) {
+        const matched = matchOf(candidate, this.#query);
+        if (matched !== null) found.push({ no: candidate.no, matched, profile: candidate.profile });
+        if (found.length >= room) return { found, end: candidate.no };
+      }
+      if (performance.now() >= until) return { found, end: some.at(-1) ?? lowest };
+    }
+    return { found, end: lookedAt < rows ? null : lowest };
+  }
+
+  /** Looks at more with each step, unless that takes long. */
+  async #candidates(before: NodeNumber, rows: number): Promise<Candidates> {
+    const filter = this.#filter;
+    const values: unknown[] = [this.#tenant, before, rows];
+    if (filter !== null) values.push(filter.identifier, filter.phone, filter.known);
+    const start = performance.now();
+    const sql = candidatesSql(filter === null ? 'true' : IS_CANDIDATE);
+    const [row] = (await this.#db.query<Candidates>(sql, values)).rows;
+    if (row === undefined) throw new Error('a sum without rows');
+    if (performance.now() - start < STEP_MS) this.#rows = Math.min(ROWS_MAX, rows * 2);
+    else this.#rows = Math.max(1, Math.floor(rows / 2));
+    return row;
+  }
+}
+
+/** Newest first. Who is not a survivor any more is left out. */
+async function readCandidates(db: Queryable, numbers: readonly NodeNumber[]): Promise<Candidate[]> {
+  const byRoot = await nodesByRoot(db, CANDIDATES_BY_NUMBER, [numbers]);
+  return [...byRoot]
+    .sort(([a], [b]) => b - a)
+    .map(([no, rows]) => {
+      const { profile, identifiers } = profileWithIdentifiers(no, rows);
+      return { no, profile, identifiers };
+    });
+}
+
+/** By the id that was asked for. */
+export async function readPeople(
+  db: Queryable,
+  tenant: number,
+  ids: readonly string[],
+): Promise<Map<string, StoredPerson>> {
+  const uuids = ids.flatMap((id) => uuidOf(id) ?? []);
+  if (uuids.length === 0) return new Map();
+  const byRoot = await nodesByRoot(db, PEOPLE_BY_ID, [tenant, uuids]);
+  const people = new Map<string, StoredPerson>();
+  for (const [root, rows] of byRoot) {
+    const nodes = nodesOfProfile(root, rows);
+    const person = storedPerson(nodes, identifiersOf(sortedAs(nodes, rows)));
+    for (const { id } of rows) people.set(id, person);
+  }
+  return new Map(
+    ids.flatMap((id): [string, StoredPerson][] => {
+      const person = people.get(id.toLowerCase());
+      return person === undefined ? [] : [[id, person]];
+    }),
+  );
+}

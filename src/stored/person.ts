@@ -1,0 +1,44 @@
+/**
+ * What to call a person beside an event or in a trace: the name in the profile fields and a few identifiers, made of the
+ * rows of its nodes. Pure. Whoever sent the fields chose what is in them: only texts count, and long ones are cut.
+ */
+
+import { type Group, view } from '../identity/statements.ts';
+import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
+import type { StoredPerson } from '../store.ts';
+import { parseExact } from '../validation/exact-json.ts';
+import type { IdentifierRow, ProfileNodes } from './profile.ts';
+
+/** Stores leave out what is known of a node where it is longer, in bytes: of hundreds of people it would fill the memory. */
+export const NAMED_BYTES_MAX = 65_536;
+const NAME_CHARACTERS_MAX = 200;
+const IDENTIFIERS_PER_TYPE_MAX = 3;
+
+/** `identifiers` oldest first. */
+export function storedPerson({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredPerson {
+  const groups = nodes.map(({ known }) => (known === null ? [] : (parseExact(known) as readonly Group[])));
+  const { fields } = view(groups);
+  const ofType = (type: IdentifierType): string[] =>
+    identifiers
+      .filter((row) => row.type === type)
+      .slice(0, IDENTIFIERS_PER_TYPE_MAX)
+      .map(({ raw, value }) => raw ?? value);
+  return {
+    id: root.id,
+    name: nameOf((name) => fields.get(name)?.value),
+    identifiers: Object.fromEntries(IDENTIFIER_TYPES.map((type) => [type, ofType(type)])) as Record<
+      IdentifierType,
+      string[]
+    >,
+  };
+}
+
+function nameOf(field: (name: string) => unknown): string | null {
+  const text = (name: string): string => {
+    const value = field(name);
+    return typeof value === 'string' ? value.trim() : '';
+  };
+  const firstAndLast = `${text('first_name')} ${text('last_name')}`.trim();
+  const name = [firstAndLast, text('name'), text('full_name')].find((one) => one !== '');
+  return name === undefined ? null : [...name].slice(0, NAME_CHARACTERS_MAX).join('');
+}

@@ -1,0 +1,50 @@
+/**
+ * The list of requests, newest first, for every store alike: by trace_id, which is of version 7 and so begins with the
+ * time. Records have an index by trace_id already, of all tenants together; so a page looks at no more than
+ * VISITED_MAX records and ends there, with a cursor that goes on. A request that a log cut into several records is one row.
+ */
+
+import type { TraceSummary } from '../store.ts';
+import { cursorOf, numbersOf } from './cursor.ts';
+
+/** Records of all tenants that one page looks at: of a tenant that sends little beside one that sends much. */
+export const VISITED_MAX = 50_000;
+
+export const HIGHEST_TRACE_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
+export function traceCursor(traceId: string): string {
+  const hex = traceId.replaceAll('-', '');
+  return cursorOf('traces', ...[0, 8, 16, 24].map((at) => Number.parseInt(hex.slice(at, at + 8), 16)));
+}
+
+/** The trace_id below which a page begins. Throws `BadCursorError`. */
+export function traceIdBefore(cursor: string | null): string {
+  if (cursor === null) return HIGHEST_TRACE_ID;
+  const parts = numbersOf('traces', cursor, 4);
+  const hex = parts.map((part) => (Math.abs(part) % 2 ** 32).toString(16).padStart(8, '0')).join('');
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}
+
+export interface SummarisedRecord extends Omit<TraceSummary, 'status'> {
+  readonly firstUserIndex: number;
+}
+
+/** Of the records of one request. */
+export function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
+  const inOrder = records.toSorted((a, b) => a.firstUserIndex - b.firstUserIndex);
+  const [first] = inOrder;
+  if (first === undefined) throw new Error('a request without records has no summary');
+  const sum = (count: (record: SummarisedRecord) => number): number =>
+    inOrder.reduce((total, record) => total + count(record), 0);
+  return {
+    traceId: first.traceId,
+    status: 'processed',
+    receivedAt: first.receivedAt,
+    processedAt: Math.max(...inOrder.map(({ processedAt }) => processedAt ?? 0)),
+    usersAccepted: sum(({ usersAccepted }) => usersAccepted),
+    usersRejected: sum(({ usersRejected }) => usersRejected),
+    duplicateOf: inOrder.find(({ duplicateOf }) => duplicateOf !== null)?.duplicateOf ?? null,
+    keyId: first.keyId,
+    events: sum(({ events }) => events),
+  };
+}

@@ -1,0 +1,218 @@
+/** The contract of the store: lists of people, the search by beginnings and properties, and what to call somebody. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import { BadCursorError, type FoundPerson, type PeoplePage, type PeopleQuery } from '../../src/store.ts';
+import {
+  HOUR_MS,
+  type OpenStore,
+  OTHER_TENANT,
+  person,
+  profileOf,
+  type StoreUnderTest,
+  START,
+  send,
+  TENANT,
+} from './store-feeding.ts';
+
+const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
+const EVERYONE: PeopleQuery = { text: null, exact: [], property: null, budgetMs: 60_000, limit: 50, cursor: null };
+
+export function storePeopleContract(open: OpenStore): void {
+  suite('people', () => {
+    let under: StoreUnderTest;
+    beforeEach(async () => {
+      under = await open();
+    });
+    afterEach(() => under.close());
+
+    async function pagesOf(query: Partial<PeopleQuery>): Promise<PeoplePage[]> {
+      const pages: PeoplePage[] = [];
+      for (let cursor: string | null = null; ; ) {
+        const page: PeoplePage = await under.store.searchPeople(TENANT, { ...EVERYONE, ...query, cursor });
+        pages.push(page);
+        assert.ok(pages.length < 1_000, 'the search never ends');
+        if (page.nextCursor === null) return pages;
+        cursor = page.nextCursor;
+      }
+    }
+
+    const found = async (query: Partial<PeopleQuery>): Promise<FoundPerson[]> =>
+      (await pagesOf(query)).flatMap(({ rows }) => rows);
+    const userIds = async (query: Partial<PeopleQuery>): Promise<(string | undefined)[]> =>
+      (await found(query)).map(({ profile }) => profile.identifiers.user_id[0]);
+    const search = (text: string): Promise<(string | undefined)[]> => userIds({ text });
+
+    test('without a text everyone is listed, newest first, page by page', async () => {
+      for (let n = 0; n < 7; n += 1) await send(under, [person({ user_id: `u${n}` })]);
+      await send(under, [person({ user_id: 'stranger' })], { tenantId: OTHER_TENANT });
+      const pages = await pagesOf({ limit: 3 });
+      assert.deepEqual(
+        pages.map(({ rows }) => rows.map(({ profile }) => profile.identifiers.user_id[0])),
+        [['u6', 'u5', 'u4'], ['u3', 'u2', 'u1'], ['u0']],
+      );
+      assert.ok(pages.every(({ isPartial }) => !isPartial));
+      assert.deepEqual(pages[0]?.rows[0]?.profile, await profileOf(under, 'user_id', 'u6'));
+      assert.deepEqual(pages[0]?.rows[0]?.matched, []);
+    });
+
+    test('people are found by the beginning of each identifier, in any case, and by nothing in the middle', async () => {
+      const identifiers = {
+        user_id: 'Cust-7',
+        email: 'Ada@Example.com',
+        phone_number: '+49 30 901820',
+        anon_id: 'visit_9',
+      };
+      await send(under, [person(identifiers), person({ user_id: 'other' })]);
+      const matched = async (text: string): Promise<unknown> => (await found({ text }))[0]?.matched;
+      assert.deepEqual(await matched('cust'), ['user_id']);
+      assert.deepEqual(await matched('ADA@ex'), ['email']);
+      assert.deepEqual(await matched('+4930'), ['phone_number']);
+      assert.deepEqual(await matched('+49 30 9'), ['phone_number']);
+      assert.deepEqual(await matched('+49 (30) 90'), ['phone_number']);
+      assert.deepEqual(await matched('visit_'), ['anon_id']);
+      for (const text of ['example', 'visit%', 'visitx9', '30901820', 'ust-7', 'Cust-77']) {
+        assert.deepEqual(await found({ text }), [], text);
+      }
+    });
+
+    test('people are found by the beginning of any word of their names', async () => {
+      const names = { user_id: 'u1', first_name: 'Ada Maria', last_name: 'Öberg O"Neil' };
+      await send(under, [person(names), person({ user_id: 'u2', name: '王 小明' })]);
+      for (const text of ['ada', 'ADA MARIA ÖB', 'mar', 'öb', 'ÖBERG', 'o"n', 'Ada Maria Öberg O"Neil']) {
+        const [first] = await found({ text });
+        assert.deepEqual(first?.matched, ['name'], text);
+      }
+      for (const text of ['王', '小明', '王 小']) assert.deepEqual(await search(text), ['u2'], text);
+      for (const text of ['da', 'aria', 'neil', 'first_name', '明']) assert.deepEqual(await search(text), [], text);
+    });
+
+    test('a name counts as it is now', async () => {
+      await send(under, [person({ user_id: 'u1', first_name: 'Before' })]);
+      await send(under, [person({ user_id: 'u1', first_name: 'After' })]);
+      assert.deepEqual(await search('bef'), []);
+      assert.deepEqual(await search('aft'), ['u1']);
+    });
+
+    test('exact matches come first and once, and the cursor goes on with the others', async () => {
+      await send(under, [person({ user_id: '12' })]);
+      await send(under, [person({ email: '12' })]);
+      for (const id of ['123', '124']) await send(under, [person({ user_id: id })]);
+      const exact = [
+        { type: 'user_id', normalised: '12' },
+        { type: 'email', normalised: '12' },
+      ] as const;
+      const ids = async (limit: number): Promise<unknown[]> =>
+        (await pagesOf({ text: '12', exact, limit })).map(({ rows }) =>
+          rows.map(({ matched, profile }) => [...matched, profile.identifiers.user_id[0] ?? 'none']),
+        );
+      const [first, second] = [
+        [
+          ['user_id', '12'],
+          ['email', 'none'],
+        ],
+        [
+          ['user_id', '124'],
+          ['user_id', '123'],
+        ],
+      ];
+      assert.deepEqual(await ids(50), [first, second]);
+      assert.deepEqual(
+        await ids(1),
+        [...first, ...second].map((row) => [row]),
+      );
+      const [byId] = await found({ text: (await profileOf(under, 'user_id', '123')).id.toUpperCase() });
+      assert.deepEqual(byId?.matched, ['id']);
+    });
+
+    test('a property narrows a list down, by its name or by its value', async () => {
+      await send(under, [
+        person({ user_id: 'u1', first_name: 'Ann' }, [{}], { plan: 'pro', seats: 5, 'größe"': 'x' }),
+        person({ user_id: 'u2', first_name: 'Ann', city: 'Lisbon' }, [{}], { plan: 'free', seats: '5' }),
+        person({ user_id: 'u3', first_name: 'Bob' }, [{}], { planet: 'pro' }),
+      ]);
+      const having = (name: string, value: string | null = null): Promise<unknown[]> =>
+        userIds({ property: { name, value } });
+      assert.deepEqual(await having('plan'), ['u2', 'u1']);
+      assert.deepEqual(await having('plan', 'pro'), ['u1']);
+      assert.deepEqual(await having('seats', '5'), ['u2', 'u1']);
+      assert.deepEqual(await having('größe"', 'x'), ['u1']);
+      assert.deepEqual(await having('city', 'Lisbon'), ['u2']);
+      for (const [name, value] of [
+        ['pla', null],
+        ['plan', 'Pro'],
+        ['__proto__', null],
+      ] as const) {
+        assert.deepEqual(await having(name, value), []);
+      }
+      assert.deepEqual(await userIds({ text: 'ann', property: { name: 'plan', value: 'free' } }), ['u2']);
+      const exact = [{ type: 'user_id', normalised: 'u1' }] as const;
+      assert.deepEqual(await userIds({ text: 'u1', exact, property: { name: 'plan', value: 'free' } }), []);
+    });
+
+    test('merged people are one, found by what any of them had; erased ones are not found', async () => {
+      await send(under, [person({ anon_id: 'a-1', first_name: 'Merged' }, [{}], { plan: 'pro' })]);
+      await send(under, [person({ user_id: 'u-1' })]);
+      await send(under, [person({ user_id: 'u-1', anon_id: 'a-1' })]);
+      const { id } = await profileOf(under, 'user_id', 'u-1');
+      for (const query of [
+        {},
+        { text: 'a-' },
+        { text: 'u-' },
+        { text: 'mer' },
+        { property: { name: 'plan', value: null } },
+      ]) {
+        assert.deepEqual(
+          (await found(query)).map(({ profile }) => profile.id),
+          [id],
+        );
+      }
+      await under.store.erase(TENANT, id, ACT);
+      for (const query of [{}, { text: 'a-' }, { text: 'mer' }]) assert.deepEqual(await found(query), []);
+    });
+
+    test('a search without time is in many pages that say so, and finds the same', async () => {
+      const users = Array.from({ length: 900 }, (_, n) =>
+        person({ user_id: `u${n}`, first_name: n % 300 ? 'Ann' : 'Zoe' }),
+      );
+      for (const tenantId of [TENANT, OTHER_TENANT, TENANT]) await send(under, users, { tenantId });
+      await send(
+        under,
+        Array.from({ length: 900 }, (_, n) => person({ user_id: `v${n}` })),
+      );
+      const pages = await pagesOf({ text: 'zoe', budgetMs: 0 });
+      assert.ok(pages.length > 1);
+      assert.ok(pages.slice(0, -1).every(({ isPartial }) => isPartial));
+      const names = pages.flatMap(({ rows }) => rows.map(({ profile }) => profile.identifiers.user_id[0]));
+      assert.deepEqual(names, ['u600', 'u300', 'u0']);
+      assert.deepEqual(await search('zoe'), names);
+      assert.equal((await found({ limit: 500 })).length, 1_800);
+    });
+
+    test('what is no cursor of this list is refused', async () => {
+      for (const cursor of ['', 'x', (await under.store.audit(TENANT, EVERYONE)).nextCursor ?? 'b']) {
+        await assert.rejects(under.store.searchPeople(TENANT, { ...EVERYONE, cursor }), BadCursorError);
+      }
+    });
+
+    test('people have names and a few identifiers, by whichever of their ids', async () => {
+      const anon = Array.from({ length: 5 }, (_, n) => person({ user_id: 'u1', anon_id: `a${n}` }));
+      await send(under, [person({ user_id: 'u1', first_name: ' Ada ', last_name: 'L' }), ...anon]);
+      await send(under, [person({ email: 'X@y.z' }), person({ user_id: 'u3', full_name: 'Full', name: ' ' })]);
+      await send(under, [person({ user_id: 'u4', anon_id: 'a0', name: 'x'.repeat(70_000) })]);
+      const ids = (await found({})).map(({ profile }) => profile.id);
+      const { mergedIds } = await profileOf(under, 'user_id', 'u1');
+      const people = await under.store.people(TENANT, [...ids, ...mergedIds, ids[0]?.toUpperCase() ?? '', 'x']);
+      assert.deepEqual(
+        ids.map((id) => people.get(id)?.name),
+        [null, 'Full', null, 'Ada L'],
+      );
+      const ada = people.get(ids[3] ?? '');
+      assert.deepEqual(ada?.identifiers, { user_id: ['u1'], email: [], phone_number: [], anon_id: ['a0', 'a1', 'a2'] });
+      for (const id of mergedIds) assert.deepEqual(people.get(id), ada);
+      assert.deepEqual(people.get(ids[0]?.toUpperCase() ?? ''), people.get(ids[0] ?? ''));
+      assert.equal(people.get('x'), undefined);
+      assert.equal((await under.store.people(TENANT, [])).size, 0);
+    });
+  });
+}
