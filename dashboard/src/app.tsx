@@ -33,6 +33,7 @@ const People = lazy(() => import('./pages/people.tsx').catch(notLoaded));
 const Person = lazy(() => import('./pages/person.tsx').catch(notLoaded));
 const Rejected = lazy(() => import('./pages/rejected.tsx').catch(notLoaded));
 const Trace = lazy(() => import('./pages/trace.tsx').catch(notLoaded));
+const Audit = lazy(() => import('./pages/audit.tsx').catch(notLoaded));
 const Keys = lazy(() => import('./pages/keys.tsx').catch(notLoaded));
 const Team = lazy(() => import('./pages/team.tsx').catch(notLoaded));
 const Health = lazy(() => import('./pages/health.tsx').catch(notLoaded));
@@ -43,6 +44,7 @@ const VIEWS: ReadonlyMap<string, ComponentType> = new Map<string, ComponentType>
   ['people', People],
   ['rejected', Rejected],
   ['traces', Trace],
+  ['audit', Audit],
   ['settings/keys', Keys],
   ['settings/team', Team],
   ['health', Health],

@@ -24,6 +24,7 @@ const VIEWS: readonly NavigationLink[] = [
   { view: 'people', label: 'People', icon: 'people' },
   { view: 'rejected', label: 'Rejected', icon: 'rejected' },
   { view: 'traces', label: 'Traces', icon: 'traces' },
+  { view: 'audit', label: 'Audit', icon: 'audit' },
 ];
 
 const SETTINGS: readonly NavigationLink[] = [
@@ -170,7 +171,7 @@ function isPartOf(view: string, link: string): boolean {
 }
 
 /** What narrows a view down to a thing of one environment. */
-const OF_ONE_ENVIRONMENT = new Set(['person', 'key', 'open']);
+const OF_ONE_ENVIRONMENT = new Set(['person', 'key', 'open', 'q']);
 
 function searchOf(query: URLSearchParams): string {
   return query.size === 0 ? '' : `?${query.toString()}`;

@@ -36,6 +36,16 @@ export interface ProfileMatch {
 
 export interface ProfileSearch {
   readonly profiles: readonly ProfileMatch[];
+  readonly next_cursor: string | null;
+  /** The search did not get through: the cursor goes on with it. */
+  readonly is_partial: boolean;
+}
+
+/** What to call a person, with `include=person`. */
+export interface Person {
+  readonly id: string;
+  readonly name: string | null;
+  readonly identifiers: Profile['identifiers'];
 }
 
 export interface Via {

@@ -10,6 +10,8 @@ export type Environment = (typeof ENVIRONMENTS)[number];
 
 export * from './types-people.ts';
 
+import type { Person } from './types-people.ts';
+
 // Signing in, members, invitations.
 
 export interface Session {
@@ -103,6 +105,8 @@ export interface Event {
   readonly trace_id: string;
   readonly userIndex: number;
   readonly key_id: string | null;
+  /** With `include=person`. */
+  readonly person?: Person | null;
 }
 
 export interface EventPage {
@@ -154,17 +158,27 @@ export interface TracedUser {
   readonly merged: readonly { readonly from: string; readonly into: string }[];
   readonly warnings: readonly string[];
   readonly message: string | null;
+  readonly person?: Person | null;
 }
 
-export interface Trace {
+export interface TraceSummary {
   readonly trace_id: string;
   readonly status: 'pending' | 'processed';
   readonly received_at: string;
   readonly processed_at: string | null;
   readonly users_accepted: number;
   readonly users_rejected: number;
+  readonly events: number;
   readonly duplicate_of: string | null;
   readonly key_id: string | null;
+}
+
+export interface TracePage {
+  readonly traces: readonly TraceSummary[];
+  readonly next_cursor: string | null;
+}
+
+export interface Trace extends Omit<TraceSummary, 'events'> {
   readonly users: readonly TracedUser[];
 }
 

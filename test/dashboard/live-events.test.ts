@@ -103,3 +103,18 @@ test('a summary is a few short texts, whatever was sent', () => {
     { name: '__proto__', value: '1' },
   ]);
 });
+
+test('older events that were asked for stay until new ones push all of them out', () => {
+  let live = changeLive(NO_EVENTS, { kind: 'arrived', events: events(300, 500), how: 'show', openId: '' });
+  live = changeLive(live, { kind: 'older', events: events(100, 310) });
+  assert.equal(live.shown.length, ROWS_MAX + 200);
+  assert.deepEqual([live.shown.at(-1)?.id, live.olderCount, live.cuts], ['e100', 200, 0]);
+  live = changeLive(live, { kind: 'arrived', events: [event(501)], how: 'hold', openId: '' });
+  assert.equal(live.shown.length, ROWS_MAX + 200);
+  // Whoever goes on from e100 now would leave a gap below e301: `cuts` says that it has to begin anew.
+  live = changeLive(live, { kind: 'show held', openId: '' });
+  assert.equal(live.shown.length, ROWS_MAX);
+  assert.deepEqual([live.shown.at(-1)?.id, live.olderCount, live.cuts], ['e301', null, 1]);
+  live = changeLive(live, { kind: 'arrived', events: [event(502)], how: 'show', openId: '' });
+  assert.equal(live.cuts, 1);
+});

@@ -69,6 +69,57 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
+  test('names come with the events: no request for a person, however many there are', async () => {
+    const asked: string[] = [];
+    const onRequest = (request: { url(): string }): void => void asked.push(new URL(request.url()).pathname);
+    page.on('request', onRequest);
+    await open();
+    await deliver(
+      running.server,
+      running.server.key,
+      Array.from({ length: 30 }, (_, n) => ({
+        identifiers: { user_id: `named-${n}`, first_name: `Name${n}`, last_name: 'Given' },
+        events: [{ event_name: 'named' }],
+      })),
+    );
+    await list().getByText('Name29 Given').waitFor();
+    await list().getByText('Name0 Given').waitFor();
+    await page.reload();
+    await list().getByText('Name0 Given').waitFor();
+    page.off('request', onRequest);
+    assert.deepEqual(
+      asked.filter((path) => path.startsWith('/profiles')),
+      [],
+    );
+    assertNoComplaints(watched);
+  });
+
+  test('older events are loaded on from the end of the list, to the first one', async () => {
+    const timestamp = '2020-01-01T00:00:00Z';
+    for (let part = 0; part < 3; part += 1) {
+      await send(
+        'elder',
+        ...Array.from({ length: 100 }, (_, n) => ({ event_name: `aged_${100 * part + n}`, timestamp })),
+      );
+    }
+    await open('?name=aged_7');
+    await row('aged_7').waitFor();
+    await page.getByRole('button', { name: 'Show older' }).click();
+    await sees(page, 'That is the first event.');
+    await open();
+    const older = page.getByRole('button', { name: 'Show older' });
+    const end = page.getByText('That is the first event.');
+    await list().waitFor();
+    for (let clicks = 0; clicks < 5 && !(await end.isVisible()); clicks += 1) {
+      await older.click();
+      await older.and(page.locator(':enabled')).or(end).waitFor();
+    }
+    await end.waitFor();
+    await row('aged_0').waitFor();
+    await row('aged_299').waitFor();
+    assertNoComplaints(watched);
+  });
+
   test('a filter by name lets only that name through, and stands in the address', async () => {
     await open();
     await page.getByLabel('Event name').fill('wanted');
@@ -112,7 +163,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     await open();
     await page.getByLabel('Person').fill('nobody@example.com');
     await page.getByRole('button', { name: 'Apply' }).click();
-    await sees(page, 'Nobody has this identifier.');
+    await sees(page, 'No one has this identifier or name.');
     assertNoComplaints(watched);
   });
 
@@ -152,7 +203,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     await row('opened_row').click();
     const detail = page.locator('.live-detail');
     await sees(detail, 'teal');
-    await sees(detail, 'Its own time');
+    await sees(detail, 'Event time');
     await detail.getByRole('button', { name: 'Raw' }).click();
     await sees(detail, '"event_name"');
     await sees(detail, '"received_at"');
@@ -168,7 +219,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     await page.reload();
     await sees(page.locator('.live-detail'), '"event_name"');
     await page.getByRole('button', { name: 'Pretty' }).click();
-    await sees(page.locator('.live-detail'), 'Its own time');
+    await sees(page.locator('.live-detail'), 'Event time');
     assertNoComplaints(watched);
   });
 
@@ -186,7 +237,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     await send('ada', { event_name: 'after_the_burst' });
     await row('after_the_burst').waitFor();
     await row('after_the_burst').click();
-    await sees(page.locator('.live-detail'), 'Its own time');
+    await sees(page.locator('.live-detail'), 'Event time');
     const shown = await list().getByRole('listitem').count();
     assert.ok(shown <= 200, `${shown} rows`);
     assertNoComplaints(watched);

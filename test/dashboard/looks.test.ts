@@ -8,9 +8,17 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, suite, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { createKey, eventually, runSluice } from '../server.ts';
+import { createKey, eventually, runSluice, user } from '../server.ts';
 import { DESKTOP, openPage, PHONE, screenshot, type WatchedPage, whyNoBrowser } from './browser.ts';
-import { askAs, assertNoComplaints, type MemberServer, read, settled, startMemberServer } from './member-page.ts';
+import {
+  askAs,
+  assertNoComplaints,
+  deliver,
+  type MemberServer,
+  read,
+  settled,
+  startMemberServer,
+} from './member-page.ts';
 import { sendSampleData } from './sample-data.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -46,6 +54,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
     const rejections = await read(server, server.key, '/rejections');
     const [rejection] = (rejections.body as { rejections: { trace_id: string }[] }).rejections;
     assert.ok(event !== undefined && rejection !== undefined);
+    await eraseOne(server);
     views = [
       { name: 'overview', path: BASE, has: '.ranking__row' },
       { name: 'first-event', path: '/dashboard/production', has: '.steps' },
@@ -55,8 +64,9 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
       { name: 'person', path: `${BASE}/people/${profile.id}`, has: '.told-card .table' },
       { name: 'timeline', path: `${BASE}/people/${profile.id}?tab=timeline`, has: '.timeline' },
       { name: 'identity', path: `${BASE}/people/${profile.id}?tab=identity`, has: '.identity' },
-      { name: 'rejected', path: `${BASE}/rejected`, has: '.json__marked' },
-      { name: 'traces', path: `${BASE}/traces`, has: '.empty' },
+      { name: 'rejected', path: `${BASE}/rejected`, has: '.rejected-sample' },
+      { name: 'traces', path: `${BASE}/traces`, has: '.table' },
+      { name: 'audit', path: `${BASE}/audit`, has: '.table' },
       { name: 'trace', path: `${BASE}/traces/${rejection.trace_id}`, has: '.table' },
       { name: 'keys', path: `${BASE}/settings/keys?show=active`, has: '.table' },
       { name: 'key-dialog', path: `${BASE}/settings/keys?dialog=create`, has: 'dialog[open]' },
@@ -69,14 +79,22 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
   });
   after(() => running.close());
 
+  /** For the audit. */
+  async function eraseOne(server: MemberServer['server']): Promise<void> {
+    const { baseUrl, key } = server;
+    await deliver(server, key, [user('erased')]);
+    const { body } = await read(server, key, '/profiles?user_id=erased');
+    const headers = { authorization: `Bearer ${key}` };
+    const { status } = await fetch(`${baseUrl}/profiles/${(body as { id: string }).id}`, { method: 'DELETE', headers });
+    assert.equal(status, 202);
+  }
+
   async function show(page: Page, { path, has }: View): Promise<void> {
     // An address that differs in its fragment alone would not load the page anew.
     if (path.includes('#')) await page.goto('about:blank');
     await page.goto(path);
     await settled(page);
     await page.locator(has).first().waitFor();
-    // Names of people are looked up one after the other.
-    await eventually('names are there', async () => (await page.locator('.live-row__person .mono').count()) === 0);
   }
 
   test('every page has its picture light, dark and on a phone, and nothing serious for axe', async () => {
@@ -104,6 +122,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
       'person',
       'rejected',
       'traces',
+      'audit',
       'keys',
       'team',
       'health',
@@ -184,7 +203,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
       await page.keyboard.press('Tab');
       seen.push(await focused(page));
     }
-    const links = ['Overview', 'Live', 'People', 'Rejected', 'Traces', 'API keys', 'Team', 'Health'];
+    const links = ['Overview', 'Live', 'People', 'Rejected', 'Traces', 'Audit', 'API keys', 'Team', 'Health'];
     assert.deepEqual(
       seen.filter((text) => links.some((link) => text === `${link} <a>`)),
       links.map((link) => `${link} <a>`),

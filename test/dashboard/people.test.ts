@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
+import { createKey, user } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
 import {
   assertNoComplaints,
@@ -82,29 +83,72 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
 
   const merge = (): Locator => page.locator('.graph__item--merge .graph__disc');
 
-  test('the ones before a search are those of the newest events', async () => {
+  const table = (): Locator => page.getByRole('table', { name: 'People, newest first' });
+
+  test('everyone is listed, newest first, with what they are known by', async () => {
     await page.goto(PEOPLE);
     await heading(page, 'People');
+    await sees(table().getByRole('row').filter({ hasText: 'Grace Hopper' }), 'grace@example.com');
+    await sees(page, '2 people. That is everyone.');
+    const names = await table().getByRole('link').allTextContents();
+    assert.deepEqual(names, ['someone-else', 'Grace Hopper']);
     await page.getByRole('link', { name: 'Grace Hopper' }).click();
     await heading(page, 'Grace Hopper');
     assertNoComplaints(watched);
   });
 
-  test('a person is found by each identifier and by profile id', async () => {
-    const values = ['grace', 'Grace@Example.com', '+49 30 123456', 'visitor-7', grace.id, grace.merged_ids[0] ?? ''];
+  test('a person is found by each identifier or name, by the beginning of it, and by profile id', async () => {
+    const values = ['grace', 'Grace@Ex', '+49 30 12', 'visitor-7', 'hopp', 'GRACE H', grace.merged_ids[0] ?? ''];
     for (const value of values) {
       await page.goto(PEOPLE);
       await page.getByRole('searchbox').fill(`  ${value} `);
       await page.getByRole('button', { name: 'Find' }).click();
-      await heading(page, 'Grace Hopper');
-      assert.equal(new URL(page.url()).pathname, `${PEOPLE}/${grace.id}`, value);
+      await page.waitForURL(/q=/);
+      await sees(page, '1 person. That is everyone.');
+      assert.deepEqual(await table().getByRole('link').allTextContents(), ['Grace Hopper'], value);
     }
+    await page.reload();
+    await table().getByRole('link', { name: 'Grace Hopper' }).click();
+    await heading(page, 'Grace Hopper');
     assertNoComplaints(watched);
+  });
+
+  test('a property narrows the list down, and stands in the address', async () => {
+    await page.goto(PEOPLE);
+    await page.getByLabel('Property').fill('plan');
+    await page.getByLabel('Its value').fill('pro');
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.waitForURL(/property=plan&is=pro$/);
+    await sees(page, '1 person. That is everyone.');
+    await page.goto(`${PEOPLE}?property=plan&is=free`);
+    await sees(page, 'No one found');
+    assertNoComplaints(watched);
+  });
+
+  test('a long list is read page by page, to its end', async () => {
+    const { server } = running;
+    const other = await createKey(server.dataFolder, { env: 'production' });
+    const users = Array.from({ length: 120 }, (_, n) => user(`many-${String(n).padStart(3, '0')}`));
+    await deliver(server, other.key, users);
+    const second = await running.open();
+    await second.page.goto('/dashboard/production/people');
+    const rows = second.page.getByRole('table', { name: 'People, newest first' }).getByRole('link');
+    await rows.first().waitFor();
+    assert.equal(await rows.count(), 50);
+    for (const count of [100, 120]) {
+      await second.page.getByRole('button', { name: 'Show more' }).click();
+      await rows.nth(count - 1).waitFor();
+      assert.equal(await rows.count(), count);
+    }
+    await sees(second.page, '120 people. That is everyone.');
+    assert.equal(new Set(await rows.allTextContents()).size, 120);
+    assertNoComplaints(second);
+    await second.context.close();
   });
 
   test('somebody who is not there is said not to be', async () => {
     await page.goto(`${PEOPLE}?q=nobody@example.com`);
-    await sees(page, 'Nobody found for “nobody@example.com”');
+    await sees(page, 'No one found');
     await page.goto(`${PEOPLE}/01a1ddc0-5109-7246-bf39-3425125c6c6d`);
     await sees(page, 'No such person here');
     assertNoComplaints(watched, /status of 404/);

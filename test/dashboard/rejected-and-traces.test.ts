@@ -1,4 +1,4 @@
-/** Why users were rejected, with what was sent and how to mend it; and what became of a request, by its trace_id. */
+/** Why users were rejected, with what was sent and how to fix it; and what became of a request, by its trace_id. */
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import type { Locator, Page } from 'playwright-core';
 import { eventually, post, user } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
 import {
+  askAs,
   assertNoComplaints,
   deliver,
   heading,
@@ -35,7 +36,12 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
   });
   after(() => running.close());
 
-  const reasons = (): Locator => page.getByRole('navigation', { name: 'Reasons' });
+  const reasons = (): Locator => page.getByRole('list', { name: 'Reasons' });
+  /** Opens what was sent. */
+  const unfold = async (): Promise<void> => {
+    await users().locator('summary').first().waitFor();
+    for (const summary of await users().locator('summary').all()) await summary.click();
+  };
   const users = (): Locator => page.getByRole('region', { name: 'Rejected users' });
 
   test('where nothing was rejected, the page says so', async () => {
@@ -67,15 +73,17 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test('of the chosen reason it shows what was sent, with the failing part marked, and how to mend it', async () => {
+  test('of the chosen reason it shows what was sent, with the failing part marked, and how to fix it', async () => {
     await page.goto(REJECTED);
     await reasons()
       .getByRole('button', { name: /timestamp/ })
       .click();
     await page.waitForURL(/reason=/);
-    await sees(users(), 'How to mend it');
+    await sees(users(), 'How to fix it');
     await sees(users(), 'Send a time such as');
     await sees(users(), 'events[1].timestamp must be an ISO 8601 timestamp');
+    assert.equal(await users().locator('mark').isVisible(), false);
+    await unfold();
     assert.deepEqual(
       (await users().locator('mark').allTextContents()).map((text) => text.trim()),
       ['"timestamp": "yesterday"'],
@@ -83,6 +91,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     await sees(users(), '"late"');
     await page.reload();
     await sees(users(), 'events[1].timestamp must be an ISO 8601 timestamp');
+    await unfold();
 
     await users()
       .getByRole('link', { name: /^trace / })
@@ -94,6 +103,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
 
   test('an empty part is marked, a missing one cannot be; a name with brackets in it is marked too', async () => {
     await page.goto(`${REJECTED}?reason=${encodeURIComponent(NO_EVENTS)}`);
+    await unfold();
     await sees(users(), '"also empty"');
     assert.deepEqual(
       (await users().locator('mark').allTextContents()).map((text) => text.trim()),
@@ -110,6 +120,8 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     await reasons()
       .getByRole('button', { name: /a\[b\]\.c/ })
       .click();
+    await page.waitForURL(/reason=/);
+    await unfold();
     await sees(users(), '"odd"');
     assert.deepEqual(
       (await users().locator('mark').allTextContents()).map((text) => text.trim()),
@@ -131,23 +143,70 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     await page.waitForURL(`**${REJECTED}?range=1h`);
     await page.goto('/dashboard/development?range=24h');
     await page.getByRole('link', { name: NO_EVENTS }).click();
-    await sees(users(), 'How to mend it');
+    await sees(users(), 'How to fix it');
     await sees(page, /in the last 24 hours/);
     assertNoComplaints(watched);
   });
 
-  test('on a phone, the details of the reason that was tapped come into view', async () => {
-    const phone = await running.open({ viewport: { width: 360, height: 640 } });
-    await phone.page.goto(REJECTED);
-    await phone.page.getByRole('button', { name: /timestamp/ }).click();
-    const title = phone.page.locator('h2:focus', { hasText: 'timestamp' });
-    await title.waitFor();
-    await eventually('it is in view', async () => {
-      const box = await title.boundingBox();
-      return box !== null && box.y >= 0 && box.y < 160;
-    });
-    assertNoComplaints(phone);
-    await phone.context.close();
+  test('a group is closed again, and then none is open', async () => {
+    await page.goto(REJECTED);
+    const first = reasons().getByRole('button').first();
+    await users().waitFor();
+    await first.click();
+    await users().waitFor({ state: 'hidden' });
+    await page.reload();
+    await first.waitFor();
+    assert.equal(await first.getAttribute('aria-expanded'), 'false');
+    assertNoComplaints(watched);
+  });
+
+  test('the most recent requests are listed with status and counts, and lead to their traces', async () => {
+    await page.goto(TRACES);
+    const table = page.getByRole('table', { name: 'Requests, newest first' });
+    const row = table.getByRole('row').filter({ hasText: `${mixed.slice(0, 8)}…${mixed.slice(-4)}` });
+    await sees(row, 'processed');
+    const cells = await row.getByRole('cell').allTextContents();
+    assert.deepEqual(cells.slice(2, 5), ['1', '3', '1']);
+    assert.match(cells[5] ?? '', /\(….{4}\)$/);
+    await sees(page, 'These are all requests that are kept.');
+    await page.getByRole('navigation', { name: 'Status' }).getByRole('link', { name: 'Pending' }).click();
+    await page.waitForURL(/status=pending/);
+    await sees(page, 'Nothing is pending');
+    await page.goBack();
+    await row.getByRole('link').first().click();
+    await page.waitForURL(`**${TRACES}/${mixed}`);
+    await page.getByRole('table', { name: 'Users of the request' }).getByRole('link', { name: 'fine' }).waitFor();
+    assertNoComplaints(watched);
+  });
+
+  test('the audit lists who erased whom, newest first, and leads to the act', async () => {
+    const AUDIT = '/dashboard/development/audit';
+    await page.goto(AUDIT);
+    await sees(page, 'Nothing was erased or unmerged');
+    const { server, session } = running;
+    const erase = {
+      leaving: (path: string) =>
+        fetch(server.baseUrl + path, { method: 'DELETE', headers: { authorization: `Bearer ${server.key}` } }),
+      gone: (path: string) => askAs(server, session, path, { method: 'DELETE' }),
+    };
+    for (const name of ['leaving', 'gone'] as const) {
+      await deliver(server, server.key, [user(name)]);
+      const { body } = await read(server, server.key, `/profiles?user_id=${name}`);
+      assert.equal((await erase[name](`/profiles/${(body as { id: string }).id}`)).status, 202);
+    }
+    await page.goto(TRACES);
+    await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Audit' }).click();
+    const rows = page.getByRole('table', { name: 'Acts, newest first' }).getByRole('row');
+    await sees(rows.nth(1), 'ada@example.com');
+    await sees(rows.nth(2), /key .+\(….{4}\)/);
+    await sees(rows.nth(1), 'Erasure');
+    await sees(rows.nth(1), /1 event/);
+    await sees(page, 'That is everything in the audit.');
+    await rows.nth(1).getByRole('link').click();
+    await sees(page, 'Events erased');
+    // A trace_id is looked for among requests first.
+    assertNoComplaints(watched, /status of 404/);
+    watched.complaints.length = 0;
   });
 
   test('a trace_id that was pasted with spaces and quotes is found, with what became of each user', async () => {
@@ -163,9 +222,10 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     await table
       .getByRole('row')
       .filter({ hasText: 'users[2]' })
-      .getByRole('link', { name: 'What was sent, and how to mend it' })
+      .getByRole('link', { name: 'What was sent, and how to fix it' })
       .click();
     await heading(page, 'Rejected');
+    await unfold();
     await sees(users(), '"late"');
     await page.goBack();
     await page.getByLabel('Rejected only').check();

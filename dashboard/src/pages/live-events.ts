@@ -1,7 +1,8 @@
 /**
  * What the Live view holds: the events that are shown, those held back while somebody reads, and how many came while it
  * was paused. A reducer without React or network, so that it can be tested as it is. An event is in here once, by its
- * id; the newest is first; never more than `ROWS_MAX` are kept, except that the row that is open always stays.
+ * id; the newest is first; never more than `ROWS_MAX` are kept, except that the row that is open always stays, and that
+ * older ones that were asked for come on top of it until new ones push them out, all of them together.
  */
 
 import type { Event as StoredEvent } from '../types.ts';
@@ -20,6 +21,10 @@ export interface LiveEvents {
   readonly missedCount: number;
   /** Left out by the server in a burst, or more than are asked for after a pause, since this feed began. */
   readonly skippedCount: number;
+  /** Of those shown, how many were asked for because they are older; null when nobody asked. */
+  readonly olderCount: number | null;
+  /** How often older ones were pushed out: who goes on from the last of them would leave a gap. */
+  readonly cuts: number;
 }
 
 export type LiveChange =
@@ -30,6 +35,7 @@ export type LiveChange =
       readonly how: Arrival;
       readonly openId: string;
     }
+  | { readonly kind: 'older'; readonly events: readonly StoredEvent[] }
   | { readonly kind: 'skipped'; readonly events: number }
   | { readonly kind: 'show held'; readonly openId: string }
   | { readonly kind: 'go on' };
@@ -37,10 +43,19 @@ export type LiveChange =
 /** What becomes of events as they arrive. */
 export type Arrival = 'show' | 'hold' | 'count';
 
-export const NO_EVENTS: LiveEvents = { shown: [], held: [], heldCount: 0, missedCount: 0, skippedCount: 0 };
+export const NO_EVENTS: LiveEvents = {
+  shown: [],
+  held: [],
+  heldCount: 0,
+  missedCount: 0,
+  skippedCount: 0,
+  olderCount: null,
+  cuts: 0,
+};
 
 export function changeLive(state: LiveEvents, change: LiveChange): LiveEvents {
   if (change.kind === 'arrived') return arrive(state, change.events, change.how, change.openId);
+  if (change.kind === 'older') return addOlder(state, change.events);
   if (change.kind === 'skipped') return { ...state, skippedCount: state.skippedCount + change.events };
   if (change.kind === 'show held') return arrive(state, [], 'show', change.openId);
   if (change.kind === 'go on') {
@@ -56,11 +71,13 @@ function arrive(state: LiveEvents, events: readonly StoredEvent[], how: Arrival,
   const fresh = without(events, state.shown);
   if (how === 'count') return { ...state, missedCount: state.missedCount + fresh.length };
   if (how === 'show') {
-    const shown = merge([...fresh, ...state.held], state.shown, openId);
-    return { ...state, shown, held: [], heldCount: 0 };
+    const all = merge([...fresh, ...state.held], state.shown);
+    const isCut = all.length > ROWS_MAX + (state.olderCount ?? 0);
+    const older = isCut && state.olderCount !== null ? { olderCount: null, cuts: state.cuts + 1 } : {};
+    return { ...state, shown: isCut ? newest(all, openId) : all, held: [], heldCount: 0, ...older };
   }
   const more = without(fresh, state.held);
-  return { ...state, held: merge(more, state.held, ''), heldCount: state.heldCount + more.length };
+  return { ...state, held: newest(merge(more, state.held), ''), heldCount: state.heldCount + more.length };
 }
 
 function without(events: readonly StoredEvent[], others: readonly StoredEvent[]): StoredEvent[] {
@@ -69,11 +86,18 @@ function without(events: readonly StoredEvent[], others: readonly StoredEvent[])
 }
 
 /** By time of receipt, and within a request by place in it; newest and last first. */
-function merge(added: readonly StoredEvent[], old: readonly StoredEvent[], openId: string): StoredEvent[] {
+function merge(added: readonly StoredEvent[], old: readonly StoredEvent[]): StoredEvent[] {
   const byId = new Map<string, StoredEvent>();
   for (const event of [...added, ...old]) if (!byId.has(event.id)) byId.set(event.id, event);
-  const all = [...byId.values()].toSorted((left, right) => compareArrival(right, left));
-  if (all.length <= ROWS_MAX) return all;
+  return [...byId.values()].toSorted((left, right) => compareArrival(right, left));
+}
+
+function addOlder(state: LiveEvents, events: readonly StoredEvent[]): LiveEvents {
+  const fresh = without(events, state.shown);
+  return { ...state, shown: merge(fresh, state.shown), olderCount: (state.olderCount ?? 0) + fresh.length };
+}
+
+function newest(all: readonly StoredEvent[], openId: string): StoredEvent[] {
   return all.filter(({ id }, index) => index < ROWS_MAX || id === openId);
 }
 

@@ -6,17 +6,18 @@
 
 import { type ChangeEvent, type FormEvent, type ReactNode, useState } from 'react';
 import { ApiError, get } from '../api.ts';
+import { shortId } from '../identity-names.ts';
 import { nameOf } from '../person-name.ts';
 import { Link, navigate, useAddress, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
-import type { ApiKey, Counts, Environment, ProfileMatch, ProfileSearch } from '../types.ts';
+import type { ApiKey, Counts, Environment, Profile, ProfileMatch, ProfileSearch } from '../types.ts';
 import { Button } from '../ui/button.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { useData } from '../use-data.ts';
 import { topNames } from './overview-figures.ts';
-import { PersonLabel } from './person-label.tsx';
 
 const NAMES_OFFERED_MAX = 100;
+const FOUND_MAX = 10;
 const NAMES_ID = 'live-names';
 
 export function LiveFilters({ keys }: { keys: readonly ApiKey[] }): ReactNode {
@@ -132,11 +133,12 @@ function isChosen(event: Event): boolean {
 }
 
 function ChosenPerson({ profileId, onClear }: { profileId: string; onClear: () => void }): ReactNode {
+  const { data } = useData<Profile>(`/profiles/${encodeURIComponent(profileId)}`);
   return (
     <div className="field">
       <span className="field__label">Person</span>
       <span className="live-chosen">
-        <PersonLabel profileId={profileId} />
+        {data === undefined ? shortId(profileId) : nameOf(data)}
         <button type="button" className="live-chosen__clear" aria-label="Any person" onClick={onClear}>
           <Icon name="close" />
         </button>
@@ -161,10 +163,10 @@ function usePersonSearch(environment: Environment, setProfileId: (id: string) =>
   const look = async (value: string): Promise<void> => {
     setIsBusy(true);
     try {
-      const path = `/profiles/search?value=${encodeURIComponent(value)}`;
+      const path = `/profiles/search?limit=${FOUND_MAX}&value=${encodeURIComponent(value)}`;
       const { profiles } = await get<ProfileSearch>(environment, path);
       setFound(profiles);
-      if (profiles.length === 0) setProblem('Nobody has this identifier.');
+      if (profiles.length === 0) setProblem('No one has this identifier or name.');
       if (profiles.length === 1 && profiles[0] !== undefined) setProfileId(profiles[0].profile.id);
     } catch (cause) {
       setProblem(cause instanceof ApiError ? cause.message : 'The search failed.');

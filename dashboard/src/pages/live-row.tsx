@@ -4,16 +4,15 @@
  */
 
 import { memo, type ReactNode, useId } from 'react';
+import { labelOf } from '../person-name.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import { IDENTIFIER_TYPES, type Keys, type Profile, type Event as StoredEvent } from '../types.ts';
+import { IDENTIFIER_TYPES, type Keys, type Person, type Event as StoredEvent } from '../types.ts';
 import { Button } from '../ui/button.tsx';
 import { Json } from '../ui/code.tsx';
 import { CopyButton } from '../ui/copy-button.tsx';
 import { Icon } from '../ui/icons.tsx';
-import { useData } from '../use-data.ts';
 import { summaryOf, valueText } from './live-events.ts';
-import { PersonLabel } from './person-label.tsx';
 import '../styles/live-row.css';
 
 export interface LiveRowProps {
@@ -47,7 +46,7 @@ export const LiveRow = memo(function LiveRow({ event, isOpen, keys, onOpen }: Li
         <span className="live-row__person">
           {event.profile_id !== null && (
             <Link to={viewPath(environment, `people/${event.profile_id}`)}>
-              <PersonLabel profileId={event.profile_id} />
+              {labelOf(event.profile_id, event.person)}
             </Link>
           )}
         </span>
@@ -112,17 +111,17 @@ function PrettyEvent({ event, keys }: { event: StoredEvent; keys: Keys | undefin
         </dl>
       </section>
       <section>
-        <h3 className="live-detail__title">About it</h3>
+        <h3 className="live-detail__title">Details</h3>
         <dl className="pairs">
           {event.profile_id !== null && (
             <>
               <dt>Person</dt>
               <dd>
-                <PersonWords profileId={event.profile_id} />
+                <PersonWords profileId={event.profile_id} person={event.person ?? null} />
               </dd>
             </>
           )}
-          <dt>Its own time</dt>
+          <dt>Event time</dt>
           <dd>
             <Time at={timestamp} />
           </dd>
@@ -178,10 +177,9 @@ function PropertyPair({ name, value }: { name: string; value: unknown }): ReactN
 const NESTED_CHARACTERS_MAX = 60;
 const IDENTIFIERS_SHOWN_MAX = 4;
 
-function PersonWords({ profileId }: { profileId: string }): ReactNode {
+function PersonWords({ profileId, person }: { profileId: string; person: Person | null }): ReactNode {
   const environment = useEnvironment();
-  const { data } = useData<Profile>(`/profiles/${profileId}`);
-  const known = data === undefined ? [] : IDENTIFIER_TYPES.flatMap((type) => data.identifiers[type]);
+  const known = person === null ? [] : IDENTIFIER_TYPES.flatMap((type) => person.identifiers[type]);
   return (
     <Link to={viewPath(environment, `people/${profileId}`)}>
       {known.length === 0 ? (

@@ -29,7 +29,7 @@ const RETRY_MS_MAX = 15_000;
 const HIDDEN_MS_MAX = 60_000;
 
 export function livePath(environment: Environment, { eventName, profileId, keyId }: LiveFilter): string {
-  const query = new URLSearchParams({ environment });
+  const query = new URLSearchParams({ environment, include: 'person' });
   if (eventName !== '') query.set('event_name', eventName);
   if (profileId !== '') query.set('profile_id', profileId);
   if (keyId !== '') query.set('key_id', keyId);

@@ -5,6 +5,7 @@
  */
 
 import { type ReactNode, useEffect, useEffectEvent, useReducer, useRef, useState } from 'react';
+import { ApiError, get } from '../api.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
 import type { EventPage, Keys } from '../types.ts';
@@ -20,6 +21,10 @@ import { LiveFilters } from './live-filters.tsx';
 import { LiveRow } from './live-row.tsx';
 import { type Connection, followLive, type LiveFilter, livePath } from './live-stream.ts';
 import '../styles/live.css';
+
+/** Of one click: as many as are shown and as many again; more pages when a filter leaves nothing of one. */
+const OLDER_EVENTS = 200;
+const OLDER_PAGES_MAX = 10;
 
 export default function LivePage(): ReactNode {
   const [eventName] = useQueryValue('name');
@@ -42,8 +47,8 @@ export default function LivePage(): ReactNode {
   );
 }
 
-function listPath({ eventName, profileId }: LiveFilter): string {
-  const query = new URLSearchParams({ limit: String(LISTED_MAX) });
+function listPath({ eventName, profileId }: LiveFilter, limit: number): string {
+  const query = new URLSearchParams({ limit: String(limit), include: 'person' });
   if (eventName !== '') query.set('event_name', eventName);
   const path = profileId === '' ? '/events' : `/profiles/${encodeURIComponent(profileId)}/events`;
   return `${path}?${query.toString()}`;
@@ -63,15 +68,14 @@ function LiveFeed({ filter, keys, isPaused, onPause }: LiveFeedProps): ReactNode
   const [live, change] = useReducer(changeLive, NO_EVENTS);
   const [connection, setConnection] = useState<Connection>('connecting');
   const [top, isAtTop] = useIsAtTop();
-  const list = useData<EventPage>(listPath(filter));
+  const list = useData<EventPage>(listPath(filter, LISTED_MAX));
 
   const isReading = !isAtTop || live.shown.some(({ id }) => id === openId);
   const goingOnHow = isReading ? 'hold' : 'show';
   const how = isPaused ? 'count' : goingOnHow;
 
   const onListed = useEffectEvent(({ events }: EventPage) => {
-    const ofKey = filter.keyId === '' ? events : events.filter(({ key_id: keyId }) => keyId === filter.keyId);
-    change({ kind: 'listed', events: ofKey, how, openId });
+    change({ kind: 'listed', events: ofKey(events, filter), how, openId });
   });
   useEffect(() => {
     if (list.data !== undefined) onListed(list.data);
@@ -140,7 +144,66 @@ function LiveFeed({ filter, keys, isPaused, onPause }: LiveFeedProps): ReactNode
           ))}
         </ol>
       )}
+      {live.shown.length > 0 && (
+        <Older
+          key={live.cuts}
+          filter={filter}
+          onOlder={(events) => change({ kind: 'older', events })}
+          shown={live.shown}
+        />
+      )}
     </Card>
+  );
+}
+
+/** The API lists events of any key. */
+function ofKey(events: EventPage['events'], { keyId }: LiveFilter): EventPage['events'] {
+  return keyId === '' ? events : events.filter((event) => event.key_id === keyId);
+}
+
+interface OlderProps {
+  readonly filter: LiveFilter;
+  readonly shown: LiveEvents['shown'];
+  readonly onOlder: (events: EventPage['events']) => void;
+}
+
+/** Goes back through all events, from the newest on: those that are shown already are passed over. */
+function Older({ filter, shown, onOlder }: OlderProps): ReactNode {
+  const environment = useEnvironment();
+  // Null at the end.
+  const [cursor, setCursor] = useState<string | null>('');
+  const [isBusy, setIsBusy] = useState(false);
+  const [error, setError] = useState<ApiError>();
+  const load = async (): Promise<void> => {
+    setIsBusy(true);
+    setError(undefined);
+    const known = new Set(shown.map(({ id }) => id));
+    try {
+      for (let pages = 0, next: string | null = cursor; pages < OLDER_PAGES_MAX && next !== null; pages += 1) {
+        const path = `${listPath(filter, OLDER_EVENTS)}&cursor=${encodeURIComponent(next)}`;
+        const page: EventPage = await get<EventPage>(environment, path);
+        const events = ofKey(page.events, filter);
+        onOlder(events);
+        next = page.next_cursor;
+        setCursor(next);
+        if (events.some(({ id }) => !known.has(id))) break;
+      }
+    } catch (cause) {
+      setError(cause instanceof ApiError ? cause : new ApiError('Older events could not be read.', 0, null));
+    }
+    setIsBusy(false);
+  };
+  return (
+    <div className="list-end">
+      {error !== undefined && <ErrorNotice error={error} />}
+      {cursor === null ? (
+        <p className="muted">That is the first event.</p>
+      ) : (
+        <Button busy={isBusy} onClick={() => void load()}>
+          Show older
+        </Button>
+      )}
+    </div>
   );
 }
 

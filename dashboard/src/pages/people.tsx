@@ -1,59 +1,74 @@
 /**
- * Finding a person by any identifier or by profile id. What was searched stands in the address. One hit goes straight
- * on to the person; before a search, those of the newest events are a place to start.
+ * People, newest first, narrowed down by the beginning of an identifier or name and by a property; both stand in the
+ * address. The server searches for half a second a page and says when it has not looked at everyone: the page then goes
+ * on by itself for a while, and after that when asked to.
  */
 
 import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
 import { nameOf } from '../person-name.ts';
-import { Link, navigate, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
+import { Link, navigate, useAddress, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import type { EventPage, ProfileMatch, ProfileSearch, Event } from '../types.ts';
+import { IDENTIFIER_TYPES, type ProfileMatch, type ProfileSearch } from '../types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
-import { DataTable } from '../ui/data-table.tsx';
+import { type Column, DataTable } from '../ui/data-table.tsx';
 import { Empty } from '../ui/empty.tsx';
 import { TextField } from '../ui/field.tsx';
-import { ErrorNotice, Loading } from '../ui/notice.tsx';
+import { ListEnd } from '../ui/list-end.tsx';
+import { Loading } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
-import { useData } from '../use-data.ts';
-import { RecentPeople } from './recent-people.tsx';
+import { type Pages, usePages } from '../use-pages.ts';
 import '../styles/person.css';
 
-const RECENT_EVENTS = 50;
-const RECENT_PEOPLE_MAX = 10;
+/** In the address, and what the API calls it. */
+const FILTERS = { q: 'value', property: 'property', is: 'property_value' } as const;
+type Filter = Readonly<Record<keyof typeof FILTERS, string>>;
+
+/** So many pages in a row that ended early are followed by the next without being asked. */
+const SEARCHED_ON_MAX = 20;
+const IDENTIFIERS_SHOWN_MAX = 3;
 
 export default function People(): ReactNode {
-  const [query, setQuery] = useQueryValue('q');
+  const { query } = useAddress();
+  const of = (name: keyof Filter): string => query.get(name) ?? '';
+  const filter = { q: of('q'), property: of('property'), is: of('property') === '' ? '' : of('is') };
   return (
     <Page title="People">
       <Card>
-        <SearchForm key={query} query={query} onSearch={setQuery} />
+        <SearchForm key={JSON.stringify(filter)} filter={filter} />
       </Card>
-      {query === '' ? <Recent /> : <Found query={query} />}
+      <Found filter={filter} />
     </Page>
   );
 }
 
-function SearchForm({ query, onSearch }: { query: string; onSearch: (query: string) => void }): ReactNode {
-  const [typed, setTyped] = useState(query);
+function SearchForm({ filter }: { filter: Filter }): ReactNode {
+  const { path } = useAddress();
+  const [typed, setTyped] = useState(filter);
+  const field = (name: keyof Filter) => ({
+    value: typed[name],
+    autoComplete: 'off',
+    autoCapitalize: 'none',
+    spellCheck: false,
+    onChange: (event: { target: { value: string } }) => setTyped({ ...typed, [name]: event.target.value }),
+  });
   const submit = (event: FormEvent): void => {
     event.preventDefault();
-    onSearch(typed.trim());
+    const chosen = Object.entries(typed).flatMap(([name, text]) => (text.trim() === '' ? [] : [[name, text.trim()]]));
+    navigate(chosen.length === 0 ? path : `${path}?${new URLSearchParams(chosen)}`);
   };
   return (
     <search>
       <form className="form-row form-row--search" onSubmit={submit}>
         <TextField
-          label="Who are you looking for?"
-          hint="An e-mail address, user_id, phone number, anon_id or profile id, in full."
+          label="Name or identifier"
+          hint="The beginning is enough, of a name, e-mail address, user_id, phone number or anon_id. Or a profile id."
           type="search"
-          value={typed}
-          autoComplete="off"
-          autoCapitalize="none"
-          spellCheck={false}
-          onChange={(event) => setTyped(event.target.value)}
+          {...field('q')}
         />
+        <TextField label="Property" hint="Such as plan." {...field('property')} />
+        <TextField label="Its value" hint="Any, if empty." {...field('is')} />
         <Button kind="primary" type="submit">
           Find
         </Button>
@@ -62,94 +77,129 @@ function SearchForm({ query, onSearch }: { query: string; onSearch: (query: stri
   );
 }
 
-function Found({ query }: { query: string }): ReactNode {
-  const environment = useEnvironment();
-  const { data, error, isLoading, reload } = useData<ProfileSearch>(
-    `/profiles/search?value=${encodeURIComponent(query)}`,
-  );
-  const found = isLoading ? undefined : data?.profiles;
-  const only = found?.length === 1 ? found[0] : undefined;
-  useEffect(() => {
-    // Replaced, so that going back leads to where the search was made, not here and on again.
-    if (only !== undefined) navigate(viewPath(environment, `people/${only.profile.id}`), { replace: true });
-  }, [environment, only]);
-  if (error !== undefined) return <ErrorNotice error={error} onRetry={reload} />;
-  if (found === undefined || only !== undefined) return <Loading what="people" />;
-  if (found.length === 0) return <Nobody query={query} />;
-  return <Several found={found} />;
+function searchPath(filter: Filter): string {
+  const query = new URLSearchParams();
+  for (const [name, parameter] of Object.entries(FILTERS)) {
+    const value = filter[name as keyof Filter];
+    if (value !== '') query.set(parameter, value);
+  }
+  return query.size === 0 ? '/profiles/search' : `/profiles/search?${query}`;
 }
 
-function Several({ found }: { found: readonly ProfileMatch[] }): ReactNode {
-  const environment = useEnvironment();
+function Found({ filter }: { filter: Filter }): ReactNode {
+  const list = usePages<ProfileSearch>(searchPath(filter));
+  const { pages, isBusy, isLoading, hasMore, error, loadMore } = list;
+  const found = pages.flatMap(({ profiles }) => profiles);
+  const partial = pages.length - 1 - pages.findLastIndex(({ is_partial: isPartial }) => !isPartial);
+  const isSearching = hasMore && error === undefined && pages.at(-1)?.is_partial === true && partial < SEARCHED_ON_MAX;
+  const isFiltered = filter.q !== '' || filter.property !== '';
+  useEffect(() => {
+    if (isSearching && !isBusy) loadMore();
+  });
+  if (isLoading) return <Loading what="people" />;
   return (
-    <Card title={`${found.length} people have this`}>
+    <>
+      {found.length > 0 && <PeopleTable found={found} isFiltered={filter.q !== ''} />}
+      {found.length === 0 && !hasMore && error === undefined && (isFiltered ? <Nobody /> : <NobodyYet />)}
+      {isSearching ? (
+        <output className="list-end muted">Searching on through older people …</output>
+      ) : (
+        <PeopleEnd list={list} count={found.length} />
+      )}
+    </>
+  );
+}
+
+function PeopleEnd({ list, count }: { list: Pages<ProfileSearch>; count: number }): ReactNode {
+  if (list.pages.length > 0 && count === 0 && !list.hasMore) return null;
+  const isPartial = list.pages.at(-1)?.is_partial === true;
+  return (
+    <>
+      {isPartial && <p className="muted">Not everyone has been looked at yet.</p>}
+      <ListEnd
+        list={list}
+        more={isPartial ? 'Search on' : 'Show more'}
+        end={`${formatNumber(count)} ${count === 1 ? 'person' : 'people'}. That is everyone.`}
+      />
+    </>
+  );
+}
+
+function PeopleTable({ found, isFiltered }: { found: readonly ProfileMatch[]; isFiltered: boolean }): ReactNode {
+  const environment = useEnvironment();
+  const pathOf = (id: string): string => viewPath(environment, `people/${id}`);
+  const columns: Column<ProfileMatch>[] = [
+    {
+      key: 'name',
+      label: 'Person',
+      render: ({ profile }) => <Link to={pathOf(profile.id)}>{nameOf(profile)}</Link>,
+    },
+    { key: 'identifiers', label: 'Identifiers', render: (match) => <Identifiers {...match} /> },
+    ...(isFiltered ? [{ key: 'matched', label: 'Found by', render: FoundBy }] : []),
+    { key: 'events', label: 'Events', align: 'end', render: ({ profile }) => formatNumber(profile.event_count) },
+    { key: 'first', label: 'First seen', render: ({ profile }) => <Time at={profile.first_seen} relative /> },
+    { key: 'last', label: 'Last seen', render: ({ profile }) => <Time at={profile.last_seen} relative /> },
+  ];
+  return (
+    <Card>
       <DataTable
-        caption="People found"
+        caption="People, newest first"
         rows={found}
         rowKey={({ profile }) => profile.id}
-        onRow={({ profile }) => navigate(viewPath(environment, `people/${profile.id}`))}
-        columns={[
-          {
-            key: 'name',
-            label: 'Person',
-            render: ({ profile }) => <Link to={viewPath(environment, `people/${profile.id}`)}>{nameOf(profile)}</Link>,
-          },
-          {
-            key: 'matched',
-            label: 'Found by',
-            render: ({ matched }) => (
-              <span className="row">
-                {matched.map((type) => (
-                  <Badge key={type} tone="quiet">
-                    {type}
-                  </Badge>
-                ))}
-              </span>
-            ),
-          },
-          { key: 'events', label: 'Events', align: 'end', render: ({ profile }) => formatNumber(profile.event_count) },
-          { key: 'seen', label: 'Last seen', render: ({ profile }) => <Time at={profile.last_seen} relative /> },
-        ]}
+        onRow={({ profile }) => navigate(pathOf(profile.id))}
+        columns={columns}
       />
     </Card>
   );
 }
 
-function Nobody({ query }: { query: string }): ReactNode {
+function FoundBy({ matched }: ProfileMatch): ReactNode {
+  return (
+    <span className="row">
+      {matched.map((type) => (
+        <Badge key={type} tone="quiet">
+          {type}
+        </Badge>
+      ))}
+    </span>
+  );
+}
+
+function Identifiers({ profile }: ProfileMatch): ReactNode {
+  const name = nameOf(profile);
+  const all = IDENTIFIER_TYPES.flatMap((type) => profile.identifiers[type]).filter((value) => value !== name);
+  const more = all.length - IDENTIFIERS_SHOWN_MAX;
+  return (
+    <span className="person-identifiers">
+      {all.slice(0, IDENTIFIERS_SHOWN_MAX).map((value) => (
+        <bdi key={value}>{value}</bdi>
+      ))}
+      {more > 0 && <span className="muted">and {formatNumber(more)} more</span>}
+      {all.length === 0 && <span className="muted">no other</span>}
+    </span>
+  );
+}
+
+function Nobody(): ReactNode {
   const environment = useEnvironment();
   return (
-    <Empty title={`Nobody found for “${query}”`}>
+    <Empty title="No one found">
       <p>
-        Looked for in {environment} as user_id, email, phone_number, anon_id and profile id, each in full. Capitals
-        count in user_id and anon_id, not in e-mail addresses. Phone numbers match with or without spaces, best with the
-        country: +49 30 123456.
+        No one in {environment} has an identifier or a name that begins like this. Capitals do not matter. Phone numbers
+        are found best with the country: +49 30 123456.
       </p>
-      <p>Placeholders such as “null” or “unknown” match nobody. Somebody who was erased is not found either.</p>
+      <p>Placeholders such as “null” or “unknown” are not identifiers, and people who were erased are not found.</p>
+      <p>
+        <Link to={viewPath(environment, 'people')}>Show everyone</Link>
+      </p>
     </Empty>
   );
 }
 
-function Recent(): ReactNode {
-  const { data, error, reload } = useData<EventPage>(`/events?limit=${RECENT_EVENTS}`);
-  if (error !== undefined && data === undefined) return <ErrorNotice error={error} onRetry={reload} />;
-  if (data === undefined) return <Loading what="recent people" />;
-  const events = newestOfEach(data.events);
-  if (events.length === 0) {
-    return (
-      <Empty title="Nobody yet">
-        <p>People appear here as soon as events come in.</p>
-      </Empty>
-    );
-  }
-  return <RecentPeople events={events} />;
-}
-
-/** The newest event of each person. */
-function newestOfEach(events: readonly Event[]): (Event & { profile_id: string })[] {
-  const newest = new Map<string, Event & { profile_id: string }>();
-  for (const event of events) {
-    const { profile_id: id } = event;
-    if (id !== null && !newest.has(id)) newest.set(id, { ...event, profile_id: id });
-  }
-  return [...newest.values()].slice(0, RECENT_PEOPLE_MAX);
+function NobodyYet(): ReactNode {
+  return (
+    <Empty title="No people yet">
+      <p>People appear here as soon as events are received.</p>
+    </Empty>
+  );
 }

@@ -171,7 +171,8 @@ function ErasedPage({ erased }: { erased: Erased }): ReactNode {
     <Page title="Erased">
       <Notice tone="good" title="The person is erased.">
         <output>
-          Profile, identifiers, properties and events are gone. The act is in the audit as{' '}
+          Profile, identifiers, properties and events are gone. It is in the{' '}
+          <Link to={viewPath(environment, 'audit')}>audit</Link> as{' '}
           <Link to={viewPath(environment, `traces/${erased.trace_id}`)} className="mono">
             {erased.trace_id}
           </Link>{' '}

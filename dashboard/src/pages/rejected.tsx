@@ -1,24 +1,23 @@
 /**
- * Rejected users, grouped by reason: how many, since when, how to mend it, and for the chosen reason the users as they
- * were sent, with the part marked that failed. Reason and range stand in the address. What was sent is shown as text
- * and nothing else.
+ * Rejected users, grouped by reason: how many, the last one, and for the reason that is open how to fix it and the users
+ * as they were sent, each folded until it is opened, with the part marked that failed. Reason and range stand in the
+ * address. What was sent is shown as text and nothing else.
  */
 
-import { type Ref, useRef, useState } from 'react';
-import { ApiError, get } from '../api.ts';
+import { useId, useState } from 'react';
 import { Link, useAddress, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { fromQuery, REJECTED_RANGES, type RejectedRange, rejectedRangeOf } from '../rejected-range.ts';
 import { adviceFor } from '../rejection-advice.ts';
 import { formatNumber, Time, useNow } from '../time.tsx';
 import type { Rejection, RejectionPage, RejectionReason, RejectionReasons } from '../types.ts';
-import { Badge } from '../ui/badge.tsx';
-import { Button } from '../ui/button.tsx';
-import { Card } from '../ui/card.tsx';
 import { Code, Json } from '../ui/code.tsx';
 import { Empty } from '../ui/empty.tsx';
+import { Icon } from '../ui/icons.tsx';
+import { ListEnd } from '../ui/list-end.tsx';
 import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
+import { usePages } from '../use-pages.ts';
 import '../styles/rejected.css';
 import '../styles/switch.css';
 
@@ -30,8 +29,8 @@ const REQUEST_KEPT_MAX = 100;
 const REASONS_MAX = 100;
 /** Ids of the same minute begin alike; the end tells them apart. */
 const TRACE_END_CHARACTERS = 12;
-/** As in rejected.css. */
-const ONE_COLUMN = '(max-width: 52rem)';
+/** In the address: no reason is open. */
+const NONE_OPEN = 'none';
 
 export default function RejectedPage() {
   const [reason, setReason] = useQueryValue('reason');
@@ -39,14 +38,10 @@ export default function RejectedPage() {
   const range = rejectedRangeOf(rangeValue);
   const from = fromQuery(range, useNow());
   const { data, error, reload } = useData<RejectionReasons>(`/rejections/reasons?${from}`, { everyMs: RELOAD_MS });
-  const title = useRef<HTMLHeadingElement>(null);
   const reasons = data?.reasons;
   const chosen = reason !== '' ? reason : reasons?.[0]?.reason;
-  const choose = (next: string): void => {
-    setReason(next);
-    // In one column the details are below all reasons, out of sight.
-    if (matchMedia(ONE_COLUMN).matches) requestAnimationFrame(() => showDetails(title.current));
-  };
+  // One that was shared and is not among those of the range any more.
+  const isMissing = reason !== '' && reason !== NONE_OPEN && reasons?.every((one) => one.reason !== reason) === true;
   return (
     <Page title="Rejected" actions={<RangeSwitch range={range} />}>
       <p className="lead">
@@ -61,19 +56,30 @@ export default function RejectedPage() {
         </Empty>
       )}
       {reasons !== undefined && reasons.length > 0 && <Total reasons={reasons} range={range} />}
-      {reasons !== undefined && chosen !== undefined && (
-        <div className="rejected">
-          <ReasonList reasons={reasons} chosen={chosen} onChoose={choose} />
-          <RejectedUsers key={`${range.value} ${chosen}`} reason={chosen} range={range} title={title} />
-        </div>
+      {reasons !== undefined && (
+        <ul className="reasons" aria-label="Reasons">
+          {reasons.map((one) => (
+            <ReasonGroup
+              key={one.reason}
+              group={one}
+              most={Math.max(...reasons.map(({ users }) => users))}
+              range={range}
+              isOpen={one.reason === chosen}
+              onOpen={(isOpen) => setReason(isOpen ? one.reason : NONE_OPEN, { replace: true })}
+            />
+          ))}
+        </ul>
+      )}
+      {isMissing && (
+        <Empty title={`None ${range.words}`}>
+          <p>
+            No user was rejected with <q>{reason}</q>. There may have been some before: they are kept for a limited
+            time.
+          </p>
+        </Empty>
       )}
     </Page>
   );
-}
-
-function showDetails(title: HTMLElement | null): void {
-  title?.focus({ preventScroll: true });
-  title?.scrollIntoView();
 }
 
 function RangeSwitch({ range }: { range: RejectedRange }) {
@@ -115,93 +121,67 @@ function Total({ reasons, range }: { reasons: readonly RejectionReason[]; range:
   );
 }
 
-interface ReasonListProps {
-  readonly reasons: readonly RejectionReason[];
-  readonly chosen: string;
-  readonly onChoose: (reason: string) => void;
+interface ReasonGroupProps {
+  readonly group: RejectionReason;
+  /** Users of the most frequent reason. */
+  readonly most: number;
+  readonly range: RejectedRange;
+  readonly isOpen: boolean;
+  readonly onOpen: (isOpen: boolean) => void;
 }
 
-function ReasonList({ reasons, chosen, onChoose }: ReasonListProps) {
-  const most = Math.max(1, ...reasons.map(({ users }) => users));
+function ReasonGroup({ group: { reason, users, last_at: lastAt }, most, range, isOpen, onOpen }: ReasonGroupProps) {
+  const id = useId();
   return (
-    <nav className="reasons" aria-label="Reasons">
-      {reasons.map(({ reason, users, last_at }) => (
-        <button
-          key={reason}
-          type="button"
-          className="reason"
-          aria-current={reason === chosen ? 'true' : undefined}
-          onClick={() => onChoose(reason)}
-        >
-          <span className="reason-text">{reason}</span>
-          <span className="reason-figures">
-            <strong>{formatNumber(users)}</strong> {users === 1 ? 'user' : 'users'}, last <Time at={last_at} relative />
-          </span>
-          <span className="reason-bar" aria-hidden="true">
-            <span style={{ width: `${(100 * users) / most}%` }} />
-          </span>
-        </button>
-      ))}
-    </nav>
+    <li className="reason-group">
+      <button
+        type="button"
+        className="reason"
+        aria-expanded={isOpen}
+        aria-controls={isOpen ? id : undefined}
+        onClick={() => onOpen(!isOpen)}
+      >
+        <Icon name="next" />
+        <span className="reason-text">{reason}</span>
+        <span className="reason-figures">
+          <strong>{formatNumber(users)}</strong> {users === 1 ? 'user' : 'users'}, last <Time at={lastAt} relative />
+        </span>
+        <span className="reason-bar" aria-hidden="true">
+          <span style={{ width: `${(100 * users) / most}%` }} />
+        </span>
+      </button>
+      {isOpen && (
+        <div id={id}>
+          <RejectedUsers key={range.value} reason={reason} range={range} />
+        </div>
+      )}
+    </li>
   );
 }
 
-interface RejectedUsersProps {
-  readonly reason: string;
-  readonly range: RejectedRange;
-  readonly title: Ref<HTMLHeadingElement>;
-}
-
-function RejectedUsers({ reason, range, title }: RejectedUsersProps) {
-  const environment = useEnvironment();
+function RejectedUsers({ reason, range }: { reason: string; range: RejectedRange }) {
   // Of when it was opened: a list that is read page by page must not move.
   const [from] = useState(() => fromQuery(range, Date.now()));
   const path = `/rejections?limit=${PAGE_USERS}&reason=${encodeURIComponent(reason)}&${from}`;
-  const { data, error, reload } = useData<RejectionPage>(path);
-  const [more, setMore] = useState<RejectionPage[]>([]);
-  const [isBusy, setBusy] = useState(false);
-  const [moreError, setMoreError] = useState<ApiError>();
-  const pages = data === undefined ? [] : [data, ...more];
-  const cursor = pages.at(-1)?.next_cursor ?? null;
+  const list = usePages<RejectionPage>(path);
   const { mend } = adviceFor(reason);
-  const loadMore = async (): Promise<void> => {
-    setBusy(true);
-    setMoreError(undefined);
-    try {
-      const next = await get<RejectionPage>(environment, `${path}&cursor=${encodeURIComponent(cursor ?? '')}`);
-      setMore((before) => [...before, next]);
-    } catch (cause) {
-      setMoreError(cause instanceof ApiError ? cause : new ApiError('They could not be read.', 0, null));
-    }
-    setBusy(false);
-  };
-  const users = pages.flatMap(({ rejections }) => rejections);
+  const users = list.pages.flatMap(({ rejections }) => rejections);
   return (
     <section className="rejected-users" aria-label="Rejected users">
-      <h2 className="rejected-title" tabIndex={-1} ref={title}>
-        {reason}
-      </h2>
       {mend !== '' && (
-        <Notice tone="quiet" title="How to mend it">
+        <Notice tone="quiet" title="How to fix it">
           {mend}
         </Notice>
       )}
-      {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
-      {data === undefined && error === undefined && <Loading what="what was sent" />}
-      {data !== undefined && users.length === 0 && (
-        <Empty title={`None ${range.words}`}>
-          <p>There may have been some before. What was rejected is kept for a limited time.</p>
-        </Empty>
-      )}
+      {list.isLoading && <Loading what="what was sent" />}
       {users.map((user) => (
         <RejectedUser key={`${user.trace_id}.${user.userIndex}`} user={user} />
       ))}
-      {moreError !== undefined && <ErrorNotice error={moreError} />}
-      {cursor !== null && (
-        <Button busy={isBusy} onClick={() => void loadMore()}>
-          Show more
-        </Button>
-      )}
+      <ListEnd
+        list={list}
+        more="Show more"
+        end={users.length === 0 ? `None ${range.words} any more.` : 'That is every user that is kept.'}
+      />
     </section>
   );
 }
@@ -211,16 +191,15 @@ function RejectedUser({ user }: { user: Rejection }) {
   const { trace_id: traceId, userIndex, received_at: receivedAt, message, payload, payload_is_cut: isCut } = user;
   const { path } = adviceFor(message);
   return (
-    <Card>
-      <header className="rejected-head">
-        <Time at={receivedAt} />
-        <code className="muted">users[{userIndex}]</code>
+    <details className="rejected-sample">
+      <summary>
+        <Time at={receivedAt} /> <code className="muted">users[{userIndex}]</code>{' '}
+        {message !== user.reason && <span className="rejected-message">{message}</span>}
+      </summary>
+      <p>
         <Link to={`${viewPath(environment, 'traces')}/${traceId}`} title={traceId}>
           trace <span className="mono">…{traceId.slice(-TRACE_END_CHARACTERS)}</span>
         </Link>
-      </header>
-      <p className="rejected-message">
-        <Badge tone="bad">Rejected</Badge> {message}
       </p>
       {isCut ? (
         <>
@@ -230,6 +209,6 @@ function RejectedUser({ user }: { user: Rejection }) {
       ) : (
         <Json value={payload} {...(path !== null && { mark: path })} />
       )}
-    </Card>
+    </details>
   );
 }

@@ -28,7 +28,7 @@ export function TraceAct({ traceId, otherwise }: TraceActProps): ReactNode {
   return act === undefined ? otherwise : <ActCard act={act} />;
 }
 
-const KIND_WORDS: Readonly<Record<string, string>> = { erase: 'Erasure', unmerge: 'Unmerge' };
+export const KIND_WORDS: Readonly<Record<string, string>> = { erase: 'Erasure', unmerge: 'Unmerge' };
 
 function ActCard({ act }: { act: AuditAct }): ReactNode {
   return (
@@ -119,7 +119,7 @@ function Count({ label, value }: { label: string; value: unknown }): ReactNode {
   );
 }
 
-function fieldOf(detail: unknown, name: string): unknown {
+export function fieldOf(detail: unknown, name: string): unknown {
   if (typeof detail !== 'object' || detail === null || !Object.hasOwn(detail, name)) return undefined;
   return (detail as Readonly<Record<string, unknown>>)[name];
 }

@@ -1,5 +1,5 @@
 /**
- * What became of a request: paste its trace_id. While it is pending, the view asks again every second. An id that is of
+ * The most recent requests, and what became of one: paste its trace_id. While it is pending, the view asks again every second. An id that is of
  * no request is looked for in the audit. The trace_id and the filter stand in the address.
  */
 
@@ -18,6 +18,7 @@ import { TextField } from '../ui/field.tsx';
 import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
+import { RecentTraces } from './recent-traces.tsx';
 import { TraceAct } from './trace-act.tsx';
 import { TracedUsers } from './traced-users.tsx';
 import '../styles/person.css';
@@ -32,19 +33,7 @@ export default function TracePage(): ReactNode {
       <Card>
         <TraceForm asked={asked} />
       </Card>
-      {asked === '' && (
-        <Empty title="What became of my request?">
-          <p>
-            Every answer to a request with events has a trace_id, in the body and in the <code>X-Trace-Id</code> header.
-            With it you see which users were accepted, on which profiles their events are, and why others were rejected.
-            The trace_id of an unmerge or an erasure shows what was done.
-          </p>
-          <p>
-            A request that was refused whole, for its key, its size or because it could not be read, has no trace: its
-            trace_id is in the header, and leads to the server’s own log.
-          </p>
-        </Empty>
-      )}
+      {asked === '' && <RecentTraces />}
       {traceId !== undefined && <TraceView traceId={traceId} />}
     </Page>
   );
@@ -86,7 +75,10 @@ function TraceForm({ asked }: { asked: string }): ReactNode {
 
 function TraceView({ traceId }: { traceId: string }): ReactNode {
   const [isPending, setIsPending] = useState(false);
-  const { data, error, reload } = useData<Trace>(`/traces/${traceId}`, isPending ? { everyMs: PENDING_RELOAD_MS } : {});
+  const { data, error, reload } = useData<Trace>(
+    `/traces/${traceId}?include=person`,
+    isPending ? { everyMs: PENDING_RELOAD_MS } : {},
+  );
   // Known from the first answer on, so that a request that is processed is asked for once.
   const isPendingNow = data?.status === 'pending' && error === undefined;
   if (isPending !== isPendingNow) setIsPending(isPendingNow);

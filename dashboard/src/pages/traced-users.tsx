@@ -5,6 +5,7 @@
 
 import { type ReactNode, useState } from 'react';
 import { shortId } from '../identity-names.ts';
+import { labelOf } from '../person-name.ts';
 import { reasonOf } from '../rejection-advice.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
@@ -73,13 +74,13 @@ function columnsIn(environment: Environment, trace: Trace): readonly Column<Trac
     },
     {
       key: 'profile',
-      label: 'Profile',
+      label: 'Person',
       render: (user) => <ProfileCell user={user} trace={trace} environment={environment} />,
     },
     { key: 'events', label: 'Events', align: 'end', render: ({ events }) => formatNumber(events) },
     {
       key: 'words',
-      label: 'What to know',
+      label: 'Notes',
       render: (user) => <Words user={user} trace={trace} environment={environment} />,
     },
   ];
@@ -95,8 +96,8 @@ function ProfileCell({ user, trace, environment }: CellProps): ReactNode {
   const { profile_id: id } = user;
   if (id !== null) {
     return (
-      <Link to={viewPath(environment, `people/${id}`)} className="mono whole" title={id}>
-        {shortId(id)}
+      <Link to={viewPath(environment, `people/${id}`)} title={id}>
+        <bdi>{labelOf(id, user.person)}</bdi>
       </Link>
     );
   }
@@ -145,13 +146,13 @@ function Words({ user, trace, environment }: CellProps): ReactNode {
         <li>
           <bdi className="words__message">{message}</bdi>.{' '}
           <Link to={`${viewPath(environment, 'rejected')}?range=all&reason=${encodeURIComponent(reasonOf(message))}`}>
-            What was sent, and how to mend it
+            What was sent, and how to fix it
           </Link>
         </li>
       )}
       {merged.map(({ from, into }) => (
         <li key={from}>
-          Merged <code title={from}>{shortId(from)}</code> into <code title={into}>{shortId(into)}</code>.{' '}
+          Merged profile <code title={from}>{shortId(from)}</code> into <code title={into}>{shortId(into)}</code>.{' '}
           {profileId !== null && (
             <Link to={`${viewPath(environment, `people/${profileId}`)}?tab=identity`}>See the identity graph</Link>
           )}

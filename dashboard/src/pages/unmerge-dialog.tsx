@@ -98,7 +98,7 @@ export function UnmergeNotice({ result, profileId }: { result: UnmergeResult; pr
         ))}
       </ul>
       <p className="small">
-        In the audit as{' '}
+        In the <Link to={viewPath(environment, 'audit')}>audit</Link> as{' '}
         <Link to={viewPath(environment, `traces/${result.trace_id}`)} className="mono">
           {result.trace_id}
         </Link>
