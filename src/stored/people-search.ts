@@ -204,7 +204,7 @@ function mentioning(part: string): Pick<RoughFilter, 'known' | 'mentioned'> {
 
 /** Up to the first letter of which only this program knows the other case. */
 function comparable(text: string): string {
-  const characters = [...text];
+  const characters = Array.from(text);
   const end = characters.findIndex((one) => one > '\x7f' && (one.toLowerCase() !== one || one.toUpperCase() !== one));
   return end === -1 ? text : characters.slice(0, end).join('');
 }

@@ -40,5 +40,5 @@ function nameOf(field: (name: string) => unknown): string | null {
   };
   const firstAndLast = `${text('first_name')} ${text('last_name')}`.trim();
   const name = [firstAndLast, text('name'), text('full_name')].find((one) => one !== '');
-  return name === undefined ? null : [...name].slice(0, NAME_CHARACTERS_MAX).join('');
+  return name === undefined ? null : Array.from(name).slice(0, NAME_CHARACTERS_MAX).join('');
 }

