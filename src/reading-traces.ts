@@ -9,7 +9,7 @@
 import type { LogHeader, LogReader } from './log.ts';
 import type { TenantId } from './model.ts';
 import type { Page, Store, StoredTrace, TracedUser, TraceQuery, TraceSummary } from './store.ts';
-import { traceCursor, traceIdBefore } from './stored/trace-list.ts';
+import { traceCursor, traceIdBefore, traceScope } from './stored/trace-list.ts';
 
 /** No hours: for the positions alone. */
 export const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
@@ -155,11 +155,12 @@ export async function listTraces(
   tenantId: TenantId,
   query: TraceQuery,
 ): Promise<Page<TraceSummary>> {
-  const before = traceIdBefore(query.cursor);
+  const scope = traceScope(tenantId, query);
+  const before = traceIdBefore(scope, query.cursor);
   const waiting = await waitingRequests(store, log, tenantId, before, query.limit + 1);
   const { rows: processed, nextCursor } = await store.traces(tenantId, query);
   // Below where the store's page ends, there may be others of it in between.
-  const end = nextCursor === null ? '' : traceIdBefore(nextCursor);
+  const end = nextCursor === null ? '' : traceIdBefore(scope, nextCursor);
   const byId = new Map(processed.map((row) => [row.traceId, row]));
   for (const [traceId, headers] of waiting) {
     if (traceId < end) continue;
@@ -172,7 +173,10 @@ export async function listTraces(
   const rows = [...byId.values()].sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
   const given = rows.slice(0, query.limit);
   const last = given.at(-1);
-  return { rows: given, nextCursor: rows.length > given.length && last ? traceCursor(last.traceId) : nextCursor };
+  return {
+    rows: given,
+    nextCursor: rows.length > given.length && last ? traceCursor(scope, last.traceId) : nextCursor,
+  };
 }
 
 /** The newest few below `before` of which the log has something that the store has not, or that it set aside. */

@@ -18,7 +18,7 @@ import {
   type PeopleQuery,
   type StoredProfile,
 } from '../store.ts';
-import { cursorOf, numbersOf } from './cursor.ts';
+import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
 import type { IdentifierRow } from './profile.ts';
 
 /** Profile fields that hold a name. */
@@ -41,6 +41,8 @@ export interface Step {
 }
 
 export interface PeopleSource {
+  /** Its number; 0 for one that never sent anything. */
+  readonly tenant: number;
   findProfile(type: IdentifierType, normalised: string): Promise<StoredProfile | undefined>;
   profile(id: string): Promise<StoredProfile | undefined>;
   /**
@@ -59,13 +61,19 @@ interface Start {
 const FROM_THE_TOP: Start = { exactGiven: 0, before: Number.MAX_SAFE_INTEGER };
 
 export async function searchPeople(source: PeopleSource, query: PeopleQuery): Promise<PeoplePage> {
-  const { exactGiven, before } = startOf(query.cursor);
+  const { text, property } = query;
+  const scope: CursorScope = [source.tenant, text, property?.name ?? null, property?.value ?? null];
+  const { exactGiven, before } = startOf(scope, query.cursor);
   const exact = await exactMatches(source, query);
   const rows: FoundPerson[] = exact.slice(exactGiven, exactGiven + query.limit);
   const exactEnd = Math.min(exact.length, exactGiven + query.limit);
   if (rows.length > 0) {
     // Given at once: who asks for one person does not wait for the search through all others.
-    return { rows, nextCursor: cursorOf('people', exactEnd, before), isPartial: rows.length < query.limit };
+    return {
+      rows,
+      nextCursor: scopedCursorOf('people', scope, exactEnd, before),
+      isPartial: rows.length < query.limit,
+    };
   }
   const exactIds = new Set(exact.map(({ profile }) => profile.id));
   const until = performance.now() + query.budgetMs;
@@ -76,7 +84,11 @@ export async function searchPeople(source: PeopleSource, query: PeopleQuery): Pr
     for (const person of found) {
       if (exactIds.has(person.profile.id)) continue;
       if (rows.length === query.limit || length > PAGE_LENGTH_MAX) {
-        return { rows, nextCursor: cursorOf('people', exactEnd, at), isPartial: rows.length < query.limit };
+        return {
+          rows,
+          nextCursor: scopedCursorOf('people', scope, exactEnd, at),
+          isPartial: rows.length < query.limit,
+        };
       }
       rows.push({ matched: person.matched, profile: person.profile });
       length += lengthOf(person.profile);
@@ -84,14 +96,15 @@ export async function searchPeople(source: PeopleSource, query: PeopleQuery): Pr
     }
     if (end === null) return { rows, nextCursor: null, isPartial: false };
     at = end;
-    if (performance.now() >= until) return { rows, nextCursor: cursorOf('people', exactEnd, at), isPartial: true };
+    if (performance.now() >= until)
+      return { rows, nextCursor: scopedCursorOf('people', scope, exactEnd, at), isPartial: true };
     await yieldToOthers();
   }
 }
 
-function startOf(cursor: string | null): Start {
+function startOf(scope: CursorScope, cursor: string | null): Start {
   if (cursor === null) return FROM_THE_TOP;
-  const [exactGiven = 0, before = 0] = numbersOf('people', cursor, 2);
+  const [exactGiven = 0, before = 0] = scopedNumbersOf('people', scope, cursor, 2);
   return { exactGiven: Math.max(0, exactGiven), before };
 }
 

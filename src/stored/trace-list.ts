@@ -4,23 +4,29 @@
  * VISITED_MAX records and ends there, with a cursor that goes on. A request that a log cut into several records is one row.
  */
 
-import type { TraceSummary } from '../store.ts';
-import { cursorOf, numbersOf } from './cursor.ts';
+import type { TenantId } from '../model.ts';
+import type { TraceQuery, TraceSummary } from '../store.ts';
+import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
 
 /** Records of all tenants that one page looks at: of a tenant that sends little beside one that sends much. */
 export const VISITED_MAX = 50_000;
 
 export const HIGHEST_TRACE_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-export function traceCursor(traceId: string): string {
+/** By the id of the tenant: what is still in the log knows no number. */
+export function traceScope(tenantId: TenantId, { status }: TraceQuery): CursorScope {
+  return [0, tenantId, status];
+}
+
+export function traceCursor(scope: CursorScope, traceId: string): string {
   const hex = traceId.replaceAll('-', '');
-  return cursorOf('traces', ...[0, 8, 16, 24].map((at) => Number.parseInt(hex.slice(at, at + 8), 16)));
+  return scopedCursorOf('traces', scope, ...[0, 8, 16, 24].map((at) => Number.parseInt(hex.slice(at, at + 8), 16)));
 }
 
 /** The trace_id below which a page begins. Throws `BadCursorError`. */
-export function traceIdBefore(cursor: string | null): string {
+export function traceIdBefore(scope: CursorScope, cursor: string | null): string {
   if (cursor === null) return HIGHEST_TRACE_ID;
-  const parts = numbersOf('traces', cursor, 4);
+  const parts = scopedNumbersOf('traces', scope, cursor, 4);
   const hex = parts.map((part) => (Math.abs(part) % 2 ** 32).toString(16).padStart(8, '0')).join('');
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
 }

@@ -190,9 +190,17 @@ export function storePeopleContract(open: OpenStore): void {
     });
 
     test('what is no cursor of this list is refused', async () => {
-      for (const cursor of ['', 'x', (await under.store.audit(TENANT, EVERYONE)).nextCursor ?? 'b']) {
+      await send(under, [person({ user_id: 'u1' }), person({ user_id: 'u2' })]);
+      await send(under, [person({ user_id: 'u1' })], { tenantId: OTHER_TENANT });
+      const { nextCursor } = await under.store.searchPeople(TENANT, { ...EVERYONE, limit: 1 });
+      assert.ok(nextCursor !== null);
+      await under.store.searchPeople(TENANT, { ...EVERYONE, cursor: nextCursor });
+      for (const cursor of ['', 'x']) {
         await assert.rejects(under.store.searchPeople(TENANT, { ...EVERYONE, cursor }), BadCursorError);
       }
+      const others = { ...EVERYONE, cursor: nextCursor };
+      await assert.rejects(under.store.searchPeople(TENANT, { ...others, text: 'u' }), BadCursorError);
+      await assert.rejects(under.store.searchPeople(OTHER_TENANT, others), BadCursorError);
     });
 
     test('people have names and a few identifiers, by whichever of their ids', async () => {

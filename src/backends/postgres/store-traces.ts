@@ -4,9 +4,9 @@
  * merges.
  */
 
-import type { NodeNumber } from '../../model.ts';
+import type { NodeNumber, TenantId } from '../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../store.ts';
-import { HIGHEST_TRACE_ID, traceCursor, traceIdBefore, VISITED_MAX } from '../../stored/trace-list.ts';
+import { HIGHEST_TRACE_ID, traceCursor, traceIdBefore, traceScope, VISITED_MAX } from '../../stored/trace-list.ts';
 import { parsedNotes, storedTrace, type TracedRecord, type UserEvents } from '../../stored/trace.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 import { DAY_MS, dayTables } from './store-days.ts';
@@ -169,8 +169,14 @@ interface VisitedTrace extends TraceSummary {
  * Goes back in time in windows of few partitions each. A record whose trace_id and time of receipt are more than a day
  * apart, because a clock jumped, is found by its trace_id and may be missing here.
  */
-export async function listTraces(db: PostgresPool, tenant: number, query: TraceQuery): Promise<Page<TraceSummary>> {
-  let before = traceIdBefore(query.cursor);
+export async function listTraces(
+  db: PostgresPool,
+  tenant: number,
+  tenantId: TenantId,
+  query: TraceQuery,
+): Promise<Page<TraceSummary>> {
+  const scope = traceScope(tenantId, query);
+  let before = traceIdBefore(scope, query.cursor);
   if (query.status === 'pending') return { rows: [], nextCursor: null };
   const days = (await dayTables(db)).filter(({ parent, state }) => parent === 'records' && state === 'attached');
   const [oldest, newest] = [days[0]?.day, days.at(-1)?.day];
@@ -199,7 +205,7 @@ export async function listTraces(db: PostgresPool, tenant: number, query: TraceQ
         before = row.traceId;
         continue;
       }
-      if (traces.length === query.limit) return { rows: traces, nextCursor: traceCursor(before) };
+      if (traces.length === query.limit) return { rows: traces, nextCursor: traceCursor(scope, before) };
       traces.push(row);
       before = row.traceId;
     }
@@ -212,7 +218,7 @@ export async function listTraces(db: PostgresPool, tenant: number, query: TraceQ
       width = Math.min(DAYS_MAX, width * 4);
     }
   }
-  return { rows: traces, nextCursor: traceCursor(before) };
+  return { rows: traces, nextCursor: traceCursor(scope, before) };
 }
 
 const LOWEST_TRACE_ID = '00000000-0000-0000-0000-000000000000';

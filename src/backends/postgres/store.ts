@@ -103,6 +103,7 @@ class PostgresStore implements Store {
     const steps = tenant === undefined ? null : new PeopleSteps(this.#pool, tenant, query, roughFilter(query));
     return searchPeople(
       {
+        tenant: tenant ?? 0,
         findProfile: (type, normalised) => this.findProfile(id, type, normalised),
         profile: (profileId) => this.profile(id, profileId),
         step: async (...args) => (steps === null ? { found: [], end: null } : steps.step(...args)),
@@ -151,7 +152,7 @@ class PostgresStore implements Store {
   }
 
   traces(id: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#pool, tenant, query));
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#pool, tenant, id, query));
   }
 
   rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {

@@ -3,12 +3,13 @@
  * they name.
  */
 
-import type { NodeNumber } from '../../model.ts';
+import type { NodeNumber, TenantId } from '../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../store.ts';
 import {
   type SummarisedRecord,
   traceCursor,
   traceIdBefore,
+  traceScope,
   traceSummary,
   VISITED_MAX,
 } from '../../stored/trace-list.ts';
@@ -148,8 +149,14 @@ function* visitRecords(store: StoreConnection, before: string): Generator<Visite
   }
 }
 
-export function listTraces(store: StoreConnection, tenant: number, query: TraceQuery): Page<TraceSummary> {
-  const before = traceIdBefore(query.cursor);
+export function listTraces(
+  store: StoreConnection,
+  tenant: number,
+  tenantId: TenantId,
+  query: TraceQuery,
+): Page<TraceSummary> {
+  const scope = traceScope(tenantId, query);
+  const before = traceIdBefore(scope, query.cursor);
   if (query.status === 'pending') return { rows: [], nextCursor: null };
   const traces: SummarisedRecord[][] = [];
   let visited = 0;
@@ -159,7 +166,7 @@ export function listTraces(store: StoreConnection, tenant: number, query: TraceQ
     const isOwn = row.tenant === tenant;
     const isEnd = visited >= VISITED_MAX || (isOwn && traces.length === query.limit);
     if (isNext && isEnd && last !== undefined) {
-      return { rows: traces.map(traceSummary), nextCursor: traceCursor(uuidText(last)) };
+      return { rows: traces.map(traceSummary), nextCursor: traceCursor(scope, uuidText(last)) };
     }
     visited += 1;
     last = row.trace_id;

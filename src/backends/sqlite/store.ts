@@ -117,6 +117,7 @@ class SqliteStore implements Store {
     const filter = roughFilter(query);
     return searchPeople(
       {
+        tenant: tenant ?? 0,
         findProfile: (type, normalised) => this.findProfile(id, type, normalised),
         profile: (profileId) => this.profile(id, profileId),
         step: async (before, room, until) => {
@@ -173,7 +174,7 @@ class SqliteStore implements Store {
   }
 
   async traces(id: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#store, tenant, query));
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#store, tenant, id, query));
   }
 
   async rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {
