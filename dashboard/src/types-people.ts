@@ -32,6 +32,8 @@ export interface Profile {
 export interface ProfileMatch {
   readonly matched: readonly string[];
   readonly profile: Profile;
+  /** With `include=last_event`. */
+  readonly last_event_at?: string | null;
 }
 
 export interface ProfileSearch {

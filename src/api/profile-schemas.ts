@@ -69,6 +69,9 @@ export const ProfileMatches = Type.Object(
             'What begins with the value: types of identifiers, or `name`; `id` where it is the id of the profile. Empty without a value.',
         }),
         profile: Profile,
+        last_event_at: Type.Optional(
+          orNull(Type.String({ format: 'date-time' }), 'With `include=last_event`: when its newest event happened.'),
+        ),
       }),
       { description: 'Those that the whole value belongs to, then the others, newest first. Each profile once.' },
     ),

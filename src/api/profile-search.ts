@@ -7,10 +7,10 @@
 
 import type { FastifyInstance } from 'fastify';
 import { IDENTIFIER_TYPES, LIMITS } from '../model.ts';
-import type { PeopleQuery } from '../store.ts';
-import { BadParameterError, cursor, limit, text } from './parameters.ts';
+import type { FoundPerson, PeopleQuery } from '../store.ts';
+import { BadParameterError, choice, cursor, limit, text } from './parameters.ts';
 import { valueToMatch } from './profiles.ts';
-import { profileAnswer } from './stored-answers.ts';
+import { profileAnswer, timeText } from './stored-answers.ts';
 import { addTenantRoute, type Call, type TenantParts } from './tenant-route.ts';
 
 /** Long enough for hundreds of thousands of people, short enough for who waits. */
@@ -26,6 +26,10 @@ export const SEARCH_PARAMETERS = {
     'Only people of whom `property` has this value: a text as it is, anything else as JSON (`5`, `true`).',
     LIMITS.identifierCharactersMax,
   ),
+  include: choice(
+    '`last_event` adds `last_event_at`: the `timestamp` of the newest event of each, or null without events.',
+    ['last_event'],
+  ),
   limit,
   cursor,
 };
@@ -40,10 +44,30 @@ export function registerProfileSearch(app: FastifyInstance, parts: TenantParts):
     answer: async ({ store, tenantId, parameters }) => {
       const query = await queryOf(parameters, parts);
       const { rows, nextCursor, isPartial } = await store.searchPeople(tenantId, query);
-      const profiles = rows.map(({ matched, profile }) => ({ matched, profile: profileAnswer(profile, false) }));
+      const lastEvents = parameters.include === null ? null : await lastEventsOf(store, tenantId, rows);
+      const profiles = rows.map(({ matched, profile }, index) => ({
+        matched,
+        profile: profileAnswer(profile, false),
+        last_event_at: lastEvents?.[index],
+      }));
       return { profiles, next_cursor: nextCursor, is_partial: isPartial };
     },
   });
+}
+
+/** One after the other: a list must not take all connections of the store. */
+async function lastEventsOf(
+  store: SearchCall['store'],
+  tenantId: SearchCall['tenantId'],
+  rows: readonly FoundPerson[],
+): Promise<(string | null)[]> {
+  const query = { eventName: null, from: null, to: null, limit: 1, cursor: null };
+  const times: (string | null)[] = [];
+  for (const { profile } of rows) {
+    const [newest] = (await store.events(tenantId, { ...query, profileId: profile.id }))?.rows ?? [];
+    times.push(newest === undefined ? null : timeText(newest.timestamp));
+  }
+  return times;
 }
 
 async function queryOf(parameters: SearchCall['parameters'], { matchOptions }: TenantParts): Promise<PeopleQuery> {

@@ -9,6 +9,7 @@
  */
 
 import { setImmediate as yieldToOthers } from 'node:timers/promises';
+import type { Group } from '../identity/statements.ts';
 import type { IdentifierType, NodeNumber } from '../model.ts';
 import {
   type FoundPerson,
@@ -165,15 +166,14 @@ function textOf(json: string): string {
 
 function namesIn({ profileFields }: StoredProfile): string[] {
   const fields = NAME_FIELDS.map((name) => {
-    const value = profileFields.get(name)?.value ?? '""';
-    return textOf(value).trim();
+    return textOf(profileFields.get(name)?.value ?? '""');
   });
-  return [`${fields[0]} ${fields[1]}`.trim(), ...fields].filter((name) => name !== '');
+  return [`${fields[0]?.trim()} ${fields[1]?.trim()}`, ...fields];
 }
 
 function beginsAWord(name: string, start: string): boolean {
   for (let at = name.indexOf(start); at !== -1; at = name.indexOf(start, at + 1)) {
-    if (at === 0 || /\s/.test(name[at - 1] ?? '')) return true;
+    if (at === 0 || name[at - 1] === ' ') return true;
   }
   return false;
 }
@@ -189,30 +189,49 @@ export interface RoughFilter {
   readonly identifier: string | null;
   /** The beginning of a normalised phone number; null for what cannot be one. */
   readonly phone: string | null;
-  /** Of what is known of a node, as JSON (stored/known.ts). */
-  readonly known: string;
-  /** The same, as a part of it in lower case. */
-  readonly mentioned: string;
+  /** Of what is known of a node, as JSON (stored/known.ts): both must match. */
+  readonly known: readonly [string, string];
+  /** Whether what is known of one node may count, more exactly than by `known` and still without reading the whole profile. */
+  readonly mayCount: (known: string) => boolean;
 }
 
 /** Null when everyone is a candidate. */
 export function roughFilter({ text, property }: Pick<PeopleQuery, 'text' | 'property'>): RoughFilter | null {
   if (text !== null) {
     const start = comparable(text);
-    const [firstWord = ''] = start.split(/\s/);
+    const [firstWord = ''] = start.split(' ');
     const phone = phoneCharacters(text);
     return {
       identifier: `${escaped(start)}%`,
       phone: phone === null ? null : `${escaped(phone)}%`,
-      ...mentioning(plainInJson(firstWord)),
+      known: [`%${escaped(plainInJson(firstWord))}%`, '%'],
+      mayCount: (known) => hasNameLike(known, firstWord.toLowerCase()),
     };
   }
   if (property === null) return null;
-  return { identifier: null, phone: null, ...mentioning(`"${plainInJson(comparable(property.name))}`) };
+  const { name, value } = property;
+  const [inName, inValue] = [name, value ?? ''].map((one) => `%${escaped(plainInJson(comparable(one)))}%`);
+  return {
+    identifier: null,
+    phone: null,
+    known: [inName ?? '%', inValue ?? '%'],
+    mayCount: (known) => groupsOf(known).some(([, , , fields, properties]) => name in properties || name in fields),
+  };
 }
 
-function mentioning(part: string): Pick<RoughFilter, 'known' | 'mentioned'> {
-  return { known: `%${escaped(part)}%`, mentioned: part.toLowerCase() };
+/** Names may be in several nodes of a profile, so a part of one is enough here. */
+function hasNameLike(known: string, firstWord: string): boolean {
+  return groupsOf(known).some(([, , , fields]) =>
+    NAME_FIELDS.some((name) => {
+      const value = fields[name];
+      return typeof value === 'string' && beginsAWord(value.toLowerCase(), firstWord);
+    }),
+  );
+}
+
+/** Numbers that lose digits here do not matter: only names and texts are looked at. */
+function groupsOf(known: string): readonly Group[] {
+  return JSON.parse(known) as readonly Group[];
 }
 
 /** Up to the first letter of which only this program knows the other case. */

@@ -28,6 +28,11 @@ suite('An answer is exactly this', () => {
       200,
       `{"profiles":[{"matched":["id"],"profile":${PROFILE_TEXT}}],"next_cursor":"next","is_partial":false}`,
     ],
+    [
+      '/profiles/search?include=last_event&cursor=next',
+      200,
+      `{"profiles":[{"matched":[],"profile":${PROFILE_TEXT},"last_event_at":"2026-11-14T09:30:00.000Z"}],"next_cursor":null,"is_partial":false}`,
+    ],
     ['/profiles/search?value=nobody&cursor=next', 200, '{"profiles":[],"next_cursor":null,"is_partial":false}'],
     [`/profiles/${NODE_ID}`, 200, PROFILE_TEXT],
     [`/profiles/${PROFILE_ID}?provenance=1`, 200, `${PROFILE_TEXT.slice(0, -1)},"provenance":${PROVENANCE_TEXT}}`],

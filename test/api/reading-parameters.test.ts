@@ -189,7 +189,7 @@ suite('A parameter that cannot be understood is answered 400 with its name', () 
     [`/profiles?user_id=${long}`, 'user_id must be at most 512 characters'],
     ['/profiles?user_id=a%00b', 'user_id contains a character that cannot be stored'],
     ['/profiles?user_id=a&provenance=yes', 'provenance must be 0 or 1'],
-    ['/profiles/search?q=a', 'unknown parameter q: there are value, property, property_value, limit, cursor'],
+    ['/profiles/search?q=a', 'unknown parameter q: there are value, property, property_value, include, limit, cursor'],
     ['/profiles/search?property_value=a', 'property_value goes with property'],
     ['/events?include=all', 'include must be person'],
     [`/profiles/search?value=${long}`, 'value must be at most 512 characters'],

@@ -78,12 +78,12 @@ function SearchForm({ filter }: { filter: Filter }): ReactNode {
 }
 
 function searchPath(filter: Filter): string {
-  const query = new URLSearchParams();
+  const query = new URLSearchParams({ include: 'last_event' });
   for (const [name, parameter] of Object.entries(FILTERS)) {
     const value = filter[name as keyof Filter];
     if (value !== '') query.set(parameter, value);
   }
-  return query.size === 0 ? '/profiles/search' : `/profiles/search?${query}`;
+  return `/profiles/search?${query}`;
 }
 
 function Found({ filter }: { filter: Filter }): ReactNode {
@@ -137,8 +137,8 @@ function PeopleTable({ found, isFiltered }: { found: readonly ProfileMatch[]; is
     { key: 'identifiers', label: 'Identifiers', render: (match) => <Identifiers {...match} /> },
     ...(isFiltered ? [{ key: 'matched', label: 'Found by', render: FoundBy }] : []),
     { key: 'events', label: 'Events', align: 'end', render: ({ profile }) => formatNumber(profile.event_count) },
-    { key: 'first', label: 'First seen', render: ({ profile }) => <Time at={profile.first_seen} relative /> },
-    { key: 'last', label: 'Last seen', render: ({ profile }) => <Time at={profile.last_seen} relative /> },
+    { key: 'first', label: 'First received', render: ({ profile }) => <Time at={profile.first_seen} relative /> },
+    { key: 'last', label: 'Last seen', render: LastSeen },
   ];
   return (
     <Card>
@@ -151,6 +151,11 @@ function PeopleTable({ found, isFiltered }: { found: readonly ProfileMatch[]; is
       />
     </Card>
   );
+}
+
+/** By event time, as on the page of the person. */
+function LastSeen({ last_event_at: at }: ProfileMatch): ReactNode {
+  return at === undefined || at === null ? <span className="muted">no events</span> : <Time at={at} relative />;
 }
 
 function FoundBy({ matched }: ProfileMatch): ReactNode {

@@ -7,7 +7,7 @@
 import type { NodeNumber } from '../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../store.ts';
 import { type Candidate, matchOf, type RoughFilter, type Step } from '../../stored/people-search.ts';
-import { storedPerson } from '../../stored/person.ts';
+import { NAMED_BYTES_MAX, storedPerson } from '../../stored/person.ts';
 import type { Queryable } from './pool.ts';
 import {
   CANDIDATES_BY_NUMBER,
@@ -29,28 +29,37 @@ const STEP_MS = 50;
 const LOOKED_AT = `
   SELECT no, known FROM nodes WHERE tenant = $1 AND no < $2 AND root IS NULL ORDER BY no DESC LIMIT $3`;
 
-/** $4, $5 and $6: patterns of identifiers, of phone numbers, and of what is known. */
+/** $4 and $5: patterns of identifiers and of phone numbers; $6 and $7 of what is known. */
 const lower = (text: string): string => `lower(${text} COLLATE "C")`;
-const knownMatches = (node: string): string => `${lower(`${node}.known`)} LIKE ${lower('$6::text')}`;
+const knownMatches = (node: string): string =>
+  `(${lower(`${node}.known`)} LIKE ${lower('$6::text')} AND ${lower(`${node}.known`)} LIKE ${lower('$7::text')})`;
 const identifiersMatch = (node: string): string => `
   EXISTS (SELECT 1 FROM identifiers AS i WHERE i.node = ${node}.no AND (
     ${lower('i.value')} LIKE ${lower('$4::text')} OR ${lower('i.raw')} LIKE ${lower('$4::text')}
     OR (i.type = 2 AND i.value LIKE $5::text)))`;
-const IS_CANDIDATE = `${knownMatches('s')} OR ${identifiersMatch('s')} OR EXISTS (
-  SELECT 1 FROM nodes AS m WHERE m.root = s.no AND (${knownMatches('m')} OR ${identifiersMatch('m')}))`;
 
-function candidatesSql(isCandidate: string): string {
-  return `
-    WITH s AS MATERIALIZED (${LOOKED_AT})
-    SELECT count(*) AS looked_at, min(no) AS lowest,
-      json_agg(no ORDER BY no DESC) FILTER (WHERE ${isCandidate}) AS candidates
-    FROM s`;
-}
+const EVERYONE_SQL = `
+  WITH s AS MATERIALIZED (${LOOKED_AT})
+  SELECT count(*) AS looked_at, min(no) AS lowest, json_agg(json_build_array(no, NULL) ORDER BY no DESC) AS candidates
+  FROM s`;
+
+/** With what is known of a survivor where only that makes it a candidate, and it is short: it is looked at more exactly. */
+const CANDIDATES_SQL = `
+  WITH s AS MATERIALIZED (${LOOKED_AT}),
+  judged AS MATERIALIZED (
+    SELECT no, known, ${knownMatches('s')} AS by_known, ${identifiersMatch('s')} OR EXISTS (
+      SELECT 1 FROM nodes AS m WHERE m.root = s.no AND (${knownMatches('m')} OR ${identifiersMatch('m')})) AS by_others
+    FROM s
+  )
+  SELECT count(*) AS looked_at, min(no) AS lowest,
+    json_agg(json_build_array(no, CASE WHEN NOT by_others AND octet_length(known) <= ${NAMED_BYTES_MAX} THEN known END)
+      ORDER BY no DESC) FILTER (WHERE by_known OR by_others) AS candidates
+  FROM judged`;
 
 interface Candidates {
   readonly looked_at: number;
   readonly lowest: NodeNumber | null;
-  readonly candidates: readonly NodeNumber[] | null;
+  readonly candidates: readonly (readonly [NodeNumber, known: string | null])[] | null;
 }
 
 /** The steps of one search. */
@@ -78,7 +87,8 @@ export class PeopleSteps {
     const { looked_at: lookedAt, lowest, candidates } = await this.#candidates(before, rows);
     if (lowest === null) return { found: [], end: null };
     const found: Step['found'][number][] = [];
-    const numbers = candidates ?? [];
+    const mayCount = this.#filter?.mayCount ?? (() => true);
+    const numbers = (candidates ?? []).flatMap(([no, known]) => (known === null || mayCount(known) ? [no] : []));
     for (let start = 0; start < numbers.length; start += CANDIDATES_PER_READ) {
       const some = numbers.slice(start, start + CANDIDATES_PER_READ);
       for (const candidate of await readCandidates(this.#db, some)) {
@@ -95,9 +105,9 @@ export class PeopleSteps {
   async #candidates(before: NodeNumber, rows: number): Promise<Candidates> {
     const filter = this.#filter;
     const values: unknown[] = [this.#tenant, before, rows];
-    if (filter !== null) values.push(filter.identifier, filter.phone, filter.known);
+    if (filter !== null) values.push(filter.identifier, filter.phone, ...filter.known);
     const start = performance.now();
-    const sql = candidatesSql(filter === null ? 'true' : IS_CANDIDATE);
+    const sql = filter === null ? EVERYONE_SQL : CANDIDATES_SQL;
     const [row] = (await this.#db.query<Candidates>(sql, values)).rows;
     if (row === undefined) throw new Error('a sum without rows');
     if (performance.now() - start < STEP_MS) this.#rows = Math.min(ROWS_MAX, rows * 2);

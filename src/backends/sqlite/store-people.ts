@@ -61,17 +61,19 @@ function survivorsIn(store: StoreConnection, tenant: number, { from, to }: Range
   return rows.map(({ no }) => no);
 }
 
-/** ?1 and ?2 are the range of survivors, ?3 the tenant, ?4 and ?5 patterns of identifiers, ?6 of what is known. */
-const KNOWN_MATCHES = `(octet_length(nodes.known) > ${COMPARED_BYTES_MAX} OR nodes.known LIKE ?6 ESCAPE '\\')`;
+/** ?1 and ?2 are the range of survivors, ?3 the tenant; patterns are ?4 and ?5. */
+const IS_LONG = `octet_length(nodes.known) > ${COMPARED_BYTES_MAX}`;
+const KNOWN_MATCHES = `(${IS_LONG} OR (nodes.known LIKE ?4 ESCAPE '\\' AND nodes.known LIKE ?5 ESCAPE '\\'))`;
 const IDENTIFIER_MATCHES = `(identifiers.value LIKE ?4 ESCAPE '\\' OR identifiers.raw LIKE ?4 ESCAPE '\\'
   OR (identifiers.type = 2 AND identifiers.value LIKE ?5 ESCAPE '\\'))`;
-const CANDIDATES = `
-  SELECT no FROM nodes WHERE no >= ?1 AND no < ?2 AND tenant = ?3 AND ${KNOWN_MATCHES}
-  UNION
-  SELECT node FROM identifiers WHERE node >= ?1 AND node < ?2 AND tenant = ?3 AND ${IDENTIFIER_MATCHES}
-  UNION
-  SELECT root FROM aliases JOIN nodes ON nodes.no = aliases.node
-  WHERE root >= ?1 AND root < ?2 AND tenant = ?3 AND ${KNOWN_MATCHES}
+const BY_KNOWN = `
+  SELECT no, iif(${IS_LONG}, NULL, known) AS known FROM nodes
+  WHERE no >= ?1 AND no < ?2 AND tenant = ?3 AND ${KNOWN_MATCHES}
+  UNION ALL
+  SELECT root, iif(${IS_LONG}, NULL, known) FROM aliases JOIN nodes ON nodes.no = aliases.node
+  WHERE root >= ?1 AND root < ?2 AND tenant = ?3 AND ${KNOWN_MATCHES}`;
+const BY_IDENTIFIER = `
+  SELECT node AS no FROM identifiers WHERE node >= ?1 AND node < ?2 AND tenant = ?3 AND ${IDENTIFIER_MATCHES}
   UNION
   SELECT root FROM aliases JOIN identifiers ON identifiers.node = aliases.node
   WHERE root >= ?1 AND root < ?2 AND tenant = ?3 AND ${IDENTIFIER_MATCHES}`;
@@ -79,10 +81,17 @@ const CANDIDATES = `
 /** Survivors only, newest first. */
 function candidatesIn(store: StoreConnection, tenant: number, range: Range, filter: RoughFilter): NodeNumber[] {
   const { from, to } = range;
-  const { identifier, phone, known } = filter;
-  const rows = store.all<{ no: NodeNumber }>(CANDIDATES, from, to, tenant, identifier, phone, known);
-  const numbers = new Set(rows.map(({ no }) => no));
-  const told = toldBetween(store, from, to, (text) => text.toLowerCase().includes(filter.mentioned));
+  const { identifier, phone, known, mayCount } = filter;
+  const numbers = new Set<NodeNumber>();
+  for (const row of store.iterate<{ no: NodeNumber; known: string | null }>(BY_KNOWN, from, to, tenant, ...known)) {
+    // What is too long to be compared may count.
+    if (row.known === null || mayCount(row.known)) numbers.add(row.no);
+  }
+  if (identifier !== null) {
+    const rows = store.all<{ no: NodeNumber }>(BY_IDENTIFIER, from, to, tenant, identifier, phone);
+    for (const { no } of rows) numbers.add(no);
+  }
+  const told = toldBetween(store, from, to, mayCount);
   if (told !== null) {
     for (const no of told) numbers.add(no);
     // What is told of those that were merged into a survivor lies elsewhere.
