@@ -35,6 +35,7 @@ export default function People(): ReactNode {
   const filter = { q: of('q'), property: of('property'), is: of('property') === '' ? '' : of('is') };
   return (
     <Page title="People">
+      {/* The number of all people belongs here, from GET /profiles/count, as soon as the server has that route. */}
       <Card>
         <SearchForm key={JSON.stringify(filter)} filter={filter} />
       </Card>
