@@ -115,7 +115,9 @@ suite('What the store is asked', () => {
     const sought = async (query: string): Promise<unknown> => {
       asked.splice(0);
       assert.equal((await ask(`/profiles/search?value=${query}`)).status, 200);
-      const { text, exact } = asked[0]?.arguments[1] as PeopleQuery;
+      const [call] = asked;
+      assert.ok(call !== undefined);
+      const { text, exact } = call.arguments[1] as PeopleQuery;
       return [text, ...exact.map(({ type, normalised }) => [type, normalised])];
     };
     assert.deepEqual(await sought('Ada@Example.com%20'), [
