@@ -86,6 +86,7 @@ export const MOVED_PARTS = {
     users_rejected: 'integer',
     events_accepted: 'integer',
   },
+  profile_counts: { tenant: 'integer', profiles: 'integer' },
   rejections: {
     no: 'integer',
     tenant: 'integer',

@@ -371,6 +371,8 @@ export interface Store {
   findProfile(tenantId: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined>;
   /** By public id; that of a node which was merged away gives the surviving profile. */
   profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined>;
+  /** How many profiles there are: kept as a sum, so asking is cheap however many they are. */
+  profileCount(tenantId: TenantId): Promise<number>;
   /** Profiles oldest first, for exports. */
   profiles(tenantId: TenantId, page: PageRequest): Promise<Page<StoredProfile>>;
   /** Undefined when `query.profileId` is given and unknown. */

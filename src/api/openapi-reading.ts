@@ -83,6 +83,7 @@ export function readingPaths(): Record<string, PathItem> {
   return {
     '/profiles': { get: findProfile() },
     '/profiles/search': { get: searchProfiles() },
+    '/profiles/count': { get: countProfiles() },
     '/profiles/{id}': { get: getProfile(), delete: eraseProfile() },
     '/profiles/{id}/events': { get: profileEvents() },
     '/profiles/{id}/identity': { get: profileIdentity() },
@@ -124,6 +125,18 @@ function searchProfiles(): Operation {
       'When you do not know what a value is: looks it up, whole, as `user_id`, `email`, `phone_number`, `anon_id` and id of a profile, and gives each profile once. Nobody found is 200 with none. Not a search for parts of a value.',
     query: SEARCH_PARAMETERS,
     responses: { 200: answer('Who it belongs to.', content) },
+  });
+}
+
+function countProfiles(): Operation {
+  const content = json(schemas.ProfileCount, ['count', 'Three people', examples.PROFILE_COUNT]);
+  return operation({
+    operationId: 'countProfiles',
+    summary: 'Count people',
+    description:
+      'How many profiles there are now. Merged profiles count as one, erased ones not at all, and a profile stays when its events expire. Requests that are still being processed are not in it.',
+    query: NO_PARAMETERS,
+    responses: { 200: answer('The number of profiles.', content) },
   });
 }
 

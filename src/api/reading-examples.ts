@@ -29,6 +29,8 @@ export const PROFILE = {
 
 export const PROFILE_MATCHES = { profiles: [{ matched: ['email'], profile: PROFILE }] };
 
+export const PROFILE_COUNT = { profiles: 3 };
+
 export const PROFILE_WITH_PROVENANCE = {
   ...PROFILE,
   profile_fields: { city: 'Lisbon' },

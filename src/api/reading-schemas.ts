@@ -198,6 +198,7 @@ const AuditPage = Type.Object(
 export const READING_SCHEMAS = {
   Profile: profiles.Profile,
   ProfileMatches: profiles.ProfileMatches,
+  ProfileCount: profiles.ProfileCount,
   Told: profiles.Told,
   StoredEvent,
   EventPage,

@@ -84,6 +84,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       undefined,
     ),
     profile: answers('profile', forProfile(PROFILE), undefined),
+    profileCount: answers('profileCount', () => 3, 0),
     profiles: answers('profiles', page([PROFILE]), nothing),
     events: (tenant, query) => {
       const none = query.profileId === null ? nothing : undefined;

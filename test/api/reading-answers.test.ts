@@ -29,6 +29,7 @@ suite('An answer is exactly this', () => {
       `{"profiles":[{"matched":["user_id","email","phone_number","anon_id","id"],"profile":${PROFILE_TEXT}}]}`,
     ],
     ['/profiles/search?value=nobody', 200, '{"profiles":[]}'],
+    ['/profiles/count', 200, '{"profiles":3}'],
     [`/profiles/${NODE_ID}`, 200, PROFILE_TEXT],
     [`/profiles/${PROFILE_ID}?provenance=1`, 200, `${PROFILE_TEXT.slice(0, -1)},"provenance":${PROVENANCE_TEXT}}`],
     [`/profiles/${PROFILE_ID}/events`, 200, `{"events":[${EVENT_TEXT}],"next_cursor":"next"}`],

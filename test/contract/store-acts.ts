@@ -54,6 +54,21 @@ export function storeActsContract(open: OpenStore): void {
       assert.deepEqual((await under.store.identity(TENANT, known.id))?.merges, []);
     });
 
+    test('an unmerge adds the profiles it gives back to their number, and an erase takes one away', async () => {
+      const mergedBy = await joined();
+      await send(under, [person({ email: 'x@y.z' })]);
+      const { id } = await profileOf(under, 'user_id', 'u');
+      assert.equal(await under.store.profileCount(TENANT), 2);
+      await under.store.unmerge(TENANT, id, mergedBy, ACT);
+      await under.store.unmerge(TENANT, id, mergedBy, ACT);
+      assert.equal(await under.store.profileCount(TENANT), 3);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'u')).id, ACT);
+      assert.equal(await under.store.profileCount(TENANT), 2);
+      await under.store.erase(TENANT, (await profileOf(under, 'anon_id', 'a')).id, ACT);
+      await under.store.erase(TENANT, (await profileOf(under, 'email', 'x@y.z')).id, ACT);
+      assert.equal(await under.store.profileCount(TENANT), 0);
+    });
+
     test('what was unmerged is not merged again by traffic, and the refusal says why (rule 16)', async () => {
       const mergedBy = await joined();
       const { id } = await profileOf(under, 'user_id', 'u');

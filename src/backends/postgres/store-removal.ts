@@ -11,6 +11,7 @@
 
 import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import type { PostgresClient } from './pool.ts';
+import { ACTS_SHARD } from './store-schema.ts';
 import {
   type Bucket,
   type Counted,
@@ -23,8 +24,6 @@ import {
 
 /** Events that are read to sum revenue anew, for all minutes of one call together. */
 const RESUMMED_EVENTS_MAX = 200_000;
-/** The shard of the books that removals are booked in. Readers add all shards up; one alone may be below zero. */
-const BOOKS_SHARD = 0;
 
 export interface RemovedEvent {
   readonly timestamp: number;
@@ -162,7 +161,7 @@ async function moveInBooks(
     `INSERT INTO ledger AS l (tenant, hour, shard,
        users_received, users_stored, users_duplicates, users_erased, users_expired, users_set_aside, users_rejected,
        events_received, events_stored, events_duplicates, events_erased, events_expired, events_set_aside)
-     SELECT $1, hour, ${BOOKS_SHARD}, 0, -users, 0, ${erased} * users, ${expired} * users, 0, 0,
+     SELECT $1, hour, ${ACTS_SHARD}, 0, -users, 0, ${erased} * users, ${expired} * users, 0, 0,
        0, -events, 0, ${erased} * events, ${expired} * events, 0
      FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS q (hour, users, events)
      ON CONFLICT (tenant, hour, shard) DO UPDATE SET ${sums.map((name) => `${name} = l.${name} + excluded.${name}`).join(', ')}`,

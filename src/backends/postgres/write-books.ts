@@ -85,6 +85,26 @@ const ADD_TO_RECEIPTS = {
       events_accepted = receipts.events_accepted + excluded.events_accepted`,
 };
 
+const ADD_TO_PROFILES = {
+  name: 'store_add_to_profiles',
+  text: `
+    INSERT INTO profile_counts (tenant, shard, profiles)
+    SELECT q.tenant, $1::int2, q.profiles FROM unnest($2::int4[], $3::int8[]) AS q (tenant, profiles)
+    ON CONFLICT (tenant, shard) DO UPDATE SET profiles = profile_counts.profiles + excluded.profiles`,
+};
+
+/** More profiles by tenant, fewer where it is below 0. Locked last of all sums, and in the order of the tenants. */
+export async function addProfiles(
+  client: Queryable,
+  shard: number,
+  more: readonly (readonly [tenant: number, profiles: number])[],
+): Promise<void> {
+  const rows = more.filter(([, profiles]) => profiles !== 0).sort(([a], [b]) => a - b);
+  if (rows.length === 0) return;
+  const columns = [int4s(rows.map(([tenant]) => tenant)), int8s(rows.map(([, profiles]) => profiles))];
+  await client.query(ADD_TO_PROFILES, [shard, ...columns]);
+}
+
 interface Bucket {
   readonly tenant: number;
   readonly width: number;
@@ -114,6 +134,7 @@ export class WriterBooks {
   readonly #buckets = new Map<string, Bucket>();
   readonly #ledger = new Map<string, LedgerRow>();
   readonly #receipts = new Map<string, ReceiptRow>();
+  readonly #profiles = new Map<number, number>();
 
   constructor(shard: number) {
     this.#shard = shard;
@@ -136,6 +157,11 @@ export class WriterBooks {
     row.events_erased += eventTally.erased;
   }
 
+  /** More profiles; fewer where it is below 0. */
+  addProfiles(tenant: number, more: number): void {
+    this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
+  }
+
   addSetAside(tenant: number, header: RecordHeader): void {
     const row = this.#received(tenant, header);
     row.users_set_aside += header.usersAccepted;
@@ -147,6 +173,8 @@ export class WriterBooks {
     await this.#flushCounts(client);
     await this.#flushLedger(client);
     await this.#flushReceipts(client);
+    await addProfiles(client, this.#shard, [...this.#profiles]);
+    this.#profiles.clear();
   }
 
   #count(tenant: number, width: number, timestamp: number, eventName: string, amount: number): void {

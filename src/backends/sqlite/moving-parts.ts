@@ -50,6 +50,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   counts: { file: 'store', from: 'counts', order: ['tenant', 'width', 'start', 'event_name'] },
   ledger: { file: 'store', from: 'ledger', order: ['tenant', 'hour'] },
   receipts: { file: 'store', from: 'receipts', order: ['tenant', 'minute'] },
+  profile_counts: { file: 'store', from: 'profile_counts', order: ['tenant'] },
   rejections: { file: 'store', from: 'rejections', order: ['no'] },
   set_aside: { file: 'store', from: 'set_aside', order: ['no'] },
   audit: { file: 'store', from: 'audit', order: ['no'] },

@@ -54,6 +54,10 @@ const LEDGER_COLUMNS = [
   'events_set_aside',
 ] as const;
 
+/** The tenant, and how many more profiles it has. */
+export const ADD_PROFILES =
+  'INSERT INTO profile_counts VALUES (?, ?) ON CONFLICT DO UPDATE SET profiles = profiles + excluded.profiles';
+
 export class StoreBooks {
   readonly #selectBucket: StatementSync;
   readonly #writeBucket: StatementSync;
@@ -62,6 +66,9 @@ export class StoreBooks {
   readonly #minutes = new Map<number, Map<number, Map<string, Minute>>>();
   readonly #hours = new Map<string, Bucket>();
   readonly #ledger = new Map<string, LedgerRow>();
+  readonly #addProfiles: StatementSync;
+  /** By tenant: how many more profiles there are. */
+  readonly #profiles = new Map<number, number>();
   #lastRow: LedgerRow | undefined;
 
   constructor(database: DatabaseSync) {
@@ -72,12 +79,18 @@ export class StoreBooks {
       `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?)
        ON CONFLICT DO UPDATE SET events = excluded.events, revenue = excluded.revenue`,
     );
+    this.#addProfiles = database.prepare(ADD_PROFILES);
     const names = LEDGER_COLUMNS.join(', ');
     const sums = LEDGER_COLUMNS.map((name) => `${name} = ${name} + excluded.${name}`).join(', ');
     this.#addToLedger = database.prepare(
       `INSERT INTO ledger (tenant, hour, ${names}, users_expired, events_expired)
        VALUES (?, ?, ${LEDGER_COLUMNS.map(() => '?').join(', ')}, 0, 0) ON CONFLICT DO UPDATE SET ${sums}`,
     );
+  }
+
+  /** More profiles; fewer where it is below 0. */
+  countProfiles(tenant: number, more: number): void {
+    if (more !== 0) this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
   }
 
   countEvent(tenant: number, timestamp: number, eventName: string, revenue: number): void {
@@ -132,10 +145,12 @@ export class StoreBooks {
         row.eventsSetAside,
       );
     }
+    for (const [tenant, more] of this.#profiles) this.#addProfiles.run(tenant, more);
     this.forget();
   }
 
   forget(): void {
+    this.#profiles.clear();
     this.#minutes.clear();
     this.#hours.clear();
     this.#ledger.clear();

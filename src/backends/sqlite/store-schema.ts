@@ -243,6 +243,12 @@ const MIGRATIONS: readonly Migration[] = [
   -- The last event of each tenant, in the order of arrival, that has expired: before it a cursor is too old.
   CREATE TABLE expired_arrivals (tenant INTEGER PRIMARY KEY, event INTEGER NOT NULL) STRICT;
   `,
+  `
+  -- How many profiles there are: nodes less merges.
+  CREATE TABLE profile_counts (tenant INTEGER PRIMARY KEY, profiles INTEGER NOT NULL) STRICT;
+  INSERT INTO profile_counts
+    SELECT tenant, count(*) FROM nodes WHERE NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no) GROUP BY tenant;
+  `,
 ];
 
 /**

@@ -8,6 +8,7 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
+import { newProfilesIn } from '../../identity/graph.ts';
 import type { MatchKey, TenantId } from '../../model.ts';
 import {
   type Answer,
@@ -308,6 +309,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     this.#changes.write(tenant.no, batch.changes);
+    this.#books.countProfiles(tenant.no, newProfilesIn(batch.changes));
     this.#graph.learn(tenant.no, batch.changes, batch.settled);
     this.#memory.write(tenant, batch);
   }
