@@ -214,7 +214,18 @@ export interface CountBucket {
   readonly start: number;
   readonly eventName: string | null;
   readonly events: number;
-  readonly revenue: number;
+  /** By currency, codes in their order; empty where no event has revenue. */
+  readonly revenue: readonly CurrencySum[];
+}
+
+/** The revenue of events in one currency. */
+export interface CurrencySum {
+  /** A code of three letters, `other` for all that is not one, null for revenue without a currency. */
+  readonly currency: string | null;
+  /** How many events have revenue in it. */
+  readonly events: number;
+  /** Null for `other`: amounts of different currencies are not added. */
+  readonly revenue: number | null;
 }
 
 /** What became of one user of a request. */

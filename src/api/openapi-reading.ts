@@ -229,7 +229,7 @@ function counts(): Operation {
     operationId: 'countEvents',
     summary: 'Events by time',
     description:
-      "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. A bucket that overlaps the range is given whole: to count a range exactly, let `from` and `to` be the starts of buckets. At most 10,000 buckets.",
+      "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. A bucket that overlaps the range is given whole: to count a range exactly, let `from` and `to` be the starts of buckets. Revenue is summed per currency, never across currencies. At most 10,000 buckets.",
     query: COUNT_PARAMETERS,
     responses: { 200: answer('Buckets.', json(schemas.Counts, ['counts', 'By event name', examples.COUNTS])) },
   });

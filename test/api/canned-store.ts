@@ -100,7 +100,11 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       },
       { events: [], last: 'first', lastSequence: 0 },
     ),
-    counts: answers('counts', () => [{ start: HOUR, eventName: 'x', events: 2, revenue: 0.5 }], []),
+    counts: answers(
+      'counts',
+      () => [{ start: HOUR, eventName: 'x', events: 2, revenue: [{ currency: 'EUR', events: 1, revenue: 0.5 }] }],
+      [],
+    ),
     identity: answers(
       'identity',
       forProfile({

@@ -156,16 +156,17 @@ export const STORE_MIGRATIONS: readonly string[] = [
   );
   CREATE INDEX event_ids_by_age ON event_ids (received_at);
 
-  -- Events by minute and by hour (width in milliseconds) of their own timestamps.
+  -- Events by minute and by hour (width in milliseconds) of their own timestamps; currencies as in stored/currency.ts.
   CREATE TABLE counts (
     tenant     integer  NOT NULL,
     width      integer  NOT NULL,
     start      bigint   NOT NULL,
     event_name text COLLATE "C" NOT NULL,
+    currency   text COLLATE "C" NOT NULL,
     shard      smallint NOT NULL,
     events     bigint   NOT NULL,
     revenue    float8   NOT NULL,
-    PRIMARY KEY (tenant, width, start, event_name, shard)
+    PRIMARY KEY (tenant, width, start, event_name, currency, shard)
   ) WITH (fillfactor = 70);
 
   -- The books, by hour of receipt.
@@ -267,7 +268,8 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX records_by_trace ON records (trace_id);
   CREATE INDEX records_with_notes ON records (received_at) WHERE notes IS NOT NULL;
 
-  -- Revenue and value are JSON numbers as they were sent; properties is a JSON object.
+  -- Revenue and value are JSON numbers as they were sent; properties is a JSON object. 'currency' is where the revenue is
+  -- counted (stored/currency.ts): retention would have to read all properties to find it.
   CREATE TABLE events (
     no          bigint  NOT NULL,
     tenant      integer NOT NULL,
@@ -280,6 +282,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
     event_index integer NOT NULL,
     event_name  text COLLATE "C" NOT NULL,
     revenue     text,
+    currency    text COLLATE "C" NOT NULL,
     value       text,
     properties  text    NOT NULL
   ) PARTITION BY RANGE (received_at);

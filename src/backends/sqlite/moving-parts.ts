@@ -47,7 +47,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   tombstones: { file: 'store', from: 'tombstones', order: ['tenant', 'hash'] },
   idempotency_keys: { file: 'store', from: 'idempotency_keys', order: ['tenant', 'key'] },
   event_ids: { file: 'store', from: 'event_ids', order: ['tenant', 'id'] },
-  counts: { file: 'store', from: 'counts', order: ['tenant', 'width', 'start', 'event_name'] },
+  counts: { file: 'store', from: 'counts', order: ['tenant', 'width', 'start', 'event_name', 'currency'] },
   ledger: { file: 'store', from: 'ledger', order: ['tenant', 'hour'] },
   receipts: { file: 'store', from: 'receipts', order: ['tenant', 'minute'] },
   profile_counts: { file: 'store', from: 'profile_counts', order: ['tenant'] },

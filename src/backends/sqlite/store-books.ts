@@ -1,5 +1,6 @@
 /**
- * The sums that the writer keeps: events by minute and hour, and the books by hour of receipt. They are gathered in
+ * The sums that the writer keeps: events by minute and hour, with their revenue by currency, the number of profiles, and
+ * the books by hour of receipt. They are gathered in
  * memory and written once per transaction, however many batches it has.
  *
  * Invariant: a sum of revenues does not depend on where transactions end. The stored sum is fetched at the first event
@@ -7,7 +8,8 @@
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { RecordHeader, Tally } from '../../store-writer.ts';
+import type { EventToStore, RecordHeader, Tally } from '../../store-writer.ts';
+import { amountToSum, type CountedCurrency, NO_REVENUE } from '../../stored/currency.ts';
 import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
 
 interface Bucket {
@@ -15,6 +17,7 @@ interface Bucket {
   readonly width: number;
   readonly start: number;
   readonly eventName: string;
+  readonly currency: CountedCurrency;
   events: number;
   revenue: number;
 }
@@ -23,6 +26,8 @@ interface Bucket {
 interface Minute extends Bucket {
   readonly hour: Bucket;
 }
+
+type NamedCurrency = Pick<EventToStore, 'name' | 'currency'>;
 
 interface LedgerRow {
   readonly tenant: number;
@@ -62,7 +67,7 @@ export class StoreBooks {
   readonly #selectBucket: StatementSync;
   readonly #writeBucket: StatementSync;
   readonly #addToLedger: StatementSync;
-  /** By tenant, then start of the minute, then name. */
+  /** By tenant, then start of the minute, then name and currency. */
   readonly #minutes = new Map<number, Map<number, Map<string, Minute>>>();
   readonly #hours = new Map<string, Bucket>();
   readonly #ledger = new Map<string, LedgerRow>();
@@ -73,10 +78,11 @@ export class StoreBooks {
 
   constructor(database: DatabaseSync) {
     this.#selectBucket = database.prepare(
-      'SELECT events, revenue FROM counts WHERE tenant = ? AND width = ? AND start = ? AND event_name = ?',
+      `SELECT events, revenue FROM counts
+       WHERE tenant = ? AND width = ? AND start = ? AND event_name = ? AND currency = ?`,
     );
     this.#writeBucket = database.prepare(
-      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?)
+      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT DO UPDATE SET events = excluded.events, revenue = excluded.revenue`,
     );
     this.#addProfiles = database.prepare(ADD_PROFILES);
@@ -93,11 +99,15 @@ export class StoreBooks {
     if (more !== 0) this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
   }
 
-  countEvent(tenant: number, timestamp: number, eventName: string, revenue: number): void {
+  countEvent(tenant: number, event: Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>): void {
+    const { timestamp, name, revenue, currency } = event;
     const start = Math.floor(timestamp / MINUTE_MS) * MINUTE_MS;
-    const minute = this.#minutes.get(tenant)?.get(start)?.get(eventName) ?? this.#minute(tenant, start, eventName);
-    add(minute, revenue);
-    add(minute.hour, revenue);
+    // No name holds a NUL, so those of events without revenue can be taken as they are.
+    const kind = currency === NO_REVENUE ? name : `${currency}\0${name}`;
+    const minute = this.#minutes.get(tenant)?.get(start)?.get(kind) ?? this.#minute(tenant, start, event, kind);
+    const amount = amountToSum(revenue, currency);
+    add(minute, amount);
+    add(minute.hour, amount);
   }
 
   bookRecord(tenant: number, header: RecordHeader, users: Tally, events: Tally): void {
@@ -157,26 +167,26 @@ export class StoreBooks {
     this.#lastRow = undefined;
   }
 
-  #write({ tenant, width, start, eventName, events, revenue }: Bucket): void {
-    this.#writeBucket.run(tenant, width, start, eventName, events, revenue);
+  #write({ tenant, width, start, eventName, currency, events, revenue }: Bucket): void {
+    this.#writeBucket.run(tenant, width, start, eventName, currency, events, revenue);
   }
 
-  #minute(tenant: number, start: number, eventName: string): Minute {
+  #minute(tenant: number, start: number, { name, currency }: NamedCurrency, kind: string): Minute {
     const hourStart = Math.floor(start / HOUR_MS) * HOUR_MS;
-    const hourName = `${tenant} ${hourStart} ${eventName}`;
-    const hour = this.#hours.get(hourName) ?? this.#stored(tenant, HOUR_MS, hourStart, eventName);
+    const hourName = `${tenant} ${hourStart} ${kind}`;
+    const hour = this.#hours.get(hourName) ?? this.#stored(tenant, HOUR_MS, hourStart, name, currency);
     this.#hours.set(hourName, hour);
-    const minute = { ...this.#stored(tenant, MINUTE_MS, start, eventName), hour };
+    const minute = { ...this.#stored(tenant, MINUTE_MS, start, name, currency), hour };
     const starts = this.#minutes.get(tenant) ?? new Map<number, Map<string, Minute>>();
-    const names = starts.get(start) ?? new Map<string, Minute>();
-    this.#minutes.set(tenant, starts.set(start, names.set(eventName, minute)));
+    const kinds = starts.get(start) ?? new Map<string, Minute>();
+    this.#minutes.set(tenant, starts.set(start, kinds.set(kind, minute)));
     return minute;
   }
 
-  #stored(tenant: number, width: number, start: number, eventName: string): Bucket {
-    const row = this.#selectBucket.get(tenant, width, start, eventName);
+  #stored(tenant: number, width: number, start: number, eventName: string, currency: CountedCurrency): Bucket {
+    const row = this.#selectBucket.get(tenant, width, start, eventName, currency);
     const { events = 0, revenue = 0 } = (row ?? {}) as { events?: number; revenue?: number };
-    return { tenant, width, start, eventName, events, revenue };
+    return { tenant, width, start, eventName, currency, events, revenue };
   }
 
   #ledgerRow(tenant: number, receivedAt: number): LedgerRow {

@@ -12,6 +12,8 @@
 
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
+import { countsByCurrency } from './counts-by-currency.ts';
 import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
 import { keysByHash } from './keys-by-hash.ts';
 
@@ -249,6 +251,7 @@ const MIGRATIONS: readonly Migration[] = [
   INSERT INTO profile_counts
     SELECT tenant, count(*) FROM nodes WHERE NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no) GROUP BY tenant;
   `,
+  countsByCurrency,
 ];
 
 /**

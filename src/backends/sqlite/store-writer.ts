@@ -324,8 +324,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       const { origin, node, events } = user;
       for (const event of events) {
         this.#tables.add(tenant.no, this.#next.event++, node, recordNo, origin.userIndex, event);
-        const { timestamp, name, revenue } = event;
-        this.#books.countEvent(tenant.no, timestamp, name, revenue === null ? 0 : Number(revenue));
+        this.#books.countEvent(tenant.no, event);
       }
       if (node !== null) addVisit(visits, node, user);
     }
