@@ -12,6 +12,9 @@ import {
   topNames,
 } from '../../dashboard/src/pages/overview-figures.ts';
 
+const NO_BOOKS = { stored: 0, duplicates: 0, erased: 0, expired: 0, set_aside: 0, pending: 0, difference: 0 };
+const BOOKS_OF_2 = { ...NO_BOOKS, received: 2 };
+const BOOKS_OF_5 = { ...NO_BOOKS, received: 5 };
 const NOW = Date.parse('2026-11-15T09:07:31.500Z');
 
 function lastHour(now: number): Range {
@@ -49,10 +52,9 @@ test('times without anything are zeros, and what lies outside is left out', () =
 test('what was received is taken from the ledger where minutes are not kept', () => {
   const result = rangeOf({ range: '7d', from: '', to: '' }, 'receipt', NOW);
   assert.ok('range' in result);
-  const books = { stored: 0, duplicates: 0, erased: 0, expired: 0, set_aside: 0, pending: 0, difference: 0 };
-  const hours = ['2026-11-15T09:00:00.000Z', '2026-11-15T08:00:00.000Z', '2026-11-01T00:00:00.000Z'].map((hour) => ({
-    ...{ hour, users: { ...books, received: 2 }, events: { ...books, received: 5 }, users_rejected: 1 },
-  }));
+  const hours = ['2026-11-15T09:00:00.000Z', '2026-11-15T08:00:00.000Z', '2026-11-01T00:00:00.000Z'].map((hour) => {
+    return { hour, users: BOOKS_OF_2, events: BOOKS_OF_5, users_rejected: 1 };
+  });
   const { accepted, rejected, events } = receivedByHour(result.range, hours);
   assert.deepEqual([accepted.total, rejected.total, events.total], [4, 2, 10]);
   assert.deepEqual(events.values.slice(-2), [5, 5]);

@@ -32,7 +32,7 @@ suite('The currency of revenue', () => {
       'ıst',
       'ſar',
     ];
-    for (const given of others) assert.equal(currencyOf(given), 'other', String(given));
+    for (const given of others) assert.equal(currencyOf(given), 'other', JSON.stringify(given));
   });
 
   test('clients cannot invent more currencies than there are codes of three letters', () => {
