@@ -118,7 +118,7 @@ export function FlowCard(): ReactNode {
   const environment = useEnvironment();
   const { data, error, readAt, reload } = useData<Health>('/health', { everyMs: HEALTH_RELOAD_MS });
   return (
-    <Card title="Keeping up" actions={<Link to={viewPath(environment, 'health')}>Health</Link>}>
+    <Card title="Processing" actions={<Link to={viewPath(environment, 'health')}>Health</Link>}>
       {error !== undefined && <CardError error={error} readAt={readAt} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="health" />}
       {data !== undefined && (
@@ -220,7 +220,7 @@ const BOOK_LINES: readonly { readonly name: keyof Books; readonly label: string;
   { name: 'duplicates', label: 'Duplicates', isRare: true },
   { name: 'erased', label: 'Erased', isRare: true },
   { name: 'expired', label: 'Expired', isRare: true },
-  { name: 'set_aside', label: 'Set aside', isRare: true },
+  { name: 'set_aside', label: 'Failed', isRare: true },
   { name: 'pending', label: 'Pending', isRare: false },
 ];
 
@@ -228,8 +228,10 @@ export function BooksCard({ ledger: { balanced, totals }, error, readAt, onRetry
   const lines = BOOK_LINES.filter(({ name, isRare }) => !isRare || totals.users[name] > 0 || totals.events[name] > 0);
   return (
     <Card
-      title="Books"
-      actions={<Badge tone={balanced ? 'good' : 'bad'}>{balanced ? 'Balanced' : 'Do not balance'}</Badge>}
+      title="Reconciliation"
+      actions={
+        <Badge tone={balanced ? 'good' : 'bad'}>{balanced ? 'Every event is accounted for' : 'Does not add up'}</Badge>
+      }
     >
       {error !== undefined && <CardError error={error} readAt={readAt} onRetry={onRetry} />}
       {!balanced && (

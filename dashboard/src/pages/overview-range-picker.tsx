@@ -11,7 +11,6 @@ import {
   DEFAULT_RANGE,
   NAMED_RANGES,
   type Range,
-  RECEIPT_MINUTES_KEPT_MS,
   type RangeText,
   rangeOf,
 } from '../overview-range.ts';
@@ -19,6 +18,9 @@ import { Link, navigate, useEnvironment, viewPath } from '../router.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { TextField } from '../ui/field.tsx';
+
+/** As the server keeps them. */
+const MINUTES_KEPT_MS = 7 * 86_400_000;
 
 interface PickerProps {
   readonly text: RangeText;
@@ -132,6 +134,6 @@ export function RangeWords({ range, clock, now }: { range: Range; clock: Clock; 
 }
 
 function keptWords({ unit, from }: Range, now: number): string {
-  if (unit === 'minute' || from >= now - RECEIPT_MINUTES_KEPT_MS) return '';
+  if (unit === 'minute' || from >= now - MINUTES_KEPT_MS) return '';
   return 'Counts by minute are kept for 7 days; further back there are hours.';
 }

@@ -15,6 +15,7 @@ const TOP = 10;
 const BOTTOM = 26;
 const LINES_WANTED = 5;
 const LABEL_PIXELS = 72;
+const LABEL_HALF_PIXELS = 22;
 const BAR_SHARE = 0.74;
 const BAR_PIXELS_MAX = 28;
 
@@ -46,6 +47,8 @@ export function ChartDrawing({ times, series, kind, at, onPoint }: ChartDrawingP
   const x = (time: number): number => LEFT + ((time - first) / (last - first)) * plotWidth;
   const y = (value: number): number => HEIGHT - BOTTOM - ((value - least) / (most - least)) * (HEIGHT - TOP - BOTTOM);
   const dates = timeTicks(first, last, plotWidth / LABEL_PIXELS);
+  // A label that would be cut off at the edge says less than none.
+  const labelled = dates.at.filter((time) => x(time) <= width - LABEL_HALF_PIXELS);
   const barWidth = Math.min((slot / (last - first)) * plotWidth * BAR_SHARE, BAR_PIXELS_MAX);
   const pointed = at === null ? undefined : times[at];
 
@@ -72,7 +75,7 @@ export function ChartDrawing({ times, series, kind, at, onPoint }: ChartDrawingP
               </text>
             </g>
           ))}
-          {dates.at.map((time) => (
+          {labelled.map((time) => (
             <text key={time} className="chart__label" x={x(time)} y={HEIGHT - 8}>
               {(dates.areDays ? day : clock).format(time)}
             </text>
