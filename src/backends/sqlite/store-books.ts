@@ -9,7 +9,7 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { EventToStore, RecordHeader, Tally } from '../../store-writer.ts';
-import { amountToSum, type CountedCurrency, NO_REVENUE } from '../../stored/currency.ts';
+import { amountToSum, type CountedCurrency } from '../../stored/currency.ts';
 import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
 
 interface Bucket {
@@ -27,7 +27,8 @@ interface Minute extends Bucket {
   readonly hour: Bucket;
 }
 
-type NamedCurrency = Pick<EventToStore, 'name' | 'currency'>;
+/** By currency, then name. */
+type MinutesOfStart = Map<CountedCurrency, Map<string, Minute>>;
 
 interface LedgerRow {
   readonly tenant: number;
@@ -67,8 +68,8 @@ export class StoreBooks {
   readonly #selectBucket: StatementSync;
   readonly #writeBucket: StatementSync;
   readonly #addToLedger: StatementSync;
-  /** By tenant, then start of the minute, then name and currency. */
-  readonly #minutes = new Map<number, Map<number, Map<string, Minute>>>();
+  /** By tenant, then start of the minute. */
+  readonly #minutes = new Map<number, Map<number, MinutesOfStart>>();
   readonly #hours = new Map<string, Bucket>();
   readonly #ledger = new Map<string, LedgerRow>();
   readonly #addProfiles: StatementSync;
@@ -102,9 +103,9 @@ export class StoreBooks {
   countEvent(tenant: number, event: Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>): void {
     const { timestamp, name, revenue, currency } = event;
     const start = Math.floor(timestamp / MINUTE_MS) * MINUTE_MS;
-    // No name holds a NUL, so those of events without revenue can be taken as they are.
-    const kind = currency === NO_REVENUE ? name : `${currency}\0${name}`;
-    const minute = this.#minutes.get(tenant)?.get(start)?.get(kind) ?? this.#minute(tenant, start, event, kind);
+    // Not by one text made of both: making it would cost more than looking up twice.
+    const names = this.#minutes.get(tenant)?.get(start)?.get(currency);
+    const minute = names?.get(name) ?? this.#minute(tenant, start, name, currency);
     const amount = amountToSum(revenue, currency);
     add(minute, amount);
     add(minute.hour, amount);
@@ -135,7 +136,9 @@ export class StoreBooks {
   /** To be called before the transaction is committed. */
   flush(): void {
     for (const starts of this.#minutes.values()) {
-      for (const names of starts.values()) for (const minute of names.values()) this.#write(minute);
+      for (const currencies of starts.values()) {
+        for (const names of currencies.values()) for (const minute of names.values()) this.#write(minute);
+      }
     }
     for (const hour of this.#hours.values()) this.#write(hour);
     for (const row of this.#ledger.values()) {
@@ -171,15 +174,17 @@ export class StoreBooks {
     this.#writeBucket.run(tenant, width, start, eventName, currency, events, revenue);
   }
 
-  #minute(tenant: number, start: number, { name, currency }: NamedCurrency, kind: string): Minute {
+  #minute(tenant: number, start: number, name: string, currency: CountedCurrency): Minute {
     const hourStart = Math.floor(start / HOUR_MS) * HOUR_MS;
-    const hourName = `${tenant} ${hourStart} ${kind}`;
+    // A currency has no space in it.
+    const hourName = `${tenant} ${hourStart} ${currency} ${name}`;
     const hour = this.#hours.get(hourName) ?? this.#stored(tenant, HOUR_MS, hourStart, name, currency);
     this.#hours.set(hourName, hour);
     const minute = { ...this.#stored(tenant, MINUTE_MS, start, name, currency), hour };
-    const starts = this.#minutes.get(tenant) ?? new Map<number, Map<string, Minute>>();
-    const kinds = starts.get(start) ?? new Map<string, Minute>();
-    this.#minutes.set(tenant, starts.set(start, kinds.set(kind, minute)));
+    const starts = this.#minutes.get(tenant) ?? new Map<number, MinutesOfStart>();
+    const currencies: MinutesOfStart = starts.get(start) ?? new Map();
+    const names = currencies.get(currency) ?? new Map<string, Minute>();
+    this.#minutes.set(tenant, starts.set(start, currencies.set(currency, names.set(name, minute))));
     return minute;
   }
 

@@ -129,7 +129,7 @@ function lossesOf(events: readonly RemovableEvent[], width: number): Loss[] {
   return [...losses.values()];
 }
 
-/** No name holds a space of its own that could be taken for this one: a currency is first and has none. */
+/** Names and currencies as one text: a currency has no space in it, so where it ends is certain. */
 function sumName(eventName: string, currency: CountedCurrency): string {
   return `${currency} ${eventName}`;
 }
