@@ -12,7 +12,6 @@
 
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
-import type { DatabaseSync } from 'node:sqlite';
 import { countsByCurrency } from './counts-by-currency.ts';
 import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
 import { keysByHash } from './keys-by-hash.ts';
