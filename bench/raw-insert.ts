@@ -55,6 +55,7 @@ interface Bucket {
   readonly start: number;
   readonly name: string;
   events: number;
+  currency: string;
   revenue: number;
 }
 
@@ -152,8 +153,8 @@ class Loop {
       }
       this.waiting[person] = (this.waiting[person] ?? 0) + 1;
       const timestamp = receivedAt - text.jitter;
-      const { name, revenue, properties } = text;
-      const event = { eventIndex: 0, name, timestamp, revenue, value: null, properties };
+      const { name, revenue, currency, properties } = text;
+      const event = { eventIndex: 0, name, timestamp, revenue, currency, value: null, properties };
       this.tables.add(TENANT, this.event, node, this.record, user, event);
       this.count(MINUTE_MILLISECONDS, timestamp, text);
       this.count(HOUR_MILLISECONDS, timestamp, text);
@@ -195,12 +196,12 @@ class Loop {
     }
   }
 
-  private count(width: number, timestamp: number, { name, revenue }: EventTexts): void {
+  private count(width: number, timestamp: number, { name, revenue, currency }: EventTexts): void {
     const start = Math.floor(timestamp / width) * width;
-    const key = `${width} ${start} ${name}`;
+    const key = `${width} ${start} ${currency} ${name}`;
     let bucket = this.buckets.get(key);
     if (bucket === undefined) {
-      bucket = { width, start, name, events: 0, revenue: 0 };
+      bucket = { width, start, name, currency, events: 0, revenue: 0 };
       this.buckets.set(key, bucket);
     }
     bucket.events += 1;
@@ -209,8 +210,8 @@ class Loop {
 
   private writeSums(): void {
     const { addToCounts, addToLedger, addToReceipts, advance, updateSequence } = this.statements;
-    for (const { width, start, name, events, revenue } of this.buckets.values()) {
-      addToCounts.run(TENANT, width, start, name, events, revenue);
+    for (const { width, start, name, currency, events, revenue } of this.buckets.values()) {
+      addToCounts.run(TENANT, width, start, name, currency, events, revenue);
     }
     this.buckets.clear();
     const hour = Math.floor(this.material.startedAt / HOUR_MILLISECONDS) * HOUR_MILLISECONDS;
@@ -248,7 +249,7 @@ function prepare(database: DatabaseSync) {
     insertKey: database.prepare('INSERT INTO match_keys VALUES (?, ?, ?, ?)'),
     insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
     addToCounts: database.prepare(
-      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?)
+      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT DO UPDATE SET events = events + excluded.events, revenue = revenue + excluded.revenue`,
     ),
     addToLedger: database.prepare(

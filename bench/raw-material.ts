@@ -17,6 +17,7 @@ const TIME_BYTES = 6;
 export interface EventTexts {
   readonly name: string;
   readonly revenue: number;
+  readonly currency: string;
   readonly properties: string;
   readonly known: string;
   readonly jitter: number;
@@ -88,6 +89,7 @@ function makeTexts(random: () => number, startedAt: number): EventTexts {
   return {
     name: String(name),
     revenue: Number(revenue),
+    currency: String(properties.currency),
     properties: JSON.stringify(properties),
     known: JSON.stringify([[startedAt, traceId, 42, {}, userProperties]]),
     jitter: Math.floor(random() * 1000),

@@ -75,6 +75,7 @@ export const MOVED_PARTS = {
     width: 'integer',
     start: 'integer',
     event_name: 'text',
+    currency: 'text',
     events: 'integer',
     revenue: 'number',
   },
@@ -86,6 +87,7 @@ export const MOVED_PARTS = {
     users_rejected: 'integer',
     events_accepted: 'integer',
   },
+  profile_counts: { tenant: 'integer', profiles: 'integer' },
   rejections: {
     no: 'integer',
     tenant: 'integer',
@@ -129,6 +131,7 @@ export const MOVED_PARTS = {
     event_index: 'integer',
     event_name: 'text',
     revenue: 'text',
+    currency: 'text',
     value: 'text',
     properties: 'text',
   },

@@ -24,6 +24,7 @@ export function createReading(store: Store, log: LogReader): Store {
     tenants: () => store.tenants(),
     findProfile: (...args) => store.findProfile(...args),
     profile: (...args) => store.profile(...args),
+    profileCount: (...args) => store.profileCount(...args),
     profiles: (...args) => store.profiles(...args),
     searchPeople: (...args) => store.searchPeople(...args),
     people: (...args) => store.people(...args),

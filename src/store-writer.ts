@@ -10,6 +10,7 @@
 
 import type { Changes, Snapshot } from './identity/graph.ts';
 import type { KeyKind, MatchKey, NodeNumber, Origin, PersonMark, TenantId } from './model.ts';
+import type { CountedCurrency } from './stored/currency.ts';
 
 /** A log record without its body. */
 export interface RecordHeader {
@@ -76,6 +77,8 @@ export interface EventToStore {
   readonly timestamp: number;
   /** A text where a double would lose digits. */
   readonly revenue: number | string | null;
+  /** Of the revenue (stored/currency.ts). */
+  readonly currency: CountedCurrency;
   readonly value: number | string | null;
   /** A JSON object. */
   readonly properties: string;

@@ -256,7 +256,18 @@ export interface CountBucket {
   readonly start: number;
   readonly eventName: string | null;
   readonly events: number;
-  readonly revenue: number;
+  /** By currency, codes in their order; empty where no event has revenue. */
+  readonly revenue: readonly CurrencySum[];
+}
+
+/** The revenue of events in one currency. */
+export interface CurrencySum {
+  /** A code of three letters, `other` for all that is not one, null for revenue without a currency. */
+  readonly currency: string | null;
+  /** How many events have revenue in it. */
+  readonly events: number;
+  /** Null for `other`: amounts of different currencies are not added. */
+  readonly revenue: number | null;
 }
 
 /** What became of one user of a request. */
@@ -425,6 +436,8 @@ export interface Store {
   findProfile(tenantId: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined>;
   /** By public id; that of a node which was merged away gives the surviving profile. */
   profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined>;
+  /** How many profiles there are: kept as a sum, so asking is cheap however many they are. */
+  profileCount(tenantId: TenantId): Promise<number>;
   /** Profiles oldest first, for exports. */
   profiles(tenantId: TenantId, page: PageRequest): Promise<Page<StoredProfile>>;
   /**

@@ -1,12 +1,23 @@
-/** Names of keys by id, for lists that know only the id. Keys that are not known any more stay ids. */
+/**
+ * Which of several keys of one name is which. A rolled key keeps its name, so while both work there are two of it. Pure.
+ */
 
-import type { Keys } from './types.ts';
-import { useData } from './use-data.ts';
+import type { ApiKey } from './types.ts';
 
-export function useKeyNames(): (keyId: string | null) => string {
-  const { data } = useData<Keys>('/keys');
-  return (keyId) => {
-    const key = data?.keys.find(({ id }) => id === keyId);
-    return key === undefined ? (keyId ?? 'not known') : `${key.name} (…${key.last_four})`;
-  };
+type Named = Pick<ApiKey, 'id' | 'name' | 'kind' | 'environment' | 'created_at' | 'state'>;
+
+/** Words by id of a key, for active keys that share name, kind and environment with another active one. */
+export function sameNames(keys: readonly Named[]): Map<string, string> {
+  const words = new Map<string, string>();
+  const active = keys.filter(({ state }) => state === 'active');
+  const groups = Map.groupBy(active, ({ name, kind, environment }) => JSON.stringify([name, kind, environment]));
+  for (const group of groups.values()) {
+    if (group.length < 2) continue;
+    const newestFirst = group.toSorted((left, right) => Date.parse(right.created_at) - Date.parse(left.created_at));
+    for (const [index, { id }] of newestFirst.entries()) {
+      const place = index === 0 ? 'newest' : index === newestFirst.length - 1 ? 'oldest' : 'older one';
+      words.set(id, `${place} of ${newestFirst.length} with this name`);
+    }
+  }
+  return words;
 }

@@ -119,3 +119,8 @@ export interface Unmerged {
 export interface Erased {
   readonly trace_id: string;
 }
+
+/** How many people there are. */
+export interface ProfileCount {
+  readonly profiles: number;
+}

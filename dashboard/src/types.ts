@@ -124,7 +124,16 @@ export interface CountBucket {
   readonly start: string;
   readonly event_name?: string;
   readonly events: number;
-  readonly revenue: number;
+  readonly revenue: readonly CurrencySum[];
+}
+
+/** Revenue of events in one currency. */
+export interface CurrencySum {
+  /** A code of three letters, `other`, or null for revenue without a currency. */
+  readonly currency: string | null;
+  readonly events: number;
+  /** Null for `other`. */
+  readonly revenue: number | null;
 }
 
 export interface Counts {

@@ -115,7 +115,7 @@ async function countEvents({ store, tenantId, parameters, now }: Call<typeof COU
       start: timeText(start),
       event_name: byEventName ? eventName : undefined,
       events,
-      revenue,
+      revenue: revenue.map((sum) => ({ currency: sum.currency, events: sum.events, revenue: sum.revenue })),
     })),
   };
 }

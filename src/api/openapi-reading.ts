@@ -84,6 +84,7 @@ export function readingPaths(): Record<string, PathItem> {
   return {
     '/profiles': { get: findProfile() },
     '/profiles/search': { get: searchProfiles() },
+    '/profiles/count': { get: countProfiles() },
     '/profiles/{id}': { get: getProfile(), delete: eraseProfile() },
     '/profiles/{id}/events': { get: profileEvents() },
     '/profiles/{id}/identity': { get: profileIdentity() },
@@ -126,6 +127,18 @@ function searchProfiles(): Operation {
       'People by the beginning of any identifier or of a name, by a property, or all of them. Those whose identifier or id is the whole value come first, at once. The others follow newest first, by when their profile was made: for these the server goes through all people for up to half a second a call. `is_partial` says that it did not get through; `next_cursor` goes on. Over all pages nobody is missing.',
     query: SEARCH_PARAMETERS,
     responses: { 200: answer('Who was found.', content) },
+  });
+}
+
+function countProfiles(): Operation {
+  const content = json(schemas.ProfileCount, ['count', 'Three people', examples.PROFILE_COUNT]);
+  return operation({
+    operationId: 'countProfiles',
+    summary: 'Count people',
+    description:
+      'How many profiles there are now. Merged profiles count as one, erased ones not at all, and a profile stays when its events expire. Requests that are still being processed are not in it.',
+    query: NO_PARAMETERS,
+    responses: { 200: answer('The number of profiles.', content) },
   });
 }
 
@@ -223,7 +236,7 @@ function counts(): Operation {
     operationId: 'countEvents',
     summary: 'Events by time',
     description:
-      "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. A bucket that overlaps the range is given whole: to count a range exactly, let `from` and `to` be the starts of buckets. At most 10,000 buckets.",
+      "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. A bucket that overlaps the range is given whole: to count a range exactly, let `from` and `to` be the starts of buckets. Revenue is summed per currency, never across currencies. At most 10,000 buckets.",
     query: COUNT_PARAMETERS,
     responses: { 200: answer('Buckets.', json(schemas.Counts, ['counts', 'By event name', examples.COUNTS])) },
   });

@@ -60,6 +60,11 @@ export const Profile = Type.Object(
   { title: 'Profile', description: 'One person, as far as is known.' },
 );
 
+export const ProfileCount = Type.Object(
+  { profiles: count('Profiles there are now.') },
+  { title: 'ProfileCount', description: 'How many people there are.' },
+);
+
 export const ProfileMatches = Type.Object(
   {
     profiles: Type.Array(

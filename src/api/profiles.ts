@@ -48,6 +48,12 @@ export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts):
   });
   addTenantRoute(app, parts, {
     method: 'GET',
+    url: '/profiles/count',
+    parameters: NO_PARAMETERS,
+    answer: async ({ store, tenantId }) => ({ profiles: await store.profileCount(tenantId) }),
+  });
+  addTenantRoute(app, parts, {
+    method: 'GET',
     url: '/profiles/:id',
     parameters: PROFILE_PARAMETERS,
     answer: async ({ store, tenantId, id, parameters }) => {

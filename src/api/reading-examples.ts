@@ -33,6 +33,8 @@ export const PROFILE_MATCHES = {
   is_partial: false,
 };
 
+export const PROFILE_COUNT = { profiles: 3 };
+
 export const PROFILE_WITH_PROVENANCE = {
   ...PROFILE,
   profile_fields: { city: 'Lisbon' },
@@ -135,9 +137,17 @@ export const ERASED = { trace_id: ACT_TRACE_ID };
 
 export const COUNTS = {
   buckets: [
-    { start: '2026-11-14T09:00:00.000Z', event_name: 'order_completed', events: 1, revenue: 49.9 },
-    { start: '2026-11-14T09:00:00.000Z', event_name: 'page_viewed', events: 2, revenue: 0 },
-    { start: '2026-11-14T09:00:00.000Z', event_name: 'signed_in', events: 1, revenue: 0 },
+    {
+      start: '2026-11-14T09:00:00.000Z',
+      event_name: 'order_completed',
+      events: 3,
+      revenue: [
+        { currency: 'EUR', events: 2, revenue: 79.8 },
+        { currency: 'USD', events: 1, revenue: 25 },
+      ],
+    },
+    { start: '2026-11-14T09:00:00.000Z', event_name: 'page_viewed', events: 2, revenue: [] },
+    { start: '2026-11-14T09:00:00.000Z', event_name: 'signed_in', events: 1, revenue: [] },
   ],
 };
 

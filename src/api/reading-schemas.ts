@@ -41,6 +41,21 @@ const Arrivals = Type.Object(
   { title: 'Arrivals', description: 'With `after`: events in order of arrival.' },
 );
 
+const CurrencySum = Type.Object(
+  {
+    currency: orNull(
+      Type.String(),
+      'The event property `currency`: three letters, in capitals. `other` for all that is not three letters, null for revenue without a currency.',
+    ),
+    events: count('Events with revenue in this currency.'),
+    revenue: orNull(
+      Type.Number(),
+      'Sum of their revenue, a double; null for `other`, because amounts of different currencies are never added.',
+    ),
+  },
+  { title: 'CurrencySum', description: 'Revenue in one currency.' },
+);
+
 const Counts = Type.Object(
   {
     buckets: Type.Array(
@@ -48,7 +63,9 @@ const Counts = Type.Object(
         start: time('Start of the bucket, UTC.'),
         event_name: Type.Optional(Type.String({ description: 'With `group_by=event_name`.' })),
         events: count('Events in the whole bucket.'),
-        revenue: Type.Number({ description: 'Sum of their revenue, a double.' }),
+        revenue: Type.Array(CurrencySum, {
+          description: 'Sums of their revenue, one for each currency; empty when no event has revenue.',
+        }),
       }),
       { description: 'Buckets without events are left out.' },
     ),
@@ -214,6 +231,7 @@ const AuditPage = Type.Object(
 export const READING_SCHEMAS = {
   Profile: profiles.Profile,
   ProfileMatches: profiles.ProfileMatches,
+  ProfileCount: profiles.ProfileCount,
   Told: profiles.Told,
   StoredEvent,
   EventPage,
@@ -225,6 +243,7 @@ export const READING_SCHEMAS = {
   Erased: profiles.Erased,
   Counts,
   TracePage,
+  CurrencySum,
   Trace,
   RejectionPage,
   RejectionReasons,

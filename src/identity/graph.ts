@@ -99,5 +99,13 @@ export interface Changes {
   readonly outcomes: readonly Outcome[];
 }
 
+/**
+ * How many more profiles there are after the changes; may be below 0. Every new node is a profile, and every merge makes
+ * one of two, because edges never close a circle.
+ */
+export function newProfilesIn({ nodes, merges }: Changes): number {
+  return nodes.length - merges.length;
+}
+
 /** Rule 7. */
 export const PROFILE_LIMITS = { emails: 10, phoneNumbers: 10, anonIds: 500, nodes: 100 } as const;

@@ -7,6 +7,7 @@
 
 import { IDENTIFIER_TYPES, KEY_KINDS } from '../model.ts';
 import type { RecordHeader, RejectionToStore } from '../store-writer.ts';
+import { NO_REVENUE } from '../stored/currency.ts';
 import { NO_TEXT, type Packer } from './packer.ts';
 import type { PreparedRecord, PreparedUser } from './prepare.ts';
 
@@ -24,7 +25,7 @@ export const USER = {
   events: 11,
   size: 12,
 } as const;
-const EVENT = { name: 0, properties: 1, id: 3, amounts: 5, size: 6 } as const;
+const EVENT = { name: 0, properties: 1, id: 3, amounts: 5, currency: 6, size: 7 } as const;
 export const KEY = { type: 0, value: 1, raw: 3, size: 5 } as const;
 /** How an amount is packed; two of them in one integer. */
 export const AMOUNT = { none: 0, number: 1, text: 2 } as const;
@@ -86,11 +87,13 @@ function packUser(packer: Packer, { origin, person, junk, events, statement, key
     setProperties(packer, at, propertiesStart, propertiesStart + properties.length);
   }
   setEventCount(packer, at, events.length);
-  for (const { name, properties, eventId, timestamp, revenue, value } of events) {
+  for (const { name, properties, eventId, timestamp, revenue, value, currency } of events) {
     const start = packer.other(properties);
     const idStart = eventId === null ? NO_TEXT : packer.other(eventId);
     const idEnd = eventId === null ? NO_TEXT : idStart + eventId.length;
-    packEvent(packer, packer.word(name), start, start + properties.length, idStart, idEnd, timestamp, revenue, value);
+    const end = start + properties.length;
+    const currencyWord = currency === NO_REVENUE ? NO_TEXT : packer.word(currency);
+    packEvent(packer, packer.word(name), start, end, idStart, idEnd, timestamp, revenue, value, currencyWord);
   }
   packer.integer(keys.length);
   for (const { type, value, raw } of keys) {
@@ -154,6 +157,7 @@ export function packEvent(
   timestamp: number,
   revenue: Amount,
   value: Amount,
+  currency: number,
 ): void {
   const at = packer.room(EVENT.size);
   packer.set(at + EVENT.name, name);
@@ -162,6 +166,7 @@ export function packEvent(
   packer.set(at + EVENT.id, idStart);
   packer.set(at + EVENT.id + 1, idEnd);
   packer.set(at + EVENT.amounts, kindOf(revenue) * AMOUNT_KINDS + kindOf(value));
+  packer.set(at + EVENT.currency, currency);
   packer.number(timestamp);
   packAmount(packer, revenue);
   packAmount(packer, value);

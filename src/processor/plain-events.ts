@@ -5,7 +5,8 @@
 import { parseIso8601, parseUsualTime, USUAL_TIME_LENGTH } from '../validation/iso8601.ts';
 import { KnownTexts, TEXTS_MAX, UNKNOWN } from './known-texts.ts';
 import { NumberedWords } from './numbered-words.ts';
-import { EMPTY_OBJECT, NO_TEXT, type Packer } from './packer.ts';
+import { currencyOf, NO_CURRENCY, OTHER_CURRENCY } from '../stored/currency.ts';
+import { type Characters, EMPTY_OBJECT, NO_TEXT, type Packer, textOf } from './packer.ts';
 import { packEvent } from './packing.ts';
 import { BEGINNING, NAME } from './plain-names.ts';
 import {
@@ -19,11 +20,22 @@ import {
   QUOTE,
 } from './plain-walk.ts';
 
+/** Of a currency. */
+const CODE_LENGTH = 3;
+const LETTERS = 26;
+const UPPER_A = 0x41;
+const LOWER_A = 0x61;
+/** The bit that a small letter has and a capital has not. */
+const TO_LOWER = 0x20;
+
 export class PlainEvents {
   readonly #packer: Packer;
   readonly #walk: PlainWalk;
   readonly #eventNames = new KnownTexts(['']);
   readonly #eventWords: NumberedWords;
+  /** Codes of currencies that were met, by number. */
+  readonly #codes: string[] = [];
+  readonly #codeWords: NumberedWords;
   #lastEventName = 0;
   #base = 0;
 
@@ -31,6 +43,7 @@ export class PlainEvents {
     this.#packer = packer;
     this.#walk = walk;
     this.#eventWords = new NumberedWords(packer, TEXTS_MAX);
+    this.#codeWords = new NumberedWords(packer, LETTERS ** CODE_LENGTH);
   }
 
   /** For another name. */
@@ -62,6 +75,8 @@ export class PlainEvents {
     let value = Number.NaN;
     let idStart = NO_TEXT;
     let idEnd = NO_TEXT;
+    let currencyStart = NO_TEXT;
+    let currencyEnd = NO_TEXT;
     if (!walk.takes(OPEN_BRACE)) return false;
     walk.enter();
     let name: number = BEGINNING.event;
@@ -101,16 +116,24 @@ export class PlainEvents {
           }
           walk.keep(from);
           break;
+        case NAME.currency:
+          currencyStart = walk.at;
+          if (!walk.value(1)) return false;
+          currencyEnd = walk.at;
+          walk.keep(from);
+          break;
         default:
           if (!walk.value(1)) return false;
           walk.keep(from);
       }
     } while (walk.takes(COMMA));
     if (!walk.takes(CLOSE_BRACE) || eventName === NO_TEXT) return false;
+    const currency = Number.isNaN(revenue) ? NO_TEXT : this.#currency(currencyStart, currencyEnd);
     const isKept = walk.takeKept();
     const start = isKept ? this.#base + walk.textStart : EMPTY_OBJECT;
     const end = isKept ? this.#base + walk.textEnd : NO_TEXT;
-    packEvent(this.#packer, eventName, start, end, idStart, idEnd, timestamp, amountOf(revenue), amountOf(value));
+    const packer = this.#packer;
+    packEvent(packer, eventName, start, end, idStart, idEnd, timestamp, amountOf(revenue), amountOf(value), currency);
     return true;
   }
 
@@ -126,6 +149,28 @@ export class PlainEvents {
     return this.#eventWords.word(known, this.#eventNames.text(known));
   }
 
+  /** The word for the currency in the value from there to there. */
+  #currency(start: number, end: number): number {
+    if (start === NO_TEXT) return this.#packer.word(NO_CURRENCY);
+    const { characters } = this.#walk;
+    if (characters[start] === LOWER_N) return this.#packer.word(NO_CURRENCY);
+    if (characters[start] !== QUOTE) return this.#packer.word(OTHER_CURRENCY);
+    if (end - start === CODE_LENGTH + 2) {
+      const a = letterAt(characters, start + 1);
+      const b = letterAt(characters, start + 2);
+      const c = letterAt(characters, start + 3);
+      if (a >= 0 && b >= 0 && c >= 0) return this.#code(a, b, c);
+    }
+    return this.#packer.word(currencyOf(textOf(characters, start + 1, end - 1)));
+  }
+
+  /** The word for a code, by the places of its letters. */
+  #code(a: number, b: number, c: number): number {
+    const number = (a * LETTERS + b) * LETTERS + c;
+    const text = (this.#codes[number] ??= String.fromCharCode(UPPER_A + a, UPPER_A + b, UPPER_A + c));
+    return this.#codeWords.word(number, text);
+  }
+
   #timestamp(): number {
     const walk = this.#walk;
     const start = walk.at + 1;
@@ -136,6 +181,12 @@ export class PlainEvents {
     }
     return walk.string() ? (parseIso8601(walk.text()) ?? Number.NaN) : Number.NaN;
   }
+}
+
+/** Which letter it is, in capitals or not; -1 for none. */
+function letterAt(characters: Characters, at: number): number {
+  const letter = ((characters[at] as number) | TO_LOWER) - LOWER_A;
+  return letter >= 0 && letter < LETTERS ? letter : -1;
 }
 
 function amountOf(amount: number): number | null {

@@ -18,6 +18,7 @@ export const NAME = {
   revenue: 9,
   event_value: 10,
   $event_id: 11,
+  currency: 12,
 } as const;
 /** No name holds a NUL. */
 const BEGINNINGS = ['\0user', '\0identifiers', '\0properties', '\0event', '\0nested'];

@@ -12,6 +12,7 @@ import { bodyHashOf } from '../body-hash.ts';
 import type { LogRecord } from '../log.ts';
 import { type IdentifierType, type KeyKind, LIMITS, type Origin, type PersonMark } from '../model.ts';
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
+import { currencyOf, NO_REVENUE } from '../stored/currency.ts';
 import { saidNames } from '../stored/said-names.ts';
 import { parseExact } from '../validation/exact-json.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
@@ -190,11 +191,13 @@ function prepareEvent(event: JsonObject, eventIndex: number, receivedAt: number)
   // Rest makes data properties of everything, `__proto__` included.
   const { event_name: name, timestamp, revenue, event_value: value, ...properties } = event;
   const eventId = properties.$event_id;
+  const amount = amountOf(revenue);
   return {
     eventIndex,
     name: name as string,
     timestamp: typeof timestamp === 'string' ? timeOf(timestamp) : receivedAt,
-    revenue: amountOf(revenue),
+    revenue: amount,
+    currency: amount === null ? NO_REVENUE : currencyOf(properties.currency),
     value: amountOf(value),
     properties: JSON.stringify(properties),
     eventId: typeof eventId === 'string' ? eventId : null,

@@ -101,10 +101,12 @@ function unpackEvent(unpacker: Unpacker, eventIndex: number): PreparedEvent {
   const properties = unpacker.text();
   const eventId = unpacker.optionalText();
   const kinds = unpacker.integer();
+  // No word is no revenue, which is the empty text.
+  const currency = unpacker.word();
   const timestamp = unpacker.number();
   const revenue = unpackAmount(unpacker, Math.trunc(kinds / AMOUNT_KINDS));
   const value = unpackAmount(unpacker, kinds % AMOUNT_KINDS);
-  return { eventIndex, timestamp, revenue, value, name, properties, eventId };
+  return { eventIndex, timestamp, revenue, currency, value, name, properties, eventId };
 }
 
 function unpackAmount(unpacker: Unpacker, kind: number): Amount {

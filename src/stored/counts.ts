@@ -1,18 +1,21 @@
 /**
  * Counts of events as people read them, made of stored minutes and hours. Days are sums of hours, in UTC. Sums of revenue
- * are rounded alike in every store: the revenues of one bucket are added with compensation, those of a day's hours one
- * after the other, and every sum is kept finite. The sums of the books are read here too.
+ * are per currency, and rounded alike in every store: the revenues of one bucket are added with compensation, those of a
+ * day's hours one after the other, and every sum is kept finite. The sums of the books are read here too.
  */
 
-import type { Books, CountBucket, CountQuery } from '../store.ts';
+import type { Books, CountBucket, CountQuery, CurrencySum } from '../store.ts';
+import { type CountedCurrency, NO_CURRENCY, NO_REVENUE, OTHER_CURRENCY } from './currency.ts';
 import { finite, HOUR_MS, MINUTE_MS } from './sums.ts';
 
 export const DAY_MS = 24 * HOUR_MS;
 const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
 
+/** Events of one name, or of all, with revenue in one currency or without revenue. */
 export interface CountRow {
   readonly start: number;
   readonly eventName: string | null;
+  readonly currency: CountedCurrency;
   readonly events: number;
   /** May be infinite, or null where infinities met. */
   readonly revenue: number | null;
@@ -39,33 +42,62 @@ export function countRange({ interval, from, to }: CountQuery): CountRange {
   };
 }
 
-/** `rows` in the order of their starts, then names; those of days are hours. */
+interface Sums {
+  events: number;
+  readonly revenue: Map<CountedCurrency, { events: number; revenue: number }>;
+}
+
+/** `rows` in the order of their names where they have any; those of days are hours. */
 export function countBuckets({ interval }: CountQuery, rows: readonly CountRow[]): CountBucket[] {
-  return interval === 'day' ? sumDays(rows) : rows.map((row) => bucketOf(row, row.start));
-}
-
-function bucketOf({ eventName, events, revenue }: CountRow, start: number): CountBucket {
-  return { start, eventName, events, revenue: finite(revenue ?? 0) };
-}
-
-function sumDays(hours: readonly CountRow[]): CountBucket[] {
-  const days = new Map<number, Map<string | null, CountBucket>>();
-  for (const hour of hours) {
-    const start = Math.floor(hour.start / DAY_MS) * DAY_MS;
-    const day = days.get(start) ?? new Map<string | null, CountBucket>();
-    days.set(start, day);
-    const before = day.get(hour.eventName);
-    const row = {
-      ...hour,
-      events: hour.events + (before?.events ?? 0),
-      revenue: finite(hour.revenue ?? 0) + (before?.revenue ?? 0),
-    };
-    day.set(hour.eventName, bucketOf(row, start));
+  const buckets = new Map<number, Map<string | null, Sums>>();
+  for (const row of rows) {
+    const start = interval === 'day' ? Math.floor(row.start / DAY_MS) * DAY_MS : row.start;
+    const names = buckets.get(start) ?? new Map<string | null, Sums>();
+    buckets.set(start, names);
+    const sums = names.get(row.eventName) ?? { events: 0, revenue: new Map() };
+    names.set(row.eventName, sums);
+    addRow(sums, row);
   }
-  // As stores order texts: by their bytes.
-  return [...days.values()].flatMap((day) =>
-    [...day.values()].sort((a, b) => Buffer.compare(Buffer.from(a.eventName ?? ''), Buffer.from(b.eventName ?? ''))),
-  );
+  const starts = [...buckets].sort(([a], [b]) => a - b);
+  return starts.flatMap(([start, names]) => {
+    const sorted = interval === 'day' ? [...names].sort(([a], [b]) => compareTexts(a ?? '', b ?? '')) : [...names];
+    return sorted.map(([eventName, sums]) => ({ start, eventName, events: sums.events, revenue: revenueOf(sums) }));
+  });
+}
+
+function addRow(sums: Sums, { currency, events, revenue }: CountRow): void {
+  sums.events += events;
+  if (currency === NO_REVENUE) return;
+  const before = sums.revenue.get(currency) ?? { events: 0, revenue: 0 };
+  sums.revenue.set(currency, {
+    events: before.events + events,
+    revenue: finite(before.revenue + finite(revenue ?? 0)),
+  });
+}
+
+/** Codes first, in their order. */
+function revenueOf({ revenue }: Sums): CurrencySum[] {
+  const sorted = [...revenue].sort(([a], [b]) => (a < b ? -1 : 1));
+  return sorted.map(([currency, sum]) => ({
+    currency: currency === NO_CURRENCY ? null : currency,
+    events: sum.events,
+    revenue: currency === OTHER_CURRENCY ? null : sum.revenue,
+  }));
+}
+
+/** Rows of names in their order, as rows of all names together. */
+export function sumOfNames(rows: readonly CountRow[]): CountRow[] {
+  const groups = Map.groupBy(rows, ({ start, currency }) => `${start} ${currency}`);
+  return [...groups.values()].map((group) => {
+    const [{ start, currency }] = group as [CountRow];
+    const events = group.reduce((sum, row) => sum + row.events, 0);
+    return { start, eventName: null, currency, events, revenue: sumOfRevenues(group.map((row) => row.revenue ?? 0)) };
+  });
+}
+
+/** As stores order texts: by their bytes. */
+function compareTexts(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
 
 /** As SQLite's `sum` rounds: what each addition loses is added at the end (Neumaier). Null where infinities met. */

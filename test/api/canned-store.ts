@@ -84,6 +84,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       undefined,
     ),
     profile: answers('profile', forProfile(PROFILE), undefined),
+    profileCount: answers('profileCount', () => 3, 0),
     profiles: answers('profiles', page([PROFILE]), nothing),
     searchPeople: answers(
       'searchPeople',
@@ -116,7 +117,11 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       },
       { events: [], last: 'first', lastSequence: 0 },
     ),
-    counts: answers('counts', () => [{ start: HOUR, eventName: 'x', events: 2, revenue: 0.5 }], []),
+    counts: answers(
+      'counts',
+      () => [{ start: HOUR, eventName: 'x', events: 2, revenue: [{ currency: 'EUR', events: 1, revenue: 0.5 }] }],
+      [],
+    ),
     identity: answers(
       'identity',
       forProfile({

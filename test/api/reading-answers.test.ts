@@ -34,16 +34,21 @@ suite('An answer is exactly this', () => {
       `{"profiles":[{"matched":[],"profile":${PROFILE_TEXT},"last_event_at":"2026-11-14T09:30:00.000Z"}],"next_cursor":null,"is_partial":false}`,
     ],
     ['/profiles/search?value=nobody&cursor=next', 200, '{"profiles":[],"next_cursor":null,"is_partial":false}'],
+    ['/profiles/count', 200, '{"profiles":3}'],
     [`/profiles/${NODE_ID}`, 200, PROFILE_TEXT],
     [`/profiles/${PROFILE_ID}?provenance=1`, 200, `${PROFILE_TEXT.slice(0, -1)},"provenance":${PROVENANCE_TEXT}}`],
     [`/profiles/${PROFILE_ID}/events`, 200, `{"events":[${EVENT_TEXT}],"next_cursor":"next"}`],
     ['/events?cursor=next', 200, `{"events":[${EVENT_TEXT}],"next_cursor":null}`],
     ['/events?after=', 200, `{"events":[${EVENT_TEXT}],"last":"last"}`],
-    ['/events/counts', 200, '{"buckets":[{"start":"2026-11-14T09:00:00.000Z","events":2,"revenue":0.5}]}'],
+    [
+      '/events/counts',
+      200,
+      '{"buckets":[{"start":"2026-11-14T09:00:00.000Z","events":2,"revenue":[{"currency":"EUR","events":1,"revenue":0.5}]}]}',
+    ],
     [
       '/events/counts?group_by=event_name',
       200,
-      '{"buckets":[{"start":"2026-11-14T09:00:00.000Z","event_name":"x","events":2,"revenue":0.5}]}',
+      '{"buckets":[{"start":"2026-11-14T09:00:00.000Z","event_name":"x","events":2,"revenue":[{"currency":"EUR","events":1,"revenue":0.5}]}]}',
     ],
     [`/profiles/${PROFILE_ID}/identity`, 200, `{${IDENTITY_TEXT}}`],
     [

@@ -57,28 +57,32 @@ suite('Lists and counts', () => {
     assert.deepEqual(names, ['a', 'aa', 'b', 'bb', 'c', 'cc']);
   });
 
-  test('events are counted by time and name, and found by either', async () => {
+  test('events are counted by time and name, with revenue by currency, and found by either', async () => {
     const { get, send } = await tenant(server());
     await send(
       user({ user_id: 'u-1' }, [
-        { event_name: 'sold', timestamp: '2026-01-01T00:59:59.999Z', revenue: 1.5 },
-        { event_name: 'sold', timestamp: '2026-01-01T01:00:00Z', revenue: 2 },
+        { event_name: 'sold', timestamp: '2026-01-01T00:59:59.999Z', revenue: 1.5, currency: 'EUR' },
+        { event_name: 'sold', timestamp: '2026-01-01T01:00:00Z', revenue: -2, currency: 'usd' },
+        { event_name: 'sold', timestamp: '2026-01-01T01:00:00Z', revenue: 3, currency: 'EUR' },
         { event_name: 'seen', timestamp: '2026-01-01T01:30:00+00:00' },
         { event_name: 'seen', timestamp: '2026-01-02T00:00:00Z' },
       ]),
     );
     const range = 'from=2026-01-01&to=2026-01-02';
     const [one, two] = ['2026-01-01T00:00:00.000Z', '2026-01-01T01:00:00.000Z'];
+    const sum = (currency: string, events: number, revenue: number): object => ({ currency, events, revenue });
     const buckets = async (query: string): Promise<unknown> =>
       ((await get(`/events/counts?${range}&${query}`)).body as { buckets: unknown }).buckets;
-    assert.deepEqual(await buckets('interval=day'), [{ start: one, events: 3, revenue: 3.5 }]);
+    assert.deepEqual(await buckets('interval=day'), [
+      { start: one, events: 4, revenue: [sum('EUR', 2, 4.5), sum('USD', 1, -2)] },
+    ]);
     assert.deepEqual(await buckets('interval=hour'), [
-      { start: one, events: 1, revenue: 1.5 },
-      { start: two, events: 2, revenue: 2 },
+      { start: one, events: 1, revenue: [sum('EUR', 1, 1.5)] },
+      { start: two, events: 3, revenue: [sum('EUR', 1, 3), sum('USD', 1, -2)] },
     ]);
     assert.deepEqual(await buckets('interval=day&group_by=event_name'), [
-      { start: one, event_name: 'seen', events: 1, revenue: 0 },
-      { start: one, event_name: 'sold', events: 2, revenue: 3.5 },
+      { start: one, event_name: 'seen', events: 1, revenue: [] },
+      { start: one, event_name: 'sold', events: 3, revenue: [sum('EUR', 2, 4.5), sum('USD', 1, -2)] },
     ]);
     const found = (await get(`/events?event_name=seen&${range}`)).body as EventPage;
     assert.equal(found.events.length, 1);
@@ -231,7 +235,7 @@ suite('Lists and counts', () => {
     assert.equal(page.events.length, 2);
     assert.equal(((await get('/events')).body as EventPage).events.length, 3);
     const counts = await get('/events/counts?interval=day&from=1969-12-31&to=1970-01-01');
-    assert.deepEqual(counts.body, { buckets: [{ start: '1969-12-31T00:00:00.000Z', events: 1, revenue: 0 }] });
+    assert.deepEqual(counts.body, { buckets: [{ start: '1969-12-31T00:00:00.000Z', events: 1, revenue: [] }] });
     assert.equal((await get(`/events/counts?interval=day&${range}`)).status, 400);
     for (const path of ['/rejections', '/rejections/reasons', '/ledger']) {
       assert.equal((await get(`${path}?${range}`)).status, 200);

@@ -103,7 +103,8 @@ function withRoundedRevenue(store: Store): Store {
   const counts: Store['counts'] = async (tenantId, query) => {
     const buckets = await store.counts(tenantId, query);
     return buckets.map(({ start, eventName, events, revenue }) => {
-      return { start, eventName, events, revenue: Number(revenue.toPrecision(12)) };
+      const rounded = revenue.map((sum) => ({ ...sum, revenue: Number(sum.revenue?.toPrecision(12)) }));
+      return { start, eventName, events, revenue: rounded };
     });
   };
   return new Proxy(store, {

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import type { LogEntry } from '../../src/log.ts';
+import type { CountBucket } from '../../src/store.ts';
 import { entriesOf, TENANTS } from '../processor/history.ts';
 import { dumpOf } from '../processor/store-dump.ts';
 import {
@@ -52,6 +53,21 @@ export function storeActsContract(open: OpenStore): void {
       assert.equal(known.userProperties.get('plan')?.value, '"pro"');
       assert.equal((await eventsOf(under, { profileId: anonymous.id })).length, 2);
       assert.deepEqual((await under.store.identity(TENANT, known.id))?.merges, []);
+    });
+
+    test('an unmerge adds the profiles it gives back to their number, and an erase takes one away', async () => {
+      const mergedBy = await joined();
+      await send(under, [person({ email: 'x@y.z' })]);
+      const { id } = await profileOf(under, 'user_id', 'u');
+      assert.equal(await under.store.profileCount(TENANT), 2);
+      await under.store.unmerge(TENANT, id, mergedBy, ACT);
+      await under.store.unmerge(TENANT, id, mergedBy, ACT);
+      assert.equal(await under.store.profileCount(TENANT), 3);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'u')).id, ACT);
+      assert.equal(await under.store.profileCount(TENANT), 2);
+      await under.store.erase(TENANT, (await profileOf(under, 'anon_id', 'a')).id, ACT);
+      await under.store.erase(TENANT, (await profileOf(under, 'email', 'x@y.z')).id, ACT);
+      assert.equal(await under.store.profileCount(TENANT), 0);
     });
 
     test('what was unmerged is not merged again by traffic, and the refusal says why (rule 16)', async () => {
@@ -156,6 +172,42 @@ export function storeActsContract(open: OpenStore): void {
       for (const unknown of [mergedBy, '', 'nonsense']) assert.deepEqual(await kindsOf(unknown), []);
     });
 
+    test('an erase takes revenue out of the currency that it was in, and of no other', async () => {
+      const sale = (revenue: number, currency?: unknown): object => ({
+        timestamp: '2026-03-01T12:00:00Z',
+        revenue,
+        currency,
+      });
+      await send(under, [person({ user_id: 'friend' }, [sale(0.3, 'EUR'), sale(1, 'USD'), sale(7), sale(9, '$')])]);
+      const before = await everySum();
+      await send(under, [
+        person({ user_id: 'gone' }, [sale(0.1, 'eur'), sale(-0.2, 'EUR'), sale(5, 'GBP'), sale(2), sale(3, '€')]),
+      ]);
+      assert.notDeepEqual(await everySum(), before);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
+      assert.deepEqual(await everySum(), before);
+      assert.deepEqual(before[0]?.revenue, [
+        { currency: 'EUR', events: 1, revenue: 0.3 },
+        { currency: 'USD', events: 1, revenue: 1 },
+        { currency: null, events: 1, revenue: 7 },
+        { currency: 'other', events: 1, revenue: null },
+      ]);
+    });
+
+    async function everySum(): Promise<CountBucket[]> {
+      const range = { from: START - HOUR_MS, to: START + HOUR_MS };
+      const intervals = ['minute', 'hour', 'day'] as const;
+      const sums = intervals.map((interval) => under.store.counts(TENANT, { interval, ...range, byEventName: true }));
+      return (await Promise.all(sums)).flat();
+    }
+
+    test('a thousand invented currencies are one', async () => {
+      const events = Array.from({ length: 1_000 }, (_, n) => ({ revenue: 1, currency: `invented ${n}` }));
+      await send(under, [person({ user_id: 'u' }, events)], { receivedAt: START });
+      const [bucket] = await everySum();
+      assert.deepEqual(bucket?.revenue, [{ currency: 'other', events: 1_000, revenue: null }]);
+    });
+
     test('nothing that can be read tells of an erased person any more (rule 17)', async () => {
       const value = 'sesame';
       const before = [
@@ -224,7 +276,7 @@ export function storeActsContract(open: OpenStore): void {
         const buckets = await under.store.counts(TENANT, { interval, ...range, byEventName: true });
         assert.deepEqual(
           buckets.map(({ eventName, events, revenue }) => [eventName, events, revenue]),
-          [['tested', 1, 0.1]],
+          [['tested', 1, [{ currency: null, events: 1, revenue: 0.1 }]]],
         );
       }
       const { hours } = await under.store.ledger(TENANT, { from: null, to: null });

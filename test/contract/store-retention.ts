@@ -32,10 +32,14 @@ export function storeRetentionContract(open: OpenStore): void {
     afterEach(() => under.close());
 
     test('events that were received too long ago go, whatever time they are about', async () => {
-      const old = await send(under, [person({ user_id: 'u' }, [{ timestamp: '2026-06-01', revenue: 5 }, {}])], {
-        receivedAt: START,
-      });
-      await send(under, [person({ user_id: 'u' }, [{ timestamp: '2020-01-01', revenue: 7 }])], {
+      const old = await send(
+        under,
+        [person({ user_id: 'u' }, [{ timestamp: '2026-06-01', revenue: 5, currency: 'USD' }, {}])],
+        {
+          receivedAt: START,
+        },
+      );
+      await send(under, [person({ user_id: 'u' }, [{ timestamp: '2020-01-01', revenue: 7, currency: 'EUR' }])], {
         receivedAt: START + 10 * DAY_MS,
       });
       await sweepAll(under, { eventsMs: 5 * DAY_MS }, START + 10 * DAY_MS);
@@ -52,7 +56,7 @@ export function storeRetentionContract(open: OpenStore): void {
         const buckets = await under.store.counts(TENANT, { interval, ...range, byEventName: false });
         assert.deepEqual(
           buckets.map((bucket) => [bucket.events, bucket.revenue]),
-          [[1, 7]],
+          [[1, [{ currency: 'EUR', events: 1, revenue: 7 }]]],
         );
       }
       const { hours } = await under.store.ledger(TENANT, { from: null, to: null });

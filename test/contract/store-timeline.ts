@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { array, assert as assertProperty, asyncProperty, boolean, constantFrom, integer, record } from 'fast-check';
-import type { CountBucket, Interval, StoredEvent } from '../../src/store.ts';
+import type { CountBucket, CurrencySum, Interval, StoredEvent } from '../../src/store.ts';
 import {
   ALL_EVENTS,
   DAY_MS,
@@ -213,7 +213,8 @@ export function storeTimelineContract(open: OpenStore): void {
       const entries = Array.from({ length: 40 }, (_, n) =>
         request([
           person({ user_id: `u${n % 5}` }, [
-            { timestamp: at(START + n * 17 * MINUTE_MS), revenue: n / 4 },
+            { timestamp: at(START + n * 17 * MINUTE_MS), revenue: n / 4, currency: CURRENCIES[n % CURRENCIES.length] },
+            { timestamp: at(START + n * 17 * MINUTE_MS), currency: 'EUR' },
             { event_name: `name ${n % 3}`, timestamp: at(START - n * 9 * HOUR_MS) },
             { event_name: 'ancient', timestamp: '1969-12-31T23:59:59.500Z', revenue: -1 },
           ]),
@@ -255,21 +256,34 @@ export function storeTimelineContract(open: OpenStore): void {
   });
 }
 
+/** What clients may send as `currency`; undefined is left out. */
+const CURRENCIES = ['EUR', 'usd', ' Eur ', undefined, null, '', 'Euro', 17, '€', 'eu', 'straße'] as const;
+const EXPECTED = ['EUR', 'USD', 'EUR', null, null, null, 'other', 'other', 'other', 'other', 'other'];
+
 function countedByHand(events: readonly StoredEvent[], interval: Interval, byEventName: boolean): CountBucket[] {
   const width = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS }[interval];
   const buckets = new Map<string, CountBucket>();
-  for (const { timestamp, eventName, revenue } of events) {
+  for (const { timestamp, eventName, revenue, properties } of events) {
     const start = Math.floor(timestamp / width) * width;
     const name = byEventName ? eventName : null;
-    const before = buckets.get(`${start} ${name}`);
+    const before = buckets.get(`${start} ${name}`) ?? { start, eventName: name, events: 0, revenue: [] };
+    const { currency: given } = JSON.parse(properties) as { currency?: (typeof CURRENCIES)[number] };
+    const currency = EXPECTED[CURRENCIES.indexOf(given)] as string | null;
     buckets.set(`${start} ${name}`, {
-      start,
-      eventName: name,
-      events: (before?.events ?? 0) + 1,
-      revenue: (before?.revenue ?? 0) + Number(revenue ?? 0),
+      ...before,
+      events: before.events + 1,
+      revenue: revenue === null ? before.revenue : withAmount(before.revenue, currency, Number(revenue)),
     });
   }
   return [...buckets.values()].sort(
     (a, b) => a.start - b.start || ((a.eventName ?? '') < (b.eventName ?? '') ? -1 : 1),
   );
+}
+
+function withAmount(sums: readonly CurrencySum[], currency: string | null, amount: number): CurrencySum[] {
+  const before = sums.find((sum) => sum.currency === currency) ?? { currency, events: 0, revenue: 0 };
+  const revenue = currency === 'other' ? null : (before.revenue ?? 0) + amount;
+  const changed = { currency, events: before.events + 1, revenue };
+  const place = (sum: CurrencySum): string => sum.currency ?? 'none';
+  return [...sums.filter((sum) => sum.currency !== currency), changed].sort((a, b) => (place(a) < place(b) ? -1 : 1));
 }

@@ -92,7 +92,7 @@ export function storeTransactionsContract(open: OpenStore): void {
       const revenues = async (interval: 'minute' | 'hour' | 'day', byEventName: boolean) => {
         const range = { from: Date.UTC(2026, 1), to: Date.UTC(2026, 1, 3) };
         const buckets = await under.store.counts(TENANT, { interval, ...range, byEventName });
-        return buckets.map(({ revenue }) => revenue);
+        return buckets.map(({ revenue }) => revenue[0]?.revenue);
       };
       const [most, least] = [Number.MAX_VALUE, -Number.MAX_VALUE];
       assert.deepEqual(await revenues('minute', false), [most, 1e308, least]);
@@ -123,7 +123,7 @@ export function storeTransactionsContract(open: OpenStore): void {
       for (const interval of ['minute', 'hour', 'day'] as const) {
         const range = { from: START - HOUR_MS, to: START + HOUR_MS };
         const [bucket] = await under.store.counts(TENANT, { interval, ...range, byEventName: true });
-        assert.deepEqual([bucket?.events, bucket?.revenue], [1, 0.1]);
+        assert.deepEqual([bucket?.events, bucket?.revenue], [1, [{ currency: null, events: 1, revenue: 0.1 }]]);
       }
     });
 

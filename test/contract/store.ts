@@ -206,6 +206,18 @@ function storeProfilesContract(open: OpenStore): void {
       );
     });
 
+    test('profiles are counted: those who are merged as one, those of other tenants not at all', async () => {
+      assert.equal(await under.store.profileCount(TENANT), 0);
+      await send(under, [person({ user_id: 'u' }), person({ anon_id: 'a' }), person({ email: 'x@y.z' }), 17]);
+      assert.equal(await under.store.profileCount(TENANT), 3);
+      await send(under, [person({ user_id: 'u', anon_id: 'a' }), person({ user_id: 'u' })]);
+      assert.equal(await under.store.profileCount(TENANT), 2);
+      await send(under, [person({ user_id: 'u', email: 'x@y.z' })]);
+      await send(under, [person({ user_id: 'v' })], { tenantId: OTHER_TENANT });
+      assert.equal(await under.store.profileCount(TENANT), 1);
+      assert.equal(await under.store.profileCount(OTHER_TENANT), 1);
+    });
+
     test('ids that are none are unknown, and never an error', async () => {
       const trace = await send(under, [person({ user_id: 'u' })]);
       const act = { traceId: trace, at: PROCESSED_AT };
@@ -295,6 +307,7 @@ function storeProfilesContract(open: OpenStore): void {
       for (const tenantId of await under.store.tenants()) {
         const events = await eventsOf(under, {}, tenantId);
         const profiles = await allPages((page) => under.store.profiles(tenantId, page));
+        assert.equal(await under.store.profileCount(tenantId), profiles.length);
         for (const { id, eventCount } of profiles) {
           assert.equal(events.filter(({ profileId }) => profileId === id).length, eventCount);
           assert.equal((await eventsOf(under, { profileId: id }, tenantId)).length, eventCount);

@@ -15,6 +15,21 @@ test('values go up by whole, round steps and end at or above the largest', () =>
   }
 });
 
+test('values below zero have steps of their own, and zero is one of them', () => {
+  assert.deepEqual(valueTicks(3, 5, -2), [-2, -1, 0, 1, 2, 3]);
+  assert.deepEqual(valueTicks(0, 5, -40), [-40, -30, -20, -10, 0]);
+  for (const [most, least] of [
+    [1_000, -1],
+    [0.5, -7_777],
+    [0, -0.2],
+    [1e12, -1e12],
+  ] as const) {
+    const ticks = valueTicks(most, 5, least);
+    assert.ok((ticks[0] ?? 0) <= least && (ticks.at(-1) ?? 0) >= most, `${least} to ${most}: ${ticks.join()}`);
+    assert.ok(ticks.some((tick) => Object.is(tick, 0)) && ticks.length <= 8, ticks.join());
+  }
+});
+
 test('times stand on whole minutes, hours and days, no more of them than there is room for', () => {
   const first = Date.parse('2026-11-15T08:07:00Z');
   const hour = timeTicks(first, first + 60 * MINUTE_MS, 5);

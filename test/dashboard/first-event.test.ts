@@ -76,7 +76,7 @@ suite('From the first start to the first event', { skip: whyNoBrowser() }, () =>
     await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Overview' }).click();
     await heading(page, 'Overview');
     await page.locator('.ranking').getByText('signed_up').waitFor();
-    await page.locator('.figure', { hasText: 'Users accepted' }).getByText('1', { exact: true }).waitFor();
+    await page.locator('.figure', { hasText: 'People' }).getByText('1', { exact: true }).waitFor();
     assertNoComplaints(watched);
   });
 

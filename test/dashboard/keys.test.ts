@@ -89,7 +89,8 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
   test('a key is shown once: not in the page after closing, nor after reloading, nor in an answer', async () => {
     const key = await make('shown once');
     assert.ok((await page.content()).includes(key), 'it is shown now');
-    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').getByRole('button', { name: 'Close', exact: true }).click();
+    await page.getByRole('button', { name: 'Close without saving' }).click();
     await page.getByRole('dialog').waitFor({ state: 'hidden' });
     assert.ok(!(await page.content()).includes(key));
     await page.reload();
@@ -100,6 +101,28 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     assert.equal(status, 200);
     assert.ok(text.includes('shown once') && !text.includes(key.slice(8)));
     assert.ok(!`${running.server.stdout()}${running.server.stderr()}`.includes(key));
+    assertNoComplaints(watched);
+  });
+
+  test('Escape does not close a key that is shown only once, however often: it asks', async () => {
+    const key = await make('asked first');
+    const dialog = page.getByRole('dialog', { name: 'Your new key' });
+    const question = dialog.getByText('Have you saved the key?');
+    for (const isAsked of [true, false, true, false]) {
+      await page.keyboard.press('Escape');
+      await question.waitFor({ state: isAsked ? 'visible' : 'detached' });
+      await sees(dialog, key);
+    }
+    await page.keyboard.press('Escape');
+    await dialog.getByRole('button', { name: 'Keep it open' }).click();
+    await sees(dialog, key);
+    await page.mouse.click(5, 5);
+    await sees(dialog, key);
+    await dialog.getByRole('button', { name: 'I have saved it' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    await page.getByRole('button', { name: 'Create key' }).click();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
     assertNoComplaints(watched);
   });
 
@@ -120,7 +143,14 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     await page.getByRole('button', { name: 'I have saved it' }).click();
     await sees(row('rolled', 1), 'Expires');
     await sees(row('rolled', 1), old.slice(-4));
+    await sees(row('rolled', 1), /key_\w+ · oldest of 2 with this name/);
     await sees(row('rolled', 0), fresh.slice(-4));
+    await sees(row('rolled', 0), /key_\w+ · newest of 2 with this name/);
+    await row('rolled', 1)
+      .getByRole('button', { name: /^Revoke / })
+      .click();
+    await page.getByRole('dialog', { name: `Revoke rolled (…${old.slice(-4)})` }).waitFor();
+    await page.keyboard.press('Escape');
     assertNoComplaints(watched);
   });
 

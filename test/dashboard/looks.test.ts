@@ -57,6 +57,8 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
     await eraseOne(server);
     views = [
       { name: 'overview', path: BASE, has: '.ranking__row' },
+      { name: 'overview-receipt', path: `${BASE}?range=7d&clock=receipt`, has: '.ranking__row' },
+      { name: 'overview-custom', path: `${BASE}?range=custom`, has: '.notice' },
       { name: 'first-event', path: '/dashboard/production', has: '.steps' },
       { name: 'live', path: `${BASE}/live`, has: '.live-list' },
       { name: 'live-open', path: `${BASE}/live?name=order_completed&open=${event.id}`, has: '.live-detail' },

@@ -98,6 +98,7 @@ function order(person: number, now: number): object {
         event_name: 'order_completed',
         timestamp: at(now, 0.25 + 0.17 * person),
         revenue: 24.9 + 17.35 * person,
+        currency: person % 3 === 1 ? 'GBP' : 'EUR',
         order: { id: `A-${2_041 + person}`, items: [{ product: PRODUCTS[person], count: 1 + (person % 2) }] },
       },
     ],
@@ -116,6 +117,10 @@ async function mergeDevices(server: TestServer, key: string, now: number): Promi
   ]);
   await deliver(server, key, [
     { identifiers: { user_id: idOf(0), anon_id: 'device-0b' }, events: [{ event_name: 'signed_in' }] },
+    {
+      identifiers: { user_id: idOf(0) },
+      events: [{ event_name: 'order_refunded', timestamp: at(now, 0.7), revenue: -19.9, currency: 'EUR' }],
+    },
     { identifiers: { user_id: idOf(0), email: 'ada.byron@example.org' }, events: [{ event_name: 'address_changed' }] },
   ]);
   await deliver(server, key, [

@@ -42,7 +42,7 @@ suite('The page in trouble', { skip: whyNoBrowser() }, () => {
     await settled(page);
     await page.locator('.ranking').getByText('bought').waitFor();
     const known = await figures(watched);
-    assert.deepEqual(known, ['1', '0', '2', '12.50']);
+    assert.deepEqual(known, ['1', '2', '12.50']);
 
     await context.setOffline(true);
     // The address of what is asked for moves on with every minute.

@@ -177,6 +177,7 @@ class History {
       event_name: this.#pick(EVENTS),
       ...(this.#chance(0.4) && { timestamp: this.#timestamp() }),
       ...(this.#chance(0.3) && {
+        ...(this.#chance(0.5) && { currency: this.#pick(['EUR', 'usd', 'Euro']) }),
         revenue: this.#chance(0.9) ? this.#below(10_000) / 100 : rawNumber('0.10000000000000000001'),
       }),
       ...(this.#chance(0.1) && { event_value: rawNumber(this.#pick(LONG_NUMBERS.slice(0, 3))) }),

@@ -53,6 +53,11 @@ suite('Preparing without parsing', () => {
     ]) {
       assert.ok(assertSame(user(more)), more);
     }
+    for (const currency of ['"eur"', '" EUR "', '"Euro"', '"é€£"', '""', 'null', '978', '{"a":1}', '["EUR"]', 'true']) {
+      assert.ok(assertSame(user(`,"currency":${currency},"revenue":1.5`)), currency);
+      assert.ok(assertSame(user(`,"revenue":null,"currency":${currency}`)), currency);
+    }
+    assert.ok(assertSame(user(',"revenue":1.5')));
     const said = '"user_properties":{"plan":"pro","visits":3,"left":null}';
     const who =
       '"identifiers":{"email":"Ada@X.org","city":"Bern","user_id":"u_1","zip":null,"phone_number":"+4930123456"}';

@@ -14,7 +14,22 @@ const oddScalar = fc.oneof(
   fc.double({ noNaN: true, noDefaultInfinity: true }).map((number) => JSON.stringify(number)),
 );
 const plainName = fc.constantFrom(
-  ...['plan', 'visits', 'é', 'a b', 'user_id', 'city', '$event_id', 'b', 'c', '', '_', 'constructor', 'events'],
+  ...[
+    'plan',
+    'visits',
+    'é',
+    'a b',
+    'user_id',
+    'city',
+    '$event_id',
+    'b',
+    'c',
+    '',
+    '_',
+    'constructor',
+    'events',
+    'currency',
+  ],
 );
 const oddName = fc.constantFrom('7', '__proto__', '__', 'n'.repeat(200));
 
@@ -48,6 +63,7 @@ function requestOf({ scalar, name, comma, isTwiceAllowed }: Parts): Texts {
       { weight: 4, arbitrary: fc.tuple(name, value) },
       fc.tuple(fc.constant('$event_id'), fc.constantFrom('"e-1"', '"é"')),
       fc.tuple(fc.constant('timestamp'), timestamp),
+      fc.tuple(fc.constant('currency'), fc.oneof(value, fc.constantFrom('"usd"', '" EUR"', '"Åbc"'))),
       fc.tuple(fc.constantFrom('revenue', 'event_value'), fc.oneof(scalar, fc.constantFrom('1', '2.50', 'null'))),
     ),
     6,

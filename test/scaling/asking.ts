@@ -64,6 +64,7 @@ export async function askEverything(
       ...countPaths(),
       ...[...days, 0].map((day) => `/receipts?from=${time(day * DAY_MS)}&to=${time((day + 1) * DAY_MS)}`),
       '/profiles?user_id=nobody',
+      '/profiles/count',
       searchPath(UNKNOWN),
       '/ledger?from=1970-01-01',
       '/ledger',

@@ -106,6 +106,9 @@ export const BAD_USERS = [
   '{"identifiers":{"user_id":5},"events":[{"event_name":"😀","__proto__":1}]}',
 ];
 
+/** As JSON. */
+const CURRENCIES = ['"EUR"', '"eur"', '" USD "', '"Euro"', '"€"', 'null', '978', '{"currency":"EUR"}'];
+
 /** Half of them. */
 const maybe = <T>(one: fc.Arbitrary<T>): fc.Arbitrary<T | null> => fc.option(one, { freq: 2 });
 
@@ -116,15 +119,17 @@ const event = fc
     name: fc.constantFrom(...EVENT_NAMES, 'order', 'order'),
     timestamp: maybe(fc.constantFrom(...TIMESTAMPS)),
     revenue: maybe(fc.constantFrom(...AMOUNTS)),
+    currency: maybe(fc.constantFrom(...CURRENCIES)),
     value: maybe(fc.constantFrom(...AMOUNTS)),
     id: maybe(fc.constantFrom('e1', 'e2', 'E2', 'é3', ...Array.from({ length: 8 }, (_, n) => `event-${n}`))),
     pairs,
   })
-  .map(({ name, timestamp, revenue, value, id, pairs: own }) =>
+  .map(({ name, timestamp, revenue, currency, value, id, pairs: own }) =>
     object([
       ['event_name', text(name)],
       ...(timestamp === null ? [] : [['timestamp', text(timestamp)] as const]),
       ...(revenue === null ? [] : [['revenue', revenue] as const]),
+      ...(currency === null ? [] : [['currency', currency] as const]),
       ...(value === null ? [] : [['event_value', value] as const]),
       ...(id === null ? [] : [['$event_id', text(id)] as const]),
       ...own,

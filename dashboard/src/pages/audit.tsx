@@ -5,7 +5,7 @@
 
 import type { ReactNode } from 'react';
 import { shortId } from '../identity-names.ts';
-import { useKeyNames } from '../key-names.ts';
+import { useKeyNames } from '../use-key-names.ts';
 import { Link, navigate, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
 import type { AuditAct, AuditPage, Members } from '../types.ts';

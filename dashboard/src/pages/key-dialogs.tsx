@@ -34,6 +34,16 @@ const OVERLAPS = [
   { value: '604800', label: 'After a week' },
 ];
 
+const UNSAVED_KEY = {
+  title: 'Have you saved the key? It is shown only once, and is gone when this closes.',
+  close: 'Close without saving',
+};
+
+/** Keys may share a name: after a roll, two do. */
+function titleName(apiKey: ApiKey | undefined): string {
+  return apiKey === undefined ? '' : `${apiKey.name} (…${apiKey.last_four})`;
+}
+
 function timeInDays(days: number): string {
   return new Date(Date.now() + days * DAY_MS).toISOString();
 }
@@ -70,7 +80,12 @@ export function CreateKeyDialog({ isOpen, onClose, onCreated }: CreateProps): Re
     onCreated();
   };
   return (
-    <Dialog title={made === undefined ? 'Create an API key' : 'Your new key'} isOpen={isOpen} onClose={close}>
+    <Dialog
+      title={made === undefined ? 'Create an API key' : 'Your new key'}
+      isOpen={isOpen}
+      onClose={close}
+      closeQuestion={made === undefined ? undefined : UNSAVED_KEY}
+    >
       {made === undefined ? <CreateForm onClose={close} onMade={show} /> : <NewKeyWords made={made} onClose={close} />}
     </Dialog>
   );
@@ -159,12 +174,13 @@ export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNo
     setMade(key);
     onRolled();
   };
-  const name = apiKey?.name ?? '';
+  const name = titleName(apiKey);
   return (
     <Dialog
       title={made === undefined ? `Roll ${name}` : `The new key of ${name}`}
       isOpen={apiKey !== undefined}
       onClose={close}
+      closeQuestion={made === undefined ? undefined : UNSAVED_KEY}
     >
       {apiKey !== undefined && made === undefined && <RollForm apiKey={apiKey} onClose={close} onMade={show} />}
       {made !== undefined && <NewKeyWords made={made} onClose={close} />}
@@ -212,7 +228,7 @@ interface RevokeProps {
 
 export function RevokeKeyDialog({ apiKey, onClose }: RevokeProps): ReactNode {
   return (
-    <Dialog title={`Revoke ${apiKey?.name ?? ''}`} isOpen={apiKey !== undefined} onClose={onClose}>
+    <Dialog title={`Revoke ${titleName(apiKey)}`} isOpen={apiKey !== undefined} onClose={onClose}>
       {apiKey !== undefined && <RevokeForm apiKey={apiKey} onClose={onClose} />}
     </Dialog>
   );

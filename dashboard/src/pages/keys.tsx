@@ -16,6 +16,7 @@ import { ErrorNotice, Loading } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { SelectField } from '../ui/field.tsx';
 import { useData } from '../use-data.ts';
+import { sameNames } from '../key-names.ts';
 import { CreateKeyDialog, RevokeKeyDialog, RollKeyDialog } from './key-dialogs.tsx';
 import '../styles/keys.css';
 
@@ -67,7 +68,12 @@ export default function KeysPage() {
           </Empty>
         )}
         {keys !== undefined && keys.length > 0 && (
-          <DataTable caption="API keys" columns={columnsWith(setOpen)} rows={keys} rowKey={({ id }) => id} />
+          <DataTable
+            caption="API keys"
+            columns={columnsWith(setOpen, sameNames(data?.keys ?? []))}
+            rows={keys}
+            rowKey={({ id }) => id}
+          />
         )}
       </Card>
       <CreateKeyDialog isOpen={dialog === 'create'} onClose={close} onCreated={reload} />
@@ -77,9 +83,9 @@ export default function KeysPage() {
   );
 }
 
-function columnsWith(open: (which: Open) => void): Column<ApiKey>[] {
+function columnsWith(open: (which: Open) => void, words: ReadonlyMap<string, string>): Column<ApiKey>[] {
   return [
-    { key: 'name', label: 'Name', render: (key) => <KeyName apiKey={key} /> },
+    { key: 'name', label: 'Name', render: (key) => <KeyName apiKey={key} sameName={words.get(key.id)} /> },
     {
       key: 'key',
       label: 'Key',
@@ -130,11 +136,23 @@ function columnsWith(open: (which: Open) => void): Column<ApiKey>[] {
   ];
 }
 
-function KeyName({ apiKey }: { apiKey: ApiKey }) {
-  const { name, origins, leak_suspected_at: leakedAt, leak_origin: leakOrigin, is_unused: isUnused, state } = apiKey;
+function KeyName({ apiKey, sameName }: { apiKey: ApiKey; sameName: string | undefined }) {
+  const {
+    id,
+    name,
+    origins,
+    leak_suspected_at: leakedAt,
+    leak_origin: leakOrigin,
+    is_unused: isUnused,
+    state,
+  } = apiKey;
   return (
     <div className="key-name">
       <strong>{name}</strong>
+      <p className="muted small">
+        <code>{id}</code>
+        {sameName !== undefined && <> · {sameName}</>}
+      </p>
       {leakedAt !== null && state === 'active' && (
         <p className="key-warning">
           <Badge tone="bad">Probably leaked</Badge> Used from a web page

@@ -1,6 +1,6 @@
 /**
- * A key that has just been made, in full, with what to paste to use it. It is shown this once: whoever renders this lets
- * go of the key when it is closed.
+ * A key that has just been made, in full, with what to paste to use it. Shown only once: the caller asks before it closes,
+ * and lets go of the key then.
  */
 
 import { type ReactNode, useEffect, useRef } from 'react';

@@ -6,15 +6,16 @@
 
 import type { ReactNode } from 'react';
 import type { ApiError } from '../api.ts';
+import { type CountPiece, countPieces, type Range, type RangeName, timesQuery } from '../overview-range.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
-import { formatBytes, formatDuration, formatNumber, Time, useNow } from '../time.tsx';
-import type { Books, Counts, Health, Ledger, RejectionReasons } from '../types.ts';
+import { formatBytes, formatDuration, formatNumber, Time } from '../time.tsx';
+import type { Books, CountBucket, Counts, Health, Ledger, RejectionReasons } from '../types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
-import { useData } from '../use-data.ts';
+import { type Data, useData } from '../use-data.ts';
 import { Meter } from './meter.tsx';
-import { bucketStarts, differenceWords, type Range, topNames } from './overview-figures.ts';
+import { differenceWords, topNames } from './overview-figures.ts';
 import { refusalWords } from './request-outcomes.ts';
 
 const HEALTH_RELOAD_MS = 5_000;
@@ -22,24 +23,33 @@ const LISTS_RELOAD_MS = 10_000;
 const NAMES_MAX = 8;
 const REASONS_MAX = 6;
 
-function startOf({ spanMs, intervalMs }: Range, now: number): string {
-  return new Date(bucketStarts(now, spanMs, intervalMs)[0] ?? now).toISOString();
+/** The counts by name of a range, in as few questions as give them exactly; undefined while not all are there. */
+function useNames(range: Range): { readonly buckets: CountBucket[] | undefined; readonly data: Data<Counts> } {
+  const pieces = countPieces(range);
+  const options = { everyMs: LISTS_RELOAD_MS, isMoving: true };
+  const pathOf = (piece: CountPiece | undefined): string | null =>
+    piece === undefined ? null : `/events/counts?interval=${piece.interval}&group_by=event_name&${timesQuery(piece)}`;
+  // Always three, of which those without a piece ask nothing.
+  const first = useData<Counts>(pathOf(pieces[0]), options);
+  const second = useData<Counts>(pathOf(pieces[1]), options);
+  const third = useData<Counts>(pathOf(pieces[2]), options);
+  const asked = [first, second, third].slice(0, pieces.length);
+  const found = asked.flatMap(({ data }) => (data === undefined ? [] : [data.buckets]));
+  const failed = asked.find(({ error }) => error !== undefined);
+  return { buckets: found.length === asked.length ? found.flat() : undefined, data: failed ?? first };
 }
 
 export function NamesCard({ range }: { range: Range }): ReactNode {
   const environment = useEnvironment();
-  const from = startOf(range, useNow());
-  const { data, error, readAt, reload } = useData<Counts>(
-    `/events/counts?interval=${range.interval}&group_by=event_name&from=${from}`,
-    { everyMs: LISTS_RELOAD_MS, isMoving: true },
-  );
-  const names = topNames(data?.buckets ?? [], NAMES_MAX);
+  const { buckets, data } = useNames(range);
+  const { error, readAt, reload } = data;
+  const names = topNames(buckets ?? [], NAMES_MAX);
   const most = names[0]?.events ?? 1;
   return (
     <Card title="Top events">
       {error !== undefined && <CardError error={error} readAt={readAt} onRetry={reload} />}
-      {data === undefined && error === undefined && <Loading what="event names" />}
-      {data !== undefined && names.length === 0 && <p className="muted">No events in this time.</p>}
+      {buckets === undefined && error === undefined && <Loading what="event names" />}
+      {buckets !== undefined && names.length === 0 && <p className="muted">No events in this time.</p>}
       <ol className="ranking">
         {names.map(({ name, events }) => (
           <li key={name} className="ranking__row">
@@ -57,21 +67,32 @@ export function NamesCard({ range }: { range: Range }): ReactNode {
   );
 }
 
+/** The range of the page of rejected users that has all of these in it. */
+const REJECTED_RANGE: Readonly<Record<RangeName, string>> = {
+  '1h': '1h',
+  '24h': '24h',
+  '7d': 'all',
+  '30d': 'all',
+  '90d': 'all',
+  custom: 'all',
+};
+
 export function ReasonsCard({ range }: { range: Range }): ReactNode {
   const environment = useEnvironment();
-  const from = startOf(range, useNow());
-  const { data, error, readAt, reload } = useData<RejectionReasons>(`/rejections/reasons?from=${from}`, {
+  const { data, error, readAt, reload } = useData<RejectionReasons>(`/rejections/reasons?${timesQuery(range)}`, {
     everyMs: LISTS_RELOAD_MS,
     isMoving: true,
   });
   const reasons = data?.reasons.slice(0, REASONS_MAX) ?? [];
   const most = reasons[0]?.users ?? 1;
-  const rejectedPath = `${viewPath(environment, 'rejected')}?range=${range.value === '' ? '1h' : range.value}`;
+  const rejectedPath = `${viewPath(environment, 'rejected')}?range=${REJECTED_RANGE[range.name]}`;
   return (
     <Card title="Why users were rejected" actions={<Link to={rejectedPath}>All rejected</Link>}>
       {error !== undefined && <CardError error={error} readAt={readAt} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="reasons" />}
-      {data !== undefined && reasons.length === 0 && <p className="muted">Nobody was rejected in this time.</p>}
+      {data !== undefined && reasons.length === 0 && (
+        <p className="muted">No rejected users are kept from this time.</p>
+      )}
       <ol className="ranking ranking--bad">
         {reasons.map(({ reason, users, last_at: lastAt }) => (
           <li key={reason} className="ranking__row">
@@ -97,7 +118,7 @@ export function FlowCard(): ReactNode {
   const environment = useEnvironment();
   const { data, error, readAt, reload } = useData<Health>('/health', { everyMs: HEALTH_RELOAD_MS });
   return (
-    <Card title="Keeping up" actions={<Link to={viewPath(environment, 'health')}>Health</Link>}>
+    <Card title="Processing" actions={<Link to={viewPath(environment, 'health')}>Health</Link>}>
       {error !== undefined && <CardError error={error} readAt={readAt} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="health" />}
       {data !== undefined && (
@@ -199,7 +220,7 @@ const BOOK_LINES: readonly { readonly name: keyof Books; readonly label: string;
   { name: 'duplicates', label: 'Duplicates', isRare: true },
   { name: 'erased', label: 'Erased', isRare: true },
   { name: 'expired', label: 'Expired', isRare: true },
-  { name: 'set_aside', label: 'Set aside', isRare: true },
+  { name: 'set_aside', label: 'Failed', isRare: true },
   { name: 'pending', label: 'Pending', isRare: false },
 ];
 
@@ -207,8 +228,10 @@ export function BooksCard({ ledger: { balanced, totals }, error, readAt, onRetry
   const lines = BOOK_LINES.filter(({ name, isRare }) => !isRare || totals.users[name] > 0 || totals.events[name] > 0);
   return (
     <Card
-      title="Books"
-      actions={<Badge tone={balanced ? 'good' : 'bad'}>{balanced ? 'Balanced' : 'Do not balance'}</Badge>}
+      title="Reconciliation"
+      actions={
+        <Badge tone={balanced ? 'good' : 'bad'}>{balanced ? 'Every event is accounted for' : 'Does not add up'}</Badge>
+      }
     >
       {error !== undefined && <CardError error={error} readAt={readAt} onRetry={onRetry} />}
       {!balanced && (

@@ -1,70 +1,22 @@
 /**
- * From what the API counts to what the overview shows: gaps filled with zeros, minutes added up to wider buckets, names
- * added up over time. Pure, and without React, so that it can be tested as it is. All times are milliseconds, and every
- * span ends with the bucket that `now` is in: the last bar is always still growing.
+ * From what the API counts to what the overview shows: gaps filled with zeros, minutes and hours added up to the buckets
+ * of a range, names added up over time, money by currency and never across currencies. Pure, and without React, so that
+ * it can be tested as it is. All times are milliseconds.
  */
 
-import type { Counts, Receipts } from '../types.ts';
+import { placeIn, type Range } from '../overview-range.ts';
+import type { CountBucket, Counts, CurrencySum, LedgerHour, Receipts } from '../types.ts';
 
-export const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-
-export interface Range {
-  /** As it stands in the address; empty for the one that is shown unless asked otherwise. */
-  readonly value: '' | '24h';
-  readonly label: string;
-  readonly spanMs: number;
-  /** Of the charts of what was received. */
-  readonly bucketMs: number;
-  readonly bucketWords: string;
-  /** Of what is asked of `/events/counts`, which has no buckets of 15 minutes. */
-  readonly interval: 'minute' | 'hour';
-  readonly intervalMs: number;
-}
-
-export const RANGES: readonly [Range, Range] = [
-  {
-    value: '',
-    label: 'Last hour',
-    spanMs: HOUR_MS,
-    bucketMs: MINUTE_MS,
-    bucketWords: 'per minute',
-    interval: 'minute',
-    intervalMs: MINUTE_MS,
-  },
-  {
-    value: '24h',
-    label: 'Last 24 hours',
-    spanMs: 24 * HOUR_MS,
-    bucketMs: 15 * MINUTE_MS,
-    bucketWords: 'per 15 minutes',
-    interval: 'hour',
-    intervalMs: HOUR_MS,
-  },
-];
-
-export function rangeOf(value: string): Range {
-  return RANGES.find((range) => range.value === value) ?? RANGES[0];
-}
-
-/** The starts of the buckets of a span, oldest first; the last one is the one that `now` is in. */
-export function bucketStarts(now: number, spanMs: number, bucketMs: number): number[] {
-  const last = Math.floor(now / bucketMs) * bucketMs;
-  const count = Math.ceil(spanMs / bucketMs);
-  return Array.from({ length: count }, (_, index) => last - (count - 1 - index) * bucketMs);
-}
-
-/** Adds up, per bucket, one number of each row. Rows outside of all buckets are left out. */
-export function addUp<Row extends { readonly start: string }>(
+/** Adds up, per bucket of the range, one number of each row. Rows outside of it are left out. */
+export function addUp<Row>(
   rows: readonly Row[],
-  starts: readonly number[],
-  bucketMs: number,
+  range: Pick<Range, 'starts' | 'from' | 'to'>,
+  timeOf: (row: Row) => string,
   numberOf: (row: Row) => number,
 ): number[] {
-  const sums = starts.map(() => 0);
-  const first = starts[0] ?? 0;
+  const sums = range.starts.map(() => 0);
   for (const row of rows) {
-    const index = Math.floor((Date.parse(row.start) - first) / bucketMs);
+    const index = placeIn(range, Date.parse(timeOf(row)));
     const sum = sums[index];
     if (sum !== undefined) sums[index] = sum + numberOf(row);
   }
@@ -81,56 +33,129 @@ export interface Row {
   readonly total: number;
 }
 
+function rowOf(values: readonly number[]): Row {
+  return { values, total: totalOf(values) };
+}
+
+/** By receipt time. */
 export interface Received {
-  readonly starts: readonly number[];
+  readonly range: Range;
   readonly accepted: Row;
   readonly rejected: Row;
   readonly events: Row;
 }
 
-export interface Revenue {
-  readonly starts: readonly number[];
-  readonly revenue: Row;
-}
-
-function rowOf(values: readonly number[]): Row {
-  return { values, total: totalOf(values) };
-}
-
-/** The span that ends with `until`, up to which the minutes are known. */
-export function receivedIn({ spanMs, bucketMs }: Range, minutes: Receipts['minutes'], until: number): Received {
-  const starts = bucketStarts(until, spanMs, bucketMs);
+export function receivedByMinute(range: Range, minutes: Receipts['minutes']): Received {
+  const add = (numberOf: (minute: Receipts['minutes'][number]) => number): Row =>
+    rowOf(addUp(minutes, range, ({ start }) => start, numberOf));
   return {
-    starts,
-    accepted: rowOf(addUp(minutes, starts, bucketMs, (minute) => minute.users_accepted)),
-    rejected: rowOf(addUp(minutes, starts, bucketMs, (minute) => minute.users_rejected)),
-    events: rowOf(addUp(minutes, starts, bucketMs, (minute) => minute.events_accepted)),
+    range,
+    accepted: add((minute) => minute.users_accepted),
+    rejected: add((minute) => minute.users_rejected),
+    events: add((minute) => minute.events_accepted),
   };
 }
 
-export function revenueIn({ spanMs, intervalMs }: Range, buckets: Counts['buckets'], until: number): Revenue {
-  const starts = bucketStarts(until, spanMs, intervalMs);
-  return { starts, revenue: rowOf(addUp(buckets, starts, intervalMs, (bucket) => bucket.revenue)) };
+export function receivedByHour(range: Range, hours: readonly LedgerHour[]): Received {
+  const add = (numberOf: (hour: LedgerHour) => number): Row => rowOf(addUp(hours, range, ({ hour }) => hour, numberOf));
+  return {
+    range,
+    accepted: add(({ users }) => users.received),
+    rejected: add((hour) => hour.users_rejected),
+    events: add(({ events }) => events.received),
+  };
+}
+
+/** By event time. */
+export interface Counted {
+  readonly range: Range;
+  readonly events: Row;
+  /** The currency of most events first. */
+  readonly revenue: readonly CurrencyRow[];
+}
+
+export interface CurrencyRow {
+  /** Null for revenue without a currency. */
+  readonly currency: string | null;
+  readonly events: number;
+  /** Null where amounts are not added: they may be of different currencies. */
+  readonly revenue: Row | null;
+}
+
+export function countedIn(range: Range, buckets: Counts['buckets']): Counted {
+  return {
+    range,
+    events: rowOf(
+      addUp(
+        buckets,
+        range,
+        ({ start }) => start,
+        ({ events }) => events,
+      ),
+    ),
+    revenue: revenueIn(range, buckets),
+  };
+}
+
+function revenueIn(range: Range, buckets: readonly CountBucket[]): CurrencyRow[] {
+  const rows = buckets.flatMap(({ start, revenue }) => revenue.map((sum) => ({ ...sum, start })));
+  const inRange = rows.filter(({ start }) => placeIn(range, Date.parse(start)) >= 0);
+  const byCurrency = [...Map.groupBy(inRange, ({ currency }) => currency)];
+  return byCurrency
+    .map(([currency, sums]) => ({
+      currency,
+      events: totalOf(sums.map(({ events }) => events)),
+      revenue: sumsOf(range, sums),
+    }))
+    .toSorted((left, right) => right.events - left.events || ((left.currency ?? '') < (right.currency ?? '') ? -1 : 1));
+}
+
+function sumsOf(range: Range, sums: readonly (CurrencySum & { readonly start: string })[]): Row | null {
+  if (sums.some(({ revenue }) => revenue === null)) return null;
+  return rowOf(
+    addUp(
+      sums,
+      range,
+      ({ start }) => start,
+      ({ revenue }) => revenue ?? 0,
+    ),
+  );
+}
+
+/** As it is in the address and in lists; codes are capitals, so nothing is mistaken for this. */
+export function currencyName(currency: string | null): string {
+  return currency ?? 'none';
+}
+
+export function currencyLabel(currency: string | null): string {
+  if (currency === null) return 'no currency';
+  return currency === 'other' ? 'other currencies' : currency;
+}
+
+const plain = new Intl.NumberFormat('en-GB', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+/** With the code, and as many decimals as the currency has: sums of doubles have a tail that nobody sent. */
+export function formatMoney(amount: number, currency: string | null): string {
+  if (currency === null) return plain.format(amount);
+  const style = { style: 'currency', currency, currencyDisplay: 'code' } as const;
+  // Between code and amount stands a space that does not break; a plain one reads the same and can be searched for.
+  return new Intl.NumberFormat('en-GB', style).format(amount).replaceAll('\u00A0', ' ');
 }
 
 export interface NameCount {
   readonly name: string;
   readonly events: number;
-  readonly revenue: number;
 }
 
 /** The most frequent event names, most frequent first; equal ones by name, so that rows do not jump about. */
 export function topNames(
-  buckets: readonly { readonly event_name?: string; readonly events: number; readonly revenue: number }[],
+  buckets: readonly Pick<CountBucket, 'event_name' | 'events'>[],
   namesMax: number,
 ): NameCount[] {
-  const byName = new Map<string, { events: number; revenue: number }>();
-  for (const { event_name: name = '', events, revenue } of buckets) {
-    const sum = byName.get(name) ?? { events: 0, revenue: 0 };
-    byName.set(name, { events: sum.events + events, revenue: sum.revenue + revenue });
-  }
+  const byName = new Map<string, number>();
+  for (const { event_name: name = '', events } of buckets) byName.set(name, (byName.get(name) ?? 0) + events);
   return [...byName]
-    .map(([name, sums]) => ({ name, events: sums.events, revenue: sums.revenue }))
+    .map(([name, events]) => ({ name, events }))
     .toSorted((left, right) => right.events - left.events || (left.name < right.name ? -1 : 1))
     .slice(0, namesMax);
 }

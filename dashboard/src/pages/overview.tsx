@@ -1,27 +1,27 @@
 /**
- * Overview: is it working? The figures of the last hour or day, what they are made of, and whether the server keeps up
- * and its books balance. The range stands in the address. Where nothing was ever received it shows the way to a first
- * event instead, and stays with that until the reader goes on.
+ * Overview: is it working? The figures of a range by one clock, event time or receipt time, what they are made of, and
+ * whether the server keeps up and every event is accounted for. Range and clock are in the address; one that the page
+ * does not know is refused in words. Where nothing was ever received it shows the way to a first event instead, and
+ * stays with that until the reader goes on.
  */
 
 import { type ReactNode, useState } from 'react';
-import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
+import { addressQuery, type Clock, clockOf, type Range, type RangeText, rangeOf } from '../overview-range.ts';
+import { Link, useAddress, useEnvironment, viewPath } from '../router.tsx';
 import { useNow } from '../time.tsx';
-import type { Counts, Ledger, Receipts } from '../types.ts';
-import { ErrorNotice, Loading } from '../ui/notice.tsx';
+import type { Ledger } from '../types.ts';
+import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
-import { type Data, useData } from '../use-data.ts';
+import { useData } from '../use-data.ts';
 import { FirstEvent } from './first-event.tsx';
-import { AsOf, BooksCard, FlowCard, NamesCard, ReasonsCard } from './overview-cards.tsx';
-import { FigureCards } from './overview-charts.tsx';
-import { bucketStarts, RANGES, type Range, rangeOf, receivedIn, revenueIn } from './overview-figures.ts';
+import { BooksCard, FlowCard } from './overview-cards.tsx';
+import { EventFigures, ReceiptFigures } from './overview-charts.tsx';
+import { ClockSwitch, CustomRange, RangeSwitch, RangeWords } from './overview-range-picker.tsx';
 import '../styles/overview.css';
 
-const RELOAD_MS = 5_000;
 const LEDGER_RELOAD_MS = 10_000;
 
 export default function OverviewPage(): ReactNode {
-  const [rangeValue] = useQueryValue('range');
   const ledger = useData<Ledger>('/ledger', { everyMs: LEDGER_RELOAD_MS });
   const [isFirst, setIsFirst] = useState(false);
   const isEmpty = ledger.data !== undefined && ledger.data.totals.users.received === 0;
@@ -39,74 +39,85 @@ export default function OverviewPage(): ReactNode {
     );
   }
   if (isFirst) return <FirstEvent onDone={() => setIsFirst(false)} isDone={!isEmpty} />;
-  const range = rangeOf(rangeValue);
   return (
-    <Page title="Overview" actions={<RangeSwitch range={range} />}>
-      <Figures key={`figures ${range.value}`} range={range} />
-      <div className="overview-pair">
-        <NamesCard key={`names ${range.value}`} range={range} />
-        <ReasonsCard key={`reasons ${range.value}`} range={range} />
-      </div>
+    <RangedOverview>
       <div className="overview-pair">
         <FlowCard />
         <BooksCard ledger={ledger.data} error={ledger.error} readAt={ledger.readAt} onRetry={ledger.reload} />
       </div>
+    </RangedOverview>
+  );
+}
+
+function RangedOverview({ children }: { children: ReactNode }): ReactNode {
+  const { query } = useAddress();
+  const now = useNow();
+  const clockText = query.get('clock') ?? '';
+  const clock = clockOf(clockText);
+  const text: RangeText = {
+    range: query.get('range') ?? '',
+    from: query.get('from') ?? '',
+    to: query.get('to') ?? '',
+  };
+  const shownClock = clock ?? 'event';
+  const result = rangeOf(text, shownClock, now);
+  const isCustom = text.range === 'custom';
+  const actions = (
+    <>
+      <ClockSwitch text={text} clock={shownClock} />
+      <RangeSwitch text={text} clock={shownClock} now={now} />
+    </>
+  );
+  return (
+    <Page title="Overview" actions={actions}>
+      {isCustom && <CustomRange key={`${text.from} ${text.to}`} text={text} clock={shownClock} />}
+      {clock === undefined && <Refused words={`There is no clock “${clockText}”. There are event and receipt time.`} />}
+      {'problem' in result && <Refused words={result.problem} />}
+      {clock !== undefined && 'range' in result && (
+        <RangeFigures text={text} clock={clock} range={result.range} now={now} />
+      )}
+      {children}
     </Page>
   );
 }
 
-function RangeSwitch({ range }: { range: Range }): ReactNode {
+/** What the address asks for is not guessed at. */
+function Refused({ words }: { words: string }): ReactNode {
   const path = viewPath(useEnvironment(), '');
   return (
-    <nav className="switch" aria-label="Range">
-      {RANGES.map(({ value, label }) => (
-        <Link
-          key={value}
-          className="switch__choice"
-          to={value === '' ? path : `${path}?range=${value}`}
-          aria-current={value === range.value ? 'true' : undefined}
-        >
-          {label}
-        </Link>
-      ))}
-    </nav>
+    <Notice tone="warn" title={words}>
+      <p>
+        <Link to={path}>Show the last hour by event time</Link>
+      </p>
+    </Notice>
   );
 }
 
-/** What was received, by time of receipt, and revenue, by the events' own times. */
-function Figures({ range }: { range: Range }): ReactNode {
-  const now = useNow();
-  const { spanMs, bucketMs, interval, intervalMs } = range;
-  const asked = bucketStarts(now, spanMs, bucketMs);
-  const from = new Date(asked[0] ?? now).toISOString();
-  // Given, because the server's clock may be ahead of this one, and no more than a day is answered.
-  const to = new Date((asked.at(-1) ?? now) + bucketMs).toISOString();
-  const revenueFrom = new Date(bucketStarts(now, spanMs, intervalMs)[0] ?? now).toISOString();
+interface RangeFiguresProps {
+  readonly text: RangeText;
+  readonly clock: Clock;
+  readonly range: Range;
+  readonly now: number;
+}
 
-  const moving = { everyMs: RELOAD_MS, isMoving: true };
-  const receipts = useData<Receipts>(`/receipts?from=${from}&to=${to}`, moving);
-  const counts = useData<Counts>(`/events/counts?interval=${interval}&from=${revenueFrom}`, moving);
-  const error = receipts.error ?? counts.error;
-  const reload = (): void => {
-    receipts.reload();
-    counts.reload();
+function RangeFigures({ text, clock, range, now }: RangeFiguresProps): ReactNode {
+  /** The same range as it was at another time: when figures were last read. */
+  const rangeAt = (time: number): Range => {
+    const result = rangeOf(text, clock, time);
+    return 'range' in result ? result.range : range;
   };
+  const otherClock = addressQuery(text, clock === 'event' ? 'receipt' : 'event');
+  const Figures = clock === 'event' ? EventFigures : ReceiptFigures;
   return (
     <>
-      {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
-      {error !== undefined && <AsOf readAt={receipts.readAt} />}
-      <FigureCards
+      <RangeWords range={range} clock={clock} now={now} />
+      <Figures
+        key={`${clock} ${range.name} ${text.from} ${text.to}`}
         range={range}
-        received={
-          receipts.data === undefined ? null : receivedIn(range, receipts.data.minutes, knownUntil(receipts, now))
-        }
-        revenue={counts.data === undefined ? null : revenueIn(range, counts.data.buckets, knownUntil(counts, now))}
+        rangeAt={rangeAt}
+        now={now}
+        otherClock={otherClock}
       />
     </>
   );
-}
-
-/** While figures cannot be read, what came since the last time is not nothing, but not known. */
-function knownUntil({ error, readAt }: Data<unknown>, now: number): number {
-  return error === undefined ? now : (readAt ?? now);
 }

@@ -9,6 +9,7 @@ import { nameOf } from '../person-name.ts';
 import { Link, navigate, useAddress, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
 import { IDENTIFIER_TYPES, type ProfileMatch, type ProfileSearch } from '../types.ts';
+import type { ProfileCount } from '../types-people.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -18,6 +19,7 @@ import { TextField } from '../ui/field.tsx';
 import { ListEnd } from '../ui/list-end.tsx';
 import { Loading } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
+import { useData } from '../use-data.ts';
 import { type Pages, usePages } from '../use-pages.ts';
 import '../styles/person.css';
 
@@ -35,12 +37,22 @@ export default function People(): ReactNode {
   const filter = { q: of('q'), property: of('property'), is: of('property') === '' ? '' : of('is') };
   return (
     <Page title="People">
-      {/* The number of all people belongs here, from GET /profiles/count, as soon as the server has that route. */}
+      <NumberOfPeople />
       <Card>
         <SearchForm key={JSON.stringify(filter)} filter={filter} />
       </Card>
       <Found filter={filter} />
     </Page>
+  );
+}
+
+function NumberOfPeople(): ReactNode {
+  const { data } = useData<ProfileCount>('/profiles/count');
+  if (data === undefined) return null;
+  return (
+    <p className="muted">
+      {formatNumber(data.profiles)} {data.profiles === 1 ? 'person' : 'people'} in all.
+    </p>
   );
 }
 

@@ -20,6 +20,7 @@ import { useData } from '../use-data.ts';
 import { EraseDialog } from './erase-dialog.tsx';
 import { IdentityGraph } from './identity-graph.tsx';
 import { PersonProperties } from './person-properties.tsx';
+import { LastSeen } from './last-seen.tsx';
 import { PersonTimeline } from './person-timeline.tsx';
 import '../styles/person.css';
 
@@ -92,7 +93,7 @@ function PersonPage({ id, profile, onChange, onErased }: PersonPageProps): React
 }
 
 function PersonHead({ profile }: { profile: Profile }): ReactNode {
-  const { id, merged_ids: mergedIds, first_seen: firstSeen, last_seen: lastSeen, event_count: events } = profile;
+  const { id, merged_ids: mergedIds, first_seen: firstSeen, event_count: events } = profile;
   return (
     <Card className="person">
       <dl className="facts">
@@ -103,7 +104,7 @@ function PersonHead({ profile }: { profile: Profile }): ReactNode {
           </dd>
         </div>
         <div>
-          <dt>First seen</dt>
+          <dt>First received</dt>
           <dd>
             <Time at={firstSeen} relative />
           </dd>
@@ -111,7 +112,7 @@ function PersonHead({ profile }: { profile: Profile }): ReactNode {
         <div>
           <dt>Last seen</dt>
           <dd>
-            <Time at={lastSeen} relative />
+            <LastSeen profileId={id} />
           </dd>
         </div>
         <div>

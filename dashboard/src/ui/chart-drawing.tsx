@@ -15,6 +15,7 @@ const TOP = 10;
 const BOTTOM = 26;
 const LINES_WANTED = 5;
 const LABEL_PIXELS = 72;
+const LABEL_HALF_PIXELS = 22;
 const BAR_SHARE = 0.74;
 const BAR_PIXELS_MAX = 28;
 
@@ -39,12 +40,15 @@ export function ChartDrawing({ times, series, kind, at, onPoint }: ChartDrawingP
   const first = (times[0] ?? 0) - margin;
   const last = Math.max((times.at(-1) ?? 0) + margin, first + 1);
   const stack = stackOf(times, series, kind);
-  const ticks = valueTicks(Math.max(0, ...stack.flatMap(({ tops }) => tops)), LINES_WANTED);
-  const most = ticks.at(-1) ?? 1;
+  const ends = stack.flatMap(({ bottoms, tops }) => [...bottoms, ...tops]);
+  const ticks = valueTicks(Math.max(0, ...ends), LINES_WANTED, Math.min(0, ...ends));
+  const [least, most] = [ticks[0] ?? 0, ticks.at(-1) ?? 1];
   const plotWidth = Math.max(width - LEFT - RIGHT, 1);
   const x = (time: number): number => LEFT + ((time - first) / (last - first)) * plotWidth;
-  const y = (value: number): number => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
+  const y = (value: number): number => HEIGHT - BOTTOM - ((value - least) / (most - least)) * (HEIGHT - TOP - BOTTOM);
   const dates = timeTicks(first, last, plotWidth / LABEL_PIXELS);
+  // A label that would be cut off at the edge says less than none.
+  const labelled = dates.at.filter((time) => x(time) <= width - LABEL_HALF_PIXELS);
   const barWidth = Math.min((slot / (last - first)) * plotWidth * BAR_SHARE, BAR_PIXELS_MAX);
   const pointed = at === null ? undefined : times[at];
 
@@ -59,13 +63,19 @@ export function ChartDrawing({ times, series, kind, at, onPoint }: ChartDrawingP
         <svg width={width} height={HEIGHT} onPointerMove={point} onPointerLeave={() => onPoint(null)}>
           {ticks.map((value) => (
             <g key={value}>
-              <line className="chart__line" x1={LEFT} x2={width - RIGHT} y1={y(value)} y2={y(value)} />
+              <line
+                className={value === 0 && least < 0 ? 'chart__zero' : 'chart__line'}
+                x1={LEFT}
+                x2={width - RIGHT}
+                y1={y(value)}
+                y2={y(value)}
+              />
               <text className="chart__label chart__label--value" x={LEFT - 8} y={y(value)} dy="0.32em">
                 {compact.format(value)}
               </text>
             </g>
           ))}
-          {dates.at.map((time) => (
+          {labelled.map((time) => (
             <text key={time} className="chart__label" x={x(time)} y={HEIGHT - 8}>
               {(dates.areDays ? day : clock).format(time)}
             </text>
@@ -91,14 +101,19 @@ interface Layer extends Series {
   readonly tops: readonly number[];
 }
 
-/** Bars stand upon one another in the order of the series; lines all start from 0. */
+/**
+ * Bars stand upon one another in the order of the series, those below zero hang from one another; lines all start from 0.
+ */
 function stackOf(times: readonly number[], series: readonly Series[], kind: 'bars' | 'line'): Layer[] {
-  let sums = times.map(() => 0);
-  return series.map((each) => {
-    const bottoms = sums;
-    const tops = bottoms.map((bottom, index) => bottom + (each.values[index] ?? 0));
-    if (kind === 'bars') sums = tops;
-    return { label: each.label, tone: each.tone, values: each.values, bottoms, tops };
+  const above = times.map(() => 0);
+  const below = times.map(() => 0);
+  return series.map(({ label, tone, values }) => {
+    const bottoms = times.map((_, index) => ((values[index] ?? 0) < 0 ? below : above)[index] ?? 0);
+    const tops = bottoms.map((bottom, index) => bottom + (values[index] ?? 0));
+    for (const [index, top] of tops.entries()) {
+      if (kind === 'bars') ((values[index] ?? 0) < 0 ? below : above)[index] = top;
+    }
+    return { label, tone, values, bottoms, tops };
   });
 }
 
@@ -115,7 +130,8 @@ function barsPath(
   const parts = times.map((time, index) => {
     const bottom = bottoms[index] ?? 0;
     const top = tops[index] ?? 0;
-    if (top <= bottom) return '';
+    if (top === bottom) return '';
+    // Below zero it is the other way round, and so is the height.
     const height = y(bottom) - y(top);
     return `M${round(x(time) - width / 2)} ${round(y(bottom))}v${round(-height)}h${round(width)}v${round(height)}z`;
   });

@@ -13,13 +13,20 @@ const TIME_STEPS_MS: readonly number[] = [
   ...[1, 2, 7, 14, 28].map((days) => days * DAY_MS),
 ];
 
-/** From 0 up to the first step that is not below `most`, in about as many steps as there are lines wanted. */
-export function valueTicks(most: number, linesWanted: number): number[] {
-  const rough = Math.max(most, 1) / linesWanted;
+/**
+ * From the last step that is not above `least` up to the first that is not below `most`, over 0, in about as many steps
+ * as there are lines wanted.
+ */
+export function valueTicks(most: number, linesWanted: number, least = 0): number[] {
+  const [below, above] = [Math.max(0, -least), Math.max(0, most)];
+  const span = Math.max(below + above, 1);
+  const rough = span / linesWanted;
   const decade = 10 ** Math.max(Math.floor(Math.log10(rough)), 0);
   const step = [1, 2, 5, 10].map((factor) => factor * decade).find((each) => each >= rough) ?? 10 * decade;
-  const count = Math.ceil(Math.max(most, 1) / step);
-  return Array.from({ length: count + 1 }, (_, index) => index * step);
+  const stepsBelow = Math.ceil(below / step);
+  const stepsAbove = Math.max(Math.ceil(above / step), stepsBelow === 0 ? 1 : 0);
+  // Not -0, which reads as a number below zero.
+  return Array.from({ length: stepsBelow + stepsAbove + 1 }, (_, index) => (index - stepsBelow) * step || 0);
 }
 
 export interface TimeTicks {

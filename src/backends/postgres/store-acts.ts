@@ -24,6 +24,8 @@ import {
   sortedAs,
 } from './store-profiles.ts';
 import { uuidOf } from './store-reads.ts';
+import { ACTS_SHARD } from './store-schema.ts';
+import { addProfiles } from './write-books.ts';
 
 /** More than one processor merging or more than one act on the same person at a time is rare. */
 const ATTEMPTS = 10;
@@ -131,4 +133,6 @@ async function writePlan(client: PostgresClient, tenant: number, plan: UnmergePl
     [apart.map(([a]) => a), apart.map(([, b]) => b), act.traceId, act.at],
   );
   await writeAct(client, tenant, 'unmerge', act, detail);
+  // Every edge that is gone made one profile of two.
+  await addProfiles(client, ACTS_SHARD, [[tenant, undone.length]]);
 }

@@ -64,7 +64,7 @@ export const DELETE_SQL = `
   WHERE e.received_at = u.received_at AND e.no >= u.first_no AND e.no <= u.last_no AND e.user_index = u.user_index
     AND e.node = ANY($1) AND e.received_at >= $6 AND e.received_at < $7
   RETURNING e.no, e.node, e.timestamp, e.received_at AS "receivedAt", e.trace_id AS "traceId",
-    e.user_index AS "userIndex", e.event_name AS name, e.revenue,
+    e.user_index AS "userIndex", e.event_name AS name, e.revenue, e.currency,
     CASE WHEN ${MAY_HAVE_EVENT_ID} THEN e.properties END AS properties`;
 
 /** For the rest of the transaction: a piece is small beside the tables, which the server cannot know. */

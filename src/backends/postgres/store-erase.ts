@@ -23,6 +23,8 @@ import { eraseEvents } from './store-erase-events.ts';
 import { findRejections, laterRejections, type Suspects } from './store-erase-rejections.ts';
 import { readIdentifiers } from './store-profiles.ts';
 import { type RemovedEvent, takeFromSums } from './store-removal.ts';
+import { ACTS_SHARD } from './store-schema.ts';
+import { addProfiles } from './write-books.ts';
 
 /** Each is a partition, of which a transaction locks all that it looks at. */
 const DAYS_PER_TRANSACTION = 64;
@@ -89,6 +91,7 @@ async function erasePiece(
   if (isGone) await eraseProfile(client, erasure, profile, suspects, removed);
   else await uncountNodes(client, events);
   await takeFromSums(client, tenant, events, 'erased');
+  if (isGone) await addProfiles(client, ACTS_SHARD, [[tenant, -1]]);
   return isGone ? null : { nextDay: isLast ? days.end : days.first, removed, idleDays };
 }
 

@@ -7,6 +7,7 @@
  * or writing; what came into it until then brings it back, so nothing is dropped that nobody has counted.
  */
 
+import type { CountedCurrency } from '../../stored/currency.ts';
 import { int8s } from './binary-arrays.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
 import { DAY_MS, dayTable, type DayTable, dayTables, isWhole, makeDays, withPartitionLock } from './store-days.ts';
@@ -34,6 +35,7 @@ interface EventRow {
   readonly user_index: number;
   readonly event_name: string;
   readonly revenue: string | null;
+  readonly currency: CountedCurrency;
 }
 
 /** By day: records up to this number are gone. Looking from there on passes over what others still see as removed. */
@@ -74,7 +76,8 @@ async function expireSome(client: PostgresClient, day: number, progress: ExpiryP
   );
   const { rows } = await client.query<EventRow>(
     `DELETE FROM ${events} e USING ${within}
-     RETURNING e.tenant, e.node, e.timestamp, e.received_at, e.trace_id, e.user_index, e.event_name, e.revenue`,
+     RETURNING e.tenant, e.node, e.timestamp, e.received_at, e.trace_id, e.user_index, e.event_name, e.revenue,
+       e.currency`,
     ranges,
   );
   await client.query(`DELETE FROM ${dayTable('records', day)} WHERE no = ANY ($1::int8[])`, [
@@ -115,6 +118,7 @@ function removedEvent(row: EventRow): RemovedEvent {
     userIndex: row.user_index,
     name: row.event_name,
     revenue: row.revenue,
+    currency: row.currency,
   };
 }
 

@@ -7,6 +7,7 @@
 import type { TenantId } from '../../model.ts';
 import type { CountBucket, CountQuery, StoredLedger, ReceiptMinute, SetAsideRecord, TimeRange } from '../../store.ts';
 import { BOOK_COLUMNS, booksOf, countBuckets, countRange, sumOfRevenues } from '../../stored/counts.ts';
+import type { CountedCurrency } from '../../stored/currency.ts';
 import { HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 import { inSnapshot } from './store-reads.ts';
@@ -16,6 +17,7 @@ const RECOUNT_MS_MAX = 3_600_000;
 interface CountColumns {
   readonly start: number;
   readonly eventName: string | null;
+  readonly currency: CountedCurrency;
   readonly events: number;
   readonly revenues: readonly number[] | null;
 }
@@ -28,14 +30,14 @@ export async function listCounts(db: Queryable, tenant: number, query: CountQuer
   const { width, from, to } = countRange(query);
   const name = query.byEventName ? 'event_name' : 'NULL::text';
   const { rows } = await db.query<CountColumns>(
-    `SELECT start, ${name} AS "eventName", sum(events)::bigint AS events,
+    `SELECT start, ${name} AS "eventName", currency, sum(events)::bigint AS events,
        array_agg(revenue ORDER BY event_name, shard) FILTER (WHERE revenue <> 0) AS revenues
      FROM counts WHERE tenant = $1 AND width = $2 AND start >= $3 AND start < $4
-     GROUP BY start ${query.byEventName ? ', event_name ORDER BY start, event_name' : 'ORDER BY start'}`,
+     GROUP BY start, ${query.byEventName ? 'event_name, currency ORDER BY start, event_name' : 'currency ORDER BY start'}`,
     [tenant, width, from, to],
   );
-  const summed = rows.map(({ start, eventName, events, revenues }) => {
-    return { start, eventName, events, revenue: sumOfRevenues(revenues ?? []) };
+  const summed = rows.map(({ start, eventName, currency, events, revenues }) => {
+    return { start, eventName, currency, events, revenue: sumOfRevenues(revenues ?? []) };
   });
   return countBuckets(query, summed);
 }

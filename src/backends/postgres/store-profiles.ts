@@ -158,6 +158,12 @@ export async function findProfile(
   return profilesOf(rows)[0];
 }
 
+export async function countProfiles(db: Queryable, tenant: number): Promise<number> {
+  const sql = 'SELECT coalesce(sum(profiles), 0)::bigint AS profiles FROM profile_counts WHERE tenant = $1';
+  const { rows } = await db.query<{ profiles: number }>(sql, [tenant]);
+  return rows[0]?.profiles ?? 0;
+}
+
 /** In the order of the survivors' numbers: that of one processor is the order in which it made them. */
 export async function listProfiles(db: Queryable, tenant: number, page: PageRequest): Promise<Page<StoredProfile>> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);

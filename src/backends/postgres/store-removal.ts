@@ -1,5 +1,5 @@
 /**
- * Keeps the sums in step when events of a tenant are erased or expire: the counts by minute and hour, and the books, where
+ * Keeps the sums in step when events of a tenant are erased or expire: the counts by minute and hour with their revenue by currency, and the books, where
  * the events move from stored to erased or expired. Works within the caller's transaction, on a bounded number of events that are gone
  * from the tables already, as the last thing in it: every transaction locks rows of sums last, in one order.
  *
@@ -9,8 +9,10 @@
  * left of a bucket's revenue goes into one, so a shard alone means nothing.
  */
 
+import { amountToSum, type CountedCurrency } from '../../stored/currency.ts';
 import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import type { PostgresClient } from './pool.ts';
+import { ACTS_SHARD } from './store-schema.ts';
 import {
   type Bucket,
   type Counted,
@@ -23,8 +25,6 @@ import {
 
 /** Events that are read to sum revenue anew, for all minutes of one call together. */
 const RESUMMED_EVENTS_MAX = 200_000;
-/** The shard of the books that removals are booked in. Readers add all shards up; one alone may be below zero. */
-const BOOKS_SHARD = 0;
 
 export interface RemovedEvent {
   readonly timestamp: number;
@@ -33,6 +33,7 @@ export interface RemovedEvent {
   readonly userIndex: number;
   readonly name: string;
   readonly revenue: string | null;
+  readonly currency: CountedCurrency;
 }
 
 /** A bucket of counts, with what is taken out of it. */
@@ -61,8 +62,8 @@ export async function takeFromSums(
   });
   const shards = Map.groupBy(counted.shards, nameOf);
   const sums = sumsOf(counted.revenues);
-  const minutesOf = Map.groupBy(counted.minutes, ({ start, eventName }) =>
-    nameOf({ width: HOUR_MS, start: startOf(start, HOUR_MS), eventName }),
+  const minutesOf = Map.groupBy(counted.minutes, ({ start, eventName, currency }) =>
+    nameOf({ width: HOUR_MS, start: startOf(start, HOUR_MS), eventName, currency }),
   );
   const left = new Map<string, ShardRow[]>();
   for (const loss of minutes) {
@@ -80,13 +81,13 @@ export async function takeFromSums(
 
 function lossesOf(events: readonly RemovedEvent[], width: number): Loss[] {
   const losses = new Map<string, Loss>();
-  for (const { timestamp, name: eventName, revenue } of events) {
-    const bucket = { width, start: startOf(timestamp, width), eventName };
+  for (const { timestamp, name: eventName, revenue, currency } of events) {
+    const bucket = { width, start: startOf(timestamp, width), eventName, currency };
     const name = nameOf(bucket);
     const loss = losses.get(name) ?? { ...bucket, events: 0, revenue: 0, hasRevenue: false };
     losses.set(name, loss);
     loss.events += 1;
-    const amount = Number(revenue ?? 0);
+    const amount = amountToSum(revenue, currency);
     loss.revenue = finite(loss.revenue + amount);
     loss.hasRevenue ||= amount !== 0;
   }
@@ -106,12 +107,12 @@ async function minutesToResum(client: PostgresClient, tenant: number, minutes: r
   return starts;
 }
 
-/** By minute and name. */
+/** By minute, name and currency. */
 function sumsOf(revenues: Counted['revenues']): Map<string, number> {
   const sums = new Map<string, number>();
-  for (const { start, eventName, revenue } of revenues) {
-    const name = nameOf({ width: MINUTE_MS, start, eventName });
-    sums.set(name, finite((sums.get(name) ?? 0) + Number(revenue)));
+  for (const { start, eventName, currency, revenue } of revenues) {
+    const name = nameOf({ width: MINUTE_MS, start, eventName, currency });
+    sums.set(name, finite((sums.get(name) ?? 0) + amountToSum(revenue, currency)));
   }
   return sums;
 }
@@ -124,8 +125,8 @@ function shardsWithout(shards: readonly ShardRow[], loss: Loss, total: number | 
   const rows = shards.map((row) => {
     const taken = Math.min(Math.max(row.events, 0), toTake);
     toTake -= taken;
-    const { width, start, eventName, shard, revenue } = row;
-    return { width, start, eventName, shard, events: row.events - taken, revenue };
+    const { width, start, eventName, currency, shard, revenue } = row;
+    return { width, start, eventName, currency, shard, events: row.events - taken, revenue };
   });
   const kept = rows.findIndex((row) => row.events !== 0);
   const isWhole = rows.every((row) => row.events !== 0);
@@ -140,8 +141,8 @@ function shardsWithout(shards: readonly ShardRow[], loss: Loss, total: number | 
 function revenueOfHour(minutes: Counted['minutes'], left: ReadonlyMap<string, readonly ShardRow[]>): number {
   let sum = 0;
   for (const rows of Map.groupBy(minutes, ({ start }) => start).values()) {
-    const [{ start, eventName }] = rows as [Counted['minutes'][number]];
-    const changed = left.get(nameOf({ width: MINUTE_MS, start, eventName }));
+    const [{ start, eventName, currency }] = rows as [Counted['minutes'][number]];
+    const changed = left.get(nameOf({ width: MINUTE_MS, start, eventName, currency }));
     const present = changed === undefined ? rows : changed.filter(({ events }) => events !== 0);
     sum = finite(sum + present.reduce((total, { revenue }) => finite(total + revenue), 0));
   }
@@ -162,7 +163,7 @@ async function moveInBooks(
     `INSERT INTO ledger AS l (tenant, hour, shard,
        users_received, users_stored, users_duplicates, users_erased, users_expired, users_set_aside, users_rejected,
        events_received, events_stored, events_duplicates, events_erased, events_expired, events_set_aside)
-     SELECT $1, hour, ${BOOKS_SHARD}, 0, -users, 0, ${erased} * users, ${expired} * users, 0, 0,
+     SELECT $1, hour, ${ACTS_SHARD}, 0, -users, 0, ${erased} * users, ${expired} * users, 0, 0,
        0, -events, 0, ${erased} * events, ${expired} * events, 0
      FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS q (hour, users, events)
      ON CONFLICT (tenant, hour, shard) DO UPDATE SET ${sums.map((name) => `${name} = l.${name} + excluded.${name}`).join(', ')}`,

@@ -6,6 +6,7 @@
  */
 
 import { StoreConflictError } from '../../store-writer.ts';
+import type { CountedCurrency } from '../../stored/currency.ts';
 import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
 import { receivedFor } from './event-days.ts';
 import type { PostgresClient } from './pool.ts';
@@ -15,6 +16,7 @@ export interface Bucket {
   readonly width: number;
   readonly start: number;
   readonly eventName: string;
+  readonly currency: CountedCurrency;
 }
 
 export interface ShardRow extends Bucket {
@@ -36,48 +38,53 @@ export interface Counted {
   /** All shards of the buckets, all locked. */
   readonly shards: readonly ShardRow[];
   /** Minutes of the hours, oldest first. */
-  readonly minutes: readonly { readonly start: number; readonly eventName: string; readonly revenue: number }[];
+  readonly minutes: readonly (Omit<Bucket, 'width'> & { readonly revenue: number })[];
   /** Events with revenue of the minutes to be summed anew, in the order of the log. */
-  readonly revenues: readonly { readonly start: number; readonly eventName: string; readonly revenue: string }[];
+  readonly revenues: readonly (Omit<Bucket, 'width'> & { readonly revenue: string })[];
 }
 
 /** New shards turn up once, when a bucket is young; there are 16 of each. */
 const TRIES_MAX = 20;
 
 const BUCKETS = `
-  unnest($2::integer[], $3::bigint[], $4::text[]) AS q (width, start, name)
-  JOIN counts AS c ON c.tenant = $1 AND c.width = q.width AND c.start = q.start AND c.event_name = q.name`;
-const ORDER = 'c.tenant, c.width, c.start, c.event_name, c.shard';
+  unnest($2::integer[], $3::bigint[], $4::text[], $5::text[]) AS q (width, start, name, currency)
+  JOIN counts AS c ON c.tenant = $1 AND c.width = q.width AND c.start = q.start AND c.event_name = q.name
+    AND c.currency = q.currency`;
+const ORDER = 'c.tenant, c.width, c.start, c.event_name, c.currency, c.shard';
 
-const LOCK_SQL = `SELECT c.width, c.start, c.event_name AS "eventName", c.shard FROM ${BUCKETS} ORDER BY ${ORDER} FOR UPDATE OF c`;
+const LOCK_SQL = `
+  SELECT c.width, c.start, c.event_name AS "eventName", c.currency, c.shard FROM ${BUCKETS}
+  ORDER BY ${ORDER} FOR UPDATE OF c`;
 
 /** `received` is a condition on the events. */
 const readSql = (received: string): string => `
   SELECT
-    (SELECT json_agg(json_build_array(c.width, c.start, c.event_name, c.shard, c.events, c.revenue) ORDER BY ${ORDER})
+    (SELECT json_agg(json_build_array(c.width, c.start, c.event_name, c.currency, c.shard, c.events, c.revenue)
+       ORDER BY ${ORDER})
      FROM ${BUCKETS}) AS shards,
-    (SELECT json_agg(json_build_array(c.start, c.event_name, c.revenue) ORDER BY c.start, c.shard)
-     FROM unnest($5::bigint[], $6::text[]) AS h (start, name)
+    (SELECT json_agg(json_build_array(c.start, c.event_name, c.currency, c.revenue) ORDER BY c.start, c.shard)
+     FROM unnest($6::bigint[], $7::text[], $8::text[]) AS h (start, name, currency)
      CROSS JOIN generate_series(h.start, h.start + ${HOUR_MS - MINUTE_MS}, ${MINUTE_MS}) AS minute
      JOIN counts AS c ON c.tenant = $1 AND c.width = ${MINUTE_MS} AND c.start = minute AND c.event_name = h.name
+       AND c.currency = h.currency
     ) AS minutes,
-    (SELECT json_agg(json_build_array(m.start, e.event_name, e.revenue) ORDER BY e.no)
-     FROM unnest($7::bigint[]) AS m (start) CROSS JOIN LATERAL (
-       SELECT no, event_name, revenue FROM events
+    (SELECT json_agg(json_build_array(m.start, e.event_name, e.currency, e.revenue) ORDER BY e.no)
+     FROM unnest($9::bigint[]) AS m (start) CROSS JOIN LATERAL (
+       SELECT no, event_name, currency, revenue FROM events
        WHERE tenant = $1 AND ${received} AND revenue IS NOT NULL
          AND timestamp >= m.start AND timestamp < m.start + ${MINUTE_MS}
        OFFSET 0
      ) AS e) AS revenues`;
 
 interface ReadColumns {
-  readonly shards: readonly (readonly [number, number, string, number, number, number])[] | null;
-  readonly minutes: readonly (readonly [number, string, number])[] | null;
-  readonly revenues: readonly (readonly [number, string, string])[] | null;
+  readonly shards: readonly (readonly [number, number, string, string, number, number, number])[] | null;
+  readonly minutes: readonly (readonly [number, string, string, number])[] | null;
+  readonly revenues: readonly (readonly [number, string, string, string])[] | null;
 }
 
 /** Buckets by their text. */
-export function nameOf({ width, start, eventName }: Bucket): string {
-  return `${width} ${start} ${eventName}`;
+export function nameOf({ width, start, eventName, currency }: Bucket): string {
+  return `${width} ${start} ${currency} ${eventName}`;
 }
 
 export async function lockAndRead(client: PostgresClient, tenant: number, wanted: Wanted): Promise<Counted> {
@@ -87,8 +94,14 @@ export async function lockAndRead(client: PostgresClient, tenant: number, wanted
     buckets.map(({ width }) => width),
     buckets.map(({ start }) => start),
     buckets.map(({ eventName }) => eventName),
+    buckets.map(({ currency }) => currency),
   ];
-  const rest = [hours.map(({ start }) => start), hours.map(({ eventName }) => eventName), resummed];
+  const rest = [
+    hours.map(({ start }) => start),
+    hours.map(({ eventName }) => eventName),
+    hours.map(({ currency }) => currency),
+    resummed,
+  ];
   for (let tries = 0; tries < TRIES_MAX; tries += 1) {
     const { rows } = await client.query<Bucket & { shard: number }>(LOCK_SQL, named);
     const locked = new Set(rows.map((row) => `${row.shard} ${nameOf(row)}`));
@@ -104,11 +117,16 @@ export async function lockAndRead(client: PostgresClient, tenant: number, wanted
 function countedOf(columns: ReadColumns | undefined): Counted {
   const { shards, minutes, revenues } = columns ?? { shards: null, minutes: null, revenues: null };
   return {
-    shards: (shards ?? []).map(([width, start, eventName, shard, events, revenue]) => {
-      return { width, start, eventName, shard, events, revenue };
+    shards: (shards ?? []).map(([width, start, eventName, currency, shard, events, revenue]) => {
+      return { width, start, eventName, currency, shard, events, revenue };
     }),
-    minutes: (minutes ?? []).map(([start, eventName, revenue]) => ({ start, eventName, revenue })),
-    revenues: (revenues ?? []).map(([start, eventName, revenue]) => ({ start, eventName, revenue })),
+    minutes: (minutes ?? []).map(([start, eventName, currency, revenue]) => ({ start, eventName, currency, revenue })),
+    revenues: (revenues ?? []).map(([start, eventName, currency, revenue]) => ({
+      start,
+      eventName,
+      currency,
+      revenue,
+    })),
   };
 }
 
@@ -134,15 +152,18 @@ export async function writeShards(client: PostgresClient, tenant: number, rows: 
     some.map(({ width }) => width),
     some.map(({ start }) => start),
     some.map(({ eventName }) => eventName),
+    some.map(({ currency }) => currency),
     some.map(({ shard }) => shard),
   ];
   const isSame =
-    'c.tenant = $1 AND c.width = q.width AND c.start = q.start AND c.event_name = q.name AND c.shard = q.shard';
+    'c.tenant = $1 AND c.width = q.width AND c.start = q.start AND c.event_name = q.name ' +
+    'AND c.currency = q.currency AND c.shard = q.shard';
   const [empty, kept] = [rows.filter(({ events }) => events === 0), rows.filter(({ events }) => events !== 0)];
   if (empty.length > 0) {
     await client.query(
       `DELETE FROM counts AS c
-       USING unnest($2::integer[], $3::bigint[], $4::text[], $5::smallint[]) AS q (width, start, name, shard)
+       USING unnest($2::integer[], $3::bigint[], $4::text[], $5::text[], $6::smallint[])
+         AS q (width, start, name, currency, shard)
        WHERE ${isSame}`,
       keys(empty),
     );
@@ -150,8 +171,8 @@ export async function writeShards(client: PostgresClient, tenant: number, rows: 
   if (kept.length === 0) return;
   await client.query(
     `UPDATE counts AS c SET events = q.events, revenue = q.revenue
-     FROM unnest($2::integer[], $3::bigint[], $4::text[], $5::smallint[], $6::bigint[], $7::float8[])
-       AS q (width, start, name, shard, events, revenue)
+     FROM unnest($2::integer[], $3::bigint[], $4::text[], $5::text[], $6::smallint[], $7::bigint[], $8::float8[])
+       AS q (width, start, name, currency, shard, events, revenue)
      WHERE ${isSame}`,
     [...keys(kept), kept.map(({ events }) => events), kept.map(({ revenue }) => revenue)],
   );

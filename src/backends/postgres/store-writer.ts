@@ -10,7 +10,7 @@
  */
 
 import { randomInt } from 'node:crypto';
-import type { Snapshot } from '../../identity/graph.ts';
+import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
 import type { MatchKey, NodeNumber, PersonMark, TenantId } from '../../model.ts';
 import {
   type Answer,
@@ -259,6 +259,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     }
     for (const { tenant, batch } of tenants) {
       for (const record of batch.records) this.#books.add(tenant, record);
+      this.#books.addProfiles(tenant, newProfilesIn(batch.changes));
       if (this.#met.some(([met]) => met === tenant)) this.#met.push([tenant, peopleIn(batch)]);
     }
   }

@@ -45,7 +45,7 @@ import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
 import { countEvents, listCounts, listSetAside, listTenants, readLedger, readReceipts } from './store-lists.ts';
 import { PeopleSteps, readPeople } from './store-people.ts';
-import { findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
+import { countProfiles, findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
 import { TenantNumbers } from './store-reads.ts';
 import { listActs, listRejectionReasons, listRejections } from './store-rejections.ts';
 import { listEvents } from './store-timeline.ts';
@@ -92,6 +92,10 @@ class PostgresStore implements Store {
 
   profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined> {
     return this.#ofTenant(tenantId, undefined, (tenant) => readProfile(this.#pool, tenant, id));
+  }
+
+  profileCount(id: TenantId): Promise<number> {
+    return this.#ofTenant(id, 0, (tenant) => countProfiles(this.#pool, tenant));
   }
 
   profiles(id: TenantId, page: PageRequest): Promise<Page<StoredProfile>> {

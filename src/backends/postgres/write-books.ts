@@ -1,5 +1,5 @@
 /**
- * The sums that a writer keeps: events by minute and hour, the books by hour of receipt, what came in by minute of
+ * The sums that a writer keeps: events by minute and hour with their revenue by currency, the number of profiles, the books by hour of receipt, what came in by minute of
  * receipt. Gathered in memory and written last in the transaction, so that their rows are locked for a moment only; each
  * writer has rows of its own among a few (`shard`), and readers add them up.
  *
@@ -7,7 +7,8 @@
  * added to it in the order of the log. Where two writers that share a shard both begin a bucket, their sums are added.
  */
 
-import type { RecordHeader, RecordToStore } from '../../store-writer.ts';
+import type { EventToStore, RecordHeader, RecordToStore } from '../../store-writer.ts';
+import { amountToSum, type CountedCurrency } from '../../stored/currency.ts';
 import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import { float8s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -16,10 +17,11 @@ const LOCK_COUNTS = {
   name: 'store_lock_counts',
   text: `
     SELECT q.place, c.revenue
-    FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[]) WITH ORDINALITY
-      AS q (tenant, width, start, event_name, place)
+    FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::text[]) WITH ORDINALITY
+      AS q (tenant, width, start, event_name, currency, place)
     JOIN counts c ON c.tenant = q.tenant AND c.width = q.width AND c.start = q.start AND c.event_name = q.event_name
-    WHERE c.shard = $5
+      AND c.currency = q.currency
+    WHERE c.shard = $6
     ORDER BY q.place FOR NO KEY UPDATE OF c`,
 };
 
@@ -28,10 +30,10 @@ const UPDATE_COUNTS = {
   name: 'store_update_counts',
   text: `
     UPDATE counts c SET events = c.events + q.events, revenue = q.revenue
-    FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::int8[], $6::float8[])
-      AS q (tenant, width, start, event_name, events, revenue)
+    FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::text[], $6::int8[], $7::float8[])
+      AS q (tenant, width, start, event_name, currency, events, revenue)
     WHERE c.tenant = q.tenant AND c.width = q.width AND c.start = q.start AND c.event_name = q.event_name
-      AND c.shard = $7`,
+      AND c.currency = q.currency AND c.shard = $8`,
 };
 
 const LARGEST = `'${Number.MAX_VALUE}'::float8`;
@@ -40,9 +42,10 @@ const LARGEST = `'${Number.MAX_VALUE}'::float8`;
 const INSERT_COUNTS = {
   name: 'store_insert_counts',
   text: `
-    INSERT INTO counts (tenant, width, start, event_name, events, revenue, shard)
-    SELECT *, $7::int2 FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::int8[], $6::float8[])
-    ON CONFLICT (tenant, width, start, event_name, shard) DO UPDATE SET events = counts.events + excluded.events,
+    INSERT INTO counts (tenant, width, start, event_name, currency, events, revenue, shard)
+    SELECT *, $8::int2
+    FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::text[], $6::int8[], $7::float8[])
+    ON CONFLICT (tenant, width, start, event_name, currency, shard) DO UPDATE SET events = counts.events + excluded.events,
       revenue = CASE WHEN abs(counts.revenue / 2 + excluded.revenue / 2) > ${LARGEST} / 2
         THEN sign(counts.revenue) * ${LARGEST} ELSE counts.revenue + excluded.revenue END`,
 };
@@ -85,11 +88,32 @@ const ADD_TO_RECEIPTS = {
       events_accepted = receipts.events_accepted + excluded.events_accepted`,
 };
 
+const ADD_TO_PROFILES = {
+  name: 'store_add_to_profiles',
+  text: `
+    INSERT INTO profile_counts (tenant, shard, profiles)
+    SELECT q.tenant, $1::int2, q.profiles FROM unnest($2::int4[], $3::int8[]) AS q (tenant, profiles)
+    ON CONFLICT (tenant, shard) DO UPDATE SET profiles = profile_counts.profiles + excluded.profiles`,
+};
+
+/** More profiles by tenant, fewer where it is below 0. Locked last of all sums, and in the order of the tenants. */
+export async function addProfiles(
+  client: Queryable,
+  shard: number,
+  more: readonly (readonly [tenant: number, profiles: number])[],
+): Promise<void> {
+  const rows = more.filter(([, profiles]) => profiles !== 0).sort(([a], [b]) => a - b);
+  if (rows.length === 0) return;
+  const columns = [int4s(rows.map(([tenant]) => tenant)), int8s(rows.map(([, profiles]) => profiles))];
+  await client.query(ADD_TO_PROFILES, [shard, ...columns]);
+}
+
 interface Bucket {
   readonly tenant: number;
   readonly width: number;
   readonly start: number;
   readonly eventName: string;
+  readonly currency: CountedCurrency;
   events: number;
   /** Those that are not 0, in the order of the log. */
   readonly amounts: number[];
@@ -114,6 +138,7 @@ export class WriterBooks {
   readonly #buckets = new Map<string, Bucket>();
   readonly #ledger = new Map<string, LedgerRow>();
   readonly #receipts = new Map<string, ReceiptRow>();
+  readonly #profiles = new Map<number, number>();
 
   constructor(shard: number) {
     this.#shard = shard;
@@ -121,10 +146,9 @@ export class WriterBooks {
 
   add(tenant: number, { header, users, userTally, eventTally }: RecordToStore): void {
     for (const { events } of users) {
-      for (const { timestamp, name, revenue } of events) {
-        const amount = revenue === null ? 0 : Number(revenue);
-        this.#count(tenant, MINUTE_MS, timestamp, name, amount);
-        this.#count(tenant, HOUR_MS, timestamp, name, amount);
+      for (const event of events) {
+        this.#count(tenant, MINUTE_MS, event);
+        this.#count(tenant, HOUR_MS, event);
       }
     }
     const row = this.#received(tenant, header);
@@ -134,6 +158,11 @@ export class WriterBooks {
     row.events_stored += eventTally.stored;
     row.events_duplicates += eventTally.duplicates;
     row.events_erased += eventTally.erased;
+  }
+
+  /** More profiles; fewer where it is below 0. */
+  addProfiles(tenant: number, more: number): void {
+    this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
   }
 
   addSetAside(tenant: number, header: RecordHeader): void {
@@ -147,17 +176,20 @@ export class WriterBooks {
     await this.#flushCounts(client);
     await this.#flushLedger(client);
     await this.#flushReceipts(client);
+    await addProfiles(client, this.#shard, [...this.#profiles]);
+    this.#profiles.clear();
   }
 
-  #count(tenant: number, width: number, timestamp: number, eventName: string, amount: number): void {
+  #count(tenant: number, width: number, { timestamp, name: eventName, revenue, currency }: EventToStore): void {
     const start = startOf(timestamp, width);
-    const name = `${tenant} ${width} ${start} ${eventName}`;
+    const name = `${tenant} ${width} ${start} ${currency} ${eventName}`;
     let bucket = this.#buckets.get(name);
     if (bucket === undefined) {
-      bucket = { tenant, width, start, eventName, events: 0, amounts: [], revenue: 0 };
+      bucket = { tenant, width, start, eventName, currency, events: 0, amounts: [], revenue: 0 };
       this.#buckets.set(name, bucket);
     }
     bucket.events += 1;
+    const amount = amountToSum(revenue, currency);
     if (amount !== 0) bucket.amounts.push(amount);
   }
 
@@ -241,7 +273,8 @@ function compareBuckets(a: Bucket, b: Bucket): number {
     a.tenant - b.tenant ||
     a.width - b.width ||
     a.start - b.start ||
-    (a.eventName < b.eventName ? -1 : +(a.eventName > b.eventName))
+    (a.eventName < b.eventName ? -1 : +(a.eventName > b.eventName)) ||
+    (a.currency < b.currency ? -1 : +(a.currency > b.currency))
   );
 }
 
@@ -251,6 +284,7 @@ function placeColumns(buckets: readonly Bucket[]): Buffer[] {
     int4s(buckets.map(({ width }) => width)),
     int8s(buckets.map(({ start }) => start)),
     texts(buckets.map(({ eventName }) => eventName)),
+    texts(buckets.map(({ currency }) => currency)),
   ];
 }
 

@@ -25,7 +25,7 @@ const INSERT_RECORDS = {
 
 const COPY_EVENTS = `
   COPY events (no, tenant, node, received_at, timestamp, trace_id, key_id, user_index, event_index, event_name, revenue,
-    value, properties) FROM STDIN`;
+    currency, value, properties) FROM STDIN`;
 /** Of events that are copied at a time, in characters. */
 const COPY_LENGTH_MAX = 16 * 1024 * 1024;
 
@@ -119,7 +119,7 @@ async function copyEvents(client: PostgresClient, records: readonly RecordRow[])
     const { receivedAt, traceId, keyId } = record.header;
     for (const { origin, node, events } of record.users) {
       const { userIndex } = origin;
-      for (const { eventIndex, name, timestamp, revenue, value, properties } of events) {
+      for (const { eventIndex, name, timestamp, revenue, currency, value, properties } of events) {
         lines += copyLine([
           no++,
           tenant,
@@ -132,6 +132,7 @@ async function copyEvents(client: PostgresClient, records: readonly RecordRow[])
           eventIndex,
           name,
           amountText(revenue),
+          currency,
           amountText(value),
           properties,
         ]);

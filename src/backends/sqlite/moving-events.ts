@@ -4,6 +4,7 @@
  * table to table, so the order is that of arrival.
  */
 
+import { currencyOfStored } from '../../stored/currency.ts';
 import { columnsOf, type Chunk } from '../../moving.ts';
 import { type BlockEvent, unpackBlock } from './event-blocks.ts';
 import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './moving-chunks.ts';
@@ -113,6 +114,7 @@ function rowOf(event: BlockEvent, { trace_id, received_at, key_id }: Surrounding
     event.eventIndex,
     event.name,
     amountText(event.revenue),
+    currencyOfStored(event.revenue, event.properties),
     amountText(event.value),
     event.properties,
   ];

@@ -12,6 +12,7 @@ import type { Act, UnmergeResult } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { planUnmerge } from '../../stored/unmerge.ts';
 import { isBusy } from './database.ts';
+import { ADD_PROFILES } from './store-books.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { mergesOf, nodesById } from './store-profiles.ts';
 import { uuidBytes } from './uuids.ts';
@@ -101,6 +102,8 @@ export function unmerge(
     const sql = 'INSERT INTO apart VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
     store.run(sql, one, other, uuidBytes(act.traceId), act.at);
   }
+  // Every edge that is gone made one profile of two.
+  store.run(ADD_PROFILES, tenant, plan.undone.length);
   writeAct(store, tenant, 'unmerge', act, plan.detail);
   return plan.result;
 }

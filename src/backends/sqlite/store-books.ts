@@ -1,5 +1,6 @@
 /**
- * The sums that the writer keeps: events by minute and hour, and the books by hour of receipt. They are gathered in
+ * The sums that the writer keeps: events by minute and hour, with their revenue by currency, the number of profiles, and
+ * the books by hour of receipt. They are gathered in
  * memory and written once per transaction, however many batches it has.
  *
  * Invariant: a sum of revenues does not depend on where transactions end. The stored sum is fetched at the first event
@@ -7,7 +8,8 @@
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { RecordHeader, Tally } from '../../store-writer.ts';
+import type { EventToStore, RecordHeader, Tally } from '../../store-writer.ts';
+import { amountToSum, type CountedCurrency } from '../../stored/currency.ts';
 import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
 
 interface Bucket {
@@ -15,6 +17,7 @@ interface Bucket {
   readonly width: number;
   readonly start: number;
   readonly eventName: string;
+  readonly currency: CountedCurrency;
   events: number;
   revenue: number;
 }
@@ -23,6 +26,9 @@ interface Bucket {
 interface Minute extends Bucket {
   readonly hour: Bucket;
 }
+
+/** By currency, then name. */
+type MinutesOfStart = Map<CountedCurrency, Map<string, Minute>>;
 
 interface LedgerRow {
   readonly tenant: number;
@@ -54,24 +60,33 @@ const LEDGER_COLUMNS = [
   'events_set_aside',
 ] as const;
 
+/** The tenant, and how many more profiles it has. */
+export const ADD_PROFILES =
+  'INSERT INTO profile_counts VALUES (?, ?) ON CONFLICT DO UPDATE SET profiles = profiles + excluded.profiles';
+
 export class StoreBooks {
   readonly #selectBucket: StatementSync;
   readonly #writeBucket: StatementSync;
   readonly #addToLedger: StatementSync;
-  /** By tenant, then start of the minute, then name. */
-  readonly #minutes = new Map<number, Map<number, Map<string, Minute>>>();
+  /** By tenant, then start of the minute. */
+  readonly #minutes = new Map<number, Map<number, MinutesOfStart>>();
   readonly #hours = new Map<string, Bucket>();
   readonly #ledger = new Map<string, LedgerRow>();
+  readonly #addProfiles: StatementSync;
+  /** By tenant: how many more profiles there are. */
+  readonly #profiles = new Map<number, number>();
   #lastRow: LedgerRow | undefined;
 
   constructor(database: DatabaseSync) {
     this.#selectBucket = database.prepare(
-      'SELECT events, revenue FROM counts WHERE tenant = ? AND width = ? AND start = ? AND event_name = ?',
+      `SELECT events, revenue FROM counts
+       WHERE tenant = ? AND width = ? AND start = ? AND event_name = ? AND currency = ?`,
     );
     this.#writeBucket = database.prepare(
-      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?)
+      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT DO UPDATE SET events = excluded.events, revenue = excluded.revenue`,
     );
+    this.#addProfiles = database.prepare(ADD_PROFILES);
     const names = LEDGER_COLUMNS.join(', ');
     const sums = LEDGER_COLUMNS.map((name) => `${name} = ${name} + excluded.${name}`).join(', ');
     this.#addToLedger = database.prepare(
@@ -80,11 +95,20 @@ export class StoreBooks {
     );
   }
 
-  countEvent(tenant: number, timestamp: number, eventName: string, revenue: number): void {
+  /** More profiles; fewer where it is below 0. */
+  countProfiles(tenant: number, more: number): void {
+    if (more !== 0) this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
+  }
+
+  countEvent(tenant: number, event: Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>): void {
+    const { timestamp, name, revenue, currency } = event;
     const start = Math.floor(timestamp / MINUTE_MS) * MINUTE_MS;
-    const minute = this.#minutes.get(tenant)?.get(start)?.get(eventName) ?? this.#minute(tenant, start, eventName);
-    add(minute, revenue);
-    add(minute.hour, revenue);
+    // Not by one text made of both: making it would cost more than looking up twice.
+    const names = this.#minutes.get(tenant)?.get(start)?.get(currency);
+    const minute = names?.get(name) ?? this.#minute(tenant, start, name, currency);
+    const amount = amountToSum(revenue, currency);
+    add(minute, amount);
+    add(minute.hour, amount);
   }
 
   bookRecord(tenant: number, header: RecordHeader, users: Tally, events: Tally): void {
@@ -112,7 +136,9 @@ export class StoreBooks {
   /** To be called before the transaction is committed. */
   flush(): void {
     for (const starts of this.#minutes.values()) {
-      for (const names of starts.values()) for (const minute of names.values()) this.#write(minute);
+      for (const currencies of starts.values()) {
+        for (const names of currencies.values()) for (const minute of names.values()) this.#write(minute);
+      }
     }
     for (const hour of this.#hours.values()) this.#write(hour);
     for (const row of this.#ledger.values()) {
@@ -132,36 +158,40 @@ export class StoreBooks {
         row.eventsSetAside,
       );
     }
+    for (const [tenant, more] of this.#profiles) this.#addProfiles.run(tenant, more);
     this.forget();
   }
 
   forget(): void {
+    this.#profiles.clear();
     this.#minutes.clear();
     this.#hours.clear();
     this.#ledger.clear();
     this.#lastRow = undefined;
   }
 
-  #write({ tenant, width, start, eventName, events, revenue }: Bucket): void {
-    this.#writeBucket.run(tenant, width, start, eventName, events, revenue);
+  #write({ tenant, width, start, eventName, currency, events, revenue }: Bucket): void {
+    this.#writeBucket.run(tenant, width, start, eventName, currency, events, revenue);
   }
 
-  #minute(tenant: number, start: number, eventName: string): Minute {
+  #minute(tenant: number, start: number, name: string, currency: CountedCurrency): Minute {
     const hourStart = Math.floor(start / HOUR_MS) * HOUR_MS;
-    const hourName = `${tenant} ${hourStart} ${eventName}`;
-    const hour = this.#hours.get(hourName) ?? this.#stored(tenant, HOUR_MS, hourStart, eventName);
+    // A currency has no space in it.
+    const hourName = `${tenant} ${hourStart} ${currency} ${name}`;
+    const hour = this.#hours.get(hourName) ?? this.#stored(tenant, HOUR_MS, hourStart, name, currency);
     this.#hours.set(hourName, hour);
-    const minute = { ...this.#stored(tenant, MINUTE_MS, start, eventName), hour };
-    const starts = this.#minutes.get(tenant) ?? new Map<number, Map<string, Minute>>();
-    const names = starts.get(start) ?? new Map<string, Minute>();
-    this.#minutes.set(tenant, starts.set(start, names.set(eventName, minute)));
+    const minute = { ...this.#stored(tenant, MINUTE_MS, start, name, currency), hour };
+    const starts = this.#minutes.get(tenant) ?? new Map<number, MinutesOfStart>();
+    const currencies: MinutesOfStart = starts.get(start) ?? new Map();
+    const names = currencies.get(currency) ?? new Map<string, Minute>();
+    this.#minutes.set(tenant, starts.set(start, currencies.set(currency, names.set(name, minute))));
     return minute;
   }
 
-  #stored(tenant: number, width: number, start: number, eventName: string): Bucket {
-    const row = this.#selectBucket.get(tenant, width, start, eventName);
+  #stored(tenant: number, width: number, start: number, eventName: string, currency: CountedCurrency): Bucket {
+    const row = this.#selectBucket.get(tenant, width, start, eventName, currency);
     const { events = 0, revenue = 0 } = (row ?? {}) as { events?: number; revenue?: number };
-    return { tenant, width, start, eventName, events, revenue };
+    return { tenant, width, start, eventName, currency, events, revenue };
   }
 
   #ledgerRow(tenant: number, receivedAt: number): LedgerRow {

@@ -32,6 +32,7 @@ export function openSqliteStoreClient({
     tenants: () => calls.call('tenants'),
     findProfile: (...args) => calls.call('findProfile', ...args),
     profile: (...args) => calls.call('profile', ...args),
+    profileCount: (...args) => calls.call('profileCount', ...args),
     profiles: (...args) => calls.call('profiles', ...args),
     searchPeople: (...args) => calls.call('searchPeople', ...args),
     people: (...args) => calls.call('people', ...args),

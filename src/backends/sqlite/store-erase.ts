@@ -20,6 +20,7 @@ import { isBusy } from './database.ts';
 import { inWriteTransaction, READ_BUSY_TIMEOUT_MS, writeAct } from './store-acts.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { OWNER } from './event-index.ts';
+import { ADD_PROFILES } from './store-books.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { entriesOf, removeEntries } from './store-event-index.ts';
 import type { EventKey } from './store-event-keys.ts';
@@ -195,6 +196,7 @@ function eraseProfile(
   }
   for (const { node } of profile.nodes) store.run('DELETE FROM identifiers WHERE node = ?', node);
   for (const { node } of profile.nodes) eraseNode(store, node);
+  store.run(ADD_PROFILES, tenant, -1);
   writeAct(store, tenant, 'erase', act, { profile_id: profile.root.id, nodes: profile.nodes.length, events });
 }
 

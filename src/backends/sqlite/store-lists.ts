@@ -18,7 +18,7 @@ import type {
   StoredRejection,
   TimeRange,
 } from '../../store.ts';
-import { BOOK_COLUMNS, booksOf, countBuckets, type CountRow, countRange } from '../../stored/counts.ts';
+import { BOOK_COLUMNS, booksOf, countBuckets, type CountRow, countRange, sumOfNames } from '../../stored/counts.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
 import { pageOf } from '../../stored/page.ts';
 import { HOUR_MS } from '../../stored/sums.ts';
@@ -29,18 +29,23 @@ import { countStored } from './stored-events.ts';
 /** Buckets without events are left out. */
 export function listCounts(store: StoreConnection, tenant: number, query: CountQuery): CountBucket[] {
   const { width, from, to } = countRange(query);
-  const columns = query.byEventName
-    ? 'start, event_name AS eventName, events, revenue'
-    : 'start, NULL AS eventName, sum(events) AS events, sum(revenue) AS revenue';
-  const rows = store.all<CountRow>(
-    `SELECT ${columns} FROM counts WHERE tenant = ? AND width = ? AND start >= ? AND start < ?
-     ${query.byEventName ? '' : 'GROUP BY start'} ORDER BY start${query.byEventName ? ', event_name' : ''}`,
-    tenant,
-    width,
-    from,
-    to,
+  const within = 'FROM counts WHERE tenant = ? AND width = ? AND start >= ? AND start < ?';
+  const columns = 'start, event_name AS eventName, currency, events, revenue';
+  const values = [tenant, width, from, to] as const;
+  if (query.byEventName) {
+    const rows = store.all<CountRow>(`SELECT ${columns} ${within} ORDER BY start, event_name, currency`, ...values);
+    return countBuckets(query, rows);
+  }
+  const withoutRevenue = store.all<CountRow>(
+    `SELECT start, NULL AS eventName, currency, sum(events) AS events, 0 AS revenue ${within} AND currency = ''
+     GROUP BY start ORDER BY start`,
+    ...values,
   );
-  return countBuckets(query, rows);
+  const withRevenue = store.all<CountRow>(
+    `SELECT ${columns} ${within} AND currency <> '' ORDER BY start, event_name, currency`,
+    ...values,
+  );
+  return countBuckets(query, [...withoutRevenue, ...sumOfNames(withRevenue)]);
 }
 
 /** Newest hour first. */

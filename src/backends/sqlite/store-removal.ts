@@ -1,6 +1,6 @@
 /**
  * Takes events out of the store, for an erase and for retention, and keeps every sum in step with what can be read
- * afterwards: the event count of nodes and tables, the counts by minute and hour, and the books, where the events move
+ * afterwards: the event count of nodes and tables, the counts by minute and hour with their revenue by currency, and the books, where the events move
  * from stored to erased or expired. Works within the caller's write transaction, on a bounded number of events.
  *
  * Numbers of events are exact. Sums of revenue are made anew from the remaining events, because taking a sum apart
@@ -11,6 +11,7 @@
 import type { NodeNumber } from '../../model.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { OWNER } from './event-index.ts';
+import { amountToSum, type CountedCurrency, currencyOfStored } from '../../stored/currency.ts';
 import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { entriesOf, removeEntries } from './store-event-index.ts';
@@ -28,13 +29,15 @@ export interface RemovableEvent {
   readonly userIndex: number;
   readonly name: string;
   readonly revenue: number | string | null;
+  readonly currency: CountedCurrency;
   readonly receivedAt: number;
 }
 
 /** Without its properties, which may be large. */
 export function removable(event: BlockEvent, receivedAt: number): RemovableEvent {
   const { no, tenant, node, timestamp, record, userIndex, name, revenue } = event;
-  return { no, tenant, node, timestamp, record, userIndex, name, revenue, receivedAt };
+  const currency = currencyOfStored(revenue, event.properties);
+  return { no, tenant, node, timestamp, record, userIndex, name, revenue, currency, receivedAt };
 }
 
 /**
@@ -88,6 +91,7 @@ function moveInBooks(store: StoreConnection, events: readonly RemovableEvent[], 
 interface Loss {
   readonly start: number;
   readonly eventName: string;
+  readonly currency: CountedCurrency;
   events: number;
   /** May be 0 for amounts that outweigh each other, and still leave another sum. */
   revenue: number;
@@ -112,17 +116,22 @@ function uncount(store: StoreConnection, tenant: number, events: readonly Remova
 
 function lossesOf(events: readonly RemovableEvent[], width: number): Loss[] {
   const losses = new Map<string, Loss>();
-  for (const { timestamp, name: eventName, revenue } of events) {
+  for (const { timestamp, name: eventName, revenue, currency } of events) {
     const start = startOf(timestamp, width);
-    const bucket = `${start} ${eventName}`;
-    const loss = losses.get(bucket) ?? { start, eventName, events: 0, revenue: 0, hasRevenue: false };
+    const bucket = `${start} ${sumName(eventName, currency)}`;
+    const loss = losses.get(bucket) ?? { start, eventName, currency, events: 0, revenue: 0, hasRevenue: false };
     losses.set(bucket, loss);
     loss.events += 1;
-    const amount = Number(revenue ?? 0);
+    const amount = amountToSum(revenue, currency);
     loss.revenue = finite(loss.revenue + amount);
     loss.hasRevenue ||= amount !== 0;
   }
   return [...losses.values()];
+}
+
+/** Names and currencies as one text: a currency has no space in it, so where it ends is certain. */
+function sumName(eventName: string, currency: CountedCurrency): string {
+  return `${currency} ${eventName}`;
 }
 
 function eventsInMinute(store: StoreConnection, tenant: number, start: number): number {
@@ -130,7 +139,7 @@ function eventsInMinute(store: StoreConnection, tenant: number, start: number): 
   return store.get<{ events: number | null }>(sql, tenant, MINUTE_MS, start)?.events ?? 0;
 }
 
-/** By event name, from the events that are left. */
+/** By `sumName`, from the events that are left. */
 function revenuesOf(
   store: StoreConnection,
   tables: readonly EventTable[],
@@ -146,26 +155,33 @@ function revenuesOf(
     // In the order of the log, as the writer adds them.
     const keys = entriesOf(store, table, minute, Number.MAX_SAFE_INTEGER).sort((a, b) => a.no - b.no);
     for (const { no } of keys) {
-      const { name, revenue = null } = reader.get(table.no, no) ?? { name: '' };
-      if (revenue !== null) sums.set(name, finite((sums.get(name) ?? 0) + Number(revenue)));
+      const event = reader.get(table.no, no);
+      if (event === undefined || event.revenue === null) continue;
+      const currency = currencyOfStored(event.revenue, event.properties);
+      const name = sumName(event.name, currency);
+      sums.set(name, finite((sums.get(name) ?? 0) + amountToSum(event.revenue, currency)));
     }
   }
   return sums;
 }
 
-const BUCKET = 'tenant = ? AND width = ? AND start = ? AND event_name = ?';
+const BUCKET = 'tenant = ? AND width = ? AND start = ? AND event_name = ? AND currency = ?';
 
 function takeFromMinute(
   store: StoreConnection,
   tenant: number,
-  { start, eventName, events, revenue }: Loss,
+  { start, eventName, currency, events, revenue }: Loss,
   revenues: ReadonlyMap<string, number> | undefined,
 ): void {
-  const bucket = [tenant, MINUTE_MS, start, eventName] as const;
+  const bucket = [tenant, MINUTE_MS, start, eventName, currency] as const;
   if (store.run(`DELETE FROM counts WHERE ${BUCKET} AND events <= ?`, ...bucket, events) > 0) return;
   store.run(`UPDATE counts SET events = events - ? WHERE ${BUCKET}`, events, ...bucket);
   if (revenues !== undefined) {
-    store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, revenues.get(eventName) ?? 0, ...bucket);
+    store.run(
+      `UPDATE counts SET revenue = ? WHERE ${BUCKET}`,
+      revenues.get(sumName(eventName, currency)) ?? 0,
+      ...bucket,
+    );
   } else if (revenue !== 0) {
     const limit = Number.MAX_VALUE;
     const sql = `UPDATE counts SET revenue = max(?, min(?, revenue - ?)) WHERE ${BUCKET}`;
@@ -174,15 +190,17 @@ function takeFromMinute(
 }
 
 /** An hour's revenue is that of its minutes, which are right by now. */
-function takeFromHour(store: StoreConnection, tenant: number, { start, eventName, events, hasRevenue }: Loss): void {
-  const bucket = [tenant, HOUR_MS, start, eventName] as const;
+function takeFromHour(store: StoreConnection, tenant: number, loss: Loss): void {
+  const { start, eventName, currency, events, hasRevenue } = loss;
+  const bucket = [tenant, HOUR_MS, start, eventName, currency] as const;
   if (store.run(`DELETE FROM counts WHERE ${BUCKET} AND events <= ?`, ...bucket, events) > 0) return;
   store.run(`UPDATE counts SET events = events - ? WHERE ${BUCKET}`, events, ...bucket);
   if (!hasRevenue) return;
   let sum = 0;
   for (let minute = start; minute < start + HOUR_MS; minute += MINUTE_MS) {
     const sql = `SELECT revenue FROM counts WHERE ${BUCKET}`;
-    sum = finite(sum + (store.get<{ revenue: number }>(sql, tenant, MINUTE_MS, minute, eventName)?.revenue ?? 0));
+    const row = store.get<{ revenue: number }>(sql, tenant, MINUTE_MS, minute, eventName, currency);
+    sum = finite(sum + (row?.revenue ?? 0));
   }
   store.run(`UPDATE counts SET revenue = ? WHERE ${BUCKET}`, sum, ...bucket);
 }

@@ -12,6 +12,7 @@
 
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import { countsByCurrency } from './counts-by-currency.ts';
 import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
 import { keysByHash } from './keys-by-hash.ts';
 
@@ -252,6 +253,13 @@ const MIGRATIONS: readonly Migration[] = [
     STRICT, WITHOUT ROWID;
   INSERT INTO node_blocks SELECT DISTINCT tenant, no / ${NODES_PER_BLOCK} FROM nodes;
   `,
+  `
+  -- How many profiles there are: nodes less merges.
+  CREATE TABLE profile_counts (tenant INTEGER PRIMARY KEY, profiles INTEGER NOT NULL) STRICT;
+  INSERT INTO profile_counts
+    SELECT tenant, count(*) FROM nodes WHERE NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no) GROUP BY tenant;
+  `,
+  countsByCurrency,
 ];
 
 /**

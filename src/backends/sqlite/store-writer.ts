@@ -8,6 +8,7 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
+import { newProfilesIn } from '../../identity/graph.ts';
 import type { MatchKey, TenantId } from '../../model.ts';
 import {
   type Answer,
@@ -308,6 +309,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     this.#changes.write(tenant.no, batch.changes);
+    this.#books.countProfiles(tenant.no, newProfilesIn(batch.changes));
     this.#graph.learn(tenant.no, batch.changes, batch.settled);
     this.#memory.write(tenant, batch);
   }
@@ -322,8 +324,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       const { origin, node, events } = user;
       for (const event of events) {
         this.#tables.add(tenant.no, this.#next.event++, node, recordNo, origin.userIndex, event);
-        const { timestamp, name, revenue } = event;
-        this.#books.countEvent(tenant.no, timestamp, name, revenue === null ? 0 : Number(revenue));
+        this.#books.countEvent(tenant.no, event);
       }
       if (node !== null) addVisit(visits, node, user);
     }

@@ -54,7 +54,7 @@ import {
   readLedger,
 } from './store-lists.ts';
 import { readPeople, searchBlock } from './store-people.ts';
-import { listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './store-profiles.ts';
+import { countProfiles, listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './store-profiles.ts';
 import { readReceipts } from './store-receipts.ts';
 import { openStoreFile } from './store-schema.ts';
 import { listTraces, readTrace } from './store-traces.ts';
@@ -106,6 +106,10 @@ class SqliteStore implements Store {
       const nodes = nodesById(this.#store, tenant, id);
       return nodes && readProfile(this.#store, nodes);
     });
+  }
+
+  async profileCount(id: TenantId): Promise<number> {
+    return this.#ofTenant(id, 0, (tenant) => countProfiles(this.#store, tenant));
   }
 
   async profiles(id: TenantId, page: PageRequest): Promise<Page<StoredProfile>> {

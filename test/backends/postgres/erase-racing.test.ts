@@ -93,7 +93,7 @@ async function assertSums({ store, writers }: Setup): Promise<void> {
       events.length,
     );
     assert.equal(
-      buckets.reduce((sum, bucket) => sum + bucket.revenue, 0),
+      buckets.flatMap((bucket) => bucket.revenue).reduce((sum, one) => sum + (one.revenue ?? 0), 0),
       revenue,
     );
     assert.ok(buckets.every((bucket) => bucket.events > 0));

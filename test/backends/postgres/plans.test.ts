@@ -47,9 +47,9 @@ async function fill(pool: PostgresPool): Promise<void> {
   );
   await pool.query(
     `INSERT INTO events (no, tenant, node, received_at, timestamp, trace_id, key_id, user_index, event_index,
-       event_name, properties)
+       event_name, currency, properties)
      SELECT n, 1 + (1 + n % ${NODES}) % 2, 1 + n % ${NODES}, ${FIRST} + n * ${EVERY}, ${FIRST} + n * ${EVERY} - 5,
-       md5('trace ' || n)::uuid, 'key', 0, 0, CASE WHEN n % 4000 = 1 THEN 'rare' ELSE 'common' END, '{"a":1}'
+       md5('trace ' || n)::uuid, 'key', 0, 0, CASE WHEN n % 4000 = 1 THEN 'rare' ELSE 'common' END, '', '{"a":1}'
      FROM generate_series(0, ${EVENTS - 1}) AS n`,
   );
   await pool.query(

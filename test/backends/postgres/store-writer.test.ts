@@ -232,7 +232,7 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     assert.deepEqual([eventCount, firstSeen, lastSeen], [4, START + 2, START + 9]);
     const range = { from: START, to: START + DAY_MS };
     const [hour] = await under.store.counts(TENANT, { interval: 'hour', ...range, byEventName: false });
-    assert.deepEqual([hour?.events, hour?.revenue], [4, 0.1 + 0.1 + 0.1]);
+    assert.deepEqual([hour?.events, hour?.revenue[0]?.revenue], [4, 0.1 + 0.1 + 0.1]);
   });
 
   test('identifiers and names of the greatest length are stored, whatever characters they are of', async (context) => {

@@ -183,6 +183,8 @@ suite('A store of version 1', () => {
     assert.equal(ada?.identifiers.anon_id.length, 3);
     assert.equal(ada.id, (await store.findProfile(TENANT, 'phone_number', '+49151123456'))?.id);
     assert.equal(ada.eventCount, 3);
+    // Ada, and the three more.
+    assert.equal(await store.profileCount(TENANT), 4);
     await store.erase(TENANT, ada.id, { traceId: '01957000-0000-7000-8000-00000000ac70', at: Date.now() });
     assert.equal(await store.findProfile(TENANT, 'email', 'ada@x.org'), undefined);
     assert.ok(await store.findProfile(OTHER_TENANT, 'user_id', 'ada'));

@@ -24,7 +24,9 @@ import { removeFolder, temporaryFolder } from '../../server.ts';
 const NODES = [1, 2, 3, 4];
 const TENANT = { no: 1, id: 'acct_test/development' } as const;
 const START = 1_000;
-const EVENT: EventToStore = { eventIndex: 0, name: 'e', timestamp: 0, revenue: null, value: null, properties: '{}' };
+const EVENT: EventToStore = {
+  ...{ eventIndex: 0, name: 'e', timestamp: 0, revenue: null, currency: '', value: null, properties: '{}' },
+};
 
 /** So much that a chunk has no room for others. */
 const LONG = 'x'.repeat(7_000);
