@@ -251,7 +251,7 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const numbers = (await pool.query<{ no: number }>('SELECT no FROM events ORDER BY no')).rows.map(({ no }) => no);
     assert.ok(numbers.includes(65_535) && numbers.includes(65_536));
     const installation = randomUUID();
-    await pool.query(`INSERT INTO moves (id, log, begun_at, installation) VALUES (gen_random_uuid(), 'l', 1, $1)`, [
+    await pool.query(`INSERT INTO moves (id, log, begun_at, store_id) VALUES (gen_random_uuid(), 'l', 1, $1)`, [
       installation,
     ]);
     for (let run = 1; run <= 2; run++) await pool.inTransaction((client) => settleMovedArrivals(client, 70_000));
