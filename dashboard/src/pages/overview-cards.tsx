@@ -224,7 +224,8 @@ const BOOK_LINES: readonly { readonly name: keyof Books; readonly label: string;
   { name: 'pending', label: 'Pending', isRare: false },
 ];
 
-export function BooksCard({ ledger: { balanced, totals }, error, readAt, onRetry }: BooksCardProps): ReactNode {
+export function BooksCard({ ledger, error, readAt, onRetry }: BooksCardProps): ReactNode {
+  const { balanced, missing_records: missing, totals } = ledger;
   const lines = BOOK_LINES.filter(({ name, isRare }) => !isRare || totals.users[name] > 0 || totals.events[name] > 0);
   return (
     <Card
@@ -234,10 +235,20 @@ export function BooksCard({ ledger: { balanced, totals }, error, readAt, onRetry
       }
     >
       {error !== undefined && <CardError error={error} readAt={readAt} onRetry={onRetry} />}
-      {!balanced && (
+      {missing > 0 && (
+        <Notice
+          tone="bad"
+          title={`The event log has lost ${formatNumber(missing)} ${missing === 1 ? 'request' : 'requests'}`}
+        >
+          <p>
+            New requests are safe. <code>npx sluice doctor</code> says which are missing and what to do.
+          </p>
+        </Notice>
+      )}
+      {!balanced && missing === 0 && (
         <Notice tone="bad" title={differenceWords(totals.users, totals.events)}>
           <p>
-            This is a bug in Sluice. <code>npx sluice doctor</code> tells the hours that it is in.
+            This is a bug in Sluice. <code>npx sluice doctor</code> shows which hours it is in.
           </p>
         </Notice>
       )}
