@@ -19,6 +19,10 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: true,
+    // What many views share in one file: a file of its own for each part costs more than it saves.
+    rolldownOptions: {
+      output: { codeSplitting: { groups: [{ name: 'shared', test: /dashboard\/src\/(ui|styles|[^/]+$)/ }] } },
+    },
   },
   server: { proxy: { [API_PATHS]: API } },
 });

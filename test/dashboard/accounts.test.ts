@@ -130,7 +130,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await page.goto(`${BASE}/traces/${mine.traceId}`);
     await sees(page, 'No such request in development');
     await page.goto(`${BASE}/people?q=zebra@example.com`);
-    await sees(page, 'Nobody found for');
+    await sees(page, 'No one found');
     for (const query of [`key=${mine.keyId}`, `person=${mine.profileId}`, 'name=zebra_seen']) {
       await page.goto(`${BASE}/live?${query}`);
       await page.locator('.live-list, .empty, .notice--bad').first().waitFor();

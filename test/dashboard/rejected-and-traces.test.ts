@@ -138,10 +138,10 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     assert.ok(page.url().endsWith(REJECTED));
     await sees(users(), 'users[0]');
 
-    await page.goto('/dashboard/development');
+    await page.goto('/dashboard/development?clock=receipt');
     await page.getByRole('link', { name: 'All rejected' }).click();
     await page.waitForURL(`**${REJECTED}?range=1h`);
-    await page.goto('/dashboard/development?range=24h');
+    await page.goto('/dashboard/development?range=24h&clock=receipt');
     await page.getByRole('link', { name: NO_EVENTS }).click();
     await sees(users(), 'How to fix it');
     await sees(page, /in the last 24 hours/);
