@@ -131,6 +131,9 @@ async function askLists(stores: TwoStores, tenantId: TenantId, { eventNames }: S
   const range = `from=${time(HISTORY_START)}&to=${time(HISTORY_START + DAY_MS)}`;
   const paged = [
     '/events?limit=9',
+    '/events?limit=9&include=person',
+    '/traces?limit=7',
+    '/profiles/search?limit=3&include=last_event',
     `/events?limit=5&${range}`,
     ...eventNames.map((name) => `/events?limit=20&event_name=${encodeURIComponent(name)}`),
     '/rejections?limit=3',
