@@ -30,6 +30,16 @@ export interface ProcessedLog {
   readonly lastTraceIds: ReadonlyMap<number, string>;
 }
 
+/** As a store keeps it, by partition. */
+export function processedLogOf(
+  rows: readonly (readonly [partition: number, position: number, lastTraceId: string | null])[],
+): ProcessedLog {
+  return {
+    positions: new Map(rows.map(([partition, position]) => [partition, position])),
+    lastTraceIds: new Map(rows.flatMap(([partition, , id]) => (id === null ? [] : [[partition, id] as const]))),
+  };
+}
+
 /**
  * How many records the store relies on and the log does not have; 0 while they match. A partition that was overwritten
  * counts as one, since it is not known how many there were.

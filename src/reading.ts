@@ -7,7 +7,7 @@
  * call, which takes time in proportion to the backlog. Of a store that several logs feed, only the log that is given here counts as pending.
  */
 
-import type { LogHeader, LogReader } from './log.ts';
+import { LogCorruptError, type LogHeader, type LogReader } from './log.ts';
 import { missingRecords, type ProcessedLog } from './log-continuity.ts';
 import type { TenantId } from './model.ts';
 import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
@@ -47,13 +47,22 @@ export function createReading(store: Store, log: LogReader): Store {
         () => new PendingReceipts(tenantId, range),
       ),
     ledger: async (tenantId, hours) => {
-      const ledger = await complete(
-        store,
-        log,
-        () => store.ledger(tenantId, hours),
-        () => new PendingBooks(tenantId, hours),
-      );
-      return { ...ledger, missingRecords: await stillMissing(store, log, ledger) };
+      // A log that cannot be read is the worst moment for no response: what is stored is known, and that it is not all.
+      const unreadable = async (error: unknown): Promise<StoredLedger> => {
+        if (!(error instanceof LogCorruptError)) throw error;
+        return { ...(await store.ledger(tenantId, hours)), missingRecords: 1 };
+      };
+      return readLedger().catch(unreadable);
+
+      async function readLedger(): Promise<StoredLedger> {
+        const ledger = await complete(
+          store,
+          log,
+          () => store.ledger(tenantId, hours),
+          () => new PendingBooks(tenantId, hours),
+        );
+        return { ...ledger, missingRecords: await stillMissing(store, log, ledger) };
+      }
     },
     setAside: (limit) => store.setAside(limit),
     recount: () => store.recount(),

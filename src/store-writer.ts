@@ -9,6 +9,7 @@
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
+import type { ProcessedLog } from './log-continuity.ts';
 import type { KeyKind, MatchKey, NodeNumber, Origin, PersonMark, TenantId } from './model.ts';
 import type { CountedCurrency } from './stored/currency.ts';
 
@@ -189,8 +190,8 @@ export interface Retention {
 export interface StoreWriter {
   /** Where each partition of the log goes on; partitions that were never read are not in it. */
   positions(): Promise<Map<number, number>>;
-  /** By partition, the request of the last record that was processed, as `advance` was given it. */
-  lastTraceIds(): Promise<Map<number, string>>;
+  /** The same, with the request of the last record before each position: both of one moment. */
+  processed(): Promise<ProcessedLog>;
   begin(): Promise<WriteTransaction>;
   /**
    * By how much the books are out, over all tenants and hours; anything but 0 is a bug. A store may look at old hours less

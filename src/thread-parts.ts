@@ -257,11 +257,17 @@ async function openLocalLog(
     storePosition: storePositions.get(index) ?? 0,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     onFatal,
-    onMissing: ({ partition, from, to, processed }) => {
+    onMissing: ({ partition, from, to, processed, isCertain }) => {
       const line = { partition, from_position: from, to_position: to - 1 };
-      if (processed >= to)
+      if (processed < to) {
+        logger.error(line, 'the log has lost acknowledged records that were not processed: see sluice doctor');
+      } else if (isCertain) {
         logger.warn(line, 'the log has lost its newest records; the store has all of them, so nothing is lost');
-      else logger.error(line, 'the log has lost acknowledged records that were not processed: see sluice doctor');
+      } else {
+        const words =
+          'the log has lost its newest records; the store has these, but log-ends is missing or older, so it is not known whether more were acknowledged';
+        logger.error(line, words);
+      }
     },
   });
 }

@@ -51,7 +51,8 @@ suite('A log that was overwritten under its store', () => {
     const log = readerOf(folder);
     const writer = openSqliteStoreWriter({ file: storeFileOf(folder) });
     scope.defer(() => writer.close());
-    const [position, lastTraceId] = [(await writer.positions()).get(0) ?? 0, (await writer.lastTraceIds()).get(0)];
+    const { positions, lastTraceIds } = await writer.processed();
+    const [position, lastTraceId] = [positions.get(0) ?? 0, lastTraceIds.get(0)];
     assert.deepEqual([position, lastTraceId], [11, traceIdOf(RECEIVED_AT, 10)]);
     await assert.rejects(assertContinues(log, 0, position, lastTraceId), (error: Error) => {
       assert.ok(error instanceof LogCorruptError);

@@ -60,7 +60,7 @@ export class Housekeeping {
     if (moment - this.#booksAt >= BOOKS_INTERVAL_MS) {
       this.#booksAt = moment;
       await this.#checkBooks();
-      await this.#checkLog(positions);
+      await this.#checkLog();
     }
     if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS) {
       // Said before, so that a store which cannot be written is not waited for at every turn.
@@ -120,12 +120,13 @@ export class Housekeeping {
   }
 
   /** Whether the log still has what the store relies on. A log that cannot be read now is looked at the next time. */
-  async #checkLog(positions: ReadonlyMap<number, number>): Promise<void> {
+  async #checkLog(): Promise<void> {
     const { log, writer, metrics, logger } = this.#parts;
     const partitions = new Set(await log.partitions());
+    const { positions, lastTraceIds } = await writer.processed();
     const own = new Map([...positions].filter(([partition]) => partitions.has(partition)));
     try {
-      const missing = await missingRecords(log, { positions: own, lastTraceIds: await writer.lastTraceIds() });
+      const missing = await missingRecords(log, { positions: own, lastTraceIds });
       metrics.set(METRIC.log_missing_records, missing);
       if (missing > 0 && !this.#isLogShort) {
         logger.error({ records: missing }, 'the log has lost records: see GET /ledger and sluice doctor');

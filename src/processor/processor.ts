@@ -15,7 +15,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogBatch, LogReader, LogRecord } from '../log.ts';
-import { assertContinues } from '../log-continuity.ts';
+import { assertContinues, type ProcessedLog } from '../log-continuity.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
@@ -79,7 +79,9 @@ export class Processor {
   readonly #batchBytesMax: number;
   readonly #transactionUsersMax: number;
   /** As in the store. */
-  #committed = new Map<number, number>();
+  #committed: ReadonlyMap<number, number> = new Map();
+  /** The request of the last record before each of these positions, as of the last look at the store. */
+  #processed: ProcessedLog = { positions: new Map(), lastTraceIds: new Map() };
   /** Whether that may be out of date. */
   #isUncertain = true;
   /** Partitions in which the log goes on from what the store has: looked at once, when a partition becomes ours. */
@@ -186,7 +188,8 @@ export class Processor {
     const { log, writer } = this.#parts;
     const partitions = await log.partitions();
     if (this.#isUncertain || partitions.some((partition) => !this.#partitions.includes(partition))) {
-      this.#committed = await writer.positions();
+      this.#processed = await writer.processed();
+      this.#committed = this.#processed.positions;
       this.#isUncertain = false;
     }
     for (const partition of this.#continued) if (!partitions.includes(partition)) this.#continued.delete(partition);
@@ -285,7 +288,7 @@ export class Processor {
     const partitions = this.#partitions;
     const read = async (partition: number, bytesMax: number): Promise<Read> => {
       const from = this.#positions.get(partition) ?? 0;
-      if (!this.#continued.has(partition)) await this.#assertContinues(partition, from);
+      if (!this.#continued.has(partition)) await this.#assertContinues(partition);
       return { partition, from, ...(await this.#source.read(partition, from, bytesMax)) };
     };
     if (this.#isOneBatch) {
@@ -298,9 +301,10 @@ export class Processor {
     return reads;
   }
 
-  async #assertContinues(partition: number, position: number): Promise<void> {
-    const { log, writer } = this.#parts;
-    await assertContinues(log, partition, position, (await writer.lastTraceIds()).get(partition));
+  /** When a partition becomes ours, the store was just asked where it stands (`#lookAround`). */
+  async #assertContinues(partition: number): Promise<void> {
+    const { positions, lastTraceIds } = this.#processed;
+    await assertContinues(this.#parts.log, partition, positions.get(partition) ?? 0, lastTraceIds.get(partition));
     this.#continued.add(partition);
   }
 
@@ -339,7 +343,7 @@ export class Processor {
       if (failure instanceof StoreConflictError) return;
       throw failure;
     }
-    this.#committed.set(partition, next);
+    this.#committed = new Map(this.#committed).set(partition, next);
     this.#isDurable = false;
     metrics.inc(METRIC.records_set_aside);
     logger.error(

@@ -221,7 +221,7 @@ suite('A partition of the log', () => {
       },
       writer: {
         positions: () => writer.positions(),
-        lastTraceIds: () => writer.lastTraceIds(),
+        processed: () => writer.processed(),
         begin: () => writer.begin(),
         sweep: (...args) => writer.sweep(...args),
         catchUp: () => writer.catchUp(),

@@ -169,7 +169,7 @@ let moments = 0;
 function recorded(writer: StoreWriter, taken: Taken[]): StoreWriter {
   return {
     positions: () => writer.positions(),
-    lastTraceIds: () => writer.lastTraceIds(),
+    processed: () => writer.processed(),
     difference: () => writer.difference(),
     catchUp: () => writer.catchUp(),
     sweep: (...args) => writer.sweep(...args),
@@ -188,8 +188,8 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
     linked: new Set(),
   };
   return {
-    advance: async (partition, from, to) => {
-      await transaction.advance(partition, from, to);
+    advance: async (partition, from, to, lastTraceId) => {
+      await transaction.advance(partition, from, to, lastTraceId);
       own.stretches.push({ partition, from, to });
     },
     lookUp: async (questions) => {

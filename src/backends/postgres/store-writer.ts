@@ -11,6 +11,7 @@
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
+import { type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
 import type { MatchKey, NodeNumber, PersonMark, TenantId } from '../../model.ts';
 import {
   type Answer,
@@ -128,12 +129,12 @@ class PostgresStoreWriter implements StoreWriter {
     return new Map(rows.map(({ partition, position }) => [partition, position]));
   }
 
-  async lastTraceIds(): Promise<Map<number, string>> {
-    const { rows } = await this.#pool.query<{ partition: number; traceId: string }>(
-      'SELECT partition, last_trace_id AS "traceId" FROM positions WHERE log = $1 AND last_trace_id IS NOT NULL',
+  async processed(): Promise<ProcessedLog> {
+    const { rows } = await this.#pool.query<{ partition: number; position: number; traceId: string | null }>(
+      'SELECT partition, position, last_trace_id AS "traceId" FROM positions WHERE log = $1',
       [this.#shared.logName],
     );
-    return new Map(rows.map(({ partition, traceId }) => [partition, traceId]));
+    return processedLogOf(rows.map(({ partition, position, traceId }) => [partition, position, traceId]));
   }
 
   async begin(): Promise<WriteTransaction> {

@@ -12,8 +12,9 @@ import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { openKeysDatabase } from './keys-schema.ts';
+import { findCommittedPosition } from './log-positions.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
-import { openStoreFile, skipNumbersAfterCrash } from './store-schema.ts';
+import { openStoreFile, skipNumbersAfterCrash, skipNumbersAfterRestore } from './store-schema.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -36,6 +37,7 @@ export function tieDataFolder(dataFolder: string): string[] {
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
     if (hasCrashed) skipNumbersAfterCrash(store);
+    if (isOlderThanLog(store, logFolderOf(dataFolder))) skipNumbersAfterRestore(storeFile, Date.now());
   } finally {
     store.close();
     keys.close();
@@ -100,6 +102,15 @@ export function writeLogInstallation(folder: string, id: string): void {
   const file = join(folder, FILE);
   writeFileSync(`${file}.draft`, `${id}\n`, { mode: 0o600, flush: true });
   renameSync(`${file}.draft`, file);
+}
+
+/** Whether it was replaced by an older copy: what the log notes as processed was safe in the store before. */
+function isOlderThanLog(store: DatabaseSync, logFolder: string): boolean {
+  const rows = store.prepare('SELECT partition, position FROM positions').all();
+  const positions = new Map(rows.map((row) => [Number(row['partition']), Number(row['position'])]));
+  return listPartitions(logFolder).some(
+    (partition) => findCommittedPosition(logFolder, partition) > (positions.get(partition) ?? 0),
+  );
 }
 
 function hasRecords(folder: string): boolean {

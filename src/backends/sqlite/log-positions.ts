@@ -7,6 +7,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { LogCorruptError } from '../../log.ts';
+import { isDamage } from './database.ts';
 
 const BUSY_TIMEOUT_MS = 5_000;
 
@@ -47,11 +49,19 @@ export function committedPosition(positions: DatabaseSync, partition: number): n
 
 /** As `committedPosition`, for a start: where there is no file, none is made. */
 export function findCommittedPosition(folder: string, partition: number): number {
-  if (!existsSync(positionsFile(folder))) return 0;
-  const positions = openPositions(folder);
+  const file = positionsFile(folder);
+  if (!existsSync(file)) return 0;
   try {
-    return committedPosition(positions, partition);
-  } finally {
-    positions.close();
+    const positions = openPositions(folder);
+    try {
+      return committedPosition(positions, partition);
+    } finally {
+      positions.close();
+    }
+  } catch (error) {
+    if (!isDamage(error)) throw error;
+    throw new LogCorruptError(
+      `${file} is damaged (${(error as Error).message}). Move it away, with ${file}-wal and ${file}-shm: it is made again, and nothing is lost.`,
+    );
   }
 }

@@ -144,7 +144,17 @@ class SqliteLogReader implements LogReader {
     });
   }
 
+  /** A damaged segment says nothing: what is processed is not needed any more. */
   async traceIdAt(partition: number, position: number): Promise<string | undefined> {
+    try {
+      return this.#findTraceId(partition, position);
+    } catch (error) {
+      if (error instanceof LogCorruptError) return undefined;
+      throw error;
+    }
+  }
+
+  #findTraceId(partition: number, position: number): string | undefined {
     return this.#eachListing(partition, position, ([stretch]) => {
       if (stretch === undefined || stretch.segment.missing || stretch.from !== position) return undefined;
       const isBehind = stretch.until !== undefined && position >= stretch.until;
@@ -263,8 +273,8 @@ class SqliteLogReader implements LogReader {
     const end = until === undefined ? '' : ` to ${until - 1}`;
     return new LogCorruptError(
       `The log has lost records that were acknowledged and not processed: positions ${from}${end} of partition ${partition}. ` +
-        `Put the files of ${partitionFolder(this.#setup.folder, partition)} back as they were before, with the server stopped, and remove ` +
-        `${segment.file}. To go on without these records, rename it to ${lostMarkOf(this.#setup.folder, partition, segment.firstPosition)}.`,
+        `With the server stopped, put the missing files back into ${partitionFolder(this.#setup.folder, partition)}, beside those that are there ` +
+        `now, and remove ${segment.file}. To go on without these records, rename it to ${lostMarkOf(this.#setup.folder, partition, segment.firstPosition)}.`,
     );
   }
 

@@ -20,13 +20,15 @@ export interface RecoveredSegment {
   readonly lastPosition: number | undefined;
   /** Records are still in the WAL beside the database file. */
   readonly needsSealing: boolean;
+  /** It has not even its table: a start was cut short, or its write-ahead log is gone. There is nothing in it. */
+  readonly isUnfinished: boolean;
 }
 
 /** Throws `LogCorruptError`, or `LogUnavailableError` when there is no room to look; both in words for an operator. */
 export function recoverSegment(file: string): RecoveredSegment {
   try {
     if (hasWal(file)) syncWal(file);
-    return isUnfinished(file) ? { lastPosition: undefined, needsSealing: false } : inspect(file);
+    return isUnfinished(file) ? { lastPosition: undefined, needsSealing: false, isUnfinished: true } : inspect(file);
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
@@ -55,7 +57,7 @@ function inspect(file: string): RecoveredSegment {
     if (withWal) assertWalIsWhole(file, validFrames(database));
     assertCurrentFormat(database, file);
     const last = lastPosition(database);
-    return { lastPosition: last, needsSealing: withWal && last !== undefined };
+    return { lastPosition: last, needsSealing: withWal && last !== undefined, isUnfinished: false };
   } finally {
     database.close();
   }

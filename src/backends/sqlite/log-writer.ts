@@ -26,6 +26,7 @@ import {
   markMissing,
   PAGE_BYTES,
   partitionFolder,
+  removeSegment,
 } from './log-segments.ts';
 
 export interface WriterSetup {
@@ -64,6 +65,8 @@ export interface MissingRecords {
   readonly from: number;
   readonly to: number;
   readonly processed: number;
+  /** Whether it is certain that nothing was acknowledged beyond `to`: else the note of that is gone, or older. */
+  readonly isCertain: boolean;
 }
 
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
@@ -141,6 +144,8 @@ class Writer {
       const recovered = recoverSegment(segment.file);
       if (recovered.needsSealing) this.#sealing.seal(segment.file, null);
       if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
+      // Out of the way of the mark that tells what is missing from there on, if anything is.
+      if (isNewest && recovered.isUnfinished) removeSegment(segment.file);
     }
     return next;
   }
@@ -160,7 +165,7 @@ class Writer {
     const hasSegments = listSegments(folder, partition).length > 0;
     const from = hasSegments ? end : Math.max(end, storePosition);
     if (from < to) markMissing(folder, partition, from);
-    return { partition, from: end, to, processed: storePosition };
+    return { partition, from: end, to, processed: storePosition, isCertain: this.#ends.read() === to };
   }
 
   #take(first: WriterMessage): void {

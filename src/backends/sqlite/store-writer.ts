@@ -9,6 +9,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { newProfilesIn } from '../../identity/graph.ts';
+import { type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
 import type { MatchKey, TenantId } from '../../model.ts';
 import {
   type Answer,
@@ -126,11 +127,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return new Map(rows.map((row) => [row.partition as number, row.position as number]));
   }
 
-  async lastTraceIds(): Promise<Map<number, string>> {
-    const rows = this.#database
-      .prepare('SELECT partition, last_trace_id FROM positions WHERE last_trace_id IS NOT NULL')
-      .all();
-    return new Map(rows.map((row) => [row['partition'] as number, row['last_trace_id'] as string]));
+  async processed(): Promise<ProcessedLog> {
+    const rows = this.#database.prepare('SELECT partition, position, last_trace_id FROM positions').all();
+    return processedLogOf(
+      rows.map((row) => [Number(row['partition']), Number(row['position']), row['last_trace_id'] as string | null]),
+    );
   }
 
   async begin(): Promise<WriteTransaction> {
