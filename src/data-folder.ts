@@ -15,6 +15,11 @@ export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');
 }
 
+/** The time that retention goes by, over restarts. */
+export function retentionTimeFileOf(dataFolder: string): string {
+  return join(dataFolder, 'retention-time');
+}
+
 /** Profiles, events, traces, rejections and the books: what the processor made of the log. */
 export function storeFileOf(dataFolder: string): string {
   return join(dataFolder, 'store.db');

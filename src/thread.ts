@@ -7,7 +7,7 @@
 
 import { enableCompileCache } from 'node:module';
 import { parentPort, workerData } from 'node:worker_threads';
-import { logFolderOf } from './data-folder.ts';
+import { logFolderOf, retentionTimeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
 import type {
   EdgeMessage,
@@ -97,6 +97,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     { turnTaker },
     { openClock },
     { watchClock },
+    { openRetentionClock },
   ] = await Promise.all([
     import('./thread-parts.ts'),
     import('./processor/processor.ts'),
@@ -108,6 +109,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     import('./processor/give-way.ts'),
     import('./opening.ts'),
     import('./clock.ts'),
+    import('./retention-clock.ts'),
   ]);
   try {
     const logger = createLogger(config.logLevel, 'processor');
@@ -115,14 +117,18 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     // Retention, and when first uses expire, go by it: a clock that jumps must not make anything look old.
     const clock = await openClock(config, (message) => logger.warn(message));
     const stopWatching = watchClock({ clock, metrics, logger });
-    const opened = await openProcessorParts(setup, clock.retentionTime);
+    const retentionTime =
+      config.storeUrl === ''
+        ? openRetentionClock({ file: retentionTimeFileOf(config.dataFolder), time: clock.retentionTime })
+        : clock.retentionTime;
+    const opened = await openProcessorParts(setup, retentionTime);
     const { parts } = opened;
     const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
     // Of a log that is shared this one reads a part: how much of it waits in all, the edges find out.
     const isOwnLog = config.logUrl === '';
     const housekeeping = new Housekeeping({
       ...common,
-      retentionTime: clock.retentionTime,
+      retentionTime,
       retention: {
         eventsMs: config.eventRetentionMs,
         tracesMs: config.traceRetentionMs,

@@ -78,7 +78,7 @@ export class Housekeeping {
     if (isWaiting && !this.#isRetentionWaiting) {
       logger.warn(
         { retention_time: new Date(time).toISOString() },
-        'the clock jumped ahead: nothing is removed for a day',
+        'retention goes by an earlier time for now: the clock jumped, or the server was stopped for long',
       );
     }
     this.#isRetentionWaiting = isWaiting;
