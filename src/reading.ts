@@ -11,6 +11,7 @@ import { LogCorruptError, type LogHeader, type LogReader } from './log.ts';
 import { missingRecords, type ProcessedLog } from './log-continuity.ts';
 import type { TenantId } from './model.ts';
 import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
+import { OLDEST, withoutTenant, withTenant } from './stored/cursor.ts';
 import type { Books, LedgerHour, ReceiptMinute, Receipts, Store, StoredLedger, TimeRange } from './store.ts';
 
 const MINUTE_MS = 60_000;
@@ -29,7 +30,15 @@ export function createReading(store: Store, log: LogReader): Store {
     searchPeople: (...args) => store.searchPeople(...args),
     people: (...args) => store.people(...args),
     events: (...args) => store.events(...args),
-    arrivals: (...args) => store.arrivals(...args),
+    arrivals: async (tenantId, after, limit) => {
+      const own = after === null || after === OLDEST ? after : withoutTenant(after, tenantId);
+      const { events, last, ...more } = await store.arrivals(tenantId, own, limit);
+      return {
+        ...more,
+        events: events.map((event) => Object.assign(event, { place: withTenant(event.place, tenantId) })),
+        last: withTenant(last, tenantId),
+      };
+    },
     counts: (...args) => store.counts(...args),
     identity: (...args) => store.identity(...args),
     unmerge: (...args) => store.unmerge(...args),

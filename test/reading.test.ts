@@ -37,6 +37,15 @@ suite('Reading what is still in the log', () => {
     hours.reduce((sum, { events }) => sum + events[name], 0),
   ];
 
+  test('a cursor of arrivals that was given to another tenant is refused, since it would leave events out', async () => {
+    const { last } = await reading.arrivals(TENANT, null, 5);
+    assert.deepEqual((await reading.arrivals(TENANT, last, 5)).events, []);
+    await assert.rejects(reading.arrivals(OTHER_TENANT, last, 5), {
+      name: 'BadCursorError',
+      message: /^was given to another account or environment.*"oldest"/,
+    });
+  });
+
   test('a trace is pending, with its rejected users, until it is processed', async () => {
     const entry = request([person({ user_id: 'u' }, [{}, {}]), 7], { keyId: 'key_of_app' });
     await appendAll(folder, [request([person({ user_id: 'v' })]), entry]);

@@ -74,6 +74,25 @@ export function storeIdIn(id: string): string {
   return id.replaceAll('-', '').slice(0, 12).toLowerCase();
 }
 
+/** Arrivals of all tenants are numbered together, so a cursor of another one would leave events out: it says whose it is. */
+export function withTenant(cursor: string, tenantId: string): string {
+  return `${cursor}.${tenantMark(tenantId)}`;
+}
+
+/** The cursor without that. Throws `BadCursorError` where it was given to another tenant. */
+export function withoutTenant(cursor: string, tenantId: string): string {
+  const [own = '', mark, ...more] = cursor.split('.');
+  if (mark === undefined || more.length > 0) throw malformed();
+  if (mark !== tenantMark(tenantId)) {
+    throw new BadCursorError(`was given to another account or environment: ${GO_ON}`);
+  }
+  return own;
+}
+
+function tenantMark(tenantId: string): string {
+  return hash('sha256', tenantId, 'hex').slice(0, 8);
+}
+
 export function malformed(): BadCursorError {
   return new BadCursorError('is not one that this call gave: send it as it was in the response');
 }
