@@ -33,6 +33,9 @@ const FAULTS: Readonly<Record<string, Faults>> = {
       truncateSync(wal, Math.floor(statSync(wal).size / 2));
     },
   },
+  'its write-ahead log was removed': {
+    afterwards: (dataFolder) => rmSync(`${listSegments(logOf(dataFolder), 0).at(-1)?.file ?? ''}-wal`),
+  },
   'log/ was put back from an earlier copy': {
     halfway: (dataFolder) => cpSync(logOf(dataFolder), `${dataFolder}/log-copy`, { recursive: true }),
     afterwards: (dataFolder) => {
