@@ -70,7 +70,12 @@ suite('What Sluice is watched with', { timeout: 120_000 }, () => {
     assert.equal((await post(server, server.key, { users: [user('u')] })).status, 202);
     families = await eventually('everything has been measured once', async () => {
       const found = parsePrometheus(await (await fetch(`${server.baseUrl}/metrics`)).text());
-      return ['sluice_ready', 'sluice_ledger_difference', 'sluice_processor_lag_seconds'].every((one) => found.has(one))
+      return [
+        'sluice_ready',
+        'sluice_ledger_difference',
+        'sluice_log_missing_records',
+        'sluice_processor_lag_seconds',
+      ].every((one) => found.has(one))
         ? found
         : undefined;
     });

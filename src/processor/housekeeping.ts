@@ -59,8 +59,8 @@ export class Housekeeping {
     }
     if (moment - this.#booksAt >= BOOKS_INTERVAL_MS) {
       this.#booksAt = moment;
-      await this.#checkBooks();
       await this.#checkLog();
+      await this.#checkBooks();
     }
     if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS) {
       // Said before, so that a store which cannot be written is not waited for at every turn.
