@@ -12,7 +12,7 @@ import { Reader } from './reading.ts';
 import type { Outcome } from './report.ts';
 import type { ShapeName } from './requests.ts';
 import type { Server } from './servers.ts';
-import { Stage } from './servers.ts';
+import { PROJECT, Stage } from './servers.ts';
 
 export interface Pace {
   /** Before the first round of a server: its code is compiled and its files grow. */
@@ -64,6 +64,15 @@ export const FULL: Pace = {
   scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
 };
 
+/** A round of one side with `--against`: shorter, because there are several of them. */
+export const AGAINST: Pace = {
+  ...FULL,
+  pairs: 2,
+  sustainedSeconds: 4,
+  starts: 1,
+  endToEnd: { events: 1_000_000, people: 100_000 },
+};
+
 /** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
 export const GROWTH_BY_NAME: GrowthPace = {
   sizes: [1_000_000, 10_000_000],
@@ -91,19 +100,22 @@ export const SHORT: Pace = {
   scaleOut: { events: 4_000, people: 500, processors: [1, 2] },
 };
 
-/**
- * When a measurement counts as disturbed: other programs use more cores than this, or the machine has less than this
- * share of its cores to give, before, within or after it.
- */
-export const OTHER_CORES_MAX = 0.15;
-export const CAPACITY_SHARE_MIN = 0.85;
-
 export interface Benchmark {
   readonly name: string;
   readonly what: string;
   /** About how long it takes, for the progress bar. */
   seconds(pace: Pace): number;
   run(context: Context): Promise<Outcome[]>;
+  /** Why it cannot run with `--against`; undefined when it can. */
+  readonly notAgainst?: string;
+}
+
+/** What a run finds out on the way, or has to end on Ctrl-C; one for all contexts of the run. */
+interface Shared {
+  /** Requests a second in edge-1, once it is known. */
+  peak: number | null;
+  readonly ceilings: Map<string, LoadResult>;
+  stage: Stage | null;
 }
 
 export interface Workload {
@@ -122,13 +134,12 @@ export class Context {
   readonly generator: Generator;
   readonly progress: Progress;
   readonly capacity: Capacity;
-  /** Requests a second of ours in edge-1, once it is known. */
-  peak: number | null = null;
   /** What end-to-end found, once it is known. */
   endToEnd: StoredResult | null = null;
-  private readonly ceilings = new Map<string, LoadResult>();
   private readonly dataRoot: string;
-  private stage: Stage | null = null;
+  private shared: Shared = { peak: null, ceilings: new Map(), stage: null };
+  /** The checkout whose server is measured. */
+  private project: string = PROJECT;
 
   constructor(pace: Pace, generator: Generator, progress: Progress, capacity: Capacity, dataRoot: string) {
     this.pace = pace;
@@ -138,21 +149,38 @@ export class Context {
     this.dataRoot = dataRoot;
   }
 
+  /** For the server of another checkout: what was found out about a server is not carried over, the rest is shared. */
+  forServerOf(project: string): Context {
+    const other = new Context(this.pace, this.generator, this.progress, this.capacity, this.dataRoot);
+    other.shared = this.shared;
+    other.project = project;
+    return other;
+  }
+
+  /** Requests a second of ours in edge-1; the same for both sides of `--against`, so that both get the same load. */
+  get peak(): number | null {
+    return this.shared.peak;
+  }
+
+  set peak(value: number | null) {
+    this.shared.peak = value;
+  }
+
   /** Runs `work` with a stage of its own that is cleared afterwards, whatever happens. */
   async onStage<T>(work: (stage: Stage) => Promise<T>): Promise<T> {
-    const stage = new Stage(this.dataRoot);
-    this.stage = stage;
+    const stage = new Stage(this.dataRoot, this.project);
+    this.shared.stage = stage;
     try {
       return await work(stage);
     } finally {
       stage.close();
-      this.stage = null;
+      this.shared.stage = null;
     }
   }
 
   /** For Ctrl-C: ends and removes everything at once. */
   close(): void {
-    this.stage?.close();
+    this.shared.stage?.close();
     this.generator.close();
     this.progress.close();
   }
@@ -193,13 +221,13 @@ export class Context {
   /** How fast the generator goes against a responder that costs next to nothing. Measured once a run and workload. */
   async ceiling(stage: Stage, workload: Workload): Promise<LoadResult> {
     const name = `${workload.shape} ${workload.connections}`;
-    const known = this.ceilings.get(name);
+    const known = this.shared.ceilings.get(name);
     if (known !== undefined) return known;
     const canned = await stage.startYardstick('canned');
     this.progress.begin(`generator: its ceiling with ${workload.shape} a request`, calibrationSeconds(this.pace));
     const result = await this.drive(canned, workload, this.pace.calibrationSeconds);
     await canned.stop();
-    this.ceilings.set(name, result);
+    this.shared.ceilings.set(name, result);
     return result;
   }
 }

@@ -6,16 +6,10 @@
  */
 
 import { availableParallelism } from 'node:os';
-import {
-  calibrationSeconds,
-  CAPACITY_SHARE_MIN,
-  OTHER_CORES_MAX,
-  perSecond,
-  SETTLE_SECONDS,
-  START_SECONDS,
-} from './context.ts';
+import { calibrationSeconds, perSecond, SETTLE_SECONDS, START_SECONDS } from './context.ts';
 import type { Benchmark, Context, Pace, Workload } from './context.ts';
 import type { LoadResult } from './generator.ts';
+import { isSpoilt, type Noise, worstNoise } from './noise.ts';
 import { median, thousands } from './report.ts';
 import type { Outcome } from './report.ts';
 import { SHAPES } from './requests.ts';
@@ -36,6 +30,7 @@ export const EDGE_CASES: readonly EdgeCase[] = [
 
 export const generatorBenchmark: Benchmark = {
   name: 'generator',
+  notAgainst: 'it measures the load generator, which is always the one of this checkout',
   what: 'how fast the load generator can go',
   seconds: (pace) => EDGE_CASES.length * (calibrationSeconds(pace) + 0.3),
   run: async (context) =>
@@ -80,6 +75,7 @@ export const edgeBenchmarks: readonly Benchmark[] = EDGE_CASES.map((edge) => ({
 
 export const edgesBenchmark: Benchmark = {
   name: 'edges',
+  notAgainst: 'it compares two settings of one server; use edge-1 and edge-100',
   what: 'two edge threads against one',
   seconds: (pace) => 2 * (pairsSeconds(pace, 2) + 2 * START_SECONDS),
   run: async (context) => {
@@ -99,6 +95,7 @@ interface Pairs {
   readonly second: readonly LoadResult[];
   readonly ratios: readonly number[];
   readonly ratio: number;
+  readonly noise: Noise;
   readonly remark: string;
 }
 
@@ -164,17 +161,21 @@ function selectPairs(pairs: readonly Pair[]): Pairs {
     `${left > 0 ? ` (${left} disturbed ones left out)` : ''}; ` +
     `cores that were there ${median(used.map((pair) => pair.cores)).toFixed(1)} of ${availableParallelism()}, ` +
     `used by other programs ${median(first.concat(second).map((result) => result.otherCpu)).toFixed(2)}`;
-  return { first, second, ratios, ratio, remark };
+  return { first, second, ratios, ratio, noise: worstNoise(used.map(noiseOf)), remark };
 }
 
-function isUndisturbed({ first, second, cores }: Pair): boolean {
-  if (cores < availableParallelism() * CAPACITY_SHARE_MIN) return false;
-  return first.otherCpu <= OTHER_CORES_MAX && second.otherCpu <= OTHER_CORES_MAX;
+function noiseOf({ first, second, cores }: Pair): Noise {
+  return { cores, otherCores: Math.max(first.otherCpu, second.otherCpu) };
+}
+
+function isUndisturbed(pair: Pair): boolean {
+  return !isSpoilt(noiseOf(pair));
 }
 
 function edgeOutcome(edge: EdgeCase, pairs: Pairs, sustained: LoadResult, ceiling: LoadResult): Outcome {
   const { first: ours, second: bare, ratio, ratios, remark } = pairs;
   const rate = median(ours.map(perSecond));
+  const users = SHAPES[edge.shape].usersPerRequest;
   const fastest = Math.max(rate, median(bare.map(perSecond)));
   const busy = Math.max(...ours.concat(bare).map((result) => result.generatorBusy));
   return {
@@ -195,6 +196,15 @@ function edgeOutcome(edge: EdgeCase, pairs: Pairs, sustained: LoadResult, ceilin
       `generator: can do ${(perSecond(ceiling) / fastest).toFixed(1)} × the faster side; ` +
         `its event loop was busy ${Math.round(busy * 100)} % of the time at most`,
     ],
+    figures: [
+      { name: 'throughput', value: rate * users, unit: 'users/s', better: 'higher' },
+      { name: '× bare', value: ratio, unit: '', better: 'higher' },
+      { name: 'without pause', value: sustained.users / sustained.seconds, unit: 'users/s', better: 'higher' },
+      { name: 'CPU', value: cpuPerMillion(ours), unit: 's per million users', better: 'lower' },
+      { name: 'CPU without pause', value: cpuPerMillion([sustained]), unit: 's per million users', better: 'lower' },
+      { name: 'p99', value: median(ours.map(({ latency }) => latency.p99)), unit: 'ms', better: 'lower' },
+    ],
+    noise: pairs.noise,
     data: { ratios, ours, bare, sustained, ceiling },
   };
 }
@@ -232,8 +242,12 @@ function rateText(edge: EdgeCase, rate: number): string {
   return users === 1 ? `${thousands(rate)} requests/s` : `${thousands(rate * users)} users/s`;
 }
 
+function cpuPerMillion(results: readonly LoadResult[]): number {
+  return median(results.map((result) => (result.serverCpuSeconds / result.users) * 1e6));
+}
+
 function cpuText(results: readonly LoadResult[]): string {
-  const value = median(results.map((result) => (result.serverCpuSeconds / result.users) * 1e6));
+  const value = cpuPerMillion(results);
   return Number.isNaN(value) ? '–' : value.toFixed(1);
 }
 

@@ -9,7 +9,7 @@ import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
 import { join } from 'node:path';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
 import { type Crowd, identifiersOf, timesDrawn, USERS_PER_REQUEST } from './crowd.ts';
-import { disturbance, sendAndWait, type StoredResult } from './pipeline.ts';
+import { disturbance, noiseOf, sendAndWait, type StoredResult } from './pipeline.ts';
 import type { RawInsertJob, RawInsertResult } from './raw-insert.ts';
 import { PAGE_EVENTS, Reader } from './reading.ts';
 import { milliseconds, type Outcome, thousands } from './report.ts';
@@ -98,6 +98,14 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
         `written to disk by ours: ${thousands(ours.serverDiskBytes / ours.events)} bytes an event; ` +
           `memory at most ${thousands(ours.serverMegabytes)} MB`,
       ],
+      figures: [
+        { name: 'throughput', value: ours.perSecond, unit: 'events/s', better: 'higher' },
+        { name: '× raw-insert', value: ratio, unit: '', better: 'higher' },
+        { name: 'CPU', value: cpuPerMillion(ours), unit: 's per million events', better: 'lower' },
+        { name: 'written to disk', value: ours.serverDiskBytes / ours.events, unit: 'bytes an event', better: 'lower' },
+        { name: 'RSS at most', value: ours.serverMegabytes, unit: 'MB', better: 'lower' },
+      ],
+      noise: noiseOf([ours]),
       data: { ours, before, after },
     },
     {
@@ -147,7 +155,7 @@ async function check(reader: Reader, server: Server, crowd: Crowd, { events, edg
 }
 
 function cpuOutcome(result: StoredResult): Outcome {
-  const perMillionEvents = (result.serverCpuSeconds / result.events) * 1e6;
+  const perMillionEvents = cpuPerMillion(result);
   return {
     name: 'cpu',
     ours: `${perMillionEvents.toFixed(1)} s per million events`,
@@ -160,8 +168,14 @@ function cpuOutcome(result: StoredResult): Outcome {
         `${result.seconds.toFixed(1)} s; ${disturbance([result])}`,
       `per million by thread: ${threadsText(result)}`,
     ],
+    figures: [{ name: 'CPU', value: perMillionEvents, unit: 's per million events', better: 'lower' }],
+    noise: noiseOf([result]),
     data: { perMillionEvents, ...result },
   };
+}
+
+function cpuPerMillion({ serverCpuSeconds, events }: StoredResult): number {
+  return (serverCpuSeconds / events) * 1e6;
 }
 
 /** Threads of one name together; node-V8Worker collects garbage and compiles. */

@@ -48,6 +48,7 @@ interface SizeResult {
 
 export const growthBenchmark: Benchmark = {
   name: 'growth',
+  notAgainst: 'it fills data folders with the store of this checkout, which an older server may not be able to open',
   what: 'end-to-end and reads when much is stored already (asked for by name: 1 and 10 million, --long 50)',
   seconds: ({ growth: { sizes, roundEvents, rounds, reads } }) =>
     Math.max(...sizes) / FILL_PER_SECOND +

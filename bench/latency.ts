@@ -62,6 +62,7 @@ function outcomes(rate: number, { ours, bare }: { ours: LoadResult; bare: LoadRe
               `other programs used ${ours.otherCpu.toFixed(2)} cores meanwhile`,
           ]
         : [],
+    figures: [{ name, value: ours.latency[name], unit: 'ms', better: 'lower' }],
     data: { rate, ours, bare },
   });
   return [row('p99', P99_MILLISECONDS), row('p999', P999_MILLISECONDS)];

@@ -90,6 +90,11 @@ function outcome(resident: Resident, result: LoadResult): Outcome {
         `${(perSecond(result) * 10.5).toFixed(0)} MB/s taken; broken connections ${result.broken}` +
         others.map(([status, count]) => `; ${count} × ${status}`).join(''),
     ],
+    figures: [
+      { name: 'RSS at rest', value: resident.rest, unit: 'MB', better: 'lower' },
+      { name: 'RSS at most', value: resident.peak, unit: 'MB', better: 'lower' },
+      { name: 'RSS under load', value: mean, unit: 'MB', better: 'lower' },
+    ],
     data: { ...resident, result },
   };
 }

@@ -7,7 +7,7 @@
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
 import { type Crowd, identifiersOf, type Says } from './crowd.ts';
 import { endToEnd } from './end-to-end.ts';
-import { disturbance, sendAndWait, type StoredResult } from './pipeline.ts';
+import { disturbance, noiseOf, sendAndWait, type StoredResult } from './pipeline.ts';
 import { Reader } from './reading.ts';
 import { type Outcome, thousands } from './report.ts';
 import type { Server, Stage } from './servers.ts';
@@ -75,7 +75,7 @@ function crowdOf(people: number, says: Says & keyof typeof STRIDES): Crowd {
 
 function outcome(storm: StoredResult, calm: StoredResult): Outcome {
   const ratio = storm.perSecond / calm.perSecond;
-  const cpu = ({ serverCpuSeconds, events }: StoredResult): string => ((serverCpuSeconds / events) * 1e6).toFixed(1);
+  const cpu = ({ serverCpuSeconds, events }: StoredResult): number => (serverCpuSeconds / events) * 1e6;
   return {
     name: 'merge-storm',
     ours: `${thousands(storm.perSecond)} merges/s`,
@@ -86,9 +86,15 @@ function outcome(storm: StoredResult, calm: StoredResult): Outcome {
     notes: [
       `${ratio >= FLOOR ? 'above' : 'BELOW'} the floor of ${FLOOR}; ${disturbance([storm])}`,
       `${thousands(storm.merges)} records made as many merges; CPU-seconds of the server per million: merges ` +
-        `${cpu(storm)}, events of end-to-end ${cpu(calm)}; written to disk ` +
+        `${cpu(storm).toFixed(1)}, events of end-to-end ${cpu(calm).toFixed(1)}; written to disk ` +
         `${thousands(storm.serverDiskBytes / storm.events)} bytes a merge`,
     ],
+    figures: [
+      { name: 'throughput', value: storm.perSecond, unit: 'merges/s', better: 'higher' },
+      { name: '× end-to-end', value: ratio, unit: '', better: 'higher' },
+      { name: 'CPU', value: cpu(storm), unit: 's per million merges', better: 'lower' },
+    ],
+    noise: noiseOf([storm]),
     data: { storm, calm },
   };
 }

@@ -5,10 +5,10 @@
  * more or fewer events are stored than were sent.
  */
 
-import { availableParallelism } from 'node:os';
-import { CAPACITY_SHARE_MIN, type Context, OTHER_CORES_MAX } from './context.ts';
+import type { Context } from './context.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
 import { assertAllAccepted, type StreamResult } from './generator.ts';
+import { type Noise, noiseText, worstNoise } from './noise.ts';
 import { cpuSeconds, diskBytes, residentMegabytes, systemCpuSeconds, threadTimes, type ThreadTime } from './proc.ts';
 import type { Reader } from './reading.ts';
 import type { Server } from './servers.ts';
@@ -148,13 +148,11 @@ function busiest(before: Readings['threads'], after: Readings['threads']): Threa
   return times.filter(({ seconds }) => seconds > 0).sort((a, b) => b.seconds - a.seconds);
 }
 
+export function noiseOf(results: readonly Pick<StoredResult, 'cores' | 'otherCpu'>[]): Noise {
+  return worstNoise(results.map(({ cores, otherCpu }) => ({ cores, otherCores: otherCpu })));
+}
+
 /** Whether the machine had other things to do, in words. */
 export function disturbance(results: readonly Pick<StoredResult, 'cores' | 'otherCpu'>[]): string {
-  const cores = Math.min(...results.map((result) => result.cores));
-  const other = Math.max(...results.map((result) => result.otherCpu));
-  const isSpoilt = other > OTHER_CORES_MAX || cores < availableParallelism() * CAPACITY_SHARE_MIN;
-  return (
-    `${isSpoilt ? 'SPOILT, the machine was busy with other things: ' : ''}cores that were there ${cores.toFixed(1)} of ` +
-    `${availableParallelism()}, used by other programs ${other.toFixed(2)}`
-  );
+  return noiseText(noiseOf(results));
 }

@@ -14,6 +14,8 @@ export class Progress {
   private readonly out: WriteStream;
   private readonly totalSeconds: number;
   private readonly timer: NodeJS.Timeout;
+  /** Goes before each label. */
+  prefix = '';
   private doneSeconds = 0;
   private step = { label: 'starting', seconds: 0, from: performance.now() };
   private readonly from = performance.now();
@@ -28,7 +30,7 @@ export class Progress {
   /** Ends the step before it. */
   begin(label: string, seconds: number): void {
     this.doneSeconds += this.step.seconds;
-    this.step = { label, seconds, from: performance.now() };
+    this.step = { label: `${this.prefix}${label}`, seconds, from: performance.now() };
     if (this.out.isTTY) this.draw();
   }
 

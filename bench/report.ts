@@ -5,6 +5,15 @@
 
 import type { Machine } from './machine.ts';
 import { machineLine } from './machine.ts';
+import type { Noise } from './noise.ts';
+
+/** A number that can be compared with the same number of another commit. */
+export interface Figure {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+  readonly better: 'higher' | 'lower';
+}
 
 export interface Outcome {
   readonly name: string;
@@ -17,6 +26,9 @@ export interface Outcome {
   readonly met: boolean | null;
   /** Columns that only some rows have, and remarks. */
   readonly notes: readonly string[];
+  /** What `--against` compares. A row without figures is not compared. */
+  readonly figures?: readonly Figure[];
+  readonly noise?: Noise;
   /** Every figure behind the row. */
   readonly data: unknown;
 }

@@ -8,17 +8,19 @@
 import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { compare, type Comparison, formatComparisons, runInTurns, type Sides } from './against.ts';
 import { Capacity } from './capacity.ts';
-import { Context, FULL, GROWTH_BY_NAME, GROWTH_LONG, SCALE_OUT_BY_NAME, SHORT } from './context.ts';
+import { AGAINST, Context, FULL, GROWTH_BY_NAME, GROWTH_LONG, SCALE_OUT_BY_NAME, SHORT } from './context.ts';
 import type { Benchmark, Pace } from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark } from './edge.ts';
 import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
 import { Generator } from './generator.ts';
 import { growthBenchmark } from './growth.ts';
 import { latencyBenchmark } from './latency.ts';
-import { describeMachine, machineLine } from './machine.ts';
+import { describeMachine, type Machine, machineLine } from './machine.ts';
 import { memoryBenchmark } from './memory.ts';
 import { mergeStormBenchmark } from './merge-storm.ts';
+import { nameOfThisCheckout, OldCommit } from './old-commit.ts';
 import { Progress } from './progress.ts';
 import { DURABILITY, formatReport } from './report.ts';
 import type { Outcome, Report } from './report.ts';
@@ -40,13 +42,19 @@ const BENCHMARKS: readonly Benchmark[] = [
   scaleOutBenchmark,
 ];
 
+const ROUNDS = 4;
+const ROUNDS_MAX = 100;
+
 const HELP = `npm run bench -- [NAME…] [--short] [--long] [--data FOLDER]
+npm run bench -- NAME… --against COMMIT [--rounds N] [--short] [--data FOLDER]
 
 ${BENCHMARKS.map(({ name, what }) => `  ${name.padEnd(11)} ${what}`).join('\n')}
 
-  --short        a few seconds each: shows that they work, says little about speed
-  --long         growth up to 50 million events: needs 40 GB of disk and half an hour
-  --data FOLDER  where data folders are made (bench/.data); should be on a real disk
+  --against COMMIT  compare the server of this checkout with that of COMMIT, in turns
+  --rounds N        with --against: how often both take their turn (${ROUNDS})
+  --short           a few seconds each: shows that they work, says little about speed
+  --long            growth up to 50 million events: needs 40 GB of disk and half an hour
+  --data FOLDER     where data folders are made (bench/.data); should be on a real disk
 `;
 
 process.exitCode = await main();
@@ -55,21 +63,27 @@ async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
+      against: { type: 'string' },
+      rounds: { type: 'string' },
       short: { type: 'boolean', default: false },
       long: { type: 'boolean', default: false },
       data: { type: 'string', default: join(PROJECT, 'bench', '.data') },
       help: { type: 'boolean', default: false },
     },
   });
-  const unknown = positionals.filter((name) => !BENCHMARKS.some((benchmark) => benchmark.name === name));
-  if (values.help || unknown.length > 0) {
-    console.log(`${unknown.map((name) => `There is no benchmark "${name}".\n`).join('')}${HELP}`);
+  const problems = problemsOf(values, positionals);
+  if (values.help || problems.length > 0) {
+    console.log(`${problems.map((problem) => `${problem}\n`).join('')}${HELP}`);
     return values.help ? 0 : 1;
   }
   const chosen = BENCHMARKS.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
-  const from = performance.now();
   const machine = describeMachine(values.data);
   console.log(`${machineLine(machine)}\n`);
+  if (values.against !== undefined) {
+    const rounds = Number(values.rounds ?? (values.short ? 1 : ROUNDS));
+    return runAgainst(chosen, { commit: values.against, rounds, short: values.short, data: values.data, machine });
+  }
+  const from = performance.now();
   const { outcomes, failed } = await runAll(chosen, paceOf(values, positionals), values.data);
   const seconds = (performance.now() - from) / 1000;
   const report: Report = {
@@ -81,13 +95,39 @@ async function main(): Promise<number> {
     outcomes,
   };
   console.log(`\n${formatReport(report)}`);
-  const file = write(
-    report,
-    chosen.length === BENCHMARKS.length && !values.short && !values.long && failed.length === 0,
-  );
-  console.log(`Written to bench/results/${file}.`);
-  for (const message of failed) console.error(`\nCould not be run: ${message}`);
-  return failed.length === 0 ? 0 : 1;
+  const isFull = chosen.length === BENCHMARKS.length && !values.short && !values.long && failed.length === 0;
+  write(isFull ? 'latest.json' : 'partial.json', report);
+  return finish(failed);
+}
+
+interface Options {
+  readonly against?: string | undefined;
+  readonly rounds?: string | undefined;
+  readonly long: boolean;
+}
+
+/** What is wrong with the command line, in sentences. */
+function problemsOf({ against, rounds, long }: Options, names: readonly string[]): string[] {
+  const unknown = names.filter((name) => !BENCHMARKS.some((benchmark) => benchmark.name === name));
+  const problems = unknown.map((name) => `There is no benchmark "${name}".`);
+  if (against === undefined) {
+    if (rounds !== undefined) problems.push('--rounds goes with --against.');
+    return problems;
+  }
+  if (names.length === 0) problems.push('--against needs the name of at least one benchmark.');
+  if (long) problems.push('--long does not go with --against.');
+  if (
+    rounds !== undefined &&
+    !(Number.isInteger(Number(rounds)) && Number(rounds) >= 1 && Number(rounds) <= ROUNDS_MAX)
+  ) {
+    problems.push(`--rounds must be a whole number from 1 to ${ROUNDS_MAX}.`);
+  }
+  for (const { name, notAgainst } of BENCHMARKS) {
+    if (notAgainst !== undefined && names.includes(name)) {
+      problems.push(`"${name}" cannot run with --against: ${notAgainst}.`);
+    }
+  }
+  return problems;
 }
 
 /** A run of all has ten minutes; growth and scale-out with sizes that mean something have more only when it is wanted. */
@@ -106,29 +146,95 @@ async function runAll(
   pace: Pace,
   dataRoot: string,
 ): Promise<{ outcomes: Outcome[]; failed: string[] }> {
-  const total = chosen.reduce((sum, benchmark) => sum + benchmark.seconds(pace), 0);
+  const outcomes: Outcome[] = [];
+  const failed = await withContext(chosen, { pace, turns: 1, dataRoot, old: null }, async (benchmark, context) => {
+    outcomes.push(...(await benchmark.run(context)));
+  });
+  return { outcomes, failed };
+}
+
+interface AgainstOptions {
+  readonly commit: string;
+  readonly rounds: number;
+  readonly short: boolean;
+  readonly data: string;
+  readonly machine: Machine;
+}
+
+async function runAgainst(
+  chosen: readonly Benchmark[],
+  { commit, rounds, short, data, machine }: AgainstOptions,
+): Promise<number> {
+  const from = performance.now();
+  let old: OldCommit;
+  try {
+    old = OldCommit.open(commit);
+  } catch (error) {
+    console.error(messageOf(error));
+    return 1;
+  }
+  const names = { new: nameOfThisCheckout(), old: old.name };
+  const pace = short ? SHORT : AGAINST;
+  const comparisons: Comparison[] = [];
+  let sides: Sides | null = null;
+  const failed = await withContext(
+    chosen,
+    { pace, turns: 2 * rounds, dataRoot: data, old },
+    async (benchmark, context) => {
+      sides ??= {
+        new: { name: names.new, contexts: Array.from({ length: rounds }, () => context.forServerOf(PROJECT)) },
+        old: { name: names.old, contexts: Array.from({ length: rounds }, () => context.forServerOf(old.root)) },
+      };
+      comparisons.push(...compare(await runInTurns(benchmark, sides, rounds)));
+    },
+  );
+  const seconds = Math.round((performance.now() - from) / 1000);
+  console.log(`\n${formatComparisons(comparisons, names)}`);
+  console.log(`Both sides: ${DURABILITY.ours}.\nMachine: ${machineLine(machine)}.\nTook ${seconds} s.`);
+  if (short) console.log('A short run: it shows that the benchmarks work; its figures say little.');
+  write('against.json', { date: new Date().toISOString(), short, seconds, machine, names, rounds, comparisons });
+  return finish(failed);
+}
+
+interface Run {
+  readonly pace: Pace;
+  /** How often each benchmark runs, for the progress bar. */
+  readonly turns: number;
+  readonly dataRoot: string;
+  readonly old: OldCommit | null;
+}
+
+/** Calls `work` for each benchmark, and ends all that was started, on Ctrl-C too. Returns what could not be run. */
+async function withContext(
+  chosen: readonly Benchmark[],
+  { pace, turns, dataRoot, old }: Run,
+  work: (benchmark: Benchmark, context: Context) => Promise<void>,
+): Promise<string[]> {
+  const total = turns * chosen.reduce((sum, benchmark) => sum + benchmark.seconds(pace), 0);
   const capacity = await Capacity.open();
   const context = new Context(pace, new Generator(), new Progress(process.stdout, total), capacity, dataRoot);
-  const interrupted = (): void => {
+  const close = (): void => {
     context.close();
+    old?.close();
     removeIfEmpty(dataRoot);
+  };
+  const interrupted = (): void => {
+    close();
     process.exit(130);
   };
   process.once('SIGINT', interrupted);
   process.once('SIGTERM', interrupted);
-  const outcomes: Outcome[] = [];
   const failed: string[] = [];
   for (const benchmark of chosen) {
     try {
-      outcomes.push(...(await benchmark.run(context)));
+      await work(benchmark, context);
     } catch (error) {
-      failed.push(`${benchmark.name}: ${error instanceof Error ? error.message : String(error)}`);
+      failed.push(`${benchmark.name}: ${messageOf(error)}`);
     }
   }
-  context.close();
+  close();
   await capacity.close();
-  removeIfEmpty(dataRoot);
-  return { outcomes, failed };
+  return failed;
 }
 
 /** Each stage has removed its own folder; another run may still have one in here. */
@@ -140,10 +246,18 @@ function removeIfEmpty(folder: string): void {
   }
 }
 
-function write(report: Report, full: boolean): string {
+function write(file: string, content: object): void {
   const folder = join(PROJECT, 'bench', 'results');
-  const file = full ? 'latest.json' : 'partial.json';
   mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, file), `${JSON.stringify(report, null, 1)}\n`);
-  return file;
+  writeFileSync(join(folder, file), `${JSON.stringify(content, null, 1)}\n`);
+  console.log(`Written to bench/results/${file}.`);
+}
+
+function finish(failed: readonly string[]): number {
+  for (const message of failed) console.error(`\nCould not be run: ${message}`);
+  return failed.length === 0 ? 0 : 1;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -194,6 +194,15 @@ function outcomes(results: readonly Processed[], filledPerSecond: number): Outco
           : []),
         ...(result === best ? [limitOf(results)] : []),
       ],
+      figures: [
+        { name: 'throughput', value: result.perSecond, unit: 'events/s', better: 'higher' },
+        {
+          name: 'CPU of the processors',
+          value: (result.ownCores / result.perSecond) * 1e6,
+          unit: 's per million events',
+          better: 'lower',
+        },
+      ],
       data: result,
     };
   });

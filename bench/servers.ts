@@ -15,7 +15,6 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 export const PROJECT = dirname(dirname(fileURLToPath(import.meta.url)));
-const MAIN = join(PROJECT, 'src', 'main.ts');
 const READY_SECONDS_MAX = 30;
 const STOP_SECONDS_MAX = 35;
 const POLL_MILLISECONDS = 2;
@@ -47,13 +46,20 @@ export interface SluiceOptions {
 
 export class Stage {
   private readonly root: string;
+  private readonly project: string;
+  private readonly main: string;
   private readonly children = new Set<ChildProcess>();
   private folders = 0;
   private closed = false;
 
-  /** `root` is where data folders are made; it is removed in the end, if it is empty then. */
-  constructor(root: string) {
+  /**
+   * `root` is where data folders are made; it is removed in the end, if it is empty then. `project` is the checkout
+   * whose server is started; yardsticks and other programs are always those beside this file.
+   */
+  constructor(root: string, project: string = PROJECT) {
     this.root = join(root, String(process.pid));
+    this.project = project;
+    this.main = join(project, 'src', 'main.ts');
   }
 
   freshFolder(): string {
@@ -78,14 +84,14 @@ export class Stage {
   async createKey(folder: string, settings: Readonly<Record<string, string>> = {}): Promise<string> {
     const words = ['keys', 'create', '--name', 'bench', '--kind', 'secret', '--env', 'development', '--json'];
     const env = environment({ SLUICE_DATA: folder, ...settings });
-    const { stdout } = await run(process.execPath, [MAIN, ...words], { env, cwd: PROJECT, timeout: 30_000 });
+    const { stdout } = await run(process.execPath, [this.main, ...words], { env, cwd: this.project, timeout: 30_000 });
     const made = JSON.parse(stdout) as { key?: unknown };
     if (typeof made.key !== 'string') throw new Error(`"sluice keys create --json" printed no key: ${stdout}`);
     return made.key;
   }
 
   async startSluice(name: string, key: string | null, options: SluiceOptions): Promise<Server> {
-    if (!existsSync(MAIN)) throw new Error('src/main.ts is not there, so there is no Sluice to measure');
+    if (!existsSync(this.main)) throw new Error(`${this.main} is not there, so there is no Sluice to measure`);
     const port = await freePort();
     const folder = options.folder ?? this.freshFolder();
     const settings: Record<string, string> = {
@@ -95,7 +101,9 @@ export class Stage {
       ...options.settings,
     };
     if (options.edges !== undefined) settings['SLUICE_EDGES'] = String(options.edges);
-    const words = options.npm ? ['npm', 'start'] : [process.execPath, ...(options.nodeArguments ?? []), MAIN, 'serve'];
+    const words = options.npm
+      ? ['npm', 'start']
+      : [process.execPath, ...(options.nodeArguments ?? []), this.main, 'serve'];
     const actualKey = key ?? (options.folder === undefined ? await this.createKey(folder, options.settings) : 'none');
     return this.start(name, words, settings, { port, key: actualKey, stores: true, probe: ready });
   }
@@ -151,7 +159,7 @@ export class Stage {
     const from = performance.now();
     // A group of its own: npm starts a shell that starts the server, and all of them must end together.
     const child = spawn(command, rest, {
-      cwd: PROJECT,
+      cwd: this.project,
       env: environment(settings),
       stdio: ['ignore', log, log],
       detached: true,
