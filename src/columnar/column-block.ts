@@ -1,0 +1,197 @@
+/**
+ * Rows of whole numbers as bytes, column after column. Each column is stored as its smallest value and, for every row,
+ * how much larger it is, all in as few bytes as the largest of the column needs (frame of reference): a column of equal
+ * values takes no room, and any row can be read without decoding the others. Pure.
+ *
+ * Values are safe integers, and those of one column lie less than 2^53 apart. Rows may have bytes of their own, which
+ * follow the columns.
+ *
+ *   rows: 2 bytes │ for each column: smallest value 8, bytes a value 1 │ the columns │ the rows' own bytes
+ */
+
+export interface Rows {
+  /** All of one length; the first `count` values count. */
+  readonly columns: readonly Float64Array[];
+  /** A row's own bytes; null where rows have none. */
+  readonly bytes: readonly Uint8Array[] | null;
+  readonly count: number;
+}
+
+export const ROWS_PER_BLOCK_MAX = 65_535;
+
+const COUNT_BYTES = 2;
+const HEADER_BYTES = 9;
+const WORD = 2 ** 32;
+
+/** `order` says which rows from `start` to `end`, and in which order. */
+export function encodeBlock(rows: Rows, order: Uint32Array, start: number, end: number): Uint8Array {
+  const count = end - start;
+  const columns = rows.bytes === null ? rows.columns : [...rows.columns, endsOf(rows.bytes, order, start, end)];
+  const bases: number[] = [];
+  const widths: number[] = [];
+  let length = COUNT_BYTES;
+  for (const [index, column] of columns.entries()) {
+    const isOfEnds = index === rows.columns.length;
+    let least = Number.POSITIVE_INFINITY;
+    let greatest = Number.NEGATIVE_INFINITY;
+    for (let at = 0; at < count; at++) {
+      const value = column[isOfEnds ? at : (order[start + at] as number)] as number;
+      if (value < least) least = value;
+      if (value > greatest) greatest = value;
+    }
+    const width = widthOf(greatest - least);
+    bases.push(least);
+    widths.push(width);
+    length += HEADER_BYTES + width * count;
+  }
+  const ownBytes = rows.bytes === null ? 0 : ((columns.at(-1) as Float64Array)[count - 1] ?? 0);
+  const block = new Uint8Array(length + ownBytes);
+  const view = new DataView(block.buffer);
+  view.setUint16(0, count, true);
+  let at = COUNT_BYTES;
+  for (const [index, base] of bases.entries()) {
+    view.setFloat64(at, base, true);
+    block[at + 8] = widths[index] as number;
+    at += HEADER_BYTES;
+  }
+  for (const [index, column] of columns.entries()) {
+    const isOfEnds = index === rows.columns.length;
+    const base = bases[index] as number;
+    const width = widths[index] as number;
+    if (width === 0) continue;
+    for (let row = 0; row < count; row++) {
+      const value = column[isOfEnds ? row : (order[start + row] as number)] as number;
+      at = put(block, at, width, value - base);
+    }
+  }
+  if (rows.bytes === null) return block;
+  for (let row = start; row < end; row++) {
+    const own = rows.bytes[order[row] as number] as Uint8Array;
+    block.set(own, at);
+    at += own.length;
+  }
+  return block;
+}
+
+/** Where the bytes of each row end, in the given order. */
+function endsOf(bytes: readonly Uint8Array[], order: Uint32Array, start: number, end: number): Float64Array {
+  const ends = new Float64Array(end - start);
+  let sum = 0;
+  for (let at = start; at < end; at++) {
+    sum += (bytes[order[at] as number] as Uint8Array).length;
+    ends[at - start] = sum;
+  }
+  return ends;
+}
+
+/** A block that was read: any value of it, by column and row. */
+export class ColumnBlock {
+  readonly count: number;
+  readonly #block: Uint8Array;
+  readonly #columns: number;
+  readonly #hasBytes: boolean;
+  readonly #bases: number[] = [];
+  readonly #widths: number[] = [];
+  readonly #starts: number[] = [];
+  readonly #ownStart: number;
+
+  constructor(block: Uint8Array, columns: number, hasBytes: boolean) {
+    const view = new DataView(block.buffer, block.byteOffset, block.byteLength);
+    const stored = hasBytes ? columns + 1 : columns;
+    this.count = view.getUint16(0, true);
+    this.#block = block;
+    this.#columns = columns;
+    this.#hasBytes = hasBytes;
+    let start = COUNT_BYTES + stored * HEADER_BYTES;
+    for (let column = 0; column < stored; column++) {
+      const header = COUNT_BYTES + column * HEADER_BYTES;
+      const width = block[header + 8] as number;
+      this.#bases.push(view.getFloat64(header, true));
+      this.#widths.push(width);
+      this.#starts.push(start);
+      start += width * this.count;
+    }
+    this.#ownStart = start;
+  }
+
+  value(column: number, row: number): number {
+    const width = this.#widths[column] as number;
+    return (this.#bases[column] as number) + take(this.#block, (this.#starts[column] as number) + row * width, width);
+  }
+
+  /** A row's own bytes, in the block's memory. */
+  bytes(row: number): Uint8Array {
+    if (!this.#hasBytes) return NO_BYTES;
+    const start = row === 0 ? 0 : this.value(this.#columns, row - 1);
+    return this.#block.subarray(this.#ownStart + start, this.#ownStart + this.value(this.#columns, row));
+  }
+
+  /** Below 0, 0 or above 0, as the row comes before, is or comes after the key, which is of the first columns. */
+  compare(row: number, key: readonly number[]): number {
+    for (let column = 0; column < key.length; column++) {
+      const difference = this.value(column, row) - (key[column] as number);
+      if (difference !== 0) return difference;
+    }
+    return 0;
+  }
+
+  /** The first row that does not come before the key, in a block whose rows are in order; `count` where there is none. */
+  firstFrom(key: readonly number[]): number {
+    let low = 0;
+    let high = this.count;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.compare(middle, key) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Copies the values of some rows of a column. */
+  copy(column: number, from: number, to: number, into: Float64Array, at: number): void {
+    const base = this.#bases[column] as number;
+    const width = this.#widths[column] as number;
+    let start = (this.#starts[column] as number) + from * width;
+    for (let row = from; row < to; row++) {
+      into[at + row - from] = base + take(this.#block, start, width);
+      start += width;
+    }
+  }
+}
+
+const NO_BYTES = new Uint8Array();
+
+function widthOf(difference: number): number {
+  if (!Number.isSafeInteger(difference)) throw new RangeError('the values of a column lie too far apart');
+  let width = 0;
+  for (let rest = difference; rest > 0; rest = Math.floor(rest / 256)) width++;
+  return width;
+}
+
+/** Lowest byte first. */
+function put(bytes: Uint8Array, at: number, width: number, value: number): number {
+  let low = value >>> 0;
+  const lowBytes = width < 4 ? width : 4;
+  for (let n = 0; n < lowBytes; n++) {
+    bytes[at + n] = low & 255;
+    low >>>= 8;
+  }
+  if (width > 4) {
+    let high = (value - (value >>> 0)) / WORD;
+    for (let n = 4; n < width; n++) {
+      bytes[at + n] = high & 255;
+      high >>>= 8;
+    }
+  }
+  return at + width;
+}
+
+function take(bytes: Uint8Array, at: number, width: number): number {
+  let low = 0;
+  const lowBytes = width < 4 ? width : 4;
+  for (let n = lowBytes - 1; n >= 0; n--) low = (low << 8) | (bytes[at + n] as number);
+  if (width <= 4) return low >>> 0;
+  let high = 0;
+  for (let n = width - 1; n >= 4; n--) high = (high << 8) | (bytes[at + n] as number);
+  return (low >>> 0) + high * WORD;
+}

@@ -1,0 +1,25 @@
+/** A process that puts runs of ten entries, each in a transaction, until it is killed, and says how many it committed. */
+
+import { DatabaseSync } from 'node:sqlite';
+import { RowsToWrite, SortedRuns } from '../../../src/backends/sqlite/sorted-runs.ts';
+
+const [file = '', from = '0'] = process.argv.slice(2);
+const shape = { name: 'hashed', keyColumns: 2, valueColumns: 1, hasBytes: false, hasFilters: true };
+const database = new DatabaseSync(file);
+const runs = new SortedRuns(database, shape, { fanOut: 3, blockRows: 4, mergedRowsMin: 3 });
+
+for (let put = Number(from); put < Number(from) + 10_000; put++) {
+  const rows = new RowsToWrite(3, false, 10);
+  for (let n = 0; n < 10; n++) {
+    const values = [((put * 10 + n) * 2_654_435_761) % 2 ** 40, n, put];
+    for (const [column, value] of values.entries()) (rows.columns[column] as Float64Array)[n] = value;
+    rows.count++;
+  }
+  database.exec('BEGIN IMMEDIATE');
+  runs.put(put < 20 ? 1 : 2, rows);
+  database.exec('COMMIT');
+  process.send?.(put + 1);
+  await new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}

@@ -1,0 +1,284 @@
+/** Sorted runs against a Map: whatever is put, merged, removed, dropped, rolled back or opened again. */
+
+import assert from 'node:assert/strict';
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { suite, test } from 'node:test';
+import * as fc from 'fast-check';
+import { BloomFilter } from '../../../src/backends/sqlite/bloom-filter.ts';
+import {
+  dropSortedRunsSchema,
+  type Entry,
+  type Key,
+  RowsToWrite,
+  RunReader,
+  type RunsShape,
+  type RunsSizes,
+  SortedRuns,
+  sortedRunsSchema,
+} from '../../../src/backends/sqlite/sorted-runs.ts';
+import { removeFolder, temporaryFolder } from '../../server.ts';
+
+const SHAPES: readonly RunsShape[] = [
+  { name: 'plain', keyColumns: 3, valueColumns: 0, hasBytes: false, hasFilters: false },
+  { name: 'hashed', keyColumns: 2, valueColumns: 1, hasBytes: false, hasFilters: true },
+  {
+    name: 'summed',
+    keyColumns: 1,
+    valueColumns: 2,
+    hasBytes: true,
+    hasFilters: false,
+    combine: (one, other) => ({
+      key: one.key,
+      values: [(one.values[0] ?? 0) + (other.values[0] ?? 0), Math.min(one.values[1] ?? 0, other.values[1] ?? 0)],
+      bytes: Buffer.compare(one.bytes, other.bytes) < 0 ? other.bytes : one.bytes,
+    }),
+  },
+];
+
+const FEW: RunsSizes = { fanOut: 3, blockRows: 4, mergedRowsMin: 3, filterBytesMax: 400 };
+
+function opened(shape: RunsShape, file = ':memory:'): DatabaseSync {
+  const database = new DatabaseSync(file);
+  database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
+  database.exec(sortedRunsSchema(shape.name));
+  return database;
+}
+
+function rowsOf(shape: RunsShape, entries: readonly Entry[]): RowsToWrite {
+  const rows = new RowsToWrite(shape.keyColumns + shape.valueColumns, shape.hasBytes, entries.length);
+  for (const { key, values, bytes } of entries) {
+    for (const [column, value] of [...key, ...values].entries())
+      (rows.columns[column] as Float64Array)[rows.count] = value;
+    rows.bytes?.push(bytes);
+    rows.count++;
+  }
+  return rows;
+}
+
+/** As a Map of Maps would have it: by group, then by key. */
+class Model {
+  groups = new Map<number, Map<string, Entry>>();
+
+  copy(): Model {
+    const other = new Model();
+    for (const [group, entries] of this.groups) other.groups.set(group, new Map(entries));
+    return other;
+  }
+
+  has(group: number, key: Key): boolean {
+    return this.groups.get(group)?.has(String(key)) ?? false;
+  }
+
+  put({ combine }: RunsShape, group: number, entry: Entry): void {
+    const entries = this.groups.get(group) ?? new Map<string, Entry>();
+    this.groups.set(group, entries);
+    const before = entries.get(String(entry.key));
+    entries.set(String(entry.key), before === undefined || combine === undefined ? entry : combine(before, entry));
+  }
+
+  get(key: Key): Entry | undefined {
+    const newestFirst = [...this.groups].sort(([a], [b]) => b - a);
+    return newestFirst.map(([, entries]) => entries.get(String(key))).find((entry) => entry !== undefined);
+  }
+}
+
+function readable(entry: Entry | undefined): unknown {
+  return entry && [[...entry.key], [...entry.values], Buffer.from(entry.bytes).toString('hex')];
+}
+
+/** All that runs of a group have, combined. */
+function contentOf(reader: RunReader, shape: RunsShape, group: number): Map<string, Entry> {
+  const found = new Model();
+  for (const run of reader.runNumbers(group)) {
+    const up = [...reader.ascending(run, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])];
+    const down = [...reader.descending(run, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])];
+    assert.deepEqual(down.map(readable).reverse(), up.map(readable));
+    for (const entry of up) {
+      assert.ok(shape.combine !== undefined || !found.has(group, entry.key), 'a key is in two runs');
+      found.put(shape, group, entry);
+    }
+  }
+  return found.groups.get(group) ?? new Map();
+}
+
+const keyNumber = fc.oneof(fc.nat(9), fc.integer({ min: -5, max: 2 ** 47 }));
+const step = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('put' as const),
+      group: fc.nat(2),
+      entries: fc.array(
+        fc.record({
+          key: fc.tuple(keyNumber, keyNumber, keyNumber),
+          values: fc.tuple(fc.nat(1_000), fc.integer()),
+          bytes: fc.uint8Array({ maxLength: 6 }),
+        }),
+        { minLength: 1, maxLength: 25 },
+      ),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('remove' as const), at: fc.nat() }) },
+  { weight: 2, arbitrary: fc.constant({ kind: 'merge' as const }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('drop' as const), group: fc.nat(2) }) },
+  { weight: 1, arbitrary: fc.constant({ kind: 'reopen' as const }) },
+  { weight: 1, arbitrary: fc.constant({ kind: 'rollback' as const }) },
+  { weight: 1, arbitrary: fc.constant({ kind: 'commit' as const }) },
+);
+
+suite('Sorted runs', () => {
+  for (const shape of SHAPES) {
+    test(`have what a Map has, and nothing else (${shape.name})`, () => {
+      fc.assert(
+        fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+          const database = opened(shape);
+          let runs = new SortedRuns(database, shape, FEW);
+          const reader = new RunReader(database, shape);
+          let model = new Model();
+          let committed = model.copy();
+          database.exec('BEGIN');
+          for (const one of steps) {
+            if (one.kind === 'put') {
+              const entries = new Map<string, Entry>();
+              for (const { key, values, bytes } of one.entries) {
+                const entry = {
+                  key: key.slice(0, shape.keyColumns),
+                  values: values.slice(0, shape.valueColumns),
+                  bytes: shape.hasBytes ? bytes : new Uint8Array(),
+                };
+                if (shape.combine !== undefined || !model.has(one.group, entry.key))
+                  entries.set(String(entry.key), entry);
+              }
+              runs.put(one.group, rowsOf(shape, [...entries.values()]));
+              for (const entry of entries.values()) model.put(shape, one.group, entry);
+            } else if (one.kind === 'remove') {
+              const groups = [...model.groups.keys()];
+              const group = groups[one.at % Math.max(1, groups.length)];
+              if (group === undefined) continue;
+              const entries = model.groups.get(group) ?? new Map<string, Entry>();
+              const [name, entry] = [...entries][one.at % Math.max(1, entries.size)] ?? [];
+              if (name === undefined || entry === undefined) continue;
+              reader.remove([entry.key], group);
+              entries.delete(name);
+            } else if (one.kind === 'drop') {
+              while (runs.drop(one.group, 2));
+              model.groups.delete(one.group);
+            } else if (one.kind === 'merge') runs.merge(5);
+            else if (one.kind === 'reopen') runs = new SortedRuns(database, shape, FEW);
+            else if (one.kind === 'commit') {
+              database.exec('COMMIT; BEGIN');
+              committed = model.copy();
+            } else {
+              database.exec('ROLLBACK; BEGIN');
+              runs.forget();
+              model = committed.copy();
+            }
+          }
+          for (const group of [0, 1, 2]) {
+            const expected = model.groups.get(group) ?? new Map<string, Entry>();
+            const found = contentOf(reader, shape, group);
+            assert.deepEqual([...found.keys()].sort(), [...expected.keys()].sort());
+            for (const [name, entry] of expected) {
+              assert.deepEqual(readable(found.get(name)), readable(entry));
+              assert.deepEqual(readable(runs.get(entry.key)), readable(model.get(entry.key)));
+              assert.deepEqual(readable(reader.find(entry.key, group)), readable(entry));
+              const next = [...entry.key.slice(0, -1), (entry.key.at(-1) ?? 0) + 1];
+              assert.deepEqual(readable(runs.get(next)), readable(model.get(next)));
+            }
+          }
+          database.close();
+        }),
+        { numRuns: 150 },
+      );
+    });
+  }
+
+  test('give a range of keys, in both directions', () => {
+    const [shape] = SHAPES as [RunsShape];
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, FEW);
+    const entries = Array.from({ length: 50 }, (_, at) => ({
+      key: [at % 5, at, -at],
+      values: [],
+      bytes: new Uint8Array(),
+    }));
+    runs.put(1, rowsOf(shape, entries));
+    const [run = 0] = runs.runNumbers(1);
+    const keys = (generated: Iterable<Entry>): number[] => Array.from(generated, ({ key }) => key[1] ?? 0);
+    assert.deepEqual(keys(runs.descending(run, [3], [4])), [48, 43, 38, 33, 28, 23, 18, 13, 8, 3]);
+    assert.deepEqual(keys(runs.ascending(run, [3, 13], [3, 33])), [13, 18, 23, 28]);
+    assert.deepEqual(keys(runs.descending(run, [9], [10])), []);
+    database.close();
+  });
+
+  test('become few, however many are put, and in a group that is complete, one', () => {
+    const shape = SHAPES[1] as RunsShape;
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, { fanOut: 4 });
+    for (let at = 0; at < 2_000; at++) {
+      const entries = [0, 1, 2].map((n) => ({
+        key: [(at * 3 + n) * 1_000_003, at],
+        values: [at],
+        bytes: new Uint8Array(),
+      }));
+      runs.put(at < 1_000 ? 1 : 2, rowsOf(shape, entries));
+      assert.ok(runs.count <= 24, `${runs.count} runs`);
+    }
+    while (runs.merge(1_000));
+    assert.equal(runs.runNumbers(1).length, 1);
+    database.exec(dropSortedRunsSchema(shape.name));
+    database.close();
+  });
+
+  test('keep what was committed when their process is killed in the middle', async (context) => {
+    const folder = temporaryFolder();
+    context.after(() => removeFolder(folder));
+    const shape = SHAPES[1] as RunsShape;
+    const file = join(folder, 'runs.db');
+    opened(shape, file).close();
+    let from = 0;
+    for (let round = 0; round < 4; round++) {
+      const child = fork(new URL('./sorted-runs-writer.ts', import.meta.url), [file, String(from)], {
+        stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      });
+      let committed = from;
+      child.on('message', (count) => {
+        committed = count as number;
+        if (committed >= from + 3 + round) child.kill('SIGKILL');
+      });
+      await once(child, 'exit');
+      const database = new DatabaseSync(file);
+      const runs = new SortedRuns(database, shape, FEW);
+      const found = contentOf(runs, shape, 1).size + contentOf(runs, shape, 2).size;
+      // The last commit may have been made without being told.
+      assert.ok(found >= committed * 10 && found % 10 === 0, `${found} entries after ${committed} commits`);
+      for (let put = 0; put < found / 10; put++) {
+        for (let n = 0; n < 10; n++) assert.equal(runs.get(writtenKey(put, n))?.values[0], put);
+      }
+      database.close();
+      from = found / 10;
+    }
+  });
+});
+
+/** As sorted-runs-writer.ts writes them. */
+function writtenKey(put: number, n: number): Key {
+  return [((put * 10 + n) * 2_654_435_761) % 2 ** 40, n];
+}
+
+test('A Bloom filter never denies a key that it has, and few others are taken for one', () => {
+  const filter = new BloomFilter(20_000);
+  const key = (at: number): [number, number] => [(at * 40_503 * 65_537) % 2 ** 48, (at * 2_654_435_761) % 2 ** 45];
+  for (let at = 1; at <= 20_000; at++) filter.add(...key(at));
+  const stored = new BloomFilter(filter.bytes);
+  let mistaken = 0;
+  for (let at = 1; at <= 40_000; at++) {
+    const mayHave = stored.mayHave(...key(at));
+    if (at <= 20_000) assert.ok(mayHave);
+    else if (mayHave) mistaken++;
+  }
+  assert.ok(mistaken < 600, `${mistaken} of 20,000`);
+});
