@@ -95,7 +95,7 @@ function contentOf(reader: RunReader, shape: RunsShape, group: number): Map<stri
   for (const run of reader.runNumbers(group)) {
     const up = [...reader.ascending(run, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])];
     const down = [...reader.descending(run, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])];
-    assert.deepEqual(down.map(readable).reverse(), up.map(readable));
+    assert.deepEqual(down.map(readable).toReversed(), up.map(readable));
     for (const entry of up) {
       assert.ok(shape.combine !== undefined || !found.has(group, entry.key), 'a key is in two runs');
       found.put(shape, group, entry);
