@@ -5,7 +5,7 @@
  */
 
 import { randomFillSync } from 'node:crypto';
-import { companyOf, type HashOfKey } from '../src/backends/sqlite/key-hash.ts';
+import { companyOf, type HashOfKey } from '../src/stored/keyed-hash.ts';
 import { IDENTIFIER_TYPES } from '../src/model.ts';
 import { type Crowd, identifiersOf, peopleOf, USERS_PER_REQUEST } from './crowd.ts';
 import { mulberry32, userOf } from './requests.ts';

@@ -68,8 +68,10 @@ export const MOVED_PARTS = {
   // The last event of each tenant, in the order of arrival, that has expired.
   expired_arrivals: { tenant: 'integer', event: 'integer' },
   tombstones: { tenant: 'integer', hash: 'bytes', erased_at: 'integer' },
-  idempotency_keys: { tenant: 'integer', key: 'text', ...FIRST_USE, body_hash: 'text' },
-  event_ids: { tenant: 'integer', id: 'text', ...FIRST_USE },
+  // What first uses are hashed with (stored/keyed-hash.ts): one row, or none where nothing was ever stored.
+  key_secret: { secret: 'bytes' },
+  idempotency_keys: { hash: 'integer', rest: 'integer', ...FIRST_USE, body_hash: 'text' },
+  event_ids: { hash: 'integer', rest: 'integer', received_at: 'integer' },
   counts: {
     tenant: 'integer',
     width: 'integer',

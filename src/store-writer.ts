@@ -49,13 +49,10 @@ export interface Question {
   readonly receivedAtMin: number;
 }
 
-export interface FirstUse {
+/** The first request that used an Idempotency-Key with this body. */
+export interface KeyUse {
   readonly traceId: string;
   readonly receivedAt: number;
-}
-
-/** The first request that used an Idempotency-Key with this body. */
-export interface KeyUse extends FirstUse {
   readonly bodyHash: string;
 }
 
@@ -65,7 +62,8 @@ export interface Answer {
   newestUseOfKey(idempotencyKey: string): KeyUse | undefined;
   /** One that was the newest before a request with another body came; of a pair that was asked for. */
   olderUseOfKey(idempotencyKey: string, bodyHash: string): KeyUse | undefined;
-  firstUseOfEventId(id: string): FirstUse | undefined;
+  /** When it was received. */
+  firstUseOfEventId(id: string): number | undefined;
   /** When anything was last erased; 0 for never. What came in later need not be looked at more closely. */
   readonly lastErasedAt: number;
   /** When a match key was erased (rule 17); undefined for one that was not. */
@@ -151,7 +149,7 @@ export interface TenantBatch {
   /** Older uses to remember, in order; a later one of the same key and body replaces the one before. */
   readonly olderKeyUses: readonly (KeyUse & { readonly key: string })[];
   /** First uses to remember, in order; a later one of the same id replaces an expired one. */
-  readonly eventIds: readonly (FirstUse & { readonly id: string })[];
+  readonly eventIds: readonly { readonly id: string; readonly receivedAt: number }[];
   /** Match keys found to be of somebody who was erased. */
   readonly tombstones: readonly Tombstone[];
 }

@@ -9,7 +9,6 @@ import { resolve } from '../identity/resolve.ts';
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type IdentifierType, LIMITS, REFUSAL_REASONS } from '../model.ts';
 import {
   type Answer,
-  type FirstUse,
   type KeyUse,
   type Question,
   type RecordHeader,
@@ -114,10 +113,10 @@ class Memory {
   readonly #answer: Answer;
   readonly #newest = new Map<string, KeyUse>();
   readonly #older = new Map<string, KeyUse>();
-  readonly #ids = new Map<string, FirstUse>();
+  readonly #ids = new Map<string, number>();
   readonly newestKeyUses: (KeyUse & { readonly key: string })[] = [];
   readonly olderKeyUses: (KeyUse & { readonly key: string })[] = [];
-  readonly eventIds: (FirstUse & { readonly id: string })[] = [];
+  readonly eventIds: { readonly id: string; readonly receivedAt: number }[] = [];
 
   constructor(answer: Answer) {
     this.#answer = answer;
@@ -151,11 +150,11 @@ class Memory {
     this.olderKeyUses.push(use);
   }
 
-  isDuplicateEvent(id: string, { traceId, receivedAt }: RecordHeader): boolean {
+  isDuplicateEvent(id: string, { receivedAt }: RecordHeader): boolean {
     const first = this.#ids.get(id) ?? this.#answer.firstUseOfEventId(id);
-    if (first !== undefined && Math.abs(receivedAt - first.receivedAt) < EVENT_ID_WINDOW_MS) return true;
-    this.#ids.set(id, { traceId, receivedAt });
-    this.eventIds.push({ id, traceId, receivedAt });
+    if (first !== undefined && Math.abs(receivedAt - first) < EVENT_ID_WINDOW_MS) return true;
+    this.#ids.set(id, receivedAt);
+    this.eventIds.push({ id, receivedAt });
     return false;
   }
 }

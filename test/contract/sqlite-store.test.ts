@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { type HashOfKey, keyHashes } from '../../src/backends/sqlite/key-hash.ts';
+import { HASHED, type HashOfKey, keyHashes } from '../../src/stored/keyed-hash.ts';
 import { VarintReader } from '../../src/backends/sqlite/varints.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
 import { skipNumbersAfterCrash, skipNumbersAfterRestore } from '../../src/backends/sqlite/store-schema.ts';
@@ -72,7 +72,10 @@ storeContract('SQLite, in many tables, some transactions a run, nodes told of be
 );
 storeContract('SQLite, all match keys with one hash, and only the rest of it to tell them apart', () => {
   const hashOf = keyHashes(new Uint8Array(32));
-  const alike: HashOfKey = (...key) => ({ hash: 7, rest: hashOf(...key).rest });
+  const alike: HashOfKey = (tenant, kind, value) => {
+    const hash = hashOf(tenant, kind, value);
+    return kind === HASHED.severalKeys ? hash : { hash: 7, rest: hash.rest };
+  };
   return Promise.resolve(openIn(temporaryFolder(), 1_000_000, { hashOf: alike }));
 });
 
@@ -355,11 +358,11 @@ suite('The file of the SQLite store', () => {
       });
     });
 
-  test('first uses that no longer matter are removed from the file', async () => {
+  test('first uses that no longer matter are removed from the file, a day of receipt at a time', async () => {
     await inFile(async (under) => {
       const uses = (): unknown[] => {
         const database = new DatabaseSync(under.file, { readOnly: true });
-        const sql = 'SELECT (SELECT count(*) FROM idempotency_keys) AS keys, (SELECT count(*) FROM event_ids) AS ids';
+        const sql = `SELECT (SELECT count(*) FROM idempotency_keys_blocks) AS keys, (SELECT count(*) FROM event_ids_blocks) AS ids`;
         const row = database.prepare(sql).get();
         database.close();
         return [row?.keys, row?.ids];
@@ -367,9 +370,9 @@ suite('The file of the SQLite store', () => {
       await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e' }])], { idempotencyKey: 'k', receivedAt: START });
       for (const [hours, left] of [
         [23, [1, 1]],
-        [25, [0, 1]],
+        [2 * 24, [0, 1]],
         [7 * 24 - 1, [0, 1]],
-        [7 * 24 + 1, [0, 0]],
+        [8 * 24, [0, 0]],
       ] as const) {
         await sweepAll(under, {}, START + hours * HOUR_MS);
         assert.deepEqual(uses(), left);

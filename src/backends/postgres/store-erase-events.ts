@@ -6,6 +6,8 @@
 
 import type { NodeNumber } from '../../model.ts';
 import { EVENT_ID_IN_PROPERTIES, eventIdOf } from '../../stored/erased-person.ts';
+import { HASHED } from '../../stored/keyed-hash.ts';
+import { hashesOf } from './key-secret.ts';
 import type { PostgresClient } from './pool.ts';
 import { DAY_MS } from './store-days.ts';
 import type { RemovedEvent } from './store-removal.ts';
@@ -122,15 +124,16 @@ function pieceOf(users: readonly UserRange[]): readonly UserRange[] {
  * has used since is left alone.
  */
 async function forgetEventIds(client: PostgresClient, tenant: number, rows: readonly DeletedColumns[]): Promise<void> {
-  const ids = rows.flatMap(({ properties, traceId }) => {
+  const hashOf = await hashesOf(client);
+  const ids = rows.flatMap(({ properties, receivedAt }) => {
     const id = properties === null ? undefined : eventIdOf(properties);
-    return id === undefined ? [] : [{ id, traceId }];
+    return id === undefined ? [] : [{ ...hashOf(tenant, HASHED.eventId, id), receivedAt }];
   });
   if (ids.length === 0) return;
-  ids.sort((a, b) => (a.id < b.id ? -1 : 1));
+  ids.sort((a, b) => a.hash - b.hash || a.rest - b.rest);
   await client.query(
-    `DELETE FROM event_ids USING unnest($2::text[], $3::uuid[]) AS q (id, trace_id)
-     WHERE event_ids.tenant = $1 AND event_ids.id = q.id AND event_ids.trace_id = q.trace_id`,
-    [tenant, ids.map(({ id }) => id), ids.map(({ traceId }) => traceId)],
+    `DELETE FROM event_ids USING unnest($1::int8[], $2::int8[], $3::int8[]) AS q (hash, rest, received_at)
+     WHERE event_ids.hash = q.hash AND event_ids.rest = q.rest AND event_ids.received_at = q.received_at`,
+    [ids.map(({ hash }) => hash), ids.map(({ rest }) => rest), ids.map(({ receivedAt }) => receivedAt)],
   );
 }

@@ -136,23 +136,27 @@ export const STORE_MIGRATIONS: readonly string[] = [
     PRIMARY KEY (tenant, hash)
   );
 
-  -- Under a key its newest use; older ones with other bodies under names of their own (older-use.ts).
+  -- One row: what first uses are hashed with (stored/keyed-hash.ts). Made by whoever needs it first, or moved here.
+  CREATE TABLE key_secret (secret bytea NOT NULL);
+  CREATE UNIQUE INDEX key_secret_only_one ON key_secret ((true));
+
+  -- First uses, by the hash of tenant and text. Under a key is its newest use; older ones with other bodies have names
+  -- of their own (older-use.ts).
   CREATE TABLE idempotency_keys (
-    tenant      integer NOT NULL,
-    key         text COLLATE "C" NOT NULL,
-    received_at bigint  NOT NULL,
-    trace_id    uuid    NOT NULL,
-    body_hash   text    NOT NULL,
-    PRIMARY KEY (tenant, key)
+    hash        bigint NOT NULL,
+    rest        bigint NOT NULL,
+    received_at bigint NOT NULL,
+    trace_id    uuid   NOT NULL,
+    body_hash   text   NOT NULL,
+    PRIMARY KEY (hash, rest)
   );
   CREATE INDEX idempotency_keys_by_age ON idempotency_keys (received_at);
 
   CREATE TABLE event_ids (
-    tenant      integer NOT NULL,
-    id          text COLLATE "C" NOT NULL,
-    received_at bigint  NOT NULL,
-    trace_id    uuid    NOT NULL,
-    PRIMARY KEY (tenant, id)
+    hash        bigint NOT NULL,
+    rest        bigint NOT NULL,
+    received_at bigint NOT NULL,
+    PRIMARY KEY (hash, rest)
   );
   CREATE INDEX event_ids_by_age ON event_ids (received_at);
 

@@ -24,7 +24,9 @@ import {
   type WriteTransaction,
 } from '../../store-writer.ts';
 import { addVisit, type Visits } from '../../stored/known.ts';
+import type { HashOfKey } from '../../stored/keyed-hash.ts';
 import { withoutNul } from './binary-arrays.ts';
+import { hashesOf } from './key-secret.ts';
 import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
@@ -109,6 +111,7 @@ class PostgresStoreWriter implements StoreWriter {
   readonly #shared: Shared;
   readonly #sweep: StoreSweep;
   readonly #balance: StoreBalance;
+  #hashOf: HashOfKey | undefined;
 
   constructor({ pool, logName }: PostgresWriterSetup) {
     this.#pool = pool;
@@ -138,7 +141,8 @@ class PostgresStoreWriter implements StoreWriter {
   }
 
   async begin(): Promise<WriteTransaction> {
-    return new PostgresWriteTransaction(await this.#pool.begin(TRANSACTION_SETTINGS), this.#shared);
+    this.#hashOf ??= await hashesOf(this.#pool);
+    return new PostgresWriteTransaction(await this.#pool.begin(TRANSACTION_SETTINGS), this.#shared, this.#hashOf);
   }
 
   async difference(): Promise<Difference> {
@@ -171,7 +175,7 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #client: PostgresClient;
   readonly #shared: Shared;
   readonly #books: WriterBooks;
-  readonly #firstUses = new FirstUses();
+  readonly #firstUses: FirstUses;
   readonly #locked: LockedNodes = new Map();
   /** By tenant, of the batch that was looked up last. */
   readonly #snapshots = new Map<number, Snapshot>();
@@ -180,7 +184,8 @@ class PostgresWriteTransaction implements WriteTransaction {
   /** By tenant: whom to remember once it is committed. */
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonMark, NodeNumber>])[] = [];
 
-  constructor(transaction: PostgresTransaction, shared: Shared) {
+  constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey) {
+    this.#firstUses = new FirstUses(hashOf);
     this.#transaction = transaction;
     this.#client = transaction.client;
     this.#shared = shared;

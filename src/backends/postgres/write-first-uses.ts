@@ -9,14 +9,8 @@
 
 import type { Snapshot } from '../../identity/graph.ts';
 import type { MatchKey } from '../../model.ts';
-import {
-  type Answer,
-  type FirstUse,
-  type KeyUse,
-  type Question,
-  StoreConflictError,
-  type TenantBatch,
-} from '../../store-writer.ts';
+import { type Answer, type KeyUse, type Question, StoreConflictError, type TenantBatch } from '../../store-writer.ts';
+import { HASHED, type HashOfKey, type KeyHash } from '../../stored/keyed-hash.ts';
 import { olderUseName } from '../../stored/older-use.ts';
 import { tombstoneOf } from '../../stored/tombstone.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
@@ -24,44 +18,42 @@ import type { Queryable } from './pool.ts';
 import type { Acts } from './write-people.ts';
 
 const USES = {
-  idempotency_keys: statementsOf('idempotency_keys', 'key', ['body_hash']),
-  event_ids: statementsOf('event_ids', 'id', []),
+  idempotency_keys: statementsOf('idempotency_keys', { trace_id: 'uuid', body_hash: 'text' }, 'trace_id'),
+  // An id is used again days later at the earliest, so its time tells two uses apart.
+  event_ids: statementsOf('event_ids', {}, 'received_at'),
 } as const;
 type UseTable = keyof typeof USES;
+const KINDS: Readonly<Record<UseTable, number>> = {
+  idempotency_keys: HASHED.idempotencyKey,
+  event_ids: HASHED.eventId,
+};
 
-/** `others` are columns of text besides those of every use. */
-function statementsOf(table: string, column: string, others: readonly string[]) {
-  const columns = ['received_at', 'trace_id', ...others];
-  const arrays = ['$1::int4[]', '$2::text[]', '$3::int8[]', '$4::uuid[]', ...others.map((_, n) => `$${n + 5}::text[]`)];
+/** `more` are the columns besides those of every use; by `own` a use is known again. */
+function statementsOf(table: string, more: Readonly<Record<string, string>>, own: 'trace_id' | 'received_at') {
+  const columns = ['received_at', ...Object.keys(more)];
+  const arrays = ['int8', 'int8', 'int8', ...Object.values(more)].map((type, n) => `$${n + 1}::${type}[]`).join(', ');
+  const before = `$${columns.length + 3}::${own === 'trace_id' ? 'uuid' : 'int8'}[]`;
   const set = columns.map((name) => `${name} = q.${name}`).join(', ');
+  const insert = `INSERT INTO ${table} (hash, rest, ${columns.join(', ')}) SELECT * FROM unnest(${arrays})`;
   return {
     find: {
       name: `store_find_${table}`,
       text: `
         SELECT q.place, ${columns.map((name) => `u.${name}`).join(', ')}
-        FROM unnest($1::int4[], $2::text[]) WITH ORDINALITY AS q (tenant, name, place)
-        JOIN ${table} u ON u.tenant = q.tenant AND u.${column} = q.name`,
+        FROM unnest($1::int8[], $2::int8[]) WITH ORDINALITY AS q (hash, rest, place)
+        JOIN ${table} u ON u.hash = q.hash AND u.rest = q.rest`,
     },
-    insert: {
-      name: `store_insert_${table}`,
-      text: `
-        INSERT INTO ${table} (tenant, ${column}, ${columns.join(', ')})
-        SELECT * FROM unnest(${arrays.join(', ')}) ON CONFLICT (tenant, ${column}) DO NOTHING`,
-    },
+    insert: { name: `store_insert_${table}`, text: `${insert} ON CONFLICT (hash, rest) DO NOTHING` },
     replace: {
       name: `store_replace_${table}`,
       text: `
         UPDATE ${table} u SET ${set}
-        FROM unnest(${arrays.join(', ')}, $${arrays.length + 1}::uuid[])
-          AS q (tenant, name, ${columns.join(', ')}, before)
-        WHERE u.tenant = q.tenant AND u.${column} = q.name AND u.trace_id = q.before`,
+        FROM unnest(${arrays}, ${before}) AS q (hash, rest, ${columns.join(', ')}, before)
+        WHERE u.hash = q.hash AND u.rest = q.rest AND u.${own} = q.before`,
     },
     put: {
       name: `store_put_${table}`,
-      text: `
-        INSERT INTO ${table} (tenant, ${column}, ${columns.join(', ')}) SELECT * FROM unnest(${arrays.join(', ')})
-        ON CONFLICT (tenant, ${column})
-        DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join(', ')}`,
+      text: `${insert} ON CONFLICT (hash, rest) DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join(', ')}`,
     },
   } as const;
 }
@@ -87,9 +79,9 @@ interface Asking {
   readonly question: Question;
 }
 
-type Use = FirstUse & Partial<KeyUse>;
+type Use = Pick<KeyUse, 'receivedAt'> & Partial<KeyUse>;
 
-interface UseRow {
+interface UseRow extends KeyHash {
   readonly tenant: number;
   readonly name: string;
   readonly use: Use;
@@ -102,8 +94,13 @@ type Uses = Map<number, Map<string, Use>>;
 
 /** What was looked up, as long as the transaction lasts. */
 export class FirstUses {
+  readonly #hashOf: HashOfKey;
   readonly #found: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
   readonly #gathered: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
+
+  constructor(hashOf: HashOfKey) {
+    this.#hashOf = hashOf;
+  }
 
   /** The answers, with the snapshots given, in order. */
   async lookUp(
@@ -130,7 +127,7 @@ export class FirstUses {
       lastErasedAt: lastErasedAt(tenant),
       newestUseOfKey: (key) => this.#keyUse(tenant, key),
       olderUseOfKey: (key, bodyHash) => this.#keyUse(tenant, olderUseName(key, bodyHash)),
-      firstUseOfEventId: (id) => this.#found.event_ids.get(tenant)?.get(id),
+      firstUseOfEventId: (id) => this.#found.event_ids.get(tenant)?.get(id)?.receivedAt,
       erasedAt: ({ type, value }) => erased.get(tenant)?.get(`${type} ${value}`),
     }));
   }
@@ -151,7 +148,9 @@ export class FirstUses {
 
   #keyUse(tenant: number, name: string): KeyUse | undefined {
     const use = this.#found.idempotency_keys.get(tenant)?.get(name);
-    return use?.bodyHash === undefined ? undefined : { ...use, bodyHash: use.bodyHash };
+    return use?.bodyHash === undefined || use.traceId === undefined
+      ? undefined
+      : { ...use, traceId: use.traceId, bodyHash: use.bodyHash };
   }
 
   async #find(
@@ -162,21 +161,23 @@ export class FirstUses {
   ): Promise<void> {
     const tenants: number[] = [];
     const names: string[] = [];
+    const hashes: KeyHash[] = [];
     for (const { tenant, question } of asked) {
       for (const name of new Set(namesIn(question, tenant))) {
         tenants.push(tenant);
         names.push(name);
+        hashes.push(this.#hashOf(tenant, KINDS[table], name));
       }
     }
     if (names.length === 0) return;
-    const { rows } = await client.query<{ place: number; received_at: number; trace_id: string; body_hash?: string }>(
+    const { rows } = await client.query<{ place: number; received_at: number; trace_id?: string; body_hash?: string }>(
       USES[table].find,
-      [int4s(tenants), texts(names)],
+      [int8s(hashes.map(({ hash }) => hash)), int8s(hashes.map(({ rest }) => rest))],
     );
     for (const { place, received_at, trace_id, body_hash } of rows) {
       const use = {
         receivedAt: received_at,
-        traceId: trace_id,
+        ...(trace_id !== undefined && { traceId: trace_id }),
         ...(body_hash !== undefined && { bodyHash: body_hash }),
       };
       inMap(this.#found[table], tenants[place - 1] as number).set(names[place - 1] as string, use);
@@ -192,16 +193,19 @@ export class FirstUses {
     const rows: UseRow[] = [];
     for (const [tenant, uses] of this.#gathered[table]) {
       const found = this.#found[table].get(tenant);
-      for (const [name, use] of uses) rows.push({ tenant, name, use, before: found?.get(name) });
+      for (const [name, use] of uses) rows.push(this.#row(table, tenant, name, use, found?.get(name)));
     }
     if (rows.length === 0) return;
-    rows.sort(byTenantAndName);
+    rows.sort(byHash);
     const replaced = rows.filter(({ before }) => before !== undefined);
     const created = rows.filter(({ before }) => before === undefined);
     let written = 0;
     if (created.length > 0) written += (await client.query(USES[table].insert, columnsOf(table, created))).rowCount;
     if (replaced.length > 0) {
-      const before = uuids(replaced.map((row) => row.before?.traceId ?? null));
+      const before =
+        table === 'event_ids'
+          ? int8s(replaced.map((row) => row.before?.receivedAt ?? null))
+          : uuids(replaced.map((row) => row.before?.traceId ?? null));
       written += (await client.query(USES[table].replace, [...columnsOf(table, replaced), before])).rowCount;
     }
     if (written < rows.length) throw new StoreConflictError('another writer was first to use an id');
@@ -211,31 +215,40 @@ export class FirstUses {
     this.#gathered[table].clear();
   }
 
+  #row(table: UseTable, tenant: number, name: string, use: Use, before: Use | undefined): UseRow {
+    return { ...this.#hashOf(tenant, KINDS[table], name), tenant, name, use, before };
+  }
+
   async #rememberOlderKeyUses(
     client: Queryable,
     batches: readonly { readonly tenant: number; readonly batch: TenantBatch }[],
   ): Promise<void> {
     const rows = batches.flatMap(({ tenant, batch }) => {
       const uses = new Map(batch.olderKeyUses.map((use) => [olderUseName(use.key, use.bodyHash), use]));
-      return Array.from(uses, ([name, use]): UseRow => ({ tenant, name, use, before: undefined }));
+      return Array.from(uses, ([name, use]) => this.#row('idempotency_keys', tenant, name, use, undefined));
     });
     if (rows.length === 0) return;
-    await client.query(USES.idempotency_keys.put, columnsOf('idempotency_keys', rows.sort(byTenantAndName)));
+    await client.query(USES.idempotency_keys.put, columnsOf('idempotency_keys', rows.sort(byHash)));
     for (const { tenant, name, use } of rows) inMap(this.#found.idempotency_keys, tenant).set(name, use);
   }
 }
 
-function byTenantAndName(a: UseRow, b: UseRow): number {
-  return a.tenant - b.tenant || (a.name < b.name ? -1 : +(a.name > b.name));
+/** In one order, whoever writes: rows are locked in it. */
+function byHash(a: UseRow, b: UseRow): number {
+  return a.hash - b.hash || a.rest - b.rest;
 }
 
 function columnsOf(table: UseTable, rows: readonly UseRow[]): Buffer[] {
-  return [
-    int4s(rows.map(({ tenant }) => tenant)),
-    texts(rows.map(({ name }) => name)),
+  const columns = [
+    int8s(rows.map(({ hash }) => hash)),
+    int8s(rows.map(({ rest }) => rest)),
     int8s(rows.map(({ use }) => use.receivedAt)),
-    uuids(rows.map(({ use }) => use.traceId)),
-    ...(table === 'idempotency_keys' ? [texts(rows.map(({ use }) => use.bodyHash ?? ''))] : []),
+  ];
+  if (table === 'event_ids') return columns;
+  return [
+    ...columns,
+    uuids(rows.map(({ use }) => use.traceId ?? null)),
+    texts(rows.map(({ use }) => use.bodyHash ?? '')),
   ];
 }
 

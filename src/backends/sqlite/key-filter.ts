@@ -7,7 +7,7 @@
  * one before; ten bits a key.
  */
 
-import type { KeyHash } from './key-hash.ts';
+import type { KeyHash } from '../../stored/keyed-hash.ts';
 
 const FIRST_BITS = 2 ** 22;
 const GROWTH = 4;

@@ -9,7 +9,7 @@
 import { randomBytes } from 'node:crypto';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES } from '../../model.ts';
-import { companyOf, type Key, type KeyHash } from './key-hash.ts';
+import { companyOf, type Key, type KeyHash } from '../../stored/keyed-hash.ts';
 import { hashesOf } from './store-match-keys.ts';
 
 const SECRET_BYTES = 32;
@@ -20,7 +20,7 @@ const TABLES = `
   -- One row: what the hashes of match keys are made with. As secret as the keys themselves; without it nobody is found.
   CREATE TABLE key_secret (secret BLOB NOT NULL) STRICT;
 
-  -- A match key points to its node for ever: its hash (key-hash.ts) in two numbers. Of the keys that a node
+  -- A match key points to its node for ever: its hash (stored/keyed-hash.ts) in two numbers. Of the keys that a node
   -- was given at once, the strongest has the hash of all of them, 'company'.
   CREATE TABLE match_keys (
     hash INTEGER NOT NULL,

@@ -1,12 +1,12 @@
 /**
  * Where each part that is moved (moving.ts) lies in `store.db` and `keys.db`: the table, the order in which its rows are
  * read, and how columns are made that are called otherwise there or lie elsewhere. Records and events, which lie in
- * many tables and in blocks, are in moving-events.ts.
+ * many tables and in blocks, are in moving-events.ts; first uses, which lie in sorted runs, in moving-first-uses.ts.
  */
 
 import type { PartName } from '../../moving.ts';
 
-export type PlainPart = Exclude<PartName, 'records' | 'events'>;
+export type PlainPart = Exclude<PartName, 'records' | 'events' | 'idempotency_keys' | 'event_ids'>;
 
 export interface PlainTable {
   readonly file: 'store' | 'keys';
@@ -45,8 +45,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   refusals: { file: 'store', from: 'refusals', order: ['node', 'type', 'value', 'reason'] },
   expired_arrivals: { file: 'store', from: 'expired_arrivals', order: ['tenant'] },
   tombstones: { file: 'store', from: 'tombstones', order: ['tenant', 'hash'] },
-  idempotency_keys: { file: 'store', from: 'idempotency_keys', order: ['tenant', 'key'] },
-  event_ids: { file: 'store', from: 'event_ids', order: ['tenant', 'id'] },
+  key_secret: { file: 'store', from: 'key_secret', order: ['rowid'] },
   counts: { file: 'store', from: 'counts', order: ['tenant', 'width', 'start', 'event_name', 'currency'] },
   ledger: { file: 'store', from: 'ledger', order: ['tenant', 'hour'] },
   receipts: { file: 'store', from: 'receipts', order: ['tenant', 'minute'] },

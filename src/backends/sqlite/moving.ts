@@ -15,6 +15,7 @@ import { keysFile } from './keys-schema.ts';
 import { localLogName } from './log-name.ts';
 import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './moving-chunks.ts';
 import { chunksOfTables, countInTables, type TablePart } from './moving-events.ts';
+import { chunksOfFirstUses, countFirstUses, isFirstUses } from './moving-first-uses.ts';
 import { isPlain, PLAIN_TABLES, type PlainPart } from './moving-parts.ts';
 import { storeIdOf, StoreConnection } from './store-connection.ts';
 import { readLedger } from './store-lists.ts';
@@ -69,7 +70,9 @@ class SqliteMovingSource implements MovingSource {
     const { limits = CHUNK_LIMITS } = this.#setup;
     const chunks = isPlain(part)
       ? plainChunks(this.#connection(part), part, after, limits)
-      : chunksOfTables(this.#store, part, after, limits);
+      : isFirstUses(part)
+        ? chunksOfFirstUses(this.#store, part, after, limits)
+        : chunksOfTables(this.#store, part, after, limits);
     try {
       yield* chunks;
     } catch (error) {
@@ -79,6 +82,7 @@ class SqliteMovingSource implements MovingSource {
 
   async count(part: PartName): Promise<number> {
     try {
+      if (isFirstUses(part)) return countFirstUses(this.#store, part);
       if (!isPlain(part)) return countInTables(this.#store, part satisfies TablePart);
       // Without what is joined to it: that adds columns, not rows.
       const [table = ''] = PLAIN_TABLES[part].from.split(' ');

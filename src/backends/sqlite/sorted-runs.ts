@@ -100,6 +100,7 @@ export function dropSortedRunsSchema(name: string): string {
 
 interface BlockRow {
   readonly no: number;
+  readonly first: Uint8Array;
   readonly entries: Uint8Array;
 }
 
@@ -162,19 +163,52 @@ export class RunReader {
 
   /** The same, in order. */
   *ascending(run: number, from: Key, to: Key): Generator<Entry> {
-    const { name } = this.shape;
     const select = this.prepared(
-      `SELECT entries FROM ${name}_blocks WHERE run = ?1
-       AND first >= coalesce((SELECT max(first) FROM ${name}_blocks WHERE run = ?1 AND first <= ?2), ?2)
-       AND first < ?3 ORDER BY first`,
+      `SELECT first, entries FROM ${this.shape.name}_blocks WHERE run = ? AND first > ? ORDER BY first LIMIT 1`,
     );
-    for (const row of select.all(run, bytesOf(from), bytesOf(to)) as unknown as BlockRow[]) {
+    let row = this.blockOf(run, from) ?? (select.get(run, bytesOf(from)) as BlockRow | undefined);
+    while (row !== undefined) {
       const block = this.decoded(row);
       for (let at = block.firstFrom(from); at < block.count; at++) {
         if (block.compare(at, to) >= 0) return;
         yield this.entryAt(block, at);
       }
+      row = select.get(run, new Uint8Array(row.first)) as BlockRow | undefined;
     }
+  }
+
+  /** All entries from a key on, over all runs and in order; of several groups that have a key, those of the newest. */
+  *all(from: Key): Generator<Entry> {
+    const sql = `SELECT no, group_no FROM ${this.shape.name}_runs`;
+    const streams = this.prepared(sql)
+      .all()
+      .map((row) => {
+        const entries = this.ascending(row['no'] as number, from, [Number.MAX_SAFE_INTEGER]);
+        return { group: row['group_no'] as number, entries, next: entries.next().value as Entry | undefined };
+      });
+    for (;;) {
+      let lowest: Entry | undefined;
+      for (const { next } of streams) {
+        if (next !== undefined && (lowest === undefined || compareKeys(next.key, lowest.key) < 0)) lowest = next;
+      }
+      if (lowest === undefined) return;
+      const { key } = lowest;
+      let found: { readonly group: number; readonly entry: Entry } | undefined;
+      for (const stream of streams) {
+        const { group, next } = stream;
+        if (next === undefined || compareKeys(next.key, key) !== 0) continue;
+        if (found === undefined || group > found.group) found = { group, entry: next };
+        else if (group === found.group) found = { group, entry: this.combined(found.entry, next) };
+        stream.next = stream.entries.next().value as Entry | undefined;
+      }
+      if (found !== undefined) yield found.entry;
+    }
+  }
+
+  protected combined(one: Entry, other: Entry): Entry {
+    const { combine, name } = this.shape;
+    if (combine === undefined) throw new Error(`${name} has a key twice, which cannot be combined`);
+    return combine(one, other);
   }
 
   /** Takes keys out, in whichever runs they are. Within a transaction of the caller. */
@@ -215,7 +249,7 @@ export class RunReader {
 
   /** The block that has a key, if the run has it. */
   protected blockOf(run: number, key: Key): BlockRow | undefined {
-    const sql = `SELECT no, entries FROM ${this.shape.name}_blocks
+    const sql = `SELECT no, first, entries FROM ${this.shape.name}_blocks
       WHERE run = ? AND first <= ? ORDER BY first DESC LIMIT 1`;
     return this.prepared(sql).get(run, bytesOf(key)) as BlockRow | undefined;
   }
@@ -336,12 +370,16 @@ export class SortedRuns extends RunReader {
     this.merge(rows.count);
   }
 
-  /** Goes on with every merge, by so many entries and some more. True while there are merges to go on with. */
-  merge(entries: number): boolean {
+  /** Whether there are merges to go on with. */
+  get isMerging(): boolean {
+    return this.#known().some(({ mergedInto }) => mergedInto !== null);
+  }
+
+  /** Goes on with every merge, by so many entries and some more. */
+  merge(entries: number): void {
     this.#beginMerges();
     const outputs = new Set(this.#known().flatMap(({ mergedInto }) => mergedInto ?? []));
     for (const output of outputs) this.#mergePart(output, Math.max(this.#mergedRowsMin, MERGED_PER_PUT * entries));
-    return this.#known().some(({ mergedInto }) => mergedInto !== null);
   }
 
   /** Which groups there are, oldest first. */

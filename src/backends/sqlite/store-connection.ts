@@ -6,8 +6,9 @@
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { TenantId } from '../../model.ts';
-import type { HashOfKey } from './key-hash.ts';
-import { StoreMatchKeys } from './store-match-keys.ts';
+import type { HashOfKey } from '../../stored/keyed-hash.ts';
+import { RunReader, type RunsShape } from './sorted-runs.ts';
+import { hashesOf, StoreMatchKeys } from './store-match-keys.ts';
 import { uuidBytes } from './uuids.ts';
 
 /** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
@@ -36,7 +37,8 @@ export class StoreConnection {
   readonly database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
   readonly #tenants = new Map<TenantId, number>();
-  readonly #hashOf: HashOfKey | undefined;
+  #hashOf: HashOfKey | undefined;
+  readonly #runs = new Map<string, RunReader>();
   #matchKeys: StoreMatchKeys | undefined;
 
   /** Hashes are made with the secret in the file, unless told otherwise. */
@@ -47,7 +49,20 @@ export class StoreConnection {
 
   /** Of the store's file only: others have none. */
   get matchKeys(): StoreMatchKeys {
-    return (this.#matchKeys ??= new StoreMatchKeys(this.database, this.#hashOf));
+    return (this.#matchKeys ??= new StoreMatchKeys(this.database, this.hashOf));
+  }
+
+  /** The same. */
+  get hashOf(): HashOfKey {
+    return (this.#hashOf ??= hashesOf(this.database));
+  }
+
+  runs(shape: RunsShape): RunReader {
+    const known = this.#runs.get(shape.name);
+    if (known !== undefined) return known;
+    const reader = new RunReader(this.database, shape);
+    this.#runs.set(shape.name, reader);
+    return reader;
   }
 
   all<Row>(sql: string, ...values: SQLInputValue[]): Row[] {

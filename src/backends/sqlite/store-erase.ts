@@ -20,6 +20,7 @@ import { isBusy } from './database.ts';
 import { inWriteTransaction, READ_BUSY_TIMEOUT_MS, writeAct } from './store-acts.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { OWNER } from './event-index.ts';
+import { EVENT_IDS, forgetEventId } from './first-uses.ts';
 import { ADD_PROFILES } from './store-books.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { entriesOf, removeEntries } from './store-event-index.ts';
@@ -30,6 +31,7 @@ import { EventReader, eventsBetween } from './stored-events.ts';
 import { removeTold } from './told-runs.ts';
 import { type ErasedKey, eventIdOf, nameOfKey, payloadTest } from '../../stored/erased-person.ts';
 import type { ProfileNodes } from '../../stored/profile.ts';
+import { HASHED } from '../../stored/keyed-hash.ts';
 import { tombstoneOf } from '../../stored/tombstone.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
@@ -125,12 +127,12 @@ function eventsToErase(
   node: NodeNumber,
   wanted: ReadonlySet<number>,
 ): RemovableEvent[] {
-  const record = store.get<{ trace_id: Uint8Array; received_at: number; first_event: number; events: number }>(
-    `SELECT trace_id, received_at, first_event, events FROM records_${table} WHERE no = ?`,
+  const record = store.get<{ received_at: number; first_event: number; events: number }>(
+    `SELECT received_at, first_event, events FROM records_${table} WHERE no = ?`,
     recordNo,
   );
   if (record === undefined) throw new Error(`record ${recordNo} is not stored, and its events are`);
-  const { trace_id, received_at, first_event, events } = record;
+  const { received_at, first_event, events } = record;
   const users = new Set<number>();
   for (const { no, userIndex } of eventsBetween(store, table, first_event, first_event + events)) {
     if (wanted.has(no)) users.add(userIndex);
@@ -138,7 +140,7 @@ function eventsToErase(
   const found: RemovableEvent[] = [];
   for (const event of eventsBetween(store, table, first_event, first_event + events)) {
     if (event.node !== node || !users.has(event.userIndex)) continue;
-    forgetEventId(store, event, trace_id);
+    forgetIdOf(store, event, received_at);
     found.push(removable(event, received_at));
   }
   return found;
@@ -148,10 +150,10 @@ function eventsToErase(
  * Rule 17: what comes after an erase starts afresh, so it is no duplicate of what is gone. An id that another request
  * has used since is left alone.
  */
-function forgetEventId(store: StoreConnection, { tenant, properties }: BlockEvent, traceId: Uint8Array): void {
+function forgetIdOf(store: StoreConnection, { tenant, properties }: BlockEvent, receivedAt: number): void {
   const eventId = eventIdOf(properties);
   if (eventId === undefined) return;
-  store.run('DELETE FROM event_ids WHERE tenant = ? AND id = ? AND trace_id = ?', tenant, eventId, traceId);
+  forgetEventId(store.runs(EVENT_IDS), store.hashOf(tenant, HASHED.eventId, eventId), receivedAt);
 }
 
 function keysOf(store: StoreConnection, { nodes }: ProfileNodes): ErasedKey[] {

@@ -1,5 +1,5 @@
 /**
- * Who has a match key: the table `match_keys`, from the hash of a key (key-hash.ts) to the node that it points to for
+ * Who has a match key: the table `match_keys`, from the hash of a key (stored/keyed-hash.ts) to the node that it points to for
  * ever. Its text is among the node's `identifiers`. Every key of a node is in both tables, or in neither: whoever writes
  * one writes the other in the same transaction.
  */
@@ -7,7 +7,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../model.ts';
 import { KeyFilter } from './key-filter.ts';
-import { companyOf, type HashOfKey, type Key, type KeyHash, keyHashes } from './key-hash.ts';
+import { companyOf, type HashOfKey, type Key, type KeyHash, keyHashes } from '../../stored/keyed-hash.ts';
 
 export interface KeyOwner {
   readonly node: NodeNumber;

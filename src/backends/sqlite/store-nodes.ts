@@ -25,7 +25,7 @@ import {
   type Visits,
 } from '../../stored/known.ts';
 import { mergedKnown, newerOfSameNames } from '../../stored/merged-known.ts';
-import type { HashOfKey } from './key-hash.ts';
+import type { HashOfKey } from '../../stored/keyed-hash.ts';
 import { NumberedNames } from './names.ts';
 import { NODES_PER_BLOCK } from './store-schema.ts';
 import { NO_NAMES, type TakeTold, textOf } from './told-chunks.ts';

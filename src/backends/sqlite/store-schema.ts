@@ -15,6 +15,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { countsByCurrency } from './counts-by-currency.ts';
 import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
 import { keysByHash } from './keys-by-hash.ts';
+import { sortedRunsSchema } from './sorted-runs.ts';
 
 /** Node numbers of a block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;
@@ -113,23 +114,9 @@ const MIGRATIONS: readonly Migration[] = [
     PRIMARY KEY (tenant, hash)
   ) STRICT, WITHOUT ROWID;
 
-  CREATE TABLE idempotency_keys (
-    tenant      INTEGER NOT NULL,
-    key         TEXT    NOT NULL,
-    received_at INTEGER NOT NULL,
-    trace_id    BLOB    NOT NULL,
-    PRIMARY KEY (tenant, key)
-  ) STRICT, WITHOUT ROWID;
-  CREATE INDEX idempotency_keys_by_age ON idempotency_keys (received_at);
-
-  CREATE TABLE event_ids (
-    tenant      INTEGER NOT NULL,
-    id          TEXT    NOT NULL,
-    received_at INTEGER NOT NULL,
-    trace_id    BLOB    NOT NULL,
-    PRIMARY KEY (tenant, id)
-  ) STRICT, WITHOUT ROWID;
-  CREATE INDEX event_ids_by_age ON event_ids (received_at);
+  -- First uses (first-uses.ts).
+  ${sortedRunsSchema('idempotency_keys')}
+  ${sortedRunsSchema('event_ids')}
 
   -- Events by minute and by hour (width in milliseconds) of their own timestamps.
   CREATE TABLE counts (
@@ -237,8 +224,6 @@ const MIGRATIONS: readonly Migration[] = [
 
   -- One row once a server has run: which installation this file belongs to (installation.ts).
   CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;
-  -- Under a key its newest use; older ones with other bodies under names of their own (older-use.ts).
-  ALTER TABLE idempotency_keys ADD COLUMN body_hash TEXT NOT NULL DEFAULT '';
 
   -- One row, made with the tables: which store this is. Cursors of arrivals name it.
   CREATE TABLE identity (id TEXT NOT NULL) STRICT;

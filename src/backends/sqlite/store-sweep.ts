@@ -10,10 +10,10 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
 import type { Retention } from '../../store-writer.ts';
 import { transaction } from './database.ts';
 import { type EventTable, StoreConnection } from './store-connection.ts';
+import type { FirstUses } from './first-uses.ts';
 import { freePages } from './store-erase.ts';
 import { type RemovableEvent, removable, removeEvents } from './store-removal.ts';
 import { eventsBetween } from './stored-events.ts';
@@ -46,6 +46,7 @@ const progressOf = new WeakMap<DatabaseSync, Progress>();
 
 interface Sweep {
   readonly store: StoreConnection;
+  readonly firstUses: FirstUses;
   readonly retention: Retention;
   readonly now: number;
   readonly progress: Progress;
@@ -63,11 +64,11 @@ const PARTS: readonly ((sweep: Sweep) => boolean)[] = [
 ];
 
 /** True when there is more to remove. */
-export function sweep(database: DatabaseSync, retention: Retention, now: number): boolean {
+export function sweep(database: DatabaseSync, firstUses: FirstUses, retention: Retention, now: number): boolean {
   const progress = { ...(progressOf.get(database) ?? NO_PROGRESS) };
   progress.calls += 1;
   const hasMore = transaction(database, () =>
-    sweepPiece({ store: new StoreConnection(database), retention, now, progress }),
+    sweepPiece({ store: new StoreConnection(database), firstUses, retention, now, progress }),
   );
   // Only now: what was rolled back is still there.
   progressOf.set(database, progress);
@@ -84,19 +85,8 @@ function sweepPiece(sweep: Sweep): boolean {
   return progress.excessCheckedAt < progress.calls && sweepExcessRejections(sweep);
 }
 
-function sweepFirstUses({ store, now }: Sweep): boolean {
-  const ids = removeOldest(store, 'event_ids', 'id', now - EVENT_ID_WINDOW_MS);
-  const keys = removeOldest(store, 'idempotency_keys', 'key', now - IDEMPOTENCY_WINDOW_MS);
-  return ids + keys > 0;
-}
-
-function removeOldest(store: StoreConnection, table: string, name: string, cutoff: number): number {
-  return store.run(
-    `DELETE FROM ${table} WHERE (tenant, ${name}) IN
-       (SELECT tenant, ${name} FROM ${table} WHERE received_at < ? ORDER BY received_at LIMIT ?)`,
-    cutoff,
-    ROWS_PER_SWEEP,
-  );
+function sweepFirstUses({ firstUses, now }: Sweep): boolean {
+  return firstUses.sweep(now);
 }
 
 /** By tenant, since the minutes of each are in order and those of all are not. */

@@ -30,19 +30,20 @@ import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
 import { FilterCare } from './filter-care.ts';
+import { FirstUses } from './first-uses.ts';
 import { KeyFilter } from './key-filter.ts';
-import type { HashOfKey } from './key-hash.ts';
+import type { HashOfKey } from '../../stored/keyed-hash.ts';
 import { PeopleReading } from './people-reading.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreCopying } from './store-copying.ts';
 import { StoreGraph } from './store-graph.ts';
 import { hashesOf, StoreMatchKeys } from './store-match-keys.ts';
-import { StoreMemory } from './store-memory.ts';
 import { StoreNodes, type ToldSizes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
 import { openStoreFile } from './store-schema.ts';
+import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from './uuids.ts';
 import { sweep } from './store-sweep.ts';
 
@@ -93,7 +94,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #receipts: StoreReceipts;
   readonly #tables: EventTables;
   readonly #rejections: StoreRejections;
-  readonly #memory: StoreMemory;
+  readonly #tombstones: Tombstones;
+  readonly #firstUses: FirstUses;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
@@ -118,7 +120,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#receipts = new StoreReceipts(database);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
     this.#rejections = new StoreRejections(database);
-    this.#memory = new StoreMemory(database);
+    this.#tombstones = new Tombstones(database);
+    this.#firstUses = new FirstUses(database, hashOf);
     this.#statements = prepare(database);
   }
 
@@ -170,9 +173,10 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
         return {
           snapshot: { ...snapshot, profileOf: (root) => this.#attempt(() => snapshot.profileOf(root)) },
           lastErasedAt: tenant.lastErasedAt,
-          newestUseOfKey: (key) => this.#attempt(() => this.#memory.newestUseOfKey(tenant, key)),
-          olderUseOfKey: (key, bodyHash) => this.#attempt(() => this.#memory.olderUseOfKey(tenant, key, bodyHash)),
-          firstUseOfEventId: (id) => this.#attempt(() => this.#memory.firstUseOfEventId(tenant, id)),
+          newestUseOfKey: (key) => this.#attempt(() => this.#firstUses.newestUseOfKey(tenant.no, key)),
+          olderUseOfKey: (key, bodyHash) =>
+            this.#attempt(() => this.#firstUses.olderUseOfKey(tenant.no, key, bodyHash)),
+          firstUseOfEventId: (id) => this.#attempt(() => this.#firstUses.firstUseOfEventId(tenant.no, id)),
           erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
         };
       }),
@@ -210,6 +214,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       this.#books.flush();
       this.#receipts.flush();
       this.#tables.flush();
+      this.#firstUses.flush();
       for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
       this.#database.exec('COMMIT');
       this.#filterCare.committed(this.#next.record);
@@ -225,10 +230,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async catchUp(): Promise<boolean> {
-    if (!this.#attempt(() => this.#nodes.isBehind)) return false;
+    if (!this.#attempt(() => this.#nodes.isBehind || this.#firstUses.isMerging)) return false;
     await this.begin();
     try {
-      this.#attempt(() => this.#nodes.catchUp());
+      this.#attempt(() => {
+        this.#nodes.catchUp();
+        this.#firstUses.merge();
+      });
       await this.commit(false);
     } catch (error) {
       await this.rollback();
@@ -243,9 +251,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async sweep(retention: Retention, now: number): Promise<boolean> {
-    const more = this.#attempt(() => sweep(this.#database, retention, now));
-    this.#tables.forget();
-    return more;
+    try {
+      return this.#attempt(() => sweep(this.#database, this.#firstUses, retention, now));
+    } catch (error) {
+      this.#firstUses.forget();
+      throw error;
+    } finally {
+      this.#tables.forget();
+    }
   }
 
   async close(): Promise<void> {
@@ -293,13 +306,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#database.prepare('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING').run(id);
     const row = this.#database.prepare('SELECT no FROM tenants WHERE id = ?').get(id);
     const no = row?.no as number;
-    const tenant = { no, id, lastErasedAt: this.#memory.lastErasedAt(no) };
+    const tenant = { no, id, lastErasedAt: this.#tombstones.lastErasedAt(no) };
     this.#tenants.set(id, tenant);
     return tenant;
   }
 
   #erasedAt(tenant: Tenant, key: MatchKey): number | undefined {
-    return tenant.lastErasedAt === 0 ? undefined : this.#memory.erasedAt(tenant, key);
+    return tenant.lastErasedAt === 0 ? undefined : this.#tombstones.erasedAt(tenant, key);
   }
 
   #writeTenant(batch: TenantBatch, processedAt: number): void {
@@ -312,7 +325,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#changes.write(tenant.no, batch.changes);
     this.#books.countProfiles(tenant.no, newProfilesIn(batch.changes));
     this.#graph.learn(tenant.no, batch.changes, batch.settled);
-    this.#memory.write(tenant, batch);
+    this.#tombstones.write(tenant, batch.tombstones);
+    this.#firstUses.write(tenant.no, batch, this.#next.record);
   }
 
   #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Visits): void {

@@ -40,7 +40,7 @@ import { roughFilter, searchPeople } from '../../stored/people-search.ts';
 import { isBusy, isDamage } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import { inWriteTransaction, unmerge } from './store-acts.ts';
-import type { HashOfKey } from './key-hash.ts';
+import type { HashOfKey } from '../../stored/keyed-hash.ts';
 import { StoreConnection } from './store-connection.ts';
 import { erase } from './store-erase.ts';
 import { listArrivals, listEvents } from './store-events.ts';

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { KeyFilter } from '../../../src/backends/sqlite/key-filter.ts';
-import { keyHashes } from '../../../src/backends/sqlite/key-hash.ts';
+import { keyHashes } from '../../../src/stored/keyed-hash.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store-writer.ts';
 import { person, profileOf, send, START } from '../../contract/store-feeding.ts';

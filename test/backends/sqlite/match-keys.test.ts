@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test, type TestContext } from 'node:test';
-import type { HashOfKey } from '../../../src/backends/sqlite/key-hash.ts';
+import type { HashOfKey } from '../../../src/stored/keyed-hash.ts';
 import { hashesOf, StoreMatchKeys } from '../../../src/backends/sqlite/store-match-keys.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store-schema.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';

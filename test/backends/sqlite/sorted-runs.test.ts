@@ -177,6 +177,10 @@ suite('Sorted runs', () => {
               model = committed.copy();
             }
           }
+          const all = [...reader.all([Number.MIN_SAFE_INTEGER])];
+          const names = new Set([...model.groups.values()].flatMap((entries) => [...entries.keys()]));
+          assert.deepEqual(new Set(all.map(({ key }) => String(key))), names);
+          for (const entry of all) assert.deepEqual(readable(entry), readable(model.get(entry.key)));
           for (const group of [0, 1, 2]) {
             const expected = model.groups.get(group) ?? new Map<string, Entry>();
             const found = contentOf(reader, shape, group);
@@ -227,7 +231,8 @@ suite('Sorted runs', () => {
       runs.put(at < 1_000 ? 1 : 2, rowsOf(shape, entries));
       assert.ok(runs.count <= 24, `${runs.count} runs`);
     }
-    while (runs.merge(1_000));
+    do runs.merge(1_000);
+    while (runs.isMerging);
     assert.equal(runs.runNumbers(1).length, 1);
     database.exec(dropSortedRunsSchema(shape.name));
     database.close();

@@ -1,19 +1,20 @@
 /**
- * Match keys as numbers: 93 bits of a universal hash over tenant, type and value, under a secret that was made with the
- * store's file and lies in it, so that a key has the same hash as long as the file lives. Pure.
+ * The keyed hash of texts that are looked for again: match keys, event ids and Idempotency-Keys, as two numbers. 99 bits
+ * of a universal hash over tenant, kind and text, under a secret that was made with the store and stays with it, so that
+ * a text has the same hash as long as the store lives. Pure.
  *
  * Each of three lanes is a sum of the characters, each times a factor for its place, modulo a prime. Whoever does not know
- * the factors cannot do better than chance at finding two keys with the same sums: 1 in 2^31 a lane, 2^93 in all. So
- * two keys of one hash are taken for the same (decision 019). The secret and the hashes are never logged or shown.
+ * the factors cannot do better than chance at finding two texts with the same sums: 1 in 2^33 a lane, 2^99 in all. So
+ * two texts of one hash are taken for the same (decision 019). The secret and the hashes are never logged or shown.
  */
 
 import { createHash } from 'node:crypto';
-import type { IdentifierType } from '../../model.ts';
+import type { IdentifierType } from '../model.ts';
 
 export interface KeyHash {
   /** 48 bits with sign: SQLite stores them in six bytes. */
   readonly hash: number;
-  /** The other 45, in six bytes too. */
+  /** The other 51. */
   readonly rest: number;
 }
 
@@ -22,36 +23,37 @@ export interface Key {
   readonly value: string;
 }
 
-/** The hash of a match key of a tenant; types by their place in IDENTIFIER_TYPES. */
-export type HashOfKey = (tenant: number, type: number, value: string) => KeyHash;
+/** The hash of a text of a tenant. Kinds of match keys are the places of their types in IDENTIFIER_TYPES. */
+export type HashOfKey = (tenant: number, kind: number, value: string) => KeyHash;
 
-/** Beyond all types: what is hashed is several keys. */
-const SEVERAL = 255;
+/** Beyond all types of match keys: what else is hashed. */
+export const HASHED = { idempotencyKey: 252, eventId: 253, names: 254, severalKeys: 255 } as const;
+
 /** So many bits of the rest make the hash of several keys one of 53 bits. */
 const COMPANY_REST = 2 ** 5;
 
 const LANES = 3;
-/** 2^31 - 1. */
-const PRIME = 2_147_483_647;
-/** Products are below 2^47: so many of them, and what was left before, are exact in a double. */
-const EXACT_PRODUCTS = 48;
-/** Tenant, in two halves, and type come before the characters. */
+/** 2^33 - 9. */
+const PRIME = 8_589_934_583;
+/** Products are below 2^49: so many of them, and what was left before, are exact in a double. */
+const EXACT_PRODUCTS = 13;
+/** Tenant, in two halves, and kind come before the characters. */
 const PLACES_BEFORE = 3;
 const HALF = 2 ** 16;
 const FIRST_PLACES = 512;
-const FACTOR_BYTES = 4;
+/** More than a factor has, so that all are about equally likely. */
+const FACTOR_BYTES = 6;
 
-const LANE = 2 ** 31;
-/** Lane b is cut here: its upper 17 bits go to `hash`, the others to `rest`. */
-const CUT_BITS = 14;
-const UPPER = 2 ** 17;
-const LOWER_MASK = 2 ** CUT_BITS - 1;
+const LANE = 2 ** 33;
+/** Lane b is cut here: its upper 15 bits go to `hash`, the others to `rest`. */
+const CUT = 2 ** 18;
+const UPPER = 2 ** 15;
 const SIGN = 2 ** 47;
 
 export function keyHashes(secret: Uint8Array): HashOfKey {
   /** Of each place in turn, one number a lane. */
   let factors = factorsOf(secret, FIRST_PLACES);
-  return (tenant, type, value) => {
+  return (tenant, kind, value) => {
     // SQLite stores half a surrogate pair as U+FFFD; the hash is that of what is stored.
     const text = value.toWellFormed();
     const { length } = text;
@@ -61,9 +63,9 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
     const table = factors;
     const low = tenant % HALF;
     const high = Math.floor(tenant / HALF);
-    let a = low * (table[0] as number) + high * (table[3] as number) + type * (table[6] as number);
-    let b = low * (table[1] as number) + high * (table[4] as number) + type * (table[7] as number);
-    let c = low * (table[2] as number) + high * (table[5] as number) + type * (table[8] as number);
+    let a = low * (table[0] as number) + high * (table[3] as number) + kind * (table[6] as number);
+    let b = low * (table[1] as number) + high * (table[4] as number) + kind * (table[7] as number);
+    let c = low * (table[2] as number) + high * (table[5] as number) + kind * (table[8] as number);
     let place = PLACES_BEFORE * LANES;
     for (let start = 0; start < length; start += EXACT_PRODUCTS) {
       const end = Math.min(length, start + EXACT_PRODUCTS);
@@ -82,7 +84,8 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
     a = reduced(a);
     b = reduced(b);
     c = reduced(c);
-    return { hash: a * UPPER + (b >>> CUT_BITS) - SIGN, rest: (b & LOWER_MASK) * LANE + c };
+    const upper = Math.floor(b / CUT);
+    return { hash: a * UPPER + upper - SIGN, rest: (b - upper * CUT) * LANE + c };
   };
 }
 
@@ -90,7 +93,7 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
 export function companyOf(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): number {
   let text = '';
   for (const { type, value } of keys) text += `${type}${value.length}:${value}`;
-  const { hash, rest } = hashOf(tenant, SEVERAL, text);
+  const { hash, rest } = hashOf(tenant, HASHED.severalKeys, text);
   return hash * COMPANY_REST + (rest % COMPANY_REST);
 }
 
@@ -104,5 +107,8 @@ function reduced(sum: number): number {
 function factorsOf(secret: Uint8Array, places: number): Float64Array {
   const outputLength = places * LANES * FACTOR_BYTES;
   const bytes = createHash('shake256', { outputLength }).update(secret).digest();
-  return Float64Array.from({ length: places * LANES }, (_, n) => bytes.readUInt32LE(n * FACTOR_BYTES) % PRIME);
+  return Float64Array.from(
+    { length: places * LANES },
+    (_, n) => bytes.readUIntLE(n * FACTOR_BYTES, FACTOR_BYTES) % PRIME,
+  );
 }

@@ -1,0 +1,23 @@
+/** The secret that first uses are hashed with (stored/keyed-hash.ts). It is made by whoever needs it first. */
+
+import { randomBytes } from 'node:crypto';
+import { type HashOfKey, keyHashes } from '../../stored/keyed-hash.ts';
+import type { Queryable } from './pool.ts';
+
+const SECRET_BYTES = 32;
+
+export async function hashesOf(connection: Queryable): Promise<HashOfKey> {
+  const known = await secretIn(connection);
+  if (known !== undefined) return keyHashes(known);
+  await connection.query('INSERT INTO key_secret (secret) VALUES ($1) ON CONFLICT DO NOTHING', [
+    randomBytes(SECRET_BYTES),
+  ]);
+  const made = await secretIn(connection);
+  if (made === undefined) throw new Error('the table key_secret has no row');
+  return keyHashes(made);
+}
+
+async function secretIn(connection: Queryable): Promise<Uint8Array | undefined> {
+  const { rows } = await connection.query<{ secret: Uint8Array }>('SELECT secret FROM key_secret');
+  return rows[0]?.secret;
+}
