@@ -12,7 +12,7 @@ import { INGEST_PATH } from '../roles.ts';
 import { type Failure, sendFailure, stopUnwantedBody } from './answers.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
-import { ambiguityOf, charsetProblemOf } from './request-headers.ts';
+import { ambiguityOf, charsetProblemOf, TRANSFER_CODING_PROBLEM } from './request-headers.ts';
 
 const OPTIONS = {
   headersTimeout: 10_000,
@@ -178,10 +178,7 @@ const PARSER_REFUSALS: Readonly<Record<string, SocketRefusal>> = {
   },
   ERR_HTTP_REQUEST_TIMEOUT: { code: 'request_timeout', message: 'the request did not arrive in time: send it again' },
   HPE_INVALID_EOF_STATE: { code: 'bad_request', message: 'the connection ended before the request was complete' },
-  HPE_INVALID_TRANSFER_ENCODING: {
-    code: 'bad_request',
-    message: 'Transfer-Encoding must be chunked, or absent, and not be sent together with Content-Length',
-  },
+  HPE_INVALID_TRANSFER_ENCODING: { code: 'bad_request', message: TRANSFER_CODING_PROBLEM },
 };
 
 /** What is not HTTP, or too slow to be. */
