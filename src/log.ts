@@ -6,6 +6,7 @@
  * writes to one partition, a reader sees all of them. `test/contract/log.ts` is the suite that every backend passes.
  */
 
+import { OperatorError } from './errors.ts';
 import type { KeyKind, Rejection, TenantId } from './model.ts';
 
 /** One request, as the edge hands it over. */
@@ -116,6 +117,9 @@ export class LogUnavailableError extends Error {
     this.fatal = fatal;
   }
 }
+
+/** A shared log cannot be opened because it does not respond now. A server waits for it; a command prints the message. */
+export class LogAwayError extends OperatorError {}
 
 /** The log holds bytes that are not what was written. Never skipped silently. */
 export class LogCorruptError extends Error {

@@ -14,7 +14,7 @@ import { withoutSecrets } from './config-values.ts';
 import { keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from './data-folder.ts';
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from './errors.ts';
-import { type LogReader, LogUnavailableError } from './log.ts';
+import { LogAwayError, type LogReader, LogUnavailableError } from './log.ts';
 import type { MemberStore } from './members.ts';
 import { refuseMovedFolder } from './move-marker.ts';
 import { createReading } from './reading.ts';
@@ -28,6 +28,8 @@ type PoolOptions = import('./backends/postgres/pool.ts').PoolOptions;
 const FEW_CONNECTIONS = 2;
 /** How long somebody who types a command waits for a log that does not answer. */
 const COMMAND_MS_MAX = 5_000;
+/** How long a server waits for a Kafka that does not respond before it starts without. */
+const AWAY_MS_MAX = 3_000;
 /** A reader of the log for which nothing is ever too old. */
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
@@ -73,6 +75,22 @@ export async function prepareDatabase(config: Config): Promise<void> {
       if (config.logUrl === '') await tieLocalLog(config, pool);
       await continueArrivalNumbers(pool);
     });
+  } finally {
+    await pool.close();
+  }
+}
+
+/** The same of Kafka, for a database that is prepared: its topic is there, is safe, and is the one of this database. */
+export async function prepareLog(config: Config): Promise<void> {
+  const [{ prepareKafkaLog }, { tieToTopic }] = await Promise.all([
+    import('./backends/kafka/log.ts'),
+    import('./backends/postgres/identity.ts'),
+  ]);
+  const setup = { url: config.logUrl, retentionMs: config.logRetentionMs, awayMsMax: AWAY_MS_MAX };
+  const name = await prepareKafkaLog(setup, config.role === 'api');
+  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
+  try {
+    await inWords(config, () => tieToTopic(pool, name));
   } finally {
     await pool.close();
   }
@@ -180,7 +198,7 @@ export async function openStore(config: Config): Promise<Store | undefined> {
 async function readingOn(pool: Database, config: Config): Promise<Store> {
   try {
     const log = (await findLogReader(config)) ?? NO_LOG;
-    return createReading(await storeOn(pool, config, log.name), log);
+    return createReading(await storeOn(pool, config, () => log.name), log);
   } catch (error) {
     await pool.close();
     throw error;
@@ -188,7 +206,7 @@ async function readingOn(pool: Database, config: Config): Promise<Store> {
 }
 
 /** Without what is still in the log. */
-export async function storeOn(pool: Database, config: Config, logName: string): Promise<Store> {
+export async function storeOn(pool: Database, config: Config, logName: () => string): Promise<Store> {
   const [{ openPostgresStore }, { matchOptionsOf }] = await Promise.all([
     import('./backends/postgres/store.ts'),
     import('./match-options.ts'),
@@ -212,27 +230,41 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 
 /**
  * The clock of a thread that takes in events or processes them: it goes on from the newest time that the log holds, and
- * an embedded store, in case the log was removed. To be called when the log was checked.
+ * an embedded store, in case the log was removed. To be called when the log was checked. `isLogAway` for a Kafka that is
+ * opened later: then the clock goes on from there once `continueClock` was called.
  */
 export async function openClock(
   config: Config,
   warn: (message: string) => void,
   shared: Float64Array = new Float64Array(1),
+  isLogAway = false,
 ): Promise<TrustedClock> {
   const { TrustedClock } = await import('./clock.ts');
-  const newest = Math.max(await newestInLog(config, warn), await newestInStoreFile(config));
+  const newest = Math.max(isLogAway ? 0 : await newestInLog(config, warn), await newestInStoreFile(config));
   return new TrustedClock({ newest, jumpMsMax: config.clockJumpMsMax, gapMsMax: config.clockGapMsMax, shared });
+}
+
+/** Raises the time that the edges of a server share to the newest that the log holds, so that no event gets an older one. */
+export async function continueClock(config: Config, shared: Float64Array): Promise<void> {
+  const newest = await readNewest(config);
+  shared[0] = Math.max(shared[0] ?? 0, newest + 1);
 }
 
 /** A log that was there a moment ago and does not respond now is no reason not to start. */
 async function newestInLog(config: Config, warn: (message: string) => void): Promise<number> {
+  try {
+    return await readNewest(config);
+  } catch (error) {
+    if (!(error instanceof LogUnavailableError || error instanceof LogAwayError)) throw error;
+    warn(`the clock cannot be compared with the newest event: ${error.message}`);
+    return 0;
+  }
+}
+
+async function readNewest(config: Config): Promise<number> {
   const log = await openLogReader(config, () => undefined);
   try {
     return await log.newestReceivedAt();
-  } catch (error) {
-    if (!(error instanceof LogUnavailableError)) throw error;
-    warn(`the clock cannot be compared with the newest event: ${error.message}`);
-    return 0;
   } finally {
     await log.close();
   }

@@ -10,40 +10,51 @@ export const REMINDER_MS = 60_000;
 
 export interface OutageWords {
   readonly failing: string;
-  /** Left out where nothing tells when it works again. */
-  readonly working?: string;
+  readonly working: string;
+}
+
+/** Beyond what each outage log has: for something of which one part may fail while another works. */
+export interface OutageOptions {
+  /** How long nothing may have failed before something that works is the end of the outage. */
+  readonly quietMs?: number;
+  /** Of a clock that nobody sets. */
+  readonly now?: () => number;
 }
 
 export class OutageLog {
   readonly #logger: Pick<Logger, 'warn' | 'info'>;
   readonly #words: OutageWords;
   readonly #now: () => number;
+  readonly #quietMs: number;
+  #failedAt = Number.NEGATIVE_INFINITY;
   #toldAt = Number.NEGATIVE_INFINITY;
   #failuresNotTold = 0;
   #isFailing = false;
 
-  /** `now` is of a clock that nobody sets. */
-  constructor(logger: Pick<Logger, 'warn' | 'info'>, words: OutageWords, now = () => performance.now()) {
+  constructor(logger: Pick<Logger, 'warn' | 'info'>, words: OutageWords, options: OutageOptions = {}) {
+    const { quietMs = 0, now = () => performance.now() } = options;
     this.#logger = logger;
     this.#words = words;
+    this.#quietMs = quietMs;
     this.#now = now;
   }
 
   failed(error: unknown): void {
     this.#isFailing = true;
     this.#failuresNotTold += 1;
-    if (this.#now() - this.#toldAt < REMINDER_MS) return;
-    this.#toldAt = this.#now();
+    this.#failedAt = this.#now();
+    if (this.#failedAt - this.#toldAt < REMINDER_MS) return;
+    this.#toldAt = this.#failedAt;
     this.#logger.warn({ reason: reasonOf(error), failures: this.#failuresNotTold }, this.#words.failing);
     this.#failuresNotTold = 0;
   }
 
   worked(): void {
-    if (!this.#isFailing) return;
+    if (!this.#isFailing || this.#now() - this.#failedAt < this.#quietMs) return;
     this.#isFailing = false;
     this.#toldAt = Number.NEGATIVE_INFINITY;
     this.#failuresNotTold = 0;
-    if (this.#words.working !== undefined) this.#logger.info(this.#words.working);
+    this.#logger.info(this.#words.working);
   }
 }
 

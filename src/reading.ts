@@ -1,7 +1,8 @@
 /**
  * The store as the API and the commands see it: completed by what is still in the log. From the moment of the 202 a
  * request has a trace (pending, then processed), and the books balance at every moment, because the store says in one
- * breath what it holds and up to where the log is in it; what the log has from there on is pending.
+ * breath what it holds and up to where the log is in it; what the log has from there on is pending. Cursors that leave the
+ * store name their tenant, and come back without.
  *
  * Limits: the pending part of the books, and of what came in by minute, is counted from the headers in the log at every
  * call, which takes time in proportion to the backlog. Of a store that several logs feed, only the log that is given here counts as pending.
@@ -11,8 +12,18 @@ import { LogCorruptError, type LogHeader, type LogReader } from './log.ts';
 import { missingRecords, type ProcessedLog } from './log-continuity.ts';
 import type { TenantId } from './model.ts';
 import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
-import { OLDEST, withoutTenant, withTenant } from './stored/cursor.ts';
-import type { Books, LedgerHour, ReceiptMinute, Receipts, Store, StoredLedger, TimeRange } from './store.ts';
+import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './stored/cursor.ts';
+import type {
+  Books,
+  LedgerHour,
+  Page,
+  PageRequest,
+  ReceiptMinute,
+  Receipts,
+  Store,
+  StoredLedger,
+  TimeRange,
+} from './store.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -26,10 +37,14 @@ export function createReading(store: Store, log: LogReader): Store {
     findProfile: (...args) => store.findProfile(...args),
     profile: (...args) => store.profile(...args),
     profileCount: (...args) => store.profileCount(...args),
-    profiles: (...args) => store.profiles(...args),
-    searchPeople: (...args) => store.searchPeople(...args),
+    profiles: async (tenantId, query) => pageFor(tenantId, await store.profiles(tenantId, ownQuery(tenantId, query))),
+    searchPeople: async (tenantId, query) =>
+      pageFor(tenantId, await store.searchPeople(tenantId, ownQuery(tenantId, query))),
     people: (...args) => store.people(...args),
-    events: (...args) => store.events(...args),
+    events: async (tenantId, query) => {
+      const page = await store.events(tenantId, ownQuery(tenantId, query));
+      return page && pageFor(tenantId, page);
+    },
     arrivals: async (tenantId, after, limit) => {
       const own = after === null || after === OLDEST ? after : withoutTenant(after, tenantId);
       const { events, last, ...more } = await store.arrivals(tenantId, own, limit);
@@ -43,10 +58,12 @@ export function createReading(store: Store, log: LogReader): Store {
     identity: (...args) => store.identity(...args),
     unmerge: (...args) => store.unmerge(...args),
     erase: (...args) => store.erase(...args),
-    audit: (...args) => store.audit(...args),
+    audit: async (tenantId, query) => pageFor(tenantId, await store.audit(tenantId, ownQuery(tenantId, query))),
     trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
-    traces: (tenantId, query) => listTraces(store, log, tenantId, query),
-    rejections: (...args) => store.rejections(...args),
+    traces: async (tenantId, query) =>
+      pageFor(tenantId, await listTraces(store, log, tenantId, ownQuery(tenantId, query))),
+    rejections: async (tenantId, query) =>
+      pageFor(tenantId, await store.rejections(tenantId, ownQuery(tenantId, query))),
     rejectionReasons: (...args) => store.rejectionReasons(...args),
     receipts: (tenantId, range) =>
       complete(
@@ -80,6 +97,18 @@ export function createReading(store: Store, log: LogReader): Store {
       await log.close();
     },
   };
+}
+
+/** With the cursor as the store gave it. Throws `BadCursorError` for one of another tenant. */
+function ownQuery<Query extends PageRequest>(tenantId: TenantId, query: Query): Query {
+  const { cursor } = query;
+  return cursor === null ? query : { ...query, cursor: pageWithoutTenant(cursor, tenantId) };
+}
+
+/** With a cursor that only this tenant can use. */
+function pageFor<Given extends Page<unknown>>(tenantId: TenantId, page: Given): Given {
+  const { nextCursor } = page;
+  return nextCursor === null ? page : { ...page, nextCursor: withTenant(nextCursor, tenantId) };
 }
 
 /** What the store says, with up to where the log is in it. */

@@ -1,14 +1,14 @@
 /**
  * `sluice serve`: puts the main thread together and runs until a signal. What a server needs before it may start is
- * seen to in here: the data folder is its own, if it has anything in it, and the database is up to date. A database that
- * is away is no reason not to start: `database-start.ts`. Threads are the supervisor's.
+ * seen to in here: the data folder is its own, if it has anything in it, and the database is up to date. A database or a Kafka
+ * that is away is no reason not to start: `database-start.ts`. Threads are the supervisor's.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { baseUrlOf } from './base-url.ts';
 import { type Config, type Env, loadConfig } from './config.ts';
 import { logFolderOf, serverUrlFileOf } from './data-folder.ts';
-import { DatabaseAwayError, DatabaseStart } from './database-start.ts';
+import { DatabaseAwayError, DatabaseStart, type StartStep } from './database-start.ts';
 import type { Logger } from './logger.ts';
 import type { MemberStore } from './members.ts';
 import {
@@ -18,6 +18,7 @@ import {
   openMemberStore,
   prepareDatabase,
   prepareDataFolder,
+  prepareLog,
 } from './opening.ts';
 import { servesApi, servesIngest } from './roles.ts';
 import { connectionsMaxOf, openFilesMax } from './open-files.ts';
@@ -41,7 +42,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
     import('./logger.ts'),
   ]);
   const logger = createLogger(config.logLevel, 'main');
-  const database = config.storeUrl === '' ? null : new DatabaseStart(() => prepareDatabase(config), logger);
+  const database = config.storeUrl === '' ? null : new DatabaseStart(startSteps(config), logger);
   await database?.firstLook();
   for (const note of await prepareDataFolder(config)) logger.warn(note);
   const databaseTrouble = (): string | null => database?.trouble ?? null;
@@ -87,6 +88,11 @@ export async function serve(args: readonly string[], env: Env, version: string):
 async function keyStoreFor(config: Config, databaseTrouble: () => string | null): Promise<KeyStore> {
   if (config.storeUrl === '') return openKeyStore(config);
   return keyStoreOn(await connectLater(config, 'keys', KEY_CONNECTIONS, databaseTrouble));
+}
+
+function startSteps(config: Config): StartStep[] {
+  const database = { name: 'the database', prepare: () => prepareDatabase(config) };
+  return config.logUrl === '' ? [database] : [database, { name: 'Kafka', prepare: () => prepareLog(config) }];
 }
 
 /** For a server that started before its database: what waits for it. */

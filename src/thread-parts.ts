@@ -10,9 +10,11 @@ import type { Config } from './config.ts';
 import { logFolderOf, storeFileOf } from './data-folder.ts';
 import { DatabaseAwayError } from './database-start.ts';
 import type { EdgeParts, Reading } from './edge/edge.ts';
-import type { LogAppender, LogReader } from './log.ts';
+import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
+import { type LogAppender, type LogReader, LogUnavailableError } from './log.ts';
 import {
   connectLater,
+  continueClock,
   type Database,
   keyStoreOn,
   memberStoreOn,
@@ -85,13 +87,16 @@ async function openShared(
   const { role } = config;
   const name = role === 'all' ? 'edge' : role;
   const database = await connectLater(config, name, config.storeConnections, databaseTrouble);
-  const log = servesIngest(role) ? await openAppender(setup, database, onFatal) : null;
+  const log = servesIngest(role) ? await openAppender(setup, database, onFatal, databaseTrouble) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
   // Who writes the log has looked at the topic already; one warning is enough.
   const warn = log === null ? await warner(config, role) : () => undefined;
-  const logReader = asksKeys ? await openLogReader(config, warn) : undefined;
-  if (logReader !== undefined && config.logUrl !== '') await tieTopic(database, logReader, onFatal);
+  const openReader = async (): Promise<LogReader> => {
+    refuseUntilPrepared(config, databaseTrouble);
+    return openLogReader(config, warn);
+  };
+  const logReader = asksKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
   let reading: Reading | null = null;
   if (servesApi(role) && keyStore !== null && logReader !== undefined) {
     const [store, members] = [await readStore(database, config, logReader), await memberStoreOn(database.share())];
@@ -118,26 +123,10 @@ async function openShared(
   };
 }
 
-/** Refuses a topic that is not the one of this database: at once, or as soon as the database can be asked. */
-async function tieTopic(database: Database, { name }: LogReader, onRefused: (message: string) => void): Promise<void> {
-  const [{ tieToTopic }, { StoreUnavailableError }] = await Promise.all([
-    import('./backends/postgres/identity.ts'),
-    import('./store-writer.ts'),
-  ]);
-  const isTied = async (): Promise<boolean> => {
-    try {
-      await tieToTopic(database, name);
-      return true;
-    } catch (error) {
-      if (error instanceof StoreUnavailableError) return false;
-      throw error;
-    }
-  };
-  const untilTied = async (): Promise<void> => {
-    while (!(await isTied())) await sleep(DATABASE_RETRY_MS, undefined, { ref: false });
-  };
-  if (await isTied()) return;
-  untilTied().catch((error: unknown) => onRefused(error instanceof Error ? error.message : String(error)));
+/** The main thread looks at Kafka, and whether the topic is the one of this database, before any other thread uses it. */
+function refuseUntilPrepared({ logUrl }: Config, databaseTrouble: () => string | null): void {
+  const trouble = databaseTrouble();
+  if (logUrl !== '' && trouble !== null) throw new LogUnavailableError(trouble);
 }
 
 /** Over a connection of its own: that all others are in use does not mean that the database is away. */
@@ -159,7 +148,7 @@ async function watchDatabase(config: Config, databaseTrouble: () => string | nul
 
 async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
   const { createReading } = await import('./reading.ts');
-  return createReading(await storeOn(database.share(), config, log.name), log);
+  return createReading(await storeOn(database.share(), config, () => log.name), log);
 }
 
 /** Where the log is shared, the first edge of a server looks how much of it waits. */
@@ -172,7 +161,7 @@ async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: Log
     import('./metrics.ts'),
     import('./supervisor.ts'),
   ]);
-  const store = await storeOn(database.share(), config, log.name);
+  const store = await storeOn(database.share(), config, () => log.name);
   const metrics = metricsWriter(metricsBuffer, 2 * index);
   const watch = watchBacklog({
     log,
@@ -189,7 +178,8 @@ async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: Log
 /** Of the log of this server, in a database that several may share. */
 async function positionsIn(database: Database, config: Config): Promise<ReadonlyMap<number, number>> {
   const { localLogName } = await import('./backends/sqlite/log-name.ts');
-  const store = await storeOn(database.share(), config, localLogName(logFolderOf(config.dataFolder)));
+  const name = localLogName(logFolderOf(config.dataFolder));
+  const store = await storeOn(database.share(), config, () => name);
   try {
     return (await store.ledger(null, NO_HOURS)).positions;
   } finally {
@@ -197,31 +187,27 @@ async function positionsIn(database: Database, config: Config): Promise<Readonly
   }
 }
 
-/** At once if the database can be asked, later if it is away. */
-async function openLogBesideDatabase(
-  setup: EdgeSetup,
-  database: Database,
-  onFatal: (message: string) => void,
-): Promise<LogAppender> {
-  const open = async (): Promise<LogAppender> =>
-    openLocalLog(setup, await positionsIn(database, setup.config), onFatal);
-  try {
-    return await open();
-  } catch (error) {
-    const { StoreUnavailableError } = await import('./store-writer.ts');
-    if (!(error instanceof StoreUnavailableError)) throw error;
-  }
-  const { LateAppender } = await import('./late-appender.ts');
-  return new LateAppender(open, onFatal);
-}
-
+/** At once if the database and Kafka can be asked, later if one of them is away. */
 async function openAppender(
   setup: EdgeSetup,
   database: Database,
   onFatal: (message: string) => void,
+  databaseTrouble: () => string | null,
 ): Promise<LogAppender> {
-  const { config, index, metricsBuffer } = setup;
-  if (config.logUrl === '') return openLogBesideDatabase(setup, database, onFatal);
+  const { config } = setup;
+  const openLocal = async (): Promise<LogAppender> => openLocalLog(setup, await positionsIn(database, config), onFatal);
+  let tries = 0;
+  const openKafka = async (): Promise<LogAppender> => {
+    tries += 1;
+    refuseUntilPrepared(config, databaseTrouble);
+    // Late: the clock was opened without the log.
+    if (tries > 1) await continueClock(config, new Float64Array(setup.clockBuffer));
+    return openKafkaAppender(setup);
+  };
+  return openAppenderNowOrLater(config.logUrl === '' ? openLocal : openKafka, onFatal);
+}
+
+async function openKafkaAppender({ config, index, metricsBuffer }: EdgeSetup): Promise<LogAppender> {
   const { openKafkaLogAppender } = await import('./backends/kafka/log.ts');
   return openKafkaLogAppender({
     url: config.logUrl,

@@ -23,7 +23,13 @@ const OWN_METRICS = new Set(['up']);
 const FUNCTIONS = new Set(
   'sum max count avg_over_time rate increase deriv changes predict_linear histogram_quantile'.split(' '),
 );
-const ALERT_NEEDS = ['SluiceNotReady', 'SluiceRefusingEvents', 'SluiceLedgerDifference', 'SluiceDeadLetters'];
+const ALERT_NEEDS = [
+  'SluiceNotReady',
+  'SluiceRefusingEvents',
+  'SluiceConnectionLimit',
+  'SluiceLedgerDifference',
+  'SluiceDeadLetters',
+];
 
 interface Rule {
   readonly alert: string;
@@ -153,6 +159,8 @@ suite('What Sluice is watched with', { timeout: 120_000 }, () => {
   test('every panel of the dashboard shows metrics and labels that there are', () => {
     const panels = dashboard().panels.filter(({ type }) => type !== 'row');
     assert.ok(panels.length >= 15);
+    const shown = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)).join('\n');
+    assert.match(shown, /sluice_connections_max.*\n.*sluice_connections_over_limit_total/s);
     for (const { title, description = '', targets = [] } of panels) {
       assert.ok(description.length > 0 && targets.length > 0, title);
       for (const { expr, legendFormat } of targets) {

@@ -15,7 +15,7 @@ const AWAY = new StoreUnavailableError('PostgreSQL cannot be reached: ECONNREFUS
 test('an outage is logged once, again a minute later with the number of failures, and when it ends', () => {
   const { logger, lines } = rememberingLogger();
   let now = 0;
-  const outage = new OutageLog(logger, WORDS, () => now);
+  const outage = new OutageLog(logger, WORDS, { now: () => now });
   outage.worked();
   for (now = 0; now < 2 * REMINDER_MS; now += 1_000) outage.failed(AWAY);
   outage.worked();
@@ -29,12 +29,27 @@ test('an outage is logged once, again a minute later with the number of failures
 
 test('the next outage is logged at once', () => {
   const { logger, lines } = rememberingLogger();
-  const outage = new OutageLog(logger, WORDS, () => 0);
+  const outage = new OutageLog(logger, WORDS, { now: () => 0 });
   for (let n = 0; n < 3; n++) {
     outage.failed(AWAY);
     outage.worked();
   }
   assert.equal(lines.length, 6);
+});
+
+test('where some of it works while some fails, the outage ends once nothing has failed for a while', () => {
+  const { logger, lines } = rememberingLogger();
+  let now = 0;
+  const outage = new OutageLog(logger, WORDS, { quietMs: 2_000, now: () => now });
+  for (now = 0; now < REMINDER_MS - 1; now += 1_000) {
+    outage.failed(AWAY);
+    outage.worked();
+  }
+  assert.equal(lines.length, 1, lines.join('\n'));
+  now += 2_000;
+  outage.worked();
+  assert.equal(lines.length, 2);
+  assert.match(lines[1] ?? '', /it is back/);
 });
 
 test('a processor that waits says so for each reason, and again a minute later', async () => {

@@ -1,6 +1,7 @@
 /** The store completed by what is still in the log: right from the moment of the 202, while a processor works. */
 
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { openSqliteLogReader } from '../src/backends/sqlite/log-reader.ts';
 import { openSqliteStore } from '../src/backends/sqlite/store.ts';
@@ -44,6 +45,40 @@ suite('Reading what is still in the log', () => {
       name: 'BadCursorError',
       message: /^was given to another account or environment.*"oldest"/,
     });
+  });
+
+  test('a cursor of any list is good for its tenant alone, also where the other one has nothing', async () => {
+    const users = (name: string): unknown[] => [
+      person({ user_id: `${name}-1` }),
+      person({ user_id: `${name}-2` }),
+      7,
+      8,
+    ];
+    await appendAll(folder, [request(users('a')), request(users('b'))]);
+    await processAll(folder);
+    for (const userId of ['a-1', 'b-1']) {
+      const profile = await reading.findProfile(TENANT, 'user_id', userId);
+      assert.ok(await reading.erase(TENANT, profile?.id ?? '', { traceId: randomUUID(), at: START }));
+    }
+    const lists: Record<string, (tenantId: string, cursor: string | null) => Promise<Page<unknown> | undefined>> = {
+      profiles: (tenantId, cursor) => reading.profiles(tenantId, { limit: 1, cursor }),
+      people: (tenantId, cursor) =>
+        reading.searchPeople(tenantId, { text: null, exact: [], property: null, budgetMs: 500, limit: 1, cursor }),
+      events: (tenantId, cursor) =>
+        reading.events(tenantId, { profileId: null, eventName: null, ...ALL, limit: 1, cursor }),
+      audit: (tenantId, cursor) => reading.audit(tenantId, { limit: 1, cursor }),
+      traces: (tenantId, cursor) => reading.traces(tenantId, { status: null, limit: 1, cursor }),
+      rejections: (tenantId, cursor) => reading.rejections(tenantId, { reason: null, ...ALL, limit: 1, cursor }),
+    };
+    for (const [name, list] of Object.entries(lists)) {
+      const cursor = (await list(TENANT, null))?.nextCursor;
+      assert.ok(cursor, name);
+      assert.equal((await list(TENANT, cursor))?.rows.length, 1, name);
+      const refusal = /^was given to another account or environment, or by another installation: leave it out/;
+      await assert.rejects(list(OTHER_TENANT, cursor), { name: 'BadCursorError', message: refusal }, name);
+      const malformed = { name: 'BadCursorError', message: /send next_cursor of a response as it came/ };
+      await assert.rejects(list(TENANT, cursor.split('.')[0] ?? ''), malformed, name);
+    }
   });
 
   test('a trace is pending, with its rejected users, until it is processed', async () => {

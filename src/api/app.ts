@@ -196,9 +196,6 @@ function isUnavailable(error: unknown): error is Error {
   );
 }
 
-const BAD_CURSOR =
-  'cursor is not one that this call gave: send next_cursor of a response as it came, with the same key and filters';
-
 const TOO_BUSY = 'too many people are signing in at this moment; try again';
 
 /** Fastify's own refusals of a request have codes that start with FST_: the client's doing. All else is ours. */
@@ -208,7 +205,7 @@ function refusalOf(error: unknown): { code: ErrorCode; message?: string } | null
   if (error instanceof NotFoundError) return { code: 'not_found', message: error.message };
   if (error instanceof ConflictError) return { code: 'conflict', message: error.message };
   if (error instanceof TooBusyError) return { code: 'unavailable', message: TOO_BUSY };
-  if (error instanceof BadCursorError) return { code: 'bad_request', message: BAD_CURSOR };
+  if (error instanceof BadCursorError) return { code: 'bad_request', message: `cursor ${error.message}` };
   const { code, statusCode } = error as Partial<FastifyError>;
   if (code === undefined || !code.startsWith('FST_') || statusCode === undefined || statusCode > 499) return null;
   return statusCode === 413 ? { code: 'too_large' } : { code: 'bad_request', message: error.message };

@@ -26,6 +26,8 @@ export interface TenantParts extends MemberParts {
   readonly environment: 'any' | Environment;
   /** The clock that `received_at` is taken from: what is stored, or asked about times of receipt, goes by it. */
   readonly receiptTime: () => number;
+  /** Called when the store has responded to a call. */
+  readonly onRead: () => void;
   /** How identifiers that are asked for become match keys. */
   readonly matchOptions: MatchOptions;
   /** Told of every use of a key, with where the request came from. Must not throw. */
@@ -90,6 +92,7 @@ export function addTenantRoute<Kinds extends ParameterKinds>(
       const { body, id: traceId } = request;
       const call = { tenantId, store, parameters, id: id ?? '', body, traceId, now: receiptTime(), by };
       const answer = id === null ? null : await route.answer(call);
+      if (id !== null) parts.onRead();
       return answer === null ? sendError(reply, 'not_found') : sendJson(reply, route.status ?? 200, answer);
     },
   });

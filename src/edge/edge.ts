@@ -74,6 +74,8 @@ const WAITING_INTERVAL_MS = 20;
 const WAITING_WEIGHT = 0.2;
 const CLOSE_IDLE_INTERVAL_MS = 50;
 const UNFINISHED_MS_MAX = 5_000;
+/** Calls differ: one may fail while others work, or fail late. */
+const READ_QUIET_MS = 2_000;
 const NANOSECONDS = 1e9;
 
 export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
@@ -108,7 +110,11 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     (average) => metrics.set(METRIC.requests_waiting, average),
   );
 
-  const readOutage = new OutageLog(logger, { failing: 'nothing can be read: 503 for reading' });
+  const readOutage = new OutageLog(
+    logger,
+    { failing: 'reading fails: it gets 503 until the store can be read', working: 'reading works again' },
+    { quietMs: READ_QUIET_MS },
+  );
   const stopping = new AbortController();
   const frame: AppFrame = {
     serverFactory: (everythingElse: RequestListener) => {
@@ -135,7 +141,15 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const app =
     reading === null || keys === null
       ? buildOperatorApp(frame)
-      : buildApp(appOptions(parts, frame, { reading, keys, sightings, stopping: stopping.signal }));
+      : buildApp(
+          appOptions(parts, frame, {
+            reading,
+            keys,
+            sightings,
+            stopping: stopping.signal,
+            onRead: () => readOutage.worked(),
+          }),
+        );
   await app.ready();
   if (!made) throw new Error('the app did not ask for a server');
   const edgeServer = made;
@@ -211,9 +225,14 @@ interface ForApp {
   readonly keys: KeyCache;
   readonly sightings: Sightings;
   readonly stopping: AbortSignal;
+  readonly onRead: () => void;
 }
 
-function appOptions(parts: EdgeParts, frame: AppFrame, { reading, keys, sightings, stopping }: ForApp): AppOptions {
+function appOptions(
+  parts: EdgeParts,
+  frame: AppFrame,
+  { reading, keys, sightings, stopping, onRead }: ForApp,
+): AppOptions {
   const { config, sources, now, receiptTime } = parts;
   return {
     ...frame,
@@ -226,6 +245,7 @@ function appOptions(parts: EdgeParts, frame: AppFrame, { reading, keys, sighting
     sources,
     metricsBuffer: parts.metrics.buffer,
     stopping,
+    onRead,
     publicUrl: config.publicUrl,
     keys,
     environment: config.environment,

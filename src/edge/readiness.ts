@@ -32,7 +32,7 @@ export interface ReadinessParts {
   readonly log: LogAppender | null;
   /** Why the store cannot be reached, by the last look; null while it can. */
   readonly storeTrouble: () => string | null;
-  /** Why the database may not be used yet; null once it may, and where there is none. */
+  /** Why the database may not be used yet, in a sentence; null once it may, and where there is none. */
   readonly databaseTrouble: () => string | null;
 }
 
@@ -41,7 +41,7 @@ export function readinessOf({ role, status, log, storeTrouble, databaseTrouble }
   if (isLeaving(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
   const untilPrepared = databaseTrouble();
-  if (untilPrepared !== null) reasons.push(`the database cannot be used yet: ${untilPrepared}`);
+  if (untilPrepared !== null) reasons.push(untilPrepared);
   if (servesIngest(role)) {
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
     const trouble = log?.trouble() ?? null;

@@ -11,6 +11,9 @@ const BEARER = /^Bearer +(\S+) *$/i;
 const JSON_TYPE = /^application\/json[\t ]*(;|$)/i;
 const TEXT_TYPE = /^text\/plain[\t ]*(;|$)/i;
 
+export const TRANSFER_CODING_PROBLEM =
+  'Transfer-Encoding must be chunked, or absent; compress a body with Content-Encoding';
+
 /** A proxy and this server may each believe another one of two, so a request may have one at most. */
 const SINGLE_HEADERS = ['host', 'content-type', 'authorization', 'idempotency-key'] as const;
 const SPELLED = ['Host', 'Content-Type', 'Authorization', 'Idempotency-Key'] as const;
@@ -30,7 +33,7 @@ export function ambiguityOf({
 }: Pick<IncomingMessage, 'headers' | 'rawHeaders'>): string | undefined {
   const transferEncoding = headers['transfer-encoding'];
   if (transferEncoding !== undefined && transferEncoding.trim().toLowerCase() !== 'chunked') {
-    return 'Transfer-Encoding must be chunked, or absent; compress a body with Content-Encoding';
+    return TRANSFER_CODING_PROBLEM;
   }
   let seen = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) {

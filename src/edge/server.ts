@@ -12,7 +12,7 @@ import { INGEST_PATH } from '../roles.ts';
 import { type Failure, sendFailure, stopUnwantedBody } from './answers.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
-import { ambiguityOf, charsetProblemOf } from './request-headers.ts';
+import { ambiguityOf, charsetProblemOf, TRANSFER_CODING_PROBLEM } from './request-headers.ts';
 
 const OPTIONS = {
   headersTimeout: 10_000,
@@ -85,11 +85,16 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   server.on('checkContinue', (request, response) => handle(request, response, true));
   // Any other expectation may be ignored (RFC 9110, 10.1.1); Node would answer it without a trace_id.
   server.on('checkExpectation', (request, response) => handle(request, response, false));
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (error.code === 'ECONNRESET') {
-      socket.destroy();
-      return;
-    }
+  server.on('clientError', (error: ParserError, socket: Socket) => {
+    if (error.code === 'ECONNRESET') socket.destroy();
+    else refuseSocket(socket, kindOf(error));
+  });
+  // Node hands the connection over as a tunnel, without listeners of its own; without ours it would close it in silence.
+  server.on('connect', (_request, socket) => {
+    socket.on('error', () => socket.destroy()).resume();
+    refuseSocket(socket as Socket, NOT_A_PROXY);
+  });
+  const refuseSocket = (socket: Socket, refusal: SocketRefusal): void => {
     // After the first error, all that still comes is another one.
     if (!socket.writable || doomed.has(socket)) return;
     doomed.add(socket);
@@ -101,9 +106,9 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     } else if (broken?.headersSent === true) {
       hangUp(socket);
     } else {
-      refuse(parts, error, socket);
+      refuse(parts, refusal, socket);
     }
-  });
+  };
   server.on('connection', (socket: Socket) => connections.add(socket));
   const dropUnfinished = (): void => {
     for (const socket of connections) if (exchanges.of(socket).whole === undefined) socket.destroy();
@@ -151,17 +156,44 @@ function isIngest(url: string | undefined): boolean {
   return url === INGEST_PATH || url?.startsWith(`${INGEST_PATH}?`) === true;
 }
 
-const CODES: Readonly<Record<string, ErrorCode>> = {
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+interface SocketRefusal {
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+/** `reason` is one of the parser's fixed sentences, and quotes nothing of the request. */
+interface ParserError extends NodeJS.ErrnoException {
+  readonly reason?: string;
+}
+
+const NOT_A_PROXY: SocketRefusal = {
+  code: 'bad_request',
+  message: 'CONNECT is not supported: this server is not a proxy',
 };
 
-/** What is not HTTP, or too slow to be. Written by hand: there is no request to answer, only a socket. */
-function refuse({ metrics, newTraceId }: EdgeServerParts, error: NodeJS.ErrnoException, socket: Socket): void {
-  const kind = ERRORS[CODES[error.code ?? ''] ?? 'bad_request'];
+const PARSER_REFUSALS: Readonly<Record<string, SocketRefusal>> = {
+  HPE_HEADER_OVERFLOW: {
+    code: 'headers_too_large',
+    message: `the request line and the headers must not exceed ${OPTIONS.maxHeaderSize} bytes`,
+  },
+  ERR_HTTP_REQUEST_TIMEOUT: { code: 'request_timeout', message: 'the request did not arrive in time: send it again' },
+  HPE_INVALID_EOF_STATE: { code: 'bad_request', message: 'the connection ended before the request was complete' },
+  HPE_INVALID_TRANSFER_ENCODING: { code: 'bad_request', message: TRANSFER_CODING_PROBLEM },
+};
+
+/** What is not HTTP, or too slow to be. */
+function kindOf({ code = '', reason }: ParserError): SocketRefusal {
+  const known = PARSER_REFUSALS[code];
+  if (known !== undefined) return known;
+  return { code: 'bad_request', message: `this is not a valid HTTP request${reason ? `: ${reason}` : ''}` };
+}
+
+/** Written by hand: there is no request to respond to, only a socket. */
+function refuse({ metrics, newTraceId }: EdgeServerParts, { code, message }: SocketRefusal, socket: Socket): void {
+  const kind = ERRORS[code];
   count(metrics, kind.status);
   const traceId = newTraceId();
-  const body = JSON.stringify({ error: kind.text, trace_id: traceId });
+  const body = JSON.stringify({ error: kind.text, trace_id: traceId, message });
   const head = [
     `HTTP/1.1 ${kind.status} ${kind.text}`,
     'Connection: close',

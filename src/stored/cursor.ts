@@ -1,7 +1,8 @@
 /**
  * Cursors of the store's lists: where the last row stood, as a few whole numbers, with the name of the list. They are
- * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most. One of another
- * tenant, or of a list with other filters, is refused.
+ * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most. One of a list
+ * with other filters is refused, and so is one of another tenant (`withTenant`, added by `reading.ts`): the id of a tenant
+ * is random and made once, so that covers cursors of another installation, and a cursor survives `sluice migrate`.
  *
  * A client keeps a cursor of arrivals for as long as it likes, so that one also names the store that gave it, and
  * every reason for which it cannot be used says how to go on: a client must never miss events without knowing.
@@ -26,9 +27,9 @@ export function cursorOf(list: List, ...numbers: readonly number[]): string {
 
 /** Throws `BadCursorError` unless `cursorOf` could have made it. */
 export function numbersOf(list: List, cursor: string, count: number): number[] {
-  const [name, ...words] = decoded(cursor);
+  const [name, ...words] = decoded(cursor, malformedPage);
   const numbers = words.map(numberIn);
-  if (name !== list || numbers.length !== count || !numbers.every(Number.isSafeInteger)) throw malformed();
+  if (name !== list || numbers.length !== count || !numbers.every(Number.isSafeInteger)) throw malformedPage();
   return numbers;
 }
 
@@ -42,7 +43,7 @@ export function scopedCursorOf(list: List, scope: CursorScope, ...numbers: reado
 
 export function scopedNumbersOf(list: List, scope: CursorScope, cursor: string, count: number): number[] {
   const [number, ...numbers] = numbersOf(list, cursor, count + 1);
-  if (number !== scopeNumber(scope)) throw malformed();
+  if (number !== scopeNumber(scope)) throw malformedPage();
   return numbers;
 }
 
@@ -62,7 +63,7 @@ export interface ArrivalCursor {
 
 /** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever store. */
 export function arrivalCursorIn(cursor: string): ArrivalCursor {
-  const [name, storeId = '', ...words] = decoded(cursor);
+  const [name, storeId = '', ...words] = decoded(cursor, malformed);
   const numbers = words.map(numberIn);
   const isOurs = name === ARRIVALS && STORE_ID.test(storeId) && numbers.length > 0;
   if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformed();
@@ -74,19 +75,31 @@ export function storeIdIn(id: string): string {
   return id.replaceAll('-', '').slice(0, 12).toLowerCase();
 }
 
-/** Arrivals of all tenants are numbered together, so a cursor of another one would leave events out: it says whose it is. */
+/** Rows of all tenants, and of all installations, have the same numbers, so a cursor says whose it is. */
 export function withTenant(cursor: string, tenantId: string): string {
   return `${cursor}.${tenantMark(tenantId)}`;
 }
 
-/** The cursor without that. Throws `BadCursorError` where it was given to another tenant. */
+/** The cursor of arrivals without that. Throws `BadCursorError` where it was given to another tenant. */
 export function withoutTenant(cursor: string, tenantId: string): string {
+  const [own, mark] = partsOf(cursor, malformed);
+  if (mark === tenantMark(tenantId)) return own;
+  throw new BadCursorError(`was given to another account or environment: ${GO_ON}`);
+}
+
+/** As `withoutTenant`, of a cursor for the next page of a list. */
+export function pageWithoutTenant(cursor: string, tenantId: string): string {
+  const [own, mark] = partsOf(cursor, malformedPage);
+  if (mark === tenantMark(tenantId)) return own;
+  throw new BadCursorError(
+    'was given to another account or environment, or by another installation: leave it out to begin with the first page',
+  );
+}
+
+function partsOf(cursor: string, refusal: () => BadCursorError): [own: string, mark: string] {
   const [own = '', mark, ...more] = cursor.split('.');
-  if (mark === undefined || more.length > 0) throw malformed();
-  if (mark !== tenantMark(tenantId)) {
-    throw new BadCursorError(`was given to another account or environment: ${GO_ON}`);
-  }
-  return own;
+  if (mark === undefined || more.length > 0) throw refusal();
+  return [own, mark];
 }
 
 function tenantMark(tenantId: string): string {
@@ -95,6 +108,12 @@ function tenantMark(tenantId: string): string {
 
 export function malformed(): BadCursorError {
   return new BadCursorError('is not one that this call gave: send it as it was in the response');
+}
+
+function malformedPage(): BadCursorError {
+  return new BadCursorError(
+    'is not one that this call gave: send next_cursor of a response as it came, with the same key and filters',
+  );
 }
 
 export function ofAnotherStore(): BadCursorError {
@@ -118,9 +137,9 @@ function encoded(words: readonly (string | number)[]): string {
 }
 
 /** Decoding passes over strange characters; only one spelling of a cursor is right. */
-function decoded(cursor: string): string[] {
+function decoded(cursor: string, refusal: () => BadCursorError): string[] {
   const words = Buffer.from(cursor, 'base64url').toString('latin1').split(' ');
-  if (encoded(words) !== cursor) throw malformed();
+  if (encoded(words) !== cursor) throw refusal();
   return words;
 }
 

@@ -68,7 +68,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
   };
   const page = <Row>(rows: readonly Row[]) => {
     return ({ cursor }: { cursor: string | null }): Page<Row> => {
-      if (cursor === 'nonsense') throw new BadCursorError('not a cursor');
+      if (cursor === 'nonsense') throw new BadCursorError('is not one that the store gave');
       return { rows, nextCursor: cursor === null ? 'next' : null };
     };
   };

@@ -57,6 +57,7 @@ export async function startApp(context: Pick<TestContext, 'after'>, options: Sta
     newTraceId: () => `trace-${++traces}`,
     onError: (error, traceId) => errors.push({ error, traceId }),
     onUnavailable: () => {},
+    onRead: () => {},
     store: brokenStore(),
     keys: new KeyCache(brokenStore()),
     members: brokenStore(),

@@ -248,7 +248,12 @@ suite('The patience of a server with slow bodies', () => {
     const answers = await client.rest();
     assert.deepEqual(
       answers.map(({ status, body }) => [status, body]),
-      [[408, '{"error":"request timeout","trace_id":"a-trace-id"}']],
+      [
+        [
+          408,
+          '{"error":"request timeout","trace_id":"a-trace-id","message":"the request did not arrive in time: send it again"}',
+        ],
+      ],
     );
     assert.equal(waiting.length, 1);
     client.destroy();

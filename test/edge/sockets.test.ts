@@ -18,8 +18,13 @@ function assertRefused(answers: readonly RawAnswer[], status = 400, error = 'bad
   const [answer] = answers;
   assert.equal(answer?.status, status);
   assert.equal(answer.headers.get('connection'), 'close');
-  const { error: text, trace_id } = JSON.parse(answer.body) as { error: string; trace_id: string };
+  const {
+    error: text,
+    trace_id,
+    message,
+  } = JSON.parse(answer.body) as Record<'error' | 'trace_id' | 'message', string>;
   assert.equal(text, error);
+  assert.match(message, /\w+ \w+/, 'says what is wrong');
   assert.match(trace_id, UUID_V7);
   assert.equal(answer.headers.get('x-trace-id'), trace_id);
 }
@@ -72,6 +77,8 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     ['a version of HTTP that is not there', () => withLine('X: y').replace('HTTP/1.1', 'HTTP/4.2')],
     ['a space in the path', () => withLine('X: y').replace('/ingest/events', '/ingest/events x')],
     ['a method that is not one', () => withLine('X: y').replace('POST', 'P\u00d6ST')],
+    ['CONNECT to somewhere else', () => withLine('X: y').replace('POST /ingest/events', 'CONNECT example.com:443')],
+    ['CONNECT to a path', () => withLine('X: y').replace('POST', 'CONNECT')],
     ['the beginning of HTTP/2 in it', () => 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
     ['the beginning of TLS in it', () => '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
     ['nothing but noise in it', () => '\x00\xff\x00\xff'.repeat(100)],
@@ -81,6 +88,21 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
       assertRefused(await answersTo(bytes()));
     });
   }
+
+  test('the refusal says what is wrong, where the parser knows', async () => {
+    const messages = await Promise.all(
+      [
+        'CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n',
+        head('Transfer-Encoding: chunked, gzip') + smuggled,
+        chunked('zz\r\n'),
+      ].map(async (bytes) => (JSON.parse((await answersTo(bytes))[0]?.body ?? '') as { message: string }).message),
+    );
+    assert.deepEqual(messages, [
+      'CONNECT is not supported: this server is not a proxy',
+      'Transfer-Encoding must be chunked, or absent; compress a body with Content-Encoding',
+      'this is not a valid HTTP request: Invalid character in chunk size',
+    ]);
+  });
 
   test('nothing of what was refused got into the log', async () => {
     await Promise.all(refused.map(([, bytes]) => answersTo(bytes())));
@@ -123,9 +145,11 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     const nonsense = Buffer.from('\0nonsense\r\n\r\n');
     const statuses = async (...pieces: Uint8Array[]): Promise<number[]> =>
       (await answersTo(Buffer.concat(pieces))).map(({ status }) => status);
+    const connect = Buffer.from('CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\nmore');
     assert.deepEqual(await statuses(good, nonsense), [202]);
+    assert.deepEqual(await statuses(good, connect), [202]);
     assert.deepEqual(await statuses(good, bad, good, nonsense), [202, 400, 202]);
-    assert.equal((await usersInLog()).match(/before-nonsense/g)?.length, 3);
+    assert.equal((await usersInLog()).match(/before-nonsense/g)?.length, 4);
   });
 
   test('a broken request behind a whole one: the whole one gets its true answer, then the connection ends', async () => {

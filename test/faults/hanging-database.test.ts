@@ -60,6 +60,11 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     t.diagnostic(whileAway.map(({ msg }) => msg).join('; '));
     proxy.forward();
     await eventually('the processor goes on', () => lines().some(({ msg }) => msg === 'the processor goes on'));
+    await eventually('reading is said to work again', async () => {
+      const headers = { authorization: `Bearer ${server.key}` };
+      await answerOf(await fetch(`${server.baseUrl}/profiles?user_id=u`, { headers }));
+      return lines().some(({ msg }) => msg === 'reading works again');
+    });
     await eventually('key usage is written again', async () => {
       await send();
       return lines().some(({ msg }) => msg === 'when keys were last used is written again');
@@ -72,6 +77,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     for (const [line, { length }] of counts) assert.equal(length, 1, `${length} times: ${line}`);
     assert.ok(whileAway.some(({ msg }) => msg === 'when keys were last used cannot be written'));
     assert.ok(whileAway.some(({ msg }) => msg.startsWith('the processor waits')));
+    assert.ok(whileAway.some(({ msg }) => msg.startsWith('reading fails')));
     assert.ok(whileAway.length <= 8, whileAway.map((line) => JSON.stringify(line)).join('\n'));
     await eventually(
       'all is processed',

@@ -96,7 +96,7 @@ async function databaseIdAt(storeUrl: string): Promise<string> {
 }
 
 /** As the command makes it, without the start of a process. */
-async function newKey(storeUrl: string, accountName: string): Promise<string> {
+export async function newKey(storeUrl: string, accountName: string): Promise<string> {
   const pool = await openPool({ url: storeUrl, max: 1, applicationName: 'sluice test' });
   const store = openPostgresKeyStore(pool);
   const now = Date.now();

@@ -69,7 +69,8 @@ function newTopicName(): string {
   return `sluice-test-${randomBytes(6).toString('hex')}`;
 }
 
-export async function ownKafka(count: 1 | 3): Promise<OwnKafka> {
+/** `isStarted: false` for brokers that the test starts itself. */
+export async function ownKafka(count: 1 | 3, { isStarted = true } = {}): Promise<OwnKafka> {
   const jars = await ensureKafkaJars((line) => console.error(line));
   const folder = makeServerFolder('kafka', 'SIGKILL');
   try {
@@ -84,8 +85,10 @@ export async function ownKafka(count: 1 | 3): Promise<OwnKafka> {
       const running = brokers.filter(({ process: server }) => server?.isRunning() === true).length;
       await knows(node, running);
     };
-    await Promise.all(nodes.map(async (node) => startNode(folder, jars, node)));
-    await Promise.all(brokers.map(async (node) => knows(node, count)));
+    if (isStarted) {
+      await Promise.all(nodes.map(async (node) => startNode(folder, jars, node)));
+      await Promise.all(brokers.map(async (node) => knows(node, count)));
+    }
     return {
       brokers: addresses.join(','),
       newTopicName,

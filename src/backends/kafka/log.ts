@@ -8,6 +8,7 @@ import type { LogAppender, LogReader } from '../../log.ts';
 import { METRIC, metricsWriter } from '../../metrics.ts';
 import { KafkaLogAppender, partitionOfKey } from './appender.ts';
 import { Cluster } from './cluster.ts';
+import { nameOfLog } from './fetch.ts';
 import { KafkaGroupReader } from './group-reader.ts';
 import { groupName } from './other-groups.ts';
 import { KafkaLogReader, type ReaderSetup } from './reader.ts';
@@ -29,6 +30,8 @@ export interface KafkaLogSetup {
   readonly warn?: (message: string) => void;
   /** How long a cluster that is starting too is waited for. */
   readonly openMsMax?: number;
+  /** The same for one that does not respond at all. */
+  readonly awayMsMax?: number;
   /** False: a topic that is missing is refused, not made. */
   readonly makesTopic?: boolean;
 }
@@ -68,6 +71,14 @@ export async function openKafkaLogAppender(setup: KafkaAppenderSetup): Promise<L
   });
 }
 
+/** Checks the topic, and makes it if it is missing. `isLooking` for who only reads. Returns the name of the log. */
+export async function prepareKafkaLog(setup: KafkaLogSetup, isLooking: boolean): Promise<string> {
+  const cluster = new Cluster(parseKafkaUrl(setup.url), CLIENT_NAME);
+  const { id } = await checked(cluster, setup, isLooking);
+  await cluster.close();
+  return nameOfLog(id);
+}
+
 /** Sees all partitions. Takes no part in the group, and looks at a topic that would be refused for writing, too. */
 export async function openKafkaLogReader(setup: KafkaReaderSetup): Promise<LogReader> {
   return new KafkaLogReader(await openForReading(setup, true));
@@ -97,8 +108,8 @@ async function openForReading(setup: KafkaReaderSetup, isLooking: boolean): Prom
 }
 
 async function checked(cluster: Cluster, setup: KafkaLogSetup, isLooking = false): Promise<TopicFacts> {
-  const { retentionMs, warn = () => undefined, openMsMax, makesTopic = true } = setup;
-  const patience = openMsMax === undefined ? {} : { openMsMax };
+  const { retentionMs, warn = () => undefined, openMsMax, awayMsMax, makesTopic = true } = setup;
+  const patience = { ...(openMsMax !== undefined && { openMsMax }), ...(awayMsMax !== undefined && { awayMsMax }) };
   try {
     return await openTopic(cluster, { retentionMs, warn, isLooking, makesTopic, ...patience });
   } catch (error) {

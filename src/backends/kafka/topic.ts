@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createTopicsV7, describeConfigsV4 } from '@platformatic/kafka';
 import { OperatorError } from '../../errors.ts';
 import { LIMITS } from '../../model.ts';
-import { LogUnavailableError } from '../../log.ts';
+import { LogAwayError, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterView } from './cluster.ts';
 import { answered, CODE, LoginRefusedError, wordsOf } from './codes.ts';
 
@@ -28,6 +28,8 @@ export interface TopicWishes {
   readonly makesTopic?: boolean;
   /** How long a cluster that is starting too is waited for. */
   readonly openMsMax?: number;
+  /** The same for one that does not respond at all; as long as any unless given. */
+  readonly awayMsMax?: number;
 }
 
 export const PARTITIONS_DEFAULT = 12;
@@ -41,8 +43,7 @@ const CREATE_MS_MAX = 8_000;
 const TOPIC_RESOURCE = 2;
 
 export async function openTopic(cluster: Cluster, wishes: TopicWishes): Promise<TopicFacts> {
-  const { openMsMax = OPEN_MS_MAX } = wishes;
-  const view = await patiently(cluster, openMsMax, async () => {
+  const view = await patiently(cluster, wishes, async () => {
     const seen = await cluster.refresh();
     if (seen.topicId === null && wishes.makesTopic === false) {
       throw new OperatorError(`There is no topic ${cluster.topic} yet: no server has run on it. Is LOG_URL right?`);
@@ -50,7 +51,7 @@ export async function openTopic(cluster: Cluster, wishes: TopicWishes): Promise<
     if (seen.topicId === null) await makeTopic(cluster, seen);
     return isComplete(seen) ? seen : undefined;
   });
-  const settings = await patiently(cluster, openMsMax, () => settingsOf(cluster));
+  const settings = await patiently(cluster, wishes, () => settingsOf(cluster));
   const replication = Math.min(...view.partitions.map(({ replicas }) => replicas.length));
   const { refusals, warnings } = judgeTopic(settings, { replication, retentionMs: wishes.retentionMs });
   const { topic, partitions: wanted } = cluster.address;
@@ -183,26 +184,31 @@ async function settingsOf(cluster: Cluster): Promise<Map<string, string> | undef
   return new Map(result.configs.map(({ name, value }) => [name, value ?? '']));
 }
 
-/** Until there is an answer. A mistake of the operator ends it at once. */
+/** Until there is a response. A mistake of the operator ends it at once. */
 async function patiently<Found>(
   cluster: Cluster,
-  msMax: number,
+  { openMsMax = OPEN_MS_MAX, awayMsMax = openMsMax }: TopicWishes,
   look: () => Promise<Found | undefined>,
 ): Promise<Found> {
-  const until = performance.now() + msMax;
-  let problem = 'it does not answer';
+  const begin = performance.now();
+  let problem = 'it does not respond';
+  let msMax = openMsMax;
   do {
     try {
       const found = await look();
       if (found !== undefined) return found;
       problem = `the topic ${cluster.topic} is not ready`;
+      msMax = openMsMax;
     } catch (error) {
       if (error instanceof OperatorError) throw error;
       if (error instanceof LoginRefusedError) throw new OperatorError(`${error.message}. Check LOG_URL.`);
       problem = error instanceof Error ? error.message : String(error);
+      msMax = Math.min(openMsMax, awayMsMax);
     }
     await sleep(RETRY_MS);
-  } while (performance.now() < until);
+  } while (performance.now() - begin < msMax);
   const brokers = cluster.address.brokers.map(({ host, port }) => `${host}:${port}`).join(', ');
-  throw new OperatorError(`Kafka at ${brokers} cannot be used: ${problem}. Check LOG_URL and that Kafka runs.`);
+  throw new LogAwayError(`Kafka at ${brokers} cannot be used: ${problem}. Check LOG_URL and that Kafka runs.`, {
+    cause: new Error(problem),
+  });
 }

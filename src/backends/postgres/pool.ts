@@ -142,7 +142,7 @@ export class PostgresPool implements Queryable {
   async #take(): Promise<PostgresClient> {
     if (this.#isClosed) throw new StoreUnavailableError('the connection to PostgreSQL is closed');
     const trouble = this.options.trouble?.() ?? null;
-    if (trouble !== null) throw new StoreUnavailableError(`the database cannot be used yet: ${trouble}`);
+    if (trouble !== null) throw new StoreUnavailableError(trouble);
     try {
       return new PostgresClient(await this.#connections.pool.connect());
     } catch (error) {

@@ -54,8 +54,8 @@ import { listTraces, readTrace } from './store-traces.ts';
 export interface PostgresStoreOptions {
   /** Of a database that is up to date (`migrate`). */
   readonly pool: PostgresPool;
-  /** `LogReader.name`: whose positions come with the books. */
-  readonly logName: string;
+  /** `LogReader.name`: whose positions come with the books. A function where it is not known yet; it may throw. */
+  readonly logName: string | (() => string);
   /** How processors normalise: an erase looks for the person among rejected users too. */
   readonly matchOptions?: MatchOptions;
 }
@@ -69,14 +69,14 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
 
 class PostgresStore implements Store {
   readonly #pool: PostgresPool;
-  readonly #logName: string;
+  readonly #logName: () => string;
   readonly #matchOptions: MatchOptions;
   readonly #tenants: TenantNumbers;
   readonly #arrivals: StoreArrivals;
 
   constructor({ pool, logName, matchOptions = DEFAULT_MATCH_OPTIONS }: PostgresStoreOptions) {
     this.#pool = pool;
-    this.#logName = logName;
+    this.#logName = typeof logName === 'string' ? () => logName : logName;
     this.#matchOptions = matchOptions;
     this.#tenants = new TenantNumbers(pool);
     this.#arrivals = new StoreArrivals(pool);
@@ -168,11 +168,11 @@ class PostgresStore implements Store {
   }
 
   async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
-    return readReceipts(this.#pool, this.#logName, await this.#tenants.of(id), range);
+    return readReceipts(this.#pool, this.#logName(), await this.#tenants.of(id), range);
   }
 
   async ledger(id: TenantId | null, hours: TimeRange): ReturnType<Store['ledger']> {
-    return readLedger(this.#pool, this.#logName, id === null ? null : await this.#tenants.of(id), hours);
+    return readLedger(this.#pool, this.#logName(), id === null ? null : await this.#tenants.of(id), hours);
   }
 
   setAside(limit: number): Promise<SetAsideRecord[]> {
