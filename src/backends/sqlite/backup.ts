@@ -24,7 +24,7 @@ import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from './backup-facts.ts';
 import { lockForBackup } from './backup-lock.ts';
 import { lockHolderOf } from './checkup.ts';
-import { BUSY_TIMEOUT_MS, isDamage } from './database.ts';
+import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from './database.ts';
 import { isFullDisk } from './disk.ts';
 import { readLogInstallation } from './installation.ts';
 import { readLogEnd } from './log-ends.ts';
@@ -215,6 +215,7 @@ async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: C
   closeSync(openSync(target, 'w', 0o600));
   let database: DatabaseSync | undefined;
   try {
+    refuseForeignWal({ file: source, name: 'database' });
     database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     database.exec('BEGIN');
     // The transaction begins with the first read.

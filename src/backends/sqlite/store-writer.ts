@@ -45,6 +45,7 @@ import { StoreRejections } from './store-rejections.ts';
 import { openStoreFile } from './store-schema.ts';
 import { uuidBytes } from './uuids.ts';
 import { sweep } from './store-sweep.ts';
+import { markCommit } from './wal-chain.ts';
 
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
 export const TABLE_EVENTS = 1_000_000;
@@ -211,6 +212,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       this.#receipts.flush();
       this.#tables.flush();
       for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
+      markCommit(this.#database);
       this.#database.exec('COMMIT');
       this.#filterCare.committed(this.#next.record);
       if (durable) this.#makeDurable();
@@ -257,12 +259,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   /** Syncing the write-ahead log for one more commit syncs all that came before it too. */
   #makeDurable(): void {
-    this.#database.exec(`
-      PRAGMA synchronous = FULL;
-      BEGIN IMMEDIATE;
-      UPDATE sequences SET next = next WHERE name = 'node';
-      COMMIT;
-      PRAGMA synchronous = NORMAL`);
+    this.#database.exec('PRAGMA synchronous = FULL; BEGIN IMMEDIATE');
+    markCommit(this.#database);
+    this.#database.exec('COMMIT; PRAGMA synchronous = NORMAL');
   }
 
   #forget(): void {
