@@ -117,7 +117,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     { runDoctor },
     { findLogReader, lookAtDatabase },
     { listSegments },
-    { freeBytesOf, lockHolderOf, quickCheckOf },
+    { findingsInStore, freeBytesOf, lockHolderOf },
   ] = await Promise.all([
     import('./cli/doctor.ts'),
     import('./opening.ts'),
@@ -130,7 +130,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
     lockHolder: lockHolderOf,
     freeBytes: freeBytesOf,
-    quickCheck: async (folder) => quickCheckOf(storeFileOf(folder)),
+    checkStoreFile: async (folder) => findingsInStore(storeFileOf(folder)),
     lookAtDatabase,
   });
 }

@@ -13,6 +13,7 @@ import {
   type BackupFacts,
   type BackupFile,
   type BackupScope,
+  type LogGap,
   MANIFEST_FILE,
   type Manifest,
   manifestText,
@@ -103,7 +104,7 @@ async function verifyExisting({ existing, json }: Options, shell: BackupShell): 
   shell.out(
     json
       ? `${JSON.stringify({ backup: source, is_whole: true, ...summaryOf(manifest) })}\n`
-      : `${source} is whole: ${contentsOf(manifest)}.\nIt began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
+      : `${source} is whole: ${contentsOf(manifest)}.\n${gapLines(manifest)}It began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
   );
   return 0;
 }
@@ -330,12 +331,12 @@ function report({ target, bytes, manifest, isVerified, spanMs, unknown }: Report
       : '';
   const leftOut = unknown.length === 0 ? '' : `Not of Sluice, and so not part of it: ${unknown.join(', ')}\n`;
   return `${target} (${formatBytes(bytes)}, ${countOf(manifest.files.length, 'file')}, ${formatSpan(spanMs)}) holds ${contentsOf(manifest)}.
-${checked}
+${gapLines(manifest)}${checked}
 ${database}${leftOut}It holds personal data and hashes of keys and passwords: keep it as safe as the data folder.
 `;
 }
 
-export function contentsOf({ log, store, keys }: Manifest): string {
+export function contentsOf({ log, store, keys }: Pick<Manifest, 'log' | 'store' | 'keys'>): string {
   const pending = pendingRecords({ log, store });
   const parts = [
     ...(store === null ? [] : [countOf(store.events.stored, 'event')]),
@@ -350,12 +351,37 @@ export function contentsOf({ log, store, keys }: Manifest): string {
   return `${parts.join(', ')}${store === null ? '' : waiting}`;
 }
 
-/** In the log, and not in the store. */
+/** In the log, and not in the store. What the log has lost does not wait. */
 export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>): number {
   const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));
-  return log.reduce((sum, { partition, first_position, next_position }) => {
-    return sum + next_position - Math.max(first_position, positions.get(partition) ?? 0);
+  return log.reduce((sum, { partition, gaps = [], ...range }) => {
+    const position = positions.get(partition) ?? 0;
+    return gaps.reduce((rest, gap) => rest - countFrom(position, gap), sum + countFrom(position, range));
   }, 0);
+}
+
+/** One line for each stretch of positions that the log has lost, and that it knows of. */
+export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): string {
+  const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));
+  return log
+    .flatMap(({ partition, gaps = [] }) =>
+      gaps.map((gap) => {
+        const count = countFrom(0, gap);
+        const unprocessed = countFrom(positions.get(partition) ?? 0, gap);
+        const last = gap.next_position - 1;
+        const where = `${count === 1 ? `position ${last}` : `positions ${gap.first_position} to ${last}`} of partition ${partition}`;
+        const became =
+          unprocessed === 0
+            ? 'all of them are in the store'
+            : `${formatCount(unprocessed)} of them ${unprocessed === 1 ? 'is' : 'are'} in neither the log nor the store`;
+        return `The log has a known gap of ${countOf(count, 'request')} (${where})${store === null ? '' : `; ${became}`}.\n`;
+      }),
+    )
+    .join('');
+}
+
+function countFrom(position: number, { first_position, next_position }: LogGap): number {
+  return Math.max(0, next_position - Math.max(first_position, position));
 }
 
 function summaryOf(manifest: Manifest): object {

@@ -55,7 +55,7 @@ export interface DoctorParts {
   readonly lockHolder: () => LockHolder;
   readonly freeBytes: () => number;
   /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it. */
-  readonly quickCheck: () => Promise<string[]>;
+  readonly checkStoreFile: () => Promise<string[]>;
   readonly lookAtDatabase: () => Promise<DatabaseFacts>;
 }
 

@@ -37,7 +37,7 @@ export interface DoctorShell extends Shell {
   /** On the disk of the folder, for users other than root. */
   readonly freeBytes: (dataFolder: string) => number;
   /** What is wrong in the store's file, in words; nothing when it is whole. */
-  readonly quickCheck: (dataFolder: string) => Promise<string[]>;
+  readonly checkStoreFile: (dataFolder: string) => Promise<string[]>;
   readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
 }
 
@@ -142,7 +142,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     segments: (partition) => shell.segments(dataFolder, partition),
     lockHolder: () => shell.lockHolder(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),
-    quickCheck: () => shell.quickCheck(dataFolder),
+    checkStoreFile: () => shell.checkStoreFile(dataFolder),
     lookAtDatabase: () => shell.lookAtDatabase(config),
   };
 }

@@ -21,7 +21,7 @@ import {
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test, type TestContext } from 'node:test';
-import { zstdDecompressSync } from 'node:zlib';
+import { gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { copyDataFolder } from '../../src/backends/sqlite/backup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
@@ -227,6 +227,27 @@ suite('A backup that was damaged', () => {
     });
   }
 
+  test('is refused when something was appended to the archive', async (t) => {
+    for (const form of FORMS.slice(1)) {
+      const { target } = await backedUp(t, form);
+      const whole = readFileSync(target);
+      const junk = [
+        Buffer.from('x'),
+        Buffer.alloc(3_000_000, 'junk'),
+        whole,
+        zstdCompressSync('junk'),
+        gzipSync('junk'),
+      ];
+      for (const [index, more] of junk.entries()) {
+        writeFileSync(target, Buffer.concat([whole, more]));
+        const { code, err } = await backup(['--verify', target]);
+        assert.deepEqual([code, /is damaged or cut short/.test(err)], [-1, true], `${form} ${index}: ${err}`);
+        const restored = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+        assert.equal(restored.code, -1);
+      }
+    }
+  });
+
   test('is refused when its files were damaged before they were copied: records, pages, ledger, positions', async (t) => {
     const { target } = await backedUp(t, 'folder');
     const original = join(folderFor(t), 'original');
@@ -251,6 +272,26 @@ suite('A backup that was damaged', () => {
             'store.db',
             'UPDATE ledger SET events_received = events_received + 1, events_stored = events_stored + 1',
           ),
+      ],
+      [
+        /store\.db is damaged: event 1 in events_1 is not one of its record 1/,
+        () => change('store.db', 'UPDATE records_1 SET no = 9 WHERE no = 1'),
+      ],
+      [
+        /store\.db is damaged: event 2 in events_1 is not one of its record 2/,
+        () => change('store.db', 'UPDATE records_1 SET first_event = 3 WHERE no = 2'),
+      ],
+      [
+        /store\.db is damaged: event 1 in events_1 is of node 1, which is not there/,
+        () => change('store.db', 'DELETE FROM nodes WHERE no = 1'),
+      ],
+      [
+        /store\.db is damaged: event 4 is stored, and the next event would get the number 3/,
+        () => change('store.db', "UPDATE sequences SET next = 3 WHERE name = 'event'"),
+      ],
+      [
+        /do not belong together: at position 2 of partition 0 the log has the request .*, and the store has processed/,
+        () => change('store.db', 'UPDATE positions SET position = 3'),
       ],
       [/"keys" in backup-manifest\.json says/, () => change('keys.db', 'DELETE FROM keys')],
       [
@@ -339,11 +380,37 @@ suite('A backup that cannot be made', () => {
       truncateSync(join(within, name), 0);
     }
     const target = join(folderFor(t), 'b.tar');
-    const { code, err } = await backup(['--to', target, '--data', data, '--verify']);
+    const { code, out, err } = await backup(['--to', target, '--data', data, '--verify']);
     assert.equal(code, 0, err);
+    const gaps = [
+      'a log of 1 request, of which 1 waits to be processed',
+      'The log has a known gap of 2 requests (positions 1 to 2 of partition 0); all of them are in the store.',
+      'The log has a known gap of 1 request (position 3 of partition 0); all of them are in the store.',
+    ];
+    const checked = await backup(['--verify', target]);
+    for (const words of gaps) for (const text of [out, checked.out]) assert.ok(text.includes(words), text);
     const copy = join(folderFor(t), 'data');
     assert.equal((await restore(['--from', target, '--data', copy, '--verify'])).code, 0);
     assert.deepEqual(readdirSync(join(logFolderOf(copy), '0')).sort(), [...names, '0000000000000004.db']);
+  });
+
+  test('of a log that has lost requests before they were processed says how many, and that they do not wait', async (t) => {
+    const { data } = await filledFolder(t);
+    const within = join(logFolderOf(data), '0');
+    renameSync(join(within, '0000000000000004.db'), join(within, '0000000000000009.db'));
+    const segment = new DatabaseSync(join(within, '0000000000000009.db'));
+    segment.exec('DELETE FROM records');
+    segment.close();
+    writeFileSync(join(within, '0000000000000004.db.missing'), '');
+    const target = join(folderFor(t), 'b');
+    const made = await backup(['--to', target, '--data', data]);
+    assert.equal(made.code, 0, made.err);
+    const { out } = await backup(['--verify', target]);
+    assert.match(
+      out,
+      /a log of 3 requests\.\nThe log has a known gap of 5 requests \(positions 4 to 8 of partition 0\); /,
+    );
+    assert.match(out, /; 5 of them are in neither the log nor the store\.\n/);
   });
 
   test('of a write-ahead log with damage in it, which SQLite passes over, is refused', async (t) => {
