@@ -34,6 +34,7 @@ export interface DoctorShell extends Shell {
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
   readonly lockHolder: (dataFolder: string) => LockHolder;
+  readonly isBackupRunning: (dataFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
   readonly freeBytes: (dataFolder: string) => number;
   /** What is wrong in the store's file, in words; nothing when it is whole. */
@@ -141,6 +142,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     findLogReader: (warn) => shell.findLogReader(config, warn),
     segments: (partition) => shell.segments(dataFolder, partition),
     lockHolder: () => shell.lockHolder(dataFolder),
+    isBackupRunning: () => shell.isBackupRunning(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),
     checkStoreFile: () => shell.checkStoreFile(dataFolder),
     lookAtDatabase: () => shell.lookAtDatabase(config),

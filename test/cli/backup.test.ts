@@ -4,7 +4,8 @@
  */
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chownSync,
   cpSync,
@@ -37,7 +38,7 @@ import { entry, readAll } from '../contract/log-entries.ts';
 import { hindrance, mountSmallDisk, skipWithout } from '../faults/devices.ts';
 import { refusedStart } from '../faults/scope.ts';
 import { assertSame } from '../processor/store-dump.ts';
-import { removeFolder, temporaryFolder, user } from '../server.ts';
+import { removeFolder, runSluice, temporaryFolder, user } from '../server.ts';
 import { backup, restore } from './backing-up.ts';
 import { type DataFolder, NOW, openDataFolder, type Ran, traceId } from './data-shell.ts';
 
@@ -114,6 +115,17 @@ function flipByte(file: string, at: number): void {
   const bytes = readFileSync(file);
   bytes[at] = (bytes[at] ?? 0) ^ 0x40;
   writeFileSync(file, bytes);
+}
+
+/** A process of its own, killed while it holds the copy of the store. */
+async function killedBackup(data: string, target: string): Promise<void> {
+  const program = `
+    import { backup } from ${JSON.stringify(import.meta.resolve('./backing-up.ts'))};
+    import { copyDataFolder } from ${JSON.stringify(import.meta.resolve('../../src/backends/sqlite/backup.ts'))};
+    const onFile = async (path) => { if (path === 'store.db') process.kill(process.pid, 'SIGKILL'); };
+    await backup(${JSON.stringify(['--to', target, '--data', data])}, { copyDataFolder: (setup) => copyDataFolder({ ...setup, onFile }) });`;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: 'ignore' });
+  assert.deepEqual(await once(child, 'exit'), [null, 'SIGKILL']);
 }
 
 suite('sluice backup and sluice restore', () => {
@@ -494,11 +506,43 @@ suite('A backup that cannot be made', () => {
       assert.deepEqual(readdirSync(place), []);
     }
     mkdirSync(join(place, 'b.part'));
-    assert.match((await backup(['--to', join(place, 'b'), '--data', data])).err, /b\.part is there: another backup/);
+    assert.match(
+      (await backup(['--to', join(place, 'b'), '--data', data])).err,
+      /b\.part is there: a backup of another data folder/,
+    );
     assert.match(
       (await restore(['--from', join(place, 'b.part'), '--data', join(place, 'd')])).err,
       /not a finished backup/,
     );
+  });
+
+  test('that cannot be noted in the data folder is made all the same, and says so', async (t) => {
+    const { data } = await filledFolder(t);
+    for (const name of ['backup.json', 'backup-unfinished.json']) mkdirSync(join(data, `${name}.draft`));
+    const { code, out, err } = await backup(['--to', join(folderFor(t), 'b'), '--data', data, '--verify']);
+    assert.equal(code, 0, err);
+    assert.match(out, /read again, and is whole/);
+    assert.equal(err.match(/could not be noted in the data folder/g)?.length, 2);
+  });
+
+  test('that was killed is named by doctor, and the next one removes what it left, whatever its name', async (t) => {
+    const { data } = await filledFolder(t);
+    const place = folderFor(t);
+    const killed = join(place, 'monday.tar.zst');
+    await killedBackup(data, killed);
+    assert.deepEqual(readdirSync(place).sort(), ['monday.tar.zst.part', 'monday.tar.zst.part.files']);
+    const doctor = await runSluice(['doctor', '--data', data, '--json']);
+    assert.match(doctor.stdout, /the one to .*monday\.tar\.zst that began .* ago was killed/);
+    assert.match(doctor.stdout, /It left .*monday\.tar\.zst\.part and .*\.part\.files/);
+    const next = await backup(['--to', join(place, 'tuesday.tar.zst'), '--data', data]);
+    assert.equal(next.code, 0, next.err);
+    assert.match(next.err, /Removed .*monday\.tar\.zst\.part, which a backup that was killed had left/);
+    assert.deepEqual(readdirSync(place), ['tuesday.tar.zst']);
+    assert.doesNotMatch((await runSluice(['doctor', '--data', data])).stdout, /was killed/);
+
+    await killedBackup(data, killed);
+    assert.equal((await backup(['--to', killed, '--data', data])).code, 0, 'the same name');
+    assert.deepEqual(readdirSync(place).sort(), ['monday.tar.zst', 'tuesday.tar.zst']);
   });
 
   test('where its name is taken, in the data folder, or in no folder, is refused', async (t) => {

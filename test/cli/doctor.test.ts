@@ -12,6 +12,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { isBackupRunning } from '../../src/backends/sqlite/backup-lock.ts';
 import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
@@ -39,6 +40,7 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
       findLogReader,
       segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
       lockHolder: lockHolderOf,
+      isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
       freeBytes: freeBytesOf,
       checkStoreFile: async (folder) => findingsInStore(storeFileOf(folder)),
       lookAtDatabase,
