@@ -21,9 +21,15 @@ const TARGET_LABELS = new Set(['job', 'instance', 'namespace', 'pod']);
 /** Made by Prometheus itself. */
 const OWN_METRICS = new Set(['up']);
 const FUNCTIONS = new Set(
-  'sum max count avg_over_time rate increase deriv changes predict_linear histogram_quantile'.split(' '),
+  'sum max count avg_over_time rate increase deriv changes predict_linear histogram_quantile time'.split(' '),
 );
-const ALERT_NEEDS = ['SluiceNotReady', 'SluiceRefusingEvents', 'SluiceLedgerDifference', 'SluiceDeadLetters'];
+const ALERT_NEEDS = [
+  'SluiceNotReady',
+  'SluiceRefusingEvents',
+  'SluiceLedgerDifference',
+  'SluiceDeadLetters',
+  'SluiceBackupOld',
+];
 
 interface Rule {
   readonly alert: string;
