@@ -689,6 +689,10 @@ suite('A restore', () => {
     mkdirSync(join(data, 'log/0'), { recursive: true });
     writeFileSync(join(data, 'store.db'), 'half of it');
     assert.match(await refusedStart({ dataFolder: data }), /A restore into .* was interrupted/);
+    const doctor = (await runSluice(['doctor', '--data', data, '--json'])).stdout;
+    assert.match(doctor, /a restore into it is running or was interrupted/);
+    assert.doesNotMatch(doctor, /damaged/, 'the advice for damage would be wrong');
+    assert.match((await runSluice(['keys', 'list', '--data', data])).stderr, /A restore into .* was interrupted/);
     const { code, err } = await restore(['--from', target, '--data', data, '--verify']);
     assert.equal(code, 0, err);
     assert.ok(!existsSync(join(data, 'restoring.json')));

@@ -81,7 +81,7 @@ async function assertCommandsRefuse(scope: Scope, dataFolder: string): Promise<v
   assert.match(await refusedStart({ dataFolder }), words);
   const doctor = await runSluice(['doctor', '--data', dataFolder, '--json']);
   assert.equal(doctor.code, 1);
-  assert.match(doctor.stdout, words);
+  assert.equal(doctor.stdout.match(new RegExp(words, 'g'))?.length, 1, 'said once, however many checks need the store');
   const backup = await runSluice(['backup', '--data', dataFolder, '--to', join(folderIn(scope), 'backup')]);
   assert.equal(backup.code, 1);
   assert.match(backup.stderr, words);
