@@ -52,9 +52,7 @@ function* brokenLinksOfTable(
   nodes: NodeSet,
   sequences: Sequences,
 ): Generator<string> {
-  const records = store
-    .iterate<RecordRow>(`SELECT no, tenant, first_event, events FROM records_${table} ORDER BY no`)
-    [Symbol.iterator]();
+  const records = store.iterate<RecordRow>(`SELECT no, tenant, first_event, events FROM records_${table} ORDER BY no`);
   let record = records.next().value as RecordRow | undefined;
   let [lastEvent, lastRecord] = [0, 0];
   const blocks = `SELECT first_event, tenant, events, numbers, texts FROM events_${table} ORDER BY first_event`;
