@@ -117,20 +117,23 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     { runDoctor },
     { findLogReader, lookAtDatabase },
     { listSegments },
-    { freeBytesOf, lockHolderOf, quickCheckOf },
+    { findingsInStore, freeBytesOf, lockHolderOf },
+    { isBackupRunning },
   ] = await Promise.all([
     import('./cli/doctor.ts'),
     import('./opening.ts'),
     import('./backends/sqlite/log-segments.ts'),
     import('./backends/sqlite/checkup.ts'),
+    import('./backends/sqlite/backup-lock.ts'),
   ]);
   return runDoctor(args, {
     ...shell,
     findLogReader,
     segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
     lockHolder: lockHolderOf,
+    isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
     freeBytes: freeBytesOf,
-    quickCheck: async (folder) => quickCheckOf(storeFileOf(folder)),
+    checkStoreFile: async (folder) => findingsInStore(storeFileOf(folder)),
     lookAtDatabase,
   });
 }
@@ -156,16 +159,21 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
 }
 
 async function runBackupCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [{ runBackup }, { copyDataFolder, sizeOfData, unknownFiles }, { checkDataFolder }, { freeBytesOf }] =
-    await Promise.all([
-      import('./cli/backup.ts'),
-      import('./backends/sqlite/backup.ts'),
-      import('./backends/sqlite/backup-facts.ts'),
-      import('./backends/sqlite/checkup.ts'),
-    ]);
+  const [
+    { runBackup },
+    { copyDataFolder, lockDataFolder, sizeOfData, unknownFiles },
+    { checkDataFolder },
+    { freeBytesOf },
+  ] = await Promise.all([
+    import('./cli/backup.ts'),
+    import('./backends/sqlite/backup.ts'),
+    import('./backends/sqlite/backup-facts.ts'),
+    import('./backends/sqlite/checkup.ts'),
+  ]);
   return runBackup(args, {
     ...shell,
     version: versionOf(),
+    lockDataFolder,
     copyDataFolder,
     sizeOfData,
     unknownFiles,

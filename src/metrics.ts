@@ -74,6 +74,11 @@ const FAMILIES = {
     CONNECTIONS_CLOSED,
   ),
   disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
+  last_backup: gauge(
+    'sluice_last_backup_timestamp_seconds',
+    'When the last successful "sluice backup" of the data folder began, as Unix time; left out while there was none.',
+    'max',
+  ),
   clock_held: gauge(
     'sluice_clock_held_seconds',
     'How far the wall clock is ahead of received_at because it is not believed; 0 while it is.',

@@ -151,7 +151,11 @@ export async function openKeyStore(config: Config): Promise<KeyStore> {
 
 /** Makes nothing: undefined where there is none. */
 export async function findKeyStore(config: Config): Promise<KeyStore | undefined> {
-  if (config.storeUrl === '') return existsSync(keyFileOf(config.dataFolder)) ? openKeyStore(config) : undefined;
+  if (config.storeUrl === '') {
+    // Before its keys are there, a folder would look like a new one.
+    refuseUnfinishedRestore(config.dataFolder);
+    return existsSync(keyFileOf(config.dataFolder)) ? openKeyStore(config) : undefined;
+  }
   const pool = await findDatabase(config);
   return pool === undefined ? undefined : keyStoreOn(pool);
 }
@@ -159,6 +163,7 @@ export async function findKeyStore(config: Config): Promise<KeyStore | undefined
 export async function openMemberStore(config: Config): Promise<MemberStore> {
   if (config.storeUrl === '') {
     refuseMovedFolder(config.dataFolder);
+    refuseUnfinishedRestore(config.dataFolder);
     const { openSqliteMemberStore } = await import('./backends/sqlite/members.ts');
     return openSqliteMemberStore(keyFileOf(config.dataFolder));
   }
@@ -182,6 +187,7 @@ export async function memberStoreOn(pool: Database): Promise<MemberStore> {
 export async function openStore(config: Config): Promise<Store | undefined> {
   if (config.storeUrl === '') {
     refuseMovedFolder(config.dataFolder);
+    refuseUnfinishedRestore(config.dataFolder);
     const file = storeFileOf(config.dataFolder);
     if (!existsSync(file)) return undefined;
     const [{ openSqliteStore }, { matchOptionsOf }] = await Promise.all([

@@ -10,6 +10,7 @@
 import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { Worker } from 'node:worker_threads';
+import { readLastBackup } from './backup/last-backup.ts';
 import type { Config, Sources } from './config.ts';
 import type { ServerStatus } from './edge/readiness.ts';
 import { listenError } from './edge/listen-error.ts';
@@ -70,7 +71,7 @@ export type SupervisorMessage =
   /** To edges: why the database may not be used yet; null once it may. */
   | { readonly type: 'database'; readonly trouble: string | null };
 
-const DISK_INTERVAL_MS = 1_000;
+const FOLDER_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
 const FATAL_GRACE_MS = 250;
 
@@ -132,7 +133,7 @@ export class Supervisor {
   #databaseTrouble: string | null;
   readonly #keyUse: OutageLog;
   readonly #diskLook: OutageLog;
-  #diskTimer: NodeJS.Timeout | undefined;
+  #folderTimer: NodeJS.Timeout | undefined;
   /** One line a key is enough. */
   readonly #leaksTold = new Set<string>();
   #doomed = false;
@@ -155,8 +156,8 @@ export class Supervisor {
     const { config } = this.#parts;
     // A log that is shared is elsewhere, and with it all that could fill a disk.
     if (config.logUrl === '') {
-      await this.#checkDisk();
-      this.#diskTimer = setInterval(() => void this.#checkDisk(), DISK_INTERVAL_MS);
+      await this.#lookAtFolder();
+      this.#folderTimer = setInterval(() => void this.#lookAtFolder(), FOLDER_INTERVAL_MS);
     }
     const edges = config.role === 'processor' ? 1 : config.edges;
     // Sockets that share a port do not notice a stranger on it, so look before.
@@ -190,7 +191,7 @@ export class Supervisor {
   async stop(): Promise<void> {
     if (this.#flags[SHUTTING_DOWN] === 1) return;
     this.#flags[SHUTTING_DOWN] = 1;
-    clearInterval(this.#diskTimer);
+    clearInterval(this.#folderTimer);
     const drained = Promise.all(
       this.#edges.map(
         (edge) =>
@@ -310,6 +311,11 @@ export class Supervisor {
     }
   }
 
+  async #lookAtFolder(): Promise<void> {
+    this.#lookForBackup();
+    await this.#checkDisk();
+  }
+
   async #checkDisk(): Promise<void> {
     const { config, metricsBuffer, logger } = this.#parts;
     try {
@@ -327,6 +333,14 @@ export class Supervisor {
     } catch (error) {
       this.#diskLook.failed(error);
     }
+  }
+
+  /** The command that makes backups notes them in the data folder. */
+  #lookForBackup(): void {
+    const { config, metricsBuffer } = this.#parts;
+    const last = readLastBackup(config.dataFolder);
+    if (last === undefined) return;
+    metricsWriter(metricsBuffer, 2 * config.edges).set(METRIC.last_backup, Date.parse(last.began_at) / 1_000);
   }
 
   #die(reason: string, error?: Error): void {

@@ -10,7 +10,16 @@ import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type Family, parsePrometheus } from './prometheus-text.ts';
 import { parseQuery } from './promql.ts';
-import { eventually, post, removeFolder, startServer, type TestServer, user } from './server.ts';
+import {
+  eventually,
+  post,
+  removeFolder,
+  runSluice,
+  startServer,
+  temporaryFolder,
+  type TestServer,
+  user,
+} from './server.ts';
 import { at, parseYaml, type Yaml } from './yaml.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -21,7 +30,7 @@ const TARGET_LABELS = new Set(['job', 'instance', 'namespace', 'pod']);
 /** Made by Prometheus itself. */
 const OWN_METRICS = new Set(['up']);
 const FUNCTIONS = new Set(
-  'sum max count avg_over_time rate increase deriv changes predict_linear histogram_quantile'.split(' '),
+  'sum max count avg_over_time rate increase deriv changes predict_linear histogram_quantile time'.split(' '),
 );
 const ALERT_NEEDS = [
   'SluiceNotReady',
@@ -29,6 +38,7 @@ const ALERT_NEEDS = [
   'SluiceConnectionLimit',
   'SluiceLedgerDifference',
   'SluiceDeadLetters',
+  'SluiceBackupOld',
 ];
 
 interface Rule {
@@ -68,16 +78,19 @@ function filledIn(expr: string): string {
 }
 
 suite('What Sluice is watched with', { timeout: 120_000 }, () => {
+  const backups = temporaryFolder();
   let server: TestServer;
   let families: Map<string, Family>;
 
   before(async () => {
     server = await startServer();
     assert.equal((await post(server, server.key, { users: [user('u')] })).status, 202);
+    assert.equal((await runSluice(['backup', '--to', join(backups, 'b'), '--data', server.dataFolder])).code, 0);
     families = await eventually('everything has been measured once', async () => {
       const found = parsePrometheus(await (await fetch(`${server.baseUrl}/metrics`)).text());
       return [
         'sluice_ready',
+        'sluice_last_backup_timestamp_seconds',
         'sluice_ledger_difference',
         'sluice_log_missing_records',
         'sluice_processor_lag_seconds',
@@ -89,6 +102,7 @@ suite('What Sluice is watched with', { timeout: 120_000 }, () => {
   after(async () => {
     await server.kill('SIGKILL');
     removeFolder(server.dataFolder);
+    removeFolder(backups);
   });
 
   /** The labels of a series by name, with all their values; undefined where no such series is exported. */

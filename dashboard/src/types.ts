@@ -278,6 +278,7 @@ export interface Health {
   /** Null on a server that keeps nothing on its disk. */
   readonly disk_free_bytes: number | null;
   readonly disk_free_bytes_min: number;
+  readonly last_backup_at: string | null;
   /** How far the clock is ahead because it is not believed; 0 while it is. */
   readonly clock_held_seconds: number;
   /** How far the clock is behind the newest time of receipt. */

@@ -45,6 +45,10 @@ const Health = Type.Object(
       'Free where the data is kept; null on a server that keeps none on its disk.',
     ),
     disk_free_bytes_min: count('With less than this, events are refused.'),
+    last_backup_at: orNull(
+      Type.String({ format: 'date-time' }),
+      'When the last successful `sluice backup` of the data folder began: all that was acknowledged before is in it. Null while there was none; backups by other means, such as of PostgreSQL, are not seen.',
+    ),
     clock_held_seconds: Type.Number({
       minimum: 0,
       description:

@@ -55,6 +55,7 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
     lag_seconds: hasProcessor ? gauge(METRIC.processor_lag) : null,
     disk_free_bytes: config.logUrl === '' ? gauge(METRIC.disk_free_bytes) : null,
     disk_free_bytes_min: config.diskFreeBytesMin,
+    last_backup_at: lastBackupAt(metricsBuffer),
     clock_held_seconds: gauge(METRIC.clock_held),
     clock_behind_seconds: gauge(METRIC.clock_behind),
     memory_bytes: residentMemoryBytes(),
@@ -64,6 +65,11 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
     requests: requestsAnswer(metricsBuffer),
     edges: config.edges,
   };
+}
+
+function lastBackupAt(metricsBuffer: SharedArrayBuffer): string | null {
+  const seconds = readGauge(metricsBuffer, METRIC.last_backup);
+  return seconds === null ? null : timeText(seconds * 1_000);
 }
 
 /** Of all accounts, as the edges answered: whoever was refused for their key belongs to none. */

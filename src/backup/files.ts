@@ -19,9 +19,17 @@ import {
 import { dirname, join } from 'node:path';
 import { PassThrough, type Readable, type Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { constants, createGunzip, createGzip, createZstdCompress, createZstdDecompress } from 'node:zlib';
+import {
+  constants,
+  createGunzip,
+  createGzip,
+  createZstdCompress,
+  createZstdDecompress,
+  type Gunzip,
+  type ZstdDecompress,
+} from 'node:zlib';
 import type { BackupFile } from './manifest.ts';
-import { readTar, type TarEntry, TarWriter } from './tar.ts';
+import { readTar, TarError, type TarEntry, TarWriter } from './tar.ts';
 
 export type ArchiveKind = 'tar' | 'tar.gz' | 'tar.zst';
 
@@ -141,6 +149,9 @@ export async function* readArchive(file: string, stop: AbortSignal): AsyncGenera
   // An error of the file ends the decompressor, and is thrown where that is read.
   pipeline(source, decompressor).catch(() => undefined);
   yield* readTar(decompressor);
+  // Decompressors stop at the end of what was compressed, and some say nothing of what follows.
+  const left = statSync(file).size - decompressor.bytesWritten;
+  if (left > 0) throw new TarError(`${left} bytes behind its end do not belong to it`);
 }
 
 /** A backup may be run by root, and the server by another user, who has to open what is left in the data folder. */
@@ -166,7 +177,7 @@ function compressorOf(kind: ArchiveKind): Transform | undefined {
   return kind === 'tar.gz' ? createGzip() : createZstdCompress({ params: { [constants.ZSTD_c_checksumFlag]: 1 } });
 }
 
-function decompressorOf(file: string): Transform | undefined {
+function decompressorOf(file: string): Gunzip | ZstdDecompress | undefined {
   const start = Buffer.alloc(4);
   const descriptor = openSync(file, 'r');
   try {

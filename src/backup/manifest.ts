@@ -31,6 +31,14 @@ export interface LogFacts {
   readonly first_position: number;
   readonly next_position: number;
   readonly records: number;
+  /** Marked as lost or missing in the log, which goes on behind them. Left out where there are none. */
+  readonly gaps?: readonly LogGap[];
+}
+
+/** Positions from `first_position` up to, and without, `next_position`: acknowledged once, and no longer in the log. */
+export interface LogGap {
+  readonly first_position: number;
+  readonly next_position: number;
 }
 
 /** Sums of the ledger over all tenants and hours. `failed` are the dead letters. */

@@ -83,7 +83,10 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
   try {
     for (;;) {
       const header = await input.exactly(BLOCK_BYTES, 'it is cut short');
-      if (header.every((byte) => byte === 0)) return;
+      if (isZero(header)) {
+        await assertNothingFollows(input);
+        return;
+      }
       assertChecksum(header);
       const bytes = readSize(header);
       const type = String.fromCharCode(header[156] ?? 0);
@@ -115,6 +118,17 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
   }
 }
 
+/** Programs fill an archive up with zeros; anything else was not written by one. */
+async function assertNothingFollows(input: ByteReader): Promise<void> {
+  for await (const chunk of input.rest()) {
+    if (!isZero(chunk)) throw new TarError('there are bytes behind its end, which do not belong to it');
+  }
+}
+
+function isZero(bytes: Uint8Array): boolean {
+  return bytes.every((byte) => byte === 0);
+}
+
 class ByteReader {
   readonly #chunks: AsyncIterator<Uint8Array>;
   #rest: Buffer = Buffer.alloc(0);
@@ -132,6 +146,12 @@ class ByteReader {
     const taken = this.#rest.subarray(0, bytes);
     this.#rest = this.#rest.subarray(taken.byteLength);
     return taken;
+  }
+
+  /** What is left, chunk by chunk. */
+  async *rest(): AsyncGenerator<Uint8Array> {
+    if (this.#rest.byteLength > 0) yield this.#rest;
+    for (let next = await this.#chunks.next(); next.done !== true; next = await this.#chunks.next()) yield next.value;
   }
 
   /** For headers and padding: all of it is in memory. */

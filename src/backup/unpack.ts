@@ -4,7 +4,7 @@
  * is in them as well, for which an archive is unpacked beside itself for a while.
  */
 
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { OperatorError } from '../errors.ts';
@@ -20,6 +20,7 @@ import {
   parseManifest,
 } from './manifest.ts';
 import { TarError } from './tar.ts';
+import { checkFolderOf } from './unfinished-backup.ts';
 
 export interface CheckOptions {
   readonly stop: AbortSignal;
@@ -75,7 +76,15 @@ export async function verify(source: string, options: VerifyOptions): Promise<Ma
     await verifyContents(source, source, manifest, options);
     return manifest;
   }
-  const folder = mkdtempSync(join(dirname(source), '.sluice-verify-'));
+  const folder = checkFolderOf(source);
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    throw new OperatorError(
+      `${folder} is there: another check of ${source} is running, or one was killed. If none is running, remove it: rm -r "${folder}"`,
+    );
+  }
   try {
     const manifest = await unpack(source, folder, { ...options, onFile: () => undefined });
     await verifyContents(folder, source, manifest, options);

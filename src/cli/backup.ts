@@ -13,12 +13,14 @@ import {
   type BackupFacts,
   type BackupFile,
   type BackupScope,
+  type LogGap,
   MANIFEST_FILE,
   type Manifest,
   manifestText,
   parseManifest,
 } from '../backup/manifest.ts';
 import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
+import { draftOf, leftoversOf, removeUnfinishedBackup, writeUnfinishedBackup } from '../backup/unfinished-backup.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, verify } from '../backup/unpack.ts';
 import type { Config } from '../config.ts';
 import { OperatorError } from '../errors.ts';
@@ -32,7 +34,9 @@ import { inWords, type Shell } from './shell.ts';
 
 export interface BackupShell extends Shell {
   readonly version: string;
-  /** Writes a consistent copy into an empty folder, file by file, and says what it holds. */
+  /** One backup of a data folder at a time. Refuses a folder that lacks something. */
+  readonly lockDataFolder: (dataFolder: string, scope: BackupScope) => { release(): void };
+  /** Under the lock. Writes a consistent copy into an empty folder, file by file, and says what it holds. */
   readonly copyDataFolder: (setup: {
     readonly dataFolder: string;
     readonly scope: BackupScope;
@@ -103,7 +107,7 @@ async function verifyExisting({ existing, json }: Options, shell: BackupShell): 
   shell.out(
     json
       ? `${JSON.stringify({ backup: source, is_whole: true, ...summaryOf(manifest) })}\n`
-      : `${source} is whole: ${contentsOf(manifest)}.\nIt began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
+      : `${source} is whole: ${contentsOf(manifest)}.\n${gapLines(manifest)}It began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
   );
   return 0;
 }
@@ -116,28 +120,20 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   assertTarget(target, dataFolder);
   refuseUnfinishedRestore(dataFolder);
   if (scope === 'all') refuseMovedFolder(dataFolder);
-  const kind = archiveKindOf(target);
-  const size = existsSync(dataFolder) ? shell.sizeOfData(dataFolder, scope) : { bytes: 0, largestBytes: 0 };
-  assertSpace(spaceFor(kind, size, isVerified), dirname(target), shell, `for a backup of ${formatBytes(size.bytes)}`);
-
   const beganAt = shell.now();
-  const draft = `${target}.part`;
-  const leftovers = [draft, `${draft}.files`];
+  const lock = shell.lockDataFolder(dataFolder, scope);
   let manifest: Manifest;
   try {
-    manifest = await writeDraft({ draft, kind, scope, dataFolder, beganAt, totalBytes: size.bytes }, shell);
-    if (isVerified) await verifyWithProgress(draft, shell);
-    shell.stop.throwIfAborted();
-    if (existsSync(target)) throw existsAlready(target);
-    renameSync(draft, target);
-    syncPath(dirname(target));
-  } catch (error) {
-    for (const path of leftovers) rmSync(path, { recursive: true, force: true });
-    throw error;
+    for (const path of removeUnfinishedBackup(dataFolder)) {
+      shell.err(`Removed ${path}, which a backup that was killed had left.\n`);
+    }
+    manifest = await writeBackup({ target, scope, dataFolder, beganAt, isVerified }, shell);
+  } finally {
+    lock.release();
   }
   const bytes = isFolder(target) ? manifest.files.reduce((sum, file) => sum + file.bytes, 0) : statSync(target).size;
   const { began_at, sluice_version } = manifest;
-  writeLastBackup(dataFolder, { began_at, target, bytes, verified: isVerified, sluice_version });
+  note(shell, () => writeLastBackup(dataFolder, { began_at, target, bytes, verified: isVerified, sluice_version }));
   const unknown = shell.unknownFiles(dataFolder);
   if (options.json) {
     const result = { backup: target, bytes, verified: isVerified, ...summaryOf(manifest), files_left_out: unknown };
@@ -146,6 +142,48 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   }
   shell.out(report({ target, bytes, manifest, isVerified, spanMs: shell.now() - beganAt, unknown }));
   return 0;
+}
+
+/** What is noted in the data folder is advice. Its disk may be full, and a backup is what is needed then. */
+function note({ err }: Shell, write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    err(
+      `The backup goes on, but could not be noted in the data folder, so "sluice doctor" does not see it: ${reason}\n`,
+    );
+  }
+}
+
+interface NewBackup {
+  readonly target: string;
+  readonly scope: BackupScope;
+  readonly dataFolder: string;
+  readonly beganAt: number;
+  readonly isVerified: boolean;
+}
+
+/** Under the lock. It has its name when it resolves, and nothing is left of it when it rejects. */
+async function writeBackup(backup: NewBackup, shell: BackupShell): Promise<Manifest> {
+  const { target, scope, dataFolder, beganAt, isVerified } = backup;
+  assertIsFree(target);
+  const kind = archiveKindOf(target);
+  const size = shell.sizeOfData(dataFolder, scope);
+  assertSpace(spaceFor(kind, size, isVerified), dirname(target), shell, `for a backup of ${formatBytes(size.bytes)}`);
+  note(shell, () => writeUnfinishedBackup(dataFolder, { target, began_at: new Date(beganAt).toISOString() }));
+  try {
+    const draft = draftOf(target);
+    const manifest = await writeDraft({ draft, kind, scope, dataFolder, beganAt, totalBytes: size.bytes }, shell);
+    if (isVerified) await verifyWithProgress(draft, shell);
+    shell.stop.throwIfAborted();
+    if (existsSync(target)) throw existsAlready(target);
+    renameSync(draft, target);
+    syncPath(dirname(target));
+    return manifest;
+  } finally {
+    removeUnfinishedBackup(dataFolder);
+  }
 }
 
 /** Where the data is. With Kafka nothing is in the folder. */
@@ -172,12 +210,15 @@ function assertTarget(target: string, dataFolder: string): void {
       `${target} is in the data folder, where the next backup would have to copy it, and is lost together with it. Choose another disk, or at least another folder.`,
     );
   }
-  for (const path of [`${target}.part`, `${target}.part.files`]) {
-    if (!existsSync(path)) continue;
-    throw new OperatorError(
-      `${path} is there: another backup to the same place is running, or one was interrupted. Remove it if none is running, or choose another name.`,
-    );
-  }
+}
+
+/** What a backup of this folder left is removed by now. */
+function assertIsFree(target: string): void {
+  const [path] = leftoversOf(target);
+  if (path === undefined) return;
+  throw new OperatorError(
+    `${path} is there: a backup of another data folder to the same name is running, or was killed. Choose another name, or, if none is running, remove it: rm -r "${path}"`,
+  );
 }
 
 function existsAlready(target: string): OperatorError {
@@ -330,12 +371,12 @@ function report({ target, bytes, manifest, isVerified, spanMs, unknown }: Report
       : '';
   const leftOut = unknown.length === 0 ? '' : `Not of Sluice, and so not part of it: ${unknown.join(', ')}\n`;
   return `${target} (${formatBytes(bytes)}, ${countOf(manifest.files.length, 'file')}, ${formatSpan(spanMs)}) holds ${contentsOf(manifest)}.
-${checked}
+${gapLines(manifest)}${checked}
 ${database}${leftOut}It holds personal data and hashes of keys and passwords: keep it as safe as the data folder.
 `;
 }
 
-export function contentsOf({ log, store, keys }: Manifest): string {
+export function contentsOf({ log, store, keys }: Pick<Manifest, 'log' | 'store' | 'keys'>): string {
   const pending = pendingRecords({ log, store });
   const parts = [
     ...(store === null ? [] : [countOf(store.events.stored, 'event')]),
@@ -350,12 +391,37 @@ export function contentsOf({ log, store, keys }: Manifest): string {
   return `${parts.join(', ')}${store === null ? '' : waiting}`;
 }
 
-/** In the log, and not in the store. */
+/** In the log, and not in the store. What the log has lost does not wait. */
 export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>): number {
   const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));
-  return log.reduce((sum, { partition, first_position, next_position }) => {
-    return sum + next_position - Math.max(first_position, positions.get(partition) ?? 0);
+  return log.reduce((sum, { partition, gaps = [], ...range }) => {
+    const position = positions.get(partition) ?? 0;
+    return gaps.reduce((rest, gap) => rest - countFrom(position, gap), sum + countFrom(position, range));
   }, 0);
+}
+
+/** One line for each stretch of positions that the log has lost, and that it knows of. */
+export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): string {
+  const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));
+  return log
+    .flatMap(({ partition, gaps = [] }) =>
+      gaps.map((gap) => {
+        const count = countFrom(0, gap);
+        const unprocessed = countFrom(positions.get(partition) ?? 0, gap);
+        const last = gap.next_position - 1;
+        const where = `${count === 1 ? `position ${last}` : `positions ${gap.first_position} to ${last}`} of partition ${partition}`;
+        const became =
+          unprocessed === 0
+            ? 'all of them are in the store'
+            : `${formatCount(unprocessed)} of them ${unprocessed === 1 ? 'is' : 'are'} in neither the log nor the store`;
+        return `The log has a known gap of ${countOf(count, 'request')} (${where})${store === null ? '' : `; ${became}`}.\n`;
+      }),
+    )
+    .join('');
+}
+
+function countFrom(position: number, { first_position, next_position }: LogGap): number {
+  return Math.max(0, next_position - Math.max(first_position, position));
 }
 
 function summaryOf(manifest: Manifest): object {

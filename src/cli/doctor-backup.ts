@@ -4,16 +4,39 @@
  */
 
 import { readLastBackup } from '../backup/last-backup.ts';
-import { type Check, warning, well } from './doctor-checks.ts';
+import { leftoversOf, readUnfinishedBackup } from '../backup/unfinished-backup.ts';
+import { type Check, type DoctorParts, type Finding, warning, well } from './doctor-checks.ts';
 import { formatBytes, formatSpan } from './local-time.ts';
 
 /** A day, and time for a nightly backup to run late. */
 const OLD_MS = 26 * 3_600_000;
 const ADVICE = 'Make one, with another disk as its place: sluice backup --to FILE.tar.zst --verify (docs/backup.md).';
 
-export const checkBackup: Check = async ({ config, dataFolder, store, now }) => {
+export const checkBackup: Check = async (parts) => {
   // With Kafka, nothing is in the folder; backups of PostgreSQL are not seen from here.
-  if (config.logUrl !== '') return [];
+  if (parts.config.logUrl !== '') return [];
+  return [...unfinishedFindings(parts), ...(await lastFindings(parts))];
+};
+
+function unfinishedFindings({ dataFolder, isBackupRunning, now }: DoctorParts): Finding[] {
+  // Asked first: one that ends between the two looks has removed its note by then.
+  const isRunning = isBackupRunning();
+  const unfinished = readUnfinishedBackup(dataFolder);
+  if (unfinished === undefined) return [];
+  const began = `${formatSpan(Math.max(0, now() - Date.parse(unfinished.began_at)))} ago`;
+  if (isRunning) return [well('backup', `one is being made since ${began}: ${unfinished.target}`)];
+  const left = leftoversOf(unfinished.target);
+  const what = left.length === 0 ? 'It left nothing' : `It left ${left.join(' and ')}, which no restore takes`;
+  return [
+    warning(
+      'backup',
+      `the one to ${unfinished.target} that began ${began} was killed`,
+      `${what}. The next "sluice backup" of this data folder removes that.`,
+    ),
+  ];
+}
+
+async function lastFindings({ config, dataFolder, store, now }: DoctorParts): Promise<Finding[]> {
   const last = readLastBackup(dataFolder);
   if (last !== undefined) {
     const age = now() - Date.parse(last.began_at);
@@ -28,4 +51,4 @@ export const checkBackup: Check = async ({ config, dataFolder, store, now }) => 
   return [
     warning('backup', `there was never one, and the oldest data is of ${formatSpan(now() - oldest)} ago`, ADVICE),
   ];
-};
+}

@@ -53,9 +53,10 @@ export interface DoctorParts {
   /** Of one partition, in order. */
   readonly segments: (partition: number) => readonly SegmentName[];
   readonly lockHolder: () => LockHolder;
+  readonly isBackupRunning: () => boolean;
   readonly freeBytes: () => number;
   /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it. */
-  readonly quickCheck: () => Promise<string[]>;
+  readonly checkStoreFile: () => Promise<string[]>;
   readonly lookAtDatabase: () => Promise<DatabaseFacts>;
 }
 

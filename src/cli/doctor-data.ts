@@ -234,13 +234,13 @@ export const checkStore: Check = async (parts) => {
   const tenants = await store.tenants();
   const findings = [well('store', `it opens, and has data of ${countOf(tenants.length, 'tenant')}`)];
   if (!parts.isDeep || parts.config.storeUrl !== '') return findings;
-  const problems = await parts.quickCheck();
+  const problems = await parts.checkStoreFile();
   for (const problem of problems.slice(0, SHOWN_MAX)) {
     const advice =
       'Stop the server and put back a backup, or move store.db away: the next start makes it anew from what the log still holds.';
     findings.push(broken('store', `it is damaged: ${problem}`, advice));
   }
-  if (problems.length === 0) findings.push(well('store', 'every page of it is sound'));
+  if (problems.length === 0) findings.push(well('store', 'every page of it is sound, and every event has its record'));
   return findings;
 };
 

@@ -3,11 +3,13 @@
  * and without one, and changes nothing. Exit code 0: all is well; 1: something is broken; 2: there are warnings only.
  */
 
+import { isRestoreUnfinished } from '../backup/restore-marker.ts';
 import type { Config } from '../config.ts';
 import type { LogReader } from '../log.ts';
 import { refuseMovedFolder } from '../move-marker.ts';
 import type { Store } from '../store.ts';
 import {
+  broken,
   type Check,
   checkDisk,
   checkFolder,
@@ -34,10 +36,11 @@ export interface DoctorShell extends Shell {
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
   readonly lockHolder: (dataFolder: string) => LockHolder;
+  readonly isBackupRunning: (dataFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
   readonly freeBytes: (dataFolder: string) => number;
   /** What is wrong in the store's file, in words; nothing when it is whole. */
-  readonly quickCheck: (dataFolder: string) => Promise<string[]>;
+  readonly checkStoreFile: (dataFolder: string) => Promise<string[]>;
   readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
 }
 
@@ -54,13 +57,14 @@ type NamedCheck = readonly [name: string, check: Check];
 /** Of what is in the data folder. */
 const FOLDER_CHECKS: readonly NamedCheck[] = [
   ['data folder', checkFolder],
+  ['data folder', checkIsRestored],
   ['disk', checkDisk],
 ];
 /** Each with what it is called when it cannot even be made; in the order in which they are shown. */
 const CHECKS: readonly NamedCheck[] = [
-  ['clock', checkClock],
   ['log', checkLog],
   ['store', checkStore],
+  ['clock', checkClock],
   ['backlog', checkBacklog],
   ['ledger', checkBooks],
   ['keys', checkKeys],
@@ -96,13 +100,21 @@ export async function examine(parts: DoctorParts): Promise<Finding[]> {
     if (name !== 'disk' && found.some(({ state }) => state === 'broken')) return findings;
   }
   for (const [name, check] of CHECKS) findings.push(...(await attempt(name, check, parts)));
-  return findings;
+  // A store that cannot be opened fails most checks, in the same words: those of the store come first, and are enough.
+  return findings.filter(({ message }, index) => findings.findIndex((other) => other.message === message) === index);
 }
 
 /** What was moved to PostgreSQL is to be looked at there: all that follows would be of the past. */
 async function checkIsHere({ dataFolder }: DoctorParts): Promise<Finding[]> {
   refuseMovedFolder(dataFolder);
   return [];
+}
+
+/** Half of a restore looks like damage, for which the advice would be wrong. */
+async function checkIsRestored({ dataFolder }: DoctorParts): Promise<Finding[]> {
+  if (!isRestoreUnfinished(dataFolder)) return [];
+  const message = 'a restore into it is running or was interrupted, so it is incomplete';
+  return [broken('data folder', message, 'If none is running, run the same "sluice restore" again: it begins anew.')];
 }
 
 /** A check that fails has found something, too. */
@@ -141,8 +153,9 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     findLogReader: (warn) => shell.findLogReader(config, warn),
     segments: (partition) => shell.segments(dataFolder, partition),
     lockHolder: () => shell.lockHolder(dataFolder),
+    isBackupRunning: () => shell.isBackupRunning(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),
-    quickCheck: () => shell.quickCheck(dataFolder),
+    checkStoreFile: () => shell.checkStoreFile(dataFolder),
     lookAtDatabase: () => shell.lookAtDatabase(config),
   };
 }

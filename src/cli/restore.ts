@@ -18,7 +18,7 @@ import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } fro
 import type { UndoneByRestore } from '../backup/undone.ts';
 import type { Config } from '../config.ts';
 import { OperatorError } from '../errors.ts';
-import { assertSpace, contentsOf, pendingRecords, progressOf } from './backup.ts';
+import { assertSpace, contentsOf, gapLines, pendingRecords, progressOf } from './backup.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from './flags.ts';
 import { formatSpan, isoTime, localTime } from './local-time.ts';
@@ -235,7 +235,7 @@ function report(
       ? 'Restore the database as it was BEFORE this backup, not after, then start the server: docs/backup.md'
       : `Start the server on it: sluice serve --data ${config.dataFolder}`;
   return `${folder} is as it was at ${began} (restored in ${formatSpan(spanMs)}): ${contentsOf(manifest)}.${checked}
-
+${gapLines(manifest)}
 ${next}
 ${manifest.scope === 'log' ? '' : `\n${undone === undefined ? undoneWords(began) : undoneList(undone)}`}`;
 }

@@ -37,6 +37,7 @@ suite('GET /health', () => {
     two.set(METRIC.clock_held, 86_400.5);
     two.set(METRIC.disk_free_bytes, 7_000);
     one.inc(METRIC.requests_202, 4);
+    two.set(METRIC.last_backup, Date.parse('2026-11-15T03:30:00.250Z') / 1_000);
     two.inc(METRIC.requests_202);
     two.inc(METRIC.requests_401, 12);
     const settings = loadConfig({ env: { SLUICE_BACKLOG_MAX: '1GB', SLUICE_EDGES: '2' }, args: [] });
@@ -58,6 +59,7 @@ suite('GET /health', () => {
       lag_seconds: 1.5,
       disk_free_bytes: 7_000,
       disk_free_bytes_min: 268_435_456,
+      last_backup_at: '2026-11-15T03:30:00.250Z',
       clock_held_seconds: 86_400.5,
       clock_behind_seconds: 0,
       ledger_difference: 2,

@@ -1,7 +1,7 @@
 /** What the tests of `sluice backup` and `sluice restore` share: both commands in this process, on real files. */
 
 import { checkDataFolder } from '../../src/backends/sqlite/backup-facts.ts';
-import { copyDataFolder, sizeOfData, unknownFiles } from '../../src/backends/sqlite/backup.ts';
+import { copyDataFolder, lockDataFolder, sizeOfData, unknownFiles } from '../../src/backends/sqlite/backup.ts';
 import { freeBytesOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store-schema.ts';
@@ -14,6 +14,7 @@ import { type Ran, testShell } from './data-shell.ts';
 
 const BACKUP_PARTS = {
   version: '0.1.0-test',
+  lockDataFolder,
   copyDataFolder,
   sizeOfData,
   unknownFiles,

@@ -4,7 +4,8 @@
  */
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chownSync,
   cpSync,
@@ -21,7 +22,7 @@ import {
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test, type TestContext } from 'node:test';
-import { zstdDecompressSync } from 'node:zlib';
+import { gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { copyDataFolder } from '../../src/backends/sqlite/backup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
@@ -37,7 +38,7 @@ import { entry, readAll } from '../contract/log-entries.ts';
 import { hindrance, mountSmallDisk, skipWithout } from '../faults/devices.ts';
 import { refusedStart } from '../faults/scope.ts';
 import { assertSame } from '../processor/store-dump.ts';
-import { removeFolder, temporaryFolder, user } from '../server.ts';
+import { removeFolder, runSluice, temporaryFolder, user } from '../server.ts';
 import { backup, restore } from './backing-up.ts';
 import { type DataFolder, NOW, openDataFolder, type Ran, traceId } from './data-shell.ts';
 
@@ -114,6 +115,17 @@ function flipByte(file: string, at: number): void {
   const bytes = readFileSync(file);
   bytes[at] = (bytes[at] ?? 0) ^ 0x40;
   writeFileSync(file, bytes);
+}
+
+/** A process of its own, killed while it holds the copy of the store. */
+async function killedBackup(data: string, target: string): Promise<void> {
+  const program = `
+    import { backup } from ${JSON.stringify(import.meta.resolve('./backing-up.ts'))};
+    import { copyDataFolder } from ${JSON.stringify(import.meta.resolve('../../src/backends/sqlite/backup.ts'))};
+    const onFile = async (path) => { if (path === 'store.db') process.kill(process.pid, 'SIGKILL'); };
+    await backup(${JSON.stringify(['--to', target, '--data', data])}, { copyDataFolder: (setup) => copyDataFolder({ ...setup, onFile }) });`;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: 'ignore' });
+  assert.deepEqual(await once(child, 'exit'), [null, 'SIGKILL']);
 }
 
 suite('sluice backup and sluice restore', () => {
@@ -227,6 +239,27 @@ suite('A backup that was damaged', () => {
     });
   }
 
+  test('is refused when something was appended to the archive', async (t) => {
+    for (const form of FORMS.slice(1)) {
+      const { target } = await backedUp(t, form);
+      const whole = readFileSync(target);
+      const junk = [
+        Buffer.from('x'),
+        Buffer.alloc(3_000_000, 'junk'),
+        whole,
+        zstdCompressSync('junk'),
+        gzipSync('junk'),
+      ];
+      for (const [index, more] of junk.entries()) {
+        writeFileSync(target, Buffer.concat([whole, more]));
+        const { code, err } = await backup(['--verify', target]);
+        assert.deepEqual([code, /is damaged or cut short/.test(err)], [-1, true], `${form} ${index}: ${err}`);
+        const restored = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+        assert.equal(restored.code, -1);
+      }
+    }
+  });
+
   test('is refused when its files were damaged before they were copied: records, pages, ledger, positions', async (t) => {
     const { target } = await backedUp(t, 'folder');
     const original = join(folderFor(t), 'original');
@@ -251,6 +284,26 @@ suite('A backup that was damaged', () => {
             'store.db',
             'UPDATE ledger SET events_received = events_received + 1, events_stored = events_stored + 1',
           ),
+      ],
+      [
+        /store\.db is damaged: event 1 in events_1 is not one of its record 1/,
+        () => change('store.db', 'UPDATE records_1 SET no = 9 WHERE no = 1'),
+      ],
+      [
+        /store\.db is damaged: event 2 in events_1 is not one of its record 2/,
+        () => change('store.db', 'UPDATE records_1 SET first_event = 3 WHERE no = 2'),
+      ],
+      [
+        /store\.db is damaged: event 1 in events_1 is of node 1, which is not there/,
+        () => change('store.db', 'DELETE FROM nodes WHERE no = 1'),
+      ],
+      [
+        /store\.db is damaged: event 4 is stored, and the next event would get the number 3/,
+        () => change('store.db', "UPDATE sequences SET next = 3 WHERE name = 'event'"),
+      ],
+      [
+        /do not belong together: at position 2 of partition 0 the log has the request .*, and the store has processed/,
+        () => change('store.db', 'UPDATE positions SET position = 3'),
       ],
       [/"keys" in backup-manifest\.json says/, () => change('keys.db', 'DELETE FROM keys')],
       [
@@ -339,11 +392,37 @@ suite('A backup that cannot be made', () => {
       truncateSync(join(within, name), 0);
     }
     const target = join(folderFor(t), 'b.tar');
-    const { code, err } = await backup(['--to', target, '--data', data, '--verify']);
+    const { code, out, err } = await backup(['--to', target, '--data', data, '--verify']);
     assert.equal(code, 0, err);
+    const gaps = [
+      'a log of 1 request, of which 1 waits to be processed',
+      'The log has a known gap of 2 requests (positions 1 to 2 of partition 0); all of them are in the store.',
+      'The log has a known gap of 1 request (position 3 of partition 0); all of them are in the store.',
+    ];
+    const checked = await backup(['--verify', target]);
+    for (const words of gaps) for (const text of [out, checked.out]) assert.ok(text.includes(words), text);
     const copy = join(folderFor(t), 'data');
     assert.equal((await restore(['--from', target, '--data', copy, '--verify'])).code, 0);
     assert.deepEqual(readdirSync(join(logFolderOf(copy), '0')).sort(), [...names, '0000000000000004.db']);
+  });
+
+  test('of a log that has lost requests before they were processed says how many, and that they do not wait', async (t) => {
+    const { data } = await filledFolder(t);
+    const within = join(logFolderOf(data), '0');
+    renameSync(join(within, '0000000000000004.db'), join(within, '0000000000000009.db'));
+    const segment = new DatabaseSync(join(within, '0000000000000009.db'));
+    segment.exec('DELETE FROM records');
+    segment.close();
+    writeFileSync(join(within, '0000000000000004.db.missing'), '');
+    const target = join(folderFor(t), 'b');
+    const made = await backup(['--to', target, '--data', data]);
+    assert.equal(made.code, 0, made.err);
+    const { out } = await backup(['--verify', target]);
+    assert.match(
+      out,
+      /a log of 3 requests\.\nThe log has a known gap of 5 requests \(positions 4 to 8 of partition 0\); /,
+    );
+    assert.match(out, /; 5 of them are in neither the log nor the store\.\n/);
   });
 
   test('of a write-ahead log with damage in it, which SQLite passes over, is refused', async (t) => {
@@ -427,11 +506,43 @@ suite('A backup that cannot be made', () => {
       assert.deepEqual(readdirSync(place), []);
     }
     mkdirSync(join(place, 'b.part'));
-    assert.match((await backup(['--to', join(place, 'b'), '--data', data])).err, /b\.part is there: another backup/);
+    assert.match(
+      (await backup(['--to', join(place, 'b'), '--data', data])).err,
+      /b\.part is there: a backup of another data folder/,
+    );
     assert.match(
       (await restore(['--from', join(place, 'b.part'), '--data', join(place, 'd')])).err,
       /not a finished backup/,
     );
+  });
+
+  test('that cannot be noted in the data folder is made all the same, and says so', async (t) => {
+    const { data } = await filledFolder(t);
+    for (const name of ['backup.json', 'backup-unfinished.json']) mkdirSync(join(data, `${name}.draft`));
+    const { code, out, err } = await backup(['--to', join(folderFor(t), 'b'), '--data', data, '--verify']);
+    assert.equal(code, 0, err);
+    assert.match(out, /read again, and is whole/);
+    assert.equal(err.match(/could not be noted in the data folder/g)?.length, 2);
+  });
+
+  test('that was killed is named by doctor, and the next one removes what it left, whatever its name', async (t) => {
+    const { data } = await filledFolder(t);
+    const place = folderFor(t);
+    const killed = join(place, 'monday.tar.zst');
+    await killedBackup(data, killed);
+    assert.deepEqual(readdirSync(place).sort(), ['monday.tar.zst.part', 'monday.tar.zst.part.files']);
+    const doctor = await runSluice(['doctor', '--data', data, '--json']);
+    assert.match(doctor.stdout, /the one to .*monday\.tar\.zst that began .* ago was killed/);
+    assert.match(doctor.stdout, /It left .*monday\.tar\.zst\.part and .*\.part\.files/);
+    const next = await backup(['--to', join(place, 'tuesday.tar.zst'), '--data', data]);
+    assert.equal(next.code, 0, next.err);
+    assert.match(next.err, /Removed .*monday\.tar\.zst\.part, which a backup that was killed had left/);
+    assert.deepEqual(readdirSync(place), ['tuesday.tar.zst']);
+    assert.doesNotMatch((await runSluice(['doctor', '--data', data])).stdout, /was killed/);
+
+    await killedBackup(data, killed);
+    assert.equal((await backup(['--to', killed, '--data', data])).code, 0, 'the same name');
+    assert.deepEqual(readdirSync(place).sort(), ['monday.tar.zst', 'tuesday.tar.zst']);
   });
 
   test('where its name is taken, in the data folder, or in no folder, is refused', async (t) => {
@@ -578,6 +689,10 @@ suite('A restore', () => {
     mkdirSync(join(data, 'log/0'), { recursive: true });
     writeFileSync(join(data, 'store.db'), 'half of it');
     assert.match(await refusedStart({ dataFolder: data }), /A restore into .* was interrupted/);
+    const doctor = (await runSluice(['doctor', '--data', data, '--json'])).stdout;
+    assert.match(doctor, /a restore into it is running or was interrupted/);
+    assert.doesNotMatch(doctor, /damaged/, 'the advice for damage would be wrong');
+    assert.match((await runSluice(['keys', 'list', '--data', data])).stderr, /A restore into .* was interrupted/);
     const { code, err } = await restore(['--from', target, '--data', data, '--verify']);
     assert.equal(code, 0, err);
     assert.ok(!existsSync(join(data, 'restoring.json')));

@@ -12,7 +12,8 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { freeBytesOf, lockHolderOf, quickCheckOf } from '../../src/backends/sqlite/checkup.ts';
+import { isBackupRunning } from '../../src/backends/sqlite/backup-lock.ts';
+import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
@@ -39,8 +40,9 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
       findLogReader,
       segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
       lockHolder: lockHolderOf,
+      isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
       freeBytes: freeBytesOf,
-      quickCheck: async (folder) => quickCheckOf(storeFileOf(folder)),
+      checkStoreFile: async (folder) => findingsInStore(storeFileOf(folder)),
       lookAtDatabase,
       ...changes,
     },
@@ -261,6 +263,17 @@ suite('sluice doctor', () => {
     const { code, trouble } = await examine(folder.data, ['--deep']);
     assert.equal(code, 1);
     assert.match(trouble, /broken store: it is damaged: /);
+  });
+
+  test('store: an event without its record is found by --deep', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const database = new DatabaseSync(storeFileOf(folder.data));
+    database.exec('DELETE FROM records_1 WHERE no = 1');
+    database.close();
+    const { code, trouble } = await examine(folder.data, ['--deep']);
+    assert.equal(code, 1);
+    assert.match(trouble, /broken store: it is damaged: event 1 in events_1 is not one of its record 1 → /);
   });
 
   test('a store that is no database at all is told in words', async (context) => {

@@ -16,6 +16,7 @@ const WELL: Health = {
   lag_seconds: 0,
   disk_free_bytes: null,
   disk_free_bytes_min: 0,
+  last_backup_at: null,
   clock_held_seconds: 0,
   clock_behind_seconds: 0,
   memory_bytes: 1,

@@ -9,6 +9,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { readLastBackup } from '../../src/backup/last-backup.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { answerOf, eventually, post, runSluice, sleep, type TestServer, user } from '../server.ts';
 import { audit, Ledger, seededRandom, startLoad } from './ledger.ts';
@@ -127,6 +128,10 @@ suite('Backups of a server under load', () => {
       taken.push(await backUp(server.dataFolder, join(backups, name), ledger, more));
     }
     await load.stop();
+    const beganAt = readLastBackup(server.dataFolder)?.began_at;
+    await eventually('the server knows of the last backup', async () => {
+      return (await read<{ last_backup_at: string | null }>(server, server.key, '/health')).last_backup_at === beganAt;
+    });
     assert.deepEqual(readdirSync(backups).sort(), ['folder', 'packed.tar.zst']);
     for (const one of taken) await assertRestored(scope, one, ledger, server.key);
   });

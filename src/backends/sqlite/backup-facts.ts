@@ -4,7 +4,7 @@
  * change, so nothing is written beside them and a read-only disk will do.
  *
  * A check is complete when every page of every database is sound, every record of the log has the checksum that it was
- * written with and follows the one before, every event is accounted for in the ledger, and the log reaches at least as
+ * written with and follows the one before, every stored event has its record, every event is accounted for in the ledger, and the log reaches at least as
  * far as the store. What is wrong is an `OperatorError` that names the file.
  */
 
@@ -22,6 +22,7 @@ import { readLogInstallation } from './installation.ts';
 import { readRecords } from './log-segment-reader.ts';
 import { listPartitions, listSegments, type Segment } from './log-segments.ts';
 import { StoreConnection } from './store-connection.ts';
+import { brokenLinksIn } from './store-links.ts';
 import { countEvents } from './store-lists.ts';
 
 const READ_BYTES = 4 * 1024 * 1024;
@@ -51,6 +52,7 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
     onFile('store.db');
     store = inDatabase(storeFileOf(folder), (database) => {
       assertSound(database, storeFileOf(folder));
+      assertLinked(database, storeFileOf(folder));
       assertAccountedFor(database, storeFileOf(folder));
       return storeFactsOf(database);
     });
@@ -72,6 +74,7 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
       counts.push(await countRecords(segment, partition, segments[index + 1]?.firstPosition, stop));
     }
     log.push(logFactsOf(partition, segments, counts));
+    if (scope === 'all') assertContinues(storeFileOf(folder), partition, segments);
   }
   const installation = readLogInstallation(logFolder) ?? null;
   if (scope === 'all') assertBelongTogether(folder, installation);
@@ -98,7 +101,12 @@ export function logFactsOf(partition: number, segments: readonly Segment[], coun
   const records = counts.reduce((sum, count) => sum + count, 0);
   const first = segments[0]?.firstPosition ?? 1;
   const last = segments.at(-1)?.firstPosition ?? 1;
-  return { partition, first_position: first, next_position: last + (counts.at(-1) ?? 0), records };
+  const gaps = segments.flatMap(({ lost, missing, firstPosition }, index) => {
+    const next = segments[index + 1]?.firstPosition ?? firstPosition;
+    return (lost || missing) && next > firstPosition ? [{ first_position: firstPosition, next_position: next }] : [];
+  });
+  const facts = { partition, first_position: first, next_position: last + (counts.at(-1) ?? 0), records };
+  return gaps.length === 0 ? facts : { ...facts, gaps };
 }
 
 /**
@@ -149,6 +157,24 @@ export function assertLogReaches({ log, store }: BackupFacts, folder: string): v
   }
 }
 
+/** The record before the position of the store is the one that it has processed last (`log-continuity.ts`). */
+function assertContinues(storeFile: string, partition: number, segments: readonly Segment[]): void {
+  const row = inDatabase(storeFile, (store) =>
+    store.prepare('SELECT position, last_trace_id FROM positions WHERE partition = ?').get(partition),
+  );
+  const last = Number(row?.['position'] ?? 0) - 1;
+  const segment = segments.findLast(({ firstPosition }) => firstPosition <= last);
+  if (typeof row?.['last_trace_id'] !== 'string' || segment === undefined || segment.lost || segment.missing) return;
+  const found = inDatabase(segment.file, (log) =>
+    log.prepare('SELECT trace_id FROM records WHERE position = ?').get(last),
+  )?.['trace_id'];
+  // That the log reaches as far is for another check to say.
+  if (found === undefined || found === row['last_trace_id']) return;
+  throw new OperatorError(
+    `${segment.file} and ${storeFile} do not belong together: at position ${last} of partition ${partition} the log has the request ${String(found)}, and the store has processed ${row['last_trace_id']}.`,
+  );
+}
+
 /** A server refuses to start on parts of different installations. */
 function assertBelongTogether(folder: string, installation: string | null): void {
   for (const file of [storeFileOf(folder), keyFileOf(folder)]) {
@@ -182,6 +208,11 @@ function assertSound(database: DatabaseSync, file: string): void {
     .all()
     .map((row) => String(row['quick_check']))
     .filter((text) => text !== 'ok');
+  if (findings.length > 0) throw new OperatorError(`${file} is damaged: ${findings.join('; ')}.`);
+}
+
+function assertLinked(database: DatabaseSync, file: string): void {
+  const findings = brokenLinksIn(database, FINDINGS_MAX);
   if (findings.length > 0) throw new OperatorError(`${file} is damaged: ${findings.join('; ')}.`);
 }
 

@@ -22,9 +22,9 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from './backup-facts.ts';
-import { lockForBackup } from './backup-lock.ts';
+import { type BackupLock, lockForBackup } from './backup-lock.ts';
 import { lockHolderOf } from './checkup.ts';
-import { BUSY_TIMEOUT_MS, isDamage } from './database.ts';
+import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from './database.ts';
 import { isFullDisk } from './disk.ts';
 import { readLogInstallation } from './installation.ts';
 import { readLogEnd } from './log-ends.ts';
@@ -38,7 +38,7 @@ const ATTEMPTS_MAX = 3;
 
 /** What a server, or another command, makes anew by itself. */
 const TRANSIENT =
-  /^(lock\.db|log-ends|retention-time|server\.(pid|url)|backup\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
+  /^(lock\.db|log-ends|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
 const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*|\d+)$|(-wal|-shm|-journal|\.draft)$/;
 
 export interface CopySetup {
@@ -76,19 +76,22 @@ export function sizeOfData(dataFolder: string, scope: BackupScope): DataSize {
   return { bytes: sizes.reduce((sum, size) => sum + size, 0), largestBytes: Math.max(0, ...sizes) };
 }
 
+/** To be held from before a backup begins until it has its name. Refuses a folder that lacks something. */
+export function lockDataFolder(dataFolder: string, scope: BackupScope): BackupLock {
+  assertComplete(dataFolder, scope);
+  return lockForBackup(logFolderOf(dataFolder));
+}
+
+/** Under the lock. */
 export async function copyDataFolder(setup: CopySetup): Promise<BackupFacts> {
-  assertComplete(setup);
-  const lock = lockForBackup(logFolderOf(setup.dataFolder));
   try {
     return await copyInOrder(setup);
   } catch (error) {
     throw inWords(error, setup);
-  } finally {
-    lock.release();
   }
 }
 
-function assertComplete({ dataFolder, scope }: CopySetup): void {
+function assertComplete(dataFolder: string, scope: BackupScope): void {
   const logFolder = logFolderOf(dataFolder);
   const needed = scope === 'all' ? [logFolder, storeFileOf(dataFolder), keyFileOf(dataFolder)] : [logFolder];
   const missing = needed.filter((path) => !existsSync(path)).map((path) => resolve(path));
@@ -215,6 +218,7 @@ async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: C
   closeSync(openSync(target, 'w', 0o600));
   let database: DatabaseSync | undefined;
   try {
+    refuseForeignWal({ file: source, name: 'database' });
     database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     database.exec('BEGIN');
     // The transaction begins with the first read.

@@ -1,12 +1,13 @@
 /**
  * What `sluice doctor` asks of the embedded files: who holds the data folder, what the log's segments are called, how
- * much disk is free, whether every page of the store is sound. Reads only; takes no lock that a server would notice.
+ * much disk is free, whether every page and every link of the store is sound. Reads only; takes no lock that a server would notice.
  */
 
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { isBusy, isDamage } from './database.ts';
+import { brokenLinksIn } from './store-links.ts';
 
 const FINDINGS_MAX = 5;
 
@@ -21,12 +22,14 @@ export function freeBytesOf(folder: string): number {
   return bavail * bsize;
 }
 
-/** What is wrong in a database, in SQLite's words; nothing when it is whole. Reads all of it. */
-export function quickCheckOf(file: string): string[] {
+/** What is wrong in the store's file, in words; nothing when its pages and links are whole. Reads all of it. */
+export function findingsInStore(file: string): string[] {
   const database = new DatabaseSync(file, { readOnly: true });
   try {
+    database.exec('BEGIN');
     const rows = database.prepare(`PRAGMA quick_check(${FINDINGS_MAX})`).all();
-    return rows.map((row) => String(row['quick_check'])).filter((text) => text !== 'ok');
+    const findings = rows.map((row) => String(row['quick_check'])).filter((text) => text !== 'ok');
+    return findings.length > 0 ? findings : brokenLinksIn(database, FINDINGS_MAX);
   } catch (error) {
     if (!isDamage(error) || !(error instanceof Error)) throw error;
     return [error.message];

@@ -5,9 +5,10 @@
  */
 
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../errors.ts';
+import { isWalOfAnother, markCommit } from './wal-chain.ts';
 
 export const BUSY_TIMEOUT_MS = 5_000;
 export const RETRY_MS = 20;
@@ -38,6 +39,7 @@ export interface DatabaseFile {
 export function openDatabase(what: DatabaseFile): DatabaseSync {
   try {
     makePrivateFile(what.file);
+    refuseForeignWal(what);
     return whenFree(() => open(what));
   } catch (error) {
     if (error instanceof OperatorError) throw error;
@@ -60,6 +62,7 @@ export function transactionIfFree<T>(database: DatabaseSync, work: () => T): T {
 function finish<T>(database: DatabaseSync, work: () => T): T {
   try {
     const result = work();
+    markCommit(database);
     database.exec('COMMIT');
     return result;
   } catch (error) {
@@ -155,6 +158,18 @@ function explain(what: DatabaseFile, error: unknown): string {
     return `The ${what.name} ${what.file} has been locked by another program for ${BUSY_TIMEOUT_MS / 1_000} s. End that program, then try again.`;
   }
   return `The ${what.name} ${what.file} cannot be opened (${reason}). Check that the folder exists on a disk with free space and that this user may read and write it.`;
+}
+
+/** Before SQLite opens the file, because that mixes the two for good. */
+export function refuseForeignWal({ file, name }: Pick<DatabaseFile, 'file' | 'name'>): void {
+  if (!isWalOfAnother(file)) return;
+  const path = resolve(file);
+  throw new OperatorError(
+    `The ${name} ${path} and its write-ahead log ${path}-wal are of different moments: one of them was replaced without the ` +
+      'other. Together they would be damaged, so nothing was opened or changed. Put back the one that belongs to the other, or ' +
+      `both from the same copy. If ${path} is from a backup, or was copied while no server ran, it is complete by itself: move ` +
+      `${path}-wal and ${path}-shm elsewhere, then start again.`,
+  );
 }
 
 export function damageText({ file, name, withoutBackup }: DatabaseFile, reason: string): string {

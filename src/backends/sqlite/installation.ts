@@ -11,6 +11,7 @@ import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
+import { transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { findCommittedPosition } from './log-positions.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
@@ -78,7 +79,7 @@ function inDatabase(name: string, database: DatabaseSync): Part {
   return {
     name,
     id: row === undefined ? undefined : String(row['installation']),
-    write: (id) => void database.prepare('INSERT INTO belongs_to VALUES (?)').run(id),
+    write: (id) => transaction(database, () => void database.prepare('INSERT INTO belongs_to VALUES (?)').run(id)),
   };
 }
 

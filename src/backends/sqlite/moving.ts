@@ -10,7 +10,14 @@ import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../errors.ts';
 import type { TenantId } from '../../model.ts';
 import { type Chunk, columnsOf, type MovingSource, type PartName, type TenantBooks } from '../../moving.ts';
-import { applyMigrations, BUSY_TIMEOUT_MS, type DatabaseFile, damageText, isDamage } from './database.ts';
+import {
+  applyMigrations,
+  BUSY_TIMEOUT_MS,
+  type DatabaseFile,
+  damageText,
+  isDamage,
+  refuseForeignWal,
+} from './database.ts';
 import { keysFile } from './keys-schema.ts';
 import { localLogName } from './log-name.ts';
 import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './moving-chunks.ts';
@@ -163,6 +170,7 @@ function emptyDatabase({ migrations }: DatabaseFile): DatabaseSync {
 function openForReading(file: DatabaseFile): DatabaseSync {
   const path = resolve(file.file);
   if (!existsSync(path)) return emptyDatabase(file);
+  refuseForeignWal(file);
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });

@@ -16,6 +16,7 @@ import { ADD_PROFILES } from './store-books.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { mergesOf, nodesById } from './store-profiles.ts';
 import { uuidBytes } from './uuids.ts';
+import { markCommit } from './wal-chain.ts';
 
 const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;
@@ -40,6 +41,7 @@ function attempt<T>(database: DatabaseSync, work: () => T): { readonly result: T
   try {
     if (!begin(database)) return undefined;
     const result = work();
+    markCommit(database);
     database.exec('COMMIT');
     return { result };
   } finally {

@@ -13,7 +13,7 @@
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { countsByCurrency } from './counts-by-currency.ts';
-import { type DatabaseFile, type Migration, openDatabase } from './database.ts';
+import { type DatabaseFile, type Migration, openDatabase, transaction } from './database.ts';
 import { keysByHash } from './keys-by-hash.ts';
 import { sortedRunsSchema } from './sorted-runs.ts';
 
@@ -330,7 +330,9 @@ const NUMBERS_PER_MS = 1_000;
  * now would get numbers which were given to others, and a client with a cursor from then would miss them.
  */
 export function skipNumbersAfterCrash(database: DatabaseSync): void {
-  database.prepare("UPDATE sequences SET next = next + ? WHERE name = 'event'").run(NUMBERS_LOST_BY_CRASH);
+  transaction(database, () =>
+    database.prepare("UPDATE sequences SET next = next + ? WHERE name = 'event'").run(NUMBERS_LOST_BY_CRASH),
+  );
 }
 
 /** The same for a store that was restored from a backup. */
@@ -338,9 +340,11 @@ export function skipNumbersAfterRestore(file: string, now: number): void {
   if (!existsSync(file)) return;
   const database = new DatabaseSync(file);
   try {
-    database
-      .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
-      .run(NUMBERS_LOST_BY_RESTORE, Math.max(0, now - NUMBERS_SINCE) * NUMBERS_PER_MS);
+    transaction(database, () =>
+      database
+        .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
+        .run(NUMBERS_LOST_BY_RESTORE, Math.max(0, now - NUMBERS_SINCE) * NUMBERS_PER_MS),
+    );
   } finally {
     database.close();
   }

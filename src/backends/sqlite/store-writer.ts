@@ -46,6 +46,7 @@ import { openStoreFile } from './store-schema.ts';
 import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from './uuids.ts';
 import { sweep } from './store-sweep.ts';
+import { markCommit } from './wal-chain.ts';
 
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
 export const TABLE_EVENTS = 1_000_000;
@@ -216,6 +217,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       this.#tables.flush();
       this.#firstUses.flush();
       for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
+      markCommit(this.#database);
       this.#database.exec('COMMIT');
       this.#filterCare.committed(this.#next.record);
       if (durable) this.#makeDurable();
@@ -270,12 +272,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   /** Syncing the write-ahead log for one more commit syncs all that came before it too. */
   #makeDurable(): void {
-    this.#database.exec(`
-      PRAGMA synchronous = FULL;
-      BEGIN IMMEDIATE;
-      UPDATE sequences SET next = next WHERE name = 'node';
-      COMMIT;
-      PRAGMA synchronous = NORMAL`);
+    this.#database.exec('PRAGMA synchronous = FULL; BEGIN IMMEDIATE');
+    markCommit(this.#database);
+    this.#database.exec('COMMIT; PRAGMA synchronous = NORMAL');
   }
 
   #forget(): void {

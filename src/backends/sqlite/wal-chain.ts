@@ -1,0 +1,107 @@
+/**
+ * Whether a write-ahead log belongs to the database file beside it. SQLite does not ask: it applies any write-ahead log
+ * that is sound in itself, so a file that was put back without its own is mixed with pages of another moment, silently.
+ *
+ * Every commit therefore leaves a mark in the header of the file (`application_id`, which is on page 1): 12 random bits,
+ * and 20 bits of the hash of the mark before. A checkpoint copies page 1 with the others. So the mark in the file is either
+ * the one before the first mark in its write-ahead log, or one of those in it. Any other pair is of two moments. A wrong pair
+ * passes with a probability of one in a million; a right one always does. Files from before there were marks pass.
+ */
+
+import { createHash, randomInt } from 'node:crypto';
+import { closeSync, openSync, readSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { pathToFileURL } from 'node:url';
+
+const HASH_BITS = 20;
+const HASH_MASK = 2 ** HASH_BITS - 1;
+const RANDOM_END = 2 ** (32 - HASH_BITS);
+
+/** https://sqlite.org/fileformat2.html#walformat. All numbers are big-endian. */
+const WAL_HEADER_BYTES = 32;
+const FRAME_HEADER_BYTES = 24;
+const MARK_AT = 68;
+/** Of a file that changes between two looks another process writes, and that one has checked it. */
+const ATTEMPTS_MAX = 10;
+
+/** To be called within each write transaction, before its COMMIT. */
+export function markCommit(database: DatabaseSync): void {
+  database.exec(`PRAGMA application_id = ${markAfter(markIn(database))}`);
+}
+
+/** To be asked before SQLite opens the file: opening it makes one of the two. Takes no lock. */
+export function isWalOfAnother(file: string): boolean {
+  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
+    const mark = readMark(file);
+    const wal = readWal(file, mark);
+    if (wal.belongs) return false;
+    // A checkpoint between the two looks, and a write-ahead log that began anew, only seem to be a wrong pair.
+    if (readMark(file) === mark && readWal(file, mark).salts === wal.salts) return true;
+  }
+  return false;
+}
+
+function markAfter(mark: number): number {
+  return (randomInt(RANDOM_END) << HASH_BITS) | hashOf(mark) | 0;
+}
+
+function hashOf(mark: number): number {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(mark);
+  return createHash('sha256').update(bytes).digest().readUInt32BE(0) & HASH_MASK;
+}
+
+/** Of the file alone: opened as one that never changes, SQLite leaves the write-ahead log aside. */
+function readMark(file: string): number {
+  const url = pathToFileURL(file);
+  url.searchParams.set('immutable', '1');
+  // Not with `openSync`: to close that would drop the locks that connections of this process have.
+  const database = new DatabaseSync(url, { readOnly: true, defensive: false });
+  try {
+    // A checkpoint writes page 1 first, so the file may be shorter than that says: with this, SQLite reads it all the same.
+    database.exec('PRAGMA writable_schema = ON');
+    return markIn(database);
+  } finally {
+    database.close();
+  }
+}
+
+function markIn(database: DatabaseSync): number {
+  return Number(database.prepare('PRAGMA application_id').get()?.['application_id']);
+}
+
+interface Wal {
+  readonly belongs: boolean;
+  /** Others each time it begins anew. */
+  readonly salts: string;
+}
+
+/** Goes through the marks in it, up to the one that says that it belongs to a file with `mark`. */
+function readWal(file: string, mark: number): Wal {
+  let descriptor: number;
+  try {
+    descriptor = openSync(`${file}-wal`, 'r');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { belongs: true, salts: '' };
+    throw error;
+  }
+  try {
+    const header = Buffer.alloc(WAL_HEADER_BYTES);
+    if (readSync(descriptor, header, 0, WAL_HEADER_BYTES, 0) < WAL_HEADER_BYTES) return { belongs: true, salts: '' };
+    const salts = header.toString('hex', 16, 24);
+    const frameBytes = FRAME_HEADER_BYTES + header.readUInt32BE(8);
+    const start = Buffer.alloc(FRAME_HEADER_BYTES + MARK_AT + 4);
+    let isFirst = true;
+    for (let at = WAL_HEADER_BYTES; ; at += frameBytes) {
+      if (readSync(descriptor, start, 0, start.byteLength, at) < start.byteLength) break;
+      if (start.toString('hex', 8, 16) !== salts) break;
+      if (start.readUInt32BE(0) !== 1) continue;
+      const found = start.readInt32BE(FRAME_HEADER_BYTES + MARK_AT);
+      if (found === mark || (isFirst && (found & HASH_MASK) === hashOf(mark))) return { belongs: true, salts };
+      isFirst = false;
+    }
+    return { belongs: isFirst, salts };
+  } finally {
+    closeSync(descriptor);
+  }
+}
