@@ -121,3 +121,6 @@ export class LogUnavailableError extends Error {
 export class LogCorruptError extends Error {
   override readonly name = 'LogCorruptError';
 }
+
+/** A file lies in the log that was written elsewhere. The message names it and says what to do; nothing else is damaged. */
+export class ForeignSegmentError extends LogCorruptError {}

@@ -10,7 +10,7 @@ import { CLOCK_EARLIEST } from '../clock.ts';
 import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
 import { serverUrlFileOf } from '../data-folder.ts';
-import { LogCorruptError, type LogReader } from '../log.ts';
+import { ForeignSegmentError, LogCorruptError, type LogReader } from '../log.ts';
 import type { Books, LedgerHour, Store } from '../store.ts';
 import {
   broken,
@@ -47,7 +47,9 @@ export const checkLog: Check = async (parts) => {
         findings.push(...(await segmentFindings(log, partition, segment, segments[index + 1])));
       }
     }
-    return findings.length > 0 ? findings : [well('log', `${countOf(count, 'segment')}, readable at both ends`)];
+    if (findings.length === 0) return [well('log', `${countOf(count, 'segment')}, readable at both ends`)];
+    // One that does not belong there is found beside each of its neighbours, too.
+    return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
 
@@ -99,6 +101,11 @@ async function segmentFindings(
   } catch (error) {
     // Retention may just have removed it.
     if (!existsSync(segment.file)) return [];
+    if (error instanceof ForeignSegmentError) {
+      return [
+        broken('log', error.message, 'Until then a server refuses to start, and one that runs does not process.'),
+      ];
+    }
     const advice =
       'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to go on without its records.';
     return [broken('log', `the segment ${name} cannot be read: ${messageOf(error)}`, advice)];

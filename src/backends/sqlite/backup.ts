@@ -28,6 +28,7 @@ import { BUSY_TIMEOUT_MS, isDamage } from './database.ts';
 import { isFullDisk } from './disk.ts';
 import { readLogInstallation } from './installation.ts';
 import { readLogEnd } from './log-ends.ts';
+import { findLogName } from './log-name.ts';
 import { findCommittedPosition } from './log-positions.ts';
 import { recoverSegment } from './log-recovery.ts';
 import { hasWal, listPartitions, listSegments, type Segment, segmentBytes } from './log-segments.ts';
@@ -142,6 +143,7 @@ async function copyPartition(partition: number, setup: CopySetup): Promise<LogFa
     findCommittedPosition(logFolderOf(dataFolder), partition),
   );
   const segments = listSegments(logFolderOf(dataFolder), partition);
+  const logName = findLogName(logFolderOf(dataFolder));
   const copied: { segment: Segment; records: number }[] = [];
   for (let index = segments.length - 1; index >= 0; index -= 1) {
     stop.throwIfAborted();
@@ -149,9 +151,8 @@ async function copyPartition(partition: number, setup: CopySetup): Promise<LogFa
     const path = `log/${partition}/${segment.file.slice(dirname(segment.file).length + 1)}`;
     if (!(await copySegment(path, segment, setup))) break;
     const copy = { ...segment, file: join(into, path) };
-    const records = await inSource(copy.file, segment.file, () =>
-      countRecords(copy, partition, segments[index + 1]?.firstPosition, stop),
-    );
+    const whole = { segment: copy, logName, partition, until: segments[index + 1]?.firstPosition };
+    const records = await inSource(copy.file, segment.file, () => countRecords(whole, stop));
     copied.unshift({ segment, records });
     await setup.onFile(path);
   }

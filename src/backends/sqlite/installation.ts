@@ -12,6 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { openKeysDatabase } from './keys-schema.ts';
+import { localLogName } from './log-name.ts';
 import { findCommittedPosition } from './log-positions.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
 import { openStoreFile, skipNumbersAfterCrash, skipNumbersAfterRestore } from './store-schema.ts';
@@ -58,6 +59,7 @@ function tie(dataFolder: string, parts: readonly Part[]): void {
   }
   const id = first?.id ?? randomUUID();
   for (const part of parts) if (part.id === undefined) part.write(id);
+  localLogName(logFolderOf(dataFolder), id);
 }
 
 /** Clients would get 401 and drop their data, and nobody could read what is stored. */

@@ -21,7 +21,7 @@ import {
 import { isBackupRunning } from './backup-lock.ts';
 import { isOutOfFiles } from './disk.ts';
 import { readLogEnd } from './log-ends.ts';
-import { localLogName } from './log-name.ts';
+import { findLogName, localLogName } from './log-name.ts';
 import { commitPosition, committedPosition, openPositions } from './log-positions.ts';
 import { BATCH_BYTES_MAX, type Stretch } from './log-run.ts';
 import {
@@ -34,6 +34,7 @@ import {
   traceIdAt,
 } from './log-segment-reader.ts';
 import {
+  assertNotForeign,
   hasWal,
   listPartitions,
   listSegments,
@@ -59,6 +60,7 @@ class SqliteLogReader implements LogReader {
   readonly #setup: ReaderSetup;
   /** Opened when first needed: who only reads records writes nothing, and can read them on a full disk. */
   #positionsOpened: DatabaseSync | undefined;
+  #nameFound: string | undefined;
 
   constructor(setup: ReaderSetup) {
     this.#setup = setup;
@@ -73,6 +75,12 @@ class SqliteLogReader implements LogReader {
 
   get name(): string {
     return localLogName(this.#setup.folder);
+  }
+
+  /** Asked for until there is one, and then never again. */
+  #findName(): string | undefined {
+    this.#nameFound ??= findLogName(this.#setup.folder);
+    return this.#nameFound;
   }
 
   async partitions(): Promise<number[]> {
@@ -224,6 +232,7 @@ class SqliteLogReader implements LogReader {
   /** Where records from `position` on lie, in order, and the first position that is kept; infinity without any. */
   #stretches(partition: number, position: number): { stretches: Stretch[]; firstKept: number } {
     const segments = listSegments(this.#setup.folder, partition);
+    const logName = this.#findName();
     const startAt = Math.max(
       0,
       segments.findLastIndex((segment) => segment.firstPosition <= position),
@@ -232,7 +241,7 @@ class SqliteLogReader implements LogReader {
     for (const [index, segment] of segments.entries()) {
       if (index < startAt || segment.lost) continue;
       const from = Math.max(position, segment.firstPosition);
-      stretches.push({ segment, partition, from, until: segments[index + 1]?.firstPosition });
+      stretches.push({ segment, logName, partition, from, until: segments[index + 1]?.firstPosition });
     }
     return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY };
   }
@@ -248,8 +257,16 @@ class SqliteLogReader implements LogReader {
         const { stretches, firstKept } = this.#stretches(partition, position);
         return use(stretches, firstKept);
       } catch (error) {
+        if (error instanceof LogCorruptError) this.#assertNoneForeign(partition, position);
         if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
       }
+    }
+  }
+
+  /** A segment that was put in between others makes the one before it look cut short. */
+  #assertNoneForeign(partition: number, position: number): void {
+    for (const { segment } of this.#stretches(partition, position).stretches) {
+      if (!segment.missing) assertNotForeign(this.#setup.folder, partition, segment);
     }
   }
 

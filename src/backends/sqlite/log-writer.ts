@@ -17,6 +17,7 @@ import { findCommittedPosition } from './log-positions.ts';
 import { fullDiskText, recoverSegment } from './log-recovery.ts';
 import { Sealing } from './log-sealing.ts';
 import {
+  assertNotForeign,
   createSegment,
   hasWal,
   insertRecord,
@@ -139,6 +140,7 @@ class Writer {
         next = Math.max(next, segment.firstPosition);
         continue;
       }
+      assertNotForeign(this.#setup.folder, partition, segment);
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
       if (!isNewest && !hasWal(segment.file)) continue;
       const recovered = recoverSegment(segment.file);
