@@ -127,6 +127,7 @@ export class Housekeeping {
     const { log, writer, metrics, logger } = this.#parts;
     const partitions = new Set(await log.partitions());
     const { positions, lastTraceIds } = await writer.processed();
+    metrics.set(METRIC.log_lost_records, await writer.lostRecords());
     const own = new Map([...positions].filter(([partition]) => partitions.has(partition)));
     try {
       const missing = await missingRecords(log, { positions: own, lastTraceIds });

@@ -22,7 +22,7 @@ import { readLogInstallation } from './installation.ts';
 import { findLogName } from './log-name.ts';
 import type { Stretch } from './log-run.ts';
 import { readRecords } from './log-segment-reader.ts';
-import { listPartitions, listSegments, type Segment } from './log-segments.ts';
+import { holdsRecords, listPartitions, listSegments, type Segment } from './log-segments.ts';
 import { StoreConnection } from './store-connection.ts';
 import { countEvents } from './store-lists.ts';
 
@@ -70,7 +70,7 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
     for (const [index, segment] of segments.entries()) {
       stop.throwIfAborted();
       onFile(`log/${partition}`);
-      if (!segment.lost && !segment.missing) inDatabase(segment.file, assertSound);
+      if (holdsRecords(segment)) inDatabase(segment.file, assertSound);
       const until = segments[index + 1]?.firstPosition;
       counts.push(await countRecords({ segment, logName: findLogName(logFolder), partition, until }, stop));
     }
@@ -107,7 +107,7 @@ export function logFactsOf(partition: number, segments: readonly Segment[], coun
 /** Reads every record of a segment with its checksum. Throws where one is damaged or missing, or it is not of this log. */
 export async function countRecords(whole: Omit<Stretch, 'from'>, stop: AbortSignal): Promise<number> {
   const { segment, until } = whole;
-  if (segment.lost || segment.missing || segment.firstPosition === until) return 0;
+  if (!holdsRecords(segment) || segment.firstPosition === until) return 0;
   let from = segment.firstPosition;
   try {
     for (;;) {

@@ -31,7 +31,7 @@ import { readLogEnd } from './log-ends.ts';
 import { findLogName } from './log-name.ts';
 import { findCommittedPosition } from './log-positions.ts';
 import { recoverSegment } from './log-recovery.ts';
-import { hasWal, listPartitions, listSegments, type Segment, segmentBytes } from './log-segments.ts';
+import { hasWal, holdsRecords, listPartitions, listSegments, type Segment, segmentBytes } from './log-segments.ts';
 
 /** 8 MB: long enough to be fast, short enough to stop soon. */
 const PAGES_PER_STEP = 1_024;
@@ -171,7 +171,7 @@ async function copyPartition(partition: number, setup: CopySetup): Promise<LogFa
 async function copySegment(path: string, segment: Segment, setup: CopySetup): Promise<boolean> {
   const { file } = segment;
   // Only its name means something; what an operator gave up may be damaged.
-  const isMark = segment.lost || segment.missing;
+  const isMark = !holdsRecords(segment);
   // A running server has checked what an earlier one left, and knows the end of what it writes itself.
   if (!isMark && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(file, setup);
   for (let attempts = 1; ; attempts += 1) {
