@@ -81,6 +81,7 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
   });
   const taken: Taken[] = [];
   let isOver = false;
+  const hasEnded = (): boolean => isOver;
   const runOne = async (partition: number): Promise<void> => {
     const { next: end } = await log.headers(partition, 0, Number.MAX_SAFE_INTEGER);
     const ownPool = await openPool({ url, max: 2, applicationName: APPLICATION });
@@ -99,7 +100,7 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
     try {
       // A processor that lost its connection stops draining; what is left is taken up by the next round. When another one
       // has failed the log is about to be removed, and its end would never be reached.
-      while (!isOver && !(await isAt(own, partition, end))) await processor.drain();
+      while (!hasEnded() && !(await isAt(own, partition, end))) await processor.drain();
     } finally {
       await own.close();
     }
@@ -112,8 +113,8 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
       throw error;
     }
   });
-  const killing = killConnections(pool, setup.kills ?? 0, random, () => isOver);
-  const acting = setup.meanwhile?.(store, () => isOver);
+  const killing = killConnections(pool, setup.kills ?? 0, random, hasEnded);
+  const acting = setup.meanwhile?.(store, hasEnded);
   await Promise.allSettled(running);
   isOver = true;
   // All of them have ended, also when one has failed.
