@@ -5,7 +5,7 @@
  * In either case what follows must not be taken for what the store has seen.
  */
 
-import { LogCorruptError, type LogReader } from './log.ts';
+import { LogCorruptError, type LogReader, type LostRange } from './log.ts';
 
 /** Throws `LogCorruptError` when the record before `position` is not the one that was processed. */
 export async function assertContinues(
@@ -52,6 +52,29 @@ export async function missingRecords(log: LogReader, { positions, lastTraceIds }
     missing += here > 0 ? here : await overwritten(log, partition, position, lastTraceIds.get(partition));
   }
   return missing;
+}
+
+/** Records that are gone from the log and were not processed, by partition. */
+export interface LostAhead extends LostRange {
+  readonly partition: number;
+  /** When the processor went on without them; null while it has not. */
+  readonly at: number | null;
+}
+
+/** Those that the store has passed: given up by an operator or, where `from` is 1, removed before there was this store. */
+export interface LostRecords extends LostAhead {
+  readonly at: number;
+}
+
+/** Records that the store has not passed yet and that will never come. */
+export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, number>): Promise<LostAhead[]> {
+  const lost: LostAhead[] = [];
+  for (const partition of await log.partitions()) {
+    for (const range of await log.lost(partition, positions.get(partition) ?? 0)) {
+      lost.push({ partition, ...range, at: null });
+    }
+  }
+  return lost;
 }
 
 async function overwritten(

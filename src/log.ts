@@ -56,6 +56,14 @@ export interface LogBatch {
   readonly next: number;
 }
 
+/** Positions from `from` up to, and without, `to`, that have no record any more. */
+export interface LostRange {
+  readonly from: number;
+  readonly to: number;
+  /** As far as is known; at least 1. */
+  readonly records: number;
+}
+
 export interface LogAppender {
   /**
    * Resolves once the entry is durable: it survives kill -9 and power loss. Rejects with `LogUnavailableError` when it
@@ -95,6 +103,11 @@ export interface LogReader {
    * that position or before what was acknowledged, or records from it on were removed. 0 while all is well.
    */
   missing(partition: number, position: number): Promise<number>;
+  /**
+   * Records from `position` on that will never come: given up by an operator or, where nothing was processed (position 0),
+   * removed before. In order; none where positions may have gaps anyway.
+   */
+  lost(partition: number, position: number): Promise<LostRange[]>;
   /** Says that every record below `position` has been processed and may be removed once it is old enough. */
   commit(partition: number, position: number): Promise<void>;
   /** The highest committed position of a partition; 0 before the first commit. */
@@ -125,3 +138,6 @@ export class LogAwayError extends OperatorError {}
 export class LogCorruptError extends Error {
   override readonly name = 'LogCorruptError';
 }
+
+/** A file lies in the log that was written elsewhere. The message names it and says what to do; nothing else is damaged. */
+export class ForeignSegmentError extends LogCorruptError {}

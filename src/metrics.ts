@@ -65,6 +65,11 @@ const FAMILIES = {
     'Records that the store relies on and the log does not have: anything but 0 needs an operator.',
     'max',
   ),
+  log_lost_records: gauge(
+    'sluice_log_lost_records',
+    'Records that will never be in the store: given up by an operator, or removed from the log before there was this store.',
+    'max',
+  ),
   connections: gauge('sluice_connections', 'Open connections of clients.', 'sum'),
   connections_max: gauge('sluice_connections_max', 'Connections of clients that are taken at once.', 'max'),
   connections_over_limit: counterBy(

@@ -186,6 +186,13 @@ export const MOVED_PARTS = {
     expires_at: 'integer',
   },
   sign_in_attempts: { subject: 'bytes', failures: 'integer', last_at: 'integer' },
+  lost_records: {
+    partition: 'integer',
+    first_position: 'integer',
+    next_position: 'integer',
+    records: 'integer',
+    found_at: 'integer',
+  },
   // Last, so that what is there of an unfinished move is never taken for a store that can go on.
   positions: { partition: 'integer', position: 'integer' },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, ColumnKind>>>>;

@@ -310,6 +310,7 @@ const NO_LOG: LogReader = {
   backlogBytes: async () => 0,
   traceIdAt: async () => undefined,
   missing: async () => 0,
+  lost: async () => [],
   commit: async () => undefined,
   committed: async () => 0,
   newestReceivedAt: async () => 0,

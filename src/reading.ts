@@ -9,7 +9,7 @@
  */
 
 import { LogCorruptError, type LogHeader, type LogReader } from './log.ts';
-import { missingRecords, type ProcessedLog } from './log-continuity.ts';
+import { lostAhead, missingRecords, type ProcessedLog } from './log-continuity.ts';
 import type { TenantId } from './model.ts';
 import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
 import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './stored/cursor.ts';
@@ -87,7 +87,8 @@ export function createReading(store: Store, log: LogReader): Store {
           () => store.ledger(tenantId, hours),
           () => new PendingBooks(tenantId, hours),
         );
-        return { ...ledger, missingRecords: await stillMissing(store, log, ledger) };
+        const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
+        return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }
     },
     setAside: (limit) => store.setAside(limit),

@@ -9,7 +9,7 @@
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
-import type { ProcessedLog } from './log-continuity.ts';
+import type { LostRecords, ProcessedLog } from './log-continuity.ts';
 import type { KeyKind, MatchKey, NodeNumber, Origin, PersonMark, TenantId } from './model.ts';
 import type { CountedCurrency } from './stored/currency.ts';
 
@@ -172,6 +172,8 @@ export interface WriteTransaction {
    * a later start knows the log again.
    */
   advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void>;
+  /** Keeps on record that these will never come. The same again replaces what was noted. */
+  noteLost(lost: LostRecords): Promise<void>;
   /** With `durable` what was committed so far survives a power loss; without it only a crash of the process. */
   commit(durable: boolean): Promise<void>;
   rollback(): Promise<void>;
@@ -196,6 +198,8 @@ export interface StoreWriter {
    * often than it is asked.
    */
   difference(): Promise<{ readonly users: number; readonly events: number }>;
+  /** How many records were noted as lost, ever. */
+  lostRecords(): Promise<number>;
   /**
    * Does a piece of what was put off under load, in a transaction of its own; true if there was any. To be called when there
    * is nothing else to do. Whoever reads sees no difference.

@@ -8,6 +8,7 @@
  * the last row that was given, so rows that come in meanwhile neither repeat nor hide others.
  */
 
+import type { LostAhead, LostRecords } from './log-continuity.ts';
 import {
   type Environment,
   IDENTIFIER_TYPES,
@@ -364,6 +365,8 @@ export interface StoredLedger {
   readonly positions: ReadonlyMap<number, number>;
   /** By partition, the request of the last record that was processed. */
   readonly lastTraceIds: ReadonlyMap<number, string>;
+  /** Oldest first. A store does not see the log: only those that the processor has passed, unless a log is beside it. */
+  readonly lost: readonly (LostRecords | LostAhead)[];
   /** Records that the log should hold and does not. A store does not see the log: 0 unless a log is beside it. */
   readonly missingRecords: number;
 }

@@ -1,10 +1,11 @@
 /** A log that was cut and written on under a store that had processed more of it: it is recognised, and not read on. */
 
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
+import { renameSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../src/backends/sqlite/log-reader.ts';
+import { listSegments } from '../src/backends/sqlite/log-segments.ts';
 import { openSqliteStore } from '../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../src/backends/sqlite/store-writer.ts';
 import { logFolderOf, storeFileOf } from '../src/data-folder.ts';
@@ -13,7 +14,7 @@ import { assertContinues } from '../src/log-continuity.ts';
 import { createReading } from '../src/reading.ts';
 import { folderIn } from './faults/scope.ts';
 import { entryOf, traceIdOf } from './processor/history.ts';
-import { appendAll, processAll, rememberingLogger } from './processor/processing.ts';
+import { appendAll, PROCESSED_AT, processAll, rememberingLogger } from './processor/processing.ts';
 
 const RECEIVED_AT = Date.UTC(2026, 3, 1, 9, 30);
 
@@ -40,6 +41,32 @@ async function overwrite(folder: string, entries: readonly LogEntry[]): Promise<
   rmSync(`${logFolderOf(folder)}-ends`);
   await appendAll(folder, entries);
 }
+
+suite('A newest segment that was given up', () => {
+  test('counts as lost what was acknowledged in it and not processed, before the next start and after it', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await appendAll(folder, requests(1, 10));
+    await processAll(folder);
+    await appendAll(folder, requests(11, 5));
+    const newest = listSegments(logFolderOf(folder), 0).at(-1)?.file ?? '';
+    renameSync(newest, `${newest}.lost`);
+    const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
+    scope.defer(() => reading.close());
+    const lost = async (): Promise<unknown> => {
+      const ledger = await reading.ledger(null, { from: null, to: null });
+      return [ledger.missingRecords, ledger.lost.map(({ from, to, records, at }) => [from, to, records, at])];
+    };
+    assert.deepEqual(await lost(), [0, [[11, 16, 5, null]]]);
+    await appendAll(folder, requests(16, 4));
+    assert.deepEqual(await lost(), [0, [[11, 16, 5, null]]]);
+    await processAll(folder);
+    assert.deepEqual(await lost(), [0, [[11, 16, 5, PROCESSED_AT]]]);
+    await appendAll(folder, requests(20, 4));
+    await processAll(folder);
+    assert.deepEqual(await lost(), [0, [[11, 16, 5, PROCESSED_AT]]]);
+  });
+});
 
 suite('A log that was overwritten under its store', () => {
   test('is not read on, and the ledger does not balance', async () => {

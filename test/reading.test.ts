@@ -273,6 +273,7 @@ suite('Reading what is still in the log', () => {
       backlogBytes: (...args) => log.backlogBytes(...args),
       traceIdAt: (...args) => log.traceIdAt(...args),
       missing: (...args) => log.missing(...args),
+      lost: (...args) => log.lost(...args),
       commit: (...args) => log.commit(...args),
       committed: (...args) => log.committed(...args),
       newestReceivedAt: () => log.newestReceivedAt(),

@@ -241,6 +241,7 @@ export interface LedgerHour {
 export interface Ledger {
   readonly balanced: boolean;
   readonly missing_records: number;
+  readonly lost_records: number;
   readonly hours: readonly LedgerHour[];
   readonly totals: { readonly users: Books; readonly events: Books };
 }
@@ -288,6 +289,7 @@ export interface Health {
   readonly ledger_difference: number | null;
   /** Null on a server that processes nothing. */
   readonly log_missing_records: number | null;
+  readonly log_lost_records: number | null;
   readonly records_set_aside: number;
   /** Under `/ingest/`, of the whole server, since its start. */
   readonly requests: readonly { readonly status: number; readonly requests: number }[];

@@ -68,6 +68,10 @@ const Health = Type.Object(
       Type.Number(),
       'Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing.',
     ),
+    log_lost_records: orNull(
+      Type.Number(),
+      'Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing.',
+    ),
     records_set_aside: count('Requests that could not be processed; kept, for an operator to look at.'),
     requests: Type.Array(
       Type.Object({

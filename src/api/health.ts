@@ -61,6 +61,7 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
     memory_bytes: residentMemoryBytes(),
     ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
     log_missing_records: hasProcessor ? gauge(METRIC.log_missing_records) : null,
+    log_lost_records: hasProcessor ? gauge(METRIC.log_lost_records) : null,
     records_set_aside: setAside,
     requests: requestsAnswer(metricsBuffer),
     edges: config.edges,

@@ -2,7 +2,9 @@
  * `GET /ledger`: the books of a tenant, by hour of receipt. What was received is stored, a duplicate, erased, expired,
  * set aside or still pending; any difference is a bug, and `balanced` says at a glance whether there is one anywhere.
  * Hours are those asked for, totals and `balanced` are over all of them. `missing_records` compares the end of the log with
- * the position of the store, over all tenants: requests that the log has lost belong to hours and tenants unknown.
+ * the position of the store, over all tenants: requests that the log has lost belong to hours and tenants unknown. Once an
+ * operator has given them up they are in `lost_records` instead, for good, and no longer keep `balanced` false: nothing
+ * is left to decide.
  */
 
 import type { FastifyInstance } from 'fastify';
@@ -32,7 +34,7 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: TenantParts): 
       // Not bounded by now: a clock that was set back must not hide the hours that are ahead of it.
       const { to } = parameters;
       const from = parameters.from ?? (to ?? now) - DEFAULT_RANGE_MS;
-      const { hours, missingRecords } = await store.ledger(tenantId, { from: null, to: null });
+      const { hours, missingRecords, lost } = await store.ledger(tenantId, { from: null, to: null });
       const shown = hours
         .filter(({ hour }) => hour + HOUR_MS > from && (to === null || hour < to))
         .toSorted((left, right) => right.hour - left.hour);
@@ -41,6 +43,7 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: TenantParts): 
           missingRecords === 0 &&
           hours.every(({ users, events }) => differenceOf(users) === 0 && differenceOf(events) === 0),
         missing_records: missingRecords,
+        lost_records: lost.reduce((sum, { records }) => sum + records, 0),
         hours: shown.map(hourAnswer),
         totals: {
           users: booksAnswer(totalOf(hours.map(({ users }) => users))),

@@ -220,6 +220,7 @@ const EVENTS = { received: 4, stored: 4, ...BOOKS };
 export const LEDGER = {
   balanced: true,
   missing_records: 0,
+  lost_records: 0,
   hours: [{ hour: '2026-11-14T09:00:00.000Z', users: USERS, events: EVENTS, users_rejected: 1 }],
   totals: { users: USERS, events: EVENTS },
 };

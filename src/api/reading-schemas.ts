@@ -192,11 +192,18 @@ const Books = Type.Object(
 
 const Ledger = Type.Object(
   {
-    balanced: Type.Boolean({ description: 'Whether every hour there ever was adds up, and no record is missing.' }),
+    balanced: Type.Boolean({
+      description: 'Whether every hour there ever was adds up, and no record is missing but those in `lost_records`.',
+    }),
     missing_records: Type.Integer({
       minimum: 0,
       description:
         'Requests that the store relies on and the event log has lost, of all tenants: anything but 0 needs an operator.',
+    }),
+    lost_records: Type.Integer({
+      minimum: 0,
+      description:
+        'Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good.',
     }),
     hours: Type.Array(
       Type.Object({

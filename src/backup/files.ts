@@ -89,7 +89,10 @@ export async function writeContent(
 }
 
 export function contentOf(file: string, stop: AbortSignal): Readable {
-  return createReadStream(file, { highWaterMark: CHUNK_BYTES, signal: stop });
+  const content = createReadStream(file, { highWaterMark: CHUNK_BYTES, signal: stop });
+  // An error is thrown where the content is read. What is stopped before that must not end the process.
+  content.on('error', () => undefined);
+  return content;
 }
 
 /** An archive that is being written. */

@@ -28,6 +28,7 @@ export interface SegmentName {
   readonly lost: boolean;
   /** Only the mark of where the log lost its end. */
   readonly missing: boolean;
+  readonly unused: boolean;
 }
 
 /** Whether a server holds the data folder, and the process that was the last to say that it does. */

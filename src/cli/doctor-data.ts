@@ -10,8 +10,8 @@ import { CLOCK_EARLIEST } from '../clock.ts';
 import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
 import { serverUrlFileOf } from '../data-folder.ts';
-import { LogCorruptError, type LogReader } from '../log.ts';
-import type { Books, LedgerHour, Store } from '../store.ts';
+import { ForeignSegmentError, LogCorruptError, type LogReader } from '../log.ts';
+import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
   type Check,
@@ -47,7 +47,9 @@ export const checkLog: Check = async (parts) => {
         findings.push(...(await segmentFindings(log, partition, segment, segments[index + 1])));
       }
     }
-    return findings.length > 0 ? findings : [well('log', `${countOf(count, 'segment')}, readable at both ends`)];
+    if (findings.length === 0) return [well('log', `${countOf(count, 'segment')}, readable at both ends`)];
+    // One that does not belong there is found beside each of its neighbours, too.
+    return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
 
@@ -80,6 +82,7 @@ async function segmentFindings(
       'What of it was not processed by then is missing from the store. Keep the file until nobody needs it.';
     return [warning('log', `the segment ${name} was given up`, advice)];
   }
+  if (segment.unused) return [];
   // Whether the store needs what was there is for the reconciliation to say.
   if (segment.missing) {
     const until = next === undefined ? '' : ` to ${next.firstPosition - 1}`;
@@ -99,6 +102,11 @@ async function segmentFindings(
   } catch (error) {
     // Retention may just have removed it.
     if (!existsSync(segment.file)) return [];
+    if (error instanceof ForeignSegmentError) {
+      return [
+        broken('log', error.message, 'Until then a server refuses to start, and one that runs does not process.'),
+      ];
+    }
     const advice =
       'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to go on without its records.';
     return [broken('log', `the segment ${name} cannot be read: ${messageOf(error)}`, advice)];
@@ -247,9 +255,13 @@ export const checkStore: Check = async (parts) => {
 export const checkBooks: Check = async (parts) => {
   const store = await parts.store();
   if (store === undefined) return [];
-  const { hours, positions, missingRecords } = await store.ledger(null, { from: null, to: null });
+  const { hours, positions, missingRecords, lost } = await store.ledger(null, { from: null, to: null });
   const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
-  if (missingRecords > 0) findings.push(await logIsShort(parts, positions, missingRecords));
+  const ahead = missingRecords > 0 ? await processedButGone(parts, positions) : new Map<number, number>();
+  const missing = missingRecords - [...ahead.values()].reduce((sum, count) => sum + count, 0);
+  if (missing > 0) findings.push(await logIsShort(parts, positions, ahead, missing));
+  for (const [partition, records] of ahead) findings.push(storeIsAhead(partition, records));
+  findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
   for (const { traceId, cause, setAsideAt } of await store.setAside(SHOWN_MAX)) {
     findings.push(
       broken(
@@ -260,19 +272,75 @@ export const checkBooks: Check = async (parts) => {
     );
   }
   if (parts.isDeep) findings.push(...(await recountFindings(store)));
-  if (findings.every(({ state }) => state === 'well')) {
+  // What was given up and what the next start puts right are no reason to doubt the rest.
+  if (findings.every(({ state }) => state !== 'broken')) {
     const sum = hours.reduce((total, { events }) => total + events.received, 0);
     findings.unshift(well('ledger', `${countOf(sum, 'event')} received, and all accounted for`));
   }
   return findings;
 };
 
-/** The log ends before the position of the store, or before what was acknowledged, or is not the log of this store. */
-async function logIsShort(parts: DoctorParts, positions: Positions, missing: number): Promise<Finding> {
+/**
+ * By partition, how many records at the end of a local log are gone that the store has processed. No server runs: the
+ * next start goes on behind them, and then they are missing no more.
+ */
+async function processedButGone(parts: DoctorParts, positions: Positions): Promise<Map<number, number>> {
+  if (parts.config.logUrl !== '' || parts.lockHolder().isHeld) return new Map();
+  const all = new Map([...positions].map(([partition, position]) => [partition, position - 1]));
+  return withLog(parts, all, async (log) => {
+    const gone = new Map<number, number>();
+    for (const [partition, position] of positions) {
+      const newest = parts.segments(partition).at(-1);
+      if (newest?.lost || newest?.unused) continue;
+      const end = newest === undefined ? 1 : await endOf(log, partition, newest);
+      if (end < position) gone.set(partition, position - end);
+    }
+    return gone;
+  });
+}
+
+/** The position after the last record; infinite where that cannot be read, which is reported with the log. */
+async function endOf(log: LogReader, partition: number, { firstPosition, missing }: SegmentName): Promise<number> {
+  if (missing) return firstPosition;
+  try {
+    return ((await lastPosition(log, partition, firstPosition)) ?? firstPosition - 1) + 1;
+  } catch (error) {
+    if (!(error instanceof LogCorruptError)) throw error;
+    return Number.POSITIVE_INFINITY;
+  }
+}
+
+function storeIsAhead(partition: number, records: number): Finding {
+  return warning(
+    'ledger',
+    `the log has lost its newest ${countOf(records, 'record')} of partition ${partition}; the store has processed all of them`,
+    'Nothing is lost by that: the next start goes on behind them.',
+  );
+}
+
+function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][number]): Finding {
+  const where = `positions ${from} to ${to - 1} of partition ${partition}`;
+  const since = at === null ? '' : ` on ${localTime(at)}`;
+  const advice = 'They are not in the store, and are counted in lost_records of GET /ledger for good.';
+  if (from <= 1) {
+    const message = `${countOf(records, 'record')} (${where}) ${records === 1 ? 'was' : 'were'} not in the log any more when this store was made${since}`;
+    return warning('ledger', message, `${advice} If there is a backup of the store that was there before, restore it.`);
+  }
+  const message = `${countOf(records, 'record')} (${where}) ${records === 1 ? 'was' : 'were'} given up${since}`;
+  return warning('ledger', message, advice);
+}
+
+/** The log ends before what was acknowledged, or is not the log of this store. */
+async function logIsShort(
+  parts: DoctorParts,
+  positions: Positions,
+  ahead: ReadonlyMap<number, number>,
+  missing: number,
+): Promise<Finding> {
   const places = await withLog(parts, [], async (log) => {
     const shown: string[] = [];
     for (const [partition, position] of positions) {
-      const count = await log.missing(partition, position);
+      const count = (await log.missing(partition, position)) - (ahead.get(partition) ?? 0);
       if (count > 0)
         shown.push(`${formatCount(count)} in partition ${partition}, which the store has processed up to ${position}`);
     }

@@ -3,7 +3,7 @@
  * edges must stop taking in more, removes what is too old, and looks whether the books balance.
  */
 
-import type { LogReader } from '../log.ts';
+import { LogCorruptError, type LogReader } from '../log.ts';
 import { missingRecords } from '../log-continuity.ts';
 import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
@@ -119,11 +119,15 @@ export class Housekeeping {
     return bytes;
   }
 
-  /** Whether the log still has what the store relies on. A log that cannot be read now is looked at the next time. */
+  /**
+   * Whether the log still has what the store relies on. Of a damaged log it is not known how much, and it counts as one,
+   * as in the ledger. One that cannot be read now is looked at the next time.
+   */
   async #checkLog(): Promise<void> {
     const { log, writer, metrics, logger } = this.#parts;
     const partitions = new Set(await log.partitions());
     const { positions, lastTraceIds } = await writer.processed();
+    metrics.set(METRIC.log_lost_records, await writer.lostRecords());
     const own = new Map([...positions].filter(([partition]) => partitions.has(partition)));
     try {
       const missing = await missingRecords(log, { positions: own, lastTraceIds });
@@ -134,6 +138,7 @@ export class Housekeeping {
       this.#isLogShort = missing > 0;
     } catch (error) {
       if (!isWorthWaiting(error)) throw error;
+      if (error instanceof LogCorruptError) metrics.set(METRIC.log_missing_records, 1);
     }
   }
 

@@ -43,6 +43,8 @@ const CONFLICT_WAIT_MS_MAX = 300;
 const CONFLICTS_TOLD = 50;
 /** Of a batch of all partitions together: the least that is read of one. */
 const PARTITION_BYTES_MIN = 64 * 1024;
+/** Of a log that counts its records. */
+const FIRST_POSITION = 1;
 /** How often what was committed is made safe from a power loss, so that the log may let go of it. */
 const DURABLE_INTERVAL_MS = 5_000;
 
@@ -314,6 +316,7 @@ export class Processor {
     for (const { partition, from, next, problem, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
       if (problem !== null) throw problem;
       await transaction.advance(partition, from, next, records.at(-1)?.header.traceId);
+      await this.#noteLost(transaction, { partition, from, next }, records.length);
       this.#positions.set(partition, next);
     }
     this.#failpoint('advanced');
@@ -322,6 +325,18 @@ export class Processor {
     const counts = await processPrepared(transaction, records, { now, failpoint: this.#failpoint });
     this.#uncounted.push({ ...counts, records: records.length });
     return Math.max(counts.users, counts.events);
+  }
+
+  /** Where the batch has fewer records than positions, some are gone from the log. */
+  async #noteLost(
+    transaction: WriteTransaction,
+    { partition, from, next }: Pick<Read, 'partition' | 'from' | 'next'>,
+    records: number,
+  ): Promise<void> {
+    if (next - Math.max(from, FIRST_POSITION) === records) return;
+    for (const lost of await this.#parts.log.lost(partition, from)) {
+      if (lost.from < next) await transaction.noteLost({ partition, ...lost, at: this.#parts.now() });
+    }
   }
 
   async #tryOrSetAside(record: LogRecord, from: number, next: number, error: unknown): Promise<void> {
@@ -336,6 +351,7 @@ export class Processor {
     const transaction = await writer.begin();
     try {
       await transaction.advance(partition, from, next, traceId);
+      await this.#noteLost(transaction, { partition, from, next }, 1);
       await transaction.setAside(headerOf(record), cause, now());
       await transaction.commit(false);
     } catch (failure) {

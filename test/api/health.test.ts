@@ -33,6 +33,7 @@ suite('GET /health', () => {
     one.set(METRIC.processor_lag, 1.5);
     one.set(METRIC.ledger_difference, 2);
     one.set(METRIC.log_missing_records, 3);
+    one.set(METRIC.log_lost_records, 2);
     one.set(METRIC.clock_held, 0);
     two.set(METRIC.clock_held, 86_400.5);
     two.set(METRIC.disk_free_bytes, 7_000);
@@ -64,6 +65,7 @@ suite('GET /health', () => {
       clock_behind_seconds: 0,
       ledger_difference: 2,
       log_missing_records: 3,
+      log_lost_records: 2,
       records_set_aside: 0,
       requests: [
         { status: 202, requests: 5 },

@@ -74,6 +74,7 @@ function cutReader(reader: LogReader): LogReader {
     backlogBytes: (partition, position) => reader.backlogBytes(partition, position),
     commit: (partition, position) => reader.commit(partition, position),
     committed: (partition) => reader.committed(partition),
+    lost: (...args) => reader.lost(...args),
     newestReceivedAt: () => reader.newestReceivedAt(),
     close: () => reader.close(),
   };

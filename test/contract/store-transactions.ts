@@ -57,6 +57,24 @@ export function storeTransactionsContract(open: OpenStore): void {
       assert.deepEqual([eventCount, firstSeen - START, lastSeen - START], [6, 1, 9_000]);
     });
 
+    test('records that were noted as lost stay in the ledger, once, and none of a transaction that was rolled back', async () => {
+      const lost = { partition: 0, from: 6, to: 13, records: 7, at: START };
+      const note = async (noted: typeof lost, isKept: boolean): Promise<void> => {
+        const transaction = await under.writer.begin();
+        await transaction.noteLost(noted);
+        if (isKept) await transaction.commit(false);
+        else await transaction.rollback();
+      };
+      assert.equal(await under.writer.lostRecords(), 0);
+      await note({ ...lost, from: 1, to: 3, records: 2 }, false);
+      await note(lost, true);
+      await note(lost, true);
+      await note({ ...lost, partition: 1, at: START + 1 }, true);
+      assert.equal(await under.writer.lostRecords(), 14);
+      const ledger = await under.store.ledger(TENANT, { from: null, to: null });
+      assert.deepEqual(ledger.lost, [lost, { ...lost, partition: 1, at: START + 1 }]);
+    });
+
     test('a field and a property of the same name are two, even where that name is empty', async () => {
       await send(under, [person({ user_id: 'a', '': 'field' })], { receivedAt: START });
       await send(under, [person({ user_id: 'a' }, [{}], { '': 'property' })], { receivedAt: START + 1 });

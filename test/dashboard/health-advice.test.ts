@@ -22,6 +22,7 @@ const WELL: Health = {
   memory_bytes: 1,
   ledger_difference: 0,
   log_missing_records: 0,
+  log_lost_records: 0,
   records_set_aside: 0,
   requests: [],
   edges: 1,

@@ -75,11 +75,28 @@ async function get(server: TestServer, key: string, path: string): Promise<{ sta
 interface Ledger {
   readonly balanced: boolean;
   readonly missing_records: number;
+  readonly lost_records: number;
   readonly totals: { readonly users: { readonly received: number; readonly stored: number } };
 }
 
 async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
   return (await get(server, key, '/ledger')).body as Ledger;
+}
+
+function wordsOf({ stdout }: { readonly stdout: string }): string {
+  return stdout.replaceAll(/\s+/g, ' ');
+}
+
+/** As /health and the metrics have it, which are a little behind. */
+async function showLost(server: TestServer, key: string, records: number): Promise<void> {
+  await eventually(
+    'the health of the server shows what was lost',
+    async () => {
+      const { body } = await get(server, key, '/health');
+      return (body as { log_lost_records: number }).log_lost_records === records;
+    },
+    20_000,
+  );
 }
 
 async function allStored(server: TestServer, key: string, users: number): Promise<void> {
@@ -106,8 +123,12 @@ suite('After the log has lost its newest records', () => {
       afterwards(dataFolder);
 
       const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
-      assert.equal(doctor.code, 1, doctor.stdout);
-      assert.match(doctor.stdout, /ledger +\d+ records? that the log should have (is|are) missing from it/);
+      assert.equal(doctor.code, 2, doctor.stdout);
+      assert.match(
+        wordsOf(doctor),
+        /the log has lost its newest \d+ records of partition 0; the store has processed all/,
+      );
+      assert.doesNotMatch(wordsOf(doctor), /missing from it/);
 
       const third = await launch(scope, { dataFolder });
       const later = await send(third, key, LATER);
@@ -116,8 +137,8 @@ suite('After the log has lost its newest records', () => {
         const { body } = await get(third, key, `/traces/${traceId}`);
         assert.equal((body as { status: string }).status, 'processed');
       }
-      const { balanced, missing_records: missing, totals } = await ledgerOf(third, key);
-      assert.deepEqual([balanced, missing, totals.users.received], [true, 0, REQUESTS + LATER]);
+      const { balanced, missing_records: missing, lost_records: lost, totals } = await ledgerOf(third, key);
+      assert.deepEqual([balanced, missing, lost, totals.users.received], [true, 0, 0, REQUESTS + LATER]);
       assert.match(third.stderr(), /the log has lost its newest records; the store has all of them/);
     });
   }
@@ -139,8 +160,11 @@ suite('After the log has lost its newest records', () => {
     for (const name of readdirSync(dataFolder).filter((found) => found.startsWith('store.db')))
       rmSync(join(dataFolder, name));
     for (const name of storeFiles) renameSync(join(dataFolder, `copy-${name}`), join(dataFolder, name));
-    const newest = listSegments(logOf(dataFolder), 0).at(-1)?.file ?? '';
-    for (const suffix of ['', '-wal', '-shm']) rmSync(newest + suffix, { force: true });
+    // With the records of the first server, which the store has.
+    rmSync(join(logOf(dataFolder), '0'), { recursive: true });
+    const offline = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
+    assert.equal(offline.code, 1, offline.stdout);
+    assert.match(wordsOf(offline), / 7 records that the log should have are missing from it/);
 
     const third = await launch(scope, { dataFolder });
     await send(third, key, 3);
@@ -149,6 +173,7 @@ suite('After the log has lost its newest records', () => {
     );
     const waiting = await ledgerOf(third, key);
     assert.deepEqual([waiting.balanced, waiting.missing_records, waiting.totals.users.received], [false, 7, 8]);
+    assert.equal(waiting.lost_records, 0);
     await eventually(
       'the metric counts them',
       async () => {
@@ -160,7 +185,46 @@ suite('After the log has lost its newest records', () => {
     const words = /rename it to (\S+\.lost)/.exec(third.stderr())?.[1] ?? '';
     renameSync(words.replace(/\.lost$/, '.missing'), words);
     await allStored(third, key, 8);
-    const decided = await ledgerOf(third, key);
-    assert.deepEqual([decided.balanced, decided.missing_records], [true, 0]);
+    for (const restarted of [false, true]) {
+      if (restarted) await third.stop();
+      const server = restarted ? await launch(scope, { dataFolder }) : third;
+      const decided = await ledgerOf(server, key);
+      assert.deepEqual([decided.balanced, decided.missing_records, decided.lost_records], [true, 0, 7]);
+      if (restarted) await showLost(server, key, 7);
+    }
+    const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
+    assert.match(wordsOf(doctor), / 7 records \(positions 6 to 12 of partition 0\) were given up on \d/);
+  });
+
+  test('with its older ones, and store.db too, what the new store does not have stays visible', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const first = await launch(scope, { dataFolder });
+    const { key } = first;
+    await send(first, key, 5);
+    await allStored(first, key, 5);
+    await first.stop();
+    const second = await launch(scope, { dataFolder });
+    await send(second, key, 3);
+    await allStored(second, key, 8);
+    await second.stop();
+    // As retention does.
+    rmSync(listSegments(logOf(dataFolder), 0)[0]?.file ?? '');
+    for (const name of readdirSync(dataFolder)) if (name.startsWith('store.db')) rmSync(join(dataFolder, name));
+    for (const stored of [3, 5]) {
+      const server = await launch(scope, { dataFolder });
+      if (stored > 3) await send(server, key, 2);
+      await allStored(server, key, stored);
+      const { balanced, missing_records: missing, lost_records: lost } = await ledgerOf(server, key);
+      assert.deepEqual([balanced, missing, lost], [true, 0, 5]);
+      if (stored > 3) await showLost(server, key, 5);
+      await server.stop();
+    }
+    const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
+    assert.equal(doctor.code, 2, doctor.stdout);
+    assert.match(
+      wordsOf(doctor),
+      / 5 records \(positions 1 to 5 of partition 0\) were not in the log any more when this store was made on \d/,
+    );
   });
 });

@@ -96,6 +96,7 @@ test('a commit whose answer is lost is not done twice', async () => {
   const forgetful: StoreWriter = {
     positions: () => real.positions(),
     processed: () => real.processed(),
+    lostRecords: () => real.lostRecords(),
     difference: () => real.difference(),
     sweep: (...args) => real.sweep(...args),
     catchUp: () => real.catchUp(),
@@ -107,6 +108,7 @@ test('a commit whose answer is lost is not done twice', async () => {
         write: (batches, at) => transaction.write(batches, at),
         setAside: (...args) => transaction.setAside(...args),
         advance: (...args) => transaction.advance(...args),
+        noteLost: (lost) => transaction.noteLost(lost),
         commit: async (durable) => {
           await transaction.commit(durable);
           lost += 1;

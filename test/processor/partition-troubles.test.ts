@@ -222,6 +222,7 @@ suite('A partition of the log', () => {
       writer: {
         positions: () => writer.positions(),
         processed: () => writer.processed(),
+        lostRecords: () => writer.lostRecords(),
         begin: () => writer.begin(),
         sweep: (...args) => writer.sweep(...args),
         catchUp: () => writer.catchUp(),

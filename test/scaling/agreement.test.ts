@@ -158,6 +158,7 @@ function bounded(log: ReturnType<typeof openSqliteLogReader>): typeof log {
     backlogBytes: (...args) => log.backlogBytes(...args),
     traceIdAt: (...args) => log.traceIdAt(...args),
     missing: (...args) => log.missing(...args),
+    lost: (...args) => log.lost(...args),
     commit: (...args) => log.commit(...args),
     committed: (...args) => log.committed(...args),
     newestReceivedAt: () => log.newestReceivedAt(),

@@ -81,7 +81,8 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
   });
   const taken: Taken[] = [];
   let isOver = false;
-  const running = Array.from({ length: processors }, async (_, partition) => {
+  const hasEnded = (): boolean => isOver;
+  const runOne = async (partition: number): Promise<void> => {
     const { next: end } = await log.headers(partition, 0, Number.MAX_SAFE_INTEGER);
     const ownPool = await openPool({ url, max: 2, applicationName: APPLICATION });
     const own = recorded(openPostgresStoreWriter({ pool: ownPool, logName: log.name }), taken);
@@ -97,15 +98,27 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
       batchesPerTransaction: 1,
     });
     try {
-      // A processor that lost its connection stops draining; what is left is taken up by the next round.
-      while (!(await isAt(own, partition, end))) await processor.drain();
+      // A processor that lost its connection stops draining; what is left is taken up by the next round. When another one
+      // has failed the log is about to be removed, and its end would never be reached.
+      while (!hasEnded() && !(await isAt(own, partition, end))) await processor.drain();
     } finally {
       await own.close();
     }
+  };
+  const running = Array.from({ length: processors }, async (_, partition) => {
+    try {
+      await runOne(partition);
+    } catch (error) {
+      isOver = true;
+      throw error;
+    }
   });
-  const killing = killConnections(pool, setup.kills ?? 0, random, () => isOver);
-  const acting = setup.meanwhile?.(store, () => isOver);
-  await Promise.all(running).finally(() => (isOver = true));
+  const killing = killConnections(pool, setup.kills ?? 0, random, hasEnded);
+  const acting = setup.meanwhile?.(store, hasEnded);
+  await Promise.allSettled(running);
+  isOver = true;
+  // All of them have ended, also when one has failed.
+  await Promise.all(running);
   await acting;
   const kills = await killing;
   const order = serialOrder(certain(taken));
@@ -128,6 +141,7 @@ function restricted(log: LogReader, own: number[]): LogReader {
     backlogBytes: (...args) => log.backlogBytes(...args),
     traceIdAt: (...args) => log.traceIdAt(...args),
     missing: (...args) => log.missing(...args),
+    lost: (...args) => log.lost(...args),
     commit: (...args) => log.commit(...args),
     committed: (...args) => log.committed(...args),
     newestReceivedAt: () => log.newestReceivedAt(),
@@ -170,6 +184,7 @@ function recorded(writer: StoreWriter, taken: Taken[]): StoreWriter {
   return {
     positions: () => writer.positions(),
     processed: () => writer.processed(),
+    lostRecords: () => writer.lostRecords(),
     difference: () => writer.difference(),
     catchUp: () => writer.catchUp(),
     sweep: (...args) => writer.sweep(...args),
@@ -205,6 +220,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
       await transaction.write(batches, at);
     },
     setAside: async (header, cause) => assert.fail(`${header.traceId} was set aside: ${cause}`),
+    noteLost: async () => assert.fail('records were lost'),
     commit: async (durable) => {
       own.commitsAt = ++moments;
       if (own.stretches.length > 0) taken.push(own);

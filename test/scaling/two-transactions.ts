@@ -60,6 +60,7 @@ export async function openForTwo(scope: AsyncDisposableStack) {
           await transaction.write(...values);
         },
         setAside: (...values) => transaction.setAside(...values),
+        noteLost: (lost) => transaction.noteLost(lost),
         commit: (durable) => transaction.commit(durable),
         rollback: () => transaction.rollback(),
       };

@@ -60,6 +60,11 @@ export function adviceFor(health: Health): Advice[] {
       title: 'The event log has lost records',
       text: 'The log ends before what the store has processed, or before what was acknowledged. The doctor says which positions are gone and what to do.',
     },
+    (health.log_lost_records ?? 0) > 0 && {
+      tone: 'warn',
+      title: 'Some records will never be in the store',
+      text: 'They were given up by an operator, or removed from the log before this store was made. The doctor says which ones, and when.',
+    },
     health.records_set_aside > 0 && {
       tone: 'bad',
       title: 'Some records could not be processed',

@@ -8,7 +8,7 @@
  * of other databases read the topic too, those that all of them have processed.
  */
 
-import type { LogBatch, LogHeader, LogReader, LogRecord } from '../../log.ts';
+import type { LogBatch, LogHeader, LogReader, LogRecord, LostRange } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
 import {
   EARLIEST,
@@ -135,6 +135,11 @@ export class KafkaLogReader implements LogReader {
     const { cluster } = this.setup;
     const [first, end] = [await offsetAt(cluster, partition, EARLIEST), await offsetAt(cluster, partition, LATEST)];
     return Math.max(0, first - position) + Math.max(0, position - end);
+  }
+
+  /** Offsets have gaps of their own: which records are gone for good cannot be told from them. */
+  async lost(): Promise<LostRange[]> {
+    return [];
   }
 
   async commit(partition: number, position: number): Promise<void> {

@@ -51,7 +51,7 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
 
 /** What these tables have besides the columns of the part. */
 const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts']);
-const OF_A_LOG = new Set<PartName>(['positions', 'set_aside']);
+const OF_A_LOG = new Set<PartName>(['positions', 'set_aside', 'lost_records']);
 /** Whose partitions have to be there. */
 const BY_DAY = new Set<PartName>(['records', 'events']);
 /** Those whose `no` counts up by itself. */

@@ -5,6 +5,7 @@
  */
 
 import type { TenantId } from '../../model.ts';
+import type { LostRecords } from '../../log-continuity.ts';
 import type { CountBucket, CountQuery, StoredLedger, ReceiptMinute, SetAsideRecord, TimeRange } from '../../store.ts';
 import { BOOK_COLUMNS, booksOf, countBuckets, countRange, sumOfRevenues } from '../../stored/counts.ts';
 import type { CountedCurrency } from '../../stored/currency.ts';
@@ -49,6 +50,13 @@ const POSITIONS = `
   (SELECT json_agg(json_build_array(partition, position, last_trace_id) ORDER BY partition) AS positions
    FROM positions WHERE log = $1) AS p`;
 
+/** Of all logs. Read in one statement with the positions: what a position has passed is in here, and only that. */
+const LOST = `
+  (SELECT json_agg(json_build_object('partition', partition, 'from', first_position, 'to', next_position,
+                                     'records', records, 'at', found_at)
+                   ORDER BY found_at, log, partition, first_position) AS lost
+   FROM lost_records) AS lost`;
+
 const LEDGER_COLUMNS = [
   'users_rejected',
   ...BOOK_COLUMNS.map((column) => `users_${column}`),
@@ -65,8 +73,10 @@ export async function readLedger(
   tenant: number | null | undefined,
   { from, to }: TimeRange,
 ): Promise<StoredLedger> {
-  const { rows } = await db.query<LedgerColumns & { readonly positions: Positions }>(
-    `SELECT p.positions, l.* FROM ${POSITIONS} LEFT JOIN (
+  const { rows } = await db.query<
+    LedgerColumns & { readonly positions: Positions; readonly lost: LostRecords[] | null }
+  >(
+    `SELECT p.positions, lost.lost, l.* FROM ${POSITIONS} CROSS JOIN ${LOST} LEFT JOIN (
        SELECT hour, ${LEDGER_SUMS} FROM ledger
        WHERE $2 AND ($3::integer IS NULL OR tenant = $3) AND hour >= $4 AND hour < $5 GROUP BY hour
      ) AS l ON true ORDER BY l.hour DESC`,
@@ -90,6 +100,7 @@ export async function readLedger(
     hours,
     positions: byPartition(positions),
     lastTraceIds: new Map(positions.flatMap(([partition, , id]) => (id === null ? [] : [[partition, id] as const]))),
+    lost: rows[0]?.lost ?? [],
     missingRecords: 0,
   };
 }

@@ -50,6 +50,17 @@ export const STORE_MIGRATIONS: readonly string[] = [
     PRIMARY KEY (log, partition)
   );
 
+  -- Records of a log that never came: given up by an operator, or removed before there was this database.
+  CREATE TABLE lost_records (
+    log            text COLLATE "C" NOT NULL,
+    partition      integer NOT NULL,
+    first_position bigint  NOT NULL,
+    next_position  bigint  NOT NULL,
+    records        bigint  NOT NULL,
+    found_at       bigint  NOT NULL,
+    PRIMARY KEY (log, partition, first_position)
+  );
+
   -- Each value is the first number of a block. What is erased or rolled back is not given out again.
   CREATE SEQUENCE numbers AS bigint INCREMENT BY ${NUMBERS_PER_BLOCK} MINVALUE 1 START WITH 1;
 

@@ -11,7 +11,7 @@
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
-import { type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
+import { type LostRecords, type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
 import type { MatchKey, NodeNumber, PersonMark, TenantId } from '../../model.ts';
 import {
   type Answer,
@@ -86,6 +86,13 @@ const BEGIN_PARTITION = {
     WHERE positions.position = $3`,
 };
 
+/** An operator may have set the position back: then a loss is passed again, and is still one. */
+const INSERT_LOST = `
+  INSERT INTO lost_records (log, partition, first_position, next_position, records, found_at)
+  VALUES ($1, $2, $3, $4, $5, $6)
+  ON CONFLICT (log, partition, first_position) DO UPDATE
+    SET next_position = excluded.next_position, records = excluded.records, found_at = excluded.found_at`;
+
 const INSERT_SET_ASIDE = {
   name: 'store_insert_set_aside',
   text: `
@@ -145,6 +152,13 @@ class PostgresStoreWriter implements StoreWriter {
     return new PostgresWriteTransaction(await this.#pool.begin(TRANSACTION_SETTINGS), this.#shared, this.#hashOf);
   }
 
+  async lostRecords(): Promise<number> {
+    const { rows } = await this.#pool.query<{ records: number | null }>(
+      'SELECT sum(records)::bigint AS records FROM lost_records',
+    );
+    return rows[0]?.records ?? 0;
+  }
+
   async difference(): Promise<Difference> {
     return this.#balance.difference();
   }
@@ -202,6 +216,10 @@ class PostgresWriteTransaction implements WriteTransaction {
       lastTraceId ?? null,
     ]);
     if (rowCount !== 1) throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
+  }
+
+  async noteLost({ partition, from, to, records, at }: LostRecords): Promise<void> {
+    await this.#client.query(INSERT_LOST, [this.#shared.logName, partition, from, to, records, at]);
   }
 
   async lookUp(questions: readonly Question[]): Promise<Answer[]> {

@@ -19,8 +19,10 @@ import { OperatorError } from '../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { isDamage } from './database.ts';
 import { readLogInstallation } from './installation.ts';
+import { findLogName } from './log-name.ts';
+import type { Stretch } from './log-run.ts';
 import { readRecords } from './log-segment-reader.ts';
-import { listPartitions, listSegments, type Segment } from './log-segments.ts';
+import { holdsRecords, listPartitions, listSegments, type Segment } from './log-segments.ts';
 import { StoreConnection } from './store-connection.ts';
 import { brokenLinksIn } from './store-links.ts';
 import { countEvents } from './store-lists.ts';
@@ -70,8 +72,9 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
     for (const [index, segment] of segments.entries()) {
       stop.throwIfAborted();
       onFile(`log/${partition}`);
-      if (!segment.lost && !segment.missing) inDatabase(segment.file, assertSound);
-      counts.push(await countRecords(segment, partition, segments[index + 1]?.firstPosition, stop));
+      if (holdsRecords(segment)) inDatabase(segment.file, assertSound);
+      const until = segments[index + 1]?.firstPosition;
+      counts.push(await countRecords({ segment, logName: findLogName(logFolder), partition, until }, stop));
     }
     log.push(logFactsOf(partition, segments, counts));
     if (scope === 'all') assertContinues(storeFileOf(folder), partition, segments);
@@ -109,21 +112,14 @@ export function logFactsOf(partition: number, segments: readonly Segment[], coun
   return gaps.length === 0 ? facts : { ...facts, gaps };
 }
 
-/**
- * Reads every record of a segment with its checksum. `until` is where the next segment begins; undefined for the newest.
- * Throws where a record is damaged or missing.
- */
-export async function countRecords(
-  segment: Segment,
-  partition: number,
-  until: number | undefined,
-  stop: AbortSignal,
-): Promise<number> {
-  if (segment.lost || segment.missing || segment.firstPosition === until) return 0;
+/** Reads every record of a segment with its checksum. Throws where one is damaged or missing, or it is not of this log. */
+export async function countRecords(whole: Omit<Stretch, 'from'>, stop: AbortSignal): Promise<number> {
+  const { segment, until } = whole;
+  if (!holdsRecords(segment) || segment.firstPosition === until) return 0;
   let from = segment.firstPosition;
   try {
     for (;;) {
-      const { records, isEnd } = readRecords({ segment, partition, from, until }, READ_BYTES);
+      const { records, isEnd } = readRecords({ ...whole, from }, READ_BYTES);
       from += records.length;
       if (isEnd) return from - segment.firstPosition;
       if (records.length === 0) throw new LogCorruptError(`The log segment ${segment.file} has no position ${from}.`);

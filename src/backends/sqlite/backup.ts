@@ -28,9 +28,10 @@ import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from './database.ts';
 import { isFullDisk } from './disk.ts';
 import { readLogInstallation } from './installation.ts';
 import { readLogEnd } from './log-ends.ts';
+import { findLogName } from './log-name.ts';
 import { findCommittedPosition } from './log-positions.ts';
 import { recoverSegment } from './log-recovery.ts';
-import { hasWal, listPartitions, listSegments, type Segment, segmentBytes } from './log-segments.ts';
+import { hasWal, holdsRecords, listPartitions, listSegments, type Segment, segmentBytes } from './log-segments.ts';
 
 /** 8 MB: long enough to be fast, short enough to stop soon. */
 const PAGES_PER_STEP = 1_024;
@@ -145,6 +146,7 @@ async function copyPartition(partition: number, setup: CopySetup): Promise<LogFa
     findCommittedPosition(logFolderOf(dataFolder), partition),
   );
   const segments = listSegments(logFolderOf(dataFolder), partition);
+  const logName = findLogName(logFolderOf(dataFolder));
   const copied: { segment: Segment; records: number }[] = [];
   for (let index = segments.length - 1; index >= 0; index -= 1) {
     stop.throwIfAborted();
@@ -152,9 +154,8 @@ async function copyPartition(partition: number, setup: CopySetup): Promise<LogFa
     const path = `log/${partition}/${segment.file.slice(dirname(segment.file).length + 1)}`;
     if (!(await copySegment(path, segment, setup))) break;
     const copy = { ...segment, file: join(into, path) };
-    const records = await inSource(copy.file, segment.file, () =>
-      countRecords(copy, partition, segments[index + 1]?.firstPosition, stop),
-    );
+    const whole = { segment: copy, logName, partition, until: segments[index + 1]?.firstPosition };
+    const records = await inSource(copy.file, segment.file, () => countRecords(whole, stop));
     copied.unshift({ segment, records });
     await setup.onFile(path);
   }
@@ -173,7 +174,7 @@ async function copyPartition(partition: number, setup: CopySetup): Promise<LogFa
 async function copySegment(path: string, segment: Segment, setup: CopySetup): Promise<boolean> {
   const { file } = segment;
   // Only its name means something; what an operator gave up may be damaged.
-  const isMark = segment.lost || segment.missing;
+  const isMark = !holdsRecords(segment);
   // A running server has checked what an earlier one left, and knows the end of what it writes itself.
   if (!isMark && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(file, setup);
   for (let attempts = 1; ; attempts += 1) {

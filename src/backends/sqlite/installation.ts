@@ -13,6 +13,7 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
+import { localLogName } from './log-name.ts';
 import { findCommittedPosition } from './log-positions.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
 import { openStoreFile, skipNumbersAfterCrash, skipNumbersAfterRestore } from './store-schema.ts';
@@ -59,6 +60,7 @@ function tie(dataFolder: string, parts: readonly Part[]): void {
   }
   const id = first?.id ?? randomUUID();
   for (const part of parts) if (part.id === undefined) part.write(id);
+  localLogName(logFolderOf(dataFolder), id);
 }
 
 /** Clients would get 401 and drop their data, and nobody could read what is stored. */

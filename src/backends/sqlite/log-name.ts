@@ -1,7 +1,9 @@
 /**
- * What a local log is called in a store that takes records from several logs: `local:` and a UUID, kept in a file beside
- * the partitions from the first time that somebody asks. A copy of the folder has the same name, so two servers on two
- * copies would believe each other's positions: move a data folder, never copy it to run both.
+ * What a local log is called in a store that takes records from several logs, and in its own segments: `local:` and a
+ * UUID, kept in a file beside the partitions from the first time that it is asked for. In an embedded installation the
+ * UUID is the installation's, so that a log that was removed is made again under the same name. A copy of the folder has
+ * the same name, so two servers on two copies would believe each other's positions: move a data folder, never copy it to
+ * run both.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -13,14 +15,20 @@ import { isOutOfFiles } from './disk.ts';
 const FILE = 'name';
 const NAME = /^local:[0-9a-f-]{36}$/;
 
-export function localLogName(folder: string): string {
+/** Makes none: undefined where there is none. */
+export function findLogName(folder: string): string | undefined {
+  return read(join(folder, FILE));
+}
+
+/** `id` is what a log that has no name yet is called by. */
+export function localLogName(folder: string, id: string = randomUUID()): string {
   const file = join(folder, FILE);
   const known = read(file);
   if (known !== undefined) return known;
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   // Written whole before it has its name, and never over another: whoever comes second takes the name of the first.
   const draft = `${file}.${process.pid}.${randomUUID()}`;
-  writeFileSync(draft, `local:${randomUUID()}\n`, { mode: 0o600, flush: true });
+  writeFileSync(draft, `local:${id}\n`, { mode: 0o600, flush: true });
   try {
     linkSync(draft, file);
   } catch (error) {

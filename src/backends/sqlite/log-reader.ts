@@ -17,11 +17,12 @@ import {
   type LogReader,
   type LogRecord,
   LogUnavailableError,
+  type LostRange,
 } from '../../log.ts';
 import { isBackupRunning } from './backup-lock.ts';
 import { isOutOfFiles } from './disk.ts';
 import { readLogEnd } from './log-ends.ts';
-import { localLogName } from './log-name.ts';
+import { findLogName, localLogName } from './log-name.ts';
 import { commitPosition, committedPosition, openPositions } from './log-positions.ts';
 import { BATCH_BYTES_MAX, type Stretch } from './log-run.ts';
 import {
@@ -34,9 +35,11 @@ import {
   traceIdAt,
 } from './log-segment-reader.ts';
 import {
+  assertNotForeign,
   hasWal,
   listPartitions,
   listSegments,
+  LOST_POSITIONS,
   lostMarkOf,
   partitionFolder,
   removeSegment,
@@ -51,6 +54,14 @@ export interface ReaderSetup {
 
 const LISTINGS_MAX = 5;
 
+interface Listing {
+  readonly stretches: Stretch[];
+  /** The first position that is kept; infinity without any. */
+  readonly firstKept: number;
+  /** The newest segment was given up: a start is to come that goes on behind it. */
+  readonly isEndLost: boolean;
+}
+
 export function openSqliteLogReader(setup: ReaderSetup): LogReader {
   return new SqliteLogReader(setup);
 }
@@ -59,6 +70,7 @@ class SqliteLogReader implements LogReader {
   readonly #setup: ReaderSetup;
   /** Opened when first needed: who only reads records writes nothing, and can read them on a full disk. */
   #positionsOpened: DatabaseSync | undefined;
+  #nameFound: string | undefined;
 
   constructor(setup: ReaderSetup) {
     this.#setup = setup;
@@ -73,6 +85,12 @@ class SqliteLogReader implements LogReader {
 
   get name(): string {
     return localLogName(this.#setup.folder);
+  }
+
+  /** Asked for until there is one, and then never again. */
+  #findName(): string | undefined {
+    this.#nameFound ??= findLogName(this.#setup.folder);
+    return this.#nameFound;
   }
 
   async partitions(): Promise<number[]> {
@@ -165,7 +183,7 @@ class SqliteLogReader implements LogReader {
   async missing(partition: number, position: number): Promise<number> {
     // Before the segments are looked at: a record is noted there after it is in its segment.
     const acknowledged = readLogEnd(this.#setup.folder, partition);
-    return this.#eachListing(partition, position, (stretches, firstKept) => {
+    return this.#eachListing(partition, position, (stretches, firstKept, isEndLost) => {
       let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
       let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
       for (const stretch of stretches) {
@@ -173,8 +191,24 @@ class SqliteLogReader implements LogReader {
         if (isGap) missing += Math.max(0, stretch.until - stretch.from);
         end = stretch.segment.missing ? (stretch.until ?? stretch.from) : endOfSegment(stretch);
       }
-      return missing + Math.max(0, Math.max(position, acknowledged) - end);
+      return isEndLost ? missing : missing + Math.max(0, Math.max(position, acknowledged) - end);
     });
+  }
+
+  async lost(partition: number, position: number): Promise<LostRange[]> {
+    const acknowledged = readLogEnd(this.#setup.folder, partition);
+    const segments = listSegments(this.#setup.folder, partition);
+    const first = segments[0]?.firstPosition ?? 1;
+    const ranges = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];
+    for (const [index, { lost, firstPosition }] of segments.entries()) {
+      if (!lost) continue;
+      const from = Math.max(position, firstPosition);
+      const end = acknowledged > firstPosition ? acknowledged : from + 1;
+      const to = segments[index + 1]?.firstPosition ?? end;
+      const isKnown = to - firstPosition < LOST_POSITIONS;
+      if (from < to) ranges.push({ from, to, records: isKnown ? to - from : 1 });
+    }
+    return ranges;
   }
 
   async commit(partition: number, position: number): Promise<void> {
@@ -221,35 +255,46 @@ class SqliteLogReader implements LogReader {
     return 0;
   }
 
-  /** Where records from `position` on lie, in order, and the first position that is kept; infinity without any. */
-  #stretches(partition: number, position: number): { stretches: Stretch[]; firstKept: number } {
+  /** Where records from `position` on lie, in order. */
+  #stretches(partition: number, position: number): Listing {
     const segments = listSegments(this.#setup.folder, partition);
+    const logName = this.#findName();
     const startAt = Math.max(
       0,
       segments.findLastIndex((segment) => segment.firstPosition <= position),
     );
     const stretches: Stretch[] = [];
     for (const [index, segment] of segments.entries()) {
-      if (index < startAt || segment.lost) continue;
+      if (index < startAt || segment.lost || segment.unused) continue;
       const from = Math.max(position, segment.firstPosition);
-      stretches.push({ segment, partition, from, until: segments[index + 1]?.firstPosition });
+      stretches.push({ segment, logName, partition, from, until: segments[index + 1]?.firstPosition });
     }
-    return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY };
+    const newest = segments.at(-1);
+    const isEndLost = newest !== undefined && (newest.lost || newest.unused);
+    return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
   }
 
   /** Lists again when a segment has gone since: then it is not in the list, or the gap that it leaves is noticed. */
   #eachListing<T>(
     partition: number,
     position: number,
-    use: (stretches: readonly Stretch[], firstKept: number) => T,
+    use: (stretches: readonly Stretch[], firstKept: number, isEndLost: boolean) => T,
   ): T {
     for (let listings = 1; ; listings += 1) {
       try {
-        const { stretches, firstKept } = this.#stretches(partition, position);
-        return use(stretches, firstKept);
+        const { stretches, firstKept, isEndLost } = this.#stretches(partition, position);
+        return use(stretches, firstKept, isEndLost);
       } catch (error) {
+        if (error instanceof LogCorruptError) this.#assertNoneForeign(partition, position);
         if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
       }
+    }
+  }
+
+  /** A segment that was put in between others makes the one before it look cut short. */
+  #assertNoneForeign(partition: number, position: number): void {
+    for (const { segment } of this.#stretches(partition, position).stretches) {
+      if (!segment.missing) assertNotForeign(this.#setup.folder, partition, segment);
     }
   }
 

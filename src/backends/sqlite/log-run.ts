@@ -10,6 +10,8 @@ import type { Segment } from './log-segments.ts';
 /** What is to be read of a segment. */
 export interface Stretch {
   readonly segment: Segment;
+  /** Of the log that it lies in (`log-name.ts`). */
+  readonly logName: string | undefined;
   readonly partition: number;
   readonly from: number;
   /** Where the next segment begins; undefined for the newest segment, which may still grow. */

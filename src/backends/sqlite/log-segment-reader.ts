@@ -15,6 +15,7 @@ import { isOutOfFiles } from './disk.ts';
 import { eachInTurn, runOfFew, runOfMany, type Stretch } from './log-run.ts';
 import {
   assertCurrentFormat,
+  assertWrittenHere,
   type HeaderRow,
   hasWal,
   lastPosition,
@@ -163,6 +164,7 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
   try {
     const database = openSegmentForReading(file);
     try {
+      assertWrittenHere(database, { ...stretch.segment, logName: stretch.logName, partition: stretch.partition });
       return use(database);
     } catch (error) {
       assertCurrentFormat(database, file);
@@ -178,7 +180,7 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
     // The file of a new segment is there before its WAL, and its WAL before its table.
     const isNewest = stretch.until === undefined;
     if (isNewest && !hadWal && hasWal(file)) return inSegment(stretch, whenUnfinished, use);
-    if (isNewest && statSync(file).size <= PAGE_BYTES && /no such table: records/.test(message)) return whenUnfinished;
+    if (isNewest && statSync(file).size <= PAGE_BYTES && /no such table/.test(message)) return whenUnfinished;
     throw new LogCorruptError(`The log segment ${file} cannot be read: ${message}.`);
   }
 }

@@ -9,15 +9,22 @@
  * notices records that vanished. An operator who gives a damaged segment up renames it to `….db.lost`, which keeps its
  * place without its records. Where a start finds that the log has lost its end, it leaves an empty `….db.missing`: the
  * records from that position up to the next segment were acknowledged and are not here.
+ *
+ * A start after the newest segment was given up goes on far behind it, since it is not known for certain how many records
+ * it held. An empty `….db.unused` says where the known ones end: from there up to the next segment there were none.
+ *
+ * A segment says of itself where it was written: in which log (`log-name.ts`), in which partition, from which position
+ * on. One that lies elsewhere was copied or renamed; it is never read, since its records would be processed again.
  */
 
 import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { crc32 } from 'node:zlib';
-import { LogCorruptError, LogUnavailableError } from '../../log.ts';
+import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { isOutOfFiles } from './disk.ts';
+import { findLogName, localLogName } from './log-name.ts';
 
 export interface Segment {
   readonly file: string;
@@ -26,6 +33,8 @@ export interface Segment {
   readonly lost: boolean;
   /** Not a file of records but the mark of where the log lost its end. */
   readonly missing: boolean;
+  /** Not a file of records but the mark of positions that were never given out, as far as is known. */
+  readonly unused: boolean;
 }
 
 /** A row of `records` as it lies in SQLite, but for the body. */
@@ -59,20 +68,28 @@ const SCHEMA = `
     rejections      TEXT,
     checksum        INTEGER NOT NULL,
     body            BLOB    NOT NULL
+  ) STRICT;
+  CREATE TABLE segment (
+    log             TEXT    NOT NULL,
+    partition       INTEGER NOT NULL,
+    first_position  INTEGER NOT NULL
   ) STRICT`;
 
 /** Between small requests, for which a commit writes whole pages, and large bodies, which like them large. */
 export const PAGE_BYTES = 8_192;
 const NAME_DIGITS = 16;
-const SEGMENT_NAME = /^(\d{16})\.db(\.lost|\.missing)?$/;
+const SEGMENT_NAME = /^(\d{16})\.db(\.lost|\.missing|\.unused)?$/;
 const LOST = '.lost';
 const MISSING = '.missing';
+const UNUSED = '.unused';
 const BUSY_TIMEOUT_MS = 5_000;
 /**
  * Twice what the largest record can take: a body of 10 MB, and a message for each of its users. A damaged page may claim
  * that a body has 2 GB and lead SQLite round in circles to fetch them; this stops it.
  */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024;
+/** More records than a segment can hold: so far behind a segment that was given up the next one begins. */
+export const LOST_POSITIONS = 1_000_000_000;
 
 export function partitionFolder(folder: string, partition: number): string {
   return join(folder, String(partition));
@@ -93,7 +110,13 @@ export function listSegments(folder: string, partition: number): Segment[] {
     const [isSegment, digits, state] = SEGMENT_NAME.exec(name) ?? [];
     if (isSegment === undefined) continue;
     const firstPosition = Number(digits);
-    segments.push({ file: join(within, name), firstPosition, lost: state === LOST, missing: state === MISSING });
+    segments.push({
+      file: join(within, name),
+      firstPosition,
+      lost: state === LOST,
+      missing: state === MISSING,
+      unused: state === UNUSED,
+    });
   }
   // A segment that was put back takes the place of the mark that it was missing.
   const present = new Set(segments.flatMap(({ missing, firstPosition }) => (missing ? [] : [firstPosition])));
@@ -108,10 +131,24 @@ function segmentFile(folder: string, partition: number, firstPosition: number): 
 
 /** Notes that the records from `position` up to the next segment are not here. Survives a power loss. */
 export function markMissing(folder: string, partition: number, position: number): void {
+  makeMark(folder, partition, position, MISSING);
+}
+
+/** Notes that the positions from `position` up to the next segment were never given out. Survives a power loss. */
+export function markUnused(folder: string, partition: number, position: number): void {
+  makeMark(folder, partition, position, UNUSED);
+}
+
+function makeMark(folder: string, partition: number, position: number, kind: string): void {
   const within = partitionFolder(folder, partition);
   mkdirSync(within, { recursive: true, mode: 0o700 });
-  closeSync(openSync(segmentFile(folder, partition, position) + MISSING, 'a', 0o600));
+  closeSync(openSync(segmentFile(folder, partition, position) + kind, 'a', 0o600));
   for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+}
+
+/** Whether a segment holds records that are to be read. */
+export function holdsRecords({ lost, missing, unused }: Segment): boolean {
+  return !lost && !missing && !unused;
 }
 
 /** The file whose presence means: go on without the records from `position` up to the next segment. */
@@ -123,6 +160,7 @@ export function createSegment(folder: string, partition: number, firstPosition: 
   const within = partitionFolder(folder, partition);
   mkdirSync(within, { recursive: true, mode: 0o700 });
   const file = segmentFile(folder, partition, firstPosition);
+  const logName = localLogName(folder);
   // An empty leftover of the same name may be there: a start that was cut short. It holds no record.
   removeSegment(file);
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
@@ -132,7 +170,10 @@ export function createSegment(folder: string, partition: number, firstPosition: 
       PRAGMA journal_mode = WAL;
       PRAGMA synchronous = FULL;
       PRAGMA wal_autocheckpoint = 0;
+      BEGIN;
       ${SCHEMA};`);
+    database.prepare('INSERT INTO segment VALUES (?, ?, ?)').run(logName, partition, firstPosition);
+    database.exec('COMMIT');
     // SQLite syncs what is in the files; that the files themselves are found after a power loss is up to their folders.
     for (const path of [within, folder, dirname(folder)]) syncFolder(path);
   } catch (error) {
@@ -189,10 +230,65 @@ export function openSegmentForReading(file: string): DatabaseSync {
   return new DatabaseSync(url, { readOnly: true, limits });
 }
 
-/** Segments of the versions that came before the first release had no `event_count`. */
+/** Where a segment was found. */
+export interface SegmentPlace {
+  readonly file: string;
+  /** Undefined where the log has no name: only its partition and position are compared then. */
+  readonly logName: string | undefined;
+  readonly partition: number;
+  readonly firstPosition: number;
+}
+
+/** Throws `ForeignSegmentError` where the segment was written elsewhere. */
+export function assertWrittenHere(database: DatabaseSync, place: SegmentPlace): void {
+  const row = database.prepare('SELECT log, partition, first_position FROM segment').get();
+  if (row === undefined) throw new LogCorruptError(`The log segment ${place.file} does not say which one it is.`);
+  const what = differenceOf(place, {
+    logName: String(row['log']),
+    partition: Number(row['partition']),
+    firstPosition: Number(row['first_position']),
+  });
+  if (what === undefined) return;
+  throw new ForeignSegmentError(
+    `The log segment ${place.file} does not belong there: ${what}. Nothing in it is processed.`,
+  );
+}
+
+function differenceOf({ file, ...place }: SegmentPlace, wasIn: Omit<SegmentPlace, 'file'>): string | undefined {
+  const away = 'Move it away, with the -wal and -shm of the same name if there are any';
+  if (place.logName !== undefined && wasIn.logName !== place.logName) {
+    const nameFile = join(dirname(dirname(file)), 'name');
+    return `it is of another log, ${wasIn.logName}, and this one is ${place.logName}. ${away}; if it is ${nameFile} that was replaced, put that back instead`;
+  }
+  if (wasIn.partition !== place.partition) {
+    return `it is of partition ${wasIn.partition}, and lies in the folder of partition ${place.partition}. ${away}`;
+  }
+  if (wasIn.firstPosition !== place.firstPosition) {
+    const name = basename(segmentFile('', place.partition, wasIn.firstPosition));
+    return `it was renamed, and was called ${name}. ${away}; if there is no ${name} beside it, rename it back instead`;
+  }
+  return undefined;
+}
+
+/** For a segment that need not be read now. Damage is left to whoever reads it. */
+export function assertNotForeign(folder: string, partition: number, { file, firstPosition }: Segment): void {
+  try {
+    const database = openSegmentForReading(file);
+    try {
+      assertWrittenHere(database, { file, logName: findLogName(folder), partition, firstPosition });
+    } finally {
+      database.close();
+    }
+  } catch (error) {
+    if (error instanceof ForeignSegmentError) throw error;
+  }
+}
+
+/** Segments of the versions that came before the first release had no `event_count`, or did not say where they belong. */
 export function assertCurrentFormat(database: DatabaseSync, file: string): void {
   const columns = database.prepare("SELECT name FROM pragma_table_info('records')").all();
-  if (columns.length === 0 || columns.some(({ name }) => name === 'event_count')) return;
+  const isMarked = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'segment'").get() !== undefined;
+  if (columns.length === 0 || (isMarked && columns.some(({ name }) => name === 'event_count'))) return;
   throw new LogCorruptError(
     `The log segment ${file} was written by an older, unreleased version of Sluice; use a new data folder.`,
   );

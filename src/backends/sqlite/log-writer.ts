@@ -12,18 +12,21 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../metrics.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from './disk.ts';
-import { LogEnds } from './log-ends.ts';
+import { LogEnds, readLogEnd } from './log-ends.ts';
 import { findCommittedPosition } from './log-positions.ts';
 import { fullDiskText, recoverSegment } from './log-recovery.ts';
 import { Sealing } from './log-sealing.ts';
 import {
+  assertNotForeign,
   createSegment,
   hasWal,
   insertRecord,
   insertStatement,
   listPartitions,
   listSegments,
+  LOST_POSITIONS,
   markMissing,
+  markUnused,
   PAGE_BYTES,
   partitionFolder,
   removeSegment,
@@ -82,8 +85,6 @@ const ROTATE_RETRY_MS = 1_000;
  * bounded by itself.
  */
 const WAL_BYTES_FACTOR_MAX = 4;
-/** More records than a segment can hold. */
-const LOST_POSITIONS = 1_000_000_000;
 
 class Writer {
   readonly #setup: WriterSetup;
@@ -131,14 +132,19 @@ class Writer {
     for (const [index, segment] of segments.entries()) {
       const isNewest = index === segments.length - 1;
       if (segment.lost) {
-        // Nobody knows how many records it held, and positions are never used twice.
+        // How many records it held is not known for certain, and positions are never used twice.
         next = segment.firstPosition + LOST_POSITIONS;
+        const end = readLogEnd(this.#setup.folder, partition);
+        const isKnown = isNewest && end > segment.firstPosition && end < next;
+        if (isKnown) markUnused(this.#setup.folder, partition, end);
         continue;
       }
+      if (segment.unused) continue;
       if (segment.missing) {
         next = Math.max(next, segment.firstPosition);
         continue;
       }
+      assertNotForeign(this.#setup.folder, partition, segment);
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
       if (!isNewest && !hasWal(segment.file)) continue;
       const recovered = recoverSegment(segment.file);

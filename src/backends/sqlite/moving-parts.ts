@@ -59,6 +59,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   sessions: { ...ROWS, from: 'sessions' },
   invitations: { ...ROWS, from: 'invitations' },
   sign_in_attempts: { ...ROWS, from: 'sign_in_attempts' },
+  lost_records: { file: 'store', from: 'lost_records', order: ['partition', 'first_position'] },
   positions: { file: 'store', from: 'positions', order: ['partition'] },
 };
 

@@ -4,6 +4,7 @@
  * still in the log neither misses a record nor counts one twice.
  */
 
+import type { LostRecords } from '../../log-continuity.ts';
 import type { TenantId } from '../../model.ts';
 import type {
   AuditQuery,
@@ -81,6 +82,12 @@ export function readLedger(
     lastTraceIds: new Map(
       positions.flatMap(({ partition, last_trace_id: id }) => (id === null ? [] : [[partition, id] as const])),
     ),
+    lost: store
+      .all<LostRecords>(
+        `SELECT partition, first_position AS "from", next_position AS "to", records, found_at AS at
+         FROM lost_records ORDER BY found_at, partition, first_position`,
+      )
+      .map(({ partition, from: first, to: next, records, at }) => ({ partition, from: first, to: next, records, at })),
     missingRecords: 0,
   };
 }

@@ -245,6 +245,17 @@ const MIGRATIONS: readonly Migration[] = [
     SELECT tenant, count(*) FROM nodes WHERE NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no) GROUP BY tenant;
   `,
   countsByCurrency,
+  `
+  -- Records of the log that never came: given up by an operator, or removed before there was this store.
+  CREATE TABLE lost_records (
+    partition      INTEGER NOT NULL,
+    first_position INTEGER NOT NULL,
+    next_position  INTEGER NOT NULL,
+    records        INTEGER NOT NULL,
+    found_at       INTEGER NOT NULL,
+    PRIMARY KEY (partition, first_position)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];
 
 /**

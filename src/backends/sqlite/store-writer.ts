@@ -9,7 +9,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { newProfilesIn } from '../../identity/graph.ts';
-import { type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
+import { type LostRecords, type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
 import type { MatchKey, TenantId } from '../../model.ts';
 import {
   type Answer,
@@ -209,6 +209,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     });
   }
 
+  async noteLost({ partition, from, to, records, at }: LostRecords): Promise<void> {
+    this.#attempt(() =>
+      this.#database
+        .prepare('INSERT OR REPLACE INTO lost_records VALUES (?, ?, ?, ?, ?)')
+        .run(partition, from, to, records, at),
+    );
+  }
+
   async commit(durable: boolean): Promise<void> {
     this.#attempt(() => {
       this.#nodes.flush();
@@ -245,6 +253,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       throw error;
     }
     return true;
+  }
+
+  async lostRecords(): Promise<number> {
+    const row = this.#attempt(() => this.#database.prepare('SELECT sum(records) AS records FROM lost_records').get());
+    return Number(row?.['records'] ?? 0);
   }
 
   async difference(): Promise<{ users: number; events: number }> {

@@ -1,0 +1,133 @@
+/**
+ * Log segments that lie where they were not written: copied into another partition or from another installation, or
+ * renamed. Their records would be processed a second time, or hide where the log ends. They are refused by name, at a
+ * start and under a running server, and all goes on when they are moved away.
+ */
+
+import assert from 'node:assert/strict';
+import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { after, before, suite, test } from 'node:test';
+import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
+
+interface Ledger {
+  readonly balanced: boolean;
+  readonly totals: { readonly users: { readonly received: number; readonly stored: number } };
+}
+
+async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
+  const headers = { authorization: `Bearer ${key}` };
+  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(answerOf)).body as Ledger;
+}
+
+async function send(server: TestServer, key: string, count: number): Promise<void> {
+  for (let n = 0; n < count; n++) assert.equal((await post(server, key, { users: [user(`u${n}`)] })).status, 202);
+}
+
+async function allStored(server: TestServer, key: string, users: number): Promise<void> {
+  await eventually(`${users} users are stored, and all is accounted for`, async () => {
+    const { balanced, totals } = await ledgerOf(server, key);
+    return balanced && totals.users.received === users && totals.users.stored === users;
+  });
+}
+
+interface Used {
+  readonly folder: string;
+  readonly key: string;
+  readonly segment: string;
+}
+
+/** A folder in which a server stored three requests and was stopped. */
+async function usedFolder(scope: Scope): Promise<Used> {
+  const folder = folderIn(scope);
+  const server = await launch(scope, { dataFolder: folder });
+  await send(server, server.key, 3);
+  await allStored(server, server.key, 3);
+  await server.stop();
+  return { folder, key: server.key, segment: listSegments(join(folder, 'log'), 0)[0]?.file ?? '' };
+}
+
+interface Put {
+  /** Puts a segment where it does not belong, and returns its file. */
+  readonly put: (own: string, other: string, folder: string) => string;
+  readonly words: RegExp;
+}
+
+function copied(from: string, partition: number, name: string, folder: string): string {
+  const within = join(folder, 'log', String(partition));
+  mkdirSync(within, { recursive: true });
+  cpSync(from, join(within, name));
+  return join(within, name);
+}
+
+const PUTS: Readonly<Record<string, Put>> = {
+  'of another partition': {
+    put: (own, _other, folder) => copied(own, 1, basename(own), folder),
+    words: /it is of partition 0, and lies in the folder of partition 1\. Move it away/,
+  },
+  'of another installation': {
+    put: (_own, other, folder) => copied(other, 1, basename(other), folder),
+    words: /it is of another log, local:[0-9a-f-]{36}, and this one is local:[0-9a-f-]{36}\. Move it away/,
+  },
+  'that was renamed': {
+    put: (own, _other, folder) => copied(own, 0, '0000000000000099.db', folder),
+    words: /it was renamed, and was called 0000000000000001\.db\. Move it away/,
+  },
+};
+
+suite('A log segment', () => {
+  const shared = new AsyncDisposableStack();
+  let [one, other]: Used[] = [];
+  before(async () => {
+    [one, other] = await Promise.all([usedFolder(shared), usedFolder(shared)]);
+  });
+  after(() => shared.disposeAsync());
+
+  function copyOfOne(scope: Scope): { folder: string; key: string; put: (what: Put['put']) => string } {
+    assert.ok(one && other);
+    const [folder, { key, segment }, elsewhere] = [folderIn(scope), one, other.segment];
+    cpSync(one.folder, folder, { recursive: true });
+    return { folder, key, put: (what) => what(segment, elsewhere, folder) };
+  }
+
+  for (const [what, { put, words }] of Object.entries(PUTS)) {
+    test(`${what} refuses the start by name, and the start after it is moved away loses nothing`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const { folder, key, ...copy } = copyOfOne(scope);
+      const file = copy.put(put);
+      const refusal = await refusedStart({ dataFolder: folder });
+      assert.match(refusal, words);
+      assert.ok(refusal.includes(file), refusal);
+      const doctor = await runSluice(['doctor'], { SLUICE_DATA: folder, SLUICE_DISK_FREE_MIN: '0' });
+      assert.equal(doctor.code, 1, doctor.stdout);
+      assert.match(doctor.stdout.replaceAll(/\s+/g, ' '), words);
+      const backup = await runSluice(['backup', '--to', join(folder, '..', `${basename(folder)}-backup`)], {
+        SLUICE_DATA: folder,
+      });
+      assert.equal(backup.code, 1);
+      assert.match(backup.stderr.replaceAll(/\s+/g, ' '), words);
+      rmSync(file);
+      const again = await launch(scope, { dataFolder: folder });
+      await send(again, key, 2);
+      await allStored(again, key, 5);
+    });
+
+    test(`${what} is not processed by a server that runs, which says so and goes on when it is moved away`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const { folder, key, ...copy } = copyOfOne(scope);
+      const server = await launch(scope, { dataFolder: folder });
+      await send(server, key, 1);
+      await allStored(server, key, 4);
+      const file = copy.put(put);
+      await send(server, key, 2);
+      await eventually('the processor says which file it is', () => {
+        return words.test(server.stderr()) && server.stderr().includes(file);
+      });
+      assert.equal((await ledgerOf(server, key)).balanced, false);
+      for (const suffix of ['-wal', '-shm', '']) rmSync(file + suffix, { force: true });
+      await allStored(server, key, 6);
+    });
+  }
+});
