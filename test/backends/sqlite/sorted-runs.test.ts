@@ -178,7 +178,7 @@ suite('Sorted runs', () => {
             }
           }
           const all = [...reader.all([Number.MIN_SAFE_INTEGER])];
-          const names = new Set([...model.groups.values()].flatMap((entries) => [...entries.keys()]));
+          const names = new Set(Array.from(model.groups.values(), (entries) => Array.from(entries.keys())).flat());
           assert.deepEqual(new Set(all.map(({ key }) => String(key))), names);
           for (const entry of all) assert.deepEqual(readable(entry), readable(model.get(entry.key)));
           for (const group of [0, 1, 2]) {
