@@ -48,6 +48,7 @@ export interface GrowthPace {
   readonly reads: number;
 }
 
+/** A run of all of them, which has ten minutes. */
 export const FULL: Pace = {
   firstSeconds: 2,
   warmupSeconds: 0.3,
@@ -58,31 +59,26 @@ export const FULL: Pace = {
   latencySeconds: 15,
   memorySeconds: 40,
   starts: 4,
-  endToEnd: { events: 2_000_000, people: 200_000 },
+  endToEnd: { events: 1_000_000, people: 100_000 },
   mergePeople: 100_000,
   growth: { sizes: [300_000, 900_000], roundEvents: 100_000, rounds: 3, reads: 1_000 },
   scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
 };
 
-/** A round of one side with `--against`: shorter, because there are several of them. */
-export const AGAINST: Pace = {
+/** Asked for by name: sizes that mean more, and take minutes. */
+export const BY_NAME: Pace = {
   ...FULL,
-  pairs: 2,
-  sustainedSeconds: 4,
-  starts: 1,
-  endToEnd: { events: 1_000_000, people: 100_000 },
+  endToEnd: { events: 2_000_000, people: 200_000 },
+  growth: { sizes: [1_000_000, 10_000_000], roundEvents: 500_000, rounds: 3, reads: 2_000 },
+  scaleOut: { events: 300_000, people: 30_000, processors: [1, 2, 4] },
+};
+export const LONG: Pace = {
+  ...BY_NAME,
+  growth: { ...BY_NAME.growth, sizes: [...BY_NAME.growth.sizes, 50_000_000] },
 };
 
-/** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
-export const GROWTH_BY_NAME: GrowthPace = {
-  sizes: [1_000_000, 10_000_000],
-  roundEvents: 500_000,
-  rounds: 3,
-  reads: 2_000,
-};
-/** Likewise. */
-export const SCALE_OUT_BY_NAME: ScaleOutPace = { events: 300_000, people: 30_000, processors: [1, 2, 4] };
-export const GROWTH_LONG: GrowthPace = { ...GROWTH_BY_NAME, sizes: [...GROWTH_BY_NAME.sizes, 50_000_000] };
+/** A round of one side with `--against`: shorter, because there are several of them. */
+export const AGAINST: Pace = { ...FULL, pairs: 2, sustainedSeconds: 4, starts: 1 };
 
 export const SHORT: Pace = {
   firstSeconds: 0.5,
@@ -134,8 +130,8 @@ export class Context {
   readonly generator: Generator;
   readonly progress: Progress;
   readonly capacity: Capacity;
-  /** What end-to-end found, once it is known. */
-  endToEnd: StoredResult | null = null;
+  /** What end-to-end found, once it is known: without and with a `$event_id` on every event. */
+  readonly endToEnd: { without: StoredResult | null; with: StoredResult | null } = { without: null, with: null };
   private readonly dataRoot: string;
   private shared: Shared = { peak: null, ceilings: new Map(), stage: null };
   /** The checkout whose server is measured. */

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { compare, type Comparison, formatComparisons, runInTurns, type Sides } from './against.ts';
 import { Capacity } from './capacity.ts';
-import { AGAINST, Context, FULL, GROWTH_BY_NAME, GROWTH_LONG, SCALE_OUT_BY_NAME, SHORT } from './context.ts';
+import { AGAINST, BY_NAME, Context, FULL, LONG, SHORT } from './context.ts';
 import type { Benchmark, Pace } from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark } from './edge.ts';
 import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
@@ -130,15 +130,10 @@ function problemsOf({ against, rounds, long }: Options, names: readonly string[]
   return problems;
 }
 
-/** A run of all has ten minutes; growth and scale-out with sizes that mean something have more only when it is wanted. */
 function paceOf({ short, long }: { readonly short: boolean; readonly long: boolean }, names: readonly string[]): Pace {
   if (short) return SHORT;
-  if (long) return { ...FULL, growth: GROWTH_LONG };
-  return {
-    ...FULL,
-    ...(names.includes(growthBenchmark.name) && { growth: GROWTH_BY_NAME }),
-    ...(names.includes(scaleOutBenchmark.name) && { scaleOut: SCALE_OUT_BY_NAME }),
-  };
+  if (long) return LONG;
+  return names.length === 0 ? FULL : BY_NAME;
 }
 
 async function runAll(
