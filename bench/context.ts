@@ -22,7 +22,7 @@ export interface Pace {
   /** How often ours and the yardstick take turns. Many short rounds: machines change speed from second to second. */
   readonly pairs: number;
   /** Without pause, and without the other side: longer than the processor gives way. */
-  readonly sustainedSeconds: number;
+  readonly withoutPauseSeconds: number;
   readonly calibrationSeconds: number;
   readonly latencySeconds: number;
   readonly memorySeconds: number;
@@ -32,6 +32,14 @@ export interface Pace {
   readonly mergePeople: number;
   readonly growth: GrowthPace;
   readonly scaleOut: ScaleOutPace;
+  readonly sustained: SustainedPace;
+  readonly soakSeconds: number;
+}
+
+export interface SustainedPace {
+  /** Until the rate has settled; not counted. */
+  readonly warmupSeconds: number;
+  readonly seconds: number;
 }
 
 export interface ScaleOutPace {
@@ -54,7 +62,7 @@ export const FULL: Pace = {
   warmupSeconds: 0.3,
   seconds: 1.2,
   pairs: 4,
-  sustainedSeconds: 8,
+  withoutPauseSeconds: 8,
   calibrationSeconds: 2,
   latencySeconds: 15,
   memorySeconds: 40,
@@ -63,6 +71,8 @@ export const FULL: Pace = {
   mergePeople: 100_000,
   growth: { sizes: [300_000, 900_000], roundEvents: 100_000, rounds: 3, reads: 1_000 },
   scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
+  sustained: { warmupSeconds: 10, seconds: 20 },
+  soakSeconds: 600,
 };
 
 /** Asked for by name: sizes that mean more, and take minutes. */
@@ -71,6 +81,7 @@ export const BY_NAME: Pace = {
   endToEnd: { events: 2_000_000, people: 200_000 },
   growth: { sizes: [1_000_000, 10_000_000], roundEvents: 500_000, rounds: 3, reads: 2_000 },
   scaleOut: { events: 300_000, people: 30_000, processors: [1, 2, 4] },
+  sustained: { warmupSeconds: 15, seconds: 60 },
 };
 export const LONG: Pace = {
   ...BY_NAME,
@@ -78,14 +89,21 @@ export const LONG: Pace = {
 };
 
 /** A round of one side with `--against`: shorter, because there are several of them. */
-export const AGAINST: Pace = { ...FULL, pairs: 2, sustainedSeconds: 4, starts: 1 };
+export const AGAINST: Pace = {
+  ...FULL,
+  pairs: 2,
+  withoutPauseSeconds: 4,
+  starts: 1,
+  sustained: { warmupSeconds: 10, seconds: 30 },
+  soakSeconds: 120,
+};
 
 export const SHORT: Pace = {
   firstSeconds: 0.5,
   warmupSeconds: 0.2,
   seconds: 1,
   pairs: 1,
-  sustainedSeconds: 1,
+  withoutPauseSeconds: 1,
   calibrationSeconds: 0.7,
   latencySeconds: 2,
   memorySeconds: 10,
@@ -94,6 +112,8 @@ export const SHORT: Pace = {
   mergePeople: 1_000,
   growth: { sizes: [2_000, 4_000], roundEvents: 1_000, rounds: 1, reads: 50 },
   scaleOut: { events: 4_000, people: 500, processors: [1, 2] },
+  sustained: { warmupSeconds: 2, seconds: 3 },
+  soakSeconds: 4,
 };
 
 export interface Benchmark {
@@ -102,6 +122,8 @@ export interface Benchmark {
   /** About how long it takes, for the progress bar. */
   seconds(pace: Pace): number;
   run(context: Context): Promise<Outcome[]>;
+  /** Left out of a run of all, because it takes too long. */
+  readonly onlyByName?: true;
   /** Why it cannot run with `--against`; undefined when it can. */
   readonly notAgainst?: string;
 }

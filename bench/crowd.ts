@@ -114,7 +114,9 @@ interface Template {
 }
 
 export class RequestMaker {
-  private readonly templates: readonly Template[];
+  /** By the number of users in them. */
+  private readonly templates: ReadonlyMap<number, readonly Template[]>;
+  private readonly sizes: readonly number[];
   private readonly nextPerson: () => number;
   private readonly random = mulberry32(20_260_202);
   private turn = 0;
@@ -122,23 +124,27 @@ export class RequestMaker {
   private randomDigits = Buffer.alloc(0);
   private randomAt = 0;
 
-  /** `head` goes before each body: of an HTTP request, or nothing. */
-  constructor(crowd: Crowd, usersPerRequest: number, head: (bodyBytes: number) => string) {
+  /** `sizes`: users of the requests, in turn. `head` goes before each body: of an HTTP request, or nothing. */
+  constructor(crowd: Crowd, sizes: readonly number[], head: (bodyBytes: number) => string) {
     const random = mulberry32(20_260_101);
-    this.templates = Array.from({ length: TEMPLATES }, () => makeTemplate(crowd, usersPerRequest, head, random));
+    const templatesOf = (size: number): Template[] =>
+      Array.from({ length: TEMPLATES }, (_, n) => makeTemplate(crowd, { size, first: n * size }, head, random));
+    this.sizes = sizes;
+    this.templates = new Map([...new Set(sizes)].map((size) => [size, templatesOf(size)]));
     this.nextPerson = peopleOf(crowd);
   }
 
   /** The next request of the crowd, with events of the second that `now` is in. */
-  next(now: number): Buffer {
-    const template = this.templates[this.turn % this.templates.length];
+  next(now: number): { readonly bytes: Buffer; readonly users: number } {
+    const templates = this.templates.get(this.sizes[this.turn % this.sizes.length] ?? 0);
+    const template = templates?.[Math.floor(this.random() * templates.length)];
     if (template === undefined) throw new Error('a crowd without templates');
     this.turn += 1;
     const bytes = Buffer.allocUnsafe(template.bytes.length);
     template.bytes.copy(bytes);
     const time = Buffer.from(new Date(now).toISOString(), 'latin1');
     for (const places of template.users) this.writeUser(bytes, places, time);
-    return bytes;
+    return { bytes, users: template.users.length };
   }
 
   private writeUser(bytes: Buffer, places: Places, time: Buffer): void {
@@ -173,11 +179,11 @@ export class RequestMaker {
 
 function makeTemplate(
   crowd: Crowd,
-  usersPerRequest: number,
+  { size, first }: { readonly size: number; readonly first: number },
   head: (bodyBytes: number) => string,
   random: () => number,
 ): Template {
-  const texts = Array.from({ length: usersPerRequest }, () => JSON.stringify(markedUser(crowd, random)));
+  const texts = Array.from({ length: size }, (_, n) => JSON.stringify(markedUser(crowd, first + n, random)));
   const opening = '{"users":[';
   const body = `${opening}${texts.join(',')}]}\n`;
   // All of it is ASCII, so characters are bytes.
@@ -203,8 +209,8 @@ function makeTemplate(
   return { bytes: Buffer.from(start + body, 'latin1'), users };
 }
 
-/** As the edge benchmarks have them, with a stand-in of the right width for all that is written over. */
-function markedUser({ says, anonymousShare = 0, eventIds = false }: Crowd, random: () => number): object {
+/** As the edge benchmarks have them, the `n`th of all templates, with a stand-in of the right width for all that is written over. */
+function markedUser({ says, anonymousShare = 0, eventIds = false }: Crowd, n: number, random: () => number): object {
   const { user_properties: properties, events } = userOf(random);
   const { user_id, email, anon_id } = identifiersOf(0);
   const identifiers = {
@@ -212,12 +218,17 @@ function markedUser({ says, anonymousShare = 0, eventIds = false }: Crowd, rando
     anon_id: { anon_id },
     email: { email },
     'email and anon_id': { email, anon_id },
-  }[random() < anonymousShare ? 'anon_id' : says];
+  }[isInShare(n, anonymousShare) ? 'anon_id' : says];
   return {
     identifiers,
     user_properties: { ...properties, visits: VISITS_MIN },
     events: [{ ...events[0], timestamp: MARKED_TIME, ...(eventIds && { $event_id: MARKED_ID }) }],
   };
+}
+
+/** Whether it is among the share of all numbers, spread evenly. */
+function isInShare(n: number, share: number): boolean {
+  return Math.floor((n + 1) * share) > Math.floor(n * share);
 }
 
 function writeDigits(bytes: Buffer, at: number, value: number, width: number): void {

@@ -59,7 +59,7 @@ export const edgeBenchmarks: readonly Benchmark[] = EDGE_CASES.map((edge) => ({
   name: edge.name,
   what: `${edge.connections} connections, ${edge.shape} a request, durable 202, against bare`,
   seconds: (pace) =>
-    calibrationSeconds(pace) + pairsSeconds(pace, 1) + pace.sustainedSeconds + SETTLE_SECONDS + 2 * START_SECONDS,
+    calibrationSeconds(pace) + pairsSeconds(pace, 1) + pace.withoutPauseSeconds + SETTLE_SECONDS + 2 * START_SECONDS,
   run: async (context) =>
     context.onStage(async (stage) => {
       const ceiling = await context.ceiling(stage, edge);
@@ -68,9 +68,9 @@ export const edgeBenchmarks: readonly Benchmark[] = EDGE_CASES.map((edge) => ({
       const bare = { ...(await stage.startYardstick('bare')), key: ours.key };
       const pairs = await takeTurns(context, edge.name, edge, ours, bare);
       // In a short round the processor gives way; this shows what is left when it no longer can.
-      context.progress.begin(`${edge.name}: ours without pause`, context.pace.sustainedSeconds);
+      context.progress.begin(`${edge.name}: ours without pause`, context.pace.withoutPauseSeconds);
       const before = await processed(ours);
-      const sustained = await context.drive(ours, edge, context.pace.sustainedSeconds);
+      const sustained = await context.drive(ours, edge, context.pace.withoutPauseSeconds);
       await context.settle(ours);
       const after = await processed(ours);
       const cpuUntilProcessed = ((after.cpuSeconds - before.cpuSeconds) / (after.users - before.users)) * 1e6;

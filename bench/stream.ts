@@ -25,7 +25,7 @@ export class StreamRun {
 
   constructor(job: StreamJob) {
     this.job = job;
-    this.maker = new RequestMaker(job.crowd, USERS_PER_REQUEST, (bodyBytes) => headOf(job.key, bodyBytes));
+    this.maker = new RequestMaker(job.crowd, [USERS_PER_REQUEST], (bodyBytes) => headOf(job.key, bodyBytes));
   }
 
   async result(): Promise<StreamResult> {
@@ -67,10 +67,10 @@ export class StreamRun {
     if (!connection.free || this.sent === this.job.requests) return;
     this.sent += 1;
     const before = performance.now();
-    const request = this.maker.next(Date.now());
+    const { bytes } = this.maker.next(Date.now());
     const after = performance.now();
     this.makingMilliseconds += after - before;
-    connection.send(request, after);
+    connection.send(bytes, after);
   }
 
   private answered(connection: Connection, status: number): void {
