@@ -54,6 +54,27 @@ export class LagMeter {
     return this.samples.at(-1);
   }
 
+  /** The first sample from now on. */
+  async next(): Promise<LagSample> {
+    const from = performance.now();
+    for (;;) {
+      this.assertWell();
+      if (this.latest !== undefined && this.latest.at > from) return this.latest;
+      await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS / 10));
+    }
+  }
+
+  /** Waits until nothing is pending; returns how many seconds that took. */
+  async drained(secondsMax: number): Promise<number> {
+    const from = performance.now();
+    for (;;) {
+      const { received, done } = await this.next();
+      const seconds = (performance.now() - from) / 1000;
+      if (received === done) return seconds;
+      if (seconds > secondsMax) throw new Error(`events are still pending ${secondsMax} s after the last request`);
+    }
+  }
+
   since(at: number): LagSample[] {
     return this.samples.filter((sample) => sample.at >= at);
   }

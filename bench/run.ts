@@ -28,6 +28,7 @@ import { scaleOutBenchmark } from './scale-out.ts';
 import { PROJECT } from './servers.ts';
 import { soakBenchmark } from './soak.ts';
 import { startBenchmark } from './start.ts';
+import { sustainedBenchmark } from './sustained.ts';
 
 const BENCHMARKS: readonly Benchmark[] = [
   generatorBenchmark,
@@ -38,6 +39,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   edgesBenchmark,
   endToEndBenchmark,
   cpuBenchmark,
+  sustainedBenchmark,
   mergeStormBenchmark,
   growthBenchmark,
   scaleOutBenchmark,
@@ -48,7 +50,7 @@ const ROUNDS = 4;
 const ROUNDS_MAX = 100;
 const SECONDS_MAX = 7 * 86_400;
 /** Those whose length can be given. */
-const TIMED = [soakBenchmark.name];
+const TIMED = [soakBenchmark.name, sustainedBenchmark.name];
 
 const HELP = `npm run bench -- [NAME…] [--short] [--long] [--data FOLDER]
 npm run bench -- NAME… --against COMMIT [--rounds N] [--short] [--data FOLDER]

@@ -152,7 +152,7 @@ class Soak {
     }
     const loaded = await load.stop();
     clearInterval(sampler);
-    const [drainSeconds] = await Promise.all([this.drain(), companions.stop()]);
+    const [drainSeconds] = await Promise.all([meter.drained(DRAIN_SECONDS_MAX), companions.stop()]);
     await meter.stop();
     const reader = new Reader(server);
     const { received, difference } = await reader.books();
@@ -191,7 +191,7 @@ class Soak {
       seconds,
       eventsPerSecond: (events - (last?.events ?? 0)) / span,
       lagSeconds: latest?.lagSeconds ?? Number.NaN,
-      lagSecondsMax: Math.max(...samples.map(({ lagSeconds }) => lagSeconds)),
+      lagSecondsMax: Math.max(latest?.lagSeconds ?? 0, ...samples.map(({ lagSeconds }) => lagSeconds)),
       megabytes: residentMegabytes(this.server.pid).now,
       openFiles: openFiles(this.server.pid),
       cores: (cpu - this.cpuAtRow) / span,
@@ -202,19 +202,6 @@ class Soak {
     this.cpuAtRow = cpu;
     rows.push(row);
     this.context.progress.print(tableLine(cellsOf(row)));
-  }
-
-  private async drain(): Promise<number> {
-    const from = performance.now();
-    for (;;) {
-      this.meter.assertWell();
-      const { latest } = this.meter;
-      const seconds = (performance.now() - from) / 1000;
-      if (latest !== undefined && latest.at > from && latest.done === latest.received) return seconds;
-      if (seconds > DRAIN_SECONDS_MAX)
-        throw new Error(`events are still pending ${DRAIN_SECONDS_MAX} s after the last`);
-      await sleep(0.05);
-    }
   }
 }
 

@@ -13,6 +13,7 @@ import { headOf } from './requests.ts';
 
 const TICK_MILLISECONDS = 1;
 const DRAIN_SECONDS_MAX = 10;
+const SENT_KEPT_MAX = 10_000;
 
 export class SteadyRun {
   private readonly job: SteadyJob;
@@ -23,8 +24,9 @@ export class SteadyRun {
   private readonly users = new Map<Connection, number>();
   private readonly latency = new Histogram();
   private readonly statuses: Record<string, number> = {};
-  /** When the requests were due that have found no connection yet. */
+  /** When requests were due: from `waitingAt` on those that have found no connection yet. */
   private readonly waiting: number[] = [];
+  private waitingAt = 0;
   private eventsPerSecond: number;
   /** Events that are due, less those of requests that were made due; and since when it was counted. */
   private dueEvents = 0;
@@ -61,8 +63,8 @@ export class SteadyRun {
     await stopped;
     clearInterval(ticker);
     const seconds = (performance.now() - from) / 1000;
-    const notSent = this.waiting.length;
-    this.waiting.length = 0;
+    const notSent = this.waiting.length - this.waitingAt;
+    this.forgetSent(this.waiting.length);
     const unanswered = await this.drain();
     for (const connection of this.connections) connection.close();
     const cpu = process.cpuUsage(cpuBefore);
@@ -107,16 +109,23 @@ export class SteadyRun {
       this.turn += 1;
       this.waiting.push(now);
     }
-    while (this.waiting.length > 0) {
+    while (this.waitingAt < this.waiting.length) {
       const connection = this.idle.shift();
       if (connection === undefined) return;
       this.send(connection);
     }
+    this.forgetSent(this.waiting.length);
+  }
+
+  private forgetSent(count: number): void {
+    this.waiting.splice(0, count);
+    this.waitingAt = 0;
   }
 
   private send(connection: Connection): void {
-    const due = this.waiting.shift();
-    if (due === undefined) return;
+    const due = this.waiting[this.waitingAt] ?? performance.now();
+    this.waitingAt += 1;
+    if (this.waitingAt === SENT_KEPT_MAX) this.forgetSent(SENT_KEPT_MAX);
     const { bytes, users } = this.maker.next(Date.now());
     this.users.set(connection, users);
     connection.send(bytes, due);
@@ -141,7 +150,7 @@ export class SteadyRun {
 
   private next(connection: Connection): void {
     if (!connection.free) return;
-    if (this.waiting.length > 0) this.send(connection);
+    if (this.waitingAt < this.waiting.length) this.send(connection);
     else this.idle.push(connection);
   }
 }
