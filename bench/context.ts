@@ -25,6 +25,7 @@ export interface Pace {
   readonly withoutPauseSeconds: number;
   readonly calibrationSeconds: number;
   readonly latencySeconds: number;
+  /** For each of the two forms of memory. */
   readonly memorySeconds: number;
   readonly starts: number;
   /** The yardstick takes a part of it, with the same share of new people. */
@@ -65,7 +66,7 @@ export const FULL: Pace = {
   withoutPauseSeconds: 8,
   calibrationSeconds: 2,
   latencySeconds: 15,
-  memorySeconds: 40,
+  memorySeconds: 25,
   starts: 4,
   endToEnd: { events: 1_000_000, people: 100_000 },
   mergePeople: 100_000,
@@ -78,6 +79,7 @@ export const FULL: Pace = {
 /** Asked for by name: sizes that mean more, and take minutes. */
 export const BY_NAME: Pace = {
   ...FULL,
+  memorySeconds: 60,
   endToEnd: { events: 2_000_000, people: 200_000 },
   growth: { sizes: [1_000_000, 10_000_000], roundEvents: 500_000, rounds: 3, reads: 2_000 },
   scaleOut: { events: 300_000, people: 30_000, processors: [1, 2, 4] },
@@ -106,7 +108,7 @@ export const SHORT: Pace = {
   withoutPauseSeconds: 1,
   calibrationSeconds: 0.7,
   latencySeconds: 2,
-  memorySeconds: 10,
+  memorySeconds: 5,
   starts: 1,
   endToEnd: { events: 5_000, people: 1_000 },
   mergePeople: 1_000,

@@ -50,13 +50,14 @@ export interface LoadResult {
   readonly serverDiskBytes: number;
 }
 
-/** So many requests of a crowd, each sent once, in a closed loop. */
+/** Requests of a crowd, each sent once, in a closed loop: so many, or for so long. */
 export interface StreamJob {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
   readonly crowd: Crowd;
-  readonly requests: number;
+  readonly usersPerRequest: number;
+  readonly end: { readonly requests: number } | { readonly seconds: number };
   readonly secondsMax: number;
 }
 

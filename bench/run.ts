@@ -15,7 +15,7 @@ import type { Benchmark, Pace } from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark } from './edge.ts';
 import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
 import { Generator } from './generator.ts';
-import { growthBenchmark } from './growth.ts';
+import { growthBenchmark, growthIdsBenchmark } from './growth.ts';
 import { latencyBenchmark } from './latency.ts';
 import { describeMachine, type Machine, machineLine } from './machine.ts';
 import { memoryBenchmark } from './memory.ts';
@@ -42,6 +42,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   sustainedBenchmark,
   mergeStormBenchmark,
   growthBenchmark,
+  growthIdsBenchmark,
   scaleOutBenchmark,
   soakBenchmark,
 ];
