@@ -35,6 +35,8 @@ const READERS = 2;
 const READ_PAUSE_MILLISECONDS = 100;
 const LIVE_STREAMS = 3;
 const ERASE_INTERVAL_MILLISECONDS = 2_000;
+/** Until somebody is found who can be erased. */
+const ERASE_TRIES = 10;
 const ROW_SECONDS = 30;
 /** A short run still has a few rows. */
 const ROWS_MIN = 4;
@@ -85,6 +87,7 @@ interface SoakResult {
   readonly difference: number;
   readonly reads: Readonly<Record<ReadKind, Quantiles>>;
   readonly erase: Quantiles;
+  readonly erased: number;
   readonly liveEvents: number;
   readonly cpuPerMillion: number;
   readonly noise: Noise;
@@ -114,8 +117,8 @@ class Soak {
   private readonly meter: LagMeter;
   private readonly rows: Row[] = [];
   private readonly megabytes: number[] = [];
-  private readonly from = performance.now();
-  private cpuAtRow: number;
+  private from = performance.now();
+  private cpuAtRow = 0;
 
   constructor(context: Context, server: Server, folder: string) {
     this.context = context;
@@ -123,11 +126,13 @@ class Soak {
     this.folder = folder;
     this.meter = new LagMeter(server);
     this.companions = new Companions(server, () => this.meter.latest?.done ?? 0);
-    this.cpuAtRow = cpuSeconds(server.pid);
   }
 
   async run(seconds: number): Promise<Omit<SoakResult, 'restMegabytes' | 'noise'> & { readonly otherCores: number }> {
     const { context, server, meter, companions } = this;
+    await meter.next();
+    this.from = performance.now();
+    this.cpuAtRow = cpuSeconds(server.pid);
     const before = { system: systemCpuSeconds(), server: cpuSeconds(server.pid), own: process.cpuUsage() };
     context.progress.begin(`soak: ${thousands(EVENTS_PER_SECOND)} events/s`, seconds);
     for (const line of tableHead()) context.progress.print(line);
@@ -223,6 +228,8 @@ class Companions {
   private readonly erases = new Histogram();
   private readonly streams: readonly LiveStream[];
   private readonly loops: readonly Promise<void>[];
+  private readonly eraser: NodeJS.Timeout;
+  private readonly running = new Set<Promise<void>>();
   private isEnding = false;
   private problem: string | null = null;
 
@@ -232,13 +239,15 @@ class Companions {
     this.stored = stored;
     this.streams = Array.from({ length: LIVE_STREAMS }, () => new LiveStream(server));
     const readers = Array.from({ length: READERS }, async () => this.loop(async (reader) => this.read(reader)));
-    this.loops = [...readers, this.loop(async (reader) => this.eraseSomebody(reader))];
+    this.loops = readers;
+    this.eraser = setInterval(() => this.running.add(this.eraseSomebody()), ERASE_INTERVAL_MILLISECONDS);
   }
 
   async stop(): Promise<void> {
     this.isEnding = true;
     for (const stream of this.streams) stream.close();
-    await Promise.all(this.loops);
+    clearInterval(this.eraser);
+    await Promise.all([...this.loops, ...this.running]);
     this.assertWell();
   }
 
@@ -248,23 +257,20 @@ class Companions {
     if (problem !== undefined && problem !== null) throw new Error(problem);
   }
 
-  result(): Pick<SoakResult, 'reads' | 'erase' | 'liveEvents'> {
+  result(): Pick<SoakResult, 'reads' | 'erase' | 'erased' | 'liveEvents'> {
     const reads = Object.entries(this.reads).map(([kind, times]) => [kind, times.quantiles()] as const);
     return {
       reads: Object.fromEntries(reads) as Record<ReadKind, Quantiles>,
       erase: this.erases.quantiles(),
+      erased: this.erased,
       liveEvents: this.streams.reduce((sum, { events }) => sum + events, 0),
     };
   }
 
   private async loop(turn: (reader: Reader) => Promise<void>): Promise<void> {
-    const reader = new Reader(this.server);
-    try {
+    await this.withReader(async (reader) => {
       while (!this.isEnding) await turn(reader);
-    } catch (error) {
-      this.problem ??= error instanceof Error ? error.message : String(error);
-    }
-    reader.close();
+    });
   }
 
   private async read(reader: Reader): Promise<void> {
@@ -277,13 +283,27 @@ class Companions {
     await this.timed('ledger', async () => reader.books());
   }
 
-  private async eraseSomebody(reader: Reader): Promise<void> {
-    await sleep(ERASE_INTERVAL_MILLISECONDS / 1000);
-    const profile = await this.somebody(reader);
-    if (profile === undefined || this.isEnding) return;
-    const from = performance.now();
-    if (await reader.erase(profile.id)) this.erased += 1;
-    this.erases.record(performance.now() - from);
+  /** On a connection of its own: when one erase takes long, the next is sent all the same. */
+  private async eraseSomebody(): Promise<void> {
+    await this.withReader(async (reader) => {
+      let profile = await this.somebody(reader);
+      for (let tries = 1; profile === undefined && tries < ERASE_TRIES; tries += 1)
+        profile = await this.somebody(reader);
+      if (profile === undefined || this.isEnding) return;
+      const from = performance.now();
+      if (await reader.erase(profile.id)) this.erased += 1;
+      this.erases.record(performance.now() - from);
+    });
+  }
+
+  private async withReader(work: (reader: Reader) => Promise<void>): Promise<void> {
+    const reader = new Reader(this.server);
+    try {
+      await work(reader);
+    } catch (error) {
+      this.problem ??= error instanceof Error ? error.message : String(error);
+    }
+    reader.close();
   }
 
   /** One of the people who were stored by now; undefined for some who were erased, or have only been anonymous. */
@@ -338,7 +358,7 @@ function outcomes(result: SoakResult): Outcome[] {
           `${result.drainSeconds.toFixed(1)} s after the last request nothing was pending; ${noiseText(noise)}`,
         `response after p50 ${milliseconds(load.latency.p50)}, p99 ${milliseconds(load.latency.p99)}, p999 ` +
           `${milliseconds(load.latency.p999)}; reads, p50 and p99: ${readsText(result)}; ` +
-          `${thousands(last.erased)} erases, p99 ${milliseconds(result.erase.p99)}; ` +
+          `${thousands(result.erased)} erases, p99 ${milliseconds(result.erase.p99)}; ` +
           `${thousands(result.liveEvents)} messages on ${LIVE_STREAMS} live streams`,
         `CPU-seconds of the server per million events, with all reads and erases: ${result.cpuPerMillion.toFixed(1)}`,
       ],
