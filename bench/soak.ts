@@ -35,7 +35,7 @@ const READERS = 2;
 const READ_PAUSE_MILLISECONDS = 100;
 const LIVE_STREAMS = 3;
 const ERASE_INTERVAL_MILLISECONDS = 2_000;
-/** Until somebody is found who can be erased. */
+/** Until a person is found who can be erased. */
 const ERASE_TRIES = 10;
 const ROW_SECONDS = 30;
 /** A short run still has a few rows. */
@@ -240,7 +240,7 @@ class Companions {
     this.streams = Array.from({ length: LIVE_STREAMS }, () => new LiveStream(server));
     const readers = Array.from({ length: READERS }, async () => this.loop(async (reader) => this.read(reader)));
     this.loops = readers;
-    this.eraser = setInterval(() => this.running.add(this.eraseSomebody()), ERASE_INTERVAL_MILLISECONDS);
+    this.eraser = setInterval(() => this.running.add(this.eraseOne()), ERASE_INTERVAL_MILLISECONDS);
   }
 
   async stop(): Promise<void> {
@@ -274,7 +274,7 @@ class Companions {
   }
 
   private async read(reader: Reader): Promise<void> {
-    const profile = await this.timed('profile', async () => this.somebody(reader));
+    const profile = await this.timed('profile', async () => this.randomPerson(reader));
     if (profile !== undefined) {
       await this.timed('timeline', async () => reader.timeline(profile.id));
       await this.timed('identity', async () => reader.identity(profile.id));
@@ -284,11 +284,11 @@ class Companions {
   }
 
   /** On a connection of its own: when one erase takes long, the next is sent all the same. */
-  private async eraseSomebody(): Promise<void> {
+  private async eraseOne(): Promise<void> {
     await this.withReader(async (reader) => {
-      let profile = await this.somebody(reader);
+      let profile = await this.randomPerson(reader);
       for (let tries = 1; profile === undefined && tries < ERASE_TRIES; tries += 1)
-        profile = await this.somebody(reader);
+        profile = await this.randomPerson(reader);
       if (profile === undefined || this.isEnding) return;
       const from = performance.now();
       if (await reader.erase(profile.id)) this.erased += 1;
@@ -306,8 +306,8 @@ class Companions {
     reader.close();
   }
 
-  /** One of the people who were stored by now; undefined for some who were erased, or have only been anonymous. */
-  private async somebody(reader: Reader): ReturnType<Reader['profile']> {
+  /** One of the people who were stored by now; undefined for some who were erased, or have only been seen as anonymous. */
+  private async randomPerson(reader: Reader): ReturnType<Reader['profile']> {
     const person = Math.floor(this.random() * this.stored() * NEW_SHARE);
     return reader.profile({ user_id: identifiersOf(person).user_id });
   }
@@ -335,7 +335,7 @@ function outcomes(result: SoakResult): Outcome[] {
     ...(megabytesMax < MEGABYTES_GOAL ? [] : [`memory up to ${thousands(megabytesMax)} MB`]),
     ...(growth < GROWTH_MAX ? [] : [`memory grew to ${growth.toFixed(2)} ×`]),
     ...(bytes < BYTES_PER_EVENT_GOAL ? [] : [`${thousands(bytes)} bytes an event on disk`]),
-    ...refused.map(([status, count]) => `${thousands(count)} requests answered ${status}`),
+    ...refused.map(([status, count]) => `${thousands(count)} requests with status ${status}`),
     ...(load.notSent + load.unanswered + load.broken === 0
       ? []
       : [`requests not sent ${load.notSent}, without a response ${load.unanswered}, broken ${load.broken}`]),
