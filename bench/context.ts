@@ -22,9 +22,10 @@ export interface Pace {
   /** How often ours and the yardstick take turns. Many short rounds: machines change speed from second to second. */
   readonly pairs: number;
   /** Without pause, and without the other side: longer than the processor gives way. */
-  readonly sustainedSeconds: number;
+  readonly withoutPauseSeconds: number;
   readonly calibrationSeconds: number;
   readonly latencySeconds: number;
+  /** For each of the two forms of memory. */
   readonly memorySeconds: number;
   readonly starts: number;
   /** The yardstick takes a part of it, with the same share of new people. */
@@ -32,6 +33,14 @@ export interface Pace {
   readonly mergePeople: number;
   readonly growth: GrowthPace;
   readonly scaleOut: ScaleOutPace;
+  readonly sustained: SustainedPace;
+  readonly soakSeconds: number;
+}
+
+export interface SustainedPace {
+  /** Until the rate has settled; not counted. */
+  readonly warmupSeconds: number;
+  readonly seconds: number;
 }
 
 export interface ScaleOutPace {
@@ -48,56 +57,65 @@ export interface GrowthPace {
   readonly reads: number;
 }
 
+/** A run of all of them, which has ten minutes. */
 export const FULL: Pace = {
   firstSeconds: 2,
   warmupSeconds: 0.3,
   seconds: 1.2,
   pairs: 4,
-  sustainedSeconds: 8,
+  withoutPauseSeconds: 8,
   calibrationSeconds: 2,
   latencySeconds: 15,
-  memorySeconds: 40,
+  memorySeconds: 25,
   starts: 4,
-  endToEnd: { events: 2_000_000, people: 200_000 },
+  endToEnd: { events: 1_000_000, people: 100_000 },
   mergePeople: 100_000,
   growth: { sizes: [300_000, 900_000], roundEvents: 100_000, rounds: 3, reads: 1_000 },
   scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
+  sustained: { warmupSeconds: 10, seconds: 20 },
+  soakSeconds: 600,
+};
+
+/** Asked for by name: sizes that mean more, and take minutes. */
+export const BY_NAME: Pace = {
+  ...FULL,
+  memorySeconds: 60,
+  endToEnd: { events: 2_000_000, people: 200_000 },
+  growth: { sizes: [1_000_000, 10_000_000], roundEvents: 500_000, rounds: 3, reads: 2_000 },
+  scaleOut: { events: 300_000, people: 30_000, processors: [1, 2, 4] },
+  sustained: { warmupSeconds: 15, seconds: 60 },
+};
+export const LONG: Pace = {
+  ...BY_NAME,
+  growth: { ...BY_NAME.growth, sizes: [...BY_NAME.growth.sizes, 50_000_000] },
 };
 
 /** A round of one side with `--against`: shorter, because there are several of them. */
 export const AGAINST: Pace = {
   ...FULL,
   pairs: 2,
-  sustainedSeconds: 4,
+  withoutPauseSeconds: 4,
   starts: 1,
-  endToEnd: { events: 1_000_000, people: 100_000 },
+  sustained: { warmupSeconds: 10, seconds: 30 },
+  soakSeconds: 120,
 };
-
-/** Growth when it is asked for by name: sizes that mean something, and take minutes to fill. */
-export const GROWTH_BY_NAME: GrowthPace = {
-  sizes: [1_000_000, 10_000_000],
-  roundEvents: 500_000,
-  rounds: 3,
-  reads: 2_000,
-};
-/** Likewise. */
-export const SCALE_OUT_BY_NAME: ScaleOutPace = { events: 300_000, people: 30_000, processors: [1, 2, 4] };
-export const GROWTH_LONG: GrowthPace = { ...GROWTH_BY_NAME, sizes: [...GROWTH_BY_NAME.sizes, 50_000_000] };
 
 export const SHORT: Pace = {
   firstSeconds: 0.5,
   warmupSeconds: 0.2,
   seconds: 1,
   pairs: 1,
-  sustainedSeconds: 1,
+  withoutPauseSeconds: 1,
   calibrationSeconds: 0.7,
   latencySeconds: 2,
-  memorySeconds: 10,
+  memorySeconds: 5,
   starts: 1,
   endToEnd: { events: 5_000, people: 1_000 },
   mergePeople: 1_000,
   growth: { sizes: [2_000, 4_000], roundEvents: 1_000, rounds: 1, reads: 50 },
   scaleOut: { events: 4_000, people: 500, processors: [1, 2] },
+  sustained: { warmupSeconds: 2, seconds: 3 },
+  soakSeconds: 4,
 };
 
 export interface Benchmark {
@@ -106,6 +124,8 @@ export interface Benchmark {
   /** About how long it takes, for the progress bar. */
   seconds(pace: Pace): number;
   run(context: Context): Promise<Outcome[]>;
+  /** Left out of a run of all, because it takes too long. */
+  readonly onlyByName?: true;
   /** Why it cannot run with `--against`; undefined when it can. */
   readonly notAgainst?: string;
 }
@@ -134,8 +154,8 @@ export class Context {
   readonly generator: Generator;
   readonly progress: Progress;
   readonly capacity: Capacity;
-  /** What end-to-end found, once it is known. */
-  endToEnd: StoredResult | null = null;
+  /** What end-to-end found, once it is known: without and with a `$event_id` on every event. */
+  readonly endToEnd: { without: StoredResult | null; with: StoredResult | null } = { without: null, with: null };
   private readonly dataRoot: string;
   private shared: Shared = { peak: null, ceilings: new Map(), stage: null };
   /** The checkout whose server is measured. */

@@ -1,10 +1,12 @@
 /**
  * The people of the benchmarks that go all the way to the store, and the requests they make. A request is copied from
- * one of a few templates, and what must differ is written over it in place: who, how many visits, when, which order. So
+ * one of a few templates, and what must differ is written over it in place: who, how many visits, when, which order, which id. So
  * hundreds of thousands of people need no memory, and a user costs the generator a fraction of a microsecond. Every
- * field that is written over has a fixed width. The same crowd always draws the same people in the same order.
+ * field that is written over has a fixed width. The same crowd always draws the same people in the same order; only the ids
+ * of its events are new in every run, for a repeated id would be a repeated event.
  */
 
+import { randomBytes } from 'node:crypto';
 import { mulberry32, userOf } from './requests.ts';
 
 /** Which identifiers the users of a crowd carry. */
@@ -12,9 +14,19 @@ export type Says = 'everything' | 'anon_id' | 'email' | 'email and anon_id';
 
 export interface Crowd {
   readonly people: number;
-  /** Drawn uniformly by a seed, or each in turn, `stride` apart (a prime that does not divide the number of people). */
-  readonly order: { readonly seed: number } | { readonly stride: number };
+  /**
+   * Drawn uniformly by a seed, or each in turn, `stride` apart (a prime that does not divide the number of people). With
+   * `newShare` this share of the users are new people, and the others are drawn from those who came before them.
+   */
+  readonly order:
+    | { readonly seed: number }
+    | { readonly stride: number }
+    | { readonly seed: number; readonly newShare: number };
   readonly says: Says;
+  /** About this share of the users carry an anon_id only, whatever `says` says. */
+  readonly anonymousShare?: number;
+  /** Every event carries a random UUID as its `$event_id`. */
+  readonly eventIds?: boolean;
 }
 
 export interface PersonIdentifiers {
@@ -30,6 +42,10 @@ const TEMPLATES = 32;
 const PERSON_DIGITS = 8;
 const VISITS_MIN = 100;
 const VISITS_SPAN = 900;
+const MARKED_ID = '00000000-0000-4000-8000-000000000000';
+/** Where a UUID has random digits; its others are as version 4 has them. */
+const ID_DIGITS_AT = MARKED_ID.split('').flatMap((character, at) => (character === '0' ? [at] : []));
+const RANDOM_BYTES = 32_768;
 const MARKED_TIME = '2026-01-01T00:00:00.000Z';
 const MILLISECONDS_AT = MARKED_TIME.indexOf('.') + 1;
 const ZERO = 0x30;
@@ -40,6 +56,15 @@ const ANON_FACTORS = [2_654_435_761, 40_503, 97, 7_919];
 const ANON_FIRST = 1;
 
 export function peopleOf({ people, order }: Crowd): () => number {
+  if ('newShare' in order) {
+    const random = mulberry32(order.seed);
+    let known = 0;
+    return () => {
+      if (known > 0 && (known === people || random() >= order.newShare)) return Math.floor(random() * known);
+      known += 1;
+      return known - 1;
+    };
+  }
   if ('seed' in order) {
     const random = mulberry32(order.seed);
     return () => Math.floor(random() * people);
@@ -80,6 +105,7 @@ interface Places {
   readonly visits: number;
   readonly timestamp: number;
   readonly orderId: number;
+  readonly eventId: number;
 }
 
 interface Template {
@@ -88,28 +114,37 @@ interface Template {
 }
 
 export class RequestMaker {
-  private readonly templates: readonly Template[];
+  /** By the number of users in them. */
+  private readonly templates: ReadonlyMap<number, readonly Template[]>;
+  private readonly sizes: readonly number[];
   private readonly nextPerson: () => number;
   private readonly random = mulberry32(20_260_202);
   private turn = 0;
+  /** Hexadecimal digits that are not used yet, from `randomAt` on. */
+  private randomDigits = Buffer.alloc(0);
+  private randomAt = 0;
 
-  /** `head` goes before each body: of an HTTP request, or nothing. */
-  constructor(crowd: Crowd, usersPerRequest: number, head: (bodyBytes: number) => string) {
+  /** `sizes`: users of the requests, in turn. `head` goes before each body: of an HTTP request, or nothing. */
+  constructor(crowd: Crowd, sizes: readonly number[], head: (bodyBytes: number) => string) {
     const random = mulberry32(20_260_101);
-    this.templates = Array.from({ length: TEMPLATES }, () => makeTemplate(crowd.says, usersPerRequest, head, random));
+    const templatesOf = (size: number): Template[] =>
+      Array.from({ length: TEMPLATES }, (_, n) => makeTemplate(crowd, { size, first: n * size }, head, random));
+    this.sizes = sizes;
+    this.templates = new Map([...new Set(sizes)].map((size) => [size, templatesOf(size)]));
     this.nextPerson = peopleOf(crowd);
   }
 
   /** The next request of the crowd, with events of the second that `now` is in. */
-  next(now: number): Buffer {
-    const template = this.templates[this.turn % this.templates.length];
+  next(now: number): { readonly bytes: Buffer; readonly users: number } {
+    const templates = this.templates.get(this.sizes[this.turn % this.sizes.length] ?? 0);
+    const template = templates?.[Math.floor(this.random() * templates.length)];
     if (template === undefined) throw new Error('a crowd without templates');
     this.turn += 1;
     const bytes = Buffer.allocUnsafe(template.bytes.length);
     template.bytes.copy(bytes);
     const time = Buffer.from(new Date(now).toISOString(), 'latin1');
     for (const places of template.users) this.writeUser(bytes, places, time);
-    return bytes;
+    return { bytes, users: template.users.length };
   }
 
   private writeUser(bytes: Buffer, places: Places, time: Buffer): void {
@@ -126,16 +161,29 @@ export class RequestMaker {
     bytes.set(time, places.timestamp);
     writeDigits(bytes, places.timestamp + MILLISECONDS_AT, (chance >>> 10) % 1000, 3);
     writeHex(bytes, places.orderId, chance);
+    if (places.eventId >= 0) this.writeEventId(bytes, places.eventId);
+  }
+
+  private writeEventId(bytes: Buffer, at: number): void {
+    if (this.randomAt + ID_DIGITS_AT.length > this.randomDigits.length) {
+      this.randomDigits = Buffer.from(randomBytes(RANDOM_BYTES).toString('hex'), 'latin1');
+      this.randomAt = 0;
+    }
+    const { randomDigits, randomAt } = this;
+    for (let n = 0; n < ID_DIGITS_AT.length; n += 1) {
+      bytes[at + (ID_DIGITS_AT[n] ?? 0)] = randomDigits[randomAt + n] ?? ZERO;
+    }
+    this.randomAt += ID_DIGITS_AT.length;
   }
 }
 
 function makeTemplate(
-  says: Says,
-  usersPerRequest: number,
+  crowd: Crowd,
+  { size, first }: { readonly size: number; readonly first: number },
   head: (bodyBytes: number) => string,
   random: () => number,
 ): Template {
-  const texts = Array.from({ length: usersPerRequest }, () => JSON.stringify(markedUser(says, random)));
+  const texts = Array.from({ length: size }, (_, n) => JSON.stringify(markedUser(crowd, first + n, random)));
   const opening = '{"users":[';
   const body = `${opening}${texts.join(',')}]}\n`;
   // All of it is ASCII, so characters are bytes.
@@ -153,6 +201,7 @@ function makeTemplate(
       visits: place('"visits":'),
       timestamp: place('"timestamp":"'),
       orderId: place('"order_id":"order_'),
+      eventId: place('"$event_id":"'),
     };
     at += text.length + 1;
     return places;
@@ -160,8 +209,8 @@ function makeTemplate(
   return { bytes: Buffer.from(start + body, 'latin1'), users };
 }
 
-/** As the edge benchmarks have them, with a stand-in of the right width for all that is written over. */
-function markedUser(says: Says, random: () => number): object {
+/** As the edge benchmarks have them, the `n`th of all templates, with a stand-in of the right width for all that is written over. */
+function markedUser({ says, anonymousShare = 0, eventIds = false }: Crowd, n: number, random: () => number): object {
   const { user_properties: properties, events } = userOf(random);
   const { user_id, email, anon_id } = identifiersOf(0);
   const identifiers = {
@@ -169,12 +218,17 @@ function markedUser(says: Says, random: () => number): object {
     anon_id: { anon_id },
     email: { email },
     'email and anon_id': { email, anon_id },
-  }[says];
+  }[isInShare(n, anonymousShare) ? 'anon_id' : says];
   return {
     identifiers,
     user_properties: { ...properties, visits: VISITS_MIN },
-    events: [{ ...events[0], timestamp: MARKED_TIME }],
+    events: [{ ...events[0], timestamp: MARKED_TIME, ...(eventIds && { $event_id: MARKED_ID }) }],
   };
+}
+
+/** Whether it is among the share of all numbers, spread evenly. */
+function isInShare(n: number, share: number): boolean {
+  return Math.floor((n + 1) * share) > Math.floor(n * share);
 }
 
 function writeDigits(bytes: Buffer, at: number, value: number, width: number): void {

@@ -1,7 +1,8 @@
 /**
- * The benchmarks end-to-end (from the first request until every event can be read back, against raw-insert) and cpu
- * (what that costs). The yardstick runs right before and right after ours, in a process of its own; the ratio is to the
- * mean of the two. Transactions of the yardstick are as large as the processor's were on average; the one that runs
+ * The benchmarks end-to-end (from the first request until every event can be read back, without and with a `$event_id`
+ * on every event) and cpu (what that costs with ids, as every SDK sends them). Without ids the yardstick is raw-insert,
+ * with ids it is the run without. Raw-insert runs right before and right after the two, in a process of its own; the
+ * ratio is to the mean of both. Transactions of the yardstick are as large as the processor's were on average; the one that runs
  * before cannot know that yet and takes what the processor does under load.
  */
 
@@ -12,7 +13,7 @@ import { type Crowd, identifiersOf, timesDrawn, USERS_PER_REQUEST } from './crow
 import { disturbance, noiseOf, sendAndWait, type StoredResult } from './pipeline.ts';
 import type { RawInsertJob, RawInsertResult } from './raw-insert.ts';
 import { PAGE_EVENTS, Reader } from './reading.ts';
-import { milliseconds, type Outcome, thousands } from './report.ts';
+import { type Figure, milliseconds, type Outcome, thousands } from './report.ts';
 import type { Server, Stage } from './servers.ts';
 
 const RATIO_GOAL = 0.7;
@@ -20,6 +21,8 @@ const RATIO_FLOOR = 0.5;
 const RATE_GOAL = 100_000;
 const RATE_FLOOR = 60_000;
 const CPU_SECONDS_GOAL = 12;
+/** With ids, to without. */
+const IDS_RATIO_GOAL = 0.85;
 
 const SEED = 20_261_115;
 const ASSUMED_TRANSACTION_USERS = 45_000;
@@ -33,31 +36,33 @@ const RAW_SECONDS_MAX = 600;
 
 export const endToEndBenchmark: Benchmark = {
   name: 'end-to-end',
-  what: 'until all events can be read back, against inserting the same rows',
-  seconds: ({ endToEnd: { events } }) => START_SECONDS + events / OURS_PER_SECOND + (2 * events) / RAW_PER_SECOND,
+  what: 'until all events can be read back, without and with $event_id, against inserting the same rows',
+  seconds: ({ endToEnd: { events } }) => 2 * (START_SECONDS + events / OURS_PER_SECOND) + (2 * events) / RAW_PER_SECOND,
   run: async (context) => context.onStage(async (stage) => compare(context, stage)),
 };
 
 export const cpuBenchmark: Benchmark = {
   name: 'cpu',
-  what: 'CPU-seconds of the server per million events, during end-to-end',
+  what: 'CPU-seconds of the server per million events, during end-to-end with $event_id',
   // Nothing in a run of all, because end-to-end was before it.
   seconds: () => 0,
-  run: async (context) => [cpuOutcome(await endToEnd(context))],
+  run: async (context) => [cpuOutcome(await endToEnd(context, 'with'))],
 };
 
+type Ids = 'without' | 'with';
+
 /** Of this run: measured now unless it was before. */
-export async function endToEnd(context: Context): Promise<StoredResult> {
-  return (context.endToEnd ??= await context.onStage(async (stage) => measure(context, stage)));
+export async function endToEnd(context: Context, ids: Ids): Promise<StoredResult> {
+  return (context.endToEnd[ids] ??= await context.onStage(async (stage) => measure(context, stage, ids)));
 }
 
-async function measure(context: Context, stage: Stage): Promise<StoredResult> {
+async function measure(context: Context, stage: Stage, ids: Ids): Promise<StoredResult> {
   const { events } = context.pace.endToEnd;
   context.progress.begin('end-to-end: starting', START_SECONDS);
   const server = await stage.startSluice('ours', null, {});
   const reader = new Reader(server);
-  const crowd = crowdOf(context);
-  context.progress.begin(`end-to-end: ours, ${thousands(events)} events`, events / OURS_PER_SECOND);
+  const crowd = { ...crowdOf(context), eventIds: ids === 'with' };
+  context.progress.begin(`end-to-end: ours, ${thousands(events)} events ${ids} ids`, events / OURS_PER_SECOND);
   const result = await sendAndWait(context, server, reader, crowd, events);
   await check(reader, server, crowd, result);
   reader.close();
@@ -67,8 +72,10 @@ async function measure(context: Context, stage: Stage): Promise<StoredResult> {
 
 async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
   const before = await rawInsert(context, stage, 'before', ASSUMED_TRANSACTION_USERS);
-  const ours = await measure(context, stage);
-  context.endToEnd = ours;
+  const ours = await measure(context, stage, 'without');
+  const withIds = await measure(context, stage, 'with');
+  context.endToEnd.without = ours;
+  context.endToEnd.with = withIds;
   const after = await rawInsert(context, stage, 'after', ours.usersPerTransaction);
   const rawEvents = ours.events;
   const rawPerSecond = (2 * rawEvents) / (before.seconds + after.seconds);
@@ -98,13 +105,7 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
         `written to disk by ours: ${thousands(ours.serverDiskBytes / ours.events)} bytes an event; ` +
           `memory at most ${thousands(ours.serverMegabytes)} MB`,
       ],
-      figures: [
-        { name: 'throughput', value: ours.perSecond, unit: 'events/s', better: 'higher' },
-        { name: '× raw-insert', value: ratio, unit: '', better: 'higher' },
-        { name: 'CPU', value: cpuPerMillion(ours), unit: 's per million events', better: 'lower' },
-        { name: 'written to disk', value: ours.serverDiskBytes / ours.events, unit: 'bytes an event', better: 'lower' },
-        { name: 'RSS at most', value: ours.serverMegabytes, unit: 'MB', better: 'lower' },
-      ],
+      figures: figuresOf(ours, { name: '× raw-insert', value: ratio }),
       noise: noiseOf([ours]),
       data: { ours, before, after },
     },
@@ -118,6 +119,42 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
       notes: [`${ours.perSecond >= RATE_FLOOR ? 'above' : 'BELOW'} the floor of ${thousands(RATE_FLOOR)}`],
       data: { perSecond: ours.perSecond },
     },
+    withIdsOutcome(ours, withIds, rawPerSecond),
+  ];
+}
+
+function withIdsOutcome(without: StoredResult, withIds: StoredResult, rawPerSecond: number): Outcome {
+  const ratio = withIds.perSecond / without.perSecond;
+  return {
+    name: 'end-to-end, with ids',
+    ours: `${thousands(withIds.perSecond)} events/s`,
+    yardstick: `without: ${thousands(without.perSecond)} events/s`,
+    ratio,
+    goal: `≥ ${IDS_RATIO_GOAL} × without`,
+    met: ratio >= IDS_RATIO_GOAL,
+    notes: [
+      `a random $event_id on every event; ${(withIds.perSecond / rawPerSecond).toFixed(2)} × raw-insert, which stores no ` +
+        `ids; ${disturbance([without, withIds])}`,
+      `CPU-seconds per million events: with ids ${cpuPerMillion(withIds).toFixed(1)}, without ` +
+        `${cpuPerMillion(without).toFixed(1)}; written to disk ` +
+        `${thousands(withIds.serverDiskBytes / withIds.events)} and ` +
+        `${thousands(without.serverDiskBytes / without.events)} bytes an event; memory at most ` +
+        `${thousands(withIds.serverMegabytes)} and ${thousands(without.serverMegabytes)} MB`,
+    ],
+    figures: figuresOf(withIds, { name: '× without ids', value: ratio }),
+    noise: noiseOf([without, withIds]),
+    data: withIds,
+  };
+}
+
+function figuresOf(result: StoredResult, multiple: { readonly name: string; readonly value: number }): Figure[] {
+  const { perSecond, serverDiskBytes, events, serverMegabytes } = result;
+  return [
+    { name: 'throughput', value: perSecond, unit: 'events/s', better: 'higher' },
+    { ...multiple, unit: '', better: 'higher' },
+    { name: 'CPU', value: cpuPerMillion(result), unit: 's per million events', better: 'lower' },
+    { name: 'written to disk', value: serverDiskBytes / events, unit: 'bytes an event', better: 'lower' },
+    { name: 'RSS at most', value: serverMegabytes, unit: 'MB', better: 'lower' },
   ];
 }
 
@@ -164,7 +201,7 @@ function cpuOutcome(result: StoredResult): Outcome {
     goal: `< ${CPU_SECONDS_GOAL} s`,
     met: perMillionEvents < CPU_SECONDS_GOAL,
     notes: [
-      `all threads of the server, during end-to-end of this run: ${result.serverCpuSeconds.toFixed(1)} CPU-seconds in ` +
+      `all threads of the server, during end-to-end with ids of this run: ${result.serverCpuSeconds.toFixed(1)} CPU-seconds in ` +
         `${result.seconds.toFixed(1)} s; ${disturbance([result])}`,
       `per million by thread: ${threadsText(result)}`,
     ],

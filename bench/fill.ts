@@ -81,7 +81,7 @@ async function fill(job: FillJob): Promise<FillResult> {
 
 /** In the thread that prepares: a crowd in place of a log. Its requests are made one after the other, and only once. */
 function serveCrowd(port: MessagePort, { job, key }: Making): void {
-  const maker = new RequestMaker(job.crowd, USERS_PER_REQUEST, () => '');
+  const maker = new RequestMaker(job.crowd, [USERS_PER_REQUEST], () => '');
   const requests = Math.ceil(job.users / USERS_PER_REQUEST);
   const step = (job.to - job.from) / requests;
   let clock = job.from;
@@ -98,7 +98,7 @@ function serveCrowd(port: MessagePort, { job, key }: Making): void {
       keyId: key.id,
       keyKind: key.kind,
       idempotencyKey: null,
-      body: maker.next(clock),
+      body: maker.next(clock).bytes,
       firstUserIndex: 0,
       userCount: USERS_PER_REQUEST,
       eventCount: USERS_PER_REQUEST,

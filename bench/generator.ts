@@ -50,13 +50,14 @@ export interface LoadResult {
   readonly serverDiskBytes: number;
 }
 
-/** So many requests of a crowd, each sent once, in a closed loop. */
+/** Requests of a crowd, each sent once, in a closed loop: so many, or for so long. */
 export interface StreamJob {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
   readonly crowd: Crowd;
-  readonly requests: number;
+  readonly usersPerRequest: number;
+  readonly end: { readonly requests: number } | { readonly seconds: number };
   readonly secondsMax: number;
 }
 
@@ -76,6 +77,42 @@ export interface StreamResult {
   readonly makingSeconds: number;
 }
 
+/** Events at a rate, whatever the server does (open loop), until it is stopped. */
+export interface SteadyJob {
+  readonly port: number;
+  readonly key: string;
+  readonly connections: number;
+  readonly crowd: Crowd;
+  /** Users of the requests, in turn. */
+  readonly sizes: readonly number[];
+  readonly eventsPerSecond: number;
+}
+
+/** What can be said to a steady load that runs. */
+export type SteadyControl = { readonly eventsPerSecond: number } | 'stop';
+
+export interface SteadyResult {
+  readonly seconds: number;
+  /** Requests answered 202, and the users in them. */
+  readonly accepted: number;
+  readonly users: number;
+  readonly statuses: Readonly<Record<string, number>>;
+  readonly broken: number;
+  /** Requests that were due and found no connection, and those without a response, at the end. */
+  readonly notSent: number;
+  readonly unanswered: number;
+  /** From the moment a request was due. */
+  readonly latency: Quantiles;
+  readonly generatorBusy: number;
+  readonly generatorCpuSeconds: number;
+}
+
+/** A load that runs until `stop`. */
+export interface SteadyLoad {
+  setRate(eventsPerSecond: number): void;
+  stop(): Promise<SteadyResult>;
+}
+
 const PATIENCE_SECONDS = 30;
 
 export class Generator {
@@ -93,13 +130,29 @@ export class Generator {
     return this.ask<StreamResult>(job, job.secondsMax);
   }
 
+  steady(job: SteadyJob, secondsMax: number): SteadyLoad {
+    const result = this.ask<SteadyResult>(job, secondsMax + PATIENCE_SECONDS);
+    // Reported by `stop`; until then it must not end the process.
+    result.catch(() => undefined);
+    const control = (message: SteadyControl): void => {
+      if (this.child.connected) this.child.send(message);
+    };
+    return {
+      setRate: (eventsPerSecond) => control({ eventsPerSecond }),
+      stop: async () => {
+        control('stop');
+        return result;
+      },
+    };
+  }
+
   close(): void {
     this.child.removeAllListeners();
     if (this.child.connected) this.child.disconnect();
     this.child.kill('SIGKILL');
   }
 
-  private async ask<Result>(job: LoadJob | StreamJob, secondsMax: number): Promise<Result> {
+  private async ask<Result>(job: LoadJob | StreamJob | SteadyJob, secondsMax: number): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
       const timer = setTimeout(() => {
         this.child.kill('SIGKILL');

@@ -6,7 +6,7 @@
  */
 
 import { statfsSync } from 'node:fs';
-import { type Benchmark, type Context, START_SECONDS } from './context.ts';
+import { type Benchmark, type Context, type Pace, START_SECONDS } from './context.ts';
 import { type Crowd, identifiersOf } from './crowd.ts';
 import type { FillJob, FillResult } from './fill.ts';
 import { Histogram, type Quantiles } from './histogram.ts';
@@ -46,18 +46,33 @@ interface SizeResult {
   readonly reads: Reads;
 }
 
+const NOT_AGAINST =
+  'it fills data folders with the store of this checkout, which an older server may not be able to open';
+
 export const growthBenchmark: Benchmark = {
   name: 'growth',
-  notAgainst: 'it fills data folders with the store of this checkout, which an older server may not be able to open',
   what: 'end-to-end and reads when much is stored already (asked for by name: 1 and 10 million, --long 50)',
-  seconds: ({ growth: { sizes, roundEvents, rounds, reads } }) =>
-    Math.max(...sizes) / FILL_PER_SECOND +
-    sizes.reduce((sum, size) => sum + warmupOf(size) / OURS_PER_SECOND, 0) +
-    sizes.length * (START_SECONDS + (rounds * roundEvents) / OURS_PER_SECOND + (2 * reads) / READS_PER_SECOND),
-  run: async (context) => context.onStage(async (stage) => measureAll(context, stage)),
+  notAgainst: NOT_AGAINST,
+  seconds: secondsOf,
+  run: async (context) => context.onStage(async (stage) => measureAll(context, stage, 'growth', false)),
 };
 
-async function measureAll(context: Context, stage: Stage): Promise<Outcome[]> {
+export const growthIdsBenchmark: Benchmark = {
+  name: 'growth-ids',
+  what: 'growth with a random $event_id on every event',
+  notAgainst: NOT_AGAINST,
+  onlyByName: true,
+  seconds: secondsOf,
+  run: async (context) => context.onStage(async (stage) => measureAll(context, stage, 'growth-ids', true)),
+};
+
+function secondsOf({ growth: { sizes, roundEvents, rounds, reads } }: Pace): number {
+  const warmupEvents = sizes.reduce((sum, size) => sum + warmupOf(size), 0);
+  const perSize = START_SECONDS + (rounds * roundEvents) / OURS_PER_SECOND + (2 * reads) / READS_PER_SECOND;
+  return Math.max(...sizes) / FILL_PER_SECOND + warmupEvents / OURS_PER_SECOND + sizes.length * perSize;
+}
+
+async function measureAll(context: Context, stage: Stage, name: string, eventIds: boolean): Promise<Outcome[]> {
   const folder = stage.freshFolder();
   const key = await stage.createKey(folder);
   const { growth } = context.pace;
@@ -65,16 +80,16 @@ async function measureAll(context: Context, stage: Stage): Promise<Outcome[]> {
   const results: SizeResult[] = [];
   let stored = 0;
   for (const size of sizes) {
-    context.progress.begin(`growth: filling up to ${thousands(size)} events`, (size - stored) / FILL_PER_SECOND);
-    const fill = await fillUp(stage, { folder, key, stored, size, sizeMax: Math.max(...sizes) });
-    context.progress.begin(`growth: starting at ${thousands(size)} events`, START_SECONDS);
+    context.progress.begin(`${name}: filling up to ${thousands(size)} events`, (size - stored) / FILL_PER_SECOND);
+    const fill = await fillUp(stage, { folder, key, stored, size, sizeMax: Math.max(...sizes), eventIds });
+    context.progress.begin(`${name}: starting at ${thousands(size)} events`, START_SECONDS);
     const server = await stage.startSluice('ours', key, { folder });
-    const result = await measureSize(context, server, size, fill);
+    const result = await measureSize(context, server, { size, eventIds }, fill);
     stored = size + warmupOf(size) + result.rounds.reduce((sum, { events }) => sum + events, 0);
     await server.stop();
     results.push(result);
   }
-  return outcomes(results, growth.sizes.length - sizes.length);
+  return outcomes(name, results, growth.sizes.length - sizes.length);
 }
 
 function fits(folder: string, size: number): boolean {
@@ -88,30 +103,44 @@ interface Filling {
   readonly stored: number;
   readonly size: number;
   readonly sizeMax: number;
+  readonly eventIds: boolean;
 }
 
-async function fillUp(stage: Stage, { folder, key, stored, size, sizeMax }: Filling): Promise<FillResult> {
+async function fillUp(stage: Stage, { folder, key, stored, size, sizeMax, eventIds }: Filling): Promise<FillResult> {
   const beginning = Date.now() - FILLED_MILLISECONDS;
   const timeAt = (events: number): number => beginning + (events / sizeMax) * FILLED_MILLISECONDS;
   const users = size - stored;
-  const job: FillJob = { folder, key, crowd: crowdOf(size, 1), users, from: timeAt(stored), to: timeAt(size) };
+  const job: FillJob = {
+    folder,
+    key,
+    crowd: { ...crowdOf(size, 1), eventIds },
+    users,
+    from: timeAt(stored),
+    to: timeAt(size),
+  };
   const result = await stage.runProgram<FillResult>('fill', job, 60 + users / FILL_PER_SECOND_MIN);
   if (result.events !== users) throw new Error(`${result.events} events were filled in instead of ${users}`);
   return result;
 }
 
-async function measureSize(context: Context, server: Server, size: number, fill: FillResult): Promise<SizeResult> {
+async function measureSize(
+  context: Context,
+  server: Server,
+  { size, eventIds }: Pick<Filling, 'size' | 'eventIds'>,
+  fill: FillResult,
+): Promise<SizeResult> {
   const { growth } = context.pace;
   const label = `growth: at ${thousands(size)} events`;
   const reader = new Reader(server);
   const books = await reader.books();
   if (books.stored !== size) throw new Error(`${books.stored} events are stored where ${size} were filled in`);
   context.progress.begin(`${label}, warming up`, warmupOf(size) / OURS_PER_SECOND);
-  const warmup = await sendAndWait(context, server, reader, crowdOf(size, 2), warmupOf(size));
+  const warmup = await sendAndWait(context, server, reader, { ...crowdOf(size, 2), eventIds }, warmupOf(size));
   const rounds: StoredResult[] = [];
   for (let round = 1; round <= growth.rounds; round += 1) {
     context.progress.begin(`${label}, round ${round}`, growth.roundEvents / OURS_PER_SECOND);
-    rounds.push(await sendAndWait(context, server, reader, crowdOf(size, 2 + round), growth.roundEvents));
+    const crowd = { ...crowdOf(size, 2 + round), eventIds };
+    rounds.push(await sendAndWait(context, server, reader, crowd, growth.roundEvents));
   }
   context.progress.begin(`${label}, reading`, (2 * growth.reads) / READS_PER_SECOND);
   const reads = await measureReads(reader, size / EVENTS_PER_PERSON, growth.reads);
@@ -153,24 +182,24 @@ function crowdOf(size: number, seed: number): Crowd {
   return { people: Math.floor(size / EVENTS_PER_PERSON), order: { seed }, says: 'everything' };
 }
 
-function outcomes(results: readonly SizeResult[], leftOut: number): Outcome[] {
+function outcomes(name: string, results: readonly SizeResult[], leftOut: number): Outcome[] {
   const [first, ...others] = results;
   if (first === undefined) throw new Error('there is not enough free disk for any size');
   const rows = others.flatMap((result) => [
-    rateOutcome(first, result),
-    readOutcome(first, result, 'profile'),
-    readOutcome(first, result, 'timeline'),
+    rateOutcome(name, first, result),
+    readOutcome(name, first, result, 'profile'),
+    readOutcome(name, first, result, 'timeline'),
   ]);
   const [row, ...rest] = rows;
   if (row === undefined || leftOut === 0) return rows;
   return [{ ...row, notes: [...row.notes, `${leftOut} sizes were left out for want of free disk`] }, ...rest];
 }
 
-function rateOutcome(first: SizeResult, result: SizeResult): Outcome {
+function rateOutcome(name: string, first: SizeResult, result: SizeResult): Outcome {
   const ratio = result.perSecond / first.perSecond;
   const rates = ({ rounds }: SizeResult): string => rounds.map(({ perSecond }) => thousands(perSecond)).join(', ');
   return {
-    name: `growth, ${sizeText(result)}`,
+    name: `${name}, ${sizeText(result)}`,
     ours: `${thousands(result.perSecond)} events/s`,
     yardstick: `at ${sizeText(first)}: ${thousands(first.perSecond)} events/s`,
     ratio,
@@ -187,11 +216,11 @@ function rateOutcome(first: SizeResult, result: SizeResult): Outcome {
   };
 }
 
-function readOutcome(first: SizeResult, result: SizeResult, what: keyof Reads): Outcome {
+function readOutcome(name: string, first: SizeResult, result: SizeResult, what: keyof Reads): Outcome {
   const [before, now] = [first.reads[what], result.reads[what]];
   const ratio = now.p99 / before.p99;
   return {
-    name: `growth, ${sizeText(result)}, ${what} read, p99`,
+    name: `${name}, ${sizeText(result)}, ${what} read, p99`,
     ours: milliseconds(now.p99),
     yardstick: `at ${sizeText(first)}: ${milliseconds(before.p99)}`,
     ratio,

@@ -2,15 +2,17 @@
  * The load generator, a process of its own: takes one job at a time over the IPC channel, runs it and sends the result.
  * Closed loop: each connection sends its next request as soon as it has its answer. Open loop: requests fall due at a
  * fixed rate whatever the server does, and latency counts from the moment a request was due, so a server that stalls
- * is charged for every request that had to wait (no coordinated omission). Ends when the runner goes away.
+ * is charged for every request that had to wait (no coordinated omission). A steady load is an open loop that runs
+ * until it is stopped. Ends when the runner goes away.
  */
 
 import { performance } from 'node:perf_hooks';
 import { Connection } from './connection.ts';
-import type { LoadJob, LoadResult, StreamJob } from './generator.ts';
+import type { LoadJob, LoadResult, SteadyControl, SteadyJob, StreamJob } from './generator.ts';
 import { Histogram } from './histogram.ts';
 import { cpuSeconds, diskBytes, systemCpuSeconds } from './proc.ts';
 import { makeRequests, SHAPES } from './requests.ts';
+import { SteadyRun } from './steady.ts';
 import { StreamRun } from './stream.ts';
 
 const TICK_MILLISECONDS = 1;
@@ -21,10 +23,21 @@ const cache = new Map<string, Buffer[]>();
 process.on('disconnect', () => process.exit(0));
 // Ctrl-C reaches every process of the terminal; the runner decides when this one ends.
 process.on('SIGINT', () => undefined);
-process.on('message', (job: LoadJob | StreamJob) => {
-  const run = 'crowd' in job ? new StreamRun(job) : new Run(job, requestsFor(job));
-  void run.result().then((result) => process.send?.(result));
+let steady: SteadyRun | null = null;
+process.on('message', (message: LoadJob | StreamJob | SteadyJob | SteadyControl) => {
+  if (message === 'stop') steady?.end();
+  else if (!('port' in message)) steady?.setRate(message.eventsPerSecond);
+  else
+    void runOf(message)
+      .result()
+      .then((result) => process.send?.(result));
 });
+
+function runOf(job: LoadJob | StreamJob | SteadyJob): Run | StreamRun | SteadyRun {
+  steady = null;
+  if ('sizes' in job) return (steady = new SteadyRun(job));
+  return 'crowd' in job ? new StreamRun(job) : new Run(job, requestsFor(job));
+}
 
 function requestsFor(job: LoadJob): Buffer[] {
   const name = `${job.shape} ${job.key}`;

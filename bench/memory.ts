@@ -1,69 +1,106 @@
 /**
- * The benchmark of memory: 32 connections send bodies of 10 MB, as large as they may be, one after the other, and the
- * server's resident memory is read ten times a second. A server that cannot take more answers 503, and the generator
- * rests for 100 ms then, as a client would. The run is cut short rather than fill the disk.
+ * The benchmark of memory, in two forms, each with a server of its own whose resident memory is read ten times a second.
+ * Large bodies: 32 connections send bodies of 10 MB, as large as they may be, one after the other. Single users: 64
+ * connections send requests of one user with a random `$event_id`, as fast as they are answered. A server that cannot
+ * take more answers 503, and with large bodies the generator rests for 100 ms then, as a client would. The run is cut
+ * short rather than fill the disk.
  */
 
 import { statfsSync } from 'node:fs';
-import { perSecond, START_SECONDS } from './context.ts';
-import type { Benchmark, Context } from './context.ts';
-import type { LoadResult } from './generator.ts';
+import { type Benchmark, type Context, START_SECONDS } from './context.ts';
+import type { Crowd } from './crowd.ts';
 import { residentMegabytes } from './proc.ts';
-import type { Outcome } from './report.ts';
+import { type Outcome, thousands } from './report.ts';
+import type { Server, Stage } from './servers.ts';
 
-const CONNECTIONS = 32;
 const BACKOFF_MILLISECONDS = 100;
 const SAMPLE_MILLISECONDS = 100;
 const REST_SECONDS = 3;
-const LIMIT_MEGABYTES = 600;
-/** More than a disk of today takes from one server, so that a cut run never fills it. */
-const DISK_BYTES_PER_SECOND = 400e6;
 const DISK_RESERVE_BYTES = 2e9;
+const PATIENCE_SECONDS = 30;
+const CROWD: Crowd = { people: 200_000, order: { seed: 20_261_120 }, says: 'everything', eventIds: true };
+
+interface Form {
+  readonly name: string;
+  readonly limitMegabytes: number;
+  /** More than a server takes in this form, so that a cut run never fills the disk. */
+  readonly diskBytesPerSecond: number;
+  load(context: Context, server: Server, seconds: number): Promise<Load>;
+}
+
+interface Load {
+  readonly seconds: number;
+  readonly accepted: number;
+  readonly statuses: Readonly<Record<string, number>>;
+  readonly broken: number;
+}
+
+const FORMS: readonly Form[] = [
+  {
+    name: 'memory, 10 MB bodies',
+    limitMegabytes: 600,
+    diskBytesPerSecond: 400e6,
+    load: async (context, server, seconds) =>
+      context.generator.run({
+        port: server.port,
+        key: server.key,
+        shape: '10 MB',
+        connections: 32,
+        warmupSeconds: 0,
+        seconds,
+        rate: null,
+        backoffMilliseconds: BACKOFF_MILLISECONDS,
+        serverPid: server.pid,
+      }),
+  },
+  {
+    name: 'memory, single users',
+    limitMegabytes: 400,
+    diskBytesPerSecond: 100e6,
+    load: async (context, server, seconds) =>
+      context.generator.stream({
+        port: server.port,
+        key: server.key,
+        connections: 64,
+        crowd: CROWD,
+        usersPerRequest: 1,
+        end: { seconds },
+        secondsMax: seconds + PATIENCE_SECONDS,
+      }),
+  },
+];
 
 export const memoryBenchmark: Benchmark = {
   name: 'memory',
-  what: `${CONNECTIONS} connections sending bodies of 10 MB`,
-  seconds: (pace) => START_SECONDS + 2 * REST_SECONDS + pace.memorySeconds,
-  run: async (context) =>
-    context.onStage(async (stage) => {
-      context.progress.begin('memory: starting, at rest', START_SECONDS + REST_SECONDS);
-      const folder = stage.freshFolder();
-      const key = await stage.createKey(folder);
-      const ours = await stage.startSluice('ours', key, { folder });
-      await sleep(REST_SECONDS);
-      const rest = residentMegabytes(ours.pid).now;
-
-      const seconds = affordableSeconds(folder, context.pace.memorySeconds);
-      context.progress.begin('memory: under load', seconds);
-      const samples: number[] = [];
-      const sampler = setInterval(() => samples.push(residentMegabytes(ours.pid).now), SAMPLE_MILLISECONDS);
-      const result = await load(context, { ...ours, key }, seconds);
-      clearInterval(sampler);
-      const { peak } = residentMegabytes(ours.pid);
-      context.progress.begin('memory: at rest again', REST_SECONDS);
-      await sleep(REST_SECONDS);
-      const after = residentMegabytes(ours.pid).now;
-      await ours.stop();
-      return [outcome({ rest, peak, after, samples }, result)];
-    }),
+  what: '32 connections sending bodies of 10 MB; 64 connections sending single users',
+  seconds: (pace) => FORMS.length * (START_SECONDS + 2 * REST_SECONDS + pace.memorySeconds),
+  run: async (context) => {
+    const outcomes: Outcome[] = [];
+    for (const form of FORMS) outcomes.push(await context.onStage(async (stage) => measure(context, stage, form)));
+    return outcomes;
+  },
 };
 
-async function load(
-  context: Context,
-  server: { readonly port: number; readonly key: string; readonly pid: number },
-  seconds: number,
-): Promise<LoadResult> {
-  return context.generator.run({
-    port: server.port,
-    key: server.key,
-    shape: '10 MB',
-    connections: CONNECTIONS,
-    warmupSeconds: 0,
-    seconds,
-    rate: null,
-    backoffMilliseconds: BACKOFF_MILLISECONDS,
-    serverPid: server.pid,
-  });
+async function measure(context: Context, stage: Stage, form: Form): Promise<Outcome> {
+  context.progress.begin(`${form.name}: starting, at rest`, START_SECONDS + REST_SECONDS);
+  const folder = stage.freshFolder();
+  const key = await stage.createKey(folder);
+  const server = await stage.startSluice('ours', key, { folder });
+  await sleep(REST_SECONDS);
+  const rest = residentMegabytes(server.pid).now;
+
+  const seconds = affordableSeconds(folder, form.diskBytesPerSecond, context.pace.memorySeconds);
+  context.progress.begin(`${form.name}: under load`, seconds);
+  const samples: number[] = [];
+  const sampler = setInterval(() => samples.push(residentMegabytes(server.pid).now), SAMPLE_MILLISECONDS);
+  const load = await form.load(context, server, seconds);
+  clearInterval(sampler);
+  context.progress.begin(`${form.name}: at rest again`, REST_SECONDS);
+  await sleep(REST_SECONDS);
+  // What is still processed after the load counts too.
+  const { now: after, peak } = residentMegabytes(server.pid);
+  await server.stop();
+  return outcome(form, { rest, peak, after, samples }, load);
 }
 
 interface Resident {
@@ -73,35 +110,36 @@ interface Resident {
   readonly samples: readonly number[];
 }
 
-function outcome(resident: Resident, result: LoadResult): Outcome {
+function outcome({ name, limitMegabytes }: Form, resident: Resident, load: Load): Outcome {
   const mean = resident.samples.reduce((sum, value) => sum + value, 0) / resident.samples.length;
-  const refused = result.statuses['503'] ?? 0;
-  const others = Object.entries(result.statuses).filter(([status]) => status !== '202' && status !== '503');
+  const refused = load.statuses['503'] ?? 0;
+  const others = Object.entries(load.statuses).filter(([status]) => status !== '202' && status !== '503');
   return {
-    name: 'memory',
+    name,
     ours: `${Math.round(resident.peak)} MB at most`,
     yardstick: `at rest: ${Math.round(resident.rest)} MB`,
     ratio: null,
-    goal: `< ${LIMIT_MEGABYTES} MB`,
-    met: resident.peak < LIMIT_MEGABYTES && others.length === 0 && result.accepted > 0,
+    goal: `< ${limitMegabytes} MB`,
+    met: resident.peak < limitMegabytes && others.length === 0 && load.accepted > 0,
     notes: [
       `mean under load ${Math.round(mean)} MB, ${REST_SECONDS} s after it ${Math.round(resident.after)} MB`,
-      `${result.accepted} × 202 and ${refused} × 503 in ${Math.round(result.seconds)} s, ` +
-        `${(perSecond(result) * 10.5).toFixed(0)} MB/s taken; broken connections ${result.broken}` +
+      `${thousands(load.accepted)} × 202 and ${thousands(refused)} × 503 in ${Math.round(load.seconds)} s, ` +
+        `${thousands(load.accepted / load.seconds)} requests/s; broken connections ${load.broken}` +
         others.map(([status, count]) => `; ${count} × ${status}`).join(''),
     ],
     figures: [
       { name: 'RSS at rest', value: resident.rest, unit: 'MB', better: 'lower' },
       { name: 'RSS at most', value: resident.peak, unit: 'MB', better: 'lower' },
       { name: 'RSS under load', value: mean, unit: 'MB', better: 'lower' },
+      { name: 'throughput', value: load.accepted / load.seconds, unit: 'requests/s', better: 'higher' },
     ],
-    data: { ...resident, result },
+    data: { ...resident, load },
   };
 }
 
-function affordableSeconds(folder: string, wanted: number): number {
+function affordableSeconds(folder: string, bytesPerSecond: number, wanted: number): number {
   const { bavail, bsize } = statfsSync(folder);
-  return Math.max(1, Math.min(wanted, (bavail * bsize - DISK_RESERVE_BYTES) / DISK_BYTES_PER_SECOND));
+  return Math.max(1, Math.min(wanted, (bavail * bsize - DISK_RESERVE_BYTES) / bytesPerSecond));
 }
 
 async function sleep(seconds: number): Promise<void> {

@@ -57,7 +57,8 @@ export async function sendAndWait(
     key: server.key,
     connections: CONNECTIONS,
     crowd,
-    requests: Math.ceil(users / USERS_PER_REQUEST),
+    usersPerRequest: USERS_PER_REQUEST,
+    end: { requests: Math.ceil(users / USERS_PER_REQUEST) },
     secondsMax,
   });
   assertAllAccepted(server.name, edge);

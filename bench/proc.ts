@@ -50,6 +50,15 @@ export function systemCpuSeconds(): number {
   return ((user ?? 0) + (nice ?? 0) + (system ?? 0) + (steal ?? 0)) / TICKS_PER_SECOND;
 }
 
+/** How many files, sockets and pipes it has open. */
+export function openFiles(pid: number): number {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).length;
+  } catch {
+    return Number.NaN;
+  }
+}
+
 /** Megabytes (10^6 bytes): resident now, and at most so far. */
 export function residentMegabytes(pid: number): { now: number; peak: number } {
   const text = read(pid, 'status');

@@ -1,5 +1,5 @@
 /**
- * Where the time goes: `node bench/profile.ts edge-1` (or `end-to-end`, `merge-storm`) runs Sluice under Node's CPU
+ * Where the time goes: `node bench/profile.ts edge-1` (or `end-to-end`, `end-to-end-ids`, `merge-storm`) runs Sluice under Node's CPU
  * profiler while the load generator drives it, and prints, thread by thread, time by kind of work and the costliest functions. Given `.cpuprofile` files
  * instead, it prints those. Figures are self time; the profiler itself costs some, so shares count, not rates.
  */
@@ -49,7 +49,8 @@ const LOADS: ReadonlyMap<string, Load> = new Map([
       return `${thousands(perSecond(result))} requests/s`;
     },
   ]),
-  ['end-to-end', endToEnd],
+  ['end-to-end', async (context, server) => endToEnd(context, server, false)],
+  ['end-to-end-ids', async (context, server) => endToEnd(context, server, true)],
   ['merge-storm', mergeStorm],
 ]);
 
@@ -65,9 +66,9 @@ if (files.length > 0) {
   await profileServer(load);
 }
 
-async function endToEnd(context: Context, server: Server): Promise<string> {
+async function endToEnd(context: Context, server: Server, eventIds: boolean): Promise<string> {
   const reader = new Reader(server);
-  const crowd = { people: PEOPLE, order: { seed: 1 }, says: 'everything' } as const;
+  const crowd = { people: PEOPLE, order: { seed: 1 }, says: 'everything', eventIds } as const;
   const { perSecond, seconds } = await sendAndWait(context, server, reader, crowd, EVENTS);
   reader.close();
   return `${thousands(perSecond)} events/s, ${seconds.toFixed(1)} s`;

@@ -34,6 +34,12 @@ export class Progress {
     if (this.out.isTTY) this.draw();
   }
 
+  /** A line that stays. */
+  print(line: string): void {
+    if (this.out.isTTY) this.out.write('\r\u001b[2K');
+    this.out.write(`${line}\n`);
+  }
+
   close(): void {
     clearInterval(this.timer);
     if (this.out.isTTY) this.out.write('\r\u001b[2K');

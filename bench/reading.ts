@@ -3,7 +3,7 @@
  * connection that stays open. Anything but a 200 is an error, but for a person who is not there.
  */
 
-import { Agent, get } from 'node:http';
+import { Agent, get, request as open } from 'node:http';
 import type { Server } from './servers.ts';
 
 /** What a page of a timeline holds unless told otherwise. */
@@ -60,9 +60,31 @@ export class Reader {
     return status === 404 ? undefined : (JSON.parse(expected200(path, status, body)) as Profile);
   }
 
-  /** The newest page. */
+  /** The newest page; empty for a profile that is not there any more. */
   async timeline(id: string): Promise<{ readonly events: readonly unknown[] }> {
-    return JSON.parse(await this.text(`/profiles/${id}/events`)) as { events: unknown[] };
+    const path = `/profiles/${id}/events`;
+    const { status, body } = await this.ask(path);
+    return status === 404 ? { events: [] } : (JSON.parse(expected200(path, status, body)) as { events: unknown[] });
+  }
+
+  /** Its identifiers, merges and refused links; undefined for a profile that is not there any more. */
+  async identity(id: string): Promise<unknown> {
+    const path = `/profiles/${id}/identity`;
+    const { status, body } = await this.ask(path);
+    return status === 404 ? undefined : JSON.parse(expected200(path, status, body));
+  }
+
+  /** The newest page of all events. */
+  async newestEvents(): Promise<unknown> {
+    return JSON.parse(await this.text('/events'));
+  }
+
+  /** False for a profile that is not there any more. */
+  async erase(id: string): Promise<boolean> {
+    const path = `/profiles/${id}`;
+    const { status, body } = await this.ask(path, 'DELETE');
+    if (status !== 202 && status !== 404) throw new Error(`DELETE /profiles/… was answered ${status}: ${body}`);
+    return status === 202;
   }
 
   /** Events by the counts of `GET /events/counts`, over all days since `from`. */
@@ -87,11 +109,11 @@ export class Reader {
     return expected200(path, status, body);
   }
 
-  private async ask(path: string): Promise<{ status: number; body: string }> {
+  private async ask(path: string, method = 'GET'): Promise<{ status: number; body: string }> {
     const { port, key } = this.server;
     return new Promise((resolve, reject) => {
       const headers = { Authorization: `Bearer ${key}` };
-      const request = get({ port, host: '127.0.0.1', path, headers, agent: this.agent }, (response) => {
+      const request = open({ method, port, host: '127.0.0.1', path, headers, agent: this.agent }, (response) => {
         let body = '';
         response.setEncoding('utf8').on('data', (part: string) => {
           body += part;
@@ -100,7 +122,39 @@ export class Reader {
         response.on('end', () => resolve({ status: response.statusCode ?? 0, body }));
       });
       request.on('error', reject);
+      request.end();
     });
+  }
+}
+
+/** Follows `GET /live` as the dashboard does, and counts what comes. */
+export class LiveStream {
+  events = 0;
+  /** Why it ended before it was closed. */
+  problem: string | null = null;
+  private isClosing = false;
+  private readonly request: ReturnType<typeof get>;
+
+  constructor({ port, key }: Server) {
+    const headers = { Authorization: `Bearer ${key}` };
+    this.request = get({ port, host: '127.0.0.1', path: '/live', headers, agent: false }, (response) => {
+      if (response.statusCode !== 200) this.problem = `GET /live was answered ${response.statusCode}`;
+      response.setEncoding('utf8').on('data', (part: string) => {
+        this.events += part.split('\ndata:').length - 1;
+      });
+      response.on('error', (error) => this.end(error.message));
+      response.on('end', () => this.end('GET /live ended'));
+    });
+    this.request.on('error', (error) => this.end(error.message));
+  }
+
+  close(): void {
+    this.isClosing = true;
+    this.request.destroy();
+  }
+
+  private end(problem: string): void {
+    if (!this.isClosing) this.problem ??= problem;
   }
 }
 

@@ -10,12 +10,12 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { compare, type Comparison, formatComparisons, runInTurns, type Sides } from './against.ts';
 import { Capacity } from './capacity.ts';
-import { AGAINST, Context, FULL, GROWTH_BY_NAME, GROWTH_LONG, SCALE_OUT_BY_NAME, SHORT } from './context.ts';
+import { AGAINST, BY_NAME, Context, FULL, LONG, SHORT } from './context.ts';
 import type { Benchmark, Pace } from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark } from './edge.ts';
 import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
 import { Generator } from './generator.ts';
-import { growthBenchmark } from './growth.ts';
+import { growthBenchmark, growthIdsBenchmark } from './growth.ts';
 import { latencyBenchmark } from './latency.ts';
 import { describeMachine, type Machine, machineLine } from './machine.ts';
 import { memoryBenchmark } from './memory.ts';
@@ -26,7 +26,9 @@ import { DURABILITY, formatReport } from './report.ts';
 import type { Outcome, Report } from './report.ts';
 import { scaleOutBenchmark } from './scale-out.ts';
 import { PROJECT } from './servers.ts';
+import { soakBenchmark } from './soak.ts';
 import { startBenchmark } from './start.ts';
+import { sustainedBenchmark } from './sustained.ts';
 
 const BENCHMARKS: readonly Benchmark[] = [
   generatorBenchmark,
@@ -37,21 +39,29 @@ const BENCHMARKS: readonly Benchmark[] = [
   edgesBenchmark,
   endToEndBenchmark,
   cpuBenchmark,
+  sustainedBenchmark,
   mergeStormBenchmark,
   growthBenchmark,
+  growthIdsBenchmark,
   scaleOutBenchmark,
+  soakBenchmark,
 ];
 
 const ROUNDS = 4;
 const ROUNDS_MAX = 100;
+const SECONDS_MAX = 7 * 86_400;
+/** Those whose length can be given. */
+const TIMED = [soakBenchmark.name, sustainedBenchmark.name];
 
 const HELP = `npm run bench -- [NAME…] [--short] [--long] [--data FOLDER]
 npm run bench -- NAME… --against COMMIT [--rounds N] [--short] [--data FOLDER]
+npm run bench -- soak|sustained [--seconds N] [--against COMMIT]
 
 ${BENCHMARKS.map(({ name, what }) => `  ${name.padEnd(11)} ${what}`).join('\n')}
 
   --against COMMIT  compare the server of this checkout with that of COMMIT, in turns
   --rounds N        with --against: how often both take their turn (${ROUNDS})
+  --seconds N       how long soak or sustained lasts (600 and 60; with --against 120 and 30)
   --short           a few seconds each: shows that they work, says little about speed
   --long            growth up to 50 million events: needs 40 GB of disk and half an hour
   --data FOLDER     where data folders are made (bench/.data); should be on a real disk
@@ -65,6 +75,7 @@ async function main(): Promise<number> {
     options: {
       against: { type: 'string' },
       rounds: { type: 'string' },
+      seconds: { type: 'string' },
       short: { type: 'boolean', default: false },
       long: { type: 'boolean', default: false },
       data: { type: 'string', default: join(PROJECT, 'bench', '.data') },
@@ -76,15 +87,18 @@ async function main(): Promise<number> {
     console.log(`${problems.map((problem) => `${problem}\n`).join('')}${HELP}`);
     return values.help ? 0 : 1;
   }
-  const chosen = BENCHMARKS.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
+  const all = BENCHMARKS.filter(({ onlyByName }) => onlyByName === undefined);
+  const chosen = positionals.length === 0 ? all : BENCHMARKS.filter(({ name }) => positionals.includes(name));
+  const pace = paceOf(values, positionals);
   const machine = describeMachine(values.data);
   console.log(`${machineLine(machine)}\n`);
   if (values.against !== undefined) {
     const rounds = Number(values.rounds ?? (values.short ? 1 : ROUNDS));
-    return runAgainst(chosen, { commit: values.against, rounds, short: values.short, data: values.data, machine });
+    const { against: commit, short, data } = values;
+    return runAgainst(chosen, { commit, rounds, short, data, machine, pace });
   }
   const from = performance.now();
-  const { outcomes, failed } = await runAll(chosen, paceOf(values, positionals), values.data);
+  const { outcomes, failed } = await runAll(chosen, pace, values.data);
   const seconds = (performance.now() - from) / 1000;
   const report: Report = {
     date: new Date().toISOString(),
@@ -95,7 +109,7 @@ async function main(): Promise<number> {
     outcomes,
   };
   console.log(`\n${formatReport(report)}`);
-  const isFull = chosen.length === BENCHMARKS.length && !values.short && !values.long && failed.length === 0;
+  const isFull = positionals.length === 0 && !values.short && !values.long && failed.length === 0;
   write(isFull ? 'latest.json' : 'partial.json', report);
   return finish(failed);
 }
@@ -103,25 +117,26 @@ async function main(): Promise<number> {
 interface Options {
   readonly against?: string | undefined;
   readonly rounds?: string | undefined;
+  readonly seconds?: string | undefined;
+  readonly short: boolean;
   readonly long: boolean;
 }
 
 /** What is wrong with the command line, in sentences. */
-function problemsOf({ against, rounds, long }: Options, names: readonly string[]): string[] {
+function problemsOf({ against, rounds, seconds, long }: Options, names: readonly string[]): string[] {
   const unknown = names.filter((name) => !BENCHMARKS.some((benchmark) => benchmark.name === name));
   const problems = unknown.map((name) => `There is no benchmark "${name}".`);
+  if (seconds !== undefined && !TIMED.some((name) => names.includes(name))) {
+    problems.push(`--seconds goes with ${TIMED.join(' and ')}.`);
+  }
+  if (!isWholeNumber(seconds, SECONDS_MAX)) problems.push(`--seconds must be a whole number from 1 to ${SECONDS_MAX}.`);
   if (against === undefined) {
     if (rounds !== undefined) problems.push('--rounds goes with --against.');
     return problems;
   }
   if (names.length === 0) problems.push('--against needs the name of at least one benchmark.');
   if (long) problems.push('--long does not go with --against.');
-  if (
-    rounds !== undefined &&
-    !(Number.isInteger(Number(rounds)) && Number(rounds) >= 1 && Number(rounds) <= ROUNDS_MAX)
-  ) {
-    problems.push(`--rounds must be a whole number from 1 to ${ROUNDS_MAX}.`);
-  }
+  if (!isWholeNumber(rounds, ROUNDS_MAX)) problems.push(`--rounds must be a whole number from 1 to ${ROUNDS_MAX}.`);
   for (const { name, notAgainst } of BENCHMARKS) {
     if (notAgainst !== undefined && names.includes(name)) {
       problems.push(`"${name}" cannot run with --against: ${notAgainst}.`);
@@ -130,15 +145,16 @@ function problemsOf({ against, rounds, long }: Options, names: readonly string[]
   return problems;
 }
 
-/** A run of all has ten minutes; growth and scale-out with sizes that mean something have more only when it is wanted. */
-function paceOf({ short, long }: { readonly short: boolean; readonly long: boolean }, names: readonly string[]): Pace {
-  if (short) return SHORT;
-  if (long) return { ...FULL, growth: GROWTH_LONG };
-  return {
-    ...FULL,
-    ...(names.includes(growthBenchmark.name) && { growth: GROWTH_BY_NAME }),
-    ...(names.includes(scaleOutBenchmark.name) && { scaleOut: SCALE_OUT_BY_NAME }),
-  };
+/** From 1 to `max`; or not given. */
+function isWholeNumber(text: string | undefined, max: number): boolean {
+  return text === undefined || (/^\d+$/.test(text) && Number(text) >= 1 && Number(text) <= max);
+}
+
+function paceOf({ against, seconds, short, long }: Options, names: readonly string[]): Pace {
+  const byName = long ? LONG : names.length === 0 ? FULL : BY_NAME;
+  const pace = short ? SHORT : against !== undefined ? AGAINST : byName;
+  if (seconds === undefined) return pace;
+  return { ...pace, soakSeconds: Number(seconds), sustained: { ...pace.sustained, seconds: Number(seconds) } };
 }
 
 async function runAll(
@@ -159,11 +175,12 @@ interface AgainstOptions {
   readonly short: boolean;
   readonly data: string;
   readonly machine: Machine;
+  readonly pace: Pace;
 }
 
 async function runAgainst(
   chosen: readonly Benchmark[],
-  { commit, rounds, short, data, machine }: AgainstOptions,
+  { commit, rounds, short, data, machine, pace }: AgainstOptions,
 ): Promise<number> {
   const from = performance.now();
   let old: OldCommit;
@@ -174,7 +191,6 @@ async function runAgainst(
     return 1;
   }
   const names = { new: nameOfThisCheckout(), old: old.name };
-  const pace = short ? SHORT : AGAINST;
   const comparisons: Comparison[] = [];
   let sides: Sides | null = null;
   const failed = await withContext(

@@ -99,7 +99,8 @@ async function fill(
     key: edge.key,
     connections: CONNECTIONS,
     crowd,
-    requests: Math.ceil(events / USERS_PER_REQUEST),
+    usersPerRequest: USERS_PER_REQUEST,
+    end: { requests: Math.ceil(events / USERS_PER_REQUEST) },
     secondsMax: FILL_SECONDS_MAX,
   });
   assertAllAccepted(edge.name, result);

@@ -1,12 +1,12 @@
 /**
- * The part of the load generator that sends a given number of requests, each once, as fast as they are answered, made
- * by a crowd on the way. Runs in the generator's process. A request that had no answer is not sent again: it is counted
+ * The part of the load generator that sends a given number of requests, or requests for a given time, each once, as fast
+ * as they are answered, made by a crowd on the way. Runs in the generator's process. A request that had no answer is not sent again: it is counted
  * as broken, and the run is then worth nothing.
  */
 
 import { performance } from 'node:perf_hooks';
 import { Connection } from './connection.ts';
-import { RequestMaker, USERS_PER_REQUEST } from './crowd.ts';
+import { RequestMaker } from './crowd.ts';
 import type { StreamJob, StreamResult } from './generator.ts';
 import { Histogram } from './histogram.ts';
 import { headOf } from './requests.ts';
@@ -17,6 +17,8 @@ export class StreamRun {
   private readonly connections: Connection[] = [];
   private readonly latency = new Histogram();
   private readonly statuses: Record<string, number> = {};
+  /** How many there will be; infinite while only the time says when it ends. */
+  private requests: number;
   private sent = 0;
   private ended = 0;
   private broken = 0;
@@ -25,7 +27,8 @@ export class StreamRun {
 
   constructor(job: StreamJob) {
     this.job = job;
-    this.maker = new RequestMaker(job.crowd, USERS_PER_REQUEST, (bodyBytes) => headOf(job.key, bodyBytes));
+    this.requests = 'requests' in job.end ? job.end.requests : Number.POSITIVE_INFINITY;
+    this.maker = new RequestMaker(job.crowd, [job.usersPerRequest], (bodyBytes) => headOf(job.key, bodyBytes));
   }
 
   async result(): Promise<StreamResult> {
@@ -45,6 +48,7 @@ export class StreamRun {
         }),
       );
     }
+    if ('seconds' in job.end) setTimeout(() => this.stop(), job.end.seconds * 1000);
     await finished;
     const to = performance.now();
     const cpu = process.cpuUsage(cpuBefore);
@@ -52,7 +56,7 @@ export class StreamRun {
     return {
       startedAt: performance.timeOrigin + from,
       seconds: (to - from) / 1000,
-      users: (this.statuses['202'] ?? 0) * USERS_PER_REQUEST,
+      users: (this.statuses['202'] ?? 0) * job.usersPerRequest,
       accepted: this.statuses['202'] ?? 0,
       statuses: this.statuses,
       broken: this.broken,
@@ -64,13 +68,13 @@ export class StreamRun {
   }
 
   private next(connection: Connection): void {
-    if (!connection.free || this.sent === this.job.requests) return;
+    if (!connection.free || this.sent === this.requests) return;
     this.sent += 1;
     const before = performance.now();
-    const request = this.maker.next(Date.now());
+    const { bytes } = this.maker.next(Date.now());
     const after = performance.now();
     this.makingMilliseconds += after - before;
-    connection.send(request, after);
+    connection.send(bytes, after);
   }
 
   private answered(connection: Connection, status: number): void {
@@ -86,8 +90,13 @@ export class StreamRun {
     this.end();
   }
 
+  private stop(): void {
+    this.requests = this.sent;
+    if (this.ended === this.requests) this.finish();
+  }
+
   private end(): void {
     this.ended += 1;
-    if (this.ended === this.job.requests) this.finish();
+    if (this.ended === this.requests) this.finish();
   }
 }
