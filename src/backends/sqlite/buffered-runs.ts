@@ -1,0 +1,146 @@
+/**
+ * Sorted runs of keys that are hashes (stored/keyed-hash.ts), as the writer reads and writes them one by one: what a
+ * transaction adds waits in memory, in a hash table, and is put as a run with the commit (`flush`), or earlier when there is
+ * much of it. What is added under a key that waits replaces it.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import type { KeyHash } from '../../stored/keyed-hash.ts';
+import { type Entry, RowsToWrite, type RunsShape, type RunsSizes, SortedRuns } from './sorted-runs.ts';
+
+/** Entries that wait; with more, a run is put. */
+const WAITING_MAX = 131_072;
+/** So few that they are taken out of the hash table one by one. */
+const FEW = 4_096;
+
+const NO_BYTES = new Uint8Array();
+
+export class BufferedRuns {
+  readonly runs: SortedRuns;
+  readonly #shape: RunsShape;
+  readonly #groupOf: (firstValue: number) => number;
+  readonly #waiting: WaitingEntries;
+
+  /** `groupOf` says, by its first value, to which group an entry belongs. */
+  constructor(database: DatabaseSync, shape: RunsShape, groupOf: (firstValue: number) => number, sizes?: RunsSizes) {
+    this.runs = new SortedRuns(database, shape, sizes);
+    this.#shape = shape;
+    this.#groupOf = groupOf;
+    this.#waiting = new WaitingEntries(shape);
+  }
+
+  get({ hash, rest }: KeyHash): Entry | undefined {
+    return this.#waiting.get(hash, rest) ?? this.runs.get([hash, rest]);
+  }
+
+  set({ hash, rest }: KeyHash, values: readonly number[], bytes: Uint8Array = NO_BYTES): void {
+    if (this.#waiting.isFull) this.flush();
+    this.#waiting.set(hash, rest, values, bytes);
+  }
+
+  /** To be called before the transaction is committed. */
+  flush(): void {
+    const { rows } = this.#waiting;
+    if (rows.count === 0) return;
+    const firstValues = rows.columns[this.#shape.keyColumns] as Float64Array;
+    let first = Number.POSITIVE_INFINITY;
+    let last = Number.NEGATIVE_INFINITY;
+    for (let row = 0; row < rows.count; row++) {
+      const group = this.#groupOf(firstValues[row] as number);
+      if (group < first) first = group;
+      if (group > last) last = group;
+    }
+    if (first === last) this.runs.put(first, rows);
+    else for (const [group, ofGroup] of this.#byGroup(rows)) this.runs.put(group, ofGroup);
+    this.#waiting.clear();
+  }
+
+  /** After a rollback. */
+  forget(): void {
+    this.#waiting.clear();
+    this.runs.forget();
+  }
+
+  #byGroup(rows: RowsToWrite): Map<number, RowsToWrite> {
+    const firstValues = rows.columns[this.#shape.keyColumns] as Float64Array;
+    const groups = new Map<number, RowsToWrite>();
+    for (let row = 0; row < rows.count; row++) {
+      const group = this.#groupOf(firstValues[row] as number);
+      const ofGroup = groups.get(group) ?? new RowsToWrite(rows.columns.length, this.#shape.hasBytes, rows.count);
+      groups.set(group, ofGroup);
+      for (const [column, values] of rows.columns.entries()) {
+        (ofGroup.columns[column] as Float64Array)[ofGroup.count] = values[row] as number;
+      }
+      ofGroup.bytes?.push(rows.bytes?.[row] as Uint8Array);
+      ofGroup.count++;
+    }
+    return groups;
+  }
+}
+
+/** A hash table over the rows that will be a run: open addressing, half full at most. */
+class WaitingEntries {
+  readonly rows: RowsToWrite;
+  readonly #keyColumns: number;
+  /** The row of each slot, and one; 0 where it is free. */
+  readonly #slots = new Int32Array(2 * WAITING_MAX);
+
+  constructor({ keyColumns, valueColumns, hasBytes }: RunsShape) {
+    this.#keyColumns = keyColumns;
+    this.rows = new RowsToWrite(keyColumns + valueColumns, hasBytes, WAITING_MAX);
+  }
+
+  get isFull(): boolean {
+    return this.rows.count >= WAITING_MAX;
+  }
+
+  get(hash: number, rest: number): Entry | undefined {
+    const { columns, bytes, count } = this.rows;
+    if (count === 0) return undefined;
+    const row = (this.#slots[this.#slotOf(hash, rest)] as number) - 1;
+    if (row < 0) return undefined;
+    const values = columns.slice(this.#keyColumns).map((column) => column[row] as number);
+    return { key: [hash, rest], values, bytes: bytes?.[row] ?? NO_BYTES };
+  }
+
+  set(hash: number, rest: number, values: readonly number[], bytes: Uint8Array): void {
+    const { rows } = this;
+    const slot = this.#slotOf(hash, rest);
+    let row = (this.#slots[slot] as number) - 1;
+    if (row < 0) {
+      row = rows.count++;
+      this.#slots[slot] = row + 1;
+      (rows.columns[0] as Float64Array)[row] = hash;
+      (rows.columns[1] as Float64Array)[row] = rest;
+    }
+    for (let column = 0; column < values.length; column++) {
+      (rows.columns[this.#keyColumns + column] as Float64Array)[row] = values[column] as number;
+    }
+    if (rows.bytes !== null) rows.bytes[row] = bytes;
+  }
+
+  clear(): void {
+    const { rows } = this;
+    const mask = this.#slots.length - 1;
+    if (rows.count > FEW) this.#slots.fill(0);
+    else {
+      for (let row = 0; row < rows.count; row++) {
+        let slot = (rows.columns[1]?.[row] as number) & mask;
+        while (this.#slots[slot] !== row + 1) slot = (slot + 1) & mask;
+        this.#slots[slot] = 0;
+      }
+    }
+    rows.count = 0;
+    if (rows.bytes !== null) rows.bytes.length = 0;
+  }
+
+  /** The slot that has the key, or the one where it belongs. */
+  #slotOf(hash: number, rest: number): number {
+    const [hashes, rests] = this.rows.columns as [Float64Array, Float64Array];
+    const mask = this.#slots.length - 1;
+    for (let slot = rest & mask; ; slot = (slot + 1) & mask) {
+      const row = (this.#slots[slot] as number) - 1;
+      if (row < 0 || (hashes[row] === hash && rests[row] === rest)) return slot;
+    }
+  }
+}
