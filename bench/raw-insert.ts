@@ -246,7 +246,7 @@ function prepare(database: DatabaseSync) {
     updateNode: database.prepare(
       'UPDATE nodes SET events = ?, first_seen = ?, last_seen = ?, known = ?, said_at = ? WHERE no = ?',
     ),
-    insertKey: database.prepare('INSERT INTO match_keys VALUES (?, ?, ?, ?)'),
+    insertKey: database.prepare('INSERT INTO plain_match_keys VALUES (?, ?, ?, ?)'),
     insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
     addToCounts: database.prepare(
       `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -271,6 +271,10 @@ function prepare(database: DatabaseSync) {
 const job = JSON.parse(process.argv[2] ?? '') as RawInsertJob;
 const material = prepareMaterial(job.crowd, job.users);
 const database = openStoreFile(job.file, 'writer');
+// The store has them in sorted runs; this is what they are without.
+database.exec(`
+  CREATE TABLE plain_match_keys (hash INTEGER, rest INTEGER, node INTEGER, company INTEGER, PRIMARY KEY (hash, rest))
+    STRICT, WITHOUT ROWID`);
 const keys = hashedKeys(material, TENANT, hashesOf(database));
 const cpuBefore = process.cpuUsage();
 const from = performance.now();

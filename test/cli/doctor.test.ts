@@ -252,7 +252,7 @@ suite('sluice doctor', () => {
     await healthyFolder(folder);
     const database = new DatabaseSync(storeFileOf(folder.data));
     database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
-    const { rootpage } = database.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'match_keys'").get() as {
+    const { rootpage } = database.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'identifiers'").get() as {
       rootpage: number;
     };
     const { page_size } = database.prepare('PRAGMA page_size').get() as { page_size: number };

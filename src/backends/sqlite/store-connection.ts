@@ -8,7 +8,7 @@ import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { TenantId } from '../../model.ts';
 import type { HashOfKey } from '../../stored/keyed-hash.ts';
 import { RunReader, type RunsShape } from './sorted-runs.ts';
-import { hashesOf, StoreMatchKeys } from './store-match-keys.ts';
+import { hashesOf } from './store-match-keys.ts';
 import { uuidBytes } from './uuids.ts';
 
 /** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
@@ -39,7 +39,6 @@ export class StoreConnection {
   readonly #tenants = new Map<TenantId, number>();
   #hashOf: HashOfKey | undefined;
   readonly #runs = new Map<string, RunReader>();
-  #matchKeys: StoreMatchKeys | undefined;
 
   /** Hashes are made with the secret in the file, unless told otherwise. */
   constructor(database: DatabaseSync, hashOf?: HashOfKey) {
@@ -48,11 +47,6 @@ export class StoreConnection {
   }
 
   /** Of the store's file only: others have none. */
-  get matchKeys(): StoreMatchKeys {
-    return (this.#matchKeys ??= new StoreMatchKeys(this.database, this.hashOf));
-  }
-
-  /** The same. */
   get hashOf(): HashOfKey {
     return (this.#hashOf ??= hashesOf(this.database));
   }

@@ -25,6 +25,7 @@ import { ADD_PROFILES } from './store-books.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { entriesOf, removeEntries } from './store-event-index.ts';
 import type { EventKey } from './store-event-keys.ts';
+import { MATCH_KEYS, removeKeys } from './store-match-keys.ts';
 import { identifiersOf, nodesById } from './store-profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './store-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
@@ -194,8 +195,8 @@ function eraseProfile(
       tombstoneOf(tenantId, key),
       act.at,
     );
-    store.matchKeys.remove(tenant, key);
   }
+  removeKeys(store.runs(MATCH_KEYS), store.hashOf, tenant, keys);
   for (const { node } of profile.nodes) store.run('DELETE FROM identifiers WHERE node = ?', node);
   for (const { node } of profile.nodes) eraseNode(store, node);
   store.run(ADD_PROFILES, tenant, -1);

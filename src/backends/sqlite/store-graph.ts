@@ -10,7 +10,6 @@ import type { MatchKey, NodeNumber, Origin } from '../../model.ts';
 import type { Question, Settled } from '../../store-writer.ts';
 import { GenerationCache } from '../../stored/generation-cache.ts';
 import { PeopleByMark } from '../../stored/people-by-mark.ts';
-import { PeopleAhead } from './people-ahead.ts';
 import type { KeyOwner, StoreMatchKeys } from './store-match-keys.ts';
 import { uuidText } from './uuids.ts';
 
@@ -60,8 +59,6 @@ export class StoreGraph {
   #isAnybodyApart: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new PeopleByMark();
-  /** Whoever was read ahead; for who reads them. */
-  readonly ahead = new PeopleAhead();
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
   constructor(database: DatabaseSync, keys: StoreMatchKeys) {
@@ -126,8 +123,6 @@ export class StoreGraph {
     let strongest = UNKNOWN;
     let common = UNKNOWN;
     let isSettled = keys.length > 0;
-    const ahead = this.#aheadOf(tenant, keys);
-    if (ahead !== undefined) return ahead;
     for (const key of keys) {
       const owner = this.#keys.find(tenant, key);
       // Most people come with the keys that they came with at first: then the strongest says all.
@@ -145,12 +140,6 @@ export class StoreGraph {
       if (root !== common) isSettled = false;
     }
     return isSettled ? strongest : UNKNOWN;
-  }
-
-  #aheadOf(tenant: number, keys: readonly MatchKey[]): NodeNumber | undefined {
-    const [strongest] = keys;
-    if (strongest === undefined || this.ahead.isEmpty) return undefined;
-    return this.ahead.get(this.#keys.hashOf(tenant, strongest).hash, this.#keys.companyOf(tenant, keys));
   }
 
   #cameWith(tenant: number, keys: readonly MatchKey[], { company }: KeyOwner): boolean {

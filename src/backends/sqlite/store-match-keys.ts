@@ -1,13 +1,28 @@
 /**
- * Who has a match key: the table `match_keys`, from the hash of a key (stored/keyed-hash.ts) to the node that it points to for
- * ever. Its text is among the node's `identifiers`. Every key of a node is in both tables, or in neither: whoever writes
- * one writes the other in the same transaction.
+ * Who has a match key: from the hash of a key (stored/keyed-hash.ts) to the node that it points to for ever, in sorted
+ * runs. Most people who are looked for and not found are new, which the Bloom filters of the runs see without a look at
+ * the disk. The text of a key is among the node's `identifiers`. Every key of a node is in both, or in neither:
+ * whoever writes one writes the other in the same transaction.
  */
 
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../model.ts';
-import { KeyFilter } from './key-filter.ts';
 import { companyOf, type HashOfKey, type Key, type KeyHash, keyHashes } from '../../stored/keyed-hash.ts';
+import { BufferedRuns } from './buffered-runs.ts';
+import type { Entry, RunReader, RunsShape, RunsSizes } from './sorted-runs.ts';
+
+export const MATCH_KEYS: RunsShape = {
+  name: 'match_keys',
+  keyColumns: 2,
+  /** The node; and for the strongest of the keys that a node was given at once, the hash of all of them, else 0. */
+  valueColumns: 2,
+  hasBytes: false,
+  hasFilters: true,
+};
+
+/** Runs of all nodes are merged. */
+const ONE_GROUP = 0;
+const NO_COMPANY = 0;
 
 export interface KeyOwner {
   readonly node: NodeNumber;
@@ -15,44 +30,24 @@ export interface KeyOwner {
   readonly company: number | null;
 }
 
-type FoundRow = [node: number, company: number | null];
-
+/** For the writer. */
 export class StoreMatchKeys {
-  readonly #find: StatementSync;
-  readonly #insert: StatementSync;
-  readonly #remove: StatementSync;
+  readonly #buffered: BufferedRuns;
   readonly #hashOf: HashOfKey;
-  readonly #filter: KeyFilter;
 
-  /** Whoever inserts all keys may tell from memory that nobody has one. */
-  constructor(database: DatabaseSync, hashOf = hashesOf(database), filter = new KeyFilter()) {
+  constructor(database: DatabaseSync, hashOf = hashesOf(database), sizes?: RunsSizes) {
     this.#hashOf = hashOf;
-    this.#filter = filter;
-    this.#find = database.prepare('SELECT node, company FROM match_keys WHERE hash = ? AND rest = ?');
-    // An object for each row would take a tenth longer.
-    this.#find.setReturnArrays(true);
-    this.#insert = database.prepare('INSERT INTO match_keys VALUES (?, ?, ?, ?)');
-    this.#remove = database.prepare('DELETE FROM match_keys WHERE hash = ? AND rest = ?');
+    this.#buffered = new BufferedRuns(database, MATCH_KEYS, () => ONE_GROUP, sizes);
   }
 
   find(tenant: number, key: Key): KeyOwner | undefined {
-    const keyHash = this.hashOf(tenant, key);
-    if (!this.#filter.mayHave(keyHash)) return undefined;
-    const { hash, rest } = keyHash;
-    const row = this.#find.get(hash, rest) as unknown as FoundRow | undefined;
-    return row && { node: row[0], company: row[1] };
+    const entry = this.#buffered.get(hashOfKey(this.#hashOf, tenant, key));
+    return entry === undefined ? undefined : ownerOf(entry);
   }
 
-  /** Fails for a key that is there. */
+  /** For a key that nobody has. */
   insert(tenant: number, key: Key, node: NodeNumber, company: number | null): void {
-    const keyHash = this.hashOf(tenant, key);
-    const { hash, rest } = keyHash;
-    this.#insert.run(hash, rest, node, company);
-    this.#filter.add(keyHash);
-  }
-
-  hashOf(tenant: number, { type, value }: Key): KeyHash {
-    return this.#hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
+    this.#buffered.set(hashOfKey(this.#hashOf, tenant, key), [node, company ?? NO_COMPANY]);
   }
 
   /** Strongest first. */
@@ -60,15 +55,49 @@ export class StoreMatchKeys {
     return companyOf(this.#hashOf, tenant, keys);
   }
 
-  remove(tenant: number, key: Key): void {
-    const { hash, rest } = this.hashOf(tenant, key);
-    this.#remove.run(hash, rest);
+  /** To be called before the transaction is committed. */
+  flush(): void {
+    this.#buffered.flush();
   }
+
+  /** After a rollback. */
+  forget(): void {
+    this.#buffered.forget();
+  }
+
+  /** Whether runs are being merged. */
+  get isMerging(): boolean {
+    return this.#buffered.runs.isMerging;
+  }
+
+  /** Within a transaction. Goes on with merging runs. */
+  merge(): void {
+    this.#buffered.runs.merge(0);
+  }
+}
+
+/** For others: in runs of `MATCH_KEYS`. */
+export function findNode(runs: RunReader, hashOf: HashOfKey, tenant: number, key: Key): NodeNumber | undefined {
+  const { hash, rest } = hashOfKey(hashOf, tenant, key);
+  return runs.find([hash, rest])?.values[0];
+}
+
+export function removeKeys(runs: RunReader, hashOf: HashOfKey, tenant: number, keys: readonly Key[]): void {
+  const hashes = keys.map((key) => hashOfKey(hashOf, tenant, key));
+  runs.remove(hashes.map(({ hash, rest }) => [hash, rest]));
+}
+
+function ownerOf({ values: [node = 0, company = NO_COMPANY] }: Entry): KeyOwner {
+  return { node, company: company === NO_COMPANY ? null : company };
+}
+
+function hashOfKey(hashOf: HashOfKey, tenant: number, { type, value }: Key): KeyHash {
+  return hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
 }
 
 /** As of this file. */
 export function hashesOf(database: DatabaseSync): HashOfKey {
   const row = database.prepare('SELECT secret FROM key_secret').get();
-  if (row === undefined) throw new Error('the store has no secret for its match keys');
-  return keyHashes(row.secret as Uint8Array);
+  if (row === undefined) throw new Error('the store has no secret for its hashes');
+  return keyHashes(row['secret'] as Uint8Array);
 }

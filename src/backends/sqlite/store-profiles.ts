@@ -23,6 +23,7 @@ import {
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import type { Told } from './told-chunks.ts';
 import { type ToldColumns, toldOf, withTold } from './told-runs.ts';
+import { findNode, MATCH_KEYS } from './store-match-keys.ts';
 import { uuidText } from './uuids.ts';
 
 interface OriginColumns {
@@ -75,12 +76,12 @@ export function nodesByKey(
   type: IdentifierType,
   normalised: string,
 ): ProfileNodes | undefined {
-  const owner = store.matchKeys.find(tenant, { type, value: normalised });
-  if (owner === undefined) return undefined;
+  const node = findNode(store.runs(MATCH_KEYS), store.hashOf, tenant, { type, value: normalised });
+  if (node === undefined) return undefined;
   // Found by its hash; here the text can be compared too, since the node's page is read anyway.
   const row = store.get<{ node: NodeNumber }>(
     'SELECT node FROM identifiers WHERE node = ? AND type = ? AND value = ? AND tenant = ?',
-    owner.node,
+    node,
     IDENTIFIER_TYPES.indexOf(type),
     normalised,
     tenant,

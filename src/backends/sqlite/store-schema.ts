@@ -10,23 +10,27 @@
  * person stay small enough for the cache however many events there are, and retention drops whole tables.
  */
 
+import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
-import { countsByCurrency } from './counts-by-currency.ts';
-import { type DatabaseFile, type Migration, openDatabase, transaction } from './database.ts';
-import { keysByHash } from './keys-by-hash.ts';
+import { type DatabaseFile, openDatabase, transaction } from './database.ts';
 import { sortedRunsSchema } from './sorted-runs.ts';
 
 /** Node numbers of a block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;
+const SECRET_BYTES = 32;
 
 /** Types are stored as their place in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
-const MIGRATIONS: readonly Migration[] = [
-  `
+const SCHEMA = `
   CREATE TABLE tenants (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
 
   -- How far the log has been read, by partition.
-  CREATE TABLE positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT;
+  CREATE TABLE positions (
+    partition     INTEGER PRIMARY KEY,
+    position      INTEGER NOT NULL,
+    -- The request of the last record before the position: by it a start knows the log again.
+    last_trace_id TEXT
+  ) STRICT;
 
   -- Numbers that were never given out: 'node', 'record', 'event'. What is erased is not given out again.
   CREATE TABLE sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT;
@@ -43,12 +47,20 @@ const MIGRATIONS: readonly Migration[] = [
     events      INTEGER NOT NULL,
     first_seen  INTEGER NOT NULL,
     last_seen   INTEGER NOT NULL,
-    known       TEXT
+    known       TEXT,
+    -- Where 'known' is one group: when it was received, and which names it has (names.ts).
+    said_at     INTEGER,
+    names       INTEGER
   ) STRICT;
   CREATE UNIQUE INDEX nodes_by_id ON nodes (id);
 
-  -- A match key points to its node for ever. 'raw' is null where it equals 'value'; its origin is null where it is the
-  -- node's own. By value first, because SQLite compares texts at the beginning of a key faster than behind numbers.
+  -- One row: what hashes are made with (stored/keyed-hash.ts). As secret as what is hashed; without it nobody is found.
+  CREATE TABLE key_secret (secret BLOB NOT NULL) STRICT;
+
+  -- Who has a match key (store-match-keys.ts).
+  ${sortedRunsSchema('match_keys')}
+
+  -- The match keys of a node. 'raw' is null where it equals 'value'; its origin is null where it is the node's own.
   CREATE TABLE identifiers (
     tenant      INTEGER NOT NULL,
     type        INTEGER NOT NULL,
@@ -58,9 +70,8 @@ const MIGRATIONS: readonly Migration[] = [
     received_at INTEGER,
     trace_id    BLOB,
     user_index  INTEGER,
-    PRIMARY KEY (value, type, tenant)
+    PRIMARY KEY (node, type, value)
   ) STRICT, WITHOUT ROWID;
-  CREATE INDEX identifiers_by_node ON identifiers (node);
 
   -- Only nodes that were merged away have one; depth 1.
   CREATE TABLE aliases (node INTEGER PRIMARY KEY, root INTEGER NOT NULL) STRICT;
@@ -118,15 +129,16 @@ const MIGRATIONS: readonly Migration[] = [
   ${sortedRunsSchema('idempotency_keys')}
   ${sortedRunsSchema('event_ids')}
 
-  -- Events by minute and by hour (width in milliseconds) of their own timestamps.
+  -- Events by minute and by hour (width in milliseconds) of their own timestamps; currencies as in stored/currency.ts.
   CREATE TABLE counts (
     tenant     INTEGER NOT NULL,
     width      INTEGER NOT NULL,
     start      INTEGER NOT NULL,
     event_name TEXT    NOT NULL,
+    currency   TEXT    NOT NULL,
     events     INTEGER NOT NULL,
     revenue    REAL    NOT NULL,
-    PRIMARY KEY (tenant, width, start, event_name)
+    PRIMARY KEY (tenant, width, start, event_name, currency)
   ) STRICT, WITHOUT ROWID;
 
   -- The books, by hour of receipt.
@@ -207,20 +219,10 @@ const MIGRATIONS: readonly Migration[] = [
     received_max   INTEGER,
     runs           TEXT    NOT NULL
   ) STRICT;
-  `,
-  keysByHash,
-  `
+
   -- What was told of nodes and is not in their rows yet, in chunks (told-chunks.ts); which runs of them there are.
   CREATE TABLE told (no INTEGER PRIMARY KEY, numbers BLOB NOT NULL, texts BLOB NOT NULL) STRICT;
   CREATE TABLE told_runs (no INTEGER PRIMARY KEY) STRICT;
-
-  -- Where 'known' is one group: when it was received, and which names it has (names.ts).
-  ALTER TABLE nodes ADD COLUMN said_at INTEGER;
-  ALTER TABLE nodes ADD COLUMN names INTEGER;
-  `,
-  `
-  -- The request of the last record before the position: by it a start knows the log again.
-  ALTER TABLE positions ADD COLUMN last_trace_id TEXT;
 
   -- One row once a server has run: which installation this file belongs to (installation.ts).
   CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;
@@ -236,16 +238,10 @@ const MIGRATIONS: readonly Migration[] = [
   -- read those of all others.
   CREATE TABLE node_blocks (tenant INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY (tenant, block))
     STRICT, WITHOUT ROWID;
-  INSERT INTO node_blocks SELECT DISTINCT tenant, no / ${NODES_PER_BLOCK} FROM nodes;
-  `,
-  `
+
   -- How many profiles there are: nodes less merges.
   CREATE TABLE profile_counts (tenant INTEGER PRIMARY KEY, profiles INTEGER NOT NULL) STRICT;
-  INSERT INTO profile_counts
-    SELECT tenant, count(*) FROM nodes WHERE NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no) GROUP BY tenant;
-  `,
-  countsByCurrency,
-  `
+
   -- Records of the log that never came: given up by an operator, or removed before there was this store.
   CREATE TABLE lost_records (
     partition      INTEGER NOT NULL,
@@ -255,8 +251,12 @@ const MIGRATIONS: readonly Migration[] = [
     found_at       INTEGER NOT NULL,
     PRIMARY KEY (partition, first_position)
   ) STRICT, WITHOUT ROWID;
-  `,
-];
+  `;
+
+function create(database: DatabaseSync): void {
+  database.exec(SCHEMA);
+  database.prepare('INSERT INTO key_secret VALUES (?)').run(randomBytes(SECRET_BYTES));
+}
 
 /**
  * One table of events in blocks (event-blocks.ts), their index (event-index.ts), and the records that they came in. The
@@ -313,7 +313,7 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
   return {
     file,
     name: 'store',
-    migrations: MIGRATIONS,
+    migrations: [create],
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
       PRAGMA journal_mode = WAL;

@@ -29,11 +29,8 @@ import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
-import { FilterCare } from './filter-care.ts';
 import { FirstUses } from './first-uses.ts';
-import { KeyFilter } from './key-filter.ts';
 import type { HashOfKey } from '../../stored/keyed-hash.ts';
-import { PeopleReading } from './people-reading.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
 import { StoreCopying } from './store-copying.ts';
@@ -59,7 +56,7 @@ export interface WriterSetup {
   readonly indexSizes?: IndexSizes;
   /** When what is told of nodes is written beside them; tests take few. */
   readonly toldSizes?: ToldSizes;
-  /** For a server: threads of their own copy the write-ahead log into the file, and read people ahead. */
+  /** For a server: a thread of its own copies the write-ahead log into the file. */
   readonly hasThreads?: boolean;
   /** Instead of those made with the secret in the file; tests take some that are alike. */
   readonly hashOf?: HashOfKey;
@@ -102,21 +99,17 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
   readonly #copying: StoreCopying | null;
-  readonly #reading: PeopleReading | null;
-  readonly #filterCare: FilterCare;
+  readonly #keys: StoreMatchKeys;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
     const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hasThreads = false } = setup;
     const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
     this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
-    const filter = new KeyFilter();
-    this.#filterCare = new FilterCare(database, filter);
-    const keys = new StoreMatchKeys(database, hashOf, filter);
-    this.#graph = new StoreGraph(database, keys);
-    this.#reading = hasThreads ? new PeopleReading({ file }, this.#graph.ahead, filter) : null;
+    this.#keys = new StoreMatchKeys(database, hashOf);
+    this.#graph = new StoreGraph(database, this.#keys);
     this.#nodes = new StoreNodes(database, hashOf, toldSizes);
-    this.#changes = new StoreChanges(database, keys);
+    this.#changes = new StoreChanges(database, this.#keys);
     this.#books = new StoreBooks(database);
     this.#receipts = new StoreReceipts(database);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
@@ -146,7 +139,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       await this.rollback();
       throw error;
     }
-    this.#reading?.start(this.#next.node);
     return this;
   }
 
@@ -159,7 +151,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     for (const row of this.#database.prepare('SELECT name, next FROM sequences').all()) {
       this.#next[row.name as SequenceName] = row.next as number;
     }
-    this.#filterCare.begun(this.#next);
   }
 
   async lookUp(questions: readonly Question[]): Promise<Answer[]> {
@@ -223,11 +214,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       this.#books.flush();
       this.#receipts.flush();
       this.#tables.flush();
+      this.#keys.flush();
       this.#firstUses.flush();
       for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
       markCommit(this.#database);
       this.#database.exec('COMMIT');
-      this.#filterCare.committed(this.#next.record);
       if (durable) this.#makeDurable();
     });
     await this.#copying?.committed();
@@ -240,11 +231,12 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async catchUp(): Promise<boolean> {
-    if (!this.#attempt(() => this.#nodes.isBehind || this.#firstUses.isMerging)) return false;
+    if (!this.#attempt(() => this.#nodes.isBehind || this.#keys.isMerging || this.#firstUses.isMerging)) return false;
     await this.begin();
     try {
       this.#attempt(() => {
         this.#nodes.catchUp();
+        this.#keys.merge();
         this.#firstUses.merge();
       });
       await this.commit(false);
@@ -279,7 +271,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   async close(): Promise<void> {
     if (!this.#database.isOpen) return;
     await this.#copying?.close();
-    await this.#reading?.close();
     this.#database.close();
   }
 
@@ -292,7 +283,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   #forget(): void {
     this.#graph.forget();
-    this.#reading?.forget();
+    this.#keys.forget();
+    this.#firstUses.forget();
     this.#nodes.forget();
     this.#books.forget();
     this.#receipts.forget();
