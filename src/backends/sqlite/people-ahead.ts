@@ -3,7 +3,8 @@
  * keys that came with it, to their node. Somebody who was not met since the start is found here for a fetch from memory,
  * where a look into the table costs several microseconds.
  *
- * 101 bits under the store's secret tell people apart; what is not here is looked up. Three numbers each, in one array that
+ * 101 bits under the store's secret tell people apart; what is not here is looked up. Nodes that were dropped are
+ * remembered, because a thread that is still reading may add them again. Three numbers each, in one array that
  * the garbage collector does not look into.
  */
 
@@ -24,6 +25,9 @@ const SLOTS_MIN = 64;
 /** Beyond it too many would find no slot. */
 export const PEOPLE_AHEAD_MAX = SLOTS_MAX / ROOM;
 
+/** Nodes to be remembered as dropped, some 50 bytes each. */
+export const DROPPED_MAX = 10_000;
+
 /** Below them are 17 bits, above them 31. */
 const LOWER_BITS = 2 ** 17;
 /** Instead of a node: nobody. */
@@ -31,6 +35,7 @@ const FREE = 0;
 
 export class PeopleAhead {
   #slots = new Float64Array(0);
+  readonly #dropped = new Set<NodeNumber>();
 
   get isEmpty(): boolean {
     return this.#slots.length === 0;
@@ -39,6 +44,13 @@ export class PeopleAhead {
   /** Forgets everybody. */
   clear(): void {
     this.#slots = new Float64Array(0);
+    this.#dropped.clear();
+  }
+
+  /** These are not found any more, even if they are added later. False when there are too many of them to remember. */
+  drop(nodes: ReadonlySet<NodeNumber>): boolean {
+    for (const node of nodes) this.#dropped.add(node);
+    return this.#dropped.size <= DROPPED_MAX;
   }
 
   /** To be called before anybody is added. */
@@ -73,7 +85,7 @@ export class PeopleAhead {
     for (let probe = 0; probe < PROBES_MAX; probe++) {
       const node = slots[at + NODE] as number;
       if (node === FREE) return undefined;
-      if (slots[at] === hash && slots[at + COMPANY] === company) return node;
+      if (slots[at] === hash && slots[at + COMPANY] === company) return this.#dropped.has(node) ? undefined : node;
       at += PERSON_NUMBERS;
       if (at === slots.length) at = 0;
     }

@@ -1,10 +1,11 @@
 /**
  * The writer's side of reading people ahead: starts a thread for it (`people-reader.ts`) and takes what it found: people,
- * unless something was forgotten meanwhile, and which keys there are, which does not change but by the writer itself. People that are erased or parted while they are read are not a concern: the next
- * transaction sees that another connection has written, and forgets everybody.
+ * unless all were forgotten meanwhile, and which keys there are, which only the writer itself adds to. People that are
+ * erased or unmerged while they are read are dropped before the writer's next transaction (`people-ahead.ts`).
  */
 
 import { Worker } from 'node:worker_threads';
+import type { NodeNumber } from '../../model.ts';
 import { threadFile } from '../../threads.ts';
 import type { KeyFilter } from './key-filter.ts';
 import type { PeopleAhead } from './people-ahead.ts';
@@ -12,9 +13,9 @@ import type { KeysRead, PeopleRead, PeopleReaderSetup } from './people-reader.ts
 
 /** Fewer are met soon enough, and the writer itself looks which keys there are. */
 export const PEOPLE_MIN = 5_000;
-/** After something was forgotten, because of an erase: whoever erases wants the write-ahead log to himself for a moment. */
+/** After all were forgotten: because of very many erases, which need the write-ahead log to themselves for a moment. */
 const DELAY_MS = 5_000;
-/** Where people are erased all the time, reading ahead each time would cost more than it saves. */
+/** Where all are forgotten again and again, reading ahead each time would cost more than it saves. */
 const PAUSE_MS = 60_000;
 
 export class PeopleReading {
@@ -38,6 +39,11 @@ export class PeopleReading {
     this.#isWanted = true;
     this.#forgottenAt = now;
     this.#people.clear();
+  }
+
+  /** Drops some people, and forgets all when too many were dropped to remember them. */
+  drop(nodes: ReadonlySet<NodeNumber>): void {
+    if (!this.#people.drop(nodes)) this.forget();
   }
 
   /** To be called in a transaction, with how many people there are about. */

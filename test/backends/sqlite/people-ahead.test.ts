@@ -4,10 +4,11 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test, type TestContext } from 'node:test';
+import type { HashOfKey } from '../../../src/stored/keyed-hash.ts';
 import { KeyFilter } from '../../../src/backends/sqlite/key-filter.ts';
-import { PEOPLE_AHEAD_MAX, PeopleAhead } from '../../../src/backends/sqlite/people-ahead.ts';
+import { DROPPED_MAX, PEOPLE_AHEAD_MAX, PeopleAhead } from '../../../src/backends/sqlite/people-ahead.ts';
 import { PeopleReading } from '../../../src/backends/sqlite/people-reading.ts';
-import { StoreMatchKeys } from '../../../src/backends/sqlite/store-match-keys.ts';
+import { hashesOf, StoreMatchKeys } from '../../../src/backends/sqlite/store-match-keys.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store-schema.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store-writer.ts';
@@ -130,6 +131,37 @@ suite('People who are read ahead', () => {
     assert.ok(added > 0 && !ahead.isEmpty);
   });
 
+  test('are not found once they were dropped, also while they are read, and others are', async (context) => {
+    const file = storeFileIn(context);
+    fill(file);
+    const ahead = new PeopleAhead();
+    const reading = new PeopleReading({ file }, ahead, new KeyFilter());
+    reading.start(PEOPLE);
+    reading.drop(new Set([7, 8]));
+    await reading.ended();
+    const database = openStoreFile(file, 'reader');
+    const keys = new StoreMatchKeys(database);
+    const nodeOf = (node: number): number | undefined => {
+      const [strongest, other] = keysOf(node);
+      return ahead.get(keys.hashOf(1, strongest).hash, keys.companyOf(1, [strongest, other]));
+    };
+    const found = (): number[] => Array.from({ length: 200 }, (_, n) => n + 1).filter((node) => nodeOf(node) === node);
+    const before = found();
+    assert.ok(before.length > 190 && !before.includes(7) && !before.includes(8), `${before.length} of 200`);
+    reading.drop(new Set([9, 10]));
+    assert.deepEqual(
+      found(),
+      before.filter((node) => node !== 9 && node !== 10),
+    );
+    database.close();
+    // Too many to remember: all are forgotten, and read again.
+    reading.drop(new Set(Array.from({ length: DROPPED_MAX }, (_, n) => n + 100)));
+    assert.ok(ahead.isEmpty);
+    reading.start(PEOPLE, performance.now() + 3_600_000);
+    await reading.ended();
+    assert.ok(!ahead.isEmpty);
+  });
+
   test('come without a filter where there are too many keys for one', async (context) => {
     const file = storeFileIn(context);
     fill(file);
@@ -176,18 +208,37 @@ suite('People who are read ahead', () => {
       await send({ writer: first, store, close: async () => undefined }, everybody.slice(from, from + 1_000));
     }
     await first.close();
-    const writer = openSqliteStoreWriter({ file, hasThreads: true });
+    const database = new DatabaseSync(file, { readOnly: true });
+    const hashOf = hashesOf(database);
+    let hashes = 0;
+    const counting: HashOfKey = (...key) => {
+      hashes += 1;
+      return hashOf(...key);
+    };
+    const writer = openSqliteStoreWriter({ file, hasThreads: true, hashOf: counting });
     const under = { writer, store, close: async () => undefined };
     await send(under, everybody.slice(0, 10), { receivedAt: START + 1 });
     const { id } = await profileOf(under, 'user_id', 'u20');
     await store.erase(TENANT, id, { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + 2 });
     for (let n = 0; n < 3; n++) await send(under, everybody.slice(10, 1_000), { receivedAt: START + 10 + n });
-    const database = new DatabaseSync(file, { readOnly: true });
     assert.equal(database.prepare('SELECT count(*) AS n FROM nodes').get()?.['n'], PEOPLE);
     database.close();
     assert.notEqual((await profileOf(under, 'user_id', 'u20')).id, id);
     assert.equal((await profileOf(under, 'anon_id', 'a20')).eventCount, 3);
     assert.equal((await profileOf(under, 'anon_id', 'a999')).eventCount, 4);
+    // Whoever was read ahead takes two hashes, of the strongest key and of all; whoever is looked up takes more.
+    let next = 3_000;
+    await eventually('all are read', async () => {
+      hashes = 0;
+      await send(under, everybody.slice(next, next + 10), { receivedAt: START + next });
+      next += 10;
+      return hashes <= 24;
+    });
+    const read = await profileOf(under, 'user_id', 'u2000');
+    await store.erase(TENANT, read.id, { traceId: '01957000-0000-7000-8000-00000000ac71', at: START + 2 });
+    await send(under, everybody.slice(2_000, 2_002), { receivedAt: START + 3 });
+    assert.notEqual((await profileOf(under, 'user_id', 'u2000')).id, read.id);
+    assert.equal((await profileOf(under, 'anon_id', 'a2001')).eventCount, 2);
     await store.close();
     await writer.close();
   });
