@@ -316,6 +316,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #forget(): void {
     this.#graph.forget();
     this.#reading?.forget();
+    this.#firstUses.forget();
     this.#forgetWhatIsCheap();
     this.#next = { node: 0, record: 0, event: 0 };
     this.#dataVersion = -1;
