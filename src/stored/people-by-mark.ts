@@ -10,6 +10,8 @@ import type { NodeNumber, PersonMark } from '../model.ts';
 /** A power of two. */
 const SLOTS = 2 ** 21;
 const WAYS = 4;
+/** Remainders that nodes are sorted out by before a set is asked: most slots then cost a fetch from memory. */
+const REMAINDERS = 4_096;
 /** Of a slot: the three parts of the mark, and the tenant, which is 0 where nobody is. */
 const PARTS = 4;
 const TENANT = 3;
@@ -35,6 +37,17 @@ export class PeopleByMark {
     this.#slots[at + TENANT] = tenant;
     this.#nodes[slot] = node;
     this.#isEmpty = false;
+  }
+
+  /** Removes every mark that leads to one of these nodes. Looks at all slots: some milliseconds. */
+  drop(nodes: ReadonlySet<NodeNumber>): void {
+    if (this.#isEmpty || nodes.size === 0) return;
+    const mayBeOne = new Uint8Array(REMAINDERS);
+    for (const node of nodes) mayBeOne[node & (REMAINDERS - 1)] = 1;
+    for (let slot = 0; slot < SLOTS; slot++) {
+      const node = this.#nodes[slot] as number;
+      if (mayBeOne[node & (REMAINDERS - 1)] === 1 && nodes.has(node)) this.#slots[slot * PARTS + TENANT] = 0;
+    }
   }
 
   clear(): void {

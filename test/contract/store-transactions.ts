@@ -82,6 +82,21 @@ export function storeTransactionsContract(open: OpenStore): void {
       assert.deepEqual([profileFields.get('')?.value, userProperties.get('')?.value], ['"field"', '"property"']);
     });
 
+    test('an event id and an Idempotency-Key of a transaction that is rolled back count as not used', async () => {
+      const context = {
+        options: { defaultCountry: null, junkValues: new Set<string>() },
+        now: () => START,
+        failpoint: () => undefined,
+      };
+      const users = [person({ user_id: 'u' }, [{ $event_id: 'e' }, { $event_id: 'f' }])];
+      const transaction = await under.writer.begin();
+      const entry = request(users, { receivedAt: START, idempotencyKey: 'once' });
+      await processBatch(transaction, [{ ...entry, partition: 0, position: 9 }], context);
+      await transaction.rollback();
+      await send(under, users, { receivedAt: START + 1, idempotencyKey: 'once' });
+      assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 2);
+    });
+
     test('what was told of people in a transaction that is rolled back is not told by the next one', async () => {
       const options = { options: { defaultCountry: null, junkValues: new Set<string>() }, now: () => START };
       const context = { ...options, failpoint: () => undefined };

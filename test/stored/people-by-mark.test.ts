@@ -32,6 +32,21 @@ suite('Known people', () => {
     assert.equal(people.get(1, A), undefined);
   });
 
+  test('are dropped by node, under all their marks, and others stay', () => {
+    const people = new PeopleByMark();
+    const marks = Array.from({ length: 3_000 }, (_none, n) => ({ a: n * 7, b: n, c: 1 }));
+    // Numbers that agree in many of their bits, and some beyond 32 bits.
+    const nodeOf = (n: number): number => 1 + (n % 1_000) * 4_096 + (n % 3 === 0 ? 2 ** 40 : 0);
+    for (const [n, mark] of marks.entries()) people.set(1, mark, nodeOf(n));
+    const dropped = new Set([nodeOf(0), nodeOf(1), nodeOf(5), 123]);
+    people.drop(dropped);
+    for (const [n, mark] of marks.entries()) {
+      assert.equal(people.get(1, mark), dropped.has(nodeOf(n)) ? undefined : nodeOf(n));
+    }
+    people.set(1, marks[0] as (typeof marks)[0], 99);
+    assert.equal(people.get(1, marks[0] as (typeof marks)[0]), 99);
+  });
+
   test('make room for newer ones where there is no other place, and are then unknown', () => {
     const people = new PeopleByMark();
     const marks = Array.from({ length: 9 }, (_none, b) => ({ a: 77, b, c: 1 }));

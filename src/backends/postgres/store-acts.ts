@@ -83,16 +83,25 @@ export async function lockProfile(
   return { ...profile, identifiers: identifiersOf(sorted), merges: mergesOf(sorted) };
 }
 
-/** For the audit (rule 15); `detail` holds no personal data. */
+/** More acts than a writer misses between two batches; one that has missed more forgets all people of the tenant. */
+export const INVALIDATIONS_KEPT = 1_000;
+
+/** Numbers the act, and says which nodes it changed. The tenant's row is locked, so numbers are committed in order. */
+const NUMBER_ACT = `
+  WITH act AS (UPDATE tenants SET acts = acts + 1 WHERE no = $1 RETURNING acts AS no),
+    removed AS (DELETE FROM invalidations USING act WHERE tenant = $1 AND invalidations.act <= act.no - $3)
+  INSERT INTO invalidations (tenant, act, nodes) SELECT $1, no, $2 FROM act`;
+
+/** For writers that remember these nodes (write-people.ts), and for the audit (rule 15); `detail` holds no personal data. */
 export async function writeAct(
   client: PostgresClient,
   tenant: number,
   kind: 'unmerge' | 'erase',
+  nodes: readonly NodeNumber[],
   { traceId, at, by }: Act,
   detail: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  // Writers remember people until the next act (write-people.ts).
-  await client.query('UPDATE tenants SET acts = acts + 1 WHERE no = $1', [tenant]);
+  await client.query(NUMBER_ACT, [tenant, nodes, INVALIDATIONS_KEPT]);
   const sql = 'INSERT INTO audit (tenant, kind, trace_id, at, detail) VALUES ($1, $2, $3, $4, $5)';
   await client.query(sql, [tenant, kind, traceId, at, JSON.stringify({ ...detail, by })]);
 }
@@ -132,7 +141,7 @@ async function writePlan(client: PostgresClient, tenant: number, plan: UnmergePl
      SELECT node_a, node_b, $3, $4 FROM unnest($1::bigint[], $2::bigint[]) AS q (node_a, node_b) ON CONFLICT DO NOTHING`,
     [apart.map(([a]) => a), apart.map(([, b]) => b), act.traceId, act.at],
   );
-  await writeAct(client, tenant, 'unmerge', act, detail);
+  await writeAct(client, tenant, 'unmerge', [...survivors.keys()], act, detail);
   // Every edge that is gone made one profile of two.
   await addProfiles(client, ACTS_SHARD, [[tenant, undone.length]]);
 }

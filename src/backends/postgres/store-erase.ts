@@ -137,7 +137,7 @@ async function eraseProfile(
     [nodes],
   );
   await client.query('DELETE FROM nodes WHERE no = ANY($1)', [nodes]);
-  await writeAct(client, tenant, 'erase', act, { profile_id: profile.root.id, nodes: nodes.length, events });
+  await writeAct(client, tenant, 'erase', nodes, act, { profile_id: profile.root.id, nodes: nodes.length, events });
 }
 
 async function eraseKeys(

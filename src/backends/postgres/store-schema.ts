@@ -27,8 +27,17 @@ export const STORE_MIGRATIONS: readonly string[] = [
     id             text COLLATE "C" NOT NULL UNIQUE,
     -- When anything was last erased; 0 for never.
     last_erased_at bigint NOT NULL DEFAULT 0,
-    -- How many erases and unmerges there were: what a writer remembers of people holds until the next one.
+    -- How many erases and unmerges there were.
     acts           bigint NOT NULL DEFAULT 0
+  );
+
+  -- Nodes that the last acts of a tenant have changed, for writers to drop from their caches (write-people.ts).
+  CREATE TABLE invalidations (
+    tenant integer  NOT NULL,
+    -- Its number among the tenant's acts.
+    act    bigint   NOT NULL,
+    nodes  bigint[] NOT NULL,
+    PRIMARY KEY (tenant, act)
   );
 
   -- One row, made with the tables: which database this is (identity.ts).

@@ -238,8 +238,11 @@ class PostgresWriteTransaction implements WriteTransaction {
     for (const [node, known] of graph.locked) this.#locked.set(node, known);
     // From here on all statements see what an act has done that we waited for.
     const acts = await readActs(this.#client, [...tenants.values()]);
-    const isCurrent = asked.map(({ tenant }) => people.isCurrent(tenant, acts.get(tenant) ?? NO_ACTS));
-    // Somebody whom we remembered was erased or unmerged. That is rare: locks are then taken out of order.
+    const isCurrent: boolean[] = [];
+    for (const { tenant } of asked) {
+      isCurrent.push(await people.isCurrent(this.#client, tenant, acts.get(tenant) ?? NO_ACTS));
+    }
+    // Somebody was erased or unmerged whom we may have remembered. That is rare: locks are then taken out of order.
     if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(questions);
     for (const [index, { tenant }] of asked.entries()) {
       if (isCurrent[index] === true) this.#met.push([tenant, graph.settled[index] ?? NOBODY]);
@@ -302,7 +305,9 @@ class PostgresWriteTransaction implements WriteTransaction {
     await this.#transaction.commit();
     this.#shared.tenants.confirm(this);
     this.#shared.numbers.confirm();
-    for (const [tenant, people] of this.#met) this.#shared.people.learn(tenant, people);
+    for (const [tenant, people] of this.#met) {
+      this.#shared.people.learn(tenant, this.#acts.get(tenant) ?? 0, people);
+    }
   }
 
   async rollback(): Promise<void> {

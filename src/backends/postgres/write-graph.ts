@@ -120,14 +120,15 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
   const toLock = new Set<NodeNumber>();
   const candidates = new Set<NodeNumber>();
   const rests = asked.map((one) => withoutRemembered(one, people, toLock));
+  const remembered = [...toLock];
   const keyNodes = await findKeys(client, rests, roots);
   for (const [index, rest] of rests.entries()) settle(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
   const locked = await lock(client, toLock, candidates, roots);
-  if (toLock.values().some((node) => !locked.has(node))) {
-    if (!rests.some(({ hasRemembered }) => hasRemembered))
-      throw new StoreConflictError('a profile was erased meanwhile');
-    // Probably long before, of somebody whom we remembered.
-    people.forget();
+  const missing = new Set(toLock.values().filter((node) => !locked.has(node)));
+  if (missing.size > 0) {
+    if (!remembered.some((node) => missing.has(node))) throw new StoreConflictError('a profile was erased meanwhile');
+    // Probably long before. Without these, fewer are remembered each time, so this ends.
+    people.drop(missing);
     return lookUpGraph(client, asked, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);

@@ -3,8 +3,10 @@
  * nodes of one profile. Who comes again with the same identifiers, as most do, is then not looked up by each of them.
  *
  * That stays true whatever other processors merge and link; only an erase and an unmerge undo it. Both count up
- * `tenants.acts`. What was taken from memory is used under the locks only if that number is still the one it was learnt
- * with; otherwise it is forgotten, and the batch is looked up anew. Data from before an erase is always looked up.
+ * `tenants.acts` and say in `invalidations` which nodes they changed. What was taken from memory is used under the locks
+ * only if that number is still the one it was learnt with; otherwise the nodes of the acts since then are dropped (all
+ * people of the tenant where some acts are no longer kept), and the batch is looked up anew. Data from before an erase
+ * is always looked up.
  */
 
 import type { NodeNumber, PersonMark } from '../../model.ts';
@@ -21,6 +23,11 @@ const READ_ACTS = {
 const HOLD_OFF_ERASES = {
   name: 'store_hold_off_erases',
   text: 'SELECT no, acts FROM tenants WHERE no = ANY ($1::int4[]) ORDER BY no FOR SHARE',
+};
+
+const READ_INVALIDATIONS = {
+  name: 'store_read_invalidations',
+  text: 'SELECT nodes FROM invalidations WHERE tenant = $1 AND act > $2 AND act <= $3',
 };
 
 /** What acts there were of a tenant. */
@@ -54,6 +61,17 @@ export async function holdOffErases(
   }
 }
 
+/** The nodes of all acts after `after`, up to `last`; undefined if not all of them are kept. */
+async function readInvalidations(
+  client: Queryable,
+  tenant: number,
+  after: number,
+  last: number,
+): Promise<Set<NodeNumber> | undefined> {
+  const { rows } = await client.query<{ nodes: readonly NodeNumber[] }>(READ_INVALIDATIONS, [tenant, after, last]);
+  return rows.length === last - after ? new Set(rows.flatMap(({ nodes }) => nodes)) : undefined;
+}
+
 export class KnownPeople {
   /** By generation, which belongs to one tenant. */
   readonly #people = new PeopleByMark();
@@ -67,23 +85,30 @@ export class KnownPeople {
     return this.#people.get(known.generation, person);
   }
 
-  /** Whether nothing was undone since the last look. If something was, or at the first look, nobody is remembered. */
-  isCurrent(tenant: number, now: Acts): boolean {
-    if (this.#generations.get(tenant)?.acts === now.acts) return true;
-    this.#lastGeneration += 1;
-    this.#generations.set(tenant, { ...now, generation: this.#lastGeneration });
+  /** Whether nothing was undone since the last call. Drops whom the acts since then were about; false at first, too. */
+  async isCurrent(client: Queryable, tenant: number, now: Acts): Promise<boolean> {
+    const known = this.#generations.get(tenant);
+    if (known?.acts === now.acts) return true;
+    const nodes = known && (await readInvalidations(client, tenant, known.acts, now.acts));
+    if (known === undefined || nodes === undefined) {
+      this.#lastGeneration += 1;
+      this.#generations.set(tenant, { ...now, generation: this.#lastGeneration });
+    } else {
+      this.#people.drop(nodes);
+      this.#generations.set(tenant, { ...now, generation: known.generation });
+    }
     return false;
   }
 
-  /** After a commit, what was found in a transaction in which `isCurrent` was true. */
-  learn(tenant: number, people: Iterable<readonly [person: PersonMark, node: NodeNumber]>): void {
+  /** After a commit, what was found in a transaction in which `isCurrent` was true, when there were so many acts. */
+  learn(tenant: number, acts: number, people: Iterable<readonly [person: PersonMark, node: NodeNumber]>): void {
     const known = this.#generations.get(tenant);
-    if (known === undefined) return;
+    if (known?.acts !== acts) return;
     for (const [person, node] of people) this.#people.set(known.generation, person, node);
   }
 
-  forget(): void {
-    this.#people.clear();
-    this.#generations.clear();
+  /** Of nodes that are gone. */
+  drop(nodes: ReadonlySet<NodeNumber>): void {
+    this.#people.drop(nodes);
   }
 }

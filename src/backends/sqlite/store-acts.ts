@@ -3,7 +3,8 @@
  *
  * The processor holds the write lock most of the time and lets go of it for a few milliseconds between its
  * transactions, so an act asks again every millisecond. It waits without blocking: reads go on meanwhile. What an act
- * commits is on the disk before it answers. The processor notices that somebody else wrote, and forgets what it knew.
+ * commits is on the disk before it answers. Nodes that an act changes are written to `invalidations`: the processor
+ * drops them from its caches before its next transaction.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -12,6 +13,7 @@ import type { Act, UnmergeResult } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { planUnmerge } from '../../stored/unmerge.ts';
 import { isBusy } from './database.ts';
+import { invalidate } from './invalidations.ts';
 import { ADD_PROFILES } from './store-books.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
 import { mergesOf, nodesById } from './store-profiles.ts';
@@ -104,6 +106,10 @@ export function unmerge(
     const sql = 'INSERT INTO apart VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
     store.run(sql, one, other, uuidBytes(act.traceId), act.at);
   }
+  invalidate(
+    store,
+    profile.nodes.map(({ node }) => node),
+  );
   // Every edge that is gone made one profile of two.
   store.run(ADD_PROFILES, tenant, plan.undone.length);
   writeAct(store, tenant, 'unmerge', act, plan.detail);

@@ -21,6 +21,7 @@ import { inWriteTransaction, READ_BUSY_TIMEOUT_MS, writeAct } from './store-acts
 import type { BlockEvent } from './event-blocks.ts';
 import { OWNER } from './event-index.ts';
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
+import { invalidate } from './invalidations.ts';
 import { ADD_PROFILES } from './store-books.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { entriesOf, removeEntries } from './store-event-index.ts';
@@ -199,6 +200,10 @@ function eraseProfile(
   removeKeys(store.runs(MATCH_KEYS), store.hashOf, tenant, keys);
   for (const { node } of profile.nodes) store.run('DELETE FROM identifiers WHERE node = ?', node);
   for (const { node } of profile.nodes) eraseNode(store, node);
+  invalidate(
+    store,
+    profile.nodes.map(({ node }) => node),
+  );
   store.run(ADD_PROFILES, tenant, -1);
   writeAct(store, tenant, 'erase', act, { profile_id: profile.root.id, nodes: profile.nodes.length, events });
 }

@@ -1,7 +1,7 @@
 /**
- * What the writer knows of the identity graph: match keys, survivors, profiles. Keys and survivors are cached, because
- * only this writer changes them; when another connection wrote (an erase, an unmerge) everything is forgotten. Reads of
- * the database happen inside the writer's transaction, so they see what it wrote before.
+ * What the writer knows of the identity graph: match keys, survivors, profiles. People and survivors are
+ * cached, because only this writer adds to them; nodes that an erase or unmerge has changed are dropped. Reads of the
+ * database happen inside the writer's transaction, so they see what it wrote before.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -83,6 +83,16 @@ export class StoreGraph {
   forget(): void {
     this.#people.clear();
     this.#roots.clear();
+    this.#isAnybodyApart = undefined;
+  }
+
+  /**
+   * Of all nodes of profiles that were erased or unmerged. The keys behind a mark are all of one profile, so a mark that
+   * leads to no node of these profiles is still right.
+   */
+  drop(nodes: ReadonlySet<NodeNumber>): void {
+    this.#people.drop(nodes);
+    for (const node of nodes) this.#roots.delete(node);
     this.#isAnybodyApart = undefined;
   }
 

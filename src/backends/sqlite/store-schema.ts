@@ -251,6 +251,12 @@ const SCHEMA = `
     found_at       INTEGER NOT NULL,
     PRIMARY KEY (partition, first_position)
   ) STRICT, WITHOUT ROWID;
+
+  -- Nodes that an erase or unmerge has changed, for the writer to drop from its caches (invalidations.ts).
+  CREATE TABLE invalidations (no INTEGER PRIMARY KEY, node INTEGER NOT NULL) STRICT;
+
+  -- When somebody was last erased is read after every act.
+  CREATE INDEX tombstones_by_time ON tombstones (tenant, erased_at);
   `;
 
 function create(database: DatabaseSync): void {

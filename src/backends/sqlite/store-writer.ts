@@ -3,8 +3,9 @@
  *
  * Everything of a transaction lies between BEGIN IMMEDIATE and COMMIT, the position in the log included. Numbers of
  * nodes, records and events count up from `sequences` and are written back with the commit. What is cached over
- * transactions (keys, survivors, sequences) is forgotten whenever a transaction was rolled back or another connection
- * has written to the file.
+ * transactions is forgotten whenever a transaction was rolled back. When another connection has written to the file,
+ * people that it erased or unmerged are dropped (invalidations.ts), and so is what is cheap to read again; all others
+ * stay known.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -30,6 +31,7 @@ import { isOutOfFiles } from './disk.ts';
 import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
+import { Invalidations } from './invalidations.ts';
 import type { HashOfKey } from '../../stored/keyed-hash.ts';
 import { StoreBooks } from './store-books.ts';
 import { StoreChanges } from './store-changes.ts';
@@ -81,7 +83,12 @@ interface Tenant {
   readonly lastErasedAt: number;
 }
 
-type SequenceName = 'node' | 'record' | 'event';
+/** Numbers that come next. */
+interface Sequences {
+  node: number;
+  record: number;
+  event: number;
+}
 
 class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #database: DatabaseSync;
@@ -95,8 +102,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #tombstones: Tombstones;
   readonly #firstUses: FirstUses;
   readonly #statements: ReturnType<typeof prepare>;
+  readonly #invalidations: Invalidations;
   readonly #tenants = new Map<TenantId, Tenant>();
-  #next: Record<SequenceName, number> = { node: 0, record: 0, event: 0 };
+  #next: Sequences = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
   readonly #copying: StoreCopying | null;
   readonly #keys: StoreMatchKeys;
@@ -116,6 +124,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#rejections = new StoreRejections(database);
     this.#tombstones = new Tombstones(database);
     this.#firstUses = new FirstUses(database, hashOf);
+    this.#invalidations = new Invalidations(database);
     this.#statements = prepare(database);
   }
 
@@ -142,15 +151,28 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return this;
   }
 
-  /** Forgets what may not be true any more. */
+  /** Drops what is not true any more. Also called when somebody else has copied the write-ahead log: then it is little. */
   #catchUpWithOthers(): void {
     const version = this.#statements.dataVersion.get()?.data_version as number;
-    if (version !== this.#dataVersion) this.#forget();
-    this.#dataVersion = version;
-    if (this.#next.node > 0) return;
-    for (const row of this.#database.prepare('SELECT name, next FROM sequences').all()) {
-      this.#next[row.name as SequenceName] = row.next as number;
+    if (version === this.#dataVersion) return;
+    const next = this.#readSequences();
+    const nodes = this.#invalidations.take();
+    // Acts give out no numbers. Where these differ, another writer was here, or nothing has been read yet.
+    const isOnlyWriter =
+      next.node === this.#next.node && next.record === this.#next.record && next.event === this.#next.event;
+    if (nodes === undefined || !isOnlyWriter) this.#forget();
+    else {
+      this.#graph.drop(nodes);
+      this.#forgetWhatIsCheap();
     }
+    this.#dataVersion = version;
+    this.#next = next;
+  }
+
+  #readSequences(): Sequences {
+    const next: Sequences = { node: 0, record: 0, event: 0 };
+    for (const row of this.#statements.sequences.all()) next[row.name as keyof Sequences] = row.next as number;
+    return next;
   }
 
   async lookUp(questions: readonly Question[]): Promise<Answer[]> {
@@ -285,13 +307,18 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#graph.forget();
     this.#keys.forget();
     this.#firstUses.forget();
+    this.#forgetWhatIsCheap();
+    this.#next = { node: 0, record: 0, event: 0 };
+    this.#dataVersion = -1;
+  }
+
+  /** What takes a few rows to read again; an erase changes most of it (sums, the newest table, runs, `lastErasedAt`). */
+  #forgetWhatIsCheap(): void {
     this.#nodes.forget();
     this.#books.forget();
     this.#receipts.forget();
     this.#tables.forget();
     this.#tenants.clear();
-    this.#next = { node: 0, record: 0, event: 0 };
-    this.#dataVersion = -1;
   }
 
   /** What may go well later is told apart from what is a bug. */
@@ -379,6 +406,7 @@ function prepare(database: DatabaseSync) {
       `INSERT INTO positions (partition, position, last_trace_id) VALUES (?, ?, ?)
        ON CONFLICT DO UPDATE SET position = excluded.position, last_trace_id = excluded.last_trace_id`,
     ),
+    sequences: database.prepare('SELECT name, next FROM sequences'),
     sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
   };
 }

@@ -1,0 +1,116 @@
+/** What a writer on PostgreSQL forgets when somebody is erased or unmerged: those people, and nobody else. */
+
+import assert from 'node:assert/strict';
+import { suite, test, type TestContext } from 'node:test';
+import { PostgresClient } from '../../../src/backends/postgres/pool.ts';
+import { INVALIDATIONS_KEPT } from '../../../src/backends/postgres/store-acts.ts';
+import { KnownPeople } from '../../../src/backends/postgres/write-people.ts';
+import { person, profileOf, send, START, TENANT } from '../../contract/store-feeding.ts';
+import { whyNoPostgres } from '../../servers/postgres.ts';
+import { openFor } from './store-under-test.ts';
+
+const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START };
+const LATER = START + 1_000_000;
+const CROWD = Array.from({ length: 20 }, (_, n) => person({ user_id: `u${n}`, anon_id: `a${n}` }));
+
+/** How often a writer has looked keys up since the last call. */
+function countLookUps(context: TestContext): () => number {
+  const { mock } = context.mock.method(PostgresClient.prototype, 'query');
+  return () => {
+    const count = mock.calls.filter((call) => JSON.stringify(call.arguments[0]).includes('store_find_keys')).length;
+    mock.resetCalls();
+    return count;
+  };
+}
+
+suite('After an act on one person, a writer on PostgreSQL', { skip: whyNoPostgres() }, () => {
+  test('knows all others without looking them up, and the erased one is somebody new', async (context) => {
+    const under = await openFor(context);
+    const lookUps = countLookUps(context);
+    for (let n = 0; n < 3; n++) await send(under, CROWD);
+    lookUps();
+    await send(under, CROWD);
+    assert.equal(lookUps(), 0);
+    const gone = await profileOf(under, 'user_id', 'u7');
+    await under.store.erase(TENANT, gone.id, ACT);
+    await send(under, CROWD.toSpliced(7, 1), { receivedAt: LATER });
+    assert.equal(lookUps(), 0, 'people were looked up who were not erased');
+    await send(under, CROWD, { receivedAt: LATER + 1 });
+    assert.ok(lookUps() > 0);
+    const anew = await profileOf(under, 'user_id', 'u7');
+    assert.notEqual(anew.id, gone.id);
+    assert.equal(anew.eventCount, 1);
+    // Somebody whom it remembers is in the very next batch: the missing node is noticed before the act is.
+    await under.store.erase(TENANT, anew.id, { ...ACT, at: LATER + 2 });
+    await send(under, [CROWD[7], CROWD[8]], { receivedAt: LATER + 3 });
+    assert.notEqual((await profileOf(under, 'user_id', 'u7')).id, anew.id);
+    assert.equal((await profileOf(under, 'anon_id', 'a8')).eventCount, 7);
+    lookUps();
+    await send(under, CROWD.slice(8), { receivedAt: LATER + 4 });
+    assert.equal(lookUps(), 0);
+  });
+
+  test('puts whoever was unmerged to the right side, and knows all others', async (context) => {
+    const under = await openFor(context);
+    const lookUps = countLookUps(context);
+    await send(under, [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), ...CROWD]);
+    const traceId = await send(under, [person({ user_id: 'ada', anon_id: 'tv' })]);
+    const ways = [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), person({ user_id: 'ada', anon_id: 'tv' })];
+    await send(under, [...ways, ...CROWD]);
+    await send(under, [...ways, ...CROWD]);
+    const { id } = await profileOf(under, 'anon_id', 'tv');
+    await under.store.unmerge(TENANT, id, traceId, ACT);
+    lookUps();
+    await send(under, CROWD);
+    assert.equal(lookUps(), 0, 'people were looked up who were not unmerged');
+    await send(under, ways);
+    const [ada, tv] = [await profileOf(under, 'user_id', 'ada'), await profileOf(under, 'anon_id', 'tv')];
+    assert.deepEqual([ada.eventCount, tv.eventCount], [8, 4]);
+    // Whoever is still taken for one person is not refused.
+    const { refusals = [] } = (await under.store.identity(TENANT, ada.id)) ?? {};
+    assert.deepEqual(
+      refusals.map(({ reason, count }) => [reason, count]),
+      [['cannot_link', 1]],
+    );
+  });
+
+  test('forgets all people of the tenant when it has missed what was touched', async (context) => {
+    const under = await openFor(context);
+    const lookUps = countLookUps(context);
+    for (let n = 0; n < 3; n++) await send(under, CROWD);
+    const gone = await profileOf(under, 'user_id', 'u7');
+    await under.store.erase(TENANT, gone.id, ACT);
+    await under.pool.query('DELETE FROM invalidations');
+    lookUps();
+    await send(under, CROWD.toSpliced(7, 1), { receivedAt: LATER });
+    assert.ok(lookUps() > 0);
+  });
+
+  test('does not learn what was found before an act that it has seen since', async (context) => {
+    const { pool } = await openFor(context);
+    await pool.query('INSERT INTO invalidations (tenant, act, nodes) VALUES (1, 1, $1)', [[10]]);
+    const [people, mark] = [new KnownPeople(), { a: 1, b: 2, c: 3 }];
+    const now = { acts: 0, lastErasedAt: 0 };
+    assert.equal(await people.isCurrent(pool, 1, now), false, 'at first');
+    assert.equal(await people.isCurrent(pool, 1, now), true);
+    people.learn(1, 0, [[mark, 10]]);
+    assert.equal(people.nodeOf(1, mark, START), 10);
+    assert.equal(await people.isCurrent(pool, 1, { ...now, acts: 1 }), false);
+    // Of a transaction that was committed before the act, and is heard of after it.
+    people.learn(1, 0, [[mark, 10]]);
+    assert.equal(people.nodeOf(1, mark, START), undefined);
+  });
+
+  test('finds a bounded number of acts', async (context) => {
+    const under = await openFor(context);
+    await send(under, CROWD);
+    await under.pool.query('UPDATE tenants SET acts = $1', [INVALIDATIONS_KEPT + 5]);
+    await under.pool.query(
+      'INSERT INTO invalidations SELECT no, act, $1 FROM tenants, generate_series(1, acts) AS of (act)',
+      [[1]],
+    );
+    await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'u7')).id, ACT);
+    const { rows } = await under.pool.query('SELECT min(act) AS oldest, max(act) AS newest FROM invalidations');
+    assert.deepEqual(rows, [{ oldest: 7, newest: INVALIDATIONS_KEPT + 6 }]);
+  });
+});
