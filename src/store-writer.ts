@@ -44,6 +44,7 @@ export interface Question {
   /** In order. */
   readonly users: readonly Named[];
   readonly idempotencyKeys: readonly { readonly key: string; readonly bodyHash: string }[];
+  /** Of all users and events in order; one that is there twice is there twice. */
   readonly eventIds: readonly string[];
   /** Of all of them, the oldest: `erasedAt` is asked only where something was erased then or later. */
   readonly receivedAtMin: number;
@@ -56,14 +57,21 @@ export interface KeyUse {
   readonly bodyHash: string;
 }
 
+/** By the place of an event id in the question. */
+export interface EventIdUses {
+  /** The place where the same id is first in the question. */
+  readonly firstPlaces: Int32Array;
+  /** When the newest request before this batch was received that used it; NaN where there was none. */
+  readonly usedAt: Float64Array;
+}
+
 export interface Answer {
   readonly snapshot: Snapshot;
   /** The newest, whatever its body. */
   newestUseOfKey(idempotencyKey: string): KeyUse | undefined;
   /** One that was the newest before a request with another body came; of a pair that was asked for. */
   olderUseOfKey(idempotencyKey: string, bodyHash: string): KeyUse | undefined;
-  /** When it was received. */
-  firstUseOfEventId(id: string): number | undefined;
+  readonly eventIds: EventIdUses;
   /** When anything was last erased; 0 for never. What came in later need not be looked at more closely. */
   readonly lastErasedAt: number;
   /** When a match key was erased (rule 17); undefined for one that was not. */
@@ -148,8 +156,8 @@ export interface TenantBatch {
   readonly newestKeyUses: readonly (KeyUse & { readonly key: string })[];
   /** Older uses to remember, in order; a later one of the same key and body replaces the one before. */
   readonly olderKeyUses: readonly (KeyUse & { readonly key: string })[];
-  /** First uses to remember, in order; a later one of the same id replaces an expired one. */
-  readonly eventIds: readonly { readonly id: string; readonly receivedAt: number }[];
+  /** Uses to remember, in order, by their places in the question; a later one of the same place replaces an expired one. */
+  readonly eventIds: readonly { readonly place: number; readonly receivedAt: number }[];
   /** Match keys found to be of somebody who was erased. */
   readonly tombstones: readonly Tombstone[];
 }

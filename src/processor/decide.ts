@@ -65,7 +65,12 @@ interface Sorted {
 export function decide(tenantId: string, answer: Answer, records: readonly PreparedRecord[]): TenantBatch {
   const memory = new Memory(answer);
   const erasures = new Erasures(answer);
-  const sorted = records.map((record) => sortOut(record, memory, erasures));
+  let place = 0;
+  const sorted = records.map((record) => {
+    const one = sortOut(record, place, memory, erasures);
+    for (const { events } of record.users) place += idsIn(events);
+    return one;
+  });
   const claimants = sorted.flatMap(({ kept }) => kept.map(({ user }) => user));
   const changes = resolve(answer.snapshot, claimants);
   const settled = newlySettled(answer, claimants, changes.outcomes);
@@ -113,13 +118,15 @@ class Memory {
   readonly #answer: Answer;
   readonly #newest = new Map<string, KeyUse>();
   readonly #older = new Map<string, KeyUse>();
-  readonly #ids = new Map<string, number>();
   readonly newestKeyUses: (KeyUse & { readonly key: string })[] = [];
   readonly olderKeyUses: (KeyUse & { readonly key: string })[] = [];
-  readonly eventIds: { readonly id: string; readonly receivedAt: number }[] = [];
+  readonly eventIds: { readonly place: number; readonly receivedAt: number }[] = [];
+  /** By place: when an id was used in this batch; NaN where it was not. */
+  readonly #usedHere: Float64Array;
 
   constructor(answer: Answer) {
     this.#answer = answer;
+    this.#usedHere = new Float64Array(answer.eventIds.usedAt.length).fill(Number.NaN);
   }
 
   /** What the key was used for within the window; unless the request is a duplicate, its own use is remembered. */
@@ -150,16 +157,21 @@ class Memory {
     this.olderKeyUses.push(use);
   }
 
-  isDuplicateEvent(id: string, { receivedAt }: RecordHeader): boolean {
-    const first = this.#ids.get(id) ?? this.#answer.firstUseOfEventId(id);
-    if (first !== undefined && Math.abs(receivedAt - first) < EVENT_ID_WINDOW_MS) return true;
-    this.#ids.set(id, receivedAt);
-    this.eventIds.push({ id, receivedAt });
+  /** Whether the event id at this place of the question was used before; if not, its use is remembered. */
+  isDuplicateEvent(place: number, { receivedAt }: RecordHeader): boolean {
+    const { firstPlaces, usedAt } = this.#answer.eventIds;
+    const first = firstPlaces[place] as number;
+    // With NaN neither is true.
+    if (Math.abs(receivedAt - (this.#usedHere[first] as number)) < EVENT_ID_WINDOW_MS) return true;
+    if (Math.abs(receivedAt - (usedAt[first] as number)) < EVENT_ID_WINDOW_MS) return true;
+    this.#usedHere[first] = receivedAt;
+    this.eventIds.push({ place: first, receivedAt });
     return false;
   }
 }
 
-function sortOut(record: PreparedRecord, memory: Memory, erasures: Erasures): Sorted {
+/** `firstPlace` is the place of the record's first event id in the question. */
+function sortOut(record: PreparedRecord, firstPlace: number, memory: Memory, erasures: Erasures): Sorted {
   const { header } = record;
   const { duplicateOf, keyUsedBy } = memory.earlierUse(header);
   const isLate = erasures.mayConcern(header.receivedAt);
@@ -168,16 +180,20 @@ function sortOut(record: PreparedRecord, memory: Memory, erasures: Erasures): So
   // Most records have neither; a request of one user would pay for both.
   let duplicateEvents: Map<number, number> | undefined;
   let erased: Set<number> | undefined;
+  let nextPlace = firstPlace;
   for (const user of duplicateOf === null ? record.users : []) {
+    let place = nextPlace;
+    nextPlace += idsIn(user.events);
     const rest = isLate ? erasures.remainderOf(user) : user;
     if (rest === null) {
       erased ??= new Set();
       erased.add(user.origin.userIndex);
       continue;
     }
-    const events = user.events.some(hasId)
-      ? user.events.filter(({ eventId }) => eventId === null || !memory.isDuplicateEvent(eventId, header))
-      : user.events;
+    const events =
+      place === nextPlace
+        ? user.events
+        : user.events.filter(({ eventId }) => eventId === null || !memory.isDuplicateEvent(place++, header));
     const duplicates = user.events.length - events.length;
     if (duplicates > 0) {
       duplicateEvents ??= new Map();
@@ -202,8 +218,11 @@ const NOTHING_LEFT_OUT: readonly IdentifierType[] = [];
 const NO_DUPLICATES: ReadonlyMap<number, number> = new Map();
 const NOBODY: ReadonlySet<number> = new Set();
 
-function hasId({ eventId }: PreparedEvent): boolean {
-  return eventId !== null;
+/** How many of them have an id. */
+function idsIn(events: readonly PreparedEvent[]): number {
+  let count = 0;
+  for (const { eventId } of events) if (eventId !== null) count += 1;
+  return count;
 }
 
 /** What was sent may be about the person who was erased while it waited. */

@@ -4,9 +4,10 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { LogRecord } from '../../src/log.ts';
 import { LIMITS, type MatchKey } from '../../src/model.ts';
-import { decide } from '../../src/processor/decide.ts';
+import { decide, questionOf } from '../../src/processor/decide.ts';
 import { prepareRecord } from '../../src/processor/prepare.ts';
 import type { Answer, TenantBatch } from '../../src/store-writer.ts';
+import { eventIdUsesOf } from '../../src/stored/event-id-uses.ts';
 import { entryOf, traceIdOf } from './history.ts';
 
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
@@ -14,7 +15,7 @@ const TENANT = 'acct_a/production';
 const ERASED_AT = 1_000_000;
 
 /** A store that knows nobody, but for what the test says. */
-function answerOf(known: { readonly erased?: readonly string[] }): Answer {
+function answerOf(known: { readonly erased?: readonly string[] }): Omit<Answer, 'eventIds'> {
   const { erased = [] } = known;
   return {
     snapshot: {
@@ -26,7 +27,6 @@ function answerOf(known: { readonly erased?: readonly string[] }): Answer {
     lastErasedAt: erased.length > 0 ? ERASED_AT : 0,
     newestUseOfKey: () => undefined,
     olderUseOfKey: () => undefined,
-    firstUseOfEventId: () => undefined,
     erasedAt: ({ type, value }: MatchKey) => (erased.includes(`${type}:${value}`) ? ERASED_AT : undefined),
   };
 }
@@ -45,12 +45,10 @@ function recordOf(users: readonly unknown[], about: Partial<LogRecord> = {}): Lo
   return { ...entryOf(users, { ...base, receivedAt }), partition: 0, position: number, firstUserIndex: 0, ...about };
 }
 
-function decided(answer: Answer, ...records: LogRecord[]): TenantBatch {
-  return decide(
-    TENANT,
-    answer,
-    records.map((record) => prepareRecord(record, OPTIONS)),
-  );
+function decided(answer: Omit<Answer, 'eventIds'>, ...records: LogRecord[]): TenantBatch {
+  const prepared = records.map((record) => prepareRecord(record, OPTIONS));
+  const eventIds = eventIdUsesOf(questionOf(TENANT, prepared).eventIds, () => undefined);
+  return decide(TENANT, { ...answer, eventIds }, prepared);
 }
 
 const someone = (identifiers: Record<string, string>, more: object = {}): object => ({

@@ -1,4 +1,7 @@
-/** The secret that first uses are hashed with (stored/keyed-hash.ts). It is made by whoever needs it first. */
+/**
+ * The secret that first uses are hashed with (stored/keyed-hash.ts). It is made by whoever needs it first, and never
+ * changes afterwards: without it, no use would be found again.
+ */
 
 import { randomBytes } from 'node:crypto';
 import { type HashOfKey, keyHashes } from '../../stored/keyed-hash.ts';

@@ -11,6 +11,7 @@ import type { Snapshot } from '../../identity/graph.ts';
 import type { MatchKey } from '../../model.ts';
 import { type Answer, type KeyUse, type Question, StoreConflictError, type TenantBatch } from '../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../stored/keyed-hash.ts';
+import { eventIdUsesOf } from '../../stored/event-id-uses.ts';
 import { olderUseName } from '../../stored/older-use.ts';
 import { tombstoneOf } from '../../stored/tombstone.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
@@ -95,6 +96,8 @@ type Uses = Map<number, Map<string, Use>>;
 /** What was looked up, as long as the transaction lasts. */
 export class FirstUses {
   readonly #hashOf: HashOfKey;
+  /** By tenant: the event ids that were asked for last. */
+  #asked: ReadonlyMap<number, readonly string[]> = new Map();
   readonly #found: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
   readonly #gathered: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
 
@@ -122,12 +125,13 @@ export class FirstUses {
       client,
       asked.filter(({ tenant, question }) => lastErasedAt(tenant) >= question.receivedAtMin),
     );
-    return asked.map(({ tenant }, index) => ({
+    this.#asked = new Map(asked.map(({ tenant, question }) => [tenant, question.eventIds]));
+    return asked.map(({ tenant, question }, index) => ({
       snapshot: snapshots[index] as Snapshot,
       lastErasedAt: lastErasedAt(tenant),
       newestUseOfKey: (key) => this.#keyUse(tenant, key),
       olderUseOfKey: (key, bodyHash) => this.#keyUse(tenant, olderUseName(key, bodyHash)),
-      firstUseOfEventId: (id) => this.#found.event_ids.get(tenant)?.get(id)?.receivedAt,
+      eventIds: eventIdUsesOf(question.eventIds, (id) => this.#found.event_ids.get(tenant)?.get(id)?.receivedAt),
       erasedAt: ({ type, value }) => erased.get(tenant)?.get(`${type} ${value}`),
     }));
   }
@@ -138,7 +142,10 @@ export class FirstUses {
   ): Promise<void> {
     for (const { tenant, batch } of batches) {
       for (const use of batch.newestKeyUses) this.#gather('idempotency_keys', tenant, use.key, use);
-      for (const use of batch.eventIds) this.#gather('event_ids', tenant, use.id, use);
+      const ids = this.#asked.get(tenant) ?? [];
+      for (const { place, receivedAt } of batch.eventIds) {
+        this.#gather('event_ids', tenant, ids[place] as string, { receivedAt });
+      }
     }
     await this.#remember(client, 'idempotency_keys');
     await this.#remember(client, 'event_ids');

@@ -9,7 +9,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
-import type { KeyUse, TenantBatch } from '../../store-writer.ts';
+import type { EventIdUses, KeyUse, TenantBatch } from '../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../stored/keyed-hash.ts';
 import { olderUseName } from '../../stored/older-use.ts';
 import { BufferedRuns } from './buffered-runs.ts';
@@ -45,6 +45,8 @@ export class FirstUses {
   readonly #hashOf: HashOfKey;
   readonly #eventIds: BufferedRuns;
   readonly #keys: BufferedRuns;
+  /** By tenant: the event ids that were asked for last. */
+  readonly #asked = new Map<number, readonly KeyHash[]>();
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {
     this.#hashOf = hashOf;
@@ -52,9 +54,16 @@ export class FirstUses {
     this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, dayOf);
   }
 
-  /** When it was received. */
-  firstUseOfEventId(tenant: number, id: string): number | undefined {
-    return this.#eventIds.get(this.#hashOf(tenant, HASHED.eventId, id))?.values[0];
+  /** To be called before `write` for the same ids. */
+  eventIds(tenant: number, ids: readonly string[]): EventIdUses {
+    const hashes = ids.map((id) => this.#hashOf(tenant, HASHED.eventId, id));
+    this.#asked.set(tenant, hashes);
+    const usedAt = new Float64Array(ids.length).fill(Number.NaN);
+    for (const [place, hash] of hashes.entries()) {
+      const receivedAt = this.#eventIds.get(hash)?.values[0];
+      if (receivedAt !== undefined) usedAt[place] = receivedAt;
+    }
+    return { firstPlaces: firstPlacesOf(hashes), usedAt };
   }
 
   newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
@@ -68,9 +77,8 @@ export class FirstUses {
 
   /** `order` grows from transaction to transaction. */
   write(tenant: number, { newestKeyUses, olderKeyUses, eventIds }: TenantBatch, order: number): void {
-    for (const { id, receivedAt } of eventIds) {
-      this.#eventIds.set(this.#hashOf(tenant, HASHED.eventId, id), [receivedAt]);
-    }
+    const asked = this.#asked.get(tenant);
+    for (const { place, receivedAt } of eventIds) this.#eventIds.set(asked?.[place] as KeyHash, [receivedAt]);
     for (const use of newestKeyUses) this.#writeKeyUse(tenant, use.key, use, order);
     for (const use of olderKeyUses) this.#writeKeyUse(tenant, olderUseName(use.key, use.bodyHash), use, order);
   }
@@ -87,6 +95,7 @@ export class FirstUses {
   }
 
   forget(): void {
+    this.#asked.clear();
     this.#eventIds.forget();
     this.#keys.forget();
   }
@@ -135,4 +144,22 @@ function dropOldest(runs: SortedRuns, cutoff: number): boolean {
 
 function dayOf(receivedAt: number): number {
   return Math.floor(receivedAt / DAY_MS);
+}
+
+/** Where each hash is first: a hash table with open addressing. */
+function firstPlacesOf(hashes: readonly KeyHash[]): Int32Array {
+  const firstPlaces = new Int32Array(hashes.length);
+  const slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * hashes.length + 1)));
+  const mask = slots.length - 1;
+  for (let place = 0; place < hashes.length; place++) {
+    const { hash, rest } = hashes[place] as KeyHash;
+    let slot = rest & mask;
+    for (; slots[slot] !== 0; slot = (slot + 1) & mask) {
+      const other = hashes[(slots[slot] as number) - 1] as KeyHash;
+      if (other.rest === rest && other.hash === hash) break;
+    }
+    if (slots[slot] === 0) slots[slot] = place + 1;
+    firstPlaces[place] = (slots[slot] as number) - 1;
+  }
+  return firstPlaces;
 }

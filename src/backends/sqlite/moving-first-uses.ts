@@ -1,4 +1,7 @@
-/** First uses for a move (moving.ts), in the order of their hashes: the secret that those are made with is moved, too. */
+/**
+ * First uses for a move (moving.ts), in the order of their hashes. The secret that those are made with is moved, too,
+ * so the target finds them.
+ */
 
 import type { Chunk, PartName } from '../../moving.ts';
 import { EVENT_IDS, IDEMPOTENCY_KEYS, keyUseOf } from './first-uses.ts';

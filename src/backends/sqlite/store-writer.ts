@@ -190,7 +190,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
           newestUseOfKey: (key) => this.#attempt(() => this.#firstUses.newestUseOfKey(tenant.no, key)),
           olderUseOfKey: (key, bodyHash) =>
             this.#attempt(() => this.#firstUses.olderUseOfKey(tenant.no, key, bodyHash)),
-          firstUseOfEventId: (id) => this.#attempt(() => this.#firstUses.firstUseOfEventId(tenant.no, id)),
+          eventIds: this.#firstUses.eventIds(tenant.no, question.eventIds),
           erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
         };
       }),

@@ -1,4 +1,7 @@
-/** Which match keys were erased when, as the writer asks for it and adds to it (rule 17). */
+/**
+ * Which match keys were erased when, as the writer asks for it and adds to it (rule 17). Tombstones are never removed: data
+ * that was received before an erase may come late, from a log that waited.
+ */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { MatchKey, TenantId } from '../../model.ts';

@@ -1,0 +1,19 @@
+/**
+ * What is known of the event ids of a batch (`EventIdUses`), made from a look-up by id. Pure. For stores that look ids
+ * up as texts.
+ */
+
+import type { EventIdUses } from '../store-writer.ts';
+
+export function eventIdUsesOf(ids: readonly string[], usedAt: (id: string) => number | undefined): EventIdUses {
+  const places = new Map<string, number>();
+  const firstPlaces = new Int32Array(ids.length);
+  const times = new Float64Array(ids.length);
+  for (const [place, id] of ids.entries()) {
+    const first = places.get(id);
+    if (first === undefined) places.set(id, place);
+    firstPlaces[place] = first ?? place;
+    times[place] = usedAt(id) ?? Number.NaN;
+  }
+  return { firstPlaces, usedAt: times };
+}
