@@ -38,7 +38,8 @@ function sort(columns: Columns, depth: number, order: Uint32Array, start: number
     if (value > greatest) greatest = value;
     if (value < least) least = value;
   }
-  const bits = Math.ceil(Math.log2(greatest - least + 1));
+  let bits = 0;
+  while (2 ** bits <= greatest - least) bits++;
   const scale = 2 ** Math.max(0, bits - SORTED_BITS);
   if (!isSorted) sortByDigits(column, order.subarray(start, end), least, scale, Math.min(bits, SORTED_BITS));
   sortEqual(

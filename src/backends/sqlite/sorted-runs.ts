@@ -78,6 +78,7 @@ export function sortedRunsSchema(name: string): string {
       entries     INTEGER NOT NULL,
       merged_into INTEGER
     ) STRICT;
+    CREATE INDEX ${name}_runs_by_group ON ${name}_runs (group_no);
     CREATE TABLE ${name}_blocks (
       no      INTEGER PRIMARY KEY,
       run     INTEGER NOT NULL,
@@ -117,10 +118,12 @@ export class RunReader {
 
   /** The runs of a group, or of all groups. */
   runNumbers(group: number | null = null): number[] {
-    const sql = `SELECT no FROM ${this.shape.name}_runs WHERE ?1 IS NULL OR group_no = ?1 ORDER BY no`;
-    return this.prepared(sql)
-      .all(group)
-      .map((row) => row['no'] as number);
+    const { name } = this.shape;
+    const rows =
+      group === null
+        ? this.prepared(`SELECT no FROM ${name}_runs ORDER BY no`).all()
+        : this.prepared(`SELECT no FROM ${name}_runs WHERE group_no = ? ORDER BY no`).all(group);
+    return rows.map((row) => row['no'] as number);
   }
 
   /** All entries of a key, over all runs, combined; of a group, or of all groups. */
@@ -213,21 +216,33 @@ export class RunReader {
 
   /** Takes keys out, in whichever runs they are. Within a transaction of the caller. */
   remove(keys: readonly Key[], group: number | null = null): void {
+    const inOrder = keys.toSorted(compareKeys);
     for (const run of this.runNumbers(group)) {
-      for (const key of keys) this.#removeFrom(run, key);
+      for (let next = 0; next < inOrder.length; ) next = this.#removeFromBlock(run, inOrder, next);
     }
   }
 
-  #removeFrom(run: number, key: Key): void {
-    const row = this.blockOf(run, key);
-    if (row === undefined) return;
+  /** Takes out those that lie in the block of the first of them, `keys[from]`; gives which key comes next. */
+  #removeFromBlock(run: number, keys: readonly Key[], from: number): number {
+    const row = this.blockOf(run, keys[from] as Key);
+    if (row === undefined) return from + 1;
     const block = this.decoded(row);
-    const at = block.firstFrom(key);
-    if (at === block.count || block.compare(at, key) !== 0) return;
-    const rest = this.rowsFor(block.count - 1);
-    this.append(rest, block, 0, at);
-    this.append(rest, block, at + 1, block.count);
-    this.rewrite(run, row.no, rest);
+    const rest = this.rowsFor(block.count);
+    let next = from;
+    let kept = 0;
+    for (; next < keys.length; next++) {
+      const key = keys[next] as Key;
+      const at = block.firstFrom(key);
+      if (at === block.count) break;
+      if (at < kept || block.compare(at, key) !== 0) continue;
+      this.append(rest, block, kept, at);
+      kept = at + 1;
+    }
+    if (kept > 0) {
+      this.append(rest, block, kept, block.count);
+      this.rewrite(run, row.no, rest);
+    }
+    return Math.max(next, from + 1);
   }
 
   /** Puts what is left of a block in its place. */
@@ -380,6 +395,8 @@ export class SortedRuns extends RunReader {
     this.#beginMerges();
     const outputs = new Set(this.#known().flatMap(({ mergedInto }) => mergedInto ?? []));
     for (const output of outputs) this.#mergePart(output, Math.max(this.#mergedRowsMin, MERGED_PER_PUT * entries));
+    // What has become one run may be the last that another merge waited for.
+    this.#beginMerges();
   }
 
   /** Which groups there are, oldest first. */
@@ -391,7 +408,9 @@ export class SortedRuns extends RunReader {
   drop(group: number, blocksMax: number): boolean {
     const { name } = this.shape;
     let left = blocksMax;
-    for (const run of this.#known().filter((one) => one.group === group)) {
+    // Oldest first: a run that others are merged into goes after them.
+    const oldestFirst = this.#known().filter((one) => one.group === group);
+    for (const run of oldestFirst.sort((a, b) => a.no - b.no)) {
       const sql = `DELETE FROM ${name}_blocks WHERE no IN (SELECT no FROM ${name}_blocks WHERE run = ? LIMIT ?)`;
       left -= Number(this.prepared(sql).run(run.no, left).changes);
       if (left <= 0) return true;
