@@ -317,7 +317,7 @@ suite('Sorted runs', () => {
     database.exec(
       'CREATE TABLE written (no); CREATE TRIGGER one AFTER INSERT ON plain_blocks BEGIN INSERT INTO written VALUES (new.no); END',
     );
-    runs.remove(keys.filter(([at = 0]) => at % 100 >= 50).reverse());
+    runs.remove(keys.filter(([at = 0]) => at % 100 >= 50).toReversed());
     assert.equal(database.prepare('SELECT count(*) AS count FROM written').get()?.['count'], 10);
     assert.equal(contentOf(runs, shape, 1).size, 500);
     database.close();
