@@ -36,6 +36,11 @@ export interface EntryQuery {
 }
 
 const ENTRIES_WAITING_MAX = 65_536;
+/**
+ * Under load a table of events is filled by fewer transactions than that, so its entries are merged once, when it is
+ * complete. Reading looks into each of these runs, which takes some ten microseconds a run.
+ */
+const SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
 
 /** Entries of one family that wait to be written. */
 class WaitingEntries {
@@ -60,8 +65,8 @@ export class EventIndex {
   readonly #ofTenants = new WaitingEntries();
 
   constructor(database: DatabaseSync, sizes: RunsSizes = {}) {
-    this.#byNode = new SortedRuns(database, EVENTS_BY_NODE, sizes);
-    this.#byTenant = new SortedRuns(database, EVENTS_BY_TENANT, sizes);
+    this.#byNode = new SortedRuns(database, EVENTS_BY_NODE, { ...SIZES, ...sizes });
+    this.#byTenant = new SortedRuns(database, EVENTS_BY_TENANT, { ...SIZES, ...sizes });
   }
 
   get isFull(): boolean {
