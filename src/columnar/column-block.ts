@@ -22,66 +22,100 @@ export const ROWS_PER_BLOCK_MAX = 65_535;
 const COUNT_BYTES = 2;
 const HEADER_BYTES = 9;
 const WORD = 2 ** 32;
+const WORD_BYTES = 4;
+/** Of a number below 2^53. */
+const WIDTH_MAX = 7;
 
-/** `order` says which rows from `start` to `end`, and in which order. */
+/**
+ * `order` says which rows from `start` to `end`, and in which order. The bytes are overwritten by the next call: most are
+ * copied into a database at once, and memory of its own for each costs more than the packing.
+ */
 export function encodeBlock(rows: Rows, order: Uint32Array, start: number, end: number): Uint8Array {
   const count = end - start;
-  const columns = rows.bytes === null ? rows.columns : [...rows.columns, endsOf(rows.bytes, order, start, end)];
-  const bases: number[] = [];
-  const widths: number[] = [];
-  let length = COUNT_BYTES;
-  for (const [index, column] of columns.entries()) {
-    const isOfEnds = index === rows.columns.length;
+  const stored = rows.bytes === null ? rows.columns.length : rows.columns.length + 1;
+  const values = gathered.length < count ? (gathered = new Float64Array(count)) : gathered;
+  let at = COUNT_BYTES + stored * HEADER_BYTES;
+  reserve(at + stored * count * WIDTH_MAX);
+  view.setUint16(0, count, true);
+  for (let column = 0; column < stored; column++) {
+    const source = rows.columns[column];
+    if (source === undefined) gatherEnds(rows.bytes as readonly Uint8Array[], order, start, values, count);
+    else for (let row = 0; row < count; row++) values[row] = source[order[start + row] as number] as number;
     let least = Number.POSITIVE_INFINITY;
     let greatest = Number.NEGATIVE_INFINITY;
-    for (let at = 0; at < count; at++) {
-      const value = column[isOfEnds ? at : (order[start + at] as number)] as number;
+    for (let row = 0; row < count; row++) {
+      const value = values[row] as number;
       if (value < least) least = value;
       if (value > greatest) greatest = value;
     }
     const width = widthOf(greatest - least);
-    bases.push(least);
-    widths.push(width);
-    length += HEADER_BYTES + width * count;
+    const header = COUNT_BYTES + column * HEADER_BYTES;
+    view.setFloat64(header, least, true);
+    block[header + 8] = width;
+    putColumn(values, count, least, width, at);
+    at += width * count;
   }
-  const ownBytes = rows.bytes === null ? 0 : ((columns.at(-1) as Float64Array)[count - 1] ?? 0);
-  const block = new Uint8Array(length + ownBytes);
-  const view = new DataView(block.buffer);
-  view.setUint16(0, count, true);
-  let at = COUNT_BYTES;
-  for (const [index, base] of bases.entries()) {
-    view.setFloat64(at, base, true);
-    block[at + 8] = widths[index] as number;
-    at += HEADER_BYTES;
-  }
-  for (const [index, column] of columns.entries()) {
-    const isOfEnds = index === rows.columns.length;
-    const base = bases[index] as number;
-    const width = widths[index] as number;
-    if (width === 0) continue;
-    for (let row = 0; row < count; row++) {
-      const value = column[isOfEnds ? row : (order[start + row] as number)] as number;
-      at = put(block, at, width, value - base);
+  if (rows.bytes !== null) {
+    reserve(at + (values[count - 1] as number));
+    for (let row = start; row < end; row++) {
+      const own = rows.bytes[order[row] as number] as Uint8Array;
+      block.set(own, at);
+      at += own.length;
     }
   }
-  if (rows.bytes === null) return block;
-  for (let row = start; row < end; row++) {
-    const own = rows.bytes[order[row] as number] as Uint8Array;
-    block.set(own, at);
-    at += own.length;
-  }
-  return block;
+  return block.subarray(0, at);
+}
+
+/** Values of one column, in the order of their rows. */
+let gathered = new Float64Array(0);
+let block = new Uint8Array(0);
+let view = new DataView(block.buffer);
+
+/** Makes room for so many bytes; what was put stays. */
+function reserve(length: number): void {
+  if (block.length >= length) return;
+  const larger = new Uint8Array(2 * length);
+  larger.set(block);
+  block = larger;
+  view = new DataView(block.buffer);
 }
 
 /** Where the bytes of each row end, in the given order. */
-function endsOf(bytes: readonly Uint8Array[], order: Uint32Array, start: number, end: number): Float64Array {
-  const ends = new Float64Array(end - start);
+function gatherEnds(
+  bytes: readonly Uint8Array[],
+  order: Uint32Array,
+  start: number,
+  into: Float64Array,
+  count: number,
+): void {
   let sum = 0;
-  for (let at = start; at < end; at++) {
-    sum += (bytes[order[at] as number] as Uint8Array).length;
-    ends[at - start] = sum;
+  for (let row = 0; row < count; row++) {
+    sum += (bytes[order[start + row] as number] as Uint8Array).length;
+    into[row] = sum;
   }
-  return ends;
+}
+
+/** Lowest byte first. */
+function putColumn(values: Float64Array, count: number, base: number, width: number, start: number): void {
+  const bytes = block;
+  let at = start;
+  for (let row = 0; row < count; row++) {
+    const value = (values[row] as number) - base;
+    let low = value >>> 0;
+    const lowEnd = at + (width < WORD_BYTES ? width : WORD_BYTES);
+    for (let n = at; n < lowEnd; n++) {
+      bytes[n] = low;
+      low >>>= 8;
+    }
+    if (width > WORD_BYTES) {
+      let high = (value - (value >>> 0)) / WORD;
+      for (let n = lowEnd; n < at + width; n++) {
+        bytes[n] = high;
+        high >>>= 8;
+      }
+    }
+    at += width;
+  }
 }
 
 /** A block that was read: any value of it, by column and row. */
@@ -166,24 +200,6 @@ function widthOf(difference: number): number {
   let width = 0;
   for (let rest = difference; rest > 0; rest = Math.floor(rest / 256)) width++;
   return width;
-}
-
-/** Lowest byte first. */
-function put(bytes: Uint8Array, at: number, width: number, value: number): number {
-  let low = value >>> 0;
-  const lowBytes = width < 4 ? width : 4;
-  for (let n = 0; n < lowBytes; n++) {
-    bytes[at + n] = low & 255;
-    low >>>= 8;
-  }
-  if (width > 4) {
-    let high = (value - (value >>> 0)) / WORD;
-    for (let n = 4; n < width; n++) {
-      bytes[at + n] = high & 255;
-      high >>>= 8;
-    }
-  }
-  return at + width;
 }
 
 function take(bytes: Uint8Array, at: number, width: number): number {

@@ -7,7 +7,9 @@
  * what is equal in them is compared.
  */
 
-const FEW = 16;
+const FEW = 24;
+/** Fewer rows are compared: counting digits costs the same however few there are. */
+const MANY = 256;
 const DIGIT_BITS = 11;
 const DIGITS = 2 ** DIGIT_BITS;
 const SORTED_BITS = 32;
@@ -23,73 +25,80 @@ export function sortedOrder(columns: Columns, count: number): Uint32Array {
 
 /** Sorts a stretch of the order, whose rows are equal in all columns before `depth`. */
 function sort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
-  const column = columns[depth];
-  if (column === undefined || end - start < 2) return;
-  if (end - start <= FEW) {
-    insertionSort(columns, depth, order, start, end);
-    return;
+  if (depth === columns.length) return;
+  if (end - start >= MANY) sortMany(columns, depth, order, start, end);
+  else compareAll(columns, depth, order, start, end);
+}
+
+function compareAll(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
+  if (end - start <= FEW) insertionSort(columns, depth, order, start, end);
+  else if (!isInOrder(columns, depth, order, start, end)) {
+    order.subarray(start, end).sort((a, b) => compareRows(columns, depth, a, b));
   }
+}
+
+function isInOrder(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): boolean {
+  for (let at = start + 1; at < end; at++) {
+    if (compareRows(columns, depth, order[at - 1] as number, order[at] as number) > 0) return false;
+  }
+  return true;
+}
+
+function sortMany(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
+  const column = columns[depth] as Float64Array;
+  const count = end - start;
+  const values = new Float64Array(count);
   let least = Number.POSITIVE_INFINITY;
   let greatest = Number.NEGATIVE_INFINITY;
   let isSorted = true;
-  for (let at = start; at < end; at++) {
-    const value = column[order[at] as number] as number;
+  for (let at = 0; at < count; at++) {
+    const value = column[order[start + at] as number] as number;
+    values[at] = value;
     if (value < greatest) isSorted = false;
     if (value > greatest) greatest = value;
     if (value < least) least = value;
   }
-  const bits = Math.ceil(Math.log2(greatest - least + 1));
+  if (isSorted) {
+    sortEqual(columns, depth, order, start, values, true);
+    return;
+  }
+  let bits = 0;
+  while (2 ** bits <= greatest - least) bits++;
   const scale = 2 ** Math.max(0, bits - SORTED_BITS);
-  if (!isSorted) sortByDigits(column, order.subarray(start, end), least, scale, Math.min(bits, SORTED_BITS));
-  sortEqual(
-    columns,
-    depth,
-    order,
-    start,
-    end,
-    (value) => (isSorted ? value : Math.floor((value - least) / scale)),
-    isSorted || scale === 1,
-  );
+  const keys = new Uint32Array(count);
+  for (let at = 0; at < count; at++) keys[at] = ((values[at] as number) - least) / scale;
+  const sortedKeys = sortByDigits(keys, order.subarray(start, end), Math.min(bits, SORTED_BITS));
+  sortEqual(columns, depth, order, start, sortedKeys, scale === 1);
 }
 
-/** Sorts what is equal in the digits that were sorted; `isExact` where they are the whole value. */
+/** Sorts what is equal in the keys, which lie in the order of the rows; `isExact` where they are the whole value. */
 function sortEqual(
   columns: Columns,
   depth: number,
   order: Uint32Array,
   start: number,
-  end: number,
-  digitsOf: (value: number) => number,
+  keys: Float64Array | Uint32Array,
   isExact: boolean,
 ): void {
-  const column = columns[depth] as Float64Array;
-  let digits = digitsOf(column[order[start] as number] as number);
-  for (let from = start, to = start + 1; from < end; to++) {
-    const next = to < end ? digitsOf(column[order[to] as number] as number) : Number.NaN;
-    if (next === digits) continue;
+  for (let from = 0; from < keys.length; ) {
+    const key = keys[from];
+    let to = from + 1;
+    while (to < keys.length && keys[to] === key) to++;
     if (to - from > 1) {
-      if (isExact) sort(columns, depth + 1, order, from, to);
-      else if (to - from <= FEW) insertionSort(columns, depth, order, from, to);
-      else {
-        const places = Array.from(order.subarray(from, to));
-        order.set(
-          places.sort((a, b) => compareRows(columns, depth, a, b)),
-          from,
-        );
-      }
+      if (isExact) sort(columns, depth + 1, order, start + from, start + to);
+      else compareAll(columns, depth, order, start + from, start + to);
     }
     from = to;
-    digits = next;
   }
 }
 
-/** Lowest digit first. */
-function sortByDigits(column: Float64Array, order: Uint32Array, least: number, scale: number, bits: number): void {
+/** Sorts the places by their keys, lowest digit first; gives the keys in order. */
+function sortByDigits(unsorted: Uint32Array, order: Uint32Array, bits: number): Uint32Array {
   const count = order.length;
-  let [keys, otherKeys] = [new Uint32Array(count), new Uint32Array(count)];
+  let keys = unsorted;
+  let otherKeys: Uint32Array = new Uint32Array(count);
   let places: Uint32Array = order;
   let otherPlaces: Uint32Array = new Uint32Array(count);
-  for (let at = 0; at < count; at++) keys[at] = ((column[order[at] as number] as number) - least) / scale;
   const starts = new Uint32Array(DIGITS);
   for (let shift = 0; shift < bits; shift += DIGIT_BITS) {
     starts.fill(0);
@@ -115,6 +124,7 @@ function sortByDigits(column: Float64Array, order: Uint32Array, least: number, s
     [places, otherPlaces] = [otherPlaces, places];
   }
   if (places !== order) order.set(places);
+  return keys;
 }
 
 function insertionSort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {

@@ -113,6 +113,17 @@ suite('The order of rows', () => {
     );
   });
 
+  test('is right for values that lie a power of two apart', () => {
+    for (const bits of [11, 22, 31, 32, 33, 47, 48, 49, 52]) {
+      const values = Float64Array.from({ length: 40 }, (_, at) => (at % 2) * 2 ** bits + ((at * 7) % 5));
+      const sorted = Array.from(sortedOrder([values], values.length), (at) => values[at] ?? 0);
+      assert.deepEqual(
+        sorted,
+        [...values].sort((a, b) => a - b),
+      );
+    }
+  });
+
   test('is right for thousands of hashes with equal upper digits', () => {
     const hashes = Float64Array.from(
       { length: 5_000 },

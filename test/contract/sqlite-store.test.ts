@@ -5,8 +5,9 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from '../../src/backends/sqlite/event-index.ts';
 import { HASHED, type HashOfKey, keyHashes } from '../../src/stored/keyed-hash.ts';
-import { VarintReader } from '../../src/backends/sqlite/varints.ts';
+import { RunReader } from '../../src/backends/sqlite/sorted-runs.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
 import { skipNumbersAfterCrash, skipNumbersAfterRestore } from '../../src/backends/sqlite/store-schema.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store-writer.ts';
@@ -34,9 +35,8 @@ import {
 
 /** Few, so that every test has several tables. */
 const TABLE_EVENTS = 5;
-/** So that every test has several runs, and merges of them. */
-const RUNS = { indexSizes: { runEntriesMin: 1, runsPerLevelMax: 3 } };
-const SOME_RUNS = { indexSizes: { runEntriesMin: 3, runsPerLevelMax: 3 } };
+/** So that every test has runs of several blocks, and merges that take several steps. */
+const RUNS = { indexSizes: { fanOut: 3, blockRows: 2, mergedRowsMin: 1 } };
 /** So that what is told of nodes is always written beside them. */
 const TOLD = { toldSizes: { runNodesMin: 1, sliceNodesMax: 2 } };
 const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
@@ -67,8 +67,8 @@ function openIn(
 }
 
 storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
-storeContract('SQLite, in many tables, some transactions a run, nodes told of beside their rows', () =>
-  Promise.resolve(openIn(temporaryFolder(), 30, { ...SOME_RUNS, ...TOLD })),
+storeContract('SQLite, in many tables, runs merged in many steps, nodes told of beside their rows', () =>
+  Promise.resolve(openIn(temporaryFolder(), 30, { ...RUNS, ...TOLD })),
 );
 storeContract('SQLite, all match keys with one hash, and only the rest of it to tell them apart', () => {
   const hashOf = keyHashes(new Uint8Array(32));
@@ -196,23 +196,28 @@ suite('The file of the SQLite store', () => {
     }, 10_000);
   });
 
-  /** What is left of the index, by table; entries within the chunks of runs are counted. */
-  function entriesIn({ file }: SqliteStoreUnderTest): number {
+  /** By families: the entries of the index, and of each of them the runs of each table. */
+  function indexOf({ file }: SqliteStoreUnderTest): { entries: number; runs: number[] }[] {
     const database = new DatabaseSync(file, { readOnly: true });
-    const tables = database.prepare("SELECT name FROM sqlite_schema WHERE name GLOB 'index_[0-9]*'").all();
-    let count = 0;
-    for (const { name } of tables) {
-      for (const { entries } of database.prepare(`SELECT entries FROM ${String(name)}`).all()) {
-        const others = new VarintReader(entries instanceof Uint8Array ? entries : new Uint8Array());
-        for (count += 1; !others.isAtEnd; count += 1) for (let n = 0; n < 3; n++) others.get();
+    const families = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map((index) => {
+      const reader = new RunReader(database, index);
+      let entries = 0;
+      for (const run of reader.runNumbers()) {
+        entries += Array.from(reader.ascending(run, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])).length;
       }
-    }
+      const tables = database.prepare('SELECT no FROM event_tables ORDER BY no').all();
+      return { entries, runs: tables.map(({ no }) => reader.runNumbers(Number(no)).length) };
+    });
     database.close();
-    return count;
+    return families;
+  }
+
+  function entriesIn(under: SqliteStoreUnderTest): number {
+    return indexOf(under).reduce((sum, { entries }) => sum + entries, 0);
   }
 
   test('an erase takes its entries out of every run of the index, and an event has two', async () => {
-    for (const sizes of [{}, RUNS, SOME_RUNS]) {
+    for (const sizes of [{}, RUNS]) {
       const under = openIn(temporaryFolder(), 50, sizes);
       try {
         for (let n = 0; n < 40; n++) {
@@ -254,8 +259,8 @@ suite('The file of the SQLite store', () => {
     }
   });
 
-  test('a full table has one run, and a timeline over many runs is whole and in order', async () => {
-    const under = openIn(temporaryFolder(), 300, { indexSizes: { runEntriesMin: 5, runsPerLevelMax: 4 } });
+  test('a full table has one run once the writer was idle, and a timeline over many runs is whole and in order', async () => {
+    const under = openIn(temporaryFolder(), 300, RUNS);
     try {
       for (let n = 0; n < 90; n++) {
         const times = Array.from(
@@ -274,13 +279,12 @@ suite('The file of the SQLite store', () => {
         all.filter(({ profileId }) => profileId === id).map((event) => event.id),
       );
       for (const [n, event] of all.entries()) assert.ok(n === 0 || event.timestamp <= (all[n - 1]?.timestamp ?? 0));
-      const database = new DatabaseSync(under.file, { readOnly: true });
-      const runs = database.prepare('SELECT json_array_length(runs) AS runs FROM event_tables ORDER BY no').all();
-      database.close();
-      assert.deepEqual(
-        runs.slice(0, -1).map((row) => row.runs),
-        [1],
-      );
+      while (await under.writer.catchUp());
+      for (const { entries, runs } of indexOf(under)) {
+        assert.equal(entries, all.length);
+        assert.equal(runs[0], 1);
+        assert.ok(runs.length === 2 && (runs[1] ?? 0) < 12, `${runs[1]} runs`);
+      }
     } finally {
       await under.close();
     }

@@ -1,167 +1,158 @@
 /**
- * The index of a table of events, by node and by tenant and time, as it is written. It is a table of its own
- * (`index_7`): a transaction with many events writes its entries as one sorted run, packed in chunks, which costs a
- * tenth of what as many rows would; one with few events writes a row for each entry, all of them together being run 0.
+ * The index of events: which events a node has, and which a tenant has, by time. Two families of sorted runs
+ * (sorted-runs.ts) of keys (owner, timestamp, number of the event) without values; their groups are the tables of events,
+ * so that the runs of a complete table become one, and a table goes with its entries.
  *
- * Whoever asks has to look into every run, so runs of a level are merged into one of the next when there are
- * `RUNS_PER_LEVEL_MAX` of them, and all of them when the table of events is full. Entries wait in memory until the
- * commit, up to `ENTRIES_WAITING_MAX`; nobody looks for events within the transaction that writes them.
- *
- * Entries of events that have expired stay until the table is dropped (store-sweep.ts); those of an erased person go.
+ * Entries wait in memory until the commit, up to `ENTRIES_WAITING_MAX`; nobody looks for events within the transaction
+ * that writes them. Entries of events that have expired stay until the table is dropped (store-sweep.ts); those of an
+ * erased person go.
  */
 
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import type { NodeNumber } from '../../model.ts';
-import {
-  addEntry,
-  CHUNK_ENTRIES_MAX,
-  type Entries,
-  newEntries,
-  orderOf,
-  packChunk,
-  unpackChunk,
-} from './index-entries.ts';
+import { type Key, RowsToWrite, type RunsShape, type RunsSizes, SortedRuns } from './sorted-runs.ts';
+import type { EventTable, StoreConnection } from './store-connection.ts';
 
-/** Which index an entry belongs to, by what its owner is. */
-export const OWNER = { node: 0, tenant: 1 } as const;
-export type OwnerKind = (typeof OWNER)[keyof typeof OWNER];
+const KEYS_ONLY = { keyColumns: 3, valueColumns: 0, hasBytes: false, hasFilters: false } as const;
+export const EVENTS_BY_NODE: RunsShape = { name: 'events_by_node', ...KEYS_ONLY };
+export const EVENTS_BY_TENANT: RunsShape = { name: 'events_by_tenant', ...KEYS_ONLY };
 
-/** The run of entries that have a row each. */
-export const LOOSE_RUN = 0;
-
-export interface Run {
+export interface EventKey {
+  readonly timestamp: number;
   readonly no: number;
-  /** Those of a higher level hold older events. */
-  readonly level: number;
 }
 
-/** Fewer entries than this get a row each: so few events are no load, and runs would be many. */
-const RUN_ENTRIES_MIN = 2_048;
+export interface Entry extends EventKey {
+  readonly owner: number;
+}
+
+export interface EntryQuery {
+  readonly index: RunsShape;
+  readonly owner: number;
+  /** Exclusive. */
+  readonly before: EventKey;
+  /** The oldest timestamp, inclusive. */
+  readonly from: number;
+}
+
 const ENTRIES_WAITING_MAX = 65_536;
-const RUNS_PER_LEVEL_MAX = 24;
+/**
+ * Under load a table of events is filled by fewer transactions than that, so its entries are merged once, when it is
+ * complete. Reading looks into each of these runs, which takes some ten microseconds a run.
+ */
+const SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
 
-export interface IndexSizes {
-  readonly runEntriesMin?: number;
-  readonly runsPerLevelMax?: number;
+/** Entries of one family that wait to be written. */
+class WaitingEntries {
+  readonly rows = new RowsToWrite(KEYS_ONLY.keyColumns, false, ENTRIES_WAITING_MAX);
+  readonly #owners = this.rows.columns[0] as Float64Array;
+  readonly #timestamps = this.rows.columns[1] as Float64Array;
+  readonly #numbers = this.rows.columns[2] as Float64Array;
+
+  add(owner: number, timestamp: number, no: number): void {
+    const at = this.rows.count++;
+    this.#owners[at] = owner;
+    this.#timestamps[at] = timestamp;
+    this.#numbers[at] = no;
+  }
 }
 
-/** What is waiting to be written, for whichever table of events is the newest. */
+/** The writing end, for one connection. */
 export class EventIndex {
-  readonly #database: DatabaseSync;
-  readonly #runEntriesMin: number;
-  readonly #runsPerLevelMax: number;
-  readonly #byNode = newEntries(ENTRIES_WAITING_MAX);
-  readonly #byTenant = newEntries(ENTRIES_WAITING_MAX);
+  readonly #byNode: SortedRuns;
+  readonly #byTenant: SortedRuns;
+  readonly #ofNodes = new WaitingEntries();
+  readonly #ofTenants = new WaitingEntries();
 
-  constructor(database: DatabaseSync, sizes: IndexSizes = {}) {
-    this.#database = database;
-    this.#runEntriesMin = sizes.runEntriesMin ?? RUN_ENTRIES_MIN;
-    this.#runsPerLevelMax = sizes.runsPerLevelMax ?? RUNS_PER_LEVEL_MAX;
+  constructor(database: DatabaseSync, sizes: RunsSizes = {}) {
+    this.#byNode = new SortedRuns(database, EVENTS_BY_NODE, { ...SIZES, ...sizes });
+    this.#byTenant = new SortedRuns(database, EVENTS_BY_TENANT, { ...SIZES, ...sizes });
   }
 
   get isFull(): boolean {
-    return this.#byTenant.count === ENTRIES_WAITING_MAX;
+    return this.#ofTenants.rows.count === ENTRIES_WAITING_MAX;
   }
 
   add(tenant: number, node: NodeNumber | null, timestamp: number, no: number): void {
-    addEntry(this.#byTenant, tenant, timestamp, no);
-    if (node !== null) addEntry(this.#byNode, node, timestamp, no);
+    this.#ofTenants.add(tenant, timestamp, no);
+    if (node !== null) this.#ofNodes.add(node, timestamp, no);
   }
 
-  /** Writes what waits into the index of a table, which has these runs; gives the runs that it has then. */
-  flush(table: number, runs: readonly Run[]): readonly Run[] {
-    const { count } = this.#byTenant;
-    if (count === 0) return runs;
-    const insert = insertInto(this.#database, table);
-    if (count < this.#runEntriesMin) {
-      writeLoose(insert, OWNER.node, this.#byNode);
-      writeLoose(insert, OWNER.tenant, this.#byTenant);
-      this.forget();
-      return runs;
-    }
-    const no = nextRun(runs);
-    writeRun(insert, OWNER.node, no, this.#byNode);
-    writeRun(insert, OWNER.tenant, no, this.#byTenant);
-    this.forget();
-    return this.#mergeFullLevels(table, [...runs, { no, level: 0 }]);
+  /** Writes what waits, all of which is of this table of events. */
+  flush(table: number): void {
+    this.#byNode.put(table, this.#ofNodes.rows);
+    this.#byTenant.put(table, this.#ofTenants.rows);
+    this.#forgetWaiting();
   }
 
-  /** For a table that gets no more events: one run is left. */
-  mergeAll(table: number, runs: readonly Run[]): readonly Run[] {
-    return runs.length < 2 ? runs : this.#merge(table, runs, runs);
+  get isMerging(): boolean {
+    return this.#byNode.isMerging || this.#byTenant.isMerging;
   }
 
+  /** Goes on with merges, by about so many entries each. */
+  merge(entries: number): void {
+    this.#byNode.merge(entries);
+    this.#byTenant.merge(entries);
+  }
+
+  /** After a rollback, or when another connection may have dropped a table's entries. */
   forget(): void {
-    this.#byNode.count = 0;
-    this.#byTenant.count = 0;
+    this.#byNode.forget();
+    this.#byTenant.forget();
+    this.#forgetWaiting();
   }
 
-  #mergeFullLevels(table: number, runs: readonly Run[]): readonly Run[] {
-    let left = runs;
-    for (let level = 0; ; level++) {
-      const ofLevel = left.filter((run) => run.level === level);
-      if (ofLevel.length < this.#runsPerLevelMax) return left;
-      left = this.#merge(table, left, ofLevel);
-    }
-  }
-
-  #merge(table: number, runs: readonly Run[], merged: readonly Run[]): readonly Run[] {
-    const run = { no: nextRun(runs), level: Math.max(...merged.map(({ level }) => level)) + 1 };
-    // Oldest events first: entries of one owner and timestamp must come in the order of their numbers.
-    const oldestFirst = merged.toSorted((a, b) => b.level - a.level || a.no - b.no);
-    const insert = insertInto(this.#database, table);
-    for (const kind of Object.values(OWNER)) {
-      writeRun(insert, kind, run.no, readRuns(this.#database, table, kind, oldestFirst));
-    }
-    const remove = this.#database.prepare(`DELETE FROM index_${table} WHERE kind = ? AND run = ?`);
-    for (const { no } of merged) for (const kind of Object.values(OWNER)) remove.run(kind, no);
-    return [...runs.filter(({ no }) => !merged.some((one) => one.no === no)), run];
+  #forgetWaiting(): void {
+    this.#ofNodes.rows.count = 0;
+    this.#ofTenants.rows.count = 0;
   }
 }
 
-function nextRun(runs: readonly Run[]): number {
-  return Math.max(LOOSE_RUN, ...runs.map(({ no }) => no)) + 1;
-}
-
-function insertInto(database: DatabaseSync, table: number): StatementSync {
-  return database.prepare(`INSERT INTO index_${table} VALUES (?, ?, ?, ?, ?, ?)`);
-}
-
-function writeLoose(insert: StatementSync, kind: OwnerKind, { owners, timestamps, numbers, count }: Entries): void {
-  for (let at = 0; at < count; at++) {
-    insert.run(kind, LOOSE_RUN, owners[at] as number, timestamps[at] as number, numbers[at] as number, null);
-  }
-}
-
-function writeRun(insert: StatementSync, kind: OwnerKind, run: number, entries: Entries): void {
-  const { owners, timestamps, numbers, count } = entries;
-  const order = orderOf(entries);
-  for (let start = 0; start < count; start += CHUNK_ENTRIES_MAX) {
-    const first = order[start] as number;
-    const bytes = packChunk(entries, order, start, Math.min(count, start + CHUNK_ENTRIES_MAX));
-    insert.run(kind, run, owners[first] as number, timestamps[first] as number, numbers[first] as number, bytes);
-  }
-}
-
-interface ChunkRow {
-  readonly owner: number;
-  readonly timestamp: number;
-  readonly no: number;
-  readonly entries: Uint8Array;
-}
-
-function readRuns(database: DatabaseSync, table: number, kind: OwnerKind, runs: readonly Run[]): Entries {
-  const count = database.prepare(`SELECT count(*) AS chunks FROM index_${table} WHERE kind = ? AND run = ?`);
-  const select = database.prepare(
-    `SELECT owner, timestamp, no, entries FROM index_${table} WHERE kind = ? AND run = ? ORDER BY owner, timestamp, no`,
+/** Removes at most so many blocks of the entries of a table, in each family; true while there are more. */
+export function dropEntries(database: DatabaseSync, table: number, blocksMax: number): boolean {
+  const hasMore = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map((index) =>
+    new SortedRuns(database, index).drop(table, blocksMax),
   );
-  const chunks = runs.reduce((sum, { no }) => sum + Number(count.get(kind, no)?.chunks), 0);
-  const entries = newEntries(chunks * CHUNK_ENTRIES_MAX);
-  for (const { no } of runs) {
-    for (const row of select.iterate(kind, no)) {
-      const chunk = row as unknown as ChunkRow;
-      unpackChunk(chunk, chunk.entries, entries);
+  return hasMore.includes(true);
+}
+
+/** One owner's entries in one run, newest first. Those below `first_kept` are left out; others may have expired too. */
+export function* entriesOfRun(
+  store: StoreConnection,
+  { first_kept }: EventTable,
+  run: number,
+  { index, owner, before, from }: EntryQuery,
+): Generator<EventKey> {
+  const entries = store.runs(index).descending(run, [owner, from], [owner, before.timestamp, before.no]);
+  for (const { key } of entries) {
+    const [, timestamp, no] = key as readonly [number, number, number];
+    if (no >= first_kept) yield { timestamp, no };
+  }
+}
+
+/** `count` at most, of all runs of a table, in no order. */
+export function entriesOf(store: StoreConnection, table: EventTable, query: EntryQuery, count: number): EventKey[] {
+  const found: EventKey[] = [];
+  for (const run of store.runs(query.index).runNumbers(table.no)) {
+    for (const key of entriesOfRun(store, table, run, query)) {
+      if (found.length >= count) return found;
+      found.push(key);
     }
   }
-  return entries;
+  return found;
+}
+
+export function removeEntries(
+  store: StoreConnection,
+  { no: table }: EventTable,
+  index: RunsShape,
+  entries: readonly Entry[],
+): void {
+  const keys = entries.map(({ owner, timestamp, no }): Key => [owner, timestamp, no]);
+  store.runs(index).remove(keys, table);
+}
+
+/** Positive if `a` is newer. */
+export function compareKeys(a: EventKey, b: EventKey): number {
+  return a.timestamp - b.timestamp || a.no - b.no;
 }

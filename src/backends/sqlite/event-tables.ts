@@ -8,13 +8,17 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../model.ts';
 import type { EventToStore } from '../../store-writer.ts';
 import { BlockWriter } from './event-blocks.ts';
-import { EventIndex, type IndexSizes, type Run } from './event-index.ts';
+import { EventIndex } from './event-index.ts';
+import type { RunsSizes } from './sorted-runs.ts';
 import { eventTableSchema, openStoreFile } from './store-schema.ts';
 
 /** So many that a row costs little an event, so few that reading one event does not unpack a lot. */
 const BLOCK_EVENTS_MAX = 16;
 /** Of texts, in characters; the event that goes over it is still in the block. */
 const BLOCK_LENGTH = 3_700;
+
+/** So few that a transaction takes some tens of milliseconds. */
+const IDLE_MERGED_ENTRIES = 10_000;
 
 interface Newest {
   readonly no: number;
@@ -23,7 +27,6 @@ interface Newest {
   timestampMin: number;
   timestampMax: number;
   receivedMax: number;
-  runs: readonly Run[];
   readonly insertBlock: StatementSync;
   readonly insertRecord: StatementSync;
 }
@@ -35,7 +38,6 @@ interface TableRow {
   readonly timestamp_min: number | null;
   readonly timestamp_max: number | null;
   readonly received_max: number | null;
-  readonly runs: string;
 }
 
 export class EventTables {
@@ -47,7 +49,7 @@ export class EventTables {
   #blockTenant = 0;
   #newest: Newest | undefined;
 
-  constructor(database: DatabaseSync, tableEvents: number, indexSizes: IndexSizes = {}) {
+  constructor(database: DatabaseSync, tableEvents: number, indexSizes: RunsSizes = {}) {
     this.#database = database;
     this.#tableEvents = tableEvents;
     this.#index = new EventIndex(database, indexSizes);
@@ -57,7 +59,7 @@ export class EventTables {
   forRecord(nextEvent: number): Newest {
     this.#newest ??= this.#load();
     if (this.#newest === undefined || nextEvent - this.#newest.firstEvent >= this.#tableEvents) {
-      this.#complete();
+      this.flush();
       this.#newest = this.#create((this.#newest?.no ?? 0) + 1, nextEvent);
     }
     return this.#newest;
@@ -73,7 +75,7 @@ export class EventTables {
   ): void {
     const table = this.#newest as Newest;
     const { timestamp } = event;
-    if (this.#index.isFull) table.runs = this.#index.flush(table.no, table.runs);
+    if (this.#index.isFull) this.#index.flush(table.no);
     this.#index.add(tenant, node, timestamp, no);
     if (this.#block.events === 0) {
       this.#blockStart = no;
@@ -98,28 +100,28 @@ export class EventTables {
   flush(): void {
     if (this.#newest === undefined) return;
     this.endBlock();
-    this.#newest.runs = this.#index.flush(this.#newest.no, this.#newest.runs);
-    const { no, events, timestampMin, timestampMax, receivedMax, runs } = this.#newest;
+    const { no, events, timestampMin, timestampMax, receivedMax } = this.#newest;
+    this.#index.flush(no);
     this.#database
       .prepare(
-        `UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ?, runs = ?
-         WHERE no = ?`,
+        `UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ? WHERE no = ?`,
       )
-      .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), JSON.stringify(runs), no);
+      .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
+  }
+
+  get isMerging(): boolean {
+    return this.#index.isMerging;
+  }
+
+  /** Goes on with merges of the index, when there is nothing else to do. */
+  merge(): void {
+    this.#index.merge(IDLE_MERGED_ENTRIES);
   }
 
   forget(): void {
     this.#newest = undefined;
     this.#index.forget();
     this.#block.clear();
-  }
-
-  /** It gets no more events, and is read for as long as they are kept. */
-  #complete(): void {
-    if (this.#newest === undefined) return;
-    this.flush();
-    this.#newest.runs = this.#index.mergeAll(this.#newest.no, this.#newest.runs);
-    this.flush();
   }
 
   #load(): Newest | undefined {
@@ -132,7 +134,7 @@ export class EventTables {
   #create(no: number, firstEvent: number): Newest {
     this.#database.exec(eventTableSchema(no));
     this.#database
-      .prepare("INSERT INTO event_tables (no, first_event, first_kept, events, runs) VALUES (?1, ?2, ?2, 0, '[]')")
+      .prepare('INSERT INTO event_tables (no, first_event, first_kept, events) VALUES (?1, ?2, ?2, 0)')
       .run(no, firstEvent);
     return this.#load() as Newest;
   }
@@ -145,7 +147,6 @@ export class EventTables {
       timestampMin: row.timestamp_min ?? Number.POSITIVE_INFINITY,
       timestampMax: row.timestamp_max ?? Number.NEGATIVE_INFINITY,
       receivedMax: row.received_max ?? Number.NEGATIVE_INFINITY,
-      runs: JSON.parse(row.runs) as readonly Run[],
       insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
       insertRecord: this.#database.prepare(
         `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,

@@ -78,6 +78,7 @@ export function sortedRunsSchema(name: string): string {
       entries     INTEGER NOT NULL,
       merged_into INTEGER
     ) STRICT;
+    CREATE INDEX ${name}_runs_by_group ON ${name}_runs (group_no);
     CREATE TABLE ${name}_blocks (
       no      INTEGER PRIMARY KEY,
       run     INTEGER NOT NULL,
@@ -117,10 +118,12 @@ export class RunReader {
 
   /** The runs of a group, or of all groups. */
   runNumbers(group: number | null = null): number[] {
-    const sql = `SELECT no FROM ${this.shape.name}_runs WHERE ?1 IS NULL OR group_no = ?1 ORDER BY no`;
-    return this.prepared(sql)
-      .all(group)
-      .map((row) => row['no'] as number);
+    const { name } = this.shape;
+    const rows =
+      group === null
+        ? this.prepared(`SELECT no FROM ${name}_runs ORDER BY no`).all()
+        : this.prepared(`SELECT no FROM ${name}_runs WHERE group_no = ? ORDER BY no`).all(group);
+    return rows.map((row) => row['no'] as number);
   }
 
   /** All entries of a key, over all runs, combined; of a group, or of all groups. */
@@ -213,21 +216,33 @@ export class RunReader {
 
   /** Takes keys out, in whichever runs they are. Within a transaction of the caller. */
   remove(keys: readonly Key[], group: number | null = null): void {
+    const inOrder = keys.toSorted(compareKeys);
     for (const run of this.runNumbers(group)) {
-      for (const key of keys) this.#removeFrom(run, key);
+      for (let next = 0; next < inOrder.length; ) next = this.#removeFromBlock(run, inOrder, next);
     }
   }
 
-  #removeFrom(run: number, key: Key): void {
-    const row = this.blockOf(run, key);
-    if (row === undefined) return;
+  /** Takes out those that lie in the block of the first of them, `keys[from]`; gives which key comes next. */
+  #removeFromBlock(run: number, keys: readonly Key[], from: number): number {
+    const row = this.blockOf(run, keys[from] as Key);
+    if (row === undefined) return from + 1;
     const block = this.decoded(row);
-    const at = block.firstFrom(key);
-    if (at === block.count || block.compare(at, key) !== 0) return;
-    const rest = this.rowsFor(block.count - 1);
-    this.append(rest, block, 0, at);
-    this.append(rest, block, at + 1, block.count);
-    this.rewrite(run, row.no, rest);
+    const rest = this.rowsFor(block.count);
+    let next = from;
+    let kept = 0;
+    for (; next < keys.length; next++) {
+      const key = keys[next] as Key;
+      const at = block.firstFrom(key);
+      if (at === block.count) break;
+      if (at < kept || block.compare(at, key) !== 0) continue;
+      this.append(rest, block, kept, at);
+      kept = at + 1;
+    }
+    if (kept > 0) {
+      this.append(rest, block, kept, block.count);
+      this.rewrite(run, row.no, rest);
+    }
+    return Math.max(next, from + 1);
   }
 
   /** Puts what is left of a block in its place. */
@@ -316,6 +331,22 @@ interface Run {
   filters: FilterPart[] | null;
 }
 
+/** What was read of a run that is merged into another. */
+class Input {
+  readonly run: number;
+  readonly rows: { readonly no: number; readonly block: ColumnBlock }[] = [];
+  /** Of the last block: behind it there may be more. */
+  first: Uint8Array = NO_BYTES;
+  /** The last key that was read; undefined when there are no more. */
+  last: Key | undefined;
+  /** How many entries were read last. */
+  newest = 0;
+
+  constructor(run: number) {
+    this.run = run;
+  }
+}
+
 export class SortedRuns extends RunReader {
   readonly #fanOut: number;
   readonly #blockRows: number;
@@ -380,6 +411,8 @@ export class SortedRuns extends RunReader {
     this.#beginMerges();
     const outputs = new Set(this.#known().flatMap(({ mergedInto }) => mergedInto ?? []));
     for (const output of outputs) this.#mergePart(output, Math.max(this.#mergedRowsMin, MERGED_PER_PUT * entries));
+    // What has become one run may be the last that another merge waited for.
+    this.#beginMerges();
   }
 
   /** Which groups there are, oldest first. */
@@ -391,7 +424,9 @@ export class SortedRuns extends RunReader {
   drop(group: number, blocksMax: number): boolean {
     const { name } = this.shape;
     let left = blocksMax;
-    for (const run of this.#known().filter((one) => one.group === group)) {
+    // Oldest first: a run that others are merged into goes after them.
+    const oldestFirst = this.#known().filter((one) => one.group === group);
+    for (const run of oldestFirst.sort((a, b) => a.no - b.no)) {
       const sql = `DELETE FROM ${name}_blocks WHERE no IN (SELECT no FROM ${name}_blocks WHERE run = ? LIMIT ?)`;
       left -= Number(this.prepared(sql).run(run.no, left).changes);
       if (left <= 0) return true;
@@ -543,27 +578,11 @@ export class SortedRuns extends RunReader {
   /** Moves the lowest entries of all inputs on, about `wanted` of them; if they were the last, the inputs go. */
   #mergePart(outputNo: number, wanted: number): void {
     const output = this.#known().find(({ no }) => no === outputNo) as Run;
-    const inputs = this.#known().filter(({ mergedInto }) => mergedInto === outputNo);
-    const blocks = Math.max(1, Math.ceil(wanted / (inputs.length * this.#blockRows)));
-    const select = this.prepared(
-      `SELECT no, entries FROM ${this.shape.name}_blocks WHERE run = ? ORDER BY first LIMIT ?`,
-    );
-    const read = inputs.map(({ no: run }) => {
-      const rows = select.all(run, blocks) as unknown as BlockRow[];
-      return {
-        run,
-        isAll: rows.length < blocks,
-        rows: rows.map(({ no, entries }) => ({ no, block: this.decoded({ entries }) })),
-      };
-    });
-    // Up to there all inputs were read.
-    let bound: Key | undefined;
-    for (const { isAll, rows } of read) {
-      const last = rows.at(-1)?.block;
-      if (isAll || last === undefined) continue;
-      const { key } = this.entryAt(last, last.count - 1);
-      if (bound === undefined || compareKeys(key, bound) < 0) bound = key;
-    }
+    // Oldest first: what is in order by then need not be sorted.
+    const inputs = this.#known()
+      .filter(({ mergedInto }) => mergedInto === outputNo)
+      .toReversed();
+    const { read, bound } = this.#readLowest(inputs, wanted);
     const merged = this.rowsFor(
       read.reduce((sum, { rows }) => sum + rows.reduce((all, { block }) => all + block.count, 0), 0),
     );
@@ -585,6 +604,46 @@ export class SortedRuns extends RunReader {
       if (bound === undefined) this.#removeRun(run);
       else run.from = bound[0] as number;
     }
+  }
+
+  /**
+   * Reads inputs until `wanted` entries or more of them are known to be the lowest: those up to `bound`, or all where it is
+   * undefined. What is read next is always of the input that was read the least far, since keys may be anywhere: those of
+   * one run may all come before those of the next.
+   */
+  #readLowest(inputs: readonly Run[], wanted: number): { read: readonly Input[]; bound: Key | undefined } {
+    const blocks = Math.max(1, Math.ceil(wanted / (inputs.length * this.#blockRows)));
+    const read = inputs.map(({ no }) => new Input(no));
+    for (const input of read) this.#readMore(input, blocks);
+    for (let lowest = 0; ; ) {
+      let least: Input | undefined;
+      for (const input of read) {
+        if (input.last !== undefined && (least?.last === undefined || compareKeys(input.last, least.last) < 0)) {
+          least = input;
+        }
+      }
+      if (least === undefined || lowest >= wanted) return { read, bound: least?.last };
+      lowest += least.newest;
+      this.#readMore(least, blocks);
+    }
+  }
+
+  #readMore(input: Input, blocks: number): void {
+    const sql = `SELECT no, first, entries FROM ${this.shape.name}_blocks
+      WHERE run = ? AND first > ? ORDER BY first LIMIT ?`;
+    const rows = this.prepared(sql).all(input.run, input.first, blocks) as unknown as (BlockRow & {
+      readonly first: Uint8Array;
+    })[];
+    input.last = undefined;
+    input.newest = 0;
+    for (const { no, first, entries } of rows) {
+      const block = this.decoded({ entries });
+      input.rows.push({ no, block });
+      input.first = first;
+      input.newest += block.count;
+    }
+    const last = input.rows.at(-1)?.block;
+    if (rows.length > 0 && last !== undefined) input.last = this.entryAt(last, last.count - 1).key;
   }
 
   /** Makes one row of those of one key; gives how many are left, at the beginning of the order. */
@@ -662,12 +721,19 @@ const NUMBER_BYTES = 8;
 /** In the order of the numbers. A shorter key comes before all that begin with it. */
 function bytesOf(key: Key): Uint8Array {
   const bytes = new Uint8Array(key.length * NUMBER_BYTES);
-  const view = new DataView(bytes.buffer);
-  for (let at = 0; at < key.length; at++) {
-    const value = key[at] as number;
+  for (let column = 0, at = 0; column < key.length; column++, at += NUMBER_BYTES) {
+    const value = key[column] as number;
     const high = Math.floor(value / WORD);
-    view.setUint32(at * NUMBER_BYTES, (high + SIGN) >>> 0);
-    view.setUint32(at * NUMBER_BYTES + 4, (value - high * WORD) >>> 0);
+    putWord(bytes, at, high + SIGN);
+    putWord(bytes, at + 4, value - high * WORD);
   }
   return bytes;
+}
+
+/** Without a DataView, which would take the bytes out of the heap of JavaScript. */
+function putWord(bytes: Uint8Array, at: number, word: number): void {
+  bytes[at] = word >>> 24;
+  bytes[at + 1] = word >>> 16;
+  bytes[at + 2] = word >>> 8;
+  bytes[at + 3] = word;
 }

@@ -26,8 +26,6 @@ export interface EventTable {
   readonly expired: number;
   readonly timestamp_min: number | null;
   readonly timestamp_max: number | null;
-  /** A list of `Run`, as JSON. */
-  readonly runs: string;
 }
 
 /** A statement, by whose text nobody can see what rows it gives: the caller says so. */
@@ -99,8 +97,7 @@ export class StoreConnection {
   /** Oldest first. To be asked in the transaction that uses the answer: the writer makes and removes tables. */
   tables(): EventTable[] {
     return this.all(
-      `SELECT no, first_event, first_kept, events, expired, timestamp_min, timestamp_max, runs FROM event_tables
-       ORDER BY no`,
+      `SELECT no, first_event, first_kept, events, expired, timestamp_min, timestamp_max FROM event_tables ORDER BY no`,
     );
   }
 

@@ -19,13 +19,11 @@ import { StoreUnavailableError } from '../../store-writer.ts';
 import { isBusy } from './database.ts';
 import { inWriteTransaction, READ_BUSY_TIMEOUT_MS, writeAct } from './store-acts.ts';
 import type { BlockEvent } from './event-blocks.ts';
-import { OWNER } from './event-index.ts';
+import { entriesOf, type EventKey, EVENTS_BY_NODE, removeEntries } from './event-index.ts';
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
 import { ADD_PROFILES } from './store-books.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
-import { entriesOf, removeEntries } from './store-event-index.ts';
-import type { EventKey } from './store-event-keys.ts';
 import { MATCH_KEYS, removeKeys } from './store-match-keys.ts';
 import { identifiersOf, nodesById } from './store-profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './store-removal.ts';
@@ -91,7 +89,7 @@ function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): number {
 }
 
 const ALL_ENTRIES = {
-  kind: OWNER.node,
+  index: EVENTS_BY_NODE,
   before: { timestamp: Number.MAX_SAFE_INTEGER, no: 0 },
   from: Number.MIN_SAFE_INTEGER,
 } as const;
@@ -112,7 +110,7 @@ function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, 
   removeEntries(
     store,
     table,
-    OWNER.node,
+    EVENTS_BY_NODE,
     keys.map((key) => ({ owner: node, ...key })),
   );
   return events.length;

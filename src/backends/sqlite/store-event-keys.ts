@@ -3,21 +3,22 @@
  * many tables of events, before any event is read.
  *
  * Every run of the index of a table, and for a profile that of every node, is a stream in order; the streams are merged.
- * A stream is asked only when its table's newest timestamp could be next, so recent events are found in the newest
+ * A stream is read only when its table's newest timestamp could be next, so recent events are found in the newest
  * tables alone.
  */
 
 import type { NodeNumber } from '../../model.ts';
-import { OWNER } from './event-index.ts';
+import {
+  compareKeys,
+  entriesOfRun,
+  type EntryQuery,
+  type EventKey,
+  EVENTS_BY_NODE,
+  EVENTS_BY_TENANT,
+} from './event-index.ts';
 import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
-import { compareKeys, entriesOfRun, type EntryQuery, runsOf } from './store-event-index.ts';
 import type { EventReader } from './stored-events.ts';
-
-export interface EventKey {
-  readonly timestamp: number;
-  readonly no: number;
-}
 
 export interface FoundEvent extends EventKey {
   readonly table: number;
@@ -33,9 +34,6 @@ export interface KeyQuery {
   /** The oldest timestamp, inclusive. */
   readonly from: number;
 }
-
-/** So that a profile of many nodes over many tables does not fetch a whole page from each. */
-const FETCH_MIN = 16;
 
 export function findEvents(store: StoreConnection, reader: EventReader, query: KeyQuery, wanted: number): FoundEvent[] {
   const tables = store.tables();
@@ -105,41 +103,21 @@ function* bucketsWith(store: StoreConnection, range: BucketRange): Generator<num
 /** Events of one owner in one run, newest first. */
 class Stream {
   readonly table: number;
-  readonly #fetch: (before: EventKey) => EventKey[];
-  #keys: EventKey[] = [];
-  #at = 0;
-  /** What comes next is this or older; once something was fetched, it is exactly the next one. */
+  readonly #keys: Iterator<EventKey, undefined>;
+  /** Undefined when there are no more. Until something was read, the next key is this or older. */
   next: EventKey | undefined;
-  #isFetched = false;
-  #before: EventKey;
+  isRead = false;
 
-  constructor(table: EventTable, before: EventKey, fetch: (before: EventKey) => EventKey[]) {
+  constructor(table: EventTable, before: EventKey, keys: Iterator<EventKey, undefined>) {
     this.table = table.no;
-    this.#fetch = fetch;
-    this.#before = before;
+    this.#keys = keys;
     const timestamp = Math.min(table.timestamp_max ?? Number.NEGATIVE_INFINITY, before.timestamp);
     this.next = { timestamp, no: Number.MAX_SAFE_INTEGER };
   }
 
-  /** The next key, or undefined when that is not known before other streams have been looked at. */
-  take(): EventKey | undefined {
-    if (!this.#isFetched) {
-      this.#keys = this.#fetch(this.#before);
-      this.#at = 0;
-      this.#isFetched = true;
-      this.next = this.#keys[0];
-      return undefined;
-    }
-    const key = this.next;
-    if (key === undefined) return undefined;
-    this.#at += 1;
-    this.next = this.#keys[this.#at];
-    if (this.next === undefined) {
-      this.#before = key;
-      this.#isFetched = false;
-      this.next = { timestamp: key.timestamp, no: key.no - 1 };
-    }
-    return key;
+  readNext(): void {
+    this.next = this.#keys.next().value;
+    this.isRead = true;
   }
 }
 
@@ -157,28 +135,27 @@ function mergeStreams(
       timestamp_min <= query.before.timestamp &&
       timestamp_max >= query.from,
   );
-  const kind = query.nodes === null ? OWNER.tenant : OWNER.node;
+  const index = query.nodes === null ? EVENTS_BY_TENANT : EVENTS_BY_NODE;
   const owners = query.nodes ?? [query.tenant];
-  const count = Math.min(wanted, FETCH_MIN + Math.ceil(wanted / Math.max(1, owners.length)));
   let streams = overlapping.flatMap((table) =>
-    runsOf(table).flatMap((run) =>
-      owners.map(
-        (owner) =>
-          new Stream(table, query.before, (before) =>
-            fetchKeys(store, reader, table, run, { ...query, kind, owner, before }, count),
-          ),
+    store
+      .runs(index)
+      .runNumbers(table.no)
+      .flatMap((run) =>
+        owners.map(
+          (owner) => new Stream(table, query.before, wantedKeys(store, reader, table, run, { ...query, index, owner })),
+        ),
       ),
-    ),
   );
   const found: FoundEvent[] = [];
-  while (found.length < wanted) {
+  for (;;) {
     const newest = newestOf(streams);
-    if (newest === undefined) break;
-    const key = newest.take();
-    if (key !== undefined) found.push({ ...key, table: newest.table });
+    if (newest?.next === undefined) return found;
+    if (newest.isRead) found.push({ ...newest.next, table: newest.table });
+    if (found.length >= wanted) return found;
+    newest.readNext();
     if (newest.next === undefined) streams = streams.filter((stream) => stream !== newest);
   }
-  return found;
 }
 
 function newestOf(streams: readonly Stream[]): Stream | undefined {
@@ -191,25 +168,17 @@ function newestOf(streams: readonly Stream[]): Stream | undefined {
 }
 
 /** Of the entries of one run, those whose events are stored, and have the name that is asked for. */
-function fetchKeys(
+function* wantedKeys(
   store: StoreConnection,
   reader: EventReader,
   table: EventTable,
   run: number,
   query: EntryQuery & Pick<KeyQuery, 'eventName'>,
-  count: number,
-): EventKey[] {
+): Generator<EventKey, undefined> {
   const { eventName } = query;
-  const isWanted = ({ no }: EventKey): boolean => {
-    const event = reader.get(table.no, no);
-    return event !== undefined && (eventName === null || event.name === eventName);
-  };
-  const keys: EventKey[] = [];
-  for (let { before } = query; ; ) {
-    const found = entriesOfRun(store, table, run, { ...query, before }, count);
-    keys.push(...(eventName === null && table.expired === 0 ? found : found.filter(isWanted)));
-    const last = found.at(-1);
-    if (last === undefined || found.length < count || keys.length >= count) return keys;
-    before = last;
+  const isAlwaysWanted = eventName === null && table.expired === 0;
+  for (const key of entriesOfRun(store, table, run, query)) {
+    const event = isAlwaysWanted ? undefined : reader.get(table.no, key.no);
+    if (isAlwaysWanted || (event !== undefined && (eventName === null || event.name === eventName))) yield key;
   }
 }

@@ -20,7 +20,8 @@ import {
   scopedCursorOf,
   scopedNumbersOf,
 } from '../../stored/cursor.ts';
-import { type EventKey, findEvents } from './store-event-keys.ts';
+import type { EventKey } from './event-index.ts';
+import { findEvents } from './store-event-keys.ts';
 import { nodesById } from './store-profiles.ts';
 import { uuidText } from './uuids.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';

@@ -10,11 +10,10 @@
 
 import type { NodeNumber } from '../../model.ts';
 import type { BlockEvent } from './event-blocks.ts';
-import { OWNER } from './event-index.ts';
+import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT, removeEntries } from './event-index.ts';
 import { amountToSum, type CountedCurrency, currencyOfStored } from '../../stored/currency.ts';
 import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
-import { entriesOf, removeEntries } from './store-event-index.ts';
 import { EventReader, removeStored } from './stored-events.ts';
 
 /** Events that are read to sum revenue anew, for all minutes of one call together. */
@@ -65,9 +64,9 @@ export function removeEvents(
 
 function unindex(store: StoreConnection, table: EventTable, events: readonly RemovableEvent[]): void {
   const byNode = events.flatMap(({ node, timestamp, no }) => (node === null ? [] : [{ owner: node, timestamp, no }]));
-  removeEntries(store, table, OWNER.node, byNode);
+  removeEntries(store, table, EVENTS_BY_NODE, byNode);
   const byTenant = events.map(({ tenant, timestamp, no }) => ({ owner: tenant, timestamp, no }));
-  removeEntries(store, table, OWNER.tenant, byTenant);
+  removeEntries(store, table, EVENTS_BY_TENANT, byTenant);
 }
 
 function moveInBooks(store: StoreConnection, events: readonly RemovableEvent[], becoming: 'erased' | 'expired'): void {
@@ -148,7 +147,12 @@ function revenuesOf(
 ): Map<string, number> {
   const sums = new Map<string, number>();
   const reader = new EventReader(store);
-  const minute = { kind: OWNER.tenant, owner: tenant, from: start, before: { timestamp: start + MINUTE_MS, no: 0 } };
+  const minute = {
+    index: EVENTS_BY_TENANT,
+    owner: tenant,
+    from: start,
+    before: { timestamp: start + MINUTE_MS, no: 0 },
+  };
   for (const table of tables) {
     if ((table.timestamp_min ?? Number.POSITIVE_INFINITY) >= start + MINUTE_MS) continue;
     if ((table.timestamp_max ?? Number.NEGATIVE_INFINITY) < start) continue;

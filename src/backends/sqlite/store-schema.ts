@@ -6,8 +6,8 @@
  * older, whole and consistent, and since the position in the log is in the same file, the processor does the rest again
  * from the log. So the log lets go of a record only after a commit with `FULL` (`StoreWriter`).
  *
- * Events and records lie in tables of a bounded number of events each (`events_7`, `index_7`, `records_7`): indexes by
- * person stay small enough for the cache however many events there are, and retention drops whole tables.
+ * Events and records lie in tables of a bounded number of events each (`events_7`, `records_7`), and their index
+ * (event-index.ts) in as many groups: retention drops whole tables.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -207,7 +207,7 @@ const SCHEMA = `
   ) STRICT;
 
   -- The tables of events, oldest first; times are those of the events in it. Below 'first_kept' no event is left;
-  -- 'expired' says whether others may be missing too. 'runs' is a list of Run (event-index.ts), as JSON.
+  -- 'expired' says whether others may be missing too.
   CREATE TABLE event_tables (
     no             INTEGER PRIMARY KEY,
     first_event    INTEGER NOT NULL,
@@ -216,9 +216,10 @@ const SCHEMA = `
     expired        INTEGER NOT NULL DEFAULT 0,
     timestamp_min  INTEGER,
     timestamp_max  INTEGER,
-    received_max   INTEGER,
-    runs           TEXT    NOT NULL
+    received_max   INTEGER
   ) STRICT;
+  ${sortedRunsSchema('events_by_node')}
+  ${sortedRunsSchema('events_by_tenant')}
 
   -- What was told of nodes and is not in their rows yet, in chunks (told-chunks.ts); which runs of them there are.
   CREATE TABLE told (no INTEGER PRIMARY KEY, numbers BLOB NOT NULL, texts BLOB NOT NULL) STRICT;
@@ -265,9 +266,9 @@ function create(database: DatabaseSync): void {
 }
 
 /**
- * One table of events in blocks (event-blocks.ts), their index (event-index.ts), and the records that they came in. The
- * events of a record have consecutive numbers from `first_event` on, so what became of its users follows from them;
- * `notes` holds only what does not.
+ * One table of events in blocks (event-blocks.ts), and the records that they came in. The events of a record have
+ * consecutive numbers from `first_event` on, so what became of its users follows from them; `notes` holds only what does
+ * not.
  */
 export function eventTableSchema(no: number): string {
   return `
@@ -278,15 +279,6 @@ export function eventTableSchema(no: number): string {
       numbers     BLOB    NOT NULL,
       texts       BLOB    NOT NULL
     ) STRICT;
-    CREATE TABLE index_${no} (
-      kind      INTEGER NOT NULL,
-      run       INTEGER NOT NULL,
-      owner     INTEGER NOT NULL,
-      timestamp INTEGER NOT NULL,
-      no        INTEGER NOT NULL,
-      entries   BLOB,
-      PRIMARY KEY (kind, run, owner, timestamp, no)
-    ) STRICT, WITHOUT ROWID;
     CREATE TABLE records_${no} (
       no               INTEGER PRIMARY KEY,
       tenant           INTEGER NOT NULL,

@@ -12,6 +12,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Retention } from '../../store-writer.ts';
 import { transaction } from './database.ts';
+import { dropEntries } from './event-index.ts';
 import { type EventTable, StoreConnection } from './store-connection.ts';
 import type { FirstUses } from './first-uses.ts';
 import { freePages } from './store-erase.ts';
@@ -20,6 +21,7 @@ import { eventsBetween } from './stored-events.ts';
 
 const ROWS_PER_SWEEP = 2_000;
 const EVENTS_PER_SWEEP = 5_000;
+const INDEX_BLOCKS_PER_SWEEP = 1_000;
 /** Counts of what came in are for looking at the last few days. */
 const RECEIPTS_KEPT_MS = 7 * 24 * 3_600_000;
 const VACUUM_PAGES = 512;
@@ -175,7 +177,7 @@ function sweepEvents({ store, retention, now }: Sweep): boolean {
   for (const table of tables) {
     const records = oldestRecords(store, table, 0);
     if (records.length === 0 && table !== tables.at(-1)) {
-      dropTable(store, table);
+      if (!dropEntries(store.database, table.no, INDEX_BLOCKS_PER_SWEEP)) dropTable(store, table);
       return true;
     }
     if (
@@ -191,7 +193,7 @@ function sweepEvents({ store, retention, now }: Sweep): boolean {
 }
 
 function dropTable(store: StoreConnection, { no }: EventTable): void {
-  store.database.exec(`DROP TABLE events_${no}; DROP TABLE index_${no}; DROP TABLE records_${no}`);
+  store.database.exec(`DROP TABLE events_${no}; DROP TABLE records_${no}`);
   store.run('DELETE FROM event_tables WHERE no = ?', no);
 }
 

@@ -28,7 +28,6 @@ import { addVisit, type Visits } from '../../stored/known.ts';
 import { notesOf } from '../../stored/record-notes.ts';
 import { isBusy } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
-import type { IndexSizes } from './event-index.ts';
 import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
 import { Invalidations } from './invalidations.ts';
@@ -41,6 +40,7 @@ import { hashesOf, StoreMatchKeys } from './store-match-keys.ts';
 import { StoreNodes, type ToldSizes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
+import type { RunsSizes } from './sorted-runs.ts';
 import { openStoreFile } from './store-schema.ts';
 import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from './uuids.ts';
@@ -54,8 +54,8 @@ export interface WriterSetup {
   readonly file: string;
   /** Events of one table; tests take few. */
   readonly tableEvents?: number;
-  /** When entries of the index make a run, and how many runs are merged; tests take few. */
-  readonly indexSizes?: IndexSizes;
+  /** Of the index of events; tests take few. */
+  readonly indexSizes?: RunsSizes;
   /** When what is told of nodes is written beside them; tests take few. */
   readonly toldSizes?: ToldSizes;
   /** For a server: a thread of its own copies the write-ahead log into the file. */
@@ -253,13 +253,17 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async catchUp(): Promise<boolean> {
-    if (!this.#attempt(() => this.#nodes.isBehind || this.#keys.isMerging || this.#firstUses.isMerging)) return false;
+    const isBehind = this.#attempt(
+      () => this.#nodes.isBehind || this.#keys.isMerging || this.#firstUses.isMerging || this.#tables.isMerging,
+    );
+    if (!isBehind) return false;
     await this.begin();
     try {
       this.#attempt(() => {
         this.#nodes.catchUp();
         this.#keys.merge();
         this.#firstUses.merge();
+        this.#tables.merge();
       });
       await this.commit(false);
     } catch (error) {

@@ -5,10 +5,10 @@
  * replaced stays until all are taken.
  */
 
+import { sortedOrder } from '../../columnar/sorted-order.ts';
 import type { NodeNumber } from '../../model.ts';
 import { mergedKnown } from '../../stored/merged-known.ts';
 import type { Sum } from '../../stored/known.ts';
-import { orderBy } from './index-entries.ts';
 import { NO_NAMES, type TakeTold, textOf } from './told-chunks.ts';
 
 /** What was said of a node: groups (identity/statements.ts), as text. */
@@ -77,7 +77,7 @@ export class WaitingNodes {
 
   /** Gives all of them, in the order of their numbers; then none is left. Texts are overwritten by what waits next. */
   readonly takeAll = (take: TakeTold): void => {
-    for (const place of orderBy(this.#nodes, this.count)) {
+    for (const place of sortedOrder([this.#nodes], this.count)) {
       take(
         this.#nodes[place] as number,
         this.#events[place] as number,

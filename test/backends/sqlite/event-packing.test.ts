@@ -1,17 +1,8 @@
-/** How events and the entries of their index are packed into bytes: what goes in comes out, in order. */
+/** How events are packed into bytes: what goes in comes out, in order. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { type BlockEvent, BlockWriter, unpackBlock } from '../../../src/backends/sqlite/event-blocks.ts';
-import {
-  addEntry,
-  CHUNK_ENTRIES_MAX,
-  type Entries,
-  newEntries,
-  orderOf,
-  packChunk,
-  unpackChunk,
-} from '../../../src/backends/sqlite/index-entries.ts';
 import { uuidBytes, uuidText } from '../../../src/backends/sqlite/uuids.ts';
 import { VarintReader, VarintWriter } from '../../../src/backends/sqlite/varints.ts';
 
@@ -113,76 +104,5 @@ suite('A block of events', () => {
     }
     writer.add(9, 27, 1, 9, event(9));
     assert.deepEqual(unpackBlock(TENANT, writer.take()), [event(9)]);
-  });
-});
-
-/** Numbers that look random and are the same every time. */
-function* noise(seed: number): Generator<number, never> {
-  for (let state = seed; ; ) {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    yield state / 2 ** 32;
-  }
-}
-
-function randomEntries(count: number, owners: number, span: number): Entries {
-  const entries = newEntries(count);
-  const random = noise(count + owners);
-  for (let no = 1; no <= count; no++) {
-    const owner = 1 + Math.floor(random.next().value * owners);
-    addEntry(entries, owner, OLDEST + Math.floor(random.next().value * span), no);
-  }
-  return entries;
-}
-
-suite('Entries of the index', () => {
-  for (const [what, owners, span] of [
-    ['of one owner', 1, 1_000],
-    ['of few owners', 5, 1_000],
-    ['of many owners', 2_000, 100],
-    ['of one millisecond', 3, 1],
-    ['of fifty days', 3, 2 ** 32],
-    ['of a little more than that', 3, 2 ** 32 + 2],
-    ['of ten thousand years', 3, NEWEST - OLDEST],
-    ['of two thousand million owners', 2 ** 31, 1_000],
-    ['of owners with huge numbers', 2 ** 46, 1_000],
-  ] as const) {
-    test(`${what} are ordered by owner, timestamp and number`, () => {
-      const entries = randomEntries(3_000, owners, span);
-      const { owners: owner, timestamps, numbers } = entries;
-      const found = Array.from(orderOf(entries), (at) => [owner[at], timestamps[at], numbers[at]] as number[]);
-      const expected = Array.from(owner, (one, at) => [one, timestamps[at], numbers[at]] as number[]);
-      expected.sort((a, b) => a.map((value, at) => value - (b[at] ?? 0)).find((difference) => difference !== 0) ?? 0);
-      assert.deepEqual(found, expected);
-    });
-  }
-
-  test('come out of a chunk as they went in, whatever lies between them', () => {
-    for (const [owners, span] of [
-      [2, NEWEST - OLDEST],
-      [2 ** 46, 10],
-    ] as const) {
-      const entries = randomEntries(CHUNK_ENTRIES_MAX, owners, span);
-      const order = orderOf(entries);
-      const first = order[0] ?? 0;
-      const into = newEntries(CHUNK_ENTRIES_MAX);
-      const name = {
-        owner: entries.owners[first] ?? 0,
-        timestamp: entries.timestamps[first] ?? 0,
-        no: entries.numbers[first] ?? 0,
-      };
-      unpackChunk(name, packChunk(entries, order, 0, CHUNK_ENTRIES_MAX), into);
-      assert.deepEqual(
-        Array.from(into.numbers),
-        Array.from(order, (at) => entries.numbers[at]),
-      );
-      assert.deepEqual(
-        Array.from(into.timestamps),
-        Array.from(order, (at) => entries.timestamps[at]),
-      );
-      assert.deepEqual(
-        Array.from(into.owners),
-        Array.from(order, (at) => entries.owners[at]),
-      );
-    }
   });
 });

@@ -227,7 +227,7 @@ suite('A writer that remembers people over erases and unmerges', () => {
       const [file, other] = [fileIn(context), fileIn(context)];
       const setup: Omit<WriterSetup, 'file'> = {
         tableEvents: 40,
-        indexSizes: { runEntriesMin: 4, runsPerLevelMax: 3 },
+        indexSizes: { fanOut: 3, blockRows: 2, mergedRowsMin: 1 },
         toldSizes: { runNodesMin: 2, sliceNodesMax: 2 },
       };
       const remembering = openSqliteStoreWriter({ file, ...setup });

@@ -121,7 +121,14 @@ const step = fc.oneof(
       ),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('remove' as const), at: fc.nat() }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('remove' as const),
+      at: fc.nat(),
+      count: fc.integer({ min: 1, max: 12 }),
+    }),
+  },
   { weight: 2, arbitrary: fc.constant({ kind: 'merge' as const }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('drop' as const), group: fc.nat(2) }) },
   { weight: 1, arbitrary: fc.constant({ kind: 'reopen' as const }) },
@@ -159,10 +166,16 @@ suite('Sorted runs', () => {
               const group = groups[one.at % Math.max(1, groups.length)];
               if (group === undefined) continue;
               const entries = model.groups.get(group) ?? new Map<string, Entry>();
-              const [name, entry] = [...entries][one.at % Math.max(1, entries.size)] ?? [];
-              if (name === undefined || entry === undefined) continue;
-              reader.remove([entry.key], group);
-              entries.delete(name);
+              const start = one.at % Math.max(1, entries.size);
+              const removed = [...entries].slice(start, start + one.count);
+              // Some of them twice, some that are not there.
+              const keys = removed.flatMap(([, { key }]) => [key, key.map((value) => value + 1), key]);
+              const isThere = new Set(removed.map(([name]) => name));
+              reader.remove(
+                keys.filter((key) => isThere.has(String(key)) || !entries.has(String(key))),
+                group,
+              );
+              for (const name of isThere) entries.delete(name);
             } else if (one.kind === 'drop') {
               while (runs.drop(one.group, 2));
               model.groups.delete(one.group);
@@ -235,6 +248,78 @@ suite('Sorted runs', () => {
     while (runs.isMerging);
     assert.equal(runs.runNumbers(1).length, 1);
     database.exec(dropSortedRunsSchema(shape.name));
+    database.close();
+  });
+
+  test('can be dropped in pieces while others are put and merged', () => {
+    const [shape] = SHAPES as [RunsShape];
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, FEW);
+    let last = 0;
+    const put = (group: number, count: number): void => {
+      const entries = Array.from({ length: count }, () => ({
+        key: [++last, 0, 0],
+        values: [],
+        bytes: new Uint8Array(),
+      }));
+      runs.put(group, rowsOf(shape, entries));
+    };
+    for (const count of [100, 100, 3]) put(1, count);
+    assert.ok(runs.isMerging);
+    for (let more = true; more; ) {
+      more = runs.drop(1, 3);
+      put(2, 5);
+    }
+    assert.deepEqual(runs.groups(), [2]);
+    assert.equal(contentOf(runs, shape, 1).size, 0);
+    assert.equal(contentOf(runs, shape, 2).size, last - 203);
+    database.close();
+  });
+
+  test('say that there is something to merge until a group that is complete has one run', () => {
+    const [shape] = SHAPES as [RunsShape];
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, FEW);
+    // Of the first group three are being merged when it is complete, and one waits.
+    for (const [at, group, count] of [
+      [0, 1, 100],
+      [1, 1, 100],
+      [2, 1, 3],
+      [3, 1, 5],
+      [4, 2, 1],
+    ] as const) {
+      const keys = Array.from({ length: count }, (_, n) => [n, at, 0]);
+      runs.put(
+        group,
+        rowsOf(
+          shape,
+          keys.map((key) => ({ key, values: [], bytes: new Uint8Array() })),
+        ),
+      );
+    }
+    while (runs.isMerging) runs.merge(1);
+    assert.deepEqual([runs.runNumbers(1).length, runs.runNumbers(2).length], [1, 1]);
+    database.close();
+  });
+
+  test('write a block once when many of its keys are removed', () => {
+    const [shape] = SHAPES as [RunsShape];
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, { blockRows: 100 });
+    const keys = Array.from({ length: 1_000 }, (_, at) => [at, 0, 0]);
+    runs.put(
+      1,
+      rowsOf(
+        shape,
+        keys.map((key) => ({ key, values: [], bytes: new Uint8Array() })),
+      ),
+    );
+    database.exec(
+      'CREATE TABLE written (no); CREATE TRIGGER one AFTER INSERT ON plain_blocks BEGIN INSERT INTO written VALUES (new.no); END',
+    );
+    runs.remove(keys.filter(([at = 0]) => at % 100 >= 50).toReversed());
+    assert.equal(database.prepare('SELECT count(*) AS count FROM written').get()?.['count'], 10);
+    assert.equal(contentOf(runs, shape, 1).size, 500);
     database.close();
   });
 
