@@ -5,7 +5,7 @@
  *
  * Each of three lanes is a sum of the characters, each times a factor for its place, modulo a prime. Whoever does not know
  * the factors cannot do better than chance at finding two texts with the same sums: 1 in 2^33 a lane, 2^99 in all. So
- * two texts of one hash are taken for the same (decision 019). The secret and the hashes are never logged or shown.
+ * two texts of one hash are taken for the same (decision 032). The secret and the hashes are never logged or shown.
  */
 
 import { createHash } from 'node:crypto';
