@@ -2,12 +2,15 @@
  * The time that retention goes by, kept in the data folder over restarts (`retention-time`, milliseconds as text). It
  * follows the clock of the server, but never faster than `SPEED_MAX` times the time that passes while the server runs:
  * a wrong clock removes nothing in a crash loop or at a start under load, and after a long stop retention catches up
- * within a fraction of it. Only for embedded stores: PostgreSQL's own clock bounds retention there.
+ * within a fraction of it. While the clock is behind, nothing is removed, and what is kept stays: once the clock is right
+ * again, retention goes on at once. Only for embedded stores: PostgreSQL's own clock bounds retention there.
  */
 
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 
 const SPEED_MAX = 4;
+/** Before there was this program: the clock of a machine that has not been told the time. */
+const NO_TIME_BEFORE = Date.UTC(2026, 0, 1);
 const DIGITS = 16;
 const CANNOT_WRITE_NOW: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']);
 
@@ -22,14 +25,18 @@ export interface RetentionClockSetup {
 /** Returns the clock. Writes the file whenever it is read, which retention does once a minute. */
 export function openRetentionClock(setup: RetentionClockSetup): () => number {
   const { file, time, monotonic = () => performance.now() } = setup;
-  let kept = readKept(file) ?? time();
+  let kept = readKept(file);
   let readAt = monotonic();
   return () => {
-    const now = monotonic();
-    kept = Math.floor(Math.min(time(), kept + (now - readAt) * SPEED_MAX));
+    const [now, clock] = [monotonic(), Math.floor(time())];
+    kept ??= clock;
+    if (clock >= NO_TIME_BEFORE) {
+      kept =
+        kept < NO_TIME_BEFORE ? clock : Math.max(kept, Math.floor(Math.min(clock, kept + (now - readAt) * SPEED_MAX)));
+      keep(file, kept);
+    }
     readAt = now;
-    keep(file, kept);
-    return kept;
+    return Math.min(kept, clock);
   };
 }
 

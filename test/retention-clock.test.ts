@@ -48,6 +48,33 @@ suite('The time of retention', () => {
     assert.equal(clock(), START + 41 * DAY_MS);
   });
 
+  test('goes on at once when a clock that was behind is right again, and removes nothing meanwhile', async () => {
+    await using scope = new AsyncDisposableStack();
+    const file = join(folderIn(scope), 'retention-time');
+    let [time, passed] = [START, 0];
+    const setup = { file, time: () => time, monotonic: () => passed };
+    const clock = openRetentionClock(setup);
+    assert.equal(clock(), START);
+    for (const behind of [Date.UTC(1970, 0, 2), Date.UTC(2026, 5, 1)]) {
+      [time, passed] = [behind, passed + MINUTE_MS];
+      assert.equal(clock(), behind);
+      assert.equal(openRetentionClock(setup)(), behind);
+      [time, passed] = [START + passed + MINUTE_MS, passed + MINUTE_MS];
+      assert.equal(clock(), time);
+      assert.equal(openRetentionClock(setup)(), time);
+    }
+  });
+
+  test('takes the time of a machine that has just been told it', async () => {
+    await using scope = new AsyncDisposableStack();
+    const file = join(folderIn(scope), 'retention-time');
+    let time = Date.UTC(1970, 0, 1) + 5_000;
+    const clock = openRetentionClock({ file, time: () => time, monotonic: () => 0 });
+    clock();
+    time = START;
+    assert.equal(clock(), START);
+  });
+
   test('begins with the clock where the file is missing or is none', async () => {
     await using scope = new AsyncDisposableStack();
     const file = join(folderIn(scope), 'retention-time');

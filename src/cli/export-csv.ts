@@ -17,7 +17,7 @@ const LINE_END = '\r\n';
  * Where a formula may begin: at the start of a cell, and behind what some spreadsheets take for the end of one (a semicolon,
  * where commas are for decimals). They skip blanks and invisible characters, and know the wide forms of the signs.
  */
-const FORMULA = /(^|[;\t\r\n])(?=[\s\p{Cf}]*[=+\-@＝＋－＠])|^(?=[\t\r\n])/gu;
+const FORMULA = /(?<=^|[;\t\r\n])(?=[\s\p{Cf}]*[=+\-@＝＋－＠])|^(?=[\t\r\n])/gu;
 const HIDDEN = /(?![\t\r\n])\p{Cc}|\p{Bidi_Control}|[\u2028\u2029]/gu;
 
 export function csvHeader(columns: readonly Column[]): string {
@@ -36,7 +36,7 @@ function csvCell(cell: Cell, isRaw: boolean): string {
 
 function neutralised(text: string): string {
   const visible = text.replace(HIDDEN, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
-  return visible.replace(FORMULA, "$1'");
+  return visible.replace(FORMULA, "'");
 }
 
 function quoted(text: string): string {

@@ -9,7 +9,7 @@ import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from '../../src/backends/sqlite/even
 import { HASHED, type HashOfKey, keyHashes } from '../../src/stored/keyed-hash.ts';
 import { RunReader } from '../../src/backends/sqlite/sorted-runs.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
-import { skipNumbersAfterCrash, skipNumbersAfterRestore } from '../../src/backends/sqlite/store-schema.ts';
+import { skipNumbersAfterRestore, skipNumbersAtStart } from '../../src/backends/sqlite/store-schema.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store-writer.ts';
 import { processBatch } from '../../src/processor/batch.ts';
 import { OLDEST } from '../../src/stored/cursor.ts';
@@ -336,7 +336,8 @@ suite('The file of the SQLite store', () => {
 
   for (const [what, skip] of [
     ['was restored', (file: string) => skipNumbersAfterRestore(file, Date.now())],
-    ['may have lost commits in a crash', skipInFile],
+    ['may have lost commits in a crash', (file: string) => skipInFile(file, START)],
+    ['was put back from a copy', (file: string) => skipInFile(file, Date.UTC(2026, 10, 16))],
   ] as const)
     test(`a store that ${what} goes on behind all numbers that the lost one gave, and no cursor misses anything`, async () => {
       await inFile(async (under) => {
@@ -385,8 +386,8 @@ suite('The file of the SQLite store', () => {
   });
 });
 
-function skipInFile(file: string): void {
+function skipInFile(file: string, now: number): void {
   const database = new DatabaseSync(file);
-  skipNumbersAfterCrash(database);
+  skipNumbersAtStart(database, now);
   database.close();
 }

@@ -76,7 +76,7 @@ suite('A data folder', () => {
     assert.ok(!existsSync(join(folder, 'keys.db')));
   });
 
-  test('of a server that was killed skips numbers of events, so that no cursor misses what was lost', async () => {
+  test('skips numbers of events at every start, so that no cursor misses what was lost or put back', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder, key } = await usedFolder(scope);
     const nextNumber = (): number => {
@@ -89,11 +89,12 @@ suite('A data folder', () => {
     };
     const before = nextNumber();
     const killed = await launch(scope, { dataFolder: folder });
-    assert.equal(nextNumber(), before, 'a server that stopped in order loses nothing');
+    const second = nextNumber();
+    assert.ok(second > before + 1_000_000);
     await send(killed, key, 2, 5);
     await killed.kill();
     await launch(scope, { dataFolder: folder });
-    assert.ok(nextNumber() > before + 1_000_000);
+    assert.ok(nextNumber() > second + 1_000_000);
   });
 
   test('without store.db makes it again from the log, and says so', async () => {

@@ -1,6 +1,6 @@
 /**
- * The newest table of events with its index, as the writer fills it. A new one is begun when `tableEvents` events were
- * put into it, gone ones among them, always between two records, so that the events of a record and the record itself
+ * The newest table of events with its index, as the writer fills it. A new one is begun when it has
+ * `tableEvents` events, always between two records, so that the events of a record and the record itself
  * are in tables of the same number.
  */
 
@@ -58,7 +58,7 @@ export class EventTables {
   /** The table for the next record. */
   forRecord(nextEvent: number): Newest {
     this.#newest ??= this.#load();
-    if (this.#newest === undefined || nextEvent - this.#newest.firstEvent >= this.#tableEvents) {
+    if (this.#newest === undefined || this.#newest.events >= this.#tableEvents) {
       this.flush();
       this.#newest = this.#create((this.#newest?.no ?? 0) + 1, nextEvent);
     }

@@ -6,7 +6,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
@@ -14,9 +14,8 @@ import { OperatorError } from '../../errors.ts';
 import { transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { localLogName } from './log-name.ts';
-import { findCommittedPosition } from './log-positions.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
-import { openStoreFile, skipNumbersAfterCrash, skipNumbersAfterRestore } from './store-schema.ts';
+import { openStoreFile, skipNumbersAtStart } from './store-schema.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -32,14 +31,11 @@ export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   const isOld = { store: existsSync(storeFile), keys: existsSync(keyFile), log: hasRecords(logFolderOf(dataFolder)) };
   if (!isOld.keys && isOld.store) refuseWithoutKeys(dataFolder);
-  // A server that ended in order leaves none.
-  const hasCrashed = (statSync(`${storeFile}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
   const store = openStoreFile(storeFile, 'writer');
   const keys = openKeysDatabase(keyFile);
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
-    if (hasCrashed) skipNumbersAfterCrash(store);
-    if (isOlderThanLog(store, logFolderOf(dataFolder))) skipNumbersAfterRestore(storeFile, Date.now());
+    skipNumbersAtStart(store, Date.now());
   } finally {
     store.close();
     keys.close();
@@ -105,15 +101,6 @@ export function writeLogInstallation(folder: string, id: string): void {
   const file = join(folder, FILE);
   writeFileSync(`${file}.draft`, `${id}\n`, { mode: 0o600, flush: true });
   renameSync(`${file}.draft`, file);
-}
-
-/** Whether it was replaced by an older copy: what the log notes as processed was safe in the store before. */
-function isOlderThanLog(store: DatabaseSync, logFolder: string): boolean {
-  const rows = store.prepare('SELECT partition, position FROM positions').all();
-  const positions = new Map(rows.map((row) => [Number(row['partition']), Number(row['position'])]));
-  return listPartitions(logFolder).some(
-    (partition) => findCommittedPosition(logFolder, partition) > (positions.get(partition) ?? 0),
-  );
 }
 
 function hasRecords(folder: string): boolean {

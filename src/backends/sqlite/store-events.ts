@@ -135,18 +135,20 @@ export function listArrivals(
   for (const [index, table] of tables.entries()) {
     const tableEnd = (tables[index + 1]?.first_event ?? end + 1) - 1;
     if (tableEnd <= last) continue;
-    const from = Math.max(last + 1, table.first_event);
-    const scanEnd = Math.min(tableEnd, from + left - 1);
-    for (const event of eventsBetween(store, table.no, from, scanEnd + 1, tenant)) {
-      const { no } = event;
-      const place = arrivalCursorOf(storeId, no);
-      events.push({ ...storedEvent(store, table.no, event), place, sequence: no });
-      length += event.properties.length;
-      if (events.length >= limit || length > PAGE_LENGTH_MAX) return upTo(no);
+    for (let from = Math.max(last + 1, table.first_event); from <= tableEnd; from = last + 1) {
+      const scanEnd = Math.min(tableEnd, from + left - 1);
+      for (const event of eventsBetween(store, table.no, from, scanEnd + 1, tenant)) {
+        const { no } = event;
+        const place = arrivalCursorOf(storeId, no);
+        events.push({ ...storedEvent(store, table.no, event), place, sequence: no });
+        length += event.properties.length;
+        if (events.length >= limit || length > PAGE_LENGTH_MAX) return upTo(no);
+      }
+      last = scanEnd < tableEnd ? beforeNextBlock(store, table.no, scanEnd, tableEnd) : tableEnd;
+      // Numbers that were left out cost nothing, and a page must not end among them.
+      left = last > scanEnd ? ARRIVALS_SCANNED_MAX : left - (scanEnd - from + 1);
+      if (left <= 0) return upTo(last);
     }
-    left -= scanEnd - from + 1;
-    last = scanEnd < tableEnd ? beforeNextBlock(store, table.no, scanEnd, tableEnd) : tableEnd;
-    if (last < tableEnd) return upTo(last);
   }
   return upTo(end);
 }
@@ -170,7 +172,7 @@ function numberAfter(
   return no;
 }
 
-/** After a crash or a restore, numbers are left out (store-schema.ts): nothing is looked for there. */
+/** With every start, numbers are left out (store-schema.ts): nothing is looked for there. */
 function beforeNextBlock(store: StoreConnection, table: number, after: number, tableEnd: number): number {
   const sql = `SELECT min(first_event) AS next FROM events_${table} WHERE first_event > ?`;
   return (store.get<{ next: number | null }>(sql, after)?.next ?? tableEnd + 1) - 1;

@@ -331,17 +331,24 @@ const NUMBERS_LOST_BY_CRASH = 2 ** 24;
 /** More than a store is behind the one that its backup was made of. */
 const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
 const NUMBERS_SINCE = Date.UTC(2026, 0, 1);
-/** More than any store takes in, so that two restores of one backup give out different numbers, too. */
+/** More than any store takes in: so numbers of a later start are higher than all that were given before it. */
 const NUMBERS_PER_MS = 1_000;
 
 /**
- * To be done to a store that may be older than it was, after a crash, before anything is stored in it. Events that come in
- * now would get numbers which were given to others, and a client with a cursor from then would miss them.
+ * To be done at every start, before anything is stored: after a crash, or where a copy was put back, the store may be older
+ * than it was. Events that come in now would get numbers which were given to others, and a client with a cursor from
+ * then would miss them.
  */
-export function skipNumbersAfterCrash(database: DatabaseSync): void {
+export function skipNumbersAtStart(database: DatabaseSync, now: number): void {
   transaction(database, () =>
-    database.prepare("UPDATE sequences SET next = next + ? WHERE name = 'event'").run(NUMBERS_LOST_BY_CRASH),
+    database
+      .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
+      .run(NUMBERS_LOST_BY_CRASH, numbersAt(now)),
   );
+}
+
+function numbersAt(now: number): number {
+  return Math.max(0, now - NUMBERS_SINCE) * NUMBERS_PER_MS;
 }
 
 /** The same for a store that was restored from a backup. */
@@ -352,7 +359,7 @@ export function skipNumbersAfterRestore(file: string, now: number): void {
     transaction(database, () =>
       database
         .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
-        .run(NUMBERS_LOST_BY_RESTORE, Math.max(0, now - NUMBERS_SINCE) * NUMBERS_PER_MS),
+        .run(NUMBERS_LOST_BY_RESTORE, numbersAt(now)),
     );
   } finally {
     database.close();
