@@ -43,7 +43,7 @@ const FEW: RunsSizes = { fanOut: 3, blockRows: 4, mergedRowsMin: 3, filterBytesM
 function opened(shape: RunsShape, file = ':memory:'): DatabaseSync {
   const database = new DatabaseSync(file);
   database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
-  database.exec(sortedRunsSchema(shape.name));
+  database.exec(sortedRunsSchema(shape.name, shape.hasFilters));
   return database;
 }
 
@@ -248,6 +248,25 @@ suite('Sorted runs', () => {
     while (runs.isMerging);
     assert.equal(runs.runNumbers(1).length, 1);
     database.exec(dropSortedRunsSchema(shape.name));
+    database.close();
+  });
+
+  test('become few as well when the keys of each come behind those of the last', () => {
+    const [shape] = SHAPES as [RunsShape];
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, { fanOut: 16, blockRows: 8, mergedRowsMin: 64 });
+    for (let at = 0; at < 400; at++) {
+      const keys = Array.from({ length: 20 }, (_, n) => [1, at, n]);
+      runs.put(
+        1,
+        rowsOf(
+          shape,
+          keys.map((key) => ({ key, values: [], bytes: new Uint8Array() })),
+        ),
+      );
+      assert.ok(runs.count <= 48, `${runs.count} runs`);
+    }
+    assert.equal(contentOf(runs, shape, 1).size, 8_000);
     database.close();
   });
 
