@@ -34,7 +34,7 @@ function importsOf(file: string): Import[] {
 }
 
 const imports = files.flatMap(importsOf);
-const PURE = /^(validation\/|identity\/|errors\.ts$|model\.ts$)/;
+const PURE = /^(json\/|validation\/|identity\/|errors\.ts$|model\.ts$)/;
 /** Pure as well, and needed to know phone numbers (loaded with the first one) and to derive ids. */
 const PURE_PACKAGES = /^(libphonenumber-js\/[a-z]+|node:module|node:crypto)$/;
 /** They put the parts together. */

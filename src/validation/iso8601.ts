@@ -18,6 +18,9 @@ const DAYS_IN_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const;
 /** Days from 1 January of the year 0 to 1 January 1970, by the Gregorian calendar throughout. */
 const DAYS_BEFORE_1970 = 719_528;
 
+/** Among the 399 years before it. */
+const LEAP_DAYS_BEFORE_YEAR_0 = 96;
+
 const COMMA = 0x2c;
 const MINUS = 0x2d;
 const PLUS = 0x2b;
@@ -76,9 +79,9 @@ function daysSince1970(year: number, month: number, day: number): number {
   const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
   const monthDays = (DAYS_IN_MONTH[month - 1] ?? 0) + (leap && month === 2 ? 1 : 0);
   if (day > monthDays) return Number.NaN;
-  // The year 0 is a leap year: one more than the multiples of 4 between 1 and the year before.
-  const before = year - 1;
-  const leapDaysBefore = Math.floor(before / 4) - Math.floor(before / 100) + Math.floor(before / 400) + 1;
+  // Counted from 400 years earlier, so that nothing is negative, and integers are divided, which takes a fraction of the time.
+  const before = year + 399;
+  const leapDaysBefore = (before >> 2) - ((before / 100) | 0) + ((before / 400) | 0) - LEAP_DAYS_BEFORE_YEAR_0;
   const dayOfYear = (DAYS_BEFORE_MONTH[month - 1] ?? 0) + (leap && month > 2 ? 1 : 0) + day - 1;
   return year * 365 + leapDaysBefore + dayOfYear - DAYS_BEFORE_1970;
 }
