@@ -70,6 +70,8 @@ for (const code of bytesOf('"\\/bfnrt')) SIMPLE_ESCAPE[code] = 1;
 
 const WORDS = [bytesOf('true'), bytesOf('false'), bytesOf('null')];
 
+const NO_BRACKETS = new Uint8Array(0);
+
 const A_VALUE = 'a value';
 const A_KEY = 'a property name in double quotes';
 
@@ -115,7 +117,7 @@ export class JsonScanner {
   #surplus = 0;
   #surplusBefore = 0;
   /** The brackets that are open in `skipValue`. */
-  #brackets = new Uint8Array(32);
+  #brackets: Uint8Array = NO_BRACKETS;
   readonly #lastQuote: number;
   #text: string | null = null;
   #error: JsonError | null = null;
@@ -132,8 +134,7 @@ export class JsonScanner {
 
   /** All of it, decoded. */
   get text(): string {
-    const { buffer, byteOffset, byteLength } = this.bytes;
-    return (this.#text ??= Buffer.from(buffer, byteOffset, byteLength).toString('utf8'));
+    return (this.#text ??= textOf(this.bytes));
   }
 
   /** `at` as an index into `text`. */
@@ -461,7 +462,7 @@ export class JsonScanner {
   }
 
   #growBrackets(): void {
-    const grown = new Uint8Array(this.#brackets.length * 2);
+    const grown = new Uint8Array(Math.max(32, this.#brackets.length * 2));
     grown.set(this.#brackets);
     this.#brackets = grown;
   }
@@ -476,6 +477,10 @@ export class JsonScanner {
     this.at = this.bytes.length;
     return END;
   }
+}
+
+function textOf({ buffer, byteOffset, byteLength }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, byteLength).toString('utf8');
 }
 
 function bytesOf(text: string): Uint8Array {

@@ -61,16 +61,21 @@ export function parseUsualTime(codes: ArrayLike<number>, at: number): number {
     codes[at + 19] === POINT &&
     codes[at + 23] === UPPER_Z;
   if (!isUsual) return Number.NaN;
-  const year = twoDigitsOf(codes, at) * 100 + twoDigitsOf(codes, at + 2);
-  const days = daysSince1970(year, twoDigitsOf(codes, at + 5), twoDigitsOf(codes, at + 8));
+  const century = twoDigitsOf(codes, at);
+  const yearOfCentury = twoDigitsOf(codes, at + 2);
+  const month = twoDigitsOf(codes, at + 5);
+  const day = twoDigitsOf(codes, at + 8);
   const hour = twoDigitsOf(codes, at + 11);
   const minute = twoDigitsOf(codes, at + 14);
   const second = twoDigitsOf(codes, at + 17);
   const hundredths = twoDigitsOf(codes, at + 20);
   const thousandths = (codes[at + 22] as number) - ZERO;
+  if ((century | yearOfCentury | month | day | hour | minute | second | hundredths | thousandths) < 0)
+    return Number.NaN;
   // Unusual are also the last moment of a day that is told as 24 o'clock, and leap seconds.
-  if (!(hour <= 23 && minute <= 59 && second <= 59 && thousandths >= 0 && thousandths <= 9)) return Number.NaN;
-  return days * DAY_MS + hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + hundredths * 10 + thousandths;
+  if (hour > 23 || minute > 59 || second > 59 || thousandths > 9) return Number.NaN;
+  const timeOfDayMs = hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + hundredths * 10 + thousandths;
+  return daysSince1970(century * 100 + yearOfCentury, month, day) * DAY_MS + timeOfDayMs;
 }
 
 /** NaN if there is no such day; any NaN among the arguments ends up there too. */
@@ -177,8 +182,9 @@ function twoDigits(text: string, at: number): number {
   return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
 }
 
+/** Negative unless there are two digits; an integer, because sums of integers take a fraction of the time. */
 function twoDigitsOf(codes: ArrayLike<number>, at: number): number {
   const tens = (codes[at] as number) - ZERO;
   const ones = (codes[at + 1] as number) - ZERO;
-  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : -1;
 }
