@@ -9,8 +9,8 @@
 import { isUtf8 } from 'node:buffer';
 import { OperatorError } from '../errors.ts';
 import { LIMITS } from '../model.ts';
-import { parseExact } from '../validation/exact-json.ts';
-import { findJsonError } from '../validation/json-error.ts';
+import { parseExact } from '../json/exact-numbers.ts';
+import { findJsonError } from '../json/error.ts';
 import { isObject } from '../validation/shape.ts';
 
 const BATCH_USERS_MAX = 500;

@@ -14,7 +14,7 @@ import { type IdentifierType, type KeyKind, LIMITS, type Origin, type PersonMark
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { currencyOf, NO_REVENUE } from '../stored/currency.ts';
 import { saidNames } from '../stored/said-names.ts';
-import { parseExact } from '../validation/exact-json.ts';
+import { parseExact } from '../json/exact-numbers.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import { type Packed, Packer } from './packer.ts';
 import { packRecord } from './packing.ts';

@@ -7,7 +7,7 @@
 import { type Group, stateAll, type Values } from '../identity/statements.ts';
 import { LIMITS, type NodeNumber, type Origin } from '../model.ts';
 import type { StatementToStore, UserToStore } from '../store-writer.ts';
-import { parseExact } from '../validation/exact-json.ts';
+import { parseExact } from '../json/exact-numbers.ts';
 
 /** The users that went to each node. Nearly always it is one, which then needs no list. */
 export type Visits = Map<NodeNumber, UserToStore | UserToStore[]>;

@@ -6,7 +6,7 @@
 import { type Group, view } from '../identity/statements.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { StoredPerson } from '../store.ts';
-import { parseExact } from '../validation/exact-json.ts';
+import { parseExact } from '../json/exact-numbers.ts';
 import type { IdentifierRow, ProfileNodes } from './profile.ts';
 
 /** Stores leave out what is known of a node where it is longer, in bytes: of hundreds of people it would fill the memory. */

@@ -8,7 +8,7 @@ import { compareOrigins } from '../identity/origin.ts';
 import { type Group, type Told, view } from '../identity/statements.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../model.ts';
 import type { Provenance, StoredIdentity, StoredProfile, StoredRefusal } from '../store.ts';
-import { parseExact } from '../validation/exact-json.ts';
+import { parseExact } from '../json/exact-numbers.ts';
 
 export interface ProfileNode {
   readonly node: NodeNumber;

@@ -18,6 +18,9 @@ const DAYS_IN_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const;
 /** Days from 1 January of the year 0 to 1 January 1970, by the Gregorian calendar throughout. */
 const DAYS_BEFORE_1970 = 719_528;
 
+/** Among the 399 years before it. */
+const LEAP_DAYS_BEFORE_YEAR_0 = 96;
+
 const COMMA = 0x2c;
 const MINUS = 0x2d;
 const PLUS = 0x2b;
@@ -58,16 +61,21 @@ export function parseUsualTime(codes: ArrayLike<number>, at: number): number {
     codes[at + 19] === POINT &&
     codes[at + 23] === UPPER_Z;
   if (!isUsual) return Number.NaN;
-  const year = twoDigitsOf(codes, at) * 100 + twoDigitsOf(codes, at + 2);
-  const days = daysSince1970(year, twoDigitsOf(codes, at + 5), twoDigitsOf(codes, at + 8));
+  const century = twoDigitsOf(codes, at);
+  const yearOfCentury = twoDigitsOf(codes, at + 2);
+  const month = twoDigitsOf(codes, at + 5);
+  const day = twoDigitsOf(codes, at + 8);
   const hour = twoDigitsOf(codes, at + 11);
   const minute = twoDigitsOf(codes, at + 14);
   const second = twoDigitsOf(codes, at + 17);
   const hundredths = twoDigitsOf(codes, at + 20);
   const thousandths = (codes[at + 22] as number) - ZERO;
+  if ((century | yearOfCentury | month | day | hour | minute | second | hundredths | thousandths) < 0)
+    return Number.NaN;
   // Unusual are also the last moment of a day that is told as 24 o'clock, and leap seconds.
-  if (!(hour <= 23 && minute <= 59 && second <= 59 && thousandths >= 0 && thousandths <= 9)) return Number.NaN;
-  return days * DAY_MS + hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + hundredths * 10 + thousandths;
+  if (hour > 23 || minute > 59 || second > 59 || thousandths > 9) return Number.NaN;
+  const timeOfDayMs = hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + hundredths * 10 + thousandths;
+  return daysSince1970(century * 100 + yearOfCentury, month, day) * DAY_MS + timeOfDayMs;
 }
 
 /** NaN if there is no such day; any NaN among the arguments ends up there too. */
@@ -76,9 +84,9 @@ function daysSince1970(year: number, month: number, day: number): number {
   const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
   const monthDays = (DAYS_IN_MONTH[month - 1] ?? 0) + (leap && month === 2 ? 1 : 0);
   if (day > monthDays) return Number.NaN;
-  // The year 0 is a leap year: one more than the multiples of 4 between 1 and the year before.
-  const before = year - 1;
-  const leapDaysBefore = Math.floor(before / 4) - Math.floor(before / 100) + Math.floor(before / 400) + 1;
+  // Counted from 400 years earlier, so that nothing is negative, and integers are divided, which takes a fraction of the time.
+  const before = year + 399;
+  const leapDaysBefore = (before >> 2) - ((before / 100) | 0) + ((before / 400) | 0) - LEAP_DAYS_BEFORE_YEAR_0;
   const dayOfYear = (DAYS_BEFORE_MONTH[month - 1] ?? 0) + (leap && month > 2 ? 1 : 0) + day - 1;
   return year * 365 + leapDaysBefore + dayOfYear - DAYS_BEFORE_1970;
 }
@@ -174,8 +182,9 @@ function twoDigits(text: string, at: number): number {
   return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
 }
 
+/** Negative unless there are two digits; an integer, because sums of integers take a fraction of the time. */
 function twoDigitsOf(codes: ArrayLike<number>, at: number): number {
   const tens = (codes[at] as number) - ZERO;
   const ones = (codes[at + 1] as number) - ZERO;
-  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : -1;
 }

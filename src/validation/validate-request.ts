@@ -7,7 +7,7 @@
  */
 
 import { LIMITS, type Rejection } from '../model.ts';
-import { describeJsonError } from './json-error.ts';
+import { describeJsonError } from '../json/error.ts';
 import { isObject } from './shape.ts';
 import { firstViolation } from './validate-user.ts';
 

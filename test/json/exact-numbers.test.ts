@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { parseExact } from '../../src/validation/exact-json.ts';
+import { parseExact } from '../../src/json/exact-numbers.ts';
 
 const digits = (maxLength: number): fc.Arbitrary<string> =>
   fc.string({ unit: fc.constantFrom(...'0123456789'.split('')), minLength: 1, maxLength });

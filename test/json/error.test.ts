@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { describeJsonError, findJsonError } from '../../src/validation/json-error.ts';
+import { describeJsonError, findJsonError } from '../../src/json/error.ts';
 
 const KEY = 'expected a property name in double quotes';
 const NO_CHARACTER = 'unexpected character at line 1, column';
