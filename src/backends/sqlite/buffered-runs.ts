@@ -5,6 +5,7 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
+import type { Rows } from '../../columnar/column-block.ts';
 import type { KeyHash } from '../../stored/keyed-hash.ts';
 import { type Entry, RowsToWrite, type RunsShape, type RunsSizes, SortedRuns } from './sorted-runs.ts';
 
@@ -17,14 +18,12 @@ const NO_BYTES = new Uint8Array();
 
 export class BufferedRuns {
   readonly runs: SortedRuns;
-  readonly #shape: RunsShape;
-  readonly #groupOf: (firstValue: number) => number;
+  readonly #groupOf: (rows: Rows) => number;
   readonly #waiting: WaitingEntries;
 
-  /** `groupOf` says, by its first value, to which group an entry belongs. */
-  constructor(database: DatabaseSync, shape: RunsShape, groupOf: (firstValue: number) => number, sizes?: RunsSizes) {
+  /** `groupOf` says to which group what waits is added. */
+  constructor(database: DatabaseSync, shape: RunsShape, groupOf: (rows: Rows) => number, sizes?: RunsSizes) {
     this.runs = new SortedRuns(database, shape, sizes);
-    this.#shape = shape;
     this.#groupOf = groupOf;
     this.#waiting = new WaitingEntries(shape);
   }
@@ -42,16 +41,7 @@ export class BufferedRuns {
   flush(): void {
     const { rows } = this.#waiting;
     if (rows.count === 0) return;
-    const firstValues = rows.columns[this.#shape.keyColumns] as Float64Array;
-    let first = Number.POSITIVE_INFINITY;
-    let last = Number.NEGATIVE_INFINITY;
-    for (let row = 0; row < rows.count; row++) {
-      const group = this.#groupOf(firstValues[row] as number);
-      if (group < first) first = group;
-      if (group > last) last = group;
-    }
-    if (first === last) this.runs.put(first, rows);
-    else for (const [group, ofGroup] of this.#byGroup(rows)) this.runs.put(group, ofGroup);
+    this.runs.put(this.#groupOf(rows), rows);
     this.#waiting.clear();
   }
 
@@ -59,22 +49,6 @@ export class BufferedRuns {
   forget(): void {
     this.#waiting.clear();
     this.runs.forget();
-  }
-
-  #byGroup(rows: RowsToWrite): Map<number, RowsToWrite> {
-    const firstValues = rows.columns[this.#shape.keyColumns] as Float64Array;
-    const groups = new Map<number, RowsToWrite>();
-    for (let row = 0; row < rows.count; row++) {
-      const group = this.#groupOf(firstValues[row] as number);
-      const ofGroup = groups.get(group) ?? new RowsToWrite(rows.columns.length, this.#shape.hasBytes, rows.count);
-      groups.set(group, ofGroup);
-      for (const [column, values] of rows.columns.entries()) {
-        (ofGroup.columns[column] as Float64Array)[ofGroup.count] = values[row] as number;
-      }
-      ofGroup.bytes?.push(rows.bytes?.[row] as Uint8Array);
-      ofGroup.count++;
-    }
-    return groups;
   }
 }
 

@@ -8,6 +8,7 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
+import type { Rows } from '../../columnar/column-block.ts';
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
 import type { EventIdUses, KeyUse, TenantBatch } from '../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../stored/keyed-hash.ts';
@@ -18,12 +19,13 @@ import { uuidBytes, uuidText } from './uuids.ts';
 
 const DAY_MS = 86_400_000;
 const TRACE_BYTES = 16;
+const KEY_COLUMNS = 2;
 /** Blocks that are dropped at a time: about four megabytes. */
 const BLOCKS_PER_DROP = 2_000;
 
 export const EVENT_IDS: RunsShape = {
   name: 'event_ids',
-  keyColumns: 2,
+  keyColumns: KEY_COLUMNS,
   /** received_at */
   valueColumns: 1,
   hasBytes: false,
@@ -32,7 +34,7 @@ export const EVENT_IDS: RunsShape = {
 
 export const IDEMPOTENCY_KEYS: RunsShape = {
   name: 'idempotency_keys',
-  keyColumns: 2,
+  keyColumns: KEY_COLUMNS,
   /** received_at, and a number that only grows */
   valueColumns: 2,
   /** The trace_id, and the hash of the body. */
@@ -50,8 +52,8 @@ export class FirstUses {
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {
     this.#hashOf = hashOf;
-    this.#eventIds = new BufferedRuns(database, EVENT_IDS, dayOf);
-    this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, dayOf);
+    this.#eventIds = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(this.#eventIds.runs, rows));
+    this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(this.#keys.runs, rows));
   }
 
   /** To be called before `write` for the same ids. */
@@ -130,8 +132,7 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
  */
 export function forgetEventId(reader: RunReader, hash: KeyHash, receivedAt: number): void {
   const key = [hash.hash, hash.rest];
-  const group = dayOf(receivedAt);
-  if (reader.find(key, group)?.values[0] === receivedAt) reader.remove([key], group);
+  if (reader.find(key)?.values[0] === receivedAt) reader.remove([key]);
 }
 
 /** True if there was something to drop. */
@@ -142,8 +143,12 @@ function dropOldest(runs: SortedRuns, cutoff: number): boolean {
   return true;
 }
 
-function dayOf(receivedAt: number): number {
-  return Math.floor(receivedAt / DAY_MS);
+/** The day of the newest use that was put so far, these included: so of two uses of a name the later one is found first. */
+function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
+  const receivedAt = columns[KEY_COLUMNS] as Float64Array;
+  let newest = Number.NEGATIVE_INFINITY;
+  for (let row = 0; row < count; row++) newest = Math.max(newest, receivedAt[row] as number);
+  return Math.max(Math.floor(newest / DAY_MS), runs.groups().at(-1) ?? Number.NEGATIVE_INFINITY);
 }
 
 /** Where each hash is first: a hash table with open addressing. */

@@ -129,16 +129,19 @@ export class RunReader {
     return rows.map((row) => row['no'] as number);
   }
 
-  /** All entries of a key, over all runs, combined; of a group, or of all groups. */
+  /** Of a group, or of the newest group that has the key: its entries in all runs, combined. */
   find(key: Key, group: number | null = null): Entry | undefined {
-    let found: Entry | undefined;
-    for (const run of this.runNumbers(group)) {
-      const entry = this.findIn(run, key);
+    const sql = `SELECT no, group_no FROM ${this.shape.name}_runs ORDER BY group_no DESC`;
+    let found: { readonly group: number; readonly entry: Entry } | undefined;
+    for (const row of this.prepared(sql).all() as unknown as { no: number; group_no: number }[]) {
+      if (group !== null && row.group_no !== group) continue;
+      if (found !== undefined && row.group_no !== found.group) break;
+      const entry = this.findIn(row.no, key);
       if (entry === undefined) continue;
       if (this.shape.combine === undefined) return entry;
-      found = found === undefined ? entry : this.shape.combine(found, entry);
+      found = { group: row.group_no, entry: found === undefined ? entry : this.shape.combine(found.entry, entry) };
     }
-    return found;
+    return found?.entry;
   }
 
   protected findIn(run: number, key: Key): Entry | undefined {

@@ -202,6 +202,7 @@ suite('Sorted runs', () => {
               assert.deepEqual(readable(found.get(name)), readable(entry));
               assert.deepEqual(readable(runs.get(entry.key)), readable(model.get(entry.key)));
               assert.deepEqual(readable(reader.find(entry.key, group)), readable(entry));
+              assert.deepEqual(readable(reader.find(entry.key)), readable(model.get(entry.key)));
               const next = [...entry.key.slice(0, -1), (entry.key.at(-1) ?? 0) + 1];
               assert.deepEqual(readable(runs.get(next)), readable(model.get(next)));
             }
