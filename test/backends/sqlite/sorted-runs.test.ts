@@ -251,6 +251,25 @@ suite('Sorted runs', () => {
     database.close();
   });
 
+  test('become few as well when the keys of each come behind those of the last', () => {
+    const [shape] = SHAPES as [RunsShape];
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, { fanOut: 16, blockRows: 8, mergedRowsMin: 64 });
+    for (let at = 0; at < 400; at++) {
+      const keys = Array.from({ length: 20 }, (_, n) => [1, at, n]);
+      runs.put(
+        1,
+        rowsOf(
+          shape,
+          keys.map((key) => ({ key, values: [], bytes: new Uint8Array() })),
+        ),
+      );
+      assert.ok(runs.count <= 48, `${runs.count} runs`);
+    }
+    assert.equal(contentOf(runs, shape, 1).size, 8_000);
+    database.close();
+  });
+
   test('can be dropped in pieces while others are put and merged', () => {
     const [shape] = SHAPES as [RunsShape];
     const database = opened(shape);
