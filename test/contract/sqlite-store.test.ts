@@ -150,6 +150,7 @@ suite('The file of the SQLite store', () => {
       assert.equal(tablesOf(under).length, 4);
       await sweepAll(under, { eventsMs: 0 }, START + 9 * DAY_MS);
       assert.deepEqual(tablesOf(under), ['events_8']);
+      assert.ok(entriesIn(under) <= 2 * TABLE_EVENTS, 'entries of dropped tables are left');
       await send(under, [person({ user_id: 'u' })], { receivedAt: START + 9 * DAY_MS });
       assert.equal((await eventsOf(under)).length, 1);
     });
