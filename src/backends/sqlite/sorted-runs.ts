@@ -70,22 +70,9 @@ const LOWEST_LEVEL_ENTRIES = 1_024;
 /** For each entry that is put, in each merge. More than one, or merges would not end before the next begins. */
 const MERGED_PER_PUT = 4;
 
-export function sortedRunsSchema(name: string): string {
-  return `
-    CREATE TABLE ${name}_runs (
-      no          INTEGER PRIMARY KEY,
-      group_no    INTEGER NOT NULL,
-      entries     INTEGER NOT NULL,
-      merged_into INTEGER
-    ) STRICT;
-    CREATE INDEX ${name}_runs_by_group ON ${name}_runs (group_no);
-    CREATE TABLE ${name}_blocks (
-      no      INTEGER PRIMARY KEY,
-      run     INTEGER NOT NULL,
-      first   BLOB    NOT NULL,
-      entries BLOB    NOT NULL
-    ) STRICT;
-    CREATE UNIQUE INDEX ${name}_blocks_by_first ON ${name}_blocks (run, first);
+/** As `RunsShape` says. */
+export function sortedRunsSchema(name: string, hasFilters = true): string {
+  const filters = `
     CREATE TABLE ${name}_filters (
       no     INTEGER PRIMARY KEY,
       run    INTEGER NOT NULL,
@@ -93,10 +80,26 @@ export function sortedRunsSchema(name: string): string {
       filter BLOB    NOT NULL
     ) STRICT;
     CREATE INDEX ${name}_filters_by_run ON ${name}_filters (run, first);`;
+  return `
+    CREATE TABLE ${name}_runs (
+      group_no    INTEGER NOT NULL,
+      no          INTEGER NOT NULL,
+      entries     INTEGER NOT NULL,
+      merged_into INTEGER,
+      PRIMARY KEY (group_no, no)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE ${name}_blocks (
+      no      INTEGER PRIMARY KEY,
+      run     INTEGER NOT NULL,
+      first   BLOB    NOT NULL,
+      entries BLOB    NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX ${name}_blocks_by_first ON ${name}_blocks (run, first);
+    ${hasFilters ? filters : ''}`;
 }
 
 export function dropSortedRunsSchema(name: string): string {
-  return `DROP TABLE ${name}_runs; DROP TABLE ${name}_blocks; DROP TABLE ${name}_filters;`;
+  return `DROP TABLE ${name}_runs; DROP TABLE ${name}_blocks; DROP TABLE IF EXISTS ${name}_filters;`;
 }
 
 interface BlockRow {
@@ -473,7 +476,7 @@ export class SortedRuns extends RunReader {
     const { name } = this.shape;
     const runs = this.#known();
     const no = runs.reduce((highest, run) => Math.max(highest, run.no), 0) + 1;
-    this.prepared(`INSERT INTO ${name}_runs VALUES (?, ?, 0, NULL)`).run(no, group);
+    this.prepared(`INSERT INTO ${name}_runs VALUES (?, ?, 0, NULL)`).run(group, no);
     const run = {
       no,
       group,
@@ -533,13 +536,14 @@ export class SortedRuns extends RunReader {
     run.filters = null;
   }
 
-  #storeEntries({ no, entries }: Run): void {
-    this.prepared(`UPDATE ${this.shape.name}_runs SET entries = ? WHERE no = ?`).run(entries, no);
+  #storeEntries({ no, group, entries }: Run): void {
+    const sql = `UPDATE ${this.shape.name}_runs SET entries = ? WHERE group_no = ? AND no = ?`;
+    this.prepared(sql).run(entries, group, no);
   }
 
   #removeRun(run: Run): void {
     const { name } = this.shape;
-    this.prepared(`DELETE FROM ${name}_runs WHERE no = ?`).run(run.no);
+    this.prepared(`DELETE FROM ${name}_runs WHERE group_no = ? AND no = ?`).run(run.group, run.no);
     if (this.shape.hasFilters) this.prepared(`DELETE FROM ${name}_filters WHERE run = ?`).run(run.no);
     this.#forgetFilters(run);
     this.#runs = this.#known().filter((other) => other !== run);
@@ -571,7 +575,8 @@ export class SortedRuns extends RunReader {
     const output = this.#create(group);
     for (const run of inputs) {
       run.mergedInto = output.no;
-      this.prepared(`UPDATE ${this.shape.name}_runs SET merged_into = ? WHERE no = ?`).run(output.no, run.no);
+      const sql = `UPDATE ${this.shape.name}_runs SET merged_into = ? WHERE group_no = ? AND no = ?`;
+      this.prepared(sql).run(output.no, group, run.no);
     }
   }
 

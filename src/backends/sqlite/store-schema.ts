@@ -218,8 +218,8 @@ const SCHEMA = `
     timestamp_max  INTEGER,
     received_max   INTEGER
   ) STRICT;
-  ${sortedRunsSchema('events_by_node')}
-  ${sortedRunsSchema('events_by_tenant')}
+  ${sortedRunsSchema('events_by_node', false)}
+  ${sortedRunsSchema('events_by_tenant', false)}
 
   -- What was told of nodes and is not in their rows yet, in chunks (told-chunks.ts); which runs of them there are.
   CREATE TABLE told (no INTEGER PRIMARY KEY, numbers BLOB NOT NULL, texts BLOB NOT NULL) STRICT;

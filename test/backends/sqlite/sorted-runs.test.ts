@@ -43,7 +43,7 @@ const FEW: RunsSizes = { fanOut: 3, blockRows: 4, mergedRowsMin: 3, filterBytesM
 function opened(shape: RunsShape, file = ':memory:'): DatabaseSync {
   const database = new DatabaseSync(file);
   database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
-  database.exec(sortedRunsSchema(shape.name));
+  database.exec(sortedRunsSchema(shape.name, shape.hasFilters));
   return database;
 }
 
