@@ -39,6 +39,7 @@ export async function fillInstallation(dataFolder: string, records = 600): Promi
   await processAll(dataFolder, SIZES);
   await withStore(storeFileOf(dataFolder), act);
   await expireOldest(storeFileOf(dataFolder));
+  await noteLost(storeFileOf(dataFolder));
   // Meets what was erased and what was kept apart, and what comes again.
   const again = entriesOf(12, records / 6, Math.ceil(records / 6));
   const repeated: LogEntry[] = [];
@@ -60,6 +61,15 @@ async function expireOldest(file: string): Promise<void> {
   const writer = openSqliteStoreWriter({ file, ...SIZES });
   const retention = { ...KEEP_ALL, eventsMs: 50 * DAY_MS };
   while (await writer.sweep(retention, HISTORY_START - 300 * DAY_MS));
+  await writer.close();
+}
+
+/** Of a partition that is read no more, so that nothing else depends on it. */
+async function noteLost(file: string): Promise<void> {
+  const writer = openSqliteStoreWriter({ file, ...SIZES });
+  const transaction = await writer.begin();
+  for (const from of [1, 12]) await transaction.noteLost({ partition: 7, from, to: from + 5, records: 5, at: NOON });
+  await transaction.commit(false);
   await writer.close();
 }
 
