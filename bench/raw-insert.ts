@@ -242,9 +242,9 @@ const NAMES = 2 ** 52 + 1;
 
 function prepare(database: DatabaseSync) {
   return {
-    insertNode: database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
+    insertNode: database.prepare('INSERT INTO plain_nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
     updateNode: database.prepare(
-      'UPDATE nodes SET events = ?, first_seen = ?, last_seen = ?, known = ?, said_at = ? WHERE no = ?',
+      'UPDATE plain_nodes SET events = ?, first_seen = ?, last_seen = ?, known = ?, written_at = ? WHERE no = ?',
     ),
     insertKey: database.prepare('INSERT INTO plain_match_keys VALUES (?, ?, ?, ?)'),
     insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
@@ -271,8 +271,13 @@ function prepare(database: DatabaseSync) {
 const job = JSON.parse(process.argv[2] ?? '') as RawInsertJob;
 const material = prepareMaterial(job.crowd, job.users);
 const database = openStoreFile(job.file, 'writer');
-// The store has them in sorted runs; this is what they are without.
+// The store has match keys, and what changes of nodes, in sorted runs; this is what they are without.
 database.exec(`
+  CREATE TABLE plain_nodes (
+    no INTEGER PRIMARY KEY, tenant INTEGER, id BLOB, received_at INTEGER, trace_id BLOB, user_index INTEGER,
+    events INTEGER, first_seen INTEGER, last_seen INTEGER, known TEXT, written_at INTEGER, shape_hash INTEGER
+  ) STRICT;
+  CREATE UNIQUE INDEX plain_nodes_by_id ON plain_nodes (id);
   CREATE TABLE plain_match_keys (hash INTEGER, rest INTEGER, node INTEGER, company INTEGER, PRIMARY KEY (hash, rest))
     STRICT, WITHOUT ROWID`);
 const keys = hashedKeys(material, TENANT, hashesOf(database));

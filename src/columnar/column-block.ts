@@ -9,11 +9,13 @@
  *   rows: 2 bytes │ for each column: smallest value 8, bytes a value 1 │ the columns │ the rows' own bytes
  */
 
+import type { ByteColumn } from './byte-column.ts';
+
 export interface Rows {
   /** All of one length; the first `count` values count. */
   readonly columns: readonly Float64Array[];
   /** A row's own bytes; null where rows have none. */
-  readonly bytes: readonly Uint8Array[] | null;
+  readonly bytes: ByteColumn | null;
   readonly count: number;
 }
 
@@ -39,7 +41,7 @@ export function encodeBlock(rows: Rows, order: Uint32Array, start: number, end: 
   view.setUint16(0, count, true);
   for (let column = 0; column < stored; column++) {
     const source = rows.columns[column];
-    if (source === undefined) gatherEnds(rows.bytes as readonly Uint8Array[], order, start, values, count);
+    if (source === undefined) gatherEnds(rows.bytes as ByteColumn, order, start, values, count);
     else for (let row = 0; row < count; row++) values[row] = source[order[start + row] as number] as number;
     let least = Number.POSITIVE_INFINITY;
     let greatest = Number.NEGATIVE_INFINITY;
@@ -58,9 +60,7 @@ export function encodeBlock(rows: Rows, order: Uint32Array, start: number, end: 
   if (rows.bytes !== null) {
     reserve(at + (values[count - 1] as number));
     for (let row = start; row < end; row++) {
-      const own = rows.bytes[order[row] as number] as Uint8Array;
-      block.set(own, at);
-      at += own.length;
+      at += rows.bytes.copyTo(order[row] as number, block, at);
     }
   }
   return block.subarray(0, at);
@@ -81,16 +81,10 @@ function reserve(length: number): void {
 }
 
 /** Where the bytes of each row end, in the given order. */
-function gatherEnds(
-  bytes: readonly Uint8Array[],
-  order: Uint32Array,
-  start: number,
-  into: Float64Array,
-  count: number,
-): void {
+function gatherEnds(bytes: ByteColumn, order: Uint32Array, start: number, into: Float64Array, count: number): void {
   let sum = 0;
   for (let row = 0; row < count; row++) {
-    sum += (bytes[order[start + row] as number] as Uint8Array).length;
+    sum += bytes.length(order[start + row] as number);
     into[row] = sum;
   }
 }
@@ -158,6 +152,15 @@ export class ColumnBlock {
     if (!this.#hasBytes) return NO_BYTES;
     const start = row === 0 ? 0 : this.value(this.#columns, row - 1);
     return this.#block.subarray(this.#ownStart + start, this.#ownStart + this.value(this.#columns, row));
+  }
+
+  /** Copies the bytes of some rows behind those that are there. */
+  copyBytes(from: number, to: number, into: ByteColumn): void {
+    if (from === to) return;
+    const ends = this.#columns;
+    const start = from === 0 ? 0 : this.value(ends, from - 1);
+    const bytes = this.#block.subarray(this.#ownStart + start, this.#ownStart + this.value(ends, to - 1));
+    into.pushAll(bytes, to - from, (index) => this.value(ends, from + index) - start);
   }
 
   /** Below 0, 0 or above 0, as the row comes before, is or comes after the key, which is of the first columns. */

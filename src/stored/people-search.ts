@@ -201,22 +201,33 @@ export function roughFilter({ text, property }: Pick<PeopleQuery, 'text' | 'prop
     const start = comparable(text);
     const [firstWord = ''] = start.split(' ');
     const phone = phoneCharacters(text);
+    const inKnown = plainInJson(firstWord);
+    const mayHaveWord = containing(inKnown);
     return {
       identifier: `${escaped(start)}%`,
       phone: phone === null ? null : `${escaped(phone)}%`,
-      known: [`%${escaped(plainInJson(firstWord))}%`, '%'],
-      mayCount: (known) => hasNameLike(known, firstWord.toLowerCase()),
+      known: [`%${escaped(inKnown)}%`, '%'],
+      mayCount: (known) => mayHaveWord.test(known) && hasNameLike(known, firstWord.toLowerCase()),
     };
   }
   if (property === null) return null;
   const { name, value } = property;
-  const [inName, inValue] = [name, value ?? ''].map((one) => `%${escaped(plainInJson(comparable(one)))}%`);
+  const [inName, inValue] = [plainInJson(comparable(name)), plainInJson(comparable(value ?? ''))];
+  const [mayHaveName, mayHaveValue] = [containing(inName), containing(inValue)];
   return {
     identifier: null,
     phone: null,
-    known: [inName ?? '%', inValue ?? '%'],
-    mayCount: (known) => groupsOf(known).some(([, , , fields, properties]) => name in properties || name in fields),
+    known: [`%${escaped(inName)}%`, `%${escaped(inValue)}%`],
+    mayCount: (known) =>
+      mayHaveName.test(known) &&
+      mayHaveValue.test(known) &&
+      groupsOf(known).some(([, , , fields, properties]) => name in properties || name in fields),
   };
+}
+
+/** As LIKE in any case: takes a fraction of the time of parsing, and nearly everyone is left out by it. */
+function containing(text: string): RegExp {
+  return new RegExp(RegExp.escape(text), 'i');
 }
 
 /** Names may be in several nodes of a profile, so a part of one is enough here. */

@@ -29,7 +29,7 @@ export interface Installation {
 /** So few that there are several tables of events, and blocks that were made anew. */
 const TABLE_EVENTS = 300;
 /** So that some of what is told of nodes is still beside their rows. */
-const SIZES = { tableEvents: TABLE_EVENTS, toldSizes: { runNodesMin: 3, sliceNodesMax: 20 } };
+const SIZES = { tableEvents: TABLE_EVENTS, profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 } };
 
 export async function fillInstallation(dataFolder: string, records = 600): Promise<Installation> {
   const entries = entriesOf(11, records);

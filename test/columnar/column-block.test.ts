@@ -1,6 +1,7 @@
 /** Rows of numbers as bytes, and the order of rows: against the plainest way of doing the same. */
 
 import assert from 'node:assert/strict';
+import { ByteColumn } from '../../src/columnar/byte-column.ts';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { ColumnBlock, encodeBlock } from '../../src/columnar/column-block.ts';
@@ -38,7 +39,8 @@ suite('A block of rows', () => {
         const columns = columnsOf(rows, 3);
         const order = Uint32Array.from(rows.keys(), (at) => (at + seed) % rows.length);
         const start = seed % rows.length;
-        const bytes = hasBytes ? rows.map((row) => row.bytes) : null;
+        const bytes = hasBytes ? new ByteColumn() : null;
+        for (const row of rows) bytes?.push(row.bytes);
         const block = new ColumnBlock(
           encodeBlock({ columns, bytes, count: rows.length }, order, start, rows.length),
           3,

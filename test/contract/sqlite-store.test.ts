@@ -36,9 +36,9 @@ import {
 /** Few, so that every test has several tables. */
 const TABLE_EVENTS = 5;
 /** So that every test has runs of several blocks, and merges that take several steps. */
-const RUNS = { indexSizes: { fanOut: 3, blockRows: 2, mergedRowsMin: 1 } };
-/** So that what is told of nodes is always written beside them. */
-const TOLD = { toldSizes: { runNodesMin: 1, sliceNodesMax: 2 } };
+const RUNS = { indexSizes: { fanOut: 3, blockRows: 2, mergedBytesMin: 1 } };
+/** So that a node is in several runs, and its run in several blocks. */
+const PROFILES = { profileSizes: { fanOut: 2, blockRows: 3, blockBytes: 200, mergedBytesMin: 1 } };
 const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
 interface SqliteStoreUnderTest extends StoreUnderTest {
@@ -48,7 +48,7 @@ interface SqliteStoreUnderTest extends StoreUnderTest {
 function openIn(
   folder: string,
   tableEvents = TABLE_EVENTS,
-  setup: Pick<WriterSetup, 'indexSizes' | 'toldSizes' | 'hashOf'> = {},
+  setup: Pick<WriterSetup, 'indexSizes' | 'profileSizes' | 'hashOf'> = {},
 ): SqliteStoreUnderTest {
   const { hashOf } = setup;
   const file = join(folder, 'store.db');
@@ -67,8 +67,8 @@ function openIn(
 }
 
 storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
-storeContract('SQLite, in many tables, runs merged in many steps, nodes told of beside their rows', () =>
-  Promise.resolve(openIn(temporaryFolder(), 30, { ...RUNS, ...TOLD })),
+storeContract('SQLite, in many tables, runs merged in many steps', () =>
+  Promise.resolve(openIn(temporaryFolder(), 30, { ...RUNS, ...PROFILES })),
 );
 storeContract('SQLite, all match keys with one hash, and only the rest of it to tell them apart', () => {
   const hashOf = keyHashes(new Uint8Array(32));
@@ -83,7 +83,7 @@ suite('The file of the SQLite store', () => {
   async function inFile(
     use: (under: SqliteStoreUnderTest) => Promise<void>,
     tableEvents?: number,
-    sizes: Pick<WriterSetup, 'indexSizes' | 'toldSizes'> = {},
+    sizes: Pick<WriterSetup, 'indexSizes' | 'profileSizes'> = {},
   ): Promise<void> {
     const under = openIn(temporaryFolder(), tableEvents, sizes);
     try {
@@ -109,7 +109,7 @@ suite('The file of the SQLite store', () => {
 
   for (const [words, sizes] of [
     ['', {}],
-    [', and from where nodes are told of', TOLD],
+    [', in small blocks of profiles', PROFILES],
   ] as const)
     test(`the bytes of an erased person are gone from the file and its write-ahead log${words}`, async () => {
       await inFile(

@@ -47,7 +47,7 @@ export async function appendAll(dataFolder: string, entries: readonly LogEntry[]
 export interface Processing extends Partial<ProcessorParts> {
   readonly storeFile?: string;
   readonly tableEvents?: number;
-  readonly toldSizes?: WriterSetup['toldSizes'];
+  readonly profileSizes?: WriterSetup['profileSizes'];
   /** Records are packed and sent through a channel, as between the threads of a server. */
   readonly isPacked?: boolean;
 }
@@ -57,18 +57,18 @@ export const KILLED_PROCESSING: Processing = {
   batchBytesMax: 2_500,
   transactionUsersMax: 30,
   tableEvents: 70,
-  toldSizes: { runNodesMin: 8, sliceNodesMax: 10 },
+  profileSizes: { fanOut: 2, blockRows: 8, mergedBytesMin: 500 },
   isPacked: true,
 };
 
 /** Until the log is used up. */
 export async function processAll(dataFolder: string, processing: Processing = {}): Promise<void> {
-  const { storeFile = storeFileOf(dataFolder), tableEvents, toldSizes, isPacked = false, ...parts } = processing;
+  const { storeFile = storeFileOf(dataFolder), tableEvents, profileSizes, isPacked = false, ...parts } = processing;
   const options = parts.options ?? { defaultCountry: null, junkValues: new Set() };
   const writer = openSqliteStoreWriter({
     file: storeFile,
     ...(tableEvents !== undefined && { tableEvents }),
-    ...(toldSizes !== undefined && { toldSizes }),
+    ...(profileSizes !== undefined && { profileSizes }),
   });
   const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
   const channel = isPacked ? new MessageChannel() : undefined;

@@ -38,7 +38,7 @@ suite('A history of 100,000 mixed records', () => {
       batchBytesMax: 50_000,
       transactionUsersMax: 3_000,
       tableEvents: 60_000,
-      toldSizes: { runNodesMin: 100, sliceNodesMax: 2_500 },
+      profileSizes: { fanOut: 3, blockRows: 16, mergedBytesMin: 5_000 },
       isPacked: true,
     });
 

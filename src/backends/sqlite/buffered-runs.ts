@@ -74,7 +74,7 @@ class WaitingEntries {
     const row = (this.#slots[this.#slotOf(hash, rest)] as number) - 1;
     if (row < 0) return undefined;
     const values = columns.slice(this.#keyColumns).map((column) => column[row] as number);
-    return { key: [hash, rest], values, bytes: bytes?.[row] ?? NO_BYTES };
+    return { key: [hash, rest], values, bytes: bytes?.get(row) ?? NO_BYTES };
   }
 
   set(hash: number, rest: number, values: readonly number[], bytes: Uint8Array): void {
@@ -86,11 +86,11 @@ class WaitingEntries {
       this.#slots[slot] = row + 1;
       (rows.columns[0] as Float64Array)[row] = hash;
       (rows.columns[1] as Float64Array)[row] = rest;
-    }
+      rows.bytes?.push(bytes);
+    } else rows.bytes?.set(row, bytes);
     for (let column = 0; column < values.length; column++) {
       (rows.columns[this.#keyColumns + column] as Float64Array)[row] = values[column] as number;
     }
-    if (rows.bytes !== null) rows.bytes[row] = bytes;
   }
 
   clear(): void {
@@ -105,7 +105,7 @@ class WaitingEntries {
       }
     }
     rows.count = 0;
-    if (rows.bytes !== null) rows.bytes.length = 0;
+    rows.bytes?.clear();
   }
 
   /** The slot that has the key, or the one where it belongs. */

@@ -37,7 +37,8 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
     file: 'store',
     from: 'nodes LEFT JOIN aliases ON aliases.node = nodes.no',
     order: ['nodes.no'],
-    columns: { root: 'aliases.root' },
+    // What changes of nodes lies in runs (profile-runs.ts), and is added to their rows.
+    columns: { root: 'aliases.root', events: 'NULL', first_seen: 'NULL', last_seen: 'NULL', known: 'NULL' },
   },
   identifiers: { file: 'store', from: 'identifiers', order: ['node', 'type', 'value'] },
   merges: { file: 'store', from: 'merges', order: ['no'] },

@@ -24,10 +24,11 @@ import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredVa
 import { chunksOfTables, countInTables, type TablePart } from './moving-events.ts';
 import { chunksOfFirstUses, countFirstUses, isFirstUses } from './moving-first-uses.ts';
 import { isPlain, PLAIN_TABLES, type PlainPart } from './moving-parts.ts';
+import { PROFILE_RUNS, stateOf } from './profile-runs.ts';
 import { storeIdOf, StoreConnection } from './store-connection.ts';
 import { readLedger } from './store-lists.ts';
+import type { Entry } from './sorted-runs.ts';
 import { storeFile } from './store-schema.ts';
-import { type ToldColumns, toldOf, withTold } from './told-runs.ts';
 
 export interface SourceSetup {
   readonly storeFile: string;
@@ -137,27 +138,33 @@ function* plainChunks(
   statement.setReturnArrays(true);
   const rows = statement.iterate(...(after === null ? [] : positionIn(after)));
   const builder = new ChunkBuilder(part, limits);
-  const names = columnsOf(part).map(([name]) => name);
+  const withState = part === 'nodes' ? addingState(connection) : undefined;
   let last: readonly StoredValue[] = [];
   for (const row of rows as unknown as Iterable<readonly StoredValue[]>) {
-    builder.add(part === 'nodes' ? upToDate(connection, names, row) : row);
+    builder.add(withState === undefined ? row : withState(row));
     last = row.slice(wanted.length);
     if (builder.isFull) yield builder.take(last);
   }
   if (!builder.isEmpty) yield builder.take(last);
 }
 
-/** A row of `nodes` with what is told of it elsewhere (told-runs.ts). */
-function upToDate(
-  connection: StoreConnection,
-  names: readonly string[],
-  row: readonly StoredValue[],
-): readonly StoredValue[] {
-  const columns = Object.fromEntries(names.map((name, index) => [name, row[index] ?? null]));
-  const told = toldOf(connection, Number(columns['no']));
-  if (told.length === 0) return row;
-  const now = withTold(columns as Record<string, StoredValue> & ToldColumns, told);
-  return names.map((name) => now[name] ?? null);
+/** To be called with one row of `nodes` after the other, in order: adds what changes of them, which is read in the same order. */
+function addingState(store: StoreConnection): (row: readonly StoredValue[]) => readonly StoredValue[] {
+  const names = columnsOf('nodes').map(([name]) => name);
+  const numberAt = names.indexOf('no');
+  let entries: Generator<Entry> | undefined;
+  return (row) => {
+    const no = row[numberAt] as number;
+    entries ??= store.runs(PROFILE_RUNS).all([no]);
+    for (;;) {
+      const { value: entry } = entries.next() as IteratorResult<Entry, undefined>;
+      if (entry === undefined || (entry.key[0] as number) > no)
+        throw new Error(`of node ${no} there is a row, and nothing in the runs`);
+      if (entry.key[0] !== no) continue;
+      const state: Readonly<Record<string, StoredValue>> = { ...stateOf(entry) };
+      return names.map((name, index) => state[name] ?? row[index] ?? null);
+    }
+  };
 }
 
 /** One of the two is there only once something was written: the other is as good as empty. */

@@ -8,18 +8,22 @@
  * all runs of a group, or `combine` makes one entry of two; in which order must not matter to it. Runs of different
  * groups (days, tables of events) are never merged, so that a group can be dropped.
  *
- * Merging is done bit by bit: with every run that is put some times as many entries are moved on in each merge that is
+ * Merging is done bit by bit: with every run that is put some times as many bytes are moved on in each merge that is
  * under way, in the caller's transaction, from runs that become empty to one that grows. So it costs the same again and
  * again, never a lot at once; after a crash it goes on where the last commit left it.
  *
  *   NAME_runs     one row for each run
- *   NAME_blocks   the entries of a run in order, some hundred in a row (columnar/column-block.ts), found by their first key
+ *   NAME_blocks   the entries of a run in order, some dozens or a hundred in a row (columnar/column-block.ts), found by
+ *                 their first key; an entry with many bytes has a row of its own
  *   NAME_filters  the Bloom filters of a run; one for each part of it that was written at once
  *
- * One connection puts, merges and drops. Others may read (`RunReader`) and remove keys.
+ * How much is merged, and which runs are about as large, goes by bytes: entries may have megabytes of them.
+ *
+ * One connection puts, merges and drops. Others may read (`RunReader`), and change or remove entries.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { ByteColumn } from '../../columnar/byte-column.ts';
 import { ColumnBlock, encodeBlock, type Rows } from '../../columnar/column-block.ts';
 import { sortedOrder } from '../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
@@ -51,8 +55,10 @@ export interface RunsSizes {
   readonly fanOut?: number;
   /** So few that finding one entry is quick, so many that a row of SQLite costs little an entry. */
   readonly blockRows?: number;
-  /** The least that is merged at a time. */
-  readonly mergedRowsMin?: number;
+  /** Of the bytes that entries have, in a block of several. */
+  readonly blockBytes?: number;
+  /** The least that is merged with a run that is put. */
+  readonly mergedBytesMin?: number;
   /** Of all filters in memory. A run beyond it is looked into on the disk. */
   readonly filterBytesMax?: number;
 }
@@ -63,11 +69,15 @@ export interface RunsSizes {
  */
 const FAN_OUT = 4;
 const BLOCK_ROWS = 128;
-const MERGED_ROWS_MIN = 4_096;
+/** So that a block fits a page of the store. */
+const BLOCK_BYTES = 7_000;
+const MERGED_BYTES_MIN = 64 * 1024;
+/** Of blocks that are in memory at once, but for entries that are larger. */
+const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
 const FILTER_BYTES_MAX = 64 * 1024 * 1024;
-/** Runs of fewer entries are all of the lowest level. */
-const LOWEST_LEVEL_ENTRIES = 1_024;
-/** For each entry that is put, in each merge. More than one, or merges would not end before the next begins. */
+/** Smaller runs are all of the lowest level. */
+const LOWEST_LEVEL_BYTES = 16 * 1024;
+/** For each byte that is put, in each merge. More than one, or merges would not end before the next begins. */
 const MERGED_PER_PUT = 4;
 
 /** As `RunsShape` says. */
@@ -84,7 +94,7 @@ export function sortedRunsSchema(name: string, hasFilters = true): string {
     CREATE TABLE ${name}_runs (
       group_no    INTEGER NOT NULL,
       no          INTEGER NOT NULL,
-      entries     INTEGER NOT NULL,
+      bytes       INTEGER NOT NULL,
       merged_into INTEGER,
       PRIMARY KEY (group_no, no)
     ) STRICT, WITHOUT ROWID;
@@ -104,6 +114,11 @@ export function dropSortedRunsSchema(name: string): string {
 
 interface BlockRow {
   readonly no: number;
+  readonly first: Uint8Array;
+  readonly entries: Uint8Array;
+}
+
+interface FirstAndEntries {
   readonly first: Uint8Array;
   readonly entries: Uint8Array;
 }
@@ -131,22 +146,40 @@ export class RunReader {
 
   /** Of a group, or of the newest group that has the key: its entries in all runs, combined. */
   find(key: Key, group: number | null = null): Entry | undefined {
-    const sql = `SELECT no, group_no FROM ${this.shape.name}_runs ORDER BY group_no DESC`;
-    let found: { readonly group: number; readonly entry: Entry } | undefined;
-    for (const row of this.prepared(sql).all() as unknown as { no: number; group_no: number }[]) {
-      if (group !== null && row.group_no !== group) continue;
-      if (found !== undefined && row.group_no !== found.group) break;
-      const entry = this.findIn(row.no, key);
-      if (entry === undefined) continue;
+    let found: Entry | undefined;
+    for (const entry of this.parts(key, group)) {
       if (this.shape.combine === undefined) return entry;
-      found = { group: row.group_no, entry: found === undefined ? entry : this.shape.combine(found.entry, entry) };
+      found = found === undefined ? entry : this.shape.combine(found, entry);
     }
-    return found?.entry;
+    return found;
+  }
+
+  /** The same, as each run has it. To be gone through at once: nothing else of this reader may be used meanwhile. */
+  *parts(key: Key, group: number | null = null): Generator<Entry> {
+    const { name } = this.shape;
+    const sql = `SELECT group_no, blocks.entries FROM ${name}_runs AS runs JOIN ${name}_blocks AS blocks ON blocks.no =
+        (SELECT no FROM ${name}_blocks WHERE run = runs.no AND first <= ?2 ORDER BY first DESC LIMIT 1)
+      WHERE ?1 IS NULL OR group_no = ?1 ORDER BY group_no DESC`;
+    let newest: number | undefined;
+    const rows = this.prepared(sql).iterate(group, bytesOf(key)) as unknown as Iterable<{
+      readonly group_no: number;
+      readonly entries: Uint8Array;
+    }>;
+    for (const row of rows) {
+      if (newest !== undefined && row.group_no !== newest) return;
+      const entry = this.entryOf(row, key);
+      if (entry === undefined) continue;
+      newest = row.group_no;
+      yield entry;
+    }
   }
 
   protected findIn(run: number, key: Key): Entry | undefined {
     const row = this.blockOf(run, key);
-    if (row === undefined) return undefined;
+    return row && this.entryOf(row, key);
+  }
+
+  protected entryOf(row: Pick<BlockRow, 'entries'>, key: Key): Entry | undefined {
     const block = this.decoded(row);
     const at = block.firstFrom(key);
     return at < block.count && block.compare(at, key) === 0 ? this.entryAt(block, at) : undefined;
@@ -159,30 +192,26 @@ export class RunReader {
     );
     let below = bytesOf(to);
     for (;;) {
-      const row = select.get(run, below) as { first: Uint8Array; entries: Uint8Array } | undefined;
+      const row = select.get(run, below) as FirstAndEntries | undefined;
       if (row === undefined) return;
       const block = this.decoded(row);
       for (let at = block.firstFrom(to) - 1; at >= 0; at--) {
         if (block.compare(at, from) < 0) return;
         yield this.entryAt(block, at);
       }
-      below = new Uint8Array(row.first);
+      below = row.first;
     }
   }
 
   /** The same, in order. */
   *ascending(run: number, from: Key, to: Key): Generator<Entry> {
-    const select = this.prepared(
-      `SELECT first, entries FROM ${this.shape.name}_blocks WHERE run = ? AND first > ? ORDER BY first LIMIT 1`,
-    );
-    let row = this.blockOf(run, from) ?? (select.get(run, bytesOf(from)) as BlockRow | undefined);
-    while (row !== undefined) {
+    let row: FirstAndEntries | undefined = this.blockOf(run, from) ?? this.blockAfter(run, bytesOf(from));
+    for (; row !== undefined; row = this.blockAfter(run, row.first)) {
       const block = this.decoded(row);
       for (let at = block.firstFrom(from); at < block.count; at++) {
         if (block.compare(at, to) >= 0) return;
         yield this.entryAt(block, at);
       }
-      row = select.get(run, new Uint8Array(row.first)) as BlockRow | undefined;
     }
   }
 
@@ -207,17 +236,11 @@ export class RunReader {
         const { group, next } = stream;
         if (next === undefined || compareKeys(next.key, key) !== 0) continue;
         if (found === undefined || group > found.group) found = { group, entry: next };
-        else if (group === found.group) found = { group, entry: this.combined(found.entry, next) };
+        else if (group === found.group) found = { group, entry: combinedIn(this.shape, found.entry, next) };
         stream.next = stream.entries.next().value as Entry | undefined;
       }
       if (found !== undefined) yield found.entry;
     }
-  }
-
-  protected combined(one: Entry, other: Entry): Entry {
-    const { combine, name } = this.shape;
-    if (combine === undefined) throw new Error(`${name} has a key twice, which cannot be combined`);
-    return combine(one, other);
   }
 
   /** Takes keys out, in whichever runs they are. Within a transaction of the caller. */
@@ -251,21 +274,44 @@ export class RunReader {
     return Math.max(next, from + 1);
   }
 
+  /** Changes the entry of a key in one of the runs that have it; false where none has. As `remove`, for a few keys. */
+  change(key: Key, changed: (entry: Entry) => Pick<Entry, 'values' | 'bytes'>, group: number | null = null): boolean {
+    return this.runNumbers(group).some((run) => this.#changeIn(run, key, changed));
+  }
+
+  #changeIn(run: number, key: Key, changed: (entry: Entry) => Pick<Entry, 'values' | 'bytes'>): boolean {
+    const row = this.blockOf(run, key);
+    if (row === undefined) return false;
+    const block = this.decoded(row);
+    const at = block.firstFrom(key);
+    if (at === block.count || block.compare(at, key) !== 0) return false;
+    const entry = changed(this.entryAt(block, at));
+    const rows = this.rowsFor(block.count);
+    this.append(rows, block, 0, at);
+    rows.add([...key, ...entry.values], entry.bytes);
+    this.append(rows, block, at + 1, block.count);
+    this.rewrite(run, row.no, rows);
+    return true;
+  }
+
   /** Puts what is left of a block in its place. */
   protected rewrite(run: number, no: number, rest: RowsToWrite): void {
     this.prepared(`DELETE FROM ${this.shape.name}_blocks WHERE no = ?`).run(no);
     if (rest.count > 0) this.writeBlock(run, rest, sameOrder(rest.count), 0, rest.count);
   }
 
-  protected writeBlock(run: number, rows: Rows, order: Uint32Array, start: number, end: number): void {
+  /** Gives how many bytes it has. */
+  protected writeBlock(run: number, rows: Rows, order: Uint32Array, start: number, end: number): number {
     const first = rows.columns
       .slice(0, this.shape.keyColumns)
       .map((column) => column[order[start] as number] as number);
+    const block = encodeBlock(rows, order, start, end);
     this.prepared(`INSERT INTO ${this.shape.name}_blocks (run, first, entries) VALUES (?, ?, ?)`).run(
       run,
       bytesOf(first),
-      encodeBlock(rows, order, start, end),
+      block,
     );
+    return block.length;
   }
 
   /** The block that has a key, if the run has it. */
@@ -275,26 +321,32 @@ export class RunReader {
     return this.prepared(sql).get(run, bytesOf(key)) as BlockRow | undefined;
   }
 
+  /** The next block of a run, after the one that begins with `first`; without it, the first block. */
+  protected blockAfter(run: number, first: Uint8Array = NO_BYTES): FirstAndEntries | undefined {
+    const sql = `SELECT first, entries FROM ${this.shape.name}_blocks WHERE run = ? AND first > ? ORDER BY first LIMIT 1`;
+    return this.prepared(sql).get(run, first) as FirstAndEntries | undefined;
+  }
+
   protected decoded({ entries }: Pick<BlockRow, 'entries'>): ColumnBlock {
     return new ColumnBlock(entries, this.shape.keyColumns + this.shape.valueColumns, this.shape.hasBytes);
   }
 
   protected entryAt(block: ColumnBlock, row: number): Entry {
     const { keyColumns, valueColumns } = this.shape;
-    return {
-      key: Array.from({ length: keyColumns }, (_, column) => block.value(column, row)),
-      values: Array.from({ length: valueColumns }, (_, column) => block.value(keyColumns + column, row)),
-      bytes: block.bytes(row),
-    };
+    const [key, values]: [number[], number[]] = [[], []];
+    for (let column = 0; column < keyColumns + valueColumns; column++) {
+      (column < keyColumns ? key : values).push(block.value(column, row));
+    }
+    return { key, values, bytes: block.bytes(row) };
   }
 
-  protected rowsFor(count: number): RowsToWrite {
+  rowsFor(count: number): RowsToWrite {
     return new RowsToWrite(this.shape.keyColumns + this.shape.valueColumns, this.shape.hasBytes, count);
   }
 
   protected append(rows: RowsToWrite, block: ColumnBlock, from: number, to: number): void {
     for (const [column, values] of rows.columns.entries()) block.copy(column, from, to, values, rows.count);
-    for (let row = from; row < to && rows.bytes !== null; row++) rows.bytes.push(block.bytes(row));
+    if (rows.bytes !== null) block.copyBytes(from, to, rows.bytes);
     rows.count += to - from;
   }
 
@@ -307,16 +359,68 @@ export class RunReader {
   }
 }
 
+function combinedIn({ combine, name }: RunsShape, one: Entry, other: Entry): Entry {
+  if (combine === undefined) throw new Error(`${name} has a key twice, which cannot be combined`);
+  return combine(one, other);
+}
+
 /** Rows that are gathered to be written. */
 export class RowsToWrite implements Rows {
-  readonly columns: readonly Float64Array[];
-  readonly bytes: Uint8Array[] | null;
+  columns: readonly Float64Array[];
+  readonly bytes: ByteColumn | null;
   count = 0;
 
   constructor(columns: number, hasBytes: boolean, capacity: number) {
     this.columns = Array.from({ length: columns }, () => new Float64Array(capacity));
-    this.bytes = hasBytes ? [] : null;
+    this.bytes = hasBytes ? new ByteColumn() : null;
   }
+
+  add(values: readonly number[], bytes: Uint8Array): void {
+    this.#add(values);
+    this.bytes?.push(bytes);
+  }
+
+  addText(values: readonly number[], text: string): void {
+    this.#add(values);
+    this.bytes?.pushText(text);
+  }
+
+  #add(values: readonly number[]): void {
+    if (this.count === this.columns[0]?.length) this.columns = this.columns.map(doubled);
+    for (let column = 0; column < values.length; column++) {
+      (this.columns[column] as Float64Array)[this.count] = values[column] as number;
+    }
+    this.count++;
+  }
+
+  entryAt(row: number, { keyColumns, valueColumns }: RunsShape): Entry {
+    const [key, values]: [number[], number[]] = [[], []];
+    for (let column = 0; column < keyColumns + valueColumns; column++) {
+      (column < keyColumns ? key : values).push((this.columns[column] as Float64Array)[row] as number);
+    }
+    return { key, values, bytes: this.bytes?.get(row) ?? NO_BYTES };
+  }
+
+  /** Makes one row of it and another entry of its key. */
+  combine(row: number, other: Entry, shape: RunsShape): void {
+    const before = this.entryAt(row, shape);
+    const { values, bytes } = combinedIn(shape, before, other);
+    for (let column = 0; column < values.length; column++) {
+      (this.columns[shape.keyColumns + column] as Float64Array)[row] = values[column] as number;
+    }
+    if (bytes !== before.bytes) this.bytes?.set(row, bytes);
+  }
+
+  clear(): void {
+    this.count = 0;
+    this.bytes?.clear();
+  }
+}
+
+function doubled(column: Float64Array): Float64Array {
+  const larger = new Float64Array(Math.max(1, 2 * column.length));
+  larger.set(column);
+  return larger;
 }
 
 interface FilterPart {
@@ -328,7 +432,7 @@ interface FilterPart {
 interface Run {
   readonly no: number;
   readonly group: number;
-  entries: number;
+  bytes: number;
   /** The run that takes over its entries, one part after the other. */
   mergedInto: number | null;
   /** Keys that begin with a lower number have been taken over, as far as this process knows. */
@@ -337,26 +441,11 @@ interface Run {
   filters: FilterPart[] | null;
 }
 
-/** What was read of a run that is merged into another. */
-class Input {
-  readonly run: number;
-  readonly rows: { readonly no: number; readonly block: ColumnBlock }[] = [];
-  /** Of the last block: behind it there may be more. */
-  first: Uint8Array = NO_BYTES;
-  /** The last key that was read; undefined when there are no more. */
-  last: Key | undefined;
-  /** How many entries were read last. */
-  newest = 0;
-
-  constructor(run: number) {
-    this.run = run;
-  }
-}
-
 export class SortedRuns extends RunReader {
   readonly #fanOut: number;
   readonly #blockRows: number;
-  readonly #mergedRowsMin: number;
+  readonly #blockBytes: number;
+  readonly #mergedBytesMin: number;
   readonly #filterBytesMax: number;
   /** Newest group first; undefined until they were read. */
   #runs: Run[] | undefined;
@@ -366,7 +455,8 @@ export class SortedRuns extends RunReader {
     super(database, shape);
     this.#fanOut = sizes.fanOut ?? FAN_OUT;
     this.#blockRows = sizes.blockRows ?? BLOCK_ROWS;
-    this.#mergedRowsMin = sizes.mergedRowsMin ?? MERGED_ROWS_MIN;
+    this.#blockBytes = sizes.blockBytes ?? BLOCK_BYTES;
+    this.#mergedBytesMin = sizes.mergedBytesMin ?? MERGED_BYTES_MIN;
     this.#filterBytesMax = sizes.filterBytesMax ?? FILTER_BYTES_MAX;
   }
 
@@ -403,8 +493,8 @@ export class SortedRuns extends RunReader {
     if (rows.count === 0) return;
     const run = this.#create(group);
     this.#writePart(run, rows, sortedOrder(rows.columns.slice(0, this.shape.keyColumns), rows.count), rows.count);
-    this.#storeEntries(run);
-    this.merge(rows.count);
+    this.#storeBytes(run);
+    this.merge(run.bytes);
   }
 
   /** Whether there are merges to go on with. */
@@ -412,11 +502,17 @@ export class SortedRuns extends RunReader {
     return this.#known().some(({ mergedInto }) => mergedInto !== null);
   }
 
-  /** Goes on with every merge, by so many entries and some more. */
-  merge(entries: number): void {
+  /** Goes on with every merge, by so many bytes and some more. */
+  merge(bytes: number): void {
     this.#beginMerges();
     const outputs = new Set(this.#known().flatMap(({ mergedInto }) => mergedInto ?? []));
-    for (const output of outputs) this.#mergePart(output, Math.max(this.#mergedRowsMin, MERGED_PER_PUT * entries));
+    for (const output of outputs) {
+      for (let left = Math.max(this.#mergedBytesMin, MERGED_PER_PUT * bytes); left > 0; ) {
+        const moved = this.#mergePart(output, Math.min(left, MERGED_AT_ONCE_BYTES));
+        if (moved === 0) break;
+        left -= moved;
+      }
+    }
     // What has become one run may be the last that another merge waited for.
     this.#beginMerges();
   }
@@ -450,12 +546,12 @@ export class SortedRuns extends RunReader {
   #load(): Run[] {
     const { name } = this.shape;
     const rows = this.database
-      .prepare(`SELECT no, group_no, entries, merged_into FROM ${name}_runs ORDER BY group_no DESC, no DESC`)
+      .prepare(`SELECT no, group_no, bytes, merged_into FROM ${name}_runs ORDER BY group_no DESC, no DESC`)
       .all();
     const runs = rows.map((row) => ({
       no: row['no'] as number,
       group: row['group_no'] as number,
-      entries: row['entries'] as number,
+      bytes: row['bytes'] as number,
       mergedInto: row['merged_into'] as number | null,
       from: Number.NEGATIVE_INFINITY,
       filters: null as FilterPart[] | null,
@@ -483,7 +579,7 @@ export class SortedRuns extends RunReader {
     const run = {
       no,
       group,
-      entries: 0,
+      bytes: 0,
       mergedInto: null,
       from: Number.NEGATIVE_INFINITY,
       filters: this.shape.hasFilters ? [] : null,
@@ -495,11 +591,22 @@ export class SortedRuns extends RunReader {
 
   /** Writes rows behind all that the run has; `count` of the order. */
   #writePart(run: Run, rows: Rows, order: Uint32Array, count: number): void {
-    for (let start = 0; start < count; start += this.#blockRows) {
-      this.writeBlock(run.no, rows, order, start, Math.min(count, start + this.#blockRows));
+    for (let start = 0, end = 0; start < count; start = end) {
+      end = this.#endOfBlock(rows, order, start, count);
+      run.bytes += this.writeBlock(run.no, rows, order, start, end);
     }
-    run.entries += count;
     if (this.shape.hasFilters && count > 0) this.#writeFilter(run, rows, order, count);
+  }
+
+  #endOfBlock({ bytes }: Rows, order: Uint32Array, start: number, count: number): number {
+    const most = Math.min(count, start + this.#blockRows);
+    if (bytes === null) return most;
+    let sum = bytes.length(order[start] as number);
+    for (let end = start + 1; end < most; end++) {
+      sum += bytes.length(order[end] as number);
+      if (sum > this.#blockBytes) return end;
+    }
+    return most;
   }
 
   #writeFilter(run: Run, { columns }: Rows, order: Uint32Array, count: number): void {
@@ -527,7 +634,7 @@ export class SortedRuns extends RunReader {
     while (this.#filterBytes > this.#filterBytesMax) {
       let largest: Run | undefined;
       for (const run of this.#known()) {
-        if (run.filters !== null && run.filters.length > 0 && run.entries >= (largest?.entries ?? 0)) largest = run;
+        if (run.filters !== null && run.filters.length > 0 && run.bytes >= (largest?.bytes ?? 0)) largest = run;
       }
       if (largest === undefined) return;
       this.#forgetFilters(largest);
@@ -539,9 +646,9 @@ export class SortedRuns extends RunReader {
     run.filters = null;
   }
 
-  #storeEntries({ no, group, entries }: Run): void {
-    const sql = `UPDATE ${this.shape.name}_runs SET entries = ? WHERE group_no = ? AND no = ?`;
-    this.prepared(sql).run(entries, group, no);
+  #storeBytes({ no, group, bytes }: Run): void {
+    const sql = `UPDATE ${this.shape.name}_runs SET bytes = ? WHERE group_no = ? AND no = ?`;
+    this.prepared(sql).run(bytes, group, no);
   }
 
   #removeRun(run: Run): void {
@@ -563,15 +670,15 @@ export class SortedRuns extends RunReader {
         this.#beginMerge(group, ofGroup);
         continue;
       }
-      for (const ofLevel of Map.groupBy(ofGroup, ({ entries }) => this.#levelOf(entries)).values()) {
+      for (const ofLevel of Map.groupBy(ofGroup, ({ bytes }) => this.#levelOf(bytes)).values()) {
         if (ofLevel.length >= this.#fanOut) this.#beginMerge(group, ofLevel);
       }
     }
   }
 
-  #levelOf(entries: number): number {
-    if (entries < LOWEST_LEVEL_ENTRIES) return 0;
-    return 1 + Math.floor(Math.log(entries / LOWEST_LEVEL_ENTRIES) / Math.log(this.#fanOut));
+  #levelOf(bytes: number): number {
+    if (bytes < LOWEST_LEVEL_BYTES) return 0;
+    return 1 + Math.floor(Math.log(bytes / LOWEST_LEVEL_BYTES) / Math.log(this.#fanOut));
   }
 
   #beginMerge(group: number, inputs: readonly Run[]): void {
@@ -583,86 +690,71 @@ export class SortedRuns extends RunReader {
     }
   }
 
-  /** Moves the lowest entries of all inputs on, about `wanted` of them; if they were the last, the inputs go. */
-  #mergePart(outputNo: number, wanted: number): void {
+  /** Moves the lowest entries of all inputs on, about so many bytes. Gives how many; 0 if the inputs are empty, and gone. */
+  #mergePart(outputNo: number, wanted: number): number {
     const output = this.#known().find(({ no }) => no === outputNo) as Run;
     // Oldest first: what is in order by then need not be sorted.
     const inputs = this.#known()
       .filter(({ mergedInto }) => mergedInto === outputNo)
-      .toReversed();
-    const { read, bound } = this.#readLowest(inputs, wanted);
-    const merged = this.rowsFor(
-      read.reduce((sum, { rows }) => sum + rows.reduce((all, { block }) => all + block.count, 0), 0),
-    );
-    const after = bound === undefined ? undefined : nextKey(bound);
-    for (const { run, rows } of read) {
-      for (const { no, block } of rows) {
-        const end = after === undefined ? block.count : block.firstFrom(after);
-        if (end === 0) break;
-        this.append(merged, block, 0, end);
-        const rest = this.rowsFor(block.count - end);
-        this.append(rest, block, end, block.count);
-        this.rewrite(run, no, rest);
-      }
+      .toReversed()
+      .map((run): MergeInput => ({ run, blocks: [], first: undefined, last: undefined, isAtEnd: false }));
+    let bytes = 0;
+    // All inputs have been read up to the last key of the one that has been read least far; so that one is read on.
+    let least = leastFar(inputs);
+    while (least !== undefined && (least.last === undefined || bytes < wanted)) {
+      bytes += this.#readOn(least);
+      least = leastFar(inputs);
     }
+    const bound = least?.last;
+    const merged = this.rowsFor(
+      inputs.reduce((sum, { blocks }) => blocks.reduce((all, { count }) => all + count, sum), 0),
+    );
+    for (const input of inputs) this.#takeUpTo(bound, input, merged);
     const order = sortedOrder(merged.columns.slice(0, this.shape.keyColumns), merged.count);
     this.#writePart(output, merged, order, this.#combine(merged, order));
-    this.#storeEntries(output);
-    for (const run of inputs) {
+    this.#storeBytes(output);
+    for (const { run } of inputs) {
       if (bound === undefined) this.#removeRun(run);
       else run.from = bound[0] as number;
     }
+    return bound === undefined ? 0 : bytes;
   }
 
-  /**
-   * Reads inputs until `wanted` entries or more of them are known to be the lowest: those up to `bound`, or all where it is
-   * undefined. What is read next is always of the input that was read the least far, since keys may be anywhere: those of
-   * one run may all come before those of the next.
-   */
-  #readLowest(inputs: readonly Run[], wanted: number): { read: readonly Input[]; bound: Key | undefined } {
-    const blocks = Math.max(1, Math.ceil(wanted / (inputs.length * this.#blockRows)));
-    const read = inputs.map(({ no }) => new Input(no));
-    for (const input of read) this.#readMore(input, blocks);
-    for (let lowest = 0; ; ) {
-      let least: Input | undefined;
-      for (const input of read) {
-        if (input.last !== undefined && (least?.last === undefined || compareKeys(input.last, least.last) < 0)) {
-          least = input;
-        }
-      }
-      if (least === undefined || lowest >= wanted) return { read, bound: least?.last };
-      lowest += least.newest;
-      this.#readMore(least, blocks);
+  /** Reads the next block of an input; gives how many bytes it has. */
+  #readOn(input: MergeInput): number {
+    const row = this.blockAfter(input.run.no, input.first);
+    if (row === undefined) {
+      input.isAtEnd = true;
+      return 0;
     }
+    const block = this.decoded(row);
+    input.blocks.push(block);
+    input.first = row.first;
+    input.last = this.entryAt(block, block.count - 1).key;
+    return row.entries.length;
   }
 
-  #readMore(input: Input, blocks: number): void {
-    const sql = `SELECT no, first, entries FROM ${this.shape.name}_blocks
-      WHERE run = ? AND first > ? ORDER BY first LIMIT ?`;
-    const rows = this.prepared(sql).all(input.run, input.first, blocks) as unknown as (BlockRow & {
-      readonly first: Uint8Array;
-    })[];
-    input.last = undefined;
-    input.newest = 0;
-    for (const { no, first, entries } of rows) {
-      const block = this.decoded({ entries });
-      input.rows.push({ no, block });
-      input.first = first;
-      input.newest += block.count;
+  /** Moves the entries of an input up to and with a key, or all of them. */
+  #takeUpTo(bound: Key | undefined, { run, blocks }: MergeInput, rows: RowsToWrite): void {
+    const { name } = this.shape;
+    if (bound === undefined) this.prepared(`DELETE FROM ${name}_blocks WHERE run = ?`).run(run.no);
+    else this.prepared(`DELETE FROM ${name}_blocks WHERE run = ? AND first <= ?`).run(run.no, bytesOf(bound));
+    const after = bound === undefined ? undefined : nextKey(bound);
+    for (const block of blocks) {
+      const end = after === undefined ? block.count : block.firstFrom(after);
+      if (end === 0) return;
+      this.append(rows, block, 0, end);
+      if (end === block.count) continue;
+      const rest = this.rowsFor(block.count - end);
+      this.append(rest, block, end, block.count);
+      this.writeBlock(run.no, rest, sameOrder(rest.count), 0, rest.count);
     }
-    const last = input.rows.at(-1)?.block;
-    if (rows.length > 0 && last !== undefined) input.last = this.entryAt(last, last.count - 1).key;
   }
 
   /** Makes one row of those of one key; gives how many are left, at the beginning of the order. */
   #combine(rows: RowsToWrite, order: Uint32Array): number {
-    const { combine, keyColumns, valueColumns } = this.shape;
+    const { combine, keyColumns } = this.shape;
     if (combine === undefined) return order.length;
-    const entryAt = (row: number): Entry => ({
-      key: Array.from({ length: keyColumns }, (_, column) => rows.columns[column]?.[row] as number),
-      values: Array.from({ length: valueColumns }, (_, column) => rows.columns[keyColumns + column]?.[row] as number),
-      bytes: rows.bytes?.[row] ?? NO_BYTES,
-    });
     const isSameKey = (one: number, other: number): boolean => {
       for (let column = 0; column < keyColumns; column++) {
         if (rows.columns[column]?.[one] !== rows.columns[column]?.[other]) return false;
@@ -677,13 +769,31 @@ export class SortedRuns extends RunReader {
         order[kept++] = row;
         continue;
       }
-      const { values, bytes } = combine(entryAt(before), entryAt(row));
-      for (const [column, value] of values.entries())
-        (rows.columns[keyColumns + column] as Float64Array)[before] = value;
-      if (rows.bytes !== null) rows.bytes[before] = bytes;
+      rows.combine(before, rows.entryAt(row, this.shape), this.shape);
     }
     return kept;
   }
+}
+
+/** A run that is merged, as far as it was read. */
+interface MergeInput {
+  readonly run: Run;
+  readonly blocks: ColumnBlock[];
+  /** With which key its last block begins and ends. */
+  first: Uint8Array | undefined;
+  last: Key | undefined;
+  isAtEnd: boolean;
+}
+
+/** Of those that have not been read to their end; one that has not been read at all first. */
+function leastFar(inputs: readonly MergeInput[]): MergeInput | undefined {
+  let least: MergeInput | undefined;
+  for (const input of inputs) {
+    if (input.isAtEnd) continue;
+    if (input.last === undefined) return input;
+    if (least === undefined || compareKeys(input.last, least.last as Key) < 0) least = input;
+  }
+  return least;
 }
 
 const NO_BYTES = new Uint8Array();

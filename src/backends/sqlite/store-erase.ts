@@ -25,10 +25,10 @@ import { invalidate } from './invalidations.ts';
 import { ADD_PROFILES } from './store-books.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
 import { MATCH_KEYS, removeKeys } from './store-match-keys.ts';
+import { PROFILE_RUNS } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './store-profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './store-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
-import { removeTold } from './told-runs.ts';
 import { type ErasedKey, eventIdOf, nameOfKey, payloadTest } from '../../stored/erased-person.ts';
 import type { ProfileNodes } from '../../stored/profile.ts';
 import { HASHED } from '../../stored/keyed-hash.ts';
@@ -214,7 +214,7 @@ function eraseNode(store: StoreConnection, node: number): void {
     store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node, node_b);
     store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node_b, node);
   }
-  removeTold(store, node);
+  store.runs(PROFILE_RUNS).remove([[node]]);
   store.run('DELETE FROM nodes WHERE no = ?', node);
 }
 

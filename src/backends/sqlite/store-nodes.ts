@@ -1,12 +1,10 @@
 /**
- * Writes what a transaction tells of nodes: how many events, when first and last seen, and the statements, folded into
- * what was known (identity/statements.ts). New nodes are written at once. Of others it waits until the commit, up to
- * `WAITING_NODES_MAX` and `WAITING_BYTES_MAX`, and is written in the order of their numbers: each node once, and
- * neighbours, which share a page, one after the other. Where there are many of them it is not written to their rows but
- * beside them (told-runs.ts), and a slice of all rows is brought up to date.
+ * Writes what a transaction adds to nodes. The row of a new node is written at once, and never changed; how many events a
+ * node has, when it was first and last seen and what is known of it (identity/statements.ts) is gathered until the
+ * commit, up to `GATHERED_NODES_MAX` and `GATHERED_BYTES_MAX`, and put as a sorted run (profile-runs.ts).
  *
- * Most statements say the same names as the one before them. Where a row knows just one group, `names` says which names it
- * has (names.ts), and `said_at` when: a newer group of the same names takes its place without being compared with it.
+ * Most updates set the same names as the one before them. Where all that is known comes from one update, a newer one of the same
+ * names replaces it without being compared with it.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -24,72 +22,41 @@ import {
   sumOf,
   type Visits,
 } from '../../stored/known.ts';
-import { mergedKnown, newerOfSameNames } from '../../stored/merged-known.ts';
 import type { HashOfKey } from '../../stored/keyed-hash.ts';
-import { NumberedNames } from './names.ts';
+import { ProfileMemtable, type PropertyUpdate } from './profile-memtable.ts';
+import { PROFILE_GROUP, PROFILE_RUNS, PROFILE_SIZES } from './profile-runs.ts';
+import { NO_SHAPE, ShapeHashes } from './shape-hash.ts';
+import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 import { NODES_PER_BLOCK } from './store-schema.ts';
-import { NO_NAMES, type TakeTold, textOf } from './told-chunks.ts';
-import { RUN_NODES, ToldRuns } from './told-runs.ts';
 import { rememberingUuidBytes, uuidBytes } from './uuids.ts';
-import { type Said, WaitingNodes } from './waiting-nodes.ts';
 
-const WAITING_NODES_MAX = 100_000;
-/** Of what was said of waiting nodes: ordinary people fit, a few that know megabytes each do not. */
-const WAITING_BYTES_MAX = 32 * 1024 * 1024;
-
-export interface ToldSizes {
-  /** Fewer nodes than this are brought up to date at once: that is no load. */
-  readonly runNodesMin?: number;
-  /** The most that is brought up to date with a transaction. */
-  readonly sliceNodesMax?: number;
-}
-
-const RUN_NODES_MIN = 2_048;
-/** After so many runs, all nodes are up to date by each of them. */
-const SLICES = 48;
-const SLICE_NODES_MAX = 200_000;
-/** With a transaction that writes no run; and with one that has nothing else to do, for about a tenth of a second. */
-const SMALL_SLICE_NODES = 1_024;
-const IDLE_SLICE_NODES = 16_384;
+const GATHERED_NODES_MAX = 100_000;
+/** Of what is known of them: ordinary people fit, a few with megabytes each do not. */
+const GATHERED_BYTES_MAX = 32 * 1024 * 1024;
+/** Merged at a time when there is nothing else to do, and some more: for about a tenth of a second. */
+const IDLE_MERGE_BYTES = 1024 * 1024;
 
 export class StoreNodes {
   readonly #insert: StatementSync;
   readonly #insertBlock: StatementSync;
-  readonly #select: StatementSync;
-  readonly #count: StatementSync;
-  readonly #replace: StatementSync;
-  readonly #update: StatementSync;
   readonly #traceBytes = rememberingUuidBytes();
-  readonly #names: NumberedNames;
-  readonly #waiting = new WaitingNodes();
-  readonly #told: ToldRuns;
-  /** Those of a slice, as all runs tell of them. */
-  readonly #slice = new WaitingNodes();
+  readonly #shapes: ShapeHashes;
+  readonly #gathered = new ProfileMemtable();
+  readonly #runs: SortedRuns;
   /** The block that was written last. */
   #blockTenant = -1;
   #block = -1;
-  readonly #runNodesMin: number;
-  readonly #sliceNodesMax: number;
 
-  constructor(database: DatabaseSync, hashOf: HashOfKey, sizes: ToldSizes = {}) {
-    this.#names = new NumberedNames(hashOf);
-    this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  constructor(database: DatabaseSync, hashOf: HashOfKey, sizes: RunsSizes = {}) {
+    this.#shapes = new ShapeHashes(hashOf);
+    this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?)');
     this.#insertBlock = database.prepare('INSERT INTO node_blocks VALUES (?, ?) ON CONFLICT DO NOTHING');
-    this.#select = database.prepare('SELECT known FROM nodes WHERE no = ?');
-    const sums = 'events = events + ?, first_seen = min(first_seen, ?), last_seen = max(last_seen, ?)';
-    this.#count = database.prepare(`UPDATE nodes SET ${sums} WHERE no = ?`);
-    const known = 'known = CAST(? AS TEXT), said_at = ?';
-    this.#replace = database.prepare(`UPDATE nodes SET ${sums}, ${known} WHERE no = ? AND names = ? AND said_at < ?`);
-    this.#update = database.prepare(`UPDATE nodes SET ${sums}, ${known}, names = ? WHERE no = ?`);
-    this.#told = new ToldRuns(database);
-    this.#runNodesMin = sizes.runNodesMin ?? RUN_NODES_MIN;
-    this.#sliceNodesMax = sizes.sliceNodesMax ?? SLICE_NODES_MAX;
+    this.#runs = new SortedRuns(database, PROFILE_RUNS, { ...PROFILE_SIZES, ...sizes });
   }
 
   forget(): void {
-    this.#waiting.clear();
-    this.#slice.clear();
-    this.#told.forget();
+    this.#gathered.clear();
+    this.#runs.forget();
     this.#blockTenant = -1;
   }
 
@@ -99,68 +66,24 @@ export class StoreNodes {
       this.#create(tenant, node, origin, visits.get(node) ?? []);
       visits.delete(node);
     }
-    for (const [node, ofNode] of visits) this.#waiting.add(node, sumOf(ofNode), this.#said(ofNode));
-    if (this.#waiting.count >= WAITING_NODES_MAX || this.#waiting.textBytes >= WAITING_BYTES_MAX) this.flush();
+    for (const [node, ofNode] of visits) this.#gathered.add(node, sumOf(ofNode), this.#updateOf(ofNode));
+    if (this.#gathered.count >= GATHERED_NODES_MAX || this.#gathered.textBytes >= GATHERED_BYTES_MAX) this.flush();
   }
 
   /** To be called before the transaction is committed. */
   flush(): void {
-    const { count, highest } = this.#waiting;
-    const isRun = count >= this.#runNodesMin && highest < RUN_NODES;
-    if (isRun) this.#told.write(this.#waiting.takeAll);
-    else this.#settle(this.#waiting);
-    this.#bringUpToDate(isRun ? this.#sliceFor(highest) : SMALL_SLICE_NODES);
+    this.#runs.put(PROFILE_GROUP, this.#gathered.rows);
+    this.#gathered.clear();
   }
 
-  /** Older runs may tell of higher nodes: with too many runs, it is as much as may be. */
-  #sliceFor(highest: NodeNumber): number {
-    if (this.#told.count > 2 * SLICES) return this.#sliceNodesMax;
-    return Math.max(SMALL_SLICE_NODES, Math.ceil(highest / SLICES));
+  /** Whether runs are being merged. */
+  get isMerging(): boolean {
+    return this.#runs.isMerging;
   }
 
-  /** Whether some rows are not up to date. */
-  get isBehind(): boolean {
-    return !this.#told.isEmpty;
-  }
-
-  /** Brings some rows up to date, when there is nothing else to do. */
-  catchUp(): void {
-    this.#bringUpToDate(IDLE_SLICE_NODES);
-  }
-
-  #bringUpToDate(nodes: number): void {
-    this.#told.takeSlice(Math.min(nodes, this.#sliceNodesMax), this.#slice.addTold);
-    this.#settle(this.#slice);
-  }
-
-  /** Brings the rows of nodes up to date. */
-  #settle(nodes: WaitingNodes): void {
-    nodes.takeAll(this.#settleOne);
-  }
-
-  readonly #settleOne: TakeTold = (node, events, first, last, known, names, saidAt) => {
-    if (known === undefined) {
-      expectOne(node, this.#count.run(events, first, last, node));
-      return;
-    }
-    if (names !== NO_NAMES) {
-      const { changes } = this.#replace.run(events, first, last, known, saidAt, node, names, saidAt);
-      if (changes === 1) return;
-    }
-    const after = this.#after(node, { text: textOf(known), names, saidAt });
-    expectOne(node, this.#update.run(events, first, last, after.text, ...columnsOf(after), node));
-  };
-
-  /** What a node knows when this was said. */
-  #after(node: NodeNumber, said: Said): Said {
-    const before = this.#select.get(node)?.known as string | null | undefined;
-    if (typeof before !== 'string') return said;
-    const newer = newerOfSameNames(before, said.text);
-    if (newer === said.text) return said;
-    // Both are one group of the same names.
-    if (newer !== null) return { text: newer, names: said.names, saidAt: receivedAtOf(newer) };
-    const text = mergedKnown(before, said.text);
-    return text === said.text ? said : { text, names: NO_NAMES, saidAt: 0 };
+  /** Goes on merging, when there is nothing else to do. */
+  merge(): void {
+    this.#runs.merge(IDLE_MERGE_BYTES);
   }
 
   /** Nodes come in the order of their numbers, so this writes a row for every thousandth of them. */
@@ -178,37 +101,26 @@ export class StoreNodes {
     visits: UserToStore | readonly UserToStore[],
   ): void {
     const { receivedAt, traceId, userIndex } = origin;
+    const id = uuidBytes(nodeIdOf(tenant.id, origin));
+    this.#insert.run(node, tenant.no, id, receivedAt, this.#traceBytes(traceId), userIndex);
     const { events, first, last } = sumOf(visits);
-    const said = this.#said(visits);
-    this.#insert.run(
-      node,
-      tenant.no,
-      uuidBytes(nodeIdOf(tenant.id, origin)),
-      receivedAt,
-      this.#traceBytes(traceId),
-      userIndex,
-      events,
-      Math.min(receivedAt, first),
-      Math.max(receivedAt, last),
-      said === null ? null : said.text,
-      ...columnsOf(said),
-    );
+    const seen = { events, first: Math.min(receivedAt, first), last: Math.max(receivedAt, last) };
+    this.#gathered.add(node, seen, this.#updateOf(visits));
   }
 
-  #said(visits: UserToStore | readonly UserToStore[]): Said | null {
+  #updateOf(visits: UserToStore | readonly UserToStore[]): PropertyUpdate | null {
     if (isList(visits)) {
       const newest = newestOfSameNames(visits);
-      if (newest === null) return saidTogether(visits);
-      return this.#said(newest);
+      return newest === null ? updatesTogether(visits) : this.#updateOf(newest);
     }
     const { origin, statement } = visits;
     if (statement === null) return null;
     const { receivedAt } = origin;
-    return { text: groupsText(origin, statement), names: this.#names.numberOf(statement.names), saidAt: receivedAt };
+    return { text: groupsText(origin, statement), shape: this.#shapes.of(statement.names), writtenAt: receivedAt };
   }
 }
 
-/** Null where they say nothing, or something of different names. */
+/** Null where they set nothing, or different names. */
 function newestOfSameNames(visits: readonly UserToStore[]): UserToStore | null {
   let newest: UserToStore | null = null;
   for (const visit of visits) {
@@ -219,21 +131,7 @@ function newestOfSameNames(visits: readonly UserToStore[]): UserToStore | null {
   return newest;
 }
 
-function saidTogether(visits: readonly UserToStore[]): Said | null {
+function updatesTogether(visits: readonly UserToStore[]): PropertyUpdate | null {
   const text = boundedText(foldedGroups(NOTHING_KNOWN, visits));
-  return text === null ? null : { text, names: NO_NAMES, saidAt: 0 };
-}
-
-/** As `said_at` and `names` are stored. */
-function columnsOf(said: Said | null): [number | null, number | null] {
-  return said === null || said.names === NO_NAMES ? [null, null] : [said.saidAt, said.names];
-}
-
-function expectOne(node: NodeNumber, { changes }: { readonly changes: number | bigint }): void {
-  if (changes !== 1) throw new Error(`node ${node} is not in the store`);
-}
-
-/** Of the first group. */
-function receivedAtOf(known: string): number {
-  return Number(known.slice(2, known.indexOf(',')));
+  return text === null ? null : { text, shape: NO_SHAPE, writtenAt: 0 };
 }

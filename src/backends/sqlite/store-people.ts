@@ -1,20 +1,21 @@
 /**
  * Lists of people, and what to call them. A search (stored/people-search.ts) goes through the blocks of node numbers in
  * which the tenant has nodes (`node_blocks`), newest first; a block is one read transaction of about a millisecond, so
- * that other questions get their turn in between. Candidates are narrowed down in SQL; what was told of a node and is not in its row yet is
- * looked at here.
+ * that other questions get their turn in between. Candidates are narrowed down by what any run has of a node
+ * (profile-runs.ts), without combining it, and by identifiers in SQL.
  */
 
 import type { NodeNumber } from '../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../store.ts';
 import { type Candidate, matchOf, type RoughFilter, type Step } from '../../stored/people-search.ts';
 import { storedPerson } from '../../stored/person.ts';
+import { PROFILE_RUNS, textOf } from './profile-runs.ts';
+import type { Entry } from './sorted-runs.ts';
 import type { StoreConnection } from './store-connection.ts';
 import { candidateOf, idsToNodes, personNodes } from './store-profiles.ts';
 import { NODES_PER_BLOCK } from './store-schema.ts';
-import { toldBetween } from './told-runs.ts';
 
-/** What is known of a node and is longer is not compared in SQL, where nothing could end it: the node is a candidate. */
+/** What is known of a node and is longer is not looked through: the node is a candidate. */
 const COMPARED_BYTES_MAX = 65_536;
 
 /** Looks at one block, or at a part of it when there is no more room or time. */
@@ -62,16 +63,8 @@ function survivorsIn(store: StoreConnection, tenant: number, { from, to }: Range
 }
 
 /** ?1 and ?2 are the range of survivors, ?3 the tenant; patterns are ?4 and ?5. */
-const IS_LONG = `octet_length(nodes.known) > ${COMPARED_BYTES_MAX}`;
-const KNOWN_MATCHES = `(${IS_LONG} OR (nodes.known LIKE ?4 ESCAPE '\\' AND nodes.known LIKE ?5 ESCAPE '\\'))`;
 const IDENTIFIER_MATCHES = `(identifiers.value LIKE ?4 ESCAPE '\\' OR identifiers.raw LIKE ?4 ESCAPE '\\'
   OR (identifiers.type = 2 AND identifiers.value LIKE ?5 ESCAPE '\\'))`;
-const BY_KNOWN = `
-  SELECT no, iif(${IS_LONG}, NULL, known) AS known FROM nodes
-  WHERE no >= ?1 AND no < ?2 AND tenant = ?3 AND ${KNOWN_MATCHES}
-  UNION ALL
-  SELECT root, iif(${IS_LONG}, NULL, known) FROM aliases JOIN nodes ON nodes.no = aliases.node
-  WHERE root >= ?1 AND root < ?2 AND tenant = ?3 AND ${KNOWN_MATCHES}`;
 const BY_IDENTIFIER = `
   SELECT node AS no FROM identifiers WHERE node >= ?1 AND node < ?2 AND tenant = ?3 AND ${IDENTIFIER_MATCHES}
   UNION
@@ -81,22 +74,27 @@ const BY_IDENTIFIER = `
 /** Survivors only, newest first. */
 function candidatesIn(store: StoreConnection, tenant: number, range: Range, filter: RoughFilter): NodeNumber[] {
   const { from, to } = range;
-  const { identifier, phone, known, mayCount } = filter;
+  const { identifier, phone, mayCount } = filter;
   const numbers = new Set<NodeNumber>();
-  for (const row of store.iterate<{ no: NodeNumber; known: string | null }>(BY_KNOWN, from, to, tenant, ...known)) {
-    // What is too long to be compared may count.
-    if (row.known === null || mayCount(row.known)) numbers.add(row.no);
+  const isCandidate = ({ bytes }: Entry): boolean =>
+    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayCount(textOf(bytes)));
+  for (const run of store.runs(PROFILE_RUNS).runNumbers()) {
+    for (const entry of store.runs(PROFILE_RUNS).ascending(run, [from], [to])) {
+      const [node = 0] = entry.key;
+      if (!numbers.has(node) && isCandidate(entry)) numbers.add(node);
+    }
+  }
+  const merged = store.all<{ node: NodeNumber; root: NodeNumber }>(
+    'SELECT node, root FROM aliases WHERE root >= ? AND root < ?',
+    from,
+    to,
+  );
+  for (const { node, root } of merged) {
+    if (!numbers.has(root) && store.runs(PROFILE_RUNS).parts([node]).some(isCandidate)) numbers.add(root);
   }
   if (identifier !== null) {
     const rows = store.all<{ no: NodeNumber }>(BY_IDENTIFIER, from, to, tenant, identifier, phone);
     for (const { no } of rows) numbers.add(no);
-  }
-  const told = toldBetween(store, from, to, mayCount);
-  if (told !== null) {
-    for (const no of told) numbers.add(no);
-    // What is told of those that were merged into a survivor lies elsewhere.
-    const sql = 'SELECT DISTINCT root AS no FROM aliases WHERE root >= ? AND root < ?';
-    for (const { no } of store.all<{ no: NodeNumber }>(sql, from, to)) numbers.add(no);
   }
   if (numbers.size === 0) return [];
   return survivorsIn(store, tenant, range).filter((no) => numbers.has(no));

@@ -21,8 +21,7 @@ import {
   storedProfile,
 } from '../../stored/profile.ts';
 import { idBytes, type StoreConnection } from './store-connection.ts';
-import type { Told } from './told-chunks.ts';
-import { type ToldColumns, toldOf, withTold } from './told-runs.ts';
+import { findShortState, type NodeState, PROFILE_RUNS, stateOf } from './profile-runs.ts';
 import { findNode, MATCH_KEYS } from './store-match-keys.ts';
 import { uuidText } from './uuids.ts';
 
@@ -32,7 +31,7 @@ interface OriginColumns {
   readonly user_index: number;
 }
 
-interface NodeColumns extends OriginColumns, ToldColumns {
+interface NodeColumns extends OriginColumns {
   readonly no: NodeNumber;
   readonly id: Uint8Array;
 }
@@ -89,23 +88,35 @@ export function nodesByKey(
   return row && nodesOf(store, row.node);
 }
 
-function nodesOf(store: StoreConnection, node: NodeNumber, known = 'known'): ProfileNodes {
+type ReadState = (node: NodeNumber) => NodeState | undefined;
+
+function nodesOf(
+  store: StoreConnection,
+  node: NodeNumber,
+  readState: ReadState = (no) => wholeState(store, no),
+): ProfileNodes {
   const alias = store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node);
   const root = alias?.root ?? node;
   const rows = store.all<NodeColumns>(
-    `SELECT no, id, received_at, trace_id, user_index, events, first_seen, last_seen, ${known} FROM nodes
+    `SELECT no, id, received_at, trace_id, user_index FROM nodes
      WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)`,
     root,
   );
   return profileNodes(
     root,
-    rows.map((row) => profileNode(row, toldOf(store, row.no))),
+    rows.map((row) => profileNode(row, readState(row.no))),
   );
 }
 
-function profileNode(row: NodeColumns, told: readonly Told[]): ProfileNode {
-  const { no: node, events, first_seen: firstSeen, last_seen: lastSeen, known } = withTold(row, told);
-  return { node, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, known };
+function wholeState(store: StoreConnection, node: NodeNumber): NodeState | undefined {
+  const entry = store.runs(PROFILE_RUNS).find([node]);
+  return entry && stateOf(entry);
+}
+
+function profileNode(row: NodeColumns, state: NodeState | undefined): ProfileNode {
+  if (state === undefined) throw new Error(`of node ${row.no} there is a row, and nothing in the runs`);
+  const { events, first_seen: firstSeen, last_seen: lastSeen, known } = state;
+  return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, known };
 }
 
 function originOf({ received_at, trace_id, user_index }: OriginColumns): Origin {
@@ -176,13 +187,8 @@ export function idsToNodes(store: StoreConnection, tenant: number, ids: readonly
 
 /** For its name: without what is known of a node where that is too long to be read for one. */
 export function personNodes(store: StoreConnection, root: NodeNumber): [ProfileNodes, IdentifierRow[]] {
-  const all = nodesOf(store, root, `iif(octet_length(known) > ${NAMED_BYTES_MAX}, NULL, known) AS known`);
-  const nodes = all.nodes.map((node) => (isTooLong(node.known) ? { ...node, known: null } : node));
-  return [{ root: all.root, nodes }, identifiersOf(store, all.nodes)];
-}
-
-function isTooLong(known: string | null): boolean {
-  return known !== null && Buffer.byteLength(known) > NAMED_BYTES_MAX;
+  const nodes = nodesOf(store, root, (node) => findShortState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
+  return [nodes, identifiersOf(store, nodes.nodes)];
 }
 
 export function countProfiles(store: StoreConnection, tenant: number): number {

@@ -14,6 +14,7 @@ import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT, removeEntries } from './ev
 import { amountToSum, type CountedCurrency, currencyOfStored } from '../../stored/currency.ts';
 import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import type { EventTable, StoreConnection } from './store-connection.ts';
+import { putRemovedEvents, type RemovedEvents, subtractRemovedEvents } from './profile-runs.ts';
 import { EventReader, removeStored } from './stored-events.ts';
 
 /** Events that are read to sum revenue anew, for all minutes of one call together. */
@@ -55,11 +56,22 @@ export function removeEvents(
   if (becoming === 'erased') unindex(store, table, events);
   const expired = becoming === 'expired' ? 1 : table.expired;
   store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
-  for (const [node, removed] of Map.groupBy(events, ({ node }) => node)) {
-    if (node !== null) store.run('UPDATE nodes SET events = events - ? WHERE no = ?', removed.length, node);
-  }
+  if (becoming === 'expired') putRemovedEvents(store, removedByNode(events));
+  else subtractRemovedEvents(store, removedByNode(events));
   moveInBooks(store, events, becoming);
   for (const [tenant, removed] of Map.groupBy(events, ({ tenant }) => tenant)) uncount(store, tenant, removed);
+}
+
+function removedByNode(events: readonly RemovableEvent[]): RemovedEvents[] {
+  return [...Map.groupBy(events, ({ node }) => node)].flatMap(([node, removed]) => {
+    if (node === null) return [];
+    const times = removed.map(({ receivedAt }) => receivedAt);
+    const [first, last] = times.reduce(
+      ([least, most], at) => [Math.min(least, at), Math.max(most, at)],
+      [times[0] ?? 0, times[0] ?? 0],
+    );
+    return [{ node, events: removed.length, first, last }];
+  });
 }
 
 function unindex(store: StoreConnection, table: EventTable, events: readonly RemovableEvent[]): void {

@@ -36,23 +36,17 @@ const SCHEMA = `
   CREATE TABLE sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT;
   INSERT INTO sequences VALUES ('node', 1), ('record', 1), ('event', 1);
 
-  -- A node: created by (received_at, trace_id, user_index); 'known' is what statements.ts makes of its statements.
+  -- A node: created by (received_at, trace_id, user_index). What changes of it is elsewhere (profile-runs.ts).
   CREATE TABLE nodes (
     no          INTEGER PRIMARY KEY,
     tenant      INTEGER NOT NULL,
     id          BLOB    NOT NULL,
     received_at INTEGER NOT NULL,
     trace_id    BLOB    NOT NULL,
-    user_index  INTEGER NOT NULL,
-    events      INTEGER NOT NULL,
-    first_seen  INTEGER NOT NULL,
-    last_seen   INTEGER NOT NULL,
-    known       TEXT,
-    -- Where 'known' is one group: when it was received, and which names it has (names.ts).
-    said_at     INTEGER,
-    names       INTEGER
+    user_index  INTEGER NOT NULL
   ) STRICT;
   CREATE UNIQUE INDEX nodes_by_id ON nodes (id);
+  ${sortedRunsSchema('profiles', false)}
 
   -- One row: what hashes are made with (stored/keyed-hash.ts). As secret as what is hashed; without it nobody is found.
   CREATE TABLE key_secret (secret BLOB NOT NULL) STRICT;
@@ -220,10 +214,6 @@ const SCHEMA = `
   ) STRICT;
   ${sortedRunsSchema('events_by_node', false)}
   ${sortedRunsSchema('events_by_tenant', false)}
-
-  -- What was told of nodes and is not in their rows yet, in chunks (told-chunks.ts); which runs of them there are.
-  CREATE TABLE told (no INTEGER PRIMARY KEY, numbers BLOB NOT NULL, texts BLOB NOT NULL) STRICT;
-  CREATE TABLE told_runs (no INTEGER PRIMARY KEY) STRICT;
 
   -- One row once a server has run: which installation this file belongs to (installation.ts).
   CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;

@@ -37,7 +37,7 @@ import { StoreChanges } from './store-changes.ts';
 import { StoreCopying } from './store-copying.ts';
 import { StoreGraph } from './store-graph.ts';
 import { hashesOf, StoreMatchKeys } from './store-match-keys.ts';
-import { StoreNodes, type ToldSizes } from './store-nodes.ts';
+import { StoreNodes } from './store-nodes.ts';
 import { StoreReceipts } from './store-receipts.ts';
 import { StoreRejections } from './store-rejections.ts';
 import type { RunsSizes } from './sorted-runs.ts';
@@ -56,8 +56,8 @@ export interface WriterSetup {
   readonly tableEvents?: number;
   /** Of the index of events; tests take few. */
   readonly indexSizes?: RunsSizes;
-  /** When what is told of nodes is written beside them; tests take few. */
-  readonly toldSizes?: ToldSizes;
+  /** Of the runs that have what changes of nodes; tests take small ones. */
+  readonly profileSizes?: RunsSizes;
   /** For a server: a thread of its own copies the write-ahead log into the file. */
   readonly hasThreads?: boolean;
   /** Instead of those made with the secret in the file; tests take some that are alike. */
@@ -110,13 +110,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #keys: StoreMatchKeys;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
-    const { file, tableEvents = TABLE_EVENTS, indexSizes, toldSizes, hasThreads = false } = setup;
+    const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, hasThreads = false } = setup;
     const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
     this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
     this.#keys = new StoreMatchKeys(database, hashOf);
     this.#graph = new StoreGraph(database, this.#keys);
-    this.#nodes = new StoreNodes(database, hashOf, toldSizes);
+    this.#nodes = new StoreNodes(database, hashOf, profileSizes);
     this.#changes = new StoreChanges(database, this.#keys);
     this.#books = new StoreBooks(database);
     this.#receipts = new StoreReceipts(database);
@@ -254,13 +254,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   async catchUp(): Promise<boolean> {
     const isBehind = this.#attempt(
-      () => this.#nodes.isBehind || this.#keys.isMerging || this.#firstUses.isMerging || this.#tables.isMerging,
+      () => this.#nodes.isMerging || this.#keys.isMerging || this.#firstUses.isMerging || this.#tables.isMerging,
     );
     if (!isBehind) return false;
     await this.begin();
     try {
       this.#attempt(() => {
-        this.#nodes.catchUp();
+        this.#nodes.merge();
         this.#keys.merge();
         this.#firstUses.merge();
         this.#tables.merge();
@@ -291,6 +291,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       throw error;
     } finally {
       this.#tables.forget();
+      this.#nodes.forget();
     }
   }
 

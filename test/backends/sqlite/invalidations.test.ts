@@ -10,6 +10,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test, type TestContext } from 'node:test';
 import { ROWS_KEPT } from '../../../src/backends/sqlite/invalidations.ts';
 import { type HashOfKey, keyHashes } from '../../../src/stored/keyed-hash.ts';
+import { PROFILE_RUNS } from '../../../src/backends/sqlite/profile-runs.ts';
+import { RunReader } from '../../../src/backends/sqlite/sorted-runs.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../../src/backends/sqlite/store-writer.ts';
 import type { LogEntry } from '../../../src/log.ts';
@@ -186,7 +188,7 @@ suite('After an act on one person, the writer', () => {
 function graphIn(file: string): unknown[] {
   const database = new DatabaseSync(file, { readOnly: true });
   const rows = [
-    'SELECT no, hex(id), events FROM nodes ORDER BY no',
+    'SELECT no, hex(id) FROM nodes ORDER BY no',
     'SELECT node, root FROM aliases ORDER BY node',
     'SELECT tenant, type, value, node FROM identifiers ORDER BY node, type, value',
     'SELECT tenant, node_a, node_b, from_node, into_node FROM merges ORDER BY no',
@@ -195,8 +197,12 @@ function graphIn(file: string): unknown[] {
     'SELECT * FROM profile_counts ORDER BY tenant',
     'SELECT * FROM event_tables ORDER BY no',
   ].map((sql) => database.prepare(sql).all());
+  const states = Array.from(new RunReader(database, PROFILE_RUNS).all([0]), ({ key, values }) => [
+    key,
+    values.slice(0, 3),
+  ]);
   database.close();
-  return rows;
+  return [...rows, states];
 }
 
 const SEEDS = [1, 2];
@@ -227,8 +233,8 @@ suite('A writer that remembers people over erases and unmerges', () => {
       const [file, other] = [fileIn(context), fileIn(context)];
       const setup: Omit<WriterSetup, 'file'> = {
         tableEvents: 40,
-        indexSizes: { fanOut: 3, blockRows: 2, mergedRowsMin: 1 },
-        toldSizes: { runNodesMin: 2, sliceNodesMax: 2 },
+        indexSizes: { fanOut: 3, blockRows: 2, mergedBytesMin: 1 },
+        profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 },
       };
       const remembering = openSqliteStoreWriter({ file, ...setup });
       const forgetful = openSqliteStoreWriter({ file: other, ...setup });

@@ -6,7 +6,7 @@ import { RowsToWrite, SortedRuns } from '../../../src/backends/sqlite/sorted-run
 const [file = '', from = '0'] = process.argv.slice(2);
 const shape = { name: 'hashed', keyColumns: 2, valueColumns: 1, hasBytes: false, hasFilters: true };
 const database = new DatabaseSync(file);
-const runs = new SortedRuns(database, shape, { fanOut: 3, blockRows: 4, mergedRowsMin: 3 });
+const runs = new SortedRuns(database, shape, { fanOut: 3, blockRows: 4, mergedBytesMin: 150 });
 
 for (let put = Number(from); put < Number(from) + 10_000; put++) {
   const rows = new RowsToWrite(3, false, 10);

@@ -38,7 +38,7 @@ const SHAPES: readonly RunsShape[] = [
   },
 ];
 
-const FEW: RunsSizes = { fanOut: 3, blockRows: 4, mergedRowsMin: 3, filterBytesMax: 400 };
+const FEW: RunsSizes = { fanOut: 3, blockRows: 4, blockBytes: 8, mergedBytesMin: 150, filterBytesMax: 400 };
 
 function opened(shape: RunsShape, file = ':memory:'): DatabaseSync {
   const database = new DatabaseSync(file);
@@ -129,6 +129,7 @@ const step = fc.oneof(
       count: fc.integer({ min: 1, max: 12 }),
     }),
   },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('change' as const), at: fc.nat() }) },
   { weight: 2, arbitrary: fc.constant({ kind: 'merge' as const }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('drop' as const), group: fc.nat(2) }) },
   { weight: 1, arbitrary: fc.constant({ kind: 'reopen' as const }) },
@@ -161,11 +162,22 @@ suite('Sorted runs', () => {
               }
               runs.put(one.group, rowsOf(shape, [...entries.values()]));
               for (const entry of entries.values()) model.put(shape, one.group, entry);
-            } else if (one.kind === 'remove') {
+            } else if (one.kind === 'remove' || one.kind === 'change') {
               const groups = [...model.groups.keys()];
               const group = groups[one.at % Math.max(1, groups.length)];
               if (group === undefined) continue;
               const entries = model.groups.get(group) ?? new Map<string, Entry>();
+              if (one.kind === 'change') {
+                const [name, entry] = [...entries][one.at % Math.max(1, entries.size)] ?? [];
+                if (name === undefined || entry === undefined) continue;
+                const more = (of: Entry): Entry => ({
+                  ...of,
+                  values: of.values.map((value, n) => value - (n === 0 ? 7 : 0)),
+                });
+                assert.ok(reader.change(entry.key, more, group));
+                entries.set(name, more(entry));
+                continue;
+              }
               const start = one.at % Math.max(1, entries.size);
               const removed = [...entries].slice(start, start + one.count);
               // Some of them twice, some that are not there.
@@ -194,6 +206,10 @@ suite('Sorted runs', () => {
           const names = new Set(Array.from(model.groups.values(), (entries) => Array.from(entries.keys())).flat());
           assert.deepEqual(new Set(all.map(({ key }) => String(key))), names);
           for (const entry of all) assert.deepEqual(readable(entry), readable(model.get(entry.key)));
+          assert.equal(
+            reader.change([2 ** 50], (entry) => entry),
+            false,
+          );
           for (const group of [0, 1, 2]) {
             const expected = model.groups.get(group) ?? new Map<string, Entry>();
             const found = contentOf(reader, shape, group);
@@ -255,7 +271,7 @@ suite('Sorted runs', () => {
   test('become few as well when the keys of each come behind those of the last', () => {
     const [shape] = SHAPES as [RunsShape];
     const database = opened(shape);
-    const runs = new SortedRuns(database, shape, { fanOut: 16, blockRows: 8, mergedRowsMin: 64 });
+    const runs = new SortedRuns(database, shape, { fanOut: 16, blockRows: 8, mergedBytesMin: 1_000 });
     for (let at = 0; at < 400; at++) {
       const keys = Array.from({ length: 20 }, (_, n) => [1, at, n]);
       runs.put(
@@ -340,6 +356,60 @@ suite('Sorted runs', () => {
     runs.remove(keys.filter(([at = 0]) => at % 100 >= 50).toReversed());
     assert.equal(database.prepare('SELECT count(*) AS count FROM written').get()?.['count'], 10);
     assert.equal(contentOf(runs, shape, 1).size, 500);
+    database.close();
+  });
+
+  test('have blocks of bounded bytes, but for an entry that is larger, and merge those too', () => {
+    const shape = SHAPES[2] as RunsShape;
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, { fanOut: 4, blockBytes: 1_000 });
+    for (let put = 0; put < 40; put++) {
+      // Every tenth is far larger than a block.
+      const entries = Array.from({ length: 30 }, (_, n) => ({
+        key: [put % 4 === 0 ? n : put * 100 + n],
+        values: [1, put],
+        bytes: new Uint8Array(n % 10 === 0 ? 150_000 : 90).fill(put),
+      }));
+      runs.put(1, rowsOf(shape, entries));
+    }
+    assert.ok(runs.count <= 12, `${runs.count} runs`);
+    while (runs.isMerging) runs.merge(1_000);
+    const sizes = database.prepare('SELECT octet_length(entries) AS bytes FROM summed_blocks ORDER BY bytes').all();
+    const bytes = sizes.map((row) => Number(row['bytes']));
+    const large = bytes.filter((one) => one > 1_500);
+    assert.ok(bytes.length - large.length < 300, `${bytes.length} blocks`);
+    assert.ok(
+      large.every((one) => one > 150_000 && one < 150_100),
+      `blocks of ${large[0]} and ${large.at(-1)} bytes`,
+    );
+    for (let n = 0; n < 30; n++) assert.equal(runs.find([n])?.values[0], 10);
+    assert.equal([...runs.all([0])].length, 31 * 30);
+    database.close();
+  });
+
+  test('are merged by few bytes at a time, however many there are of an entry', () => {
+    const shape = SHAPES[2] as RunsShape;
+    const database = opened(shape);
+    const runs = new SortedRuns(database, shape, { fanOut: 2 });
+    const put = (count: number, length: number): void =>
+      runs.put(
+        1,
+        rowsOf(
+          shape,
+          Array.from({ length: count }, (_, n) => ({ key: [n], values: [1, 1], bytes: new Uint8Array(length) })),
+        ),
+      );
+    put(60, 100_000);
+    put(60, 100_000);
+    for (let merges = 1; runs.isMerging; merges++) {
+      const before = database.prepare('SELECT sum(octet_length(entries)) AS bytes FROM summed_blocks').get();
+      runs.merge(1);
+      const after = database.prepare('SELECT sum(octet_length(entries)) AS bytes FROM summed_blocks').get();
+      // Of each of the two runs a few.
+      assert.ok(Number(before?.['bytes']) - Number(after?.['bytes']) <= 300_000);
+      assert.ok(merges < 100);
+    }
+    assert.equal(runs.count, 1);
     database.close();
   });
 
