@@ -10,7 +10,7 @@ import { CLOCK_EARLIEST } from '../clock.ts';
 import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
 import { serverUrlFileOf } from '../data-folder.ts';
-import { ForeignSegmentError, LogCorruptError, type LogReader } from '../log.ts';
+import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
 import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -94,9 +94,11 @@ async function segmentFindings(
   try {
     const last =
       next === undefined ? await lastPosition(log, partition, segment.firstPosition) : next.firstPosition - 1;
-    for (const position of last === null ? [] : new Set([segment.firstPosition, last])) {
+    // An empty one is looked at, too: one that cannot be read seems to be empty.
+    for (const position of new Set([segment.firstPosition, last ?? segment.firstPosition])) {
       const { records } = await log.read(partition, position, 1);
-      if (records[0]?.position !== position) throw new LogCorruptError(`position ${position} is not there`);
+      if (last !== null && records[0]?.position !== position)
+        throw new LogCorruptError(`position ${position} is not there`);
     }
     return [];
   } catch (error) {
@@ -106,6 +108,9 @@ async function segmentFindings(
       return [
         broken('log', error.message, 'Until then a server refuses to start, and one that runs does not process.'),
       ];
+    }
+    if (error instanceof LogGapError) {
+      return [broken('log', error.message, 'Until then a server accepts requests, and does not process past the gap.')];
     }
     const advice =
       'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to go on without its records.';

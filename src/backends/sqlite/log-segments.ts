@@ -7,8 +7,9 @@
  *
  * Positions have no gaps: a segment holds every position from its own first to the next segment's first, so a reader
  * notices records that vanished. An operator who gives a damaged segment up renames it to `….db.lost`, which keeps its
- * place without its records. Where a start finds that the log has lost its end, it leaves an empty `….db.missing`: the
- * records from that position up to the next segment were acknowledged and are not here.
+ * place without its records. Where a start finds that the log has lost its end, or that there is a gap between two
+ * segments, it leaves an empty `….db.missing`: the records from that position up to the next segment were acknowledged
+ * and are not here.
  *
  * A start after the newest segment was given up goes on far behind it, since it is not known for certain how many records
  * it held. An empty `….db.unused` says where the known ones end: from there up to the next segment there were none.
@@ -31,7 +32,7 @@ export interface Segment {
   readonly firstPosition: number;
   /** Given up by an operator: its records are not to be read. */
   readonly lost: boolean;
-  /** Not a file of records but the mark of where the log lost its end. */
+  /** Not a file of records but the mark of where the log lost some. */
   readonly missing: boolean;
   /** Not a file of records but the mark of positions that were never given out, as far as is known. */
   readonly unused: boolean;
@@ -151,9 +152,14 @@ export function holdsRecords({ lost, missing, unused }: Segment): boolean {
   return !lost && !missing && !unused;
 }
 
-/** The file whose presence means: go on without the records from `position` up to the next segment. */
-export function lostMarkOf(folder: string, partition: number, position: number): string {
-  return segmentFile(folder, partition, position) + LOST;
+/** The files that are about the records from `position` up to the next segment. */
+export function marksOf(
+  folder: string,
+  partition: number,
+  position: number,
+): { readonly segment: string; readonly missing: string; readonly lost: string } {
+  const segment = segmentFile(folder, partition, position);
+  return { segment, missing: segment + MISSING, lost: segment + LOST };
 }
 
 export function createSegment(folder: string, partition: number, firstPosition: number): DatabaseSync {
@@ -298,6 +304,20 @@ export function assertCurrentFormat(database: DatabaseSync, file: string): void 
 export function lastPosition(database: DatabaseSync): number | undefined {
   const row = database.prepare('SELECT max(position) AS last FROM records').get() as { last: number | null };
   return row.last ?? undefined;
+}
+
+/** As `lastPosition`; undefined, too, where the segment cannot be read, which is for its readers to say. */
+export function findLastPosition(file: string): number | undefined {
+  try {
+    const database = openSegmentForReading(file);
+    try {
+      return lastPosition(database);
+    } finally {
+      database.close();
+    }
+  } catch {
+    return undefined;
+  }
 }
 
 /** The database file goes last: without it nobody would ever look for the others. */

@@ -19,6 +19,7 @@ import { Sealing } from './log-sealing.ts';
 import {
   assertNotForeign,
   createSegment,
+  findLastPosition,
   hasWal,
   insertRecord,
   insertStatement,
@@ -30,6 +31,7 @@ import {
   PAGE_BYTES,
   partitionFolder,
   removeSegment,
+  type Segment,
 } from './log-segments.ts';
 
 export interface WriterSetup {
@@ -146,14 +148,24 @@ class Writer {
       }
       assertNotForeign(this.#setup.folder, partition, segment);
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
-      if (!isNewest && !hasWal(segment.file)) continue;
+      if (!isNewest && !hasWal(segment.file)) {
+        this.#markGap(partition, findLastPosition(segment.file), segments[index + 1]);
+        continue;
+      }
       const recovered = recoverSegment(segment.file);
       if (recovered.needsSealing) this.#sealing.seal(segment.file, null);
       if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
+      else this.#markGap(partition, recovered.lastPosition, segments[index + 1]);
       // Out of the way of the mark that tells what is missing from there on, if anything is.
       if (isNewest && recovered.isUnfinished) removeSegment(segment.file);
     }
     return next;
+  }
+
+  /** Records that should follow `last` and do not, up to the next segment. What cannot be read is for readers to say. */
+  #markGap(partition: number, last: number | undefined, next: Segment | undefined): void {
+    if (last === undefined || next === undefined || last + 1 >= next.firstPosition) return;
+    markMissing(this.#setup.folder, partition, last + 1);
   }
 
   /** Up to where positions were given out, as far as others than the log's own segments know. */
