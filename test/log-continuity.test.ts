@@ -1,15 +1,16 @@
 /** A log that was cut and written on under a store that had processed more of it: it is recognised, and not read on. */
 
 import assert from 'node:assert/strict';
-import { renameSync, rmSync } from 'node:fs';
+import { cpSync, renameSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { assertOwnSegments } from '../src/backends/sqlite/log-chain.ts';
 import { openSqliteLogReader } from '../src/backends/sqlite/log-reader.ts';
 import { listSegments } from '../src/backends/sqlite/log-segments.ts';
 import { openSqliteStore } from '../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../src/backends/sqlite/store-writer.ts';
 import { logFolderOf, storeFileOf } from '../src/data-folder.ts';
-import { LogCorruptError, type LogEntry, type LogReader } from '../src/log.ts';
+import { ForeignSegmentError, LogCorruptError, type LogEntry, type LogReader } from '../src/log.ts';
 import { assertContinues } from '../src/log-continuity.ts';
 import { createReading } from '../src/reading.ts';
 import { folderIn } from './faults/scope.ts';
@@ -65,6 +66,29 @@ suite('A newest segment that was given up', () => {
     await appendAll(folder, requests(20, 4));
     await processAll(folder);
     assert.deepEqual(await lost(), [0, [[11, 16, 5, PROCESSED_AT]]]);
+  });
+});
+
+suite('A segment of another copy of the installation', () => {
+  test('is noticed in place of an older one, and those of one copy are not', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, twin] = [folderIn(scope), folderIn(scope)];
+    await appendAll(folder, requests(1, 3));
+    cpSync(folder, twin, { recursive: true });
+    for (const n of [4, 6]) await appendAll(folder, requests(n, 2));
+    await appendAll(twin, requests(101, 2));
+    assertOwnSegments(logFolderOf(folder));
+    assertOwnSegments(logFolderOf(twin));
+    const [, replaced] = listSegments(logFolderOf(folder), 0);
+    assert.ok(replaced);
+    cpSync(replaced.file.replace(folder, twin), replaced.file);
+    assert.throws(
+      () => assertOwnSegments(logFolderOf(folder)),
+      (error: Error) => {
+        assert.ok(error instanceof ForeignSegmentError && error.message.includes(replaced.file), error.message);
+        return true;
+      },
+    );
   });
 });
 

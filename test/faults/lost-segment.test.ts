@@ -117,6 +117,9 @@ suite('A log that lost records in its middle before they were processed', () => 
     assert.doesNotMatch(server.stderr(), /safe in the log/);
     const waiting = await ledgerOf(server, key);
     assert.deepEqual([waiting.balanced, waiting.missing_records, waiting.lost_records], [false, 1, missing]);
+    assert.ok(
+      (await doctor('--deep')).includes(`The record at position ${position} of the log segment ${altered.file}`),
+    );
     renameSync(altered.file, `${altered.file}.lost`);
     const given = fourth.firstPosition - position;
     await storedUsers(server, key, total - given);

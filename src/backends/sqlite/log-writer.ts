@@ -19,8 +19,10 @@ import { Sealing } from './log-sealing.ts';
 import {
   assertNotForeign,
   createSegment,
+  findIdentity,
   findLastPosition,
   hasWal,
+  holdsRecords,
   insertRecord,
   insertStatement,
   listPartitions,
@@ -28,10 +30,12 @@ import {
   LOST_POSITIONS,
   markMissing,
   markUnused,
+  newSegmentId,
   PAGE_BYTES,
   partitionFolder,
   removeSegment,
   type Segment,
+  type SegmentId,
 } from './log-segments.ts';
 
 export interface WriterSetup {
@@ -93,6 +97,7 @@ class Writer {
   readonly #port: MessagePort;
   readonly #metrics: MetricsWriter | null;
   #database: DatabaseSync;
+  #segment: SegmentId;
   #file: string;
   #insert: StatementSync;
   #nextPosition: number;
@@ -117,7 +122,9 @@ class Writer {
     if (setup.partition === 0) {
       for (const partition of listPartitions(setup.folder)) if (partition >= setup.partitions) this.#recover(partition);
     }
-    this.#database = createSegment(setup.folder, setup.partition, this.#nextPosition);
+    this.#segment = newSegmentId(this.#nextPosition);
+    const newest = listSegments(setup.folder, setup.partition).findLast(holdsRecords);
+    this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
     this.#file = this.#database.location() ?? '';
     this.#insert = insertStatement(this.#database);
   }
@@ -223,7 +230,7 @@ class Writer {
     const entries = position - this.#nextPosition;
     this.#nextPosition = position;
     this.#segmentBytes += bytes;
-    this.#ends.write(position);
+    this.#ends.write(position, this.#segment);
     this.#reply({ type: 'durable', upToGroup });
     if (this.#metrics) {
       this.#metrics.inc(METRIC.log_commits);
@@ -305,7 +312,9 @@ class Writer {
   #rotate(): void {
     const finished = { file: this.#file, database: this.#database };
     try {
-      const next = createSegment(this.#setup.folder, this.#setup.partition, this.#nextPosition);
+      const segment = newSegmentId(this.#nextPosition);
+      const next = createSegment(this.#setup.folder, this.#setup.partition, segment, this.#segment);
+      this.#segment = segment;
       this.#insert = insertStatement(next);
       this.#database = next;
       this.#file = next.location() ?? '';
