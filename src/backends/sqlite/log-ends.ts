@@ -6,7 +6,7 @@
  * segment moved away, a write-ahead log cut short, a `log/` of yesterday.
  */
 
-import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { LogUnavailableError } from '../../log.ts';
 import { isOutOfFiles } from './disk.ts';
@@ -37,13 +37,6 @@ export class LogEnds {
     if (fstatSync(this.#descriptor).size < end) ftruncateSync(this.#descriptor, end);
   }
 
-  /** The position after the last acknowledged record; 0 where nothing is known. */
-  read(): number {
-    const line = Buffer.alloc(LINE_BYTES);
-    readSync(this.#descriptor, line, 0, LINE_BYTES, this.#offset);
-    return noteIn(line.toString('latin1'))?.position ?? 0;
-  }
-
   write(position: number, segment: SegmentId): void {
     const line = `${digitsOf(position)} ${digitsOf(segment.position)} ${segment.id}\n`;
     writeSync(this.#descriptor, line, this.#offset, 'latin1');
@@ -54,7 +47,7 @@ export class LogEnds {
   }
 }
 
-/** As `LogEnds.read`, beside the writers. Makes no file. */
+/** The position after the last acknowledged record; 0 where nothing is known. Makes no file. */
 export function readLogEnd(folder: string, partition: number): number {
   return readLogEndNote(folder, partition)?.position ?? 0;
 }

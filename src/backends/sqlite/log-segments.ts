@@ -12,7 +12,8 @@
  * and are not here.
  *
  * A start after the newest segment was given up goes on far behind it, since it is not known for certain how many records
- * it held. An empty `….db.unused` says where the known ones end: from there up to the next segment there were none.
+ * it held. An empty `….db.unused` says where the known ones end: from there up to the next segment there were none. It
+ * also ends a partition that is not written to any more and whose own end was lost.
  *
  * A segment says of itself where it was written: in which log (`log-name.ts`), in which partition, from which position
  * on. One that lies elsewhere was copied or renamed; it is never read, since its records would be processed again. Its
@@ -125,11 +126,19 @@ export function listSegments(folder: string, partition: number): Segment[] {
       unused: state === UNUSED,
     });
   }
-  // A segment that was put back takes the place of the mark that it was missing.
-  const present = new Set(segments.flatMap(({ missing, firstPosition }) => (missing ? [] : [firstPosition])));
+  // A segment that was put back takes the place of the mark that it was missing, and one that goes on that of an end.
+  const present = new Set(segments.filter(({ missing, unused }) => !missing && !unused).map(positionOf));
+  const gaps = new Set(segments.filter(({ missing }) => missing).map(positionOf));
   return segments
-    .filter(({ missing, firstPosition }) => !missing || !present.has(firstPosition))
+    .filter(
+      ({ missing, unused, firstPosition: at }) =>
+        !((missing || unused) && present.has(at)) && !(unused && gaps.has(at)),
+    )
     .sort((a, b) => a.firstPosition - b.firstPosition);
+}
+
+function positionOf({ firstPosition }: Segment): number {
+  return firstPosition;
 }
 
 function segmentFile(folder: string, partition: number, firstPosition: number): string {

@@ -44,8 +44,8 @@ export interface WriterSetup {
   /** How many partitions are written to now. The first writer also looks after those that an earlier start used. */
   readonly partitions: number;
   readonly segmentBytes: number;
-  /** Up to where the store has processed this partition; a record is never given a position below it. */
-  readonly storePosition?: number;
+  /** Up to where the store has processed each partition; a record is never given a position below it. */
+  readonly storePositions?: ReadonlyMap<number, number>;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
 }
 
@@ -61,7 +61,7 @@ export const FIELDS_PER_ENTRY = 10;
 export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
 
 export type WriterReply =
-  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: MissingRecords | null }
+  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: readonly MissingRecords[] }
   | { readonly type: 'refused'; readonly message: string }
   | { readonly type: 'durable'; readonly upToGroup: number }
   | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
@@ -109,7 +109,7 @@ class Writer {
   #dead = false;
   readonly #sealing = new Sealing((message) => this.#die(message));
   readonly #ends: LogEnds;
-  readonly #missing: MissingRecords | null;
+  readonly #missing: MissingRecords[];
 
   constructor(setup: WriterSetup, port: MessagePort) {
     this.#setup = setup;
@@ -117,11 +117,10 @@ class Writer {
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#ends = new LogEnds(setup.folder, setup.partition);
     const end = this.#recover(setup.partition);
-    this.#nextPosition = Math.max(end, this.#endSeenElsewhere());
-    this.#missing = this.#noteMissing(end);
-    if (setup.partition === 0) {
-      for (const partition of listPartitions(setup.folder)) if (partition >= setup.partitions) this.#recover(partition);
-    }
+    this.#nextPosition = Math.max(end, this.#endSeenElsewhere(setup.partition));
+    const missing = this.#noteMissing(setup.partition, end, this.#nextPosition);
+    this.#missing = missing === null ? [] : [missing];
+    if (setup.partition === 0) this.#recoverUnused();
     this.#segment = newSegmentId(this.#nextPosition);
     const newest = listSegments(setup.folder, setup.partition).findLast(holdsRecords);
     this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
@@ -148,8 +147,7 @@ class Writer {
         if (isKnown) markUnused(this.#setup.folder, partition, end);
         continue;
       }
-      if (segment.unused) continue;
-      if (segment.missing) {
+      if (segment.missing || segment.unused) {
         next = Math.max(next, segment.firstPosition);
         continue;
       }
@@ -175,22 +173,37 @@ class Writer {
     markMissing(this.#setup.folder, partition, last + 1);
   }
 
+  /** The partitions that an earlier start used. Where one has lost its end, a mark says where that was. */
+  #recoverUnused(): void {
+    const { folder, partitions, storePositions } = this.#setup;
+    for (const partition of new Set([...listPartitions(folder), ...(storePositions?.keys() ?? [])])) {
+      if (partition < partitions) continue;
+      const end = this.#recover(partition);
+      const to = Math.max(end, this.#endSeenElsewhere(partition));
+      const missing = this.#noteMissing(partition, end, to);
+      if (missing === null) continue;
+      markUnused(folder, partition, to);
+      this.#missing.push(missing);
+    }
+  }
+
   /** Up to where positions were given out, as far as others than the log's own segments know. */
-  #endSeenElsewhere(): number {
-    const { folder, partition, storePosition = 0 } = this.#setup;
-    return Math.max(storePosition, findCommittedPosition(folder, partition), this.#ends.read());
+  #endSeenElsewhere(partition: number): number {
+    const { folder, storePositions } = this.#setup;
+    const committed = findCommittedPosition(folder, partition);
+    return Math.max(storePositions?.get(partition) ?? 0, committed, readLogEnd(folder, partition));
   }
 
   /** Where the log ends before positions that were given out. What the store has not processed of them is marked. */
-  #noteMissing(end: number): MissingRecords | null {
-    const { folder, partition, storePosition = 0 } = this.#setup;
-    const to = this.#nextPosition;
+  #noteMissing(partition: number, end: number, to: number): MissingRecords | null {
+    const { folder, storePositions } = this.#setup;
+    const storePosition = storePositions?.get(partition) ?? 0;
     if (to === end) return null;
     // Without a segment nobody knows where the log began: retention removes what is processed.
     const hasSegments = listSegments(folder, partition).length > 0;
     const from = hasSegments ? end : Math.max(end, storePosition);
     if (from < to) markMissing(folder, partition, from);
-    return { partition, from: end, to, processed: storePosition, isCertain: this.#ends.read() === to };
+    return { partition, from: end, to, processed: storePosition, isCertain: readLogEnd(folder, partition) === to };
   }
 
   #take(first: WriterMessage): void {
