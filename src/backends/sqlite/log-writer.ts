@@ -122,7 +122,10 @@ class Writer {
     this.#missing = missing === null ? [] : [missing];
     if (setup.partition === 0) this.#recoverUnused();
     this.#segment = newSegmentId(this.#nextPosition);
-    const newest = listSegments(setup.folder, setup.partition).findLast(holdsRecords);
+    // Not an empty one of the same position, which the new one replaces.
+    const newest = listSegments(setup.folder, setup.partition).findLast(
+      (segment) => holdsRecords(segment) && segment.firstPosition < this.#nextPosition,
+    );
     this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
     this.#file = this.#database.location() ?? '';
     this.#insert = insertStatement(this.#database);
