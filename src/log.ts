@@ -141,3 +141,6 @@ export class LogCorruptError extends Error {
 
 /** A file lies in the log that was written elsewhere. The message names it and says what to do; nothing else is damaged. */
 export class ForeignSegmentError extends LogCorruptError {}
+
+/** Records are gone between those that are there. The message names them and says what to do; nothing else is damaged. */
+export class LogGapError extends LogCorruptError {}

@@ -119,17 +119,20 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     { listSegments },
     { findingsInStore, freeBytesOf, lockHolderOf },
     { isBackupRunning },
+    { assertOwnSegments },
   ] = await Promise.all([
     import('./cli/doctor.ts'),
     import('./opening.ts'),
     import('./backends/sqlite/log-segments.ts'),
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup-lock.ts'),
+    import('./backends/sqlite/log-chain.ts'),
   ]);
   return runDoctor(args, {
     ...shell,
     findLogReader,
     segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
+    assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
     lockHolder: lockHolderOf,
     isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
     freeBytes: freeBytesOf,

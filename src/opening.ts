@@ -14,7 +14,7 @@ import { withoutSecrets } from './config-values.ts';
 import { keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from './data-folder.ts';
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from './errors.ts';
-import { LogAwayError, type LogReader, LogUnavailableError } from './log.ts';
+import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } from './log.ts';
 import type { MemberStore } from './members.ts';
 import { refuseMovedFolder } from './move-marker.ts';
 import { createReading } from './reading.ts';
@@ -124,10 +124,24 @@ async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void
  * much in it that may take minutes, and they wait for one another for seconds only. Refuses files that do not belong
  * together. Returns what an operator should know.
  */
-export async function prepareDataFolder({ dataFolder, storeUrl }: Config): Promise<string[]> {
-  if (storeUrl !== '') return [];
-  const { tieDataFolder } = await import('./backends/sqlite/installation.ts');
-  return tieDataFolder(dataFolder);
+export async function prepareDataFolder({ dataFolder, storeUrl, logUrl }: Config): Promise<string[]> {
+  const [{ tieDataFolder }, { assertOwnSegments }] = await Promise.all([
+    import('./backends/sqlite/installation.ts'),
+    import('./backends/sqlite/log-chain.ts'),
+  ]);
+  const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
+  // Of all partitions, before any of them takes a request.
+  if (logUrl === '') inOperatorsWords(() => assertOwnSegments(logFolderOf(dataFolder)));
+  return warnings;
+}
+
+function inOperatorsWords(check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    if (!(error instanceof LogCorruptError)) throw error;
+    throw new OperatorError(error.message, { cause: error });
+  }
 }
 
 /** The address of the server that runs on the data folder; undefined when none does. Those that share a log have none. */

@@ -240,7 +240,7 @@ async function openLocalLog(
     partition: index,
     partitions: config.edges,
     segmentBytes: config.logSegmentBytes,
-    storePosition: storePositions.get(index) ?? 0,
+    storePositions,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     onFatal,
     onMissing: ({ partition, from, to, processed, isCertain }) => {

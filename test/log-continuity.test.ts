@@ -1,15 +1,17 @@
 /** A log that was cut and written on under a store that had processed more of it: it is recognised, and not read on. */
 
 import assert from 'node:assert/strict';
-import { renameSync, rmSync } from 'node:fs';
+import { cpSync, renameSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { assertOwnSegments } from '../src/backends/sqlite/log-chain.ts';
+import { openSqliteLogAppender } from '../src/backends/sqlite/log.ts';
 import { openSqliteLogReader } from '../src/backends/sqlite/log-reader.ts';
 import { listSegments } from '../src/backends/sqlite/log-segments.ts';
 import { openSqliteStore } from '../src/backends/sqlite/store.ts';
 import { openSqliteStoreWriter } from '../src/backends/sqlite/store-writer.ts';
 import { logFolderOf, storeFileOf } from '../src/data-folder.ts';
-import { LogCorruptError, type LogEntry, type LogReader } from '../src/log.ts';
+import { ForeignSegmentError, LogCorruptError, type LogEntry, type LogReader } from '../src/log.ts';
 import { assertContinues } from '../src/log-continuity.ts';
 import { createReading } from '../src/reading.ts';
 import { folderIn } from './faults/scope.ts';
@@ -65,6 +67,71 @@ suite('A newest segment that was given up', () => {
     await appendAll(folder, requests(20, 4));
     await processAll(folder);
     assert.deepEqual(await lost(), [0, [[11, 16, 5, PROCESSED_AT]]]);
+  });
+});
+
+suite('A partition that is not written to any more', () => {
+  test('misses nothing when log/ was removed and the store has all of it, and can be used again', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await appendAll(folder, requests(1, 3), 0);
+    await appendAll(folder, requests(4, 2), 1);
+    await processAll(folder);
+    rmSync(logFolderOf(folder), { recursive: true });
+    const told: unknown[] = [];
+    for (const warnings of [2, 2]) {
+      const appender = await openSqliteLogAppender({
+        folder: logFolderOf(folder),
+        partition: 0,
+        partitions: 1,
+        segmentBytes: 1e6,
+        storePositions: new Map([
+          [0, 4],
+          [1, 3],
+        ]),
+        metrics: null,
+        onFatal: assert.fail,
+        onMissing: ({ partition, to, processed, isCertain }) => told.push([partition, to, processed, isCertain]),
+      });
+      await appender.close();
+      assert.equal(told.length, warnings);
+    }
+    assert.deepEqual(told, [
+      [0, 4, 4, true],
+      [1, 3, 3, true],
+    ]);
+    const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
+    scope.defer(() => reading.close());
+    const missing = async () => (await reading.ledger(null, { from: null, to: null })).missingRecords;
+    assert.equal(await missing(), 0);
+    await appendAll(folder, requests(6, 2), 1);
+    assert.equal(await missing(), 0);
+    await processAll(folder);
+    assert.equal((await reading.ledger(null, { from: null, to: null })).positions.get(1), 5);
+  });
+});
+
+suite('A segment of another copy of the installation', () => {
+  test('is noticed in place of an older one, and those of one copy are not', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, twin] = [folderIn(scope), folderIn(scope)];
+    await appendAll(folder, requests(1, 3));
+    cpSync(folder, twin, { recursive: true });
+    // Nothing comes in the second time: the segment is made again by the next start.
+    for (const count of [2, 0, 2]) await appendAll(folder, requests(4, count));
+    await appendAll(twin, requests(101, 2));
+    assertOwnSegments(logFolderOf(folder));
+    assertOwnSegments(logFolderOf(twin));
+    const [, replaced] = listSegments(logFolderOf(folder), 0);
+    assert.ok(replaced);
+    cpSync(replaced.file.replace(folder, twin), replaced.file);
+    assert.throws(
+      () => assertOwnSegments(logFolderOf(folder)),
+      (error: Error) => {
+        assert.ok(error instanceof ForeignSegmentError && error.message.includes(replaced.file), error.message);
+        return true;
+      },
+    );
   });
 });
 

@@ -53,6 +53,8 @@ export interface DoctorParts {
   readonly findLogReader: (warn?: (message: string) => void) => Promise<LogReader | undefined>;
   /** Of one partition, in order. */
   readonly segments: (partition: number) => readonly SegmentName[];
+  /** Throws `ForeignSegmentError` where a segment of the log was written elsewhere. */
+  readonly assertOwnSegments: () => void;
   readonly lockHolder: () => LockHolder;
   readonly isBackupRunning: () => boolean;
   readonly freeBytes: () => number;

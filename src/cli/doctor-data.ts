@@ -1,7 +1,7 @@
 /**
  * The doctor's look at the data: log, clock, backlog, store and ledger. The log is read at both ends of every segment,
- * which finds what is missing or cannot be opened; `--deep` reads the whole store. Beside a running server these are
- * looks at one moment each.
+ * which finds what is missing or cannot be opened; `--deep` reads the whole store, and every record that waits. Beside a
+ * running server these are looks at one moment each.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { CLOCK_EARLIEST } from '../clock.ts';
 import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
 import { serverUrlFileOf } from '../data-folder.ts';
-import { ForeignSegmentError, LogCorruptError, type LogReader } from '../log.ts';
+import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
 import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -24,6 +24,7 @@ import {
 import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
 
 const HEADERS_PER_LOOK = 10_000;
+const RECORD_BYTES_PER_LOOK = 4 * 1024 * 1024;
 /** Beyond this the exact number no longer matters. */
 const BACKLOG_RECORDS_COUNTED_MAX = 1_000_000;
 const SECOND_LOOK_MS = 1_000;
@@ -38,7 +39,7 @@ type Positions = ReadonlyMap<number, number>;
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   return withLog(parts, [well('log', 'there is none yet')], async (log) => {
-    const findings: Finding[] = [];
+    const findings = foreignFindings(parts);
     let count = 0;
     for (const partition of await log.partitions()) {
       const segments = parts.segments(partition);
@@ -52,6 +53,18 @@ export const checkLog: Check = async (parts) => {
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
+
+const FOREIGN_ADVICE = 'Until then a server refuses to start, and one that runs does not process.';
+
+function foreignFindings(parts: DoctorParts): Finding[] {
+  try {
+    parts.assertOwnSegments();
+    return [];
+  } catch (error) {
+    if (!(error instanceof ForeignSegmentError)) throw error;
+    return [broken('log', error.message, FOREIGN_ADVICE)];
+  }
+}
 
 /** To open it is to look at its settings, too: what could lose acknowledged events is told. */
 async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
@@ -94,18 +107,19 @@ async function segmentFindings(
   try {
     const last =
       next === undefined ? await lastPosition(log, partition, segment.firstPosition) : next.firstPosition - 1;
-    for (const position of last === null ? [] : new Set([segment.firstPosition, last])) {
+    // An empty one is looked at, too: one that cannot be read seems to be empty.
+    for (const position of new Set([segment.firstPosition, last ?? segment.firstPosition])) {
       const { records } = await log.read(partition, position, 1);
-      if (records[0]?.position !== position) throw new LogCorruptError(`position ${position} is not there`);
+      if (last !== null && records[0]?.position !== position)
+        throw new LogCorruptError(`position ${position} is not there`);
     }
     return [];
   } catch (error) {
     // Retention may just have removed it.
     if (!existsSync(segment.file)) return [];
-    if (error instanceof ForeignSegmentError) {
-      return [
-        broken('log', error.message, 'Until then a server refuses to start, and one that runs does not process.'),
-      ];
+    if (error instanceof ForeignSegmentError) return [broken('log', error.message, FOREIGN_ADVICE)];
+    if (error instanceof LogGapError) {
+      return [broken('log', error.message, 'Until then a server accepts requests, and does not process past the gap.')];
     }
     const advice =
       'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to go on without its records.';
@@ -131,14 +145,17 @@ export const checkBacklog: Check = async (parts) => {
     const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
     const size = `${more}${countOf(before.records, 'request')} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
     const isShared = parts.config.logUrl !== '';
+    const damaged = parts.isDeep && !isShared ? await firstDamaged(log, before.positions) : undefined;
+    if (damaged !== undefined) {
+      const advice = 'Until then a server accepts requests, and does not process past that place.';
+      return [broken('backlog', `${size}; ${damaged}`, advice)];
+    }
     if (!isShared && !parts.lockHolder().isHeld) {
-      return [
-        warning(
-          'backlog',
-          `${size}; no server runs`,
-          'They are safe in the log. Start the server to go on: sluice serve',
-        ),
-      ];
+      const start = 'Start the server to go on: sluice serve';
+      const advice = parts.isDeep
+        ? `Every record of them was read and is whole. ${start}`
+        : `${start}. To check every record that waits: sluice doctor --deep`;
+      return [warning('backlog', `${size}; no server runs`, advice)];
     }
     const firstLookAt = parts.now();
     await parts.pause(SECOND_LOOK_MS);
@@ -157,6 +174,24 @@ export const checkBacklog: Check = async (parts) => {
     ];
   });
 };
+
+/** Reads every record that waits, with its checksum. What is wrong with the first that cannot be read, in words. */
+async function firstDamaged(log: LogReader, positions: Positions): Promise<string | undefined> {
+  try {
+    for (const partition of await log.partitions()) {
+      let position = positions.get(partition) ?? 0;
+      for (;;) {
+        const { records, next } = await log.read(partition, position, RECORD_BYTES_PER_LOOK);
+        if (records.length === 0) break;
+        position = next;
+      }
+    }
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof LogCorruptError)) throw error;
+    return error.message;
+  }
+}
 
 interface Backlog {
   readonly positions: Positions;

@@ -35,6 +35,8 @@ export interface DoctorShell extends Shell {
   /** Undefined where there is none yet. */
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
+  /** Throws where a segment of the log was written elsewhere. */
+  readonly assertOwnSegments: (dataFolder: string) => void;
   readonly lockHolder: (dataFolder: string) => LockHolder;
   readonly isBackupRunning: (dataFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
@@ -152,6 +154,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     findKeyStore: () => shell.findKeyStore(config),
     findLogReader: (warn) => shell.findLogReader(config, warn),
     segments: (partition) => shell.segments(dataFolder, partition),
+    assertOwnSegments: () => shell.assertOwnSegments(dataFolder),
     lockHolder: () => shell.lockHolder(dataFolder),
     isBackupRunning: () => shell.isBackupRunning(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),

@@ -5,6 +5,7 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LogCorruptError } from '../log.ts';
 import type { Logger } from '../logger.ts';
 import { REMINDER_MS } from '../outage-log.ts';
 import { isWorthWaiting } from './failures.ts';
@@ -43,7 +44,7 @@ export class Patience {
       const reason = error.message;
       if (!this.#toldReasons.has(reason) || this.#now() - this.#toldAt >= REMINDER_MS) {
         this.#toldAt = this.#now();
-        this.#logger.error({ reason }, 'the processor waits; what was accepted is safe in the log');
+        this.#logger.error({ reason }, wordsFor(error));
       }
       this.#waiting.add(task);
       this.#toldReasons.add(reason);
@@ -51,4 +52,11 @@ export class Patience {
       return false;
     }
   }
+}
+
+/** Of a damaged log nobody can promise that all of it is there. */
+function wordsFor(error: Error): string {
+  return error instanceof LogCorruptError
+    ? 'the processor waits: the log is damaged or has lost records; new requests are accepted and kept'
+    : 'the processor waits; what was accepted is safe in the log';
 }

@@ -20,7 +20,7 @@ import type { Logger } from '../logger.ts';
 import { METRIC, type MetricsWriter } from '../metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
-import { isPoison } from './failures.ts';
+import { isPoison, isWorthWaiting } from './failures.ts';
 import { PartitionTroubles } from './partition-troubles.ts';
 import { Patience } from './patience.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
@@ -160,7 +160,7 @@ export class Processor {
     let users = 0;
     try {
       do {
-        const reads = await this.#readAll();
+        const reads = await this.#readMore(transaction !== undefined);
         if (reads.length === 0) break;
         this.#failpoint('read');
         for (const { partition, next } of reads) read.set(partition, next);
@@ -273,6 +273,16 @@ export class Processor {
     this.#uncounted = [];
     this.#failpoint('begun');
     return transaction;
+  }
+
+  /** What was processed before a place that cannot be read is committed first; the next transaction begins there. */
+  async #readMore(hasSome: boolean): Promise<Read[]> {
+    try {
+      return await this.#readAll();
+    } catch (error) {
+      if (!hasSome || !isWorthWaiting(error)) throw error;
+      return [];
+    }
   }
 
   /** One batch of every partition that has more. */

@@ -15,6 +15,7 @@ import { suite, test } from 'node:test';
 import { isBackupRunning } from '../../src/backends/sqlite/backup-lock.ts';
 import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { assertOwnSegments } from '../../src/backends/sqlite/log-chain.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
@@ -39,6 +40,7 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
       ...shell,
       findLogReader,
       segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
+      assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
       lockHolder: lockHolderOf,
       isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
       freeBytes: freeBytesOf,

@@ -1,14 +1,14 @@
 /** The event log's contract on SQLite, and what only SQLite's segments do. */
 
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
-import { type LogAppender, LogUnavailableError } from '../../src/log.ts';
+import { type LogAppender, LogCorruptError, LogUnavailableError } from '../../src/log.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
 import { entry, type LogUnderTest, readAll } from './log-entries.ts';
@@ -200,17 +200,31 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  test('a position that is missing is noticed by headers too', async () => {
-    await inFolder(async (folder) => {
-      await fill(folder, 40);
-      const second = listSegments(folder, 0)[1];
-      assert.ok(second);
-      rmSync(second.file);
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-      await assert.rejects(reader.headers(0, 0, 100), { name: 'LogCorruptError', message: /has no position/ });
-      await reader.close();
+  for (const [what, fault] of [
+    ['gone', (file: string) => rmSync(file)],
+    ['empty', (file: string) => truncateSync(file, 0)],
+    ['cut short', (file: string) => truncateSync(file, 5_000)],
+  ] as const) {
+    test(`where a segment is ${what}, its records count as missing, it is named, and headers go on behind it`, async () => {
+      await inFolder(async (folder) => {
+        await fill(folder, 40);
+        const [, second, third] = listSegments(folder, 0);
+        assert.ok(second && third);
+        fault(second.file);
+        const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+        const gone = third.firstPosition - second.firstPosition;
+        assert.equal(await reader.missing(0, 0), gone);
+        assert.equal((await reader.headers(0, 0, 100)).headers.length, 40 - gone);
+        const { next } = await reader.read(0, 0, 1_000_000);
+        assert.equal(next, second.firstPosition);
+        await assert.rejects(reader.read(0, next, 1_000_000), (error: Error) => {
+          assert.equal(error instanceof LogCorruptError && error.message.includes(second.file), true, error.message);
+          return true;
+        });
+        await reader.close();
+      });
     });
-  });
+  }
 
   test('a segment that is removed during the search for a request does not end it', async () => {
     await inFolder(async (folder) => {

@@ -5,7 +5,7 @@
  */
 
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
@@ -130,4 +130,34 @@ suite('A log segment', () => {
       await allStored(server, key, 6);
     });
   }
+
+  test('of another copy of the installation refuses the start before any request is accepted, and doctor says so', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [own, twin] = [copyOfOne(scope), copyOfOne(scope)];
+    const newest = (folder: string) => listSegments(join(folder, 'log'), 0).at(-1)?.file ?? '';
+    await Promise.all(
+      [own, twin].map(async ({ folder, key }) => {
+        const server = await launch(scope, { dataFolder: folder });
+        await send(server, key, 2);
+        await server.stop();
+      }),
+    );
+    const kept = `${newest(own.folder)}-kept`;
+    assert.equal(basename(newest(own.folder)), basename(newest(twin.folder)));
+    cpSync(newest(own.folder), kept);
+    cpSync(newest(twin.folder), newest(own.folder));
+    const words = new RegExp(`${newest(own.folder)} does not belong there: .*another copy of this installation`);
+    assert.match(await refusedStart({ dataFolder: own.folder }), words);
+    const doctor = await runSluice(['doctor'], { SLUICE_DATA: own.folder, SLUICE_DISK_FREE_MIN: '0' });
+    assert.match(doctor.stdout.replaceAll(/\s+/g, ' '), words);
+    renameSync(kept, newest(own.folder));
+    // In the other partition: the first one must not accept requests before.
+    const foreign = copied(one?.segment ?? '', 1, '0000000000000099.db', own.folder);
+    const refusal = await refusedStart({ dataFolder: own.folder, args: ['--edges', '2'] });
+    assert.match(refusal, /it is of partition 0, and lies in the folder of partition 1/);
+    assert.doesNotMatch(refusal, /"listening"/);
+    rmSync(foreign);
+    const again = await launch(scope, { dataFolder: own.folder });
+    await allStored(again, own.key, 5);
+  });
 });

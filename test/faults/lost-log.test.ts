@@ -182,7 +182,7 @@ suite('After the log has lost its newest records', () => {
       },
       20_000,
     );
-    const words = /rename it to (\S+\.lost)/.exec(third.stderr())?.[1] ?? '';
+    const words = /rename \S+\.missing to (\S+\.lost)/.exec(third.stderr())?.[1] ?? '';
     renameSync(words.replace(/\.lost$/, '.missing'), words);
     await allStored(third, key, 8);
     for (const restarted of [false, true]) {

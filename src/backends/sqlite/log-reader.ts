@@ -11,8 +11,10 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import {
+  ForeignSegmentError,
   type LogBatch,
   LogCorruptError,
+  LogGapError,
   type LogHeader,
   type LogReader,
   type LogRecord,
@@ -24,24 +26,28 @@ import { isOutOfFiles } from './disk.ts';
 import { readLogEnd } from './log-ends.ts';
 import { findLogName, localLogName } from './log-name.ts';
 import { commitPosition, committedPosition, openPositions } from './log-positions.ts';
-import { BATCH_BYTES_MAX, type Stretch } from './log-run.ts';
+import { BATCH_BYTES_MAX, MissingPositionsError, type Stretch } from './log-run.ts';
 import {
+  assertFirstIsWhole,
   endOfSegment,
   findHeaders,
+  missingIn,
   newestReceivedAt,
   readHeaders,
   readRecords,
   SegmentGoneError,
   traceIdAt,
+  UnreadableSegmentError,
 } from './log-segment-reader.ts';
 import {
   assertNotForeign,
+  findLastPosition,
   hasWal,
+  holdsRecords,
   listPartitions,
   listSegments,
   LOST_POSITIONS,
-  lostMarkOf,
-  partitionFolder,
+  marksOf,
   removeSegment,
   segmentBytes,
 } from './log-segments.ts';
@@ -106,15 +112,30 @@ class SqliteLogReader implements LogReader {
         if (stretch.segment.missing) {
           // What comes before it can be processed; behind it only an operator can decide.
           if (records.length > 0) break;
-          throw this.#lostItsEnd(stretch);
+          throw this.#lostRecords(stretch, stretch.from, stretch.until);
         }
-        const read = readRecords(stretch, bytesLeft);
+        const read = this.#recordsOf(stretch, bytesLeft, records.length > 0);
+        if (read === undefined) break;
         records = records.concat(read.records);
         for (const { body } of read.records) bytesLeft -= body.byteLength;
         if (!read.isEnd || bytesLeft <= 0) break;
       }
       return { records, next: after(records, position) };
     });
+  }
+
+  /** Undefined where there are some already and none can be read behind them: whoever reads on from there is told. */
+  #recordsOf(stretch: Stretch, bytesMax: number, hasSome: boolean): ReturnType<typeof readRecords> | undefined {
+    try {
+      return readRecords(stretch, bytesMax);
+    } catch (error) {
+      if (!(error instanceof LogCorruptError) || error instanceof ForeignSegmentError) throw error;
+      if (hasSome) return undefined;
+      // None behind the last one that is there: the segment may be whole, and the one after it gone.
+      if (!(error instanceof MissingPositionsError) || error.to !== stretch.until) throw error;
+      const end = (findLastPosition(stretch.segment.file) ?? error.from - 1) + 1;
+      throw this.#lostRecords(stretch, Math.min(end, error.from), error.to);
+    }
   }
 
   async headers(
@@ -127,7 +148,7 @@ class SqliteLogReader implements LogReader {
       for (const stretch of stretches) {
         if (headers.length >= countMax) break;
         if (stretch.segment.missing) continue;
-        headers = headers.concat(readHeaders(stretch, countMax - headers.length));
+        headers = headers.concat(ifReadable([], () => readHeaders(stretch, countMax - headers.length)));
       }
       return { headers, next: after(headers, position) };
     });
@@ -187,11 +208,19 @@ class SqliteLogReader implements LogReader {
       let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
       let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
       for (const stretch of stretches) {
-        const isGap = stretch.segment.missing && stretch.until !== undefined;
-        if (isGap) missing += Math.max(0, stretch.until - stretch.from);
-        end = stretch.segment.missing ? (stretch.until ?? stretch.from) : endOfSegment(stretch);
+        const { from, until, segment } = stretch;
+        if (segment.missing) {
+          missing += until === undefined ? 0 : Math.max(0, until - from);
+          end = until ?? from;
+          continue;
+        }
+        const all = until === undefined ? 0 : Math.max(0, until - from);
+        missing += ifReadable(all, () => missingIn(stretch));
+        // Of a newest segment that cannot be read: whatever was acknowledged in it.
+        end = ifReadable(acknowledged === 0 ? position - 1 : from, () => endOfSegment(stretch));
       }
-      return isEndLost ? missing : missing + Math.max(0, Math.max(position, acknowledged) - end);
+      missing += isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
+      return missing === 0 && isFirstDamaged(stretches[0]) ? 1 : missing;
     });
   }
 
@@ -314,21 +343,53 @@ class SqliteLogReader implements LogReader {
     }
   }
 
-  #lostItsEnd({ segment, partition, from, until }: Stretch): LogCorruptError {
-    const end = until === undefined ? '' : ` to ${until - 1}`;
-    return new LogCorruptError(
-      `The log has lost records that were acknowledged and not processed: positions ${from}${end} of partition ${partition}. ` +
-        `With the server stopped, put the missing files back into ${partitionFolder(this.#setup.folder, partition)}, beside those that are there ` +
-        `now, and remove ${segment.file}. To go on without these records, rename it to ${lostMarkOf(this.#setup.folder, partition, segment.firstPosition)}.`,
+  /** `stretch` is that of the mark or, before a start has made one, of the segment before the gap. */
+  #lostRecords({ segment, partition }: Stretch, from: number, until: number | undefined): LogGapError {
+    const positions = until === undefined || until - from === 1 ? `${from}` : `${from} to ${until - 1}`;
+    const noun = until !== undefined && until - from === 1 ? 'position' : 'positions';
+    const marks = marksOf(this.#setup.folder, partition, segment.missing ? segment.firstPosition : from);
+    const before = listSegments(this.#setup.folder, partition).findLast(
+      (other) => holdsRecords(other) && other.firstPosition < from,
+    );
+    const shortened = before === undefined ? '' : `, or ${before.file} if that one was cut short,`;
+    const giveUp = segment.missing ? `rename ${marks.missing} to ${marks.lost}` : `make an empty file ${marks.lost}`;
+    return new LogGapError(
+      `The log has lost records that were acknowledged and not processed: ${noun} ${positions} of partition ${partition}. ` +
+        `With the server stopped, put ${marks.segment} back${shortened} with the -wal of the same name if there was one, beside the files that ` +
+        `are there now${segment.missing ? `, and remove ${marks.missing}` : ''}. To go on without these records, ${giveUp}.`,
     );
   }
 
   #removed(partition: number, position: number, firstKept: number): LogCorruptError {
+    const begins = Number.isFinite(firstKept)
+      ? `The log begins at position ${firstKept} of partition ${partition}`
+      : `The log has no segment of partition ${partition} any more`;
     return new LogCorruptError(
-      `The log begins at position ${firstKept} of partition ${partition}, but the store has processed it only up to ${position}: ` +
+      `${begins}, but the store has processed it only up to ${position}: ` +
         'the store is older than what the log still holds, or a segment was moved away. Put the missing segments back. ' +
-        `To go on without these records, make an empty file ${lostMarkOf(this.#setup.folder, partition, position)}.`,
+        `To go on without these records, make an empty file ${marksOf(this.#setup.folder, partition, position).lost}.`,
     );
+  }
+}
+
+function ifReadable<T>(otherwise: T, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof UnreadableSegmentError) return otherwise;
+    throw error;
+  }
+}
+
+/** Where a processor that came to a damaged record waits. */
+function isFirstDamaged(stretch: Stretch | undefined): boolean {
+  if (stretch === undefined || stretch.segment.missing) return false;
+  try {
+    assertFirstIsWhole(stretch);
+    return false;
+  } catch (error) {
+    if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return true;
+    throw error;
   }
 }
 

@@ -7,6 +7,27 @@ import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError } from '../../log.ts';
 import type { Segment } from './log-segments.ts';
 
+/** Positions that a segment should hold and does not: from `from` up to, and without, `to`. */
+export class MissingPositionsError extends LogCorruptError {
+  readonly from: number;
+  readonly to: number;
+  constructor(file: string, from: number, to: number) {
+    super(
+      `The log segment ${file} is damaged: it has no position ${from}, where ${to} is next. ${restoreOrGiveUp(file)}`,
+    );
+    this.from = from;
+    this.to = to;
+  }
+}
+
+/** What an operator can do about a segment of which something cannot be read. */
+export function restoreOrGiveUp(file: string): string {
+  return (
+    `With the server stopped, put ${file} back from a backup. To go on without those of its records that are not ` +
+    `processed yet, rename it to ${file}.lost.`
+  );
+}
+
 /** What is to be read of a segment. */
 export interface Stretch {
   readonly segment: Segment;
@@ -74,13 +95,19 @@ export function runOfFew(database: DatabaseSync, stretch: Stretch, bytesMax: num
   let bytes = 0;
   let bytesInAll = 0;
   const rows = sizes.iterate(stretch.from) as unknown as Iterable<SizeRow>;
-  const isEnd = eachInTurn(stretch, rows, (row) => {
-    last = row.position;
-    bytes += row.bytes;
-    bytesInAll += row.bytes + row.more + HEADER_BYTES;
-    return bytes < bytesMax && bytesInAll < BATCH_BYTES_MAX;
-  });
-  return { last, isEnd, bytes };
+  try {
+    const isEnd = eachInTurn(stretch, rows, (row) => {
+      last = row.position;
+      bytes += row.bytes;
+      bytesInAll += row.bytes + row.more + HEADER_BYTES;
+      return bytes < bytesMax && bytesInAll < BATCH_BYTES_MAX;
+    });
+    return { last, isEnd, bytes };
+  } catch (error) {
+    // What comes before missing positions can be read; whoever reads on from there is told.
+    if (!(error instanceof MissingPositionsError) || last < stretch.from) throw error;
+    return { last, isEnd: false, bytes };
+  }
 }
 
 interface SumsRow {
@@ -107,14 +134,10 @@ export function eachInTurn<Row extends { readonly position: number }>(
 ): boolean {
   let expected = from;
   for (const row of rows) {
-    if (row.position !== expected) throw missing(segment.file, expected, row.position);
+    if (row.position !== expected) throw new MissingPositionsError(segment.file, expected, row.position);
     expected += 1;
     if (!take(row)) return expected === until;
   }
-  if (until !== undefined && expected !== until) throw missing(segment.file, expected, until);
+  if (until !== undefined && expected !== until) throw new MissingPositionsError(segment.file, expected, until);
   return true;
-}
-
-function missing(file: string, from: number, to: number): LogCorruptError {
-  return new LogCorruptError(`The log segment ${file} is damaged: it has no position ${from}, where ${to} is next.`);
 }

@@ -12,7 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../log.ts';
 import type { KeyKind, Rejection } from '../../model.ts';
 import { isOutOfFiles } from './disk.ts';
-import { eachInTurn, runOfFew, runOfMany, type Stretch } from './log-run.ts';
+import { restoreOrGiveUp, runOfFew, runOfMany, type Stretch } from './log-run.ts';
 import {
   assertCurrentFormat,
   assertWrittenHere,
@@ -26,6 +26,9 @@ import {
 
 /** The segment was removed, or given up, since the folder was listed. */
 export class SegmentGoneError extends LogUnavailableError {}
+
+/** Nothing in the segment can be read. */
+export class UnreadableSegmentError extends LogCorruptError {}
 
 /** All columns but the body, in the order of `HeaderValues`. */
 const HEADER_COLUMNS =
@@ -64,14 +67,18 @@ export interface ReadRecords {
   readonly isEnd: boolean;
 }
 
-/** At least one record if there is one, then about as many as bring the bodies to `bytesMax` bytes. */
+/**
+ * At least one record if there is one, then about as many as bring the bodies to `bytesMax` bytes. Those before a damaged
+ * one are given, so that only whoever asks for the damaged one itself is refused.
+ */
 export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
   return inSegment(stretch, { records: [], isEnd: true }, (database) => {
     const { last, isEnd, bytes } = runOfMany(database, stretch, bytesMax) ?? runOfFew(database, stretch, bytesMax);
     const count = last + 1 - stretch.from;
     if (count <= 0) return { records: [], isEnd };
     const areLarge = count === 1 || bytes / count >= LARGE_BODY_BYTES;
-    return { records: areLarge ? readRows(database, stretch, last) : readRun(database, stretch, last), isEnd };
+    const records = areLarge ? readRows(database, stretch, last) : readRun(database, stretch, last);
+    return { records, isEnd: isEnd && records.length === count };
   });
 }
 
@@ -84,12 +91,12 @@ function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRec
   for (const values of headers) {
     const row = toRow(values);
     const body = run.bodies.subarray(offset, offset + values[11]);
-    if (row.position !== position || recordChecksum(row, body) !== row.checksum) throw damaged(stretch, position);
+    if (row.position !== position || recordChecksum(row, body) !== row.checksum) break;
     records.push(toRecord(row, stretch, body));
     offset += body.byteLength;
     position += 1;
   }
-  if (position !== last + 1) throw damaged(stretch, position);
+  if (records.length === 0) throw damaged(stretch, position);
   return records;
 }
 
@@ -102,23 +109,24 @@ function readRows(database: DatabaseSync, stretch: Stretch, last: number): LogRe
   let position = stretch.from;
   for (const found of select.all(stretch.from, last)) {
     const { body, ...row } = found as unknown as HeaderRow & { readonly body: Uint8Array };
-    if (row.position !== position || recordChecksum(row, body) !== row.checksum) throw damaged(stretch, position);
+    if (row.position !== position || recordChecksum(row, body) !== row.checksum) break;
     records.push(toRecord(row, stretch, body));
     position += 1;
   }
-  if (position !== last + 1) throw damaged(stretch, position);
+  if (records.length === 0) throw damaged(stretch, position);
   return records;
 }
 
+/** Of those that are there. */
 export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
   return inSegment(stretch, [], (database) => {
-    const headers: LogHeader[] = [];
-    const select = database.prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE position >= ? ORDER BY position`);
-    eachInTurn(stretch, select.iterate(stretch.from) as unknown as Iterable<HeaderRow>, (row) => {
-      headers.push(toHeader(row, stretch));
-      return headers.length < countMax;
-    });
-    return headers;
+    const until = stretch.until ?? Number.MAX_SAFE_INTEGER;
+    const rows = database
+      .prepare(
+        `SELECT ${HEADER_COLUMNS} FROM records WHERE position >= ? AND position < ? ORDER BY position LIMIT ${countMax}`,
+      )
+      .all(stretch.from, until);
+    return rows.map((row) => toHeader(row as unknown as HeaderRow, stretch));
   });
 }
 
@@ -145,6 +153,19 @@ export function endOfSegment(stretch: Stretch): number {
   return (
     stretch.until ?? inSegment(stretch, firstPosition, (database) => (lastPosition(database) ?? firstPosition - 1) + 1)
   );
+}
+
+/** How many records the segment should hold from `stretch.from` on and does not. None of the newest, which may grow. */
+export function missingIn(stretch: Stretch): number {
+  const { until, from, segment } = stretch;
+  if (until === undefined || from >= until) return 0;
+  const end = inSegment(stretch, from, (database) => (lastPosition(database) ?? segment.firstPosition - 1) + 1);
+  return Math.max(0, until - Math.max(end, from));
+}
+
+/** Throws `LogCorruptError` where the first record of the stretch is damaged. */
+export function assertFirstIsWhole(stretch: Stretch): void {
+  readRecords(stretch, 1);
 }
 
 /** By the order of appending; 0 when the segment is empty. */
@@ -181,7 +202,7 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
     const isNewest = stretch.until === undefined;
     if (isNewest && !hadWal && hasWal(file)) return inSegment(stretch, whenUnfinished, use);
     if (isNewest && statSync(file).size <= PAGE_BYTES && /no such table/.test(message)) return whenUnfinished;
-    throw new LogCorruptError(`The log segment ${file} cannot be read: ${message}.`);
+    throw new UnreadableSegmentError(`The log segment ${file} cannot be read: ${message}. ${restoreOrGiveUp(file)}`);
   }
 }
 
@@ -234,5 +255,7 @@ function parse(text: string, position: number, stretch: Stretch): unknown {
 }
 
 function damaged({ segment }: Stretch, position: number): LogCorruptError {
-  return new LogCorruptError(`The record at position ${position} of the log segment ${segment.file} is damaged.`);
+  return new LogCorruptError(
+    `The record at position ${position} of the log segment ${segment.file} is damaged. ${restoreOrGiveUp(segment.file)}`,
+  );
 }

@@ -7,16 +7,20 @@
  *
  * Positions have no gaps: a segment holds every position from its own first to the next segment's first, so a reader
  * notices records that vanished. An operator who gives a damaged segment up renames it to `….db.lost`, which keeps its
- * place without its records. Where a start finds that the log has lost its end, it leaves an empty `….db.missing`: the
- * records from that position up to the next segment were acknowledged and are not here.
+ * place without its records. Where a start finds that the log has lost its end, or that there is a gap between two
+ * segments, it leaves an empty `….db.missing`: the records from that position up to the next segment were acknowledged
+ * and are not here.
  *
  * A start after the newest segment was given up goes on far behind it, since it is not known for certain how many records
- * it held. An empty `….db.unused` says where the known ones end: from there up to the next segment there were none.
+ * it held. An empty `….db.unused` says where the known ones end: from there up to the next segment there were none. It
+ * also ends a partition that is not written to any more and whose own end was lost.
  *
  * A segment says of itself where it was written: in which log (`log-name.ts`), in which partition, from which position
- * on. One that lies elsewhere was copied or renamed; it is never read, since its records would be processed again.
+ * on. One that lies elsewhere was copied or renamed; it is never read, since its records would be processed again. Its
+ * random id, and that of the segment before it, tell it from one of another copy of the installation (`log-chain.ts`).
  */
 
+import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
@@ -31,7 +35,7 @@ export interface Segment {
   readonly firstPosition: number;
   /** Given up by an operator: its records are not to be read. */
   readonly lost: boolean;
-  /** Not a file of records but the mark of where the log lost its end. */
+  /** Not a file of records but the mark of where the log lost some. */
   readonly missing: boolean;
   /** Not a file of records but the mark of positions that were never given out, as far as is known. */
   readonly unused: boolean;
@@ -72,12 +76,16 @@ const SCHEMA = `
   CREATE TABLE segment (
     log             TEXT    NOT NULL,
     partition       INTEGER NOT NULL,
-    first_position  INTEGER NOT NULL
+    first_position  INTEGER NOT NULL,
+    id              TEXT    NOT NULL,
+    previous_id     TEXT,
+    previous_position INTEGER
   ) STRICT`;
 
 /** Between small requests, for which a commit writes whole pages, and large bodies, which like them large. */
 export const PAGE_BYTES = 8_192;
 const NAME_DIGITS = 16;
+const SEGMENT_ID_BYTES = 8;
 const SEGMENT_NAME = /^(\d{16})\.db(\.lost|\.missing|\.unused)?$/;
 const LOST = '.lost';
 const MISSING = '.missing';
@@ -118,11 +126,19 @@ export function listSegments(folder: string, partition: number): Segment[] {
       unused: state === UNUSED,
     });
   }
-  // A segment that was put back takes the place of the mark that it was missing.
-  const present = new Set(segments.flatMap(({ missing, firstPosition }) => (missing ? [] : [firstPosition])));
+  // A segment that was put back takes the place of the mark that it was missing, and one that goes on that of an end.
+  const present = new Set(segments.filter(({ missing, unused }) => !missing && !unused).map(positionOf));
+  const gaps = new Set(segments.filter(({ missing }) => missing).map(positionOf));
   return segments
-    .filter(({ missing, firstPosition }) => !missing || !present.has(firstPosition))
+    .filter(
+      ({ missing, unused, firstPosition: at }) =>
+        !((missing || unused) && present.has(at)) && !(unused && gaps.has(at)),
+    )
     .sort((a, b) => a.firstPosition - b.firstPosition);
+}
+
+function positionOf({ firstPosition }: Segment): number {
+  return firstPosition;
 }
 
 function segmentFile(folder: string, partition: number, firstPosition: number): string {
@@ -151,12 +167,58 @@ export function holdsRecords({ lost, missing, unused }: Segment): boolean {
   return !lost && !missing && !unused;
 }
 
-/** The file whose presence means: go on without the records from `position` up to the next segment. */
-export function lostMarkOf(folder: string, partition: number, position: number): string {
-  return segmentFile(folder, partition, position) + LOST;
+/** The files that are about the records from `position` up to the next segment. */
+export function marksOf(
+  folder: string,
+  partition: number,
+  position: number,
+): { readonly segment: string; readonly missing: string; readonly lost: string } {
+  const segment = segmentFile(folder, partition, position);
+  return { segment, missing: segment + MISSING, lost: segment + LOST };
 }
 
-export function createSegment(folder: string, partition: number, firstPosition: number): DatabaseSync {
+/** What a segment is called by those that name it. */
+export interface SegmentId {
+  readonly position: number;
+  readonly id: string;
+}
+
+export function newSegmentId(position: number): SegmentId {
+  return { position, id: randomBytes(SEGMENT_ID_BYTES).toString('hex') };
+}
+
+export interface SegmentIdentity extends SegmentId {
+  /** The newest one that could be read when this one was made. */
+  readonly previous: SegmentId | undefined;
+}
+
+/** As a segment says it of itself; undefined where it cannot be read. */
+export function findIdentity(file: string): SegmentIdentity | undefined {
+  try {
+    const database = openSegmentForReading(file);
+    try {
+      const row = database.prepare('SELECT first_position, id, previous_id, previous_position FROM segment').get();
+      if (row === undefined) return undefined;
+      const [previousId, previousPosition] = [row['previous_id'], row['previous_position']];
+      return {
+        position: Number(row['first_position']),
+        id: String(row['id']),
+        previous: typeof previousId === 'string' ? { position: Number(previousPosition), id: previousId } : undefined,
+      };
+    } finally {
+      database.close();
+    }
+  } catch {
+    return undefined;
+  }
+}
+
+export function createSegment(
+  folder: string,
+  partition: number,
+  { position: firstPosition, id }: SegmentId,
+  previous: SegmentId | undefined,
+): DatabaseSync {
   const within = partitionFolder(folder, partition);
   mkdirSync(within, { recursive: true, mode: 0o700 });
   const file = segmentFile(folder, partition, firstPosition);
@@ -172,7 +234,9 @@ export function createSegment(folder: string, partition: number, firstPosition: 
       PRAGMA wal_autocheckpoint = 0;
       BEGIN;
       ${SCHEMA};`);
-    database.prepare('INSERT INTO segment VALUES (?, ?, ?)').run(logName, partition, firstPosition);
+    database
+      .prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?)')
+      .run(logName, partition, firstPosition, id, previous?.id ?? null, previous?.position ?? null);
     database.exec('COMMIT');
     // SQLite syncs what is in the files; that the files themselves are found after a power loss is up to their folders.
     for (const path of [within, folder, dirname(folder)]) syncFolder(path);
@@ -241,7 +305,7 @@ export interface SegmentPlace {
 
 /** Throws `ForeignSegmentError` where the segment was written elsewhere. */
 export function assertWrittenHere(database: DatabaseSync, place: SegmentPlace): void {
-  const row = database.prepare('SELECT log, partition, first_position FROM segment').get();
+  const row = database.prepare('SELECT log, partition, first_position, previous_id FROM segment').get();
   if (row === undefined) throw new LogCorruptError(`The log segment ${place.file} does not say which one it is.`);
   const what = differenceOf(place, {
     logName: String(row['log']),
@@ -284,10 +348,11 @@ export function assertNotForeign(folder: string, partition: number, { file, firs
   }
 }
 
-/** Segments of the versions that came before the first release had no `event_count`, or did not say where they belong. */
+/** Segments of the versions that came before the first release had no `event_count`, or did not say which one they are. */
 export function assertCurrentFormat(database: DatabaseSync, file: string): void {
   const columns = database.prepare("SELECT name FROM pragma_table_info('records')").all();
-  const isMarked = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'segment'").get() !== undefined;
+  const isMarked =
+    database.prepare("SELECT 1 FROM pragma_table_info('segment') WHERE name = 'previous_id'").get() !== undefined;
   if (columns.length === 0 || (isMarked && columns.some(({ name }) => name === 'event_count'))) return;
   throw new LogCorruptError(
     `The log segment ${file} was written by an older, unreleased version of Sluice; use a new data folder.`,
@@ -298,6 +363,20 @@ export function assertCurrentFormat(database: DatabaseSync, file: string): void 
 export function lastPosition(database: DatabaseSync): number | undefined {
   const row = database.prepare('SELECT max(position) AS last FROM records').get() as { last: number | null };
   return row.last ?? undefined;
+}
+
+/** As `lastPosition`; undefined, too, where the segment cannot be read, which is for its readers to say. */
+export function findLastPosition(file: string): number | undefined {
+  try {
+    const database = openSegmentForReading(file);
+    try {
+      return lastPosition(database);
+    } finally {
+      database.close();
+    }
+  } catch {
+    return undefined;
+  }
 }
 
 /** The database file goes last: without it nobody would ever look for the others. */

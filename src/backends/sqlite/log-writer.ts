@@ -19,7 +19,10 @@ import { Sealing } from './log-sealing.ts';
 import {
   assertNotForeign,
   createSegment,
+  findIdentity,
+  findLastPosition,
   hasWal,
+  holdsRecords,
   insertRecord,
   insertStatement,
   listPartitions,
@@ -27,9 +30,12 @@ import {
   LOST_POSITIONS,
   markMissing,
   markUnused,
+  newSegmentId,
   PAGE_BYTES,
   partitionFolder,
   removeSegment,
+  type Segment,
+  type SegmentId,
 } from './log-segments.ts';
 
 export interface WriterSetup {
@@ -38,8 +44,8 @@ export interface WriterSetup {
   /** How many partitions are written to now. The first writer also looks after those that an earlier start used. */
   readonly partitions: number;
   readonly segmentBytes: number;
-  /** Up to where the store has processed this partition; a record is never given a position below it. */
-  readonly storePosition?: number;
+  /** Up to where the store has processed each partition; a record is never given a position below it. */
+  readonly storePositions?: ReadonlyMap<number, number>;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
 }
 
@@ -55,7 +61,7 @@ export const FIELDS_PER_ENTRY = 10;
 export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
 
 export type WriterReply =
-  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: MissingRecords | null }
+  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: readonly MissingRecords[] }
   | { readonly type: 'refused'; readonly message: string }
   | { readonly type: 'durable'; readonly upToGroup: number }
   | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
@@ -91,6 +97,7 @@ class Writer {
   readonly #port: MessagePort;
   readonly #metrics: MetricsWriter | null;
   #database: DatabaseSync;
+  #segment: SegmentId;
   #file: string;
   #insert: StatementSync;
   #nextPosition: number;
@@ -102,7 +109,7 @@ class Writer {
   #dead = false;
   readonly #sealing = new Sealing((message) => this.#die(message));
   readonly #ends: LogEnds;
-  readonly #missing: MissingRecords | null;
+  readonly #missing: MissingRecords[];
 
   constructor(setup: WriterSetup, port: MessagePort) {
     this.#setup = setup;
@@ -110,12 +117,16 @@ class Writer {
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#ends = new LogEnds(setup.folder, setup.partition);
     const end = this.#recover(setup.partition);
-    this.#nextPosition = Math.max(end, this.#endSeenElsewhere());
-    this.#missing = this.#noteMissing(end);
-    if (setup.partition === 0) {
-      for (const partition of listPartitions(setup.folder)) if (partition >= setup.partitions) this.#recover(partition);
-    }
-    this.#database = createSegment(setup.folder, setup.partition, this.#nextPosition);
+    this.#nextPosition = Math.max(end, this.#endSeenElsewhere(setup.partition));
+    const missing = this.#noteMissing(setup.partition, end, this.#nextPosition);
+    this.#missing = missing === null ? [] : [missing];
+    if (setup.partition === 0) this.#recoverUnused();
+    this.#segment = newSegmentId(this.#nextPosition);
+    // Not an empty one of the same position, which the new one replaces.
+    const newest = listSegments(setup.folder, setup.partition).findLast(
+      (segment) => holdsRecords(segment) && segment.firstPosition < this.#nextPosition,
+    );
+    this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
     this.#file = this.#database.location() ?? '';
     this.#insert = insertStatement(this.#database);
   }
@@ -139,39 +150,63 @@ class Writer {
         if (isKnown) markUnused(this.#setup.folder, partition, end);
         continue;
       }
-      if (segment.unused) continue;
-      if (segment.missing) {
+      if (segment.missing || segment.unused) {
         next = Math.max(next, segment.firstPosition);
         continue;
       }
       assertNotForeign(this.#setup.folder, partition, segment);
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
-      if (!isNewest && !hasWal(segment.file)) continue;
+      if (!isNewest && !hasWal(segment.file)) {
+        this.#markGap(partition, findLastPosition(segment.file), segments[index + 1]);
+        continue;
+      }
       const recovered = recoverSegment(segment.file);
       if (recovered.needsSealing) this.#sealing.seal(segment.file, null);
       if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
+      else this.#markGap(partition, recovered.lastPosition, segments[index + 1]);
       // Out of the way of the mark that tells what is missing from there on, if anything is.
       if (isNewest && recovered.isUnfinished) removeSegment(segment.file);
     }
     return next;
   }
 
+  /** Records that should follow `last` and do not, up to the next segment. What cannot be read is for readers to say. */
+  #markGap(partition: number, last: number | undefined, next: Segment | undefined): void {
+    if (last === undefined || next === undefined || last + 1 >= next.firstPosition) return;
+    markMissing(this.#setup.folder, partition, last + 1);
+  }
+
+  /** The partitions that an earlier start used. Where one has lost its end, a mark says where that was. */
+  #recoverUnused(): void {
+    const { folder, partitions, storePositions } = this.#setup;
+    for (const partition of new Set([...listPartitions(folder), ...(storePositions?.keys() ?? [])])) {
+      if (partition < partitions) continue;
+      const end = this.#recover(partition);
+      const to = Math.max(end, this.#endSeenElsewhere(partition));
+      const missing = this.#noteMissing(partition, end, to);
+      if (missing === null) continue;
+      markUnused(folder, partition, to);
+      this.#missing.push(missing);
+    }
+  }
+
   /** Up to where positions were given out, as far as others than the log's own segments know. */
-  #endSeenElsewhere(): number {
-    const { folder, partition, storePosition = 0 } = this.#setup;
-    return Math.max(storePosition, findCommittedPosition(folder, partition), this.#ends.read());
+  #endSeenElsewhere(partition: number): number {
+    const { folder, storePositions } = this.#setup;
+    const committed = findCommittedPosition(folder, partition);
+    return Math.max(storePositions?.get(partition) ?? 0, committed, readLogEnd(folder, partition));
   }
 
   /** Where the log ends before positions that were given out. What the store has not processed of them is marked. */
-  #noteMissing(end: number): MissingRecords | null {
-    const { folder, partition, storePosition = 0 } = this.#setup;
-    const to = this.#nextPosition;
+  #noteMissing(partition: number, end: number, to: number): MissingRecords | null {
+    const { folder, storePositions } = this.#setup;
+    const storePosition = storePositions?.get(partition) ?? 0;
     if (to === end) return null;
     // Without a segment nobody knows where the log began: retention removes what is processed.
     const hasSegments = listSegments(folder, partition).length > 0;
     const from = hasSegments ? end : Math.max(end, storePosition);
     if (from < to) markMissing(folder, partition, from);
-    return { partition, from: end, to, processed: storePosition, isCertain: this.#ends.read() === to };
+    return { partition, from: end, to, processed: storePosition, isCertain: readLogEnd(folder, partition) === to };
   }
 
   #take(first: WriterMessage): void {
@@ -211,7 +246,7 @@ class Writer {
     const entries = position - this.#nextPosition;
     this.#nextPosition = position;
     this.#segmentBytes += bytes;
-    this.#ends.write(position);
+    this.#ends.write(position, this.#segment);
     this.#reply({ type: 'durable', upToGroup });
     if (this.#metrics) {
       this.#metrics.inc(METRIC.log_commits);
@@ -293,7 +328,9 @@ class Writer {
   #rotate(): void {
     const finished = { file: this.#file, database: this.#database };
     try {
-      const next = createSegment(this.#setup.folder, this.#setup.partition, this.#nextPosition);
+      const segment = newSegmentId(this.#nextPosition);
+      const next = createSegment(this.#setup.folder, this.#setup.partition, segment, this.#segment);
+      this.#segment = segment;
       this.#insert = insertStatement(next);
       this.#database = next;
       this.#file = next.location() ?? '';

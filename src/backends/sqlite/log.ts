@@ -27,7 +27,7 @@ interface Waiting {
 export interface AppenderSetup extends WriterSetup {
   /** Called once, after every waiter was told, when the process has to end: the disk failed. */
   readonly onFatal: (message: string) => void;
-  /** Called at most once, at the start, when the log has lost its end. */
+  /** Called at the start, once for each partition that this writer looks after and that has lost its end. */
   readonly onMissing?: (missing: MissingRecords) => void;
 }
 
@@ -38,7 +38,7 @@ export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: Ap
     worker.once('message', (reply: WriterReply) => {
       if (reply.type === 'refused') reject(new OperatorError(reply.message));
       else resolve();
-      if (reply.type === 'ready' && reply.missing !== null) onMissing?.(reply.missing);
+      if (reply.type === 'ready') for (const missing of reply.missing) onMissing?.(missing);
     });
     worker.once('error', reject);
   });
