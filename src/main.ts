@@ -86,19 +86,20 @@ async function runHelpCommand(args: readonly string[], env: Env): Promise<number
 }
 
 async function runKeysCommand(args: readonly string[], env: Env): Promise<number> {
-  const [{ runKeys }, { openKeyStore, findKeyStore }] = await Promise.all([
+  const [{ runKeys }, { openKeyStore, replaceLostKeys, findKeyStore }] = await Promise.all([
     import('./cli/keys.ts'),
     import('./opening.ts'),
   ]);
-  return runKeys(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, findKeyStore });
+  return runKeys(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, replaceLostKeys, findKeyStore });
 }
 
 async function runInviteCommand(args: readonly string[], env: Env): Promise<number> {
-  const [{ runInvite }, { openKeyStore, findKeyStore, openMemberStore }] = await Promise.all([
+  const [{ runInvite }, { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore }] = await Promise.all([
     import('./cli/invite.ts'),
     import('./opening.ts'),
   ]);
-  return runInvite(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, findKeyStore, openMemberStore });
+  const stores = { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore };
+  return runInvite(args, { out, env, isTty: isTty(), now: Date.now, ...stores });
 }
 
 /** A command on what is in the data folder or the database, or on its way there. */

@@ -5,13 +5,13 @@
  */
 
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
-import { answerOf, eventually, post, type TestServer, user } from '../server.ts';
+import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
@@ -68,12 +68,38 @@ suite('A data folder', () => {
     });
   }
 
-  test('without keys.db is refused, since the accounts of its data are in there', async () => {
+  test('without keys.db is refused by servers and commands, since the accounts of its data are in there', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder } = await usedFolder(scope);
-    for (const name of readdirSync(folder)) if (name.startsWith('keys.db')) rmSync(join(folder, name));
+    const remove = (start: string): void => {
+      for (const name of readdirSync(folder)) if (name.startsWith(start)) rmSync(join(folder, name));
+    };
+    remove('keys.db');
     assert.match(await refusedStart({ dataFolder: folder }), /has a store\.db but no keys\.db/);
+    const { code, stdout } = await runSluice(['doctor', '--data', folder]);
+    assert.equal(code, 1);
+    assert.match(stdout, /✗ keys .*has a store\.db but no\s+keys\.db/);
+    assert.match(stdout, /→ Put keys\.db back/);
+    const create = ['keys', 'create', '--name', 'new', '--kind', 'secret', '--env', 'development', '--data', folder];
+    for (const command of [create, ['keys', 'list', '--data', folder], ['invite', '--data', folder]]) {
+      const { code: refused, stderr } = await runSluice(command);
+      assert.equal(refused, 1, command.join(' '));
+      assert.match(stderr, /no keys\.db.* Put keys\.db back, .*--replace-lost-keys/);
+    }
     assert.ok(!existsSync(join(folder, 'keys.db')));
+
+    writeFileSync(join(folder, 'keys.db'), '');
+    assert.match(await refusedStart({ dataFolder: folder }), /has a store\.db and its keys\.db is empty/);
+    remove('keys.db');
+    remove('store.db');
+    assert.match(await refusedStart({ dataFolder: folder }), /has a log\/ but no keys\.db/);
+
+    const { stdout: made } = await runSluice([...create, '--replace-lost-keys', '--json']);
+    const { key } = JSON.parse(made) as { key: string };
+    const again = await launch(scope, { dataFolder: folder });
+    await send(again, key, 1, 4);
+    const twice = await runSluice([...create, '--replace-lost-keys']);
+    assert.match(twice.stderr, /has not lost its keys/);
   });
 
   test('skips numbers of events at every start, so that no cursor misses what was lost or put back', async () => {
