@@ -235,6 +235,10 @@ suite('A backup that was damaged', () => {
         assert.match(cut.err, /damaged or cut short|not a finished backup/);
         assert.ok(!existsSync(data), 'something was left');
       }
+      if (form === 'plain.tar') {
+        writeFileSync(damaged, whole.subarray(0, -512));
+        assert.match((await backup(['--verify', damaged])).err, /its end is missing\. Copy it again/);
+      }
       assert.deepEqual(readdirSync(place).sort(), [form, `damaged-${form}`].sort());
     });
   }
@@ -423,6 +427,25 @@ suite('A backup that cannot be made', () => {
       /a log of 3 requests\.\nThe log has a known gap of 5 requests \(positions 4 to 8 of partition 0\); /,
     );
     assert.match(out, /; 5 of them are in neither the log nor the store\.\n/);
+  });
+
+  test('says what the store has passed without having it: given up, or gone before the store was made', async (t) => {
+    const { data } = await filledFolder(t);
+    const within = join(logFolderOf(data), '0');
+    renameSync(join(within, '0000000000000001.db'), join(within, '0000000000000001.db.lost'));
+    const store = new DatabaseSync(storeFileOf(data));
+    // Of the gap in the log the store has one request; of partition 7 there is no log any more.
+    store.exec('INSERT INTO lost_records VALUES (0, 2, 3, 1, 0), (7, 1, 21, 20, 0)');
+    store.close();
+    const target = join(folderFor(t), 'b');
+    const made = await backup(['--to', target, '--data', data]);
+    const checked = await backup(['--verify', target]);
+    const restored = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+    for (const { code, out, err } of [made, checked, restored]) {
+      assert.equal(code, 0, err);
+      assert.match(out, /gap of 2 requests .*; 1 of them is in neither the log nor the store\.\n/);
+      assert.match(out, /The store lacks 20 requests that were given up or no longer in the log/);
+    }
   });
 
   test('of a write-ahead log with damage in it, which SQLite passes over, is refused', async (t) => {
@@ -765,5 +788,8 @@ suite('A restore', () => {
     await rewriteManifest(target, { format: 2 });
     const { err } = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
     assert.match(err, /has the format 2, and this version of Sluice knows 1 only/);
+    writeFileSync(join(target, MANIFEST_FILE), '{}');
+    const empty = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+    assert.match(empty.err, /cannot be used, "format" is missing\. Use another backup\./);
   });
 });
