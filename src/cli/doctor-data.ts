@@ -224,17 +224,36 @@ export const checkClock: Check = async (parts) => {
   });
 };
 
-/** As the metrics of a server on this folder have it; 0 where there is none that answers. */
-async function heldSecondsOf({ config, dataFolder, lockHolder }: DoctorParts): Promise<number> {
-  if (config.logUrl !== '' || !lockHolder().isHeld) return 0;
+/** As the metrics of a server on this folder have it; 0 where there is none that responds. */
+async function heldSecondsOf(parts: DoctorParts): Promise<number> {
+  return Number(HELD_SECONDS.exec(await askServer(parts, '/metrics'))?.[1] ?? 0);
+}
+
+/** What a server that runs on this folder responds; empty where there is none, or it does not. */
+async function askServer({ config, dataFolder, lockHolder }: DoctorParts, path: string): Promise<string> {
+  if (config.logUrl !== '' || !lockHolder().isHeld) return '';
   try {
     const { origin } = new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim());
-    const response = await fetch(`${origin}/metrics`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
-    return Number(HELD_SECONDS.exec(await response.text())?.[1] ?? 0);
+    const response = await fetch(`${origin}${path}`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
+    return await response.text();
   } catch {
-    return 0;
+    return '';
   }
 }
+
+/** What a server that runs says of itself: some of it, such as a file that was replaced under it, only it can know. */
+export const checkReadiness: Check = async (parts) => {
+  const text = await askServer(parts, '/readyz');
+  if (text === '') return [];
+  const { reasons = [] } = JSON.parse(text) as { reasons?: string[] };
+  return reasons.map((reason) =>
+    broken('server', `it is not ready: ${reason}`, reason.includes('was removed or replaced') ? REPLACED : NOT_READY),
+  );
+};
+
+const NOT_READY = 'It goes on by itself when the reason is gone. docs/operating.md says what to do: "SluiceNotReady".';
+const REPLACED =
+  'It writes to a file that is lost when it stops. Requests are safe in the log, and nothing is removed from it. If you moved the file, put it back. Else put keys.db back from a backup; without store.db a restart makes it again from the log.';
 
 export const checkStore: Check = async (parts) => {
   const store = await parts.store();

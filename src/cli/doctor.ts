@@ -23,7 +23,7 @@ import {
 } from './doctor-checks.ts';
 import { checkBackup } from './doctor-backup.ts';
 import { checkDatabase } from './doctor-database.ts';
-import { checkBacklog, checkBooks, checkClock, checkLog, checkStore } from './doctor-data.ts';
+import { checkBacklog, checkBooks, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { readSettings } from './place.ts';
@@ -62,6 +62,7 @@ const FOLDER_CHECKS: readonly NamedCheck[] = [
 ];
 /** Each with what it is called when it cannot even be made; in the order in which they are shown. */
 const CHECKS: readonly NamedCheck[] = [
+  ['server', checkReadiness],
   ['log', checkLog],
   ['store', checkStore],
   ['clock', checkClock],

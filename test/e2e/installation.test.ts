@@ -123,6 +123,32 @@ suite('A data folder', () => {
     assert.ok(nextNumber() > second + 1_000_000);
   });
 
+  test('whose store.db or keys.db is removed under a running server makes it not ready until a restart', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    const server = await launch(scope, { dataFolder: folder });
+    await send(server, server.key, 3, 3);
+    const readiness = async (): Promise<string> => (await fetch(`${server.baseUrl}/readyz`)).text();
+    renameSync(join(folder, 'keys.db'), join(folder, 'keys.moved'));
+    await eventually('keys.db is missed', async () => (await readiness()).includes('keys.db was removed or replaced'));
+    renameSync(join(folder, 'keys.moved'), join(folder, 'keys.db'));
+    await eventually('it is ready again', async () => !(await readiness()).includes('not ready'));
+
+    for (const name of readdirSync(folder)) if (name.startsWith('store.db')) rmSync(join(folder, name));
+    assert.equal((await post(server, server.key, { users: [user('after')] })).status, 202);
+    await eventually('store.db is missed', async () =>
+      (await readiness()).includes('store.db was removed or replaced'),
+    );
+    await eventually('the processor waits', async () => /the processor waits/.test(server.stderr()));
+    assert.match(server.stderr(), /store\.db was removed or replaced while the server runs: nothing is processed/);
+    const { code, stdout } = await runSluice(['doctor', '--data', folder]);
+    assert.equal(code, 1);
+    assert.match(stdout, /✗ server +it is not ready: store\.db was removed or replaced/);
+    await server.stop();
+    const again = await launch(scope, { dataFolder: folder });
+    await send(again, server.key, 1, 5);
+  });
+
   test('without store.db makes it again from the log, and says so', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder, key } = await usedFolder(scope);
