@@ -5,12 +5,10 @@
  * --replace-lost-keys` does, for an operator who has decided so.
  */
 
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
+import { hasSegments, keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
-
-const PARTITION = /^\d+$/;
 
 /** What an operator does about it. */
 export const LOST_KEYS_ADVICE =
@@ -38,12 +36,7 @@ export function lostKeysText(dataFolder: string): string {
 function whatIsLeft(dataFolder: string): string | undefined {
   if (sizeOf(storeFileOf(dataFolder)) > 0) return 'store.db';
   const log = logFolderOf(dataFolder);
-  return existsSync(join(log, 'installation')) || hasSegments(log) ? 'log/' : undefined;
-}
-
-function hasSegments(log: string): boolean {
-  if (!existsSync(log)) return false;
-  return readdirSync(log).some((name) => PARTITION.test(name) && readdirSync(join(log, name)).length > 0);
+  return existsSync(join(log, 'installation')) || hasSegments(dataFolder) ? 'log/' : undefined;
 }
 
 /** 0 where it is missing. */

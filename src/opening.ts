@@ -4,7 +4,7 @@
  * that nobody waits for the client of a database that he does not have. Holds no logic of its own.
  */
 
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { refuseUnfinishedRestore } from './backup/restore-marker.ts';
 import type { DatabaseFacts } from './cli/doctor-checks.ts';
@@ -203,7 +203,8 @@ export async function openStore(config: Config): Promise<Store | undefined> {
     refuseMovedFolder(config.dataFolder);
     refuseUnfinishedRestore(config.dataFolder);
     const file = storeFileOf(config.dataFolder);
-    if (!existsSync(file)) return undefined;
+    // An empty one has no tables, and is for a server to fill.
+    if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) === 0) return undefined;
     const [{ openSqliteStore }, { matchOptionsOf }] = await Promise.all([
       import('./backends/sqlite/store.ts'),
       import('./match-options.ts'),

@@ -54,6 +54,10 @@ export interface DoctorParts {
   readonly findLogReader: (warn?: (message: string) => void) => Promise<LogReader | undefined>;
   /** Of one partition, in order. */
   readonly segments: (partition: number) => readonly SegmentName[];
+  /** By partition, the position after the last acknowledged record; 0 where it is not known. */
+  readonly logEnds: () => readonly number[];
+  /** What is wrong with the log's file of positions, in words with what to do; null when it is sound. */
+  readonly problemOfPositions: () => string | null;
   readonly lockHolder: () => LockHolder;
   readonly isBackupRunning: () => boolean;
   readonly freeBytes: () => number;

@@ -39,6 +39,8 @@ export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   return withLog(parts, [well('log', 'there is none yet')], async (log) => {
     const findings: Finding[] = [];
+    const problem = parts.problemOfPositions();
+    if (problem !== null) findings.push(broken('log', problem, 'Until then a server refuses to start.'));
     let count = 0;
     for (const partition of await log.partitions()) {
       const segments = parts.segments(partition);
@@ -257,7 +259,7 @@ const REPLACED =
 
 export const checkStore: Check = async (parts) => {
   const store = await parts.store();
-  if (store === undefined) return [well('store', 'there is none yet')];
+  if (store === undefined) return [await absentStore(parts)];
   const tenants = await store.tenants();
   const findings = [well('store', `it opens, and has data of ${countOf(tenants.length, 'tenant')}`)];
   if (!parts.isDeep || parts.config.storeUrl !== '') return findings;
@@ -270,6 +272,38 @@ export const checkStore: Check = async (parts) => {
   if (problems.length === 0) findings.push(well('store', 'every page of it is sound, and every event has its record'));
   return findings;
 };
+
+/** A store that was never made, or one that is gone: then the log says what can be made again. */
+async function absentStore(parts: DoctorParts): Promise<Finding> {
+  const none = well('store', 'there is none yet');
+  if (parts.config.storeUrl !== '') return none;
+  const ends = parts.logEnds();
+  const inLog = await withLog(parts, [] as readonly number[], (log) => log.partitions());
+  let [lost, isUsed] = [0, false];
+  for (const partition of new Set([...inLog, ...ends.keys()])) {
+    const first = parts.segments(partition)[0]?.firstPosition ?? Math.max(1, ends[partition] ?? 1);
+    lost += first - 1;
+    isUsed ||= first > 1 || parts.segments(partition).length > 0;
+  }
+  if (!isUsed) return none;
+  if (parts.lockHolder().isHeld) {
+    const advice =
+      'Restart the server: it makes the store again from the log. Nothing is processed or removed from the log until then.';
+    return broken('store', 'store.db was removed while the server runs', advice);
+  }
+  if (lost > 0) {
+    return broken(
+      'store',
+      `store.db is gone, and the log does not hold all that was in it: ${countOf(lost, 'request')} ${lost === 1 ? 'is' : 'are'} in neither`,
+      'Put store.db back, or restore a backup (sluice restore --from BACKUP). A server that is started now makes the store from what the log still holds, and counts the rest in lost_records of GET /ledger for good.',
+    );
+  }
+  return warning(
+    'store',
+    'store.db is gone; the log still holds every request that was in it',
+    'Start the server: it makes the store again from the log. People who were erased since those requests came back with it: erase them again (docs/operating.md).',
+  );
+}
 
 export const checkBooks: Check = async (parts) => {
   const store = await parts.store();

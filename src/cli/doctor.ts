@@ -35,6 +35,8 @@ export interface DoctorShell extends Shell {
   /** Undefined where there is none yet. */
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
+  readonly logEnds: (dataFolder: string) => readonly number[];
+  readonly problemOfPositions: (dataFolder: string) => string | null;
   readonly lockHolder: (dataFolder: string) => LockHolder;
   readonly isBackupRunning: (dataFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
@@ -153,6 +155,8 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     findKeyStore: () => shell.findKeyStore(config),
     findLogReader: (warn) => shell.findLogReader(config, warn),
     segments: (partition) => shell.segments(dataFolder, partition),
+    logEnds: () => shell.logEnds(dataFolder),
+    problemOfPositions: () => shell.problemOfPositions(dataFolder),
     lockHolder: () => shell.lockHolder(dataFolder),
     isBackupRunning: () => shell.isBackupRunning(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),

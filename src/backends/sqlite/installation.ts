@@ -12,7 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { refuseLostKeys } from '../../lost-keys.ts';
-import { transaction } from './database.ts';
+import { BUSY_TIMEOUT_MS, isBusy, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { localLogName } from './log-name.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
@@ -38,12 +38,22 @@ export function tieDataFolder(dataFolder: string): string[] {
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
     skipNumbersAtStart(store, Date.now());
+  } catch (error) {
+    throw inWords(error, storeFile);
   } finally {
     store.close();
     keys.close();
   }
   if (isOld.store || !isOld.log) return [];
   return ['store.db is new: it is made again from what the log still holds, and that may not be all'];
+}
+
+function inWords(error: unknown, storeFile: string): unknown {
+  if (!isBusy(error)) return error;
+  return new OperatorError(
+    `A program holds a lock on ${resolve(storeFile)} or keys.db beside it for more than ${BUSY_TIMEOUT_MS / 1_000} s. End that program (fuser or lsof names it), then start again; nothing was changed.`,
+    { cause: error },
+  );
 }
 
 function tie(dataFolder: string, parts: readonly Part[]): void {

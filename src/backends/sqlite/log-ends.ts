@@ -45,15 +45,23 @@ export class LogEnds {
 
 /** As `LogEnds.read`, beside the writers. Makes no file. */
 export function readLogEnd(folder: string, partition: number): number {
+  return readLogEnds(folder)[partition] ?? 0;
+}
+
+/** Of all partitions, in order; none where there is no file. */
+export function readLogEnds(folder: string): number[] {
   let text: string;
   try {
     text = readFileSync(endsFileOf(folder), 'latin1');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return 0;
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);
     throw error;
   }
-  return positionIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES));
+  const partitions = Math.floor(text.length / LINE_BYTES);
+  return Array.from({ length: partitions }, (_, partition) =>
+    positionIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES)),
+  );
 }
 
 /** Not in the folder: a log that is removed, or replaced by an older copy, must not take it along. */

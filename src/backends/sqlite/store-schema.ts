@@ -13,7 +13,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
-import { type DatabaseFile, openDatabase, transaction } from './database.ts';
+import { BUSY_TIMEOUT_MS, type DatabaseFile, openDatabase, transaction } from './database.ts';
 import { sortedRunsSchema } from './sorted-runs.ts';
 
 /** Node numbers of a block in `node_blocks`. */
@@ -354,7 +354,7 @@ function numbersAt(now: number): number {
 /** The same for a store that was restored from a backup. */
 export function skipNumbersAfterRestore(file: string, now: number): void {
   if (!existsSync(file)) return;
-  const database = new DatabaseSync(file);
+  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
   try {
     transaction(database, () =>
       database
