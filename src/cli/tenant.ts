@@ -118,7 +118,7 @@ export async function chooseTenant(shell: Shell, store: Store, place: Place): Pr
     const waiting = await pendingUsers(store);
     if (waiting > 0) {
       throw new OperatorError(
-        `Nothing in ${placeName(place.config)} can be read yet: ${countOf(waiting, 'user')} wait in the log to be processed. Try again in a moment; if no server runs, start one: sluice serve`,
+        `Nothing in ${placeName(place.config)} can be read yet: ${countOf(waiting, 'user')} ${waiting === 1 ? 'waits' : 'wait'} in the log to be processed. Try again in a moment; if no server runs, start one: sluice serve`,
       );
     }
     throw new OperatorError(

@@ -111,6 +111,16 @@ async function rewriteManifest(folder: string, changes: Partial<Manifest> = {}):
   writeFileSync(join(folder, MANIFEST_FILE), JSON.stringify({ ...manifestOf(folder), ...changes, files }));
 }
 
+/** As a server leaves it that ran on the folder. */
+function withInstallation(data: string, id: string): void {
+  writeFileSync(join(logFolderOf(data), 'installation'), `${id}\n`);
+  for (const file of [storeFileOf(data), keyFileOf(data)]) {
+    const database = new DatabaseSync(file);
+    database.exec(`DELETE FROM belongs_to; INSERT INTO belongs_to VALUES ('${id}')`);
+    database.close();
+  }
+}
+
 function flipByte(file: string, at: number): void {
   const bytes = readFileSync(file);
   bytes[at] = (bytes[at] ?? 0) ^ 0x40;
@@ -756,6 +766,15 @@ suite('A restore', () => {
     const store = openSqliteStore(storeFileOf(copy));
     assert.ok(await store.erase(tenantId, profileId ?? '', { traceId: traceId(902), at: since + 900 }));
     await store.close();
+
+    withInstallation(data, INSTALLATIONS[0] ?? '');
+    const tied = join(folderFor(t), 'tied');
+    assert.equal((await backup(['--to', tied, '--data', data])).code, 0);
+    withInstallation(data, INSTALLATIONS[1] ?? '');
+    const copyOfOther = join(folderFor(t), 'data');
+    const other = await restore(['--from', tied, '--data', copyOfOther, '--old-data', data]);
+    assert.match(other.err, /is of the installation 11111111-.* and the backup .* of 00000000-.*leave --old-data out/);
+    assert.ok(!existsSync(copyOfOther), 'something was restored');
 
     writeFileSync(storeFileOf(data), 'no database '.repeat(1_000));
     const unreadable = await restored();

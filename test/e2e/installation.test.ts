@@ -9,6 +9,7 @@ import { cpSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } fr
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
@@ -147,6 +148,20 @@ suite('A data folder', () => {
     await server.stop();
     const again = await launch(scope, { dataFolder: folder });
     await send(again, server.key, 1, 5);
+  });
+
+  test('of a server that was killed, with a store that a program has locked, is refused in words', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    tieDataFolder(folder);
+    const holder = new DatabaseSync(join(folder, 'store.db'));
+    scope.defer(async () => holder.close());
+    // The write-ahead log that is there then looks as after a crash.
+    holder.exec("UPDATE sequences SET next = next + 1 WHERE name = 'event'; BEGIN IMMEDIATE");
+    assert.throws(() => tieDataFolder(folder), {
+      name: 'OperatorError',
+      message: /A program holds a lock on .*store\.db .*End that program/,
+    });
   });
 
   test('without store.db makes it again from the log, and says so', async () => {
