@@ -209,7 +209,8 @@ export async function openStore(config: Config): Promise<Store | undefined> {
       import('./backends/sqlite/store.ts'),
       import('./match-options.ts'),
     ]);
-    return createReading(openSqliteStore(file, { matchOptions: matchOptionsOf(config) }), await localLog(config));
+    const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
+    return createReading(store, await localLog(config));
   }
   const pool = await findDatabase(config);
   return pool === undefined ? undefined : readingOn(pool, config);

@@ -6,10 +6,10 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { isBackupRunning } from '../../src/backends/sqlite/backup-lock.ts';
@@ -162,6 +162,23 @@ suite('sluice doctor', () => {
     assert.equal(code, 1);
     assert.match(trouble, /broken data folder: .*nowhere is not there → Say where it is with --data/);
     assert.equal(findings.length, 2);
+  });
+
+  test('store: what a crash left in the write-ahead log stays there for the next start', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const writing = new DatabaseSync(storeFileOf(folder.data));
+    writing.exec("UPDATE sequences SET next = next + 1 WHERE name = 'event'");
+    const crashed = join(folder.data, '..', `${basename(folder.data)}-crashed`);
+    cpSync(folder.data, crashed, { recursive: true });
+    context.after(() => rmSync(crashed, { recursive: true }));
+    writing.close();
+    const files = [storeFileOf(crashed), `${storeFileOf(crashed)}-wal`];
+    const before = files.map((file) => readFileSync(file));
+    assert.notEqual(before[1]?.byteLength, 0);
+    const { code, trouble } = await examine(crashed, ['--deep']);
+    assert.equal(code, 0, trouble);
+    for (const [index, file] of files.entries()) assert.deepEqual(readFileSync(file), before[index], file);
   });
 
   test('store: one that is gone is named, with what the log still holds of it', async (context) => {

@@ -11,7 +11,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { BUSY_TIMEOUT_MS, type DatabaseFile, openDatabase, transaction } from './database.ts';
 import { sortedRunsSchema } from './sorted-runs.ts';
@@ -307,6 +307,8 @@ const READER_CACHE_KIB = 16 * 1_024;
  */
 export const WAL_PAGES = 1_024;
 
+const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
+
 export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile {
   return {
     file,
@@ -368,6 +370,17 @@ export function skipNumbersAfterRestore(file: string, now: number): void {
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
   return openDatabase(storeFile(file, kind));
+}
+
+/**
+ * For commands, which only read. A write-ahead log stays as it is: what a crash left tells the next start that there was
+ * one. Where there is none, the file is opened as by others, since to read it alone would leave an empty one behind.
+ */
+export function openStoreFileForCommand(file: string): DatabaseSync {
+  const what = storeFile(file, 'reader');
+  const walBytes = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+  if (walBytes === 0) return openDatabase(what);
+  return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
 }
 
 /** Up to where each partition of the log is in the store; nothing where there is no store yet. */
