@@ -101,7 +101,15 @@ export async function verifyContents(
   manifest: Manifest,
   { stop, onFile, checkFolder }: Omit<VerifyOptions, 'onBytes'>,
 ): Promise<void> {
-  const facts = await checkFolder(folder, manifest.scope, { stop, onFile });
+  let facts: BackupFacts;
+  try {
+    facts = await checkFolder(folder, manifest.scope, { stop, onFile });
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    throw new OperatorError(`${error.message} So ${source} cannot be used: make a new backup, or use another one.`, {
+      cause: error,
+    });
+  }
   for (const part of ['installation', 'log', 'store', 'keys'] as const) {
     if (isDeepStrictEqual(JSON.parse(JSON.stringify(facts[part])), manifest[part])) continue;
     throw damaged(

@@ -239,7 +239,10 @@ function storeFactsOf(database: DatabaseSync): StoreFacts {
       'SELECT partition, first_position, next_position, records FROM lost_records ORDER BY partition, first_position',
     )
     .all()
-    .map((row) => ({ ...row }) as unknown as LostStretch);
+    .map((row): LostStretch => {
+      const [partition, first_position, next_position, records] = Object.values(row).map(Number);
+      return { partition, first_position, next_position, records } as LostStretch;
+    });
   return lost.length === 0 ? facts : { ...facts, lost };
 }
 
