@@ -373,8 +373,8 @@ export function openStoreFile(file: string, kind: 'writer' | 'reader'): Database
 }
 
 /**
- * For commands, which only read. A write-ahead log stays as it is: what a crash left tells the next start that there was
- * one. Where there is none, the file is opened as by others, since to read it alone would leave an empty one behind.
+ * For commands, which only read and change nothing: a write-ahead log that a crash left stays as it is. Where there is
+ * none, the file is opened as by others, since to read it alone would leave an empty one behind.
  */
 export function openStoreFileForCommand(file: string): DatabaseSync {
   const what = storeFile(file, 'reader');
