@@ -2,7 +2,7 @@
  * What lies where in the data folder. Everything that a server keeps is in there, and nothing of it is elsewhere.
  */
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Accounts and keys. */
@@ -13,6 +13,15 @@ export function keyFileOf(dataFolder: string): string {
 /** The event log: a folder for each partition. Beside it lies `log-ends`, up to where each was acknowledged. */
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');
+}
+
+const PARTITION = /^\d+$/;
+
+/** Whether the log in the folder has ever been written. */
+export function hasSegments(dataFolder: string): boolean {
+  const log = logFolderOf(dataFolder);
+  if (!existsSync(log)) return false;
+  return readdirSync(log).some((name) => PARTITION.test(name) && readdirSync(join(log, name)).length > 0);
 }
 
 /** The time that retention goes by, over restarts. */

@@ -86,19 +86,20 @@ async function runHelpCommand(args: readonly string[], env: Env): Promise<number
 }
 
 async function runKeysCommand(args: readonly string[], env: Env): Promise<number> {
-  const [{ runKeys }, { openKeyStore, findKeyStore }] = await Promise.all([
+  const [{ runKeys }, { openKeyStore, replaceLostKeys, findKeyStore }] = await Promise.all([
     import('./cli/keys.ts'),
     import('./opening.ts'),
   ]);
-  return runKeys(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, findKeyStore });
+  return runKeys(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, replaceLostKeys, findKeyStore });
 }
 
 async function runInviteCommand(args: readonly string[], env: Env): Promise<number> {
-  const [{ runInvite }, { openKeyStore, findKeyStore, openMemberStore }] = await Promise.all([
+  const [{ runInvite }, { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore }] = await Promise.all([
     import('./cli/invite.ts'),
     import('./opening.ts'),
   ]);
-  return runInvite(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, findKeyStore, openMemberStore });
+  const stores = { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore };
+  return runInvite(args, { out, env, isTty: isTty(), now: Date.now, ...stores });
 }
 
 /** A command on what is in the data folder or the database, or on its way there. */
@@ -117,6 +118,8 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     { runDoctor },
     { findLogReader, lookAtDatabase },
     { listSegments },
+    { readLogEnds },
+    { problemOfPositions },
     { findingsInStore, freeBytesOf, lockHolderOf },
     { isBackupRunning },
     { assertOwnSegments },
@@ -124,6 +127,8 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     import('./cli/doctor.ts'),
     import('./opening.ts'),
     import('./backends/sqlite/log-segments.ts'),
+    import('./backends/sqlite/log-ends.ts'),
+    import('./backends/sqlite/log-positions.ts'),
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup-lock.ts'),
     import('./backends/sqlite/log-chain.ts'),
@@ -133,6 +138,8 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     findLogReader,
     segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
     assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
+    logEnds: (folder) => readLogEnds(logFolderOf(folder)),
+    problemOfPositions: (folder) => problemOfPositions(logFolderOf(folder)),
     lockHolder: lockHolderOf,
     isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
     freeBytes: freeBytesOf,

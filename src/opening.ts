@@ -4,7 +4,7 @@
  * that nobody waits for the client of a database that he does not have. Holds no logic of its own.
  */
 
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { refuseUnfinishedRestore } from './backup/restore-marker.ts';
 import type { DatabaseFacts } from './cli/doctor-checks.ts';
@@ -15,6 +15,7 @@ import { keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from './data-folder.
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from './errors.ts';
 import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } from './log.ts';
+import { hasLostKeys, refuseLostKeys } from './lost-keys.ts';
 import type { MemberStore } from './members.ts';
 import { refuseMovedFolder } from './move-marker.ts';
 import { createReading } from './reading.ts';
@@ -151,11 +152,12 @@ export async function findServer({ dataFolder, logUrl }: Config): Promise<string
   return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
 }
 
-/** Makes what is not there yet. */
+/** Makes what is not there yet, but for keys that a data folder has lost. */
 export async function openKeyStore(config: Config): Promise<KeyStore> {
   if (config.storeUrl === '') {
     refuseMovedFolder(config.dataFolder);
     refuseUnfinishedRestore(config.dataFolder);
+    refuseLostKeys(config.dataFolder);
     const { openSqliteKeyStore } = await import('./backends/sqlite/keys.ts');
     return openSqliteKeyStore(keyFileOf(config.dataFolder));
   }
@@ -163,11 +165,22 @@ export async function openKeyStore(config: Config): Promise<KeyStore> {
   return keyStoreOn(await openDatabase(config, 'keys', FEW_CONNECTIONS));
 }
 
+/** In place of those that a data folder has lost. */
+export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: number): Promise<KeyStore> {
+  if (storeUrl !== '')
+    throw new OperatorError('The keys are in PostgreSQL (STORE_URL). Leave --replace-lost-keys out.');
+  refuseMovedFolder(dataFolder);
+  refuseUnfinishedRestore(dataFolder);
+  const lostAccounts = await import('./backends/sqlite/lost-accounts.ts');
+  return lostAccounts.replaceLostKeys(dataFolder, now);
+}
+
 /** Makes nothing: undefined where there is none. */
 export async function findKeyStore(config: Config): Promise<KeyStore | undefined> {
   if (config.storeUrl === '') {
     // Before its keys are there, a folder would look like a new one.
     refuseUnfinishedRestore(config.dataFolder);
+    if (hasLostKeys(config.dataFolder)) return undefined;
     return existsSync(keyFileOf(config.dataFolder)) ? openKeyStore(config) : undefined;
   }
   const pool = await findDatabase(config);
@@ -178,6 +191,7 @@ export async function openMemberStore(config: Config): Promise<MemberStore> {
   if (config.storeUrl === '') {
     refuseMovedFolder(config.dataFolder);
     refuseUnfinishedRestore(config.dataFolder);
+    refuseLostKeys(config.dataFolder);
     const { openSqliteMemberStore } = await import('./backends/sqlite/members.ts');
     return openSqliteMemberStore(keyFileOf(config.dataFolder));
   }
@@ -203,12 +217,14 @@ export async function openStore(config: Config): Promise<Store | undefined> {
     refuseMovedFolder(config.dataFolder);
     refuseUnfinishedRestore(config.dataFolder);
     const file = storeFileOf(config.dataFolder);
-    if (!existsSync(file)) return undefined;
+    // An empty one has no tables, and is for a server to fill.
+    if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) === 0) return undefined;
     const [{ openSqliteStore }, { matchOptionsOf }] = await Promise.all([
       import('./backends/sqlite/store.ts'),
       import('./match-options.ts'),
     ]);
-    return createReading(openSqliteStore(file, { matchOptions: matchOptionsOf(config) }), await localLog(config));
+    const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
+    return createReading(store, await localLog(config));
   }
   const pool = await findDatabase(config);
   return pool === undefined ? undefined : readingOn(pool, config);

@@ -12,9 +12,11 @@ import { createServer } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { readLastBackup } from './backup/last-backup.ts';
 import type { Config, Sources } from './config.ts';
+import { keyFileOf, storeFileOf } from './data-folder.ts';
 import type { ServerStatus } from './edge/readiness.ts';
 import { listenError } from './edge/listen-error.ts';
 import { OperatorError } from './errors.ts';
+import { FileIdentity } from './file-identity.ts';
 import type { Logger } from './logger.ts';
 import { METRIC, metricsWriter } from './metrics.ts';
 import { OutageLog } from './outage-log.ts';
@@ -80,9 +82,26 @@ const DISK_LOW = 1;
 const BACKLOG_FULL = 2;
 const DRAINING = 3;
 const CONNECTIONS = 4;
+/** A bit for each of `WATCHED_FILES`. */
+const REPLACED = 5;
+
+/** In the data folder of an embedded installation: what a server keeps open for as long as it runs. */
+const WATCHED_FILES = [
+  {
+    name: 'store.db',
+    fileOf: storeFileOf,
+    advice:
+      'nothing is processed or removed from the log until the server is restarted; it goes on with the file that is there then, and without one makes the store again from the log',
+  },
+  {
+    name: 'keys.db',
+    fileOf: keyFileOf,
+    advice: 'keys that are made or revoked now are lost: put the file back, then restart the server',
+  },
+] as const;
 
 export function allocateStatus(): SharedArrayBuffer {
-  return new SharedArrayBuffer(5 * Int32Array.BYTES_PER_ELEMENT);
+  return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
 }
 
 /** The one flag that the processor sets. */
@@ -96,6 +115,10 @@ export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
     isShuttingDown: () => flags[SHUTTING_DOWN] === 1,
     isDraining: () => flags[DRAINING] === 1,
     isDiskLow: () => flags[DISK_LOW] === 1,
+    replacedFiles: () => {
+      const bits = flags[REPLACED] ?? 0;
+      return bits === 0 ? [] : WATCHED_FILES.flatMap(({ name }, index) => (bits & (1 << index) ? [name] : []));
+    },
     isBacklogFull: () => flags[BACKLOG_FULL] === 1,
     connections: flags.subarray(CONNECTIONS, CONNECTIONS + 1),
   };
@@ -134,6 +157,7 @@ export class Supervisor {
   readonly #keyUse: OutageLog;
   readonly #diskLook: OutageLog;
   #folderTimer: NodeJS.Timeout | undefined;
+  #identities: readonly FileIdentity[] = [];
   /** One line a key is enough. */
   readonly #leaksTold = new Set<string>();
   #doomed = false;
@@ -156,6 +180,9 @@ export class Supervisor {
     const { config } = this.#parts;
     // A log that is shared is elsewhere, and with it all that could fill a disk.
     if (config.logUrl === '') {
+      if (config.storeUrl === '') {
+        this.#identities = WATCHED_FILES.map(({ fileOf }) => new FileIdentity(fileOf(config.dataFolder)));
+      }
       await this.#lookAtFolder();
       this.#folderTimer = setInterval(() => void this.#lookAtFolder(), FOLDER_INTERVAL_MS);
     }
@@ -313,7 +340,22 @@ export class Supervisor {
 
   async #lookAtFolder(): Promise<void> {
     this.#lookForBackup();
+    this.#lookForReplacedFiles();
     await this.#checkDisk();
+  }
+
+  #lookForReplacedFiles(): void {
+    const { logger } = this.#parts;
+    for (const [index, identity] of this.#identities.entries()) {
+      const { name, advice } = WATCHED_FILES[index] as (typeof WATCHED_FILES)[number];
+      const before = this.#flags[REPLACED] ?? 0;
+      const bit = 1 << index;
+      const isReplaced = !identity.isSame();
+      if (isReplaced === ((before & bit) !== 0)) continue;
+      this.#flags[REPLACED] = before ^ bit;
+      if (isReplaced) logger.error(`${name} was removed or replaced while the server runs: ${advice}`);
+      else logger.info(`${name} is there again`);
+    }
   }
 
   async #checkDisk(): Promise<void> {

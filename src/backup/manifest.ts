@@ -57,6 +57,14 @@ export interface StoreFacts {
   readonly tenants: number;
   readonly users: LedgerSums;
   readonly events: LedgerSums;
+  /** What the store has passed without having it: `lost_records` of the ledger. Left out where there are none. */
+  readonly lost?: readonly LostStretch[];
+}
+
+export interface LostStretch extends LogGap {
+  readonly partition: number;
+  /** Fewer than positions where it is not known how many there were. */
+  readonly records: number;
 }
 
 export interface KeyFacts {
@@ -105,6 +113,7 @@ export function parseManifest(text: string, source: string): Manifest {
   }
   if (!isObject(value)) throw damaged(source, 'it is not an object');
   const { format, files, scope } = value;
+  if (!Number.isSafeInteger(format)) throw damaged(source, '"format" is missing');
   if (format !== FORMAT) {
     throw new OperatorError(
       `The backup ${source} has the format ${String(format)}, and this version of Sluice knows ${FORMAT} only. Use the version that made it (${String(value['sluice_version'])}).`,
@@ -136,5 +145,7 @@ function isBackupFile(file: unknown): file is BackupFile {
 }
 
 function damaged(source: string, reason: string): OperatorError {
-  return new OperatorError(`The backup ${source} is damaged: ${MANIFEST_FILE} cannot be used, ${reason}.`);
+  return new OperatorError(
+    `The backup ${source} is damaged: ${MANIFEST_FILE} cannot be used, ${reason}. Use another backup.`,
+  );
 }

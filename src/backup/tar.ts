@@ -84,6 +84,9 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
     for (;;) {
       const header = await input.exactly(BLOCK_BYTES, 'it is cut short');
       if (isZero(header)) {
+        // Two blocks of zeros end an archive.
+        const second = await input.exactly(BLOCK_BYTES, 'its end is missing');
+        if (!isZero(second)) throw new TarError('there are bytes behind its end, which do not belong to it');
         await assertNothingFollows(input);
         return;
       }

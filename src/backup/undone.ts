@@ -4,6 +4,8 @@
  */
 
 export interface UndoneByRestore {
+  /** That the files of the old data folder say they are of; none before the first start of a server. */
+  readonly installations: readonly string[];
   readonly erased: readonly { readonly tenantId: string; readonly profileId: string; readonly at: number }[];
   readonly revokedKeys: readonly { readonly id: string; readonly name: string; readonly at: number }[];
 }

@@ -101,11 +101,20 @@ export async function verifyContents(
   manifest: Manifest,
   { stop, onFile, checkFolder }: Omit<VerifyOptions, 'onBytes'>,
 ): Promise<void> {
-  const facts = await checkFolder(folder, manifest.scope, { stop, onFile });
+  let facts: BackupFacts;
+  try {
+    facts = await checkFolder(folder, manifest.scope, { stop, onFile });
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    throw new OperatorError(`${error.message} So ${source} cannot be used: make a new backup, or use another one.`, {
+      cause: error,
+    });
+  }
   for (const part of ['installation', 'log', 'store', 'keys'] as const) {
     if (isDeepStrictEqual(JSON.parse(JSON.stringify(facts[part])), manifest[part])) continue;
-    throw new OperatorError(
-      `The backup ${source} is damaged: "${part}" in ${MANIFEST_FILE} says ${JSON.stringify(manifest[part])}, and the files hold ${JSON.stringify(facts[part])}.`,
+    throw damaged(
+      source,
+      `"${part}" in ${MANIFEST_FILE} says ${JSON.stringify(manifest[part])}, and the files hold ${JSON.stringify(facts[part])}`,
     );
   }
 }
@@ -148,9 +157,12 @@ async function extractArchive(source: string, into: string, options: UnpackOptio
   } catch (error) {
     if (options.stop.aborted || !isOfArchive(error)) throw error;
     const place = name === '' ? '' : ` (at or after ${name})`;
-    throw new OperatorError(`The backup ${source} is damaged or cut short${place}: ${error.message}.`, {
-      cause: error,
-    });
+    throw new OperatorError(
+      `The backup ${source} is damaged or cut short${place}: ${error.message}. Copy it again from where it was made, or use another backup.`,
+      {
+        cause: error,
+      },
+    );
   }
   if (manifest === undefined) throw unfinished(source);
   return { manifest, found };
@@ -167,12 +179,12 @@ function assertSameFiles(source: string, { files }: Manifest, found: readonly Ba
     const file = byPath.get(path);
     byPath.delete(path);
     const name = join(resolve(source), path);
-    if (file === undefined) throw new OperatorError(`The backup ${source} is damaged: ${path} is missing.`);
+    if (file === undefined) throw damaged(source, `${path} is missing`);
     if (file.bytes !== bytes) {
-      throw new OperatorError(`The backup ${source} is damaged: ${name} has ${file.bytes} bytes, and had ${bytes}.`);
+      throw damaged(source, `${name} has ${file.bytes} bytes, and had ${bytes}`);
     }
     if (file.sha256 !== sha256) {
-      throw new OperatorError(`The backup ${source} is damaged: ${name} was changed, its SHA-256 is another one.`);
+      throw damaged(source, `${name} was changed, its SHA-256 is another one`);
     }
   }
   for (const path of byPath.keys()) throw superfluous(source, path);
@@ -196,6 +208,12 @@ function foldersOf(root: string, path: string): string[] {
 function unfinished(source: string): OperatorError {
   return new OperatorError(
     `${source} is not a finished backup: it has no ${MANIFEST_FILE}, which is written last. Use another one.`,
+  );
+}
+
+function damaged(source: string, what: string): OperatorError {
+  return new OperatorError(
+    `The backup ${source} is damaged: ${what}. Copy it again from where it was made, or use another backup.`,
   );
 }
 

@@ -400,14 +400,23 @@ export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>):
   }, 0);
 }
 
-/** One line for each stretch of positions that the log has lost, and that it knows of. */
+/**
+ * One line for each stretch of positions that the log has lost, and that it knows of, and one for what the store lacks
+ * besides: of that the log has no trace any more.
+ */
 export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): string {
   const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));
-  return log
+  const lost = store?.lost ?? [];
+  let lostElsewhere = lost.reduce((sum, { records }) => sum + records, 0);
+  const lines = log
     .flatMap(({ partition, gaps = [] }) =>
       gaps.map((gap) => {
         const count = countFrom(0, gap);
-        const unprocessed = countFrom(positions.get(partition) ?? 0, gap);
+        const passed = lost
+          .filter((stretch) => stretch.partition === partition)
+          .reduce((sum, stretch) => sum + Math.min(stretch.records, overlapOf(gap, stretch)), 0);
+        lostElsewhere -= passed;
+        const unprocessed = Math.min(count, countFrom(positions.get(partition) ?? 0, gap) + passed);
         const last = gap.next_position - 1;
         const where = `${count === 1 ? `position ${last}` : `positions ${gap.first_position} to ${last}`} of partition ${partition}`;
         const became =
@@ -418,6 +427,13 @@ export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): strin
       }),
     )
     .join('');
+  if (lostElsewhere <= 0) return lines;
+  return `${lines}The store lacks ${countOf(lostElsewhere, 'request')} that ${lostElsewhere === 1 ? 'was' : 'were'} given up or no longer in the log when it was made (lost_records of GET /ledger).\n`;
+}
+
+function overlapOf(one: LogGap, other: LogGap): number {
+  const first_position = Math.max(one.first_position, other.first_position);
+  return countFrom(0, { first_position, next_position: Math.min(one.next_position, other.next_position) });
 }
 
 function countFrom(position: number, { first_position, next_position }: LogGap): number {

@@ -115,6 +115,9 @@ const KEYS_COMMANDS = {
         value: 'WHEN',
         help: 'in 30d or 12h, or on 2030-01-31 or 2030-01-31T12:00Z (UTC); default never',
       },
+      'replace-lost-keys': {
+        help: 'for a data folder that has lost keys.db for good: makes a new one, with the accounts of the data; an only account is named default, several are named by their ids',
+      },
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },

@@ -8,6 +8,7 @@ import { accessSync, constants, readdirSync, type Stats, statSync } from 'node:f
 import { resolve } from 'node:path';
 import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config.ts';
 import type { LogReader } from '../log.ts';
+import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../lost-keys.ts';
 import type { KeyStore, Store } from '../store.ts';
 import { displayOf } from './keys-show.ts';
 import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
@@ -55,6 +56,10 @@ export interface DoctorParts {
   readonly segments: (partition: number) => readonly SegmentName[];
   /** Throws `ForeignSegmentError` where a segment of the log was written elsewhere. */
   readonly assertOwnSegments: () => void;
+  /** By partition, the position after the last acknowledged record; 0 where it is not known. */
+  readonly logEnds: () => readonly number[];
+  /** What is wrong with the log's file of positions, in words with what to do; null when it is sound. */
+  readonly problemOfPositions: () => string | null;
   readonly lockHolder: () => LockHolder;
   readonly isBackupRunning: () => boolean;
   readonly freeBytes: () => number;
@@ -190,7 +195,9 @@ export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
   return [well('disk', `${formatBytes(free)} are free`)];
 };
 
-export const checkKeys: Check = async ({ findKeyStore, now }) => {
+export const checkKeys: Check = async ({ config, dataFolder, findKeyStore, now }) => {
+  if (config.storeUrl === '' && hasLostKeys(dataFolder))
+    return [broken('keys', lostKeysText(dataFolder), LOST_KEYS_ADVICE)];
   const advice = 'Create one: sluice keys create --name NAME --kind secret --env production';
   const store = await findKeyStore();
   if (store === undefined) return [warning('keys', 'there are none yet', advice)];

@@ -40,6 +40,8 @@ export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   return withLog(parts, [well('log', 'there is none yet')], async (log) => {
     const findings = foreignFindings(parts);
+    const problem = parts.problemOfPositions();
+    if (problem !== null) findings.push(broken('log', problem, 'Until then a server refuses to start.'));
     let count = 0;
     for (const partition of await log.partitions()) {
       const segments = parts.segments(partition);
@@ -259,21 +261,40 @@ export const checkClock: Check = async (parts) => {
   });
 };
 
-/** As the metrics of a server on this folder have it; 0 where there is none that answers. */
-async function heldSecondsOf({ config, dataFolder, lockHolder }: DoctorParts): Promise<number> {
-  if (config.logUrl !== '' || !lockHolder().isHeld) return 0;
+/** As the metrics of a server on this folder have it; 0 where there is none that responds. */
+async function heldSecondsOf(parts: DoctorParts): Promise<number> {
+  return Number(HELD_SECONDS.exec(await askServer(parts, '/metrics'))?.[1] ?? 0);
+}
+
+/** What a server that runs on this folder responds; empty where there is none, or it does not. */
+async function askServer({ config, dataFolder, lockHolder }: DoctorParts, path: string): Promise<string> {
+  if (config.logUrl !== '' || !lockHolder().isHeld) return '';
   try {
     const { origin } = new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim());
-    const response = await fetch(`${origin}/metrics`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
-    return Number(HELD_SECONDS.exec(await response.text())?.[1] ?? 0);
+    const response = await fetch(`${origin}${path}`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
+    return await response.text();
   } catch {
-    return 0;
+    return '';
   }
 }
 
+/** What a server that runs says of itself: some of it, such as a file that was replaced under it, only it can know. */
+export const checkReadiness: Check = async (parts) => {
+  const text = await askServer(parts, '/readyz');
+  if (text === '') return [];
+  const { reasons = [] } = JSON.parse(text) as { reasons?: string[] };
+  return reasons.map((reason) =>
+    broken('server', `it is not ready: ${reason}`, reason.includes('was removed or replaced') ? REPLACED : NOT_READY),
+  );
+};
+
+const NOT_READY = 'It goes on by itself when the reason is gone. docs/operating.md says what to do: "SluiceNotReady".';
+const REPLACED =
+  'It writes to a file that is lost when it stops. Requests are safe in the log, and nothing is removed from it. If you moved the file, put it back. Else put keys.db back from a backup; without store.db a restart makes it again from the log.';
+
 export const checkStore: Check = async (parts) => {
   const store = await parts.store();
-  if (store === undefined) return [well('store', 'there is none yet')];
+  if (store === undefined) return [await absentStore(parts)];
   const tenants = await store.tenants();
   const findings = [well('store', `it opens, and has data of ${countOf(tenants.length, 'tenant')}`)];
   if (!parts.isDeep || parts.config.storeUrl !== '') return findings;
@@ -286,6 +307,38 @@ export const checkStore: Check = async (parts) => {
   if (problems.length === 0) findings.push(well('store', 'every page of it is sound, and every event has its record'));
   return findings;
 };
+
+/** A store that was never made, or one that is gone: then the log says what can be made again. */
+async function absentStore(parts: DoctorParts): Promise<Finding> {
+  const none = well('store', 'there is none yet');
+  if (parts.config.storeUrl !== '') return none;
+  const ends = parts.logEnds();
+  const inLog = await withLog(parts, [] as readonly number[], (log) => log.partitions());
+  let [lost, isUsed] = [0, false];
+  for (const partition of new Set([...inLog, ...ends.keys()])) {
+    const first = parts.segments(partition)[0]?.firstPosition ?? Math.max(1, ends[partition] ?? 1);
+    lost += first - 1;
+    isUsed ||= first > 1 || parts.segments(partition).length > 0;
+  }
+  if (!isUsed) return none;
+  if (parts.lockHolder().isHeld) {
+    const advice =
+      'Restart the server: it makes the store again from the log. Nothing is processed or removed from the log until then.';
+    return broken('store', 'store.db was removed while the server runs', advice);
+  }
+  if (lost > 0) {
+    return broken(
+      'store',
+      `store.db is gone, and the log does not hold all that was in it: ${countOf(lost, 'request')} ${lost === 1 ? 'is' : 'are'} in neither`,
+      'Put store.db back, or restore a backup (sluice restore --from BACKUP). A server that is started now makes the store from what the log still holds, and counts the rest in lost_records of GET /ledger for good.',
+    );
+  }
+  return warning(
+    'store',
+    'store.db is gone; the log still holds every request that was in it',
+    'Start the server: it makes the store again from the log. People who were erased since those requests came back with it: erase them again (docs/operating.md).',
+  );
+}
 
 export const checkBooks: Check = async (parts) => {
   const store = await parts.store();

@@ -23,7 +23,7 @@ import {
 } from './doctor-checks.ts';
 import { checkBackup } from './doctor-backup.ts';
 import { checkDatabase } from './doctor-database.ts';
-import { checkBacklog, checkBooks, checkClock, checkLog, checkStore } from './doctor-data.ts';
+import { checkBacklog, checkBooks, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
 import { readSettings } from './place.ts';
@@ -37,6 +37,8 @@ export interface DoctorShell extends Shell {
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
   /** Throws where a segment of the log was written elsewhere. */
   readonly assertOwnSegments: (dataFolder: string) => void;
+  readonly logEnds: (dataFolder: string) => readonly number[];
+  readonly problemOfPositions: (dataFolder: string) => string | null;
   readonly lockHolder: (dataFolder: string) => LockHolder;
   readonly isBackupRunning: (dataFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
@@ -64,6 +66,7 @@ const FOLDER_CHECKS: readonly NamedCheck[] = [
 ];
 /** Each with what it is called when it cannot even be made; in the order in which they are shown. */
 const CHECKS: readonly NamedCheck[] = [
+  ['server', checkReadiness],
   ['log', checkLog],
   ['store', checkStore],
   ['clock', checkClock],
@@ -155,6 +158,8 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     findLogReader: (warn) => shell.findLogReader(config, warn),
     segments: (partition) => shell.segments(dataFolder, partition),
     assertOwnSegments: () => shell.assertOwnSegments(dataFolder),
+    logEnds: () => shell.logEnds(dataFolder),
+    problemOfPositions: () => shell.problemOfPositions(dataFolder),
     lockHolder: () => shell.lockHolder(dataFolder),
     isBackupRunning: () => shell.isBackupRunning(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),

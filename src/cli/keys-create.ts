@@ -30,7 +30,9 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
   const allMistakes = [...settingMistakes, ...mistakes];
   if (wishes === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, HINT);
 
-  await withKeyStore(config, io.openKeyStore, async (store) => {
+  const isReplacing = flags.switches.has('replace-lost-keys');
+  const open = isReplacing ? (place: Config) => io.replaceLostKeys(place, now) : io.openKeyStore;
+  await withKeyStore(config, open, async (store) => {
     const { account, isNew } = await chooseAccount(store, accountName, now);
     const { key, row } = await createKey(store, { ...wishes, accountId: account.id, now });
     if (flags.switches.has('json')) {

@@ -6,14 +6,17 @@ import type { Config, Env } from '../config.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import type { KeyStore } from '../store.ts';
 import { OperatorError } from '../errors.ts';
-import { placeName } from './place.ts';
+import { refuseLostKeys } from '../lost-keys.ts';
+import { isShared, placeName } from './place.ts';
 
 export interface KeysIo {
   out(text: string): void;
   readonly env: Env;
   now(): number;
-  /** Makes what is not there yet. */
+  /** Makes what is not there yet, but for keys that a data folder has lost. */
   readonly openKeyStore: (config: Config) => Promise<KeyStore>;
+  /** In place of those that a data folder has lost. */
+  readonly replaceLostKeys: (config: Config, now: number) => Promise<KeyStore>;
   /** Makes nothing: undefined where there is none. */
   readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
   readonly isTty: boolean;
@@ -43,6 +46,7 @@ export async function onKeys<T>(
   work: (store: KeyStore) => Promise<T>,
 ): Promise<T | undefined> {
   const found = await io.findKeyStore(config);
+  if (found === undefined && !isShared(config)) refuseLostKeys(config.dataFolder);
   return found === undefined ? undefined : withKeyStore(config, async () => found, work);
 }
 

@@ -59,10 +59,10 @@ export async function runRestore(args: readonly string[], shell: RestoreShell): 
   const startedAt = shell.now();
   const { oldFolder } = options;
   // All of it, before anything is restored: whether it can be read at all.
-  if (oldFolder !== null) shell.undoneByRestore(oldFolder, 0);
+  const old = oldFolder === null ? undefined : shell.undoneByRestore(oldFolder, 0);
   let manifest: Manifest;
   try {
-    manifest = await restore(options, shell);
+    manifest = await restore(options, shell, old);
   } catch (error) {
     if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was restored.');
     throw inWords(error);
@@ -107,7 +107,8 @@ function readOptions(args: readonly string[], shell: Shell): Options {
   };
 }
 
-async function restore({ config, source, verify }: Options, shell: RestoreShell): Promise<Manifest> {
+async function restore(options: Options, shell: RestoreShell, old: UndoneByRestore | undefined): Promise<Manifest> {
+  const { config, source, verify } = options;
   const folder = resolve(config.dataFolder);
   if (!existsSync(source)) throw new OperatorError(`There is no backup ${source}.`);
   if (isFolder(source) && resolve(source) === folder) throw new OperatorError(`${source} is the data folder itself.`);
@@ -129,6 +130,7 @@ async function restore({ config, source, verify }: Options, shell: RestoreShell)
     clear(folder, ['lock.db', restoreMarkerFileOf(folder)]);
     const manifest = await unpackWithProgress(source, folder, verify, shell);
     assertScope(manifest, config, source);
+    assertSameInstallation(manifest, options, old);
     shell.stop.throwIfAborted();
     shell.skipEventNumbers(folder, shell.now());
     // Of the lock, not of a server.
@@ -177,6 +179,19 @@ function assertScope({ scope }: Manifest, { storeUrl }: Config, source: string):
       `${source} is a backup of an embedded installation, and STORE_URL is set, with which store.db and keys.db would not be used. Leave STORE_URL out; "sluice migrate" carries a restored folder over to PostgreSQL.`,
     );
   }
+}
+
+/** What was erased or revoked in another installation says nothing about this one. */
+function assertSameInstallation(
+  { installation }: Manifest,
+  { source, oldFolder }: Options,
+  old: UndoneByRestore | undefined,
+): void {
+  const other = old?.installations.find((id) => installation !== null && id !== installation);
+  if (other === undefined) return;
+  throw new OperatorError(
+    `${oldFolder} is of the installation ${other}, and the backup ${source} of ${installation}: it does not know what was erased or revoked there since. Name the data folder that the backup was made of, or leave --old-data out.`,
+  );
 }
 
 async function unpackWithProgress(

@@ -5,6 +5,7 @@
  */
 
 import type { Config } from '../config.ts';
+import { hasSegments } from '../data-folder.ts';
 import { OperatorError } from '../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
@@ -12,6 +13,7 @@ import type { Account, Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { readEnvironment } from './choices.ts';
 import { type FlagsRead, suggestion } from './flags.ts';
+import { countOf } from './local-time.ts';
 import { isShared, placeName, readSettings } from './place.ts';
 import type { Shell } from './shell.ts';
 
@@ -54,6 +56,12 @@ export async function withStore<T>(shell: Shell, config: Config, work: (store: S
 }
 
 function nothingThere(config: Config): string {
+  if (!isShared(config) && hasSegments(config.dataFolder)) {
+    return (
+      `There is no store in ${placeName(config)}, only a log: "sluice serve" makes the store from it. ` +
+      '"sluice doctor" says whether anything is missing.'
+    );
+  }
   const elsewhere = isShared(config) ? '--store-url URL (or STORE_URL)' : '--data FOLDER (or SLUICE_DATA)';
   return (
     `There is no data in ${placeName(config)}: no server has run there yet. ` +
@@ -107,11 +115,23 @@ export async function findTenant(shell: Shell, store: Store, { config, wish }: P
 export async function chooseTenant(shell: Shell, store: Store, place: Place): Promise<Tenant> {
   const tenant = await findTenant(shell, store, place);
   if (tenant === undefined) {
+    const waiting = await pendingUsers(store);
+    if (waiting > 0) {
+      throw new OperatorError(
+        `Nothing in ${placeName(place.config)} can be read yet: ${countOf(waiting, 'user')} ${waiting === 1 ? 'waits' : 'wait'} in the log to be processed. Try again in a moment; if no server runs, start one: sluice serve`,
+      );
+    }
     throw new OperatorError(
       `Nothing has been sent to ${placeName(place.config)} yet. "sluice serve" prints a curl line that sends a first event.`,
     );
   }
   return tenant;
+}
+
+/** Of all tenants: sent, and not in the store yet. */
+async function pendingUsers(store: Store): Promise<number> {
+  const { hours } = await store.ledger(null, { from: null, to: null });
+  return hours.reduce((sum, { users }) => sum + users.pending, 0);
 }
 
 async function accountsIn(shell: Shell, config: Config): Promise<Account[]> {

@@ -15,6 +15,8 @@ export interface ServerStatus {
   /** About to shut down: not ready, and still serving. */
   isDraining(): boolean;
   isDiskLow(): boolean;
+  /** Files of the data folder that were removed or replaced under this server. */
+  replacedFiles(): readonly string[];
   /** More waits for the processor than may wait. */
   isBacklogFull(): boolean;
   /** How many connections are open over all edges; each edge counts its own. */
@@ -40,6 +42,7 @@ export function readinessOf({ role, status, log, storeTrouble, databaseTrouble }
   const reasons: string[] = [];
   if (isLeaving(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
+  for (const name of status.replacedFiles()) reasons.push(`${name} was removed or replaced: restart the server`);
   const untilPrepared = databaseTrouble();
   if (untilPrepared !== null) reasons.push(untilPrepared);
   if (servesIngest(role)) {

@@ -111,6 +111,16 @@ async function rewriteManifest(folder: string, changes: Partial<Manifest> = {}):
   writeFileSync(join(folder, MANIFEST_FILE), JSON.stringify({ ...manifestOf(folder), ...changes, files }));
 }
 
+/** As a server leaves it that ran on the folder. */
+function withInstallation(data: string, id: string): void {
+  writeFileSync(join(logFolderOf(data), 'installation'), `${id}\n`);
+  for (const file of [storeFileOf(data), keyFileOf(data)]) {
+    const database = new DatabaseSync(file);
+    database.exec(`DELETE FROM belongs_to; INSERT INTO belongs_to VALUES ('${id}')`);
+    database.close();
+  }
+}
+
 function flipByte(file: string, at: number): void {
   const bytes = readFileSync(file);
   bytes[at] = (bytes[at] ?? 0) ^ 0x40;
@@ -234,6 +244,10 @@ suite('A backup that was damaged', () => {
         const cut = await restore(['--from', damaged, '--data', data]);
         assert.match(cut.err, /damaged or cut short|not a finished backup/);
         assert.ok(!existsSync(data), 'something was left');
+      }
+      if (form === 'plain.tar') {
+        writeFileSync(damaged, whole.subarray(0, -512));
+        assert.match((await backup(['--verify', damaged])).err, /its end is missing\. Copy it again/);
       }
       assert.deepEqual(readdirSync(place).sort(), [form, `damaged-${form}`].sort());
     });
@@ -361,7 +375,10 @@ suite('A backup that cannot be made', () => {
     database.exec("UPDATE records SET trace_id = 'another'");
     database.close();
     const { code, err } = await backup(['--to', join(place, 'b'), '--data', data]);
-    assert.deepEqual([code, err], [-1, `The record at position 3 of the log segment ${segment} is damaged.`]);
+    assert.equal(code, -1);
+    assert.ok(
+      err.startsWith(`The record at position 3 of the log segment ${segment} is damaged. Nothing was backed up`),
+    );
     rmSync(segment);
     assert.match((await backup(['--to', join(place, 'b.tar'), '--data', data])).err, /0000000000000001\.db is damaged/);
     assert.deepEqual(readdirSync(place), []);
@@ -411,7 +428,7 @@ suite('A backup that cannot be made', () => {
     const within = join(logFolderOf(data), '0');
     renameSync(join(within, '0000000000000004.db'), join(within, '0000000000000009.db'));
     const segment = new DatabaseSync(join(within, '0000000000000009.db'));
-    segment.exec('DELETE FROM records');
+    segment.exec('DELETE FROM records; UPDATE segment SET first_position = 9');
     segment.close();
     writeFileSync(join(within, '0000000000000004.db.missing'), '');
     const target = join(folderFor(t), 'b');
@@ -423,6 +440,25 @@ suite('A backup that cannot be made', () => {
       /a log of 3 requests\.\nThe log has a known gap of 5 requests \(positions 4 to 8 of partition 0\); /,
     );
     assert.match(out, /; 5 of them are in neither the log nor the store\.\n/);
+  });
+
+  test('says what the store has passed without having it: given up, or gone before the store was made', async (t) => {
+    const { data } = await filledFolder(t);
+    const within = join(logFolderOf(data), '0');
+    renameSync(join(within, '0000000000000001.db'), join(within, '0000000000000001.db.lost'));
+    const store = new DatabaseSync(storeFileOf(data));
+    // Of the gap in the log the store has one request; of partition 7 there is no log any more.
+    store.exec('INSERT INTO lost_records VALUES (0, 2, 3, 1, 0), (7, 1, 21, 20, 0)');
+    store.close();
+    const target = join(folderFor(t), 'b');
+    const made = await backup(['--to', target, '--data', data]);
+    const checked = await backup(['--verify', target]);
+    const restored = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+    for (const { code, out, err } of [made, checked, restored]) {
+      assert.equal(code, 0, err);
+      assert.match(out, /gap of 2 requests .*; 1 of them is in neither the log nor the store\.\n/);
+      assert.match(out, /The store lacks 20 requests that were given up or no longer in the log/);
+    }
   });
 
   test('of a write-ahead log with damage in it, which SQLite passes over, is refused', async (t) => {
@@ -449,6 +485,7 @@ suite('A backup that cannot be made', () => {
     flipByte(wal, statSync(wal).size >> 1);
     const { err } = await backup(['--to', join(folderFor(t), 'b'), '--data', crashed]);
     assert.match(err, /0000000000000005\.db is damaged: commits \(\d+ or more\) lie behind a damaged part/);
+    assert.match(err, /Nothing was backed up; .*"sluice doctor" says what to do\./);
   });
 
   test('with a piece missing, or of no data folder at all, is refused', async (t) => {
@@ -734,6 +771,15 @@ suite('A restore', () => {
     assert.ok(await store.erase(tenantId, profileId ?? '', { traceId: traceId(902), at: since + 900 }));
     await store.close();
 
+    withInstallation(data, INSTALLATIONS[0] ?? '');
+    const tied = join(folderFor(t), 'tied');
+    assert.equal((await backup(['--to', tied, '--data', data])).code, 0);
+    withInstallation(data, INSTALLATIONS[1] ?? '');
+    const copyOfOther = join(folderFor(t), 'data');
+    const other = await restore(['--from', tied, '--data', copyOfOther, '--old-data', data]);
+    assert.match(other.err, /is of the installation 11111111-.* and the backup .* of 00000000-.*leave --old-data out/);
+    assert.ok(!existsSync(copyOfOther), 'something was restored');
+
     writeFileSync(storeFileOf(data), 'no database '.repeat(1_000));
     const unreadable = await restored();
     assert.match(unreadable.err, /store\.db cannot be read: .*Restore without --old-data/);
@@ -765,5 +811,8 @@ suite('A restore', () => {
     await rewriteManifest(target, { format: 2 });
     const { err } = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
     assert.match(err, /has the format 2, and this version of Sluice knows 1 only/);
+    writeFileSync(join(target, MANIFEST_FILE), '{}');
+    const empty = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+    assert.match(empty.err, /cannot be used, "format" is missing\. Use another backup\./);
   });
 });

@@ -6,16 +6,18 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { isBackupRunning } from '../../src/backends/sqlite/backup-lock.ts';
 import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { assertOwnSegments } from '../../src/backends/sqlite/log-chain.ts';
+import { readLogEnds } from '../../src/backends/sqlite/log-ends.ts';
+import { problemOfPositions } from '../../src/backends/sqlite/log-positions.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
@@ -41,6 +43,8 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
       findLogReader,
       segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
       assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
+      logEnds: (folder) => readLogEnds(logFolderOf(folder)),
+      problemOfPositions: (folder) => problemOfPositions(logFolderOf(folder)),
       lockHolder: lockHolderOf,
       isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
       freeBytes: freeBytesOf,
@@ -160,6 +164,65 @@ suite('sluice doctor', () => {
     assert.equal(code, 1);
     assert.match(trouble, /broken data folder: .*nowhere is not there → Say where it is with --data/);
     assert.equal(findings.length, 2);
+  });
+
+  test('store: what a crash left in the write-ahead log stays there for the next start', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const writing = new DatabaseSync(storeFileOf(folder.data));
+    writing.exec("UPDATE sequences SET next = next + 1 WHERE name = 'event'");
+    const crashed = join(folder.data, '..', `${basename(folder.data)}-crashed`);
+    cpSync(folder.data, crashed, { recursive: true });
+    context.after(() => rmSync(crashed, { recursive: true }));
+    writing.close();
+    const files = [storeFileOf(crashed), `${storeFileOf(crashed)}-wal`];
+    const before = files.map((file) => readFileSync(file));
+    assert.notEqual(before[1]?.byteLength, 0);
+    const { code, trouble } = await examine(crashed, ['--deep']);
+    assert.equal(code, 0, trouble);
+    for (const [index, file] of files.entries()) assert.deepEqual(readFileSync(file), before[index], file);
+  });
+
+  test('store: one that is gone is named, with what the log still holds of it', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    await folder.append([{ users: [user('cleo')] }]);
+    for (const name of readdirSync(folder.data)) {
+      if (name.startsWith('store.db')) rmSync(join(folder.data, name));
+    }
+    const whole = await examine(folder.data, ['--deep']);
+    assert.equal(whole.code, 2);
+    assert.match(
+      whole.trouble,
+      /warning store: store\.db is gone; the log still holds every request.*→ Start the server/,
+    );
+    writeFileSync(storeFileOf(folder.data), '');
+    assert.match((await examine(folder.data)).trouble, /warning store: store\.db is gone/);
+    assert.equal(statSync(storeFileOf(folder.data)).size, 0, 'doctor made tables in it');
+    rmSync(storeFileOf(folder.data));
+    rmSync(join(logFolderOf(folder.data), '0', '0000000000000001.db'));
+    const cut = await examine(folder.data);
+    assert.equal(cut.code, 1);
+    assert.match(
+      cut.trouble,
+      /broken store: store\.db is gone.*: 2 requests are in neither → Put store\.db back, or restore/,
+    );
+    rmSync(logFolderOf(folder.data), { recursive: true });
+    assert.match((await examine(folder.data)).trouble, /broken store: store\.db is gone.*: 3 requests are in neither/);
+  });
+
+  test('log: damaged positions, with which a server refuses to start, are named', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const file = join(logFolderOf(folder.data), 'positions.db');
+    rmSync(`${file}-wal`, { force: true });
+    writeFileSync(file, 'garbage '.repeat(1_000));
+    const { code, trouble } = await examine(folder.data);
+    assert.equal(code, 1);
+    assert.match(
+      trouble,
+      /broken log: .*positions\.db is damaged .*Move it away.*→ Until then a server refuses to start/,
+    );
   });
 
   test('settings: mistakes are broken, unknown variables a warning, keys of clients neither', async (context) => {

@@ -87,6 +87,15 @@ function interruptedAfterTwo({ shell, stopping }: TestShell): (config: Config) =
 }
 
 suite('sluice export', () => {
+  test('says that requests wait in the log, where the store is gone or made again', async (context) => {
+    const folder = openDataFolder(context);
+    await folder.append([{ users: [{ identifiers: { user_id: 'ada' } }] }]);
+    const args = ['--format', 'csv', '--out', join(folder.data, 'events.csv')];
+    assert.match(await refusal(runExport, args, folder.shell()), /There is no store in .*, only a log/);
+    await folder.withStore(async () => undefined);
+    assert.match(await refusal(runExport, args, folder.shell()), /can be read yet: 1 user waits in the log/);
+  });
+
   test('ndjson has every event once, newest first, in the shape of the API', async (context) => {
     const folder = await filledFolder(context);
     const out = outFile(context, 'events.ndjson');

@@ -14,7 +14,7 @@ import { runInvite } from '../../src/cli/invite.ts';
 import { type Env, loadConfig } from '../../src/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { MemberStore } from '../../src/members.ts';
-import { findKeyStore, openKeyStore, openMemberStore } from '../../src/opening.ts';
+import { findKeyStore, openKeyStore, replaceLostKeys, openMemberStore } from '../../src/opening.ts';
 import { acceptInvitation, lookAtInvitation } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
@@ -46,6 +46,7 @@ async function openShell(context: TestContext) {
       now: () => NOW,
       isTty: false,
       openKeyStore,
+      replaceLostKeys,
       findKeyStore,
       openMemberStore,
     });

@@ -10,7 +10,7 @@ import { runKeys } from '../../src/cli/keys.ts';
 import type { Env } from '../../src/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { KEY_PATTERN } from '../../src/keys/format.ts';
-import { findKeyStore, openKeyStore } from '../../src/opening.ts';
+import { findKeyStore, openKeyStore, replaceLostKeys } from '../../src/opening.ts';
 import type { KeyStore } from '../../src/store.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
 
@@ -43,6 +43,7 @@ export async function openShell(context: TestContext): Promise<Shell> {
       env: { SLUICE_DATA: data, ...env },
       now: () => now,
       openKeyStore,
+      replaceLostKeys,
       findKeyStore,
       isTty: false,
     };

@@ -5,13 +5,14 @@
  */
 
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
 import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
-import { answerOf, eventually, post, type TestServer, user } from '../server.ts';
+import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
@@ -68,12 +69,38 @@ suite('A data folder', () => {
     });
   }
 
-  test('without keys.db is refused, since the accounts of its data are in there', async () => {
+  test('without keys.db is refused by servers and commands, since the accounts of its data are in there', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder } = await usedFolder(scope);
-    for (const name of readdirSync(folder)) if (name.startsWith('keys.db')) rmSync(join(folder, name));
+    const remove = (start: string): void => {
+      for (const name of readdirSync(folder)) if (name.startsWith(start)) rmSync(join(folder, name));
+    };
+    remove('keys.db');
     assert.match(await refusedStart({ dataFolder: folder }), /has a store\.db but no keys\.db/);
+    const { code, stdout } = await runSluice(['doctor', '--data', folder]);
+    assert.equal(code, 1);
+    assert.match(stdout, /✗ keys .*has a store\.db but no\s+keys\.db/);
+    assert.match(stdout, /→ Put keys\.db back/);
+    const create = ['keys', 'create', '--name', 'new', '--kind', 'secret', '--env', 'development', '--data', folder];
+    for (const command of [create, ['keys', 'list', '--data', folder], ['invite', '--data', folder]]) {
+      const { code: refused, stderr } = await runSluice(command);
+      assert.equal(refused, 1, command.join(' '));
+      assert.match(stderr, /no keys\.db.* Put keys\.db back, .*--replace-lost-keys/);
+    }
     assert.ok(!existsSync(join(folder, 'keys.db')));
+
+    writeFileSync(join(folder, 'keys.db'), '');
+    assert.match(await refusedStart({ dataFolder: folder }), /has a store\.db and its keys\.db is empty/);
+    remove('keys.db');
+    remove('store.db');
+    assert.match(await refusedStart({ dataFolder: folder }), /has a log\/ but no keys\.db/);
+
+    const { stdout: made } = await runSluice([...create, '--replace-lost-keys', '--json']);
+    const { key } = JSON.parse(made) as { key: string };
+    const again = await launch(scope, { dataFolder: folder });
+    await send(again, key, 1, 4);
+    const twice = await runSluice([...create, '--replace-lost-keys']);
+    assert.match(twice.stderr, /has not lost its keys/);
   });
 
   test('skips numbers of events at every start, so that no cursor misses what was lost or put back', async () => {
@@ -95,6 +122,46 @@ suite('A data folder', () => {
     await killed.kill();
     await launch(scope, { dataFolder: folder });
     assert.ok(nextNumber() > second + 1_000_000);
+  });
+
+  test('whose store.db or keys.db is removed under a running server makes it not ready until a restart', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    const server = await launch(scope, { dataFolder: folder });
+    await send(server, server.key, 3, 3);
+    const readiness = async (): Promise<string> => (await fetch(`${server.baseUrl}/readyz`)).text();
+    renameSync(join(folder, 'keys.db'), join(folder, 'keys.moved'));
+    await eventually('keys.db is missed', async () => (await readiness()).includes('keys.db was removed or replaced'));
+    renameSync(join(folder, 'keys.moved'), join(folder, 'keys.db'));
+    await eventually('it is ready again', async () => !(await readiness()).includes('not ready'));
+
+    for (const name of readdirSync(folder)) if (name.startsWith('store.db')) rmSync(join(folder, name));
+    assert.equal((await post(server, server.key, { users: [user('after')] })).status, 202);
+    await eventually('store.db is missed', async () =>
+      (await readiness()).includes('store.db was removed or replaced'),
+    );
+    await eventually('the processor waits', async () => /the processor waits/.test(server.stderr()));
+    assert.match(server.stderr(), /store\.db was removed or replaced while the server runs: nothing is processed/);
+    const { code, stdout } = await runSluice(['doctor', '--data', folder]);
+    assert.equal(code, 1);
+    assert.match(stdout, /✗ server +it is not ready: store\.db was removed or replaced/);
+    await server.stop();
+    const again = await launch(scope, { dataFolder: folder });
+    await send(again, server.key, 1, 5);
+  });
+
+  test('of a server that was killed, with a store that a program has locked, is refused in words', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    tieDataFolder(folder);
+    const holder = new DatabaseSync(join(folder, 'store.db'));
+    scope.defer(async () => holder.close());
+    // The write-ahead log that is there then looks as after a crash.
+    holder.exec("UPDATE sequences SET next = next + 1 WHERE name = 'event'; BEGIN IMMEDIATE");
+    assert.throws(() => tieDataFolder(folder), {
+      name: 'OperatorError',
+      message: /A program holds a lock on .*store\.db .*End that program/,
+    });
   });
 
   test('without store.db makes it again from the log, and says so', async () => {

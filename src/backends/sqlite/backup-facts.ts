@@ -13,7 +13,15 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
-import type { BackupFacts, BackupScope, KeyFacts, LedgerSums, LogFacts, StoreFacts } from '../../backup/manifest.ts';
+import type {
+  BackupFacts,
+  BackupScope,
+  KeyFacts,
+  LedgerSums,
+  LogFacts,
+  LostStretch,
+  StoreFacts,
+} from '../../backup/manifest.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
@@ -220,12 +228,22 @@ function storeFactsOf(database: DatabaseSync): StoreFacts {
     const sql = `SELECT ${columns}, coalesce(sum(${noun}_set_aside), 0) AS failed FROM ledger`;
     return { ...database.prepare(sql).get() } as unknown as LedgerSums;
   };
-  return {
+  const facts = {
     positions: positionsIn(database),
     tenants: countIn(database, 'tenants'),
     users: sums('users'),
     events: sums('events'),
   };
+  const lost = database
+    .prepare(
+      'SELECT partition, first_position, next_position, records FROM lost_records ORDER BY partition, first_position',
+    )
+    .all()
+    .map((row): LostStretch => {
+      const [partition, first_position, next_position, records] = Object.values(row).map(Number);
+      return { partition, first_position, next_position, records } as LostStretch;
+    });
+  return lost.length === 0 ? facts : { ...facts, lost };
 }
 
 function positionsIn(database: DatabaseSync): StoreFacts['positions'] {

@@ -239,7 +239,7 @@ async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: C
     });
     advance(pages);
   } catch (error) {
-    if (isDamage(error)) throw new OperatorError(`${resolve(source)} is damaged: ${(error as Error).message}.`);
+    if (isDamage(error)) throw notBackedUp(`${resolve(source)} is damaged: ${(error as Error).message}.`, error);
     throw error;
   } finally {
     database?.close();
@@ -260,15 +260,20 @@ async function inSource<T>(copy: string, source: string, work: () => Promise<T>)
     return await work();
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
-    throw new OperatorError(error.message.replaceAll(copy, resolve(source)), { cause: error });
+    throw notBackedUp(error.message.replaceAll(copy, resolve(source)), error);
   } finally {
     await setImmediate();
   }
 }
 
+function notBackedUp(message: string, cause: unknown): OperatorError {
+  const next = 'Nothing was backed up; keep the backups that you have. "sluice doctor" says what to do.';
+  return new OperatorError(`${message} ${next}`, { cause });
+}
+
 function inWords(error: unknown, { into }: CopySetup): unknown {
   if (error instanceof LogCorruptError || error instanceof LogUnavailableError) {
-    return new OperatorError(error.message, { cause: error });
+    return notBackedUp(error.message, error);
   }
   if (!isFullDisk(error)) return error;
   return new OperatorError(

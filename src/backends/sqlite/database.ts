@@ -30,6 +30,8 @@ export interface DatabaseFile {
   /** Settings that a file keeps (page size), run when it is still empty: later they would only write to it. */
   readonly newFilePragmas: string;
   readonly pragmas: string;
+  /** Opened to be read, by this version: nothing is made or brought up to date, and a write-ahead log stays as it is. */
+  readonly readOnly?: boolean;
   /** Whether to look for damage in the whole file: for small ones. */
   readonly check: boolean;
   /** What to do when it is damaged and there is no backup. */
@@ -38,7 +40,7 @@ export interface DatabaseFile {
 
 export function openDatabase(what: DatabaseFile): DatabaseSync {
   try {
-    makePrivateFile(what.file);
+    if (what.readOnly !== true) makePrivateFile(what.file);
     refuseForeignWal(what);
     return whenFree(() => open(what));
   } catch (error) {
@@ -112,9 +114,11 @@ function whenFree<T>(attempt: () => T): T {
 }
 
 function open(what: DatabaseFile): DatabaseSync {
-  const database = new DatabaseSync(what.file, { timeout: BUSY_TIMEOUT_MS, enableForeignKeyConstraints: true });
+  const { readOnly = false } = what;
+  const options = { readOnly, timeout: BUSY_TIMEOUT_MS, enableForeignKeyConstraints: true };
+  const database = new DatabaseSync(what.file, options);
   try {
-    if (statSync(what.file).size === 0) database.exec(what.newFilePragmas);
+    if (!readOnly && statSync(what.file).size === 0) database.exec(what.newFilePragmas);
     database.exec(what.pragmas);
     if (what.check) {
       const findings = database.prepare('PRAGMA quick_check(1)').get();
@@ -128,20 +132,31 @@ function open(what: DatabaseFile): DatabaseSync {
   }
 }
 
-function migrate(database: DatabaseSync, { file, name, migrations }: DatabaseFile): void {
+function migrate(database: DatabaseSync, { file, name, migrations, readOnly = false }: DatabaseFile): void {
   const versionOf = (): number => Number(database.prepare('PRAGMA user_version').get()?.user_version);
   if (versionOf() === migrations.length) return;
+  if (readOnly && versionOf() < migrations.length) {
+    throw new OperatorError(
+      `The ${name} ${file} was written by an older Sluice. Start the server once, which brings it up to date.`,
+    );
+  }
+  if (versionOf() > migrations.length) throw newerError({ file, name, migrations }, versionOf());
   transaction(database, () => {
     const version = versionOf();
-    if (version > migrations.length) {
-      throw new OperatorError(
-        `The ${name} ${file} was written by a newer Sluice (its version is ${version}, this one knows ` +
-          `${migrations.length}). Start that newer version, or use another data folder.`,
-      );
-    }
+    if (version > migrations.length) throw newerError({ file, name, migrations }, version);
     applyMigrations(database, migrations.slice(version));
     database.exec(`PRAGMA user_version = ${migrations.length}`);
   });
+}
+
+function newerError(
+  { file, name, migrations }: Pick<DatabaseFile, 'file' | 'name' | 'migrations'>,
+  version: number,
+): OperatorError {
+  return new OperatorError(
+    `The ${name} ${file} was written by a newer Sluice (its version is ${version}, this one knows ` +
+      `${migrations.length}). Start that newer version, or use another data folder.`,
+  );
 }
 
 export function applyMigrations(database: DatabaseSync, migrations: readonly Migration[]): void {

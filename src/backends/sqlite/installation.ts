@@ -6,12 +6,13 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
-import { transaction } from './database.ts';
+import { refuseLostKeys } from '../../lost-keys.ts';
+import { BUSY_TIMEOUT_MS, isBusy, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { localLogName } from './log-name.ts';
 import { listPartitions, listSegments } from './log-segments.ts';
@@ -29,19 +30,30 @@ interface Part {
 /** For a server that holds the lock of the folder. Returns what an operator should know and nothing is refused for. */
 export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
-  const isOld = { store: existsSync(storeFile), keys: existsSync(keyFile), log: hasRecords(logFolderOf(dataFolder)) };
-  if (!isOld.keys && isOld.store) refuseWithoutKeys(dataFolder);
-  const store = openStoreFile(storeFile, 'writer');
+  refuseLostKeys(dataFolder);
+  const isOld = { store: sizeOf(storeFile) > 0, log: hasRecords(logFolderOf(dataFolder)) };
+  // Keys first: a first start that is cut short must not look like a folder that has lost them.
   const keys = openKeysDatabase(keyFile);
+  const store = openStoreFile(storeFile, 'writer');
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
     skipNumbersAtStart(store, Date.now());
+  } catch (error) {
+    throw inWords(error, storeFile);
   } finally {
     store.close();
     keys.close();
   }
   if (isOld.store || !isOld.log) return [];
   return ['store.db is new: it is made again from what the log still holds, and that may not be all'];
+}
+
+function inWords(error: unknown, storeFile: string): unknown {
+  if (!isBusy(error)) return error;
+  return new OperatorError(
+    `A program holds a lock on ${resolve(storeFile)} or keys.db beside it for more than ${BUSY_TIMEOUT_MS / 1_000} s. End that program (fuser or lsof names it), then start again; nothing was changed.`,
+    { cause: error },
+  );
 }
 
 function tie(dataFolder: string, parts: readonly Part[]): void {
@@ -57,14 +69,6 @@ function tie(dataFolder: string, parts: readonly Part[]): void {
   const id = first?.id ?? randomUUID();
   for (const part of parts) if (part.id === undefined) part.write(id);
   localLogName(logFolderOf(dataFolder), id);
-}
-
-/** Clients would get 401 and drop their data, and nobody could read what is stored. */
-function refuseWithoutKeys(dataFolder: string): never {
-  throw new OperatorError(
-    `${resolve(dataFolder)} has a store.db but no keys.db, which holds the accounts that the data belongs to, and their ` +
-      'keys. Put keys.db back. To begin anew without this data, move store.db and log/ elsewhere.',
-  );
 }
 
 function inFolder(dataFolder: string): Part {
@@ -101,6 +105,11 @@ export function writeLogInstallation(folder: string, id: string): void {
   const file = join(folder, FILE);
   writeFileSync(`${file}.draft`, `${id}\n`, { mode: 0o600, flush: true });
   renameSync(`${file}.draft`, file);
+}
+
+/** 0 where it is missing. */
+function sizeOf(file: string): number {
+  return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
 }
 
 function hasRecords(folder: string): boolean {

@@ -52,17 +52,27 @@ export function readLogEnd(folder: string, partition: number): number {
   return readLogEndNote(folder, partition)?.position ?? 0;
 }
 
+/** Of all partitions, in order; none where there is no file. */
+export function readLogEnds(folder: string): number[] {
+  const partitions = Math.floor((readEnds(folder)?.length ?? 0) / LINE_BYTES);
+  return Array.from({ length: partitions }, (_, partition) => readLogEnd(folder, partition));
+}
+
 /** Undefined where nothing is known. */
 export function readLogEndNote(folder: string, partition: number): LogEndNote | undefined {
-  let text: string;
+  const text = readEnds(folder);
+  return text === undefined ? undefined : noteIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES));
+}
+
+/** Undefined where there is no file. */
+function readEnds(folder: string): string | undefined {
   try {
-    text = readFileSync(endsFileOf(folder), 'latin1');
+    return readFileSync(endsFileOf(folder), 'latin1');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);
     throw error;
   }
-  return noteIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES));
 }
 
 /** Not in the folder: a log that is removed, or replaced by an older copy, must not take it along. */

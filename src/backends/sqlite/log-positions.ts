@@ -47,6 +47,24 @@ export function committedPosition(positions: DatabaseSync, partition: number): n
   return Number(row?.['position'] ?? 0);
 }
 
+/** In words; null where there is no file, or it is sound. Reads only. */
+export function problemOfPositions(folder: string): string | null {
+  const file = positionsFile(folder);
+  if (!existsSync(file)) return null;
+  try {
+    const positions = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    try {
+      const { quick_check: found } = positions.prepare('PRAGMA quick_check(1)').get() as { quick_check: string };
+      return found === 'ok' ? null : damageText(file, found);
+    } finally {
+      positions.close();
+    }
+  } catch (error) {
+    if (!isDamage(error)) throw error;
+    return damageText(file, (error as Error).message);
+  }
+}
+
 /** As `committedPosition`, for a start: where there is no file, none is made. */
 export function findCommittedPosition(folder: string, partition: number): number {
   const file = positionsFile(folder);
@@ -60,8 +78,10 @@ export function findCommittedPosition(folder: string, partition: number): number
     }
   } catch (error) {
     if (!isDamage(error)) throw error;
-    throw new LogCorruptError(
-      `${file} is damaged (${(error as Error).message}). Move it away, with ${file}-wal and ${file}-shm: it is made again, and nothing is lost.`,
-    );
+    throw new LogCorruptError(damageText(file, (error as Error).message));
   }
+}
+
+function damageText(file: string, reason: string): string {
+  return `${file} is damaged (${reason}). Move it away, with ${file}-wal and ${file}-shm: it is made again, and nothing is lost.`;
 }

@@ -11,9 +11,9 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
-import { type DatabaseFile, openDatabase, transaction } from './database.ts';
+import { BUSY_TIMEOUT_MS, type DatabaseFile, openDatabase, transaction } from './database.ts';
 import { sortedRunsSchema } from './sorted-runs.ts';
 
 /** Node numbers of a block in `node_blocks`. */
@@ -297,6 +297,8 @@ const READER_CACHE_KIB = 16 * 1_024;
  */
 export const WAL_PAGES = 1_024;
 
+const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
+
 export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile {
   return {
     file,
@@ -344,7 +346,7 @@ function numbersAt(now: number): number {
 /** The same for a store that was restored from a backup. */
 export function skipNumbersAfterRestore(file: string, now: number): void {
   if (!existsSync(file)) return;
-  const database = new DatabaseSync(file);
+  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
   try {
     transaction(database, () =>
       database
@@ -358,6 +360,17 @@ export function skipNumbersAfterRestore(file: string, now: number): void {
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
   return openDatabase(storeFile(file, kind));
+}
+
+/**
+ * For commands, which only read and change nothing: a write-ahead log that a crash left stays as it is. Where there is
+ * none, the file is opened as by others, since to read it alone would leave an empty one behind.
+ */
+export function openStoreFileForCommand(file: string): DatabaseSync {
+  const what = storeFile(file, 'reader');
+  const walBytes = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+  if (walBytes === 0) return openDatabase(what);
+  return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
 }
 
 /** Up to where each partition of the log is in the store; nothing where there is no store yet. */

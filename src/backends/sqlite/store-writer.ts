@@ -8,7 +8,9 @@
  * stay known.
  */
 
+import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { FileIdentity } from '../../file-identity.ts';
 import { newProfilesIn } from '../../identity/graph.ts';
 import { type LostRecords, type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
 import type { MatchKey, TenantId } from '../../model.ts';
@@ -107,12 +109,16 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #next: Sequences = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
   readonly #copying: StoreCopying | null;
+  readonly #identity: FileIdentity;
+  readonly #file: string;
   readonly #keys: StoreMatchKeys;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
     const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, hasThreads = false } = setup;
     const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
+    this.#file = file;
+    this.#identity = new FileIdentity(file);
     this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
     this.#keys = new StoreMatchKeys(database, hashOf);
     this.#graph = new StoreGraph(database, this.#keys);
@@ -141,6 +147,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async begin(): Promise<WriteTransaction> {
+    this.#assertFileIsThere();
     this.#attempt(() => this.#database.exec('BEGIN IMMEDIATE'));
     try {
       this.#attempt(() => this.#catchUpWithOthers());
@@ -302,7 +309,16 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   /** Syncing the write-ahead log for one more commit syncs all that came before it too. */
+  /** What is written to a file that has lost its name is lost, so nothing may leave the log for it. */
+  #assertFileIsThere(): void {
+    if (this.#identity.isSame()) return;
+    throw new StoreUnavailableError(
+      `${resolve(this.#file)} was removed or replaced while the server runs. Restart the server: it goes on with the file that is there then, and without one makes the store again from the log`,
+    );
+  }
+
   #makeDurable(): void {
+    this.#assertFileIsThere();
     this.#database.exec('PRAGMA synchronous = FULL; BEGIN IMMEDIATE');
     markCommit(this.#database);
     this.#database.exec('COMMIT; PRAGMA synchronous = NORMAL');

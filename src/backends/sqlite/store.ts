@@ -56,7 +56,7 @@ import {
 import { readPeople, searchBlock } from './store-people.ts';
 import { countProfiles, listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './store-profiles.ts';
 import { readReceipts } from './store-receipts.ts';
-import { openStoreFile } from './store-schema.ts';
+import { openStoreFile, openStoreFileForCommand } from './store-schema.ts';
 import { listTraces, readTrace } from './store-traces.ts';
 
 export interface StoreOptions {
@@ -64,6 +64,8 @@ export interface StoreOptions {
   readonly matchOptions?: MatchOptions;
   /** As of the writer. */
   readonly hashOf?: HashOfKey;
+  /** For commands: no act is possible, and what a crash left stays as it is. */
+  readonly isForCommand?: boolean;
 }
 
 const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
@@ -72,8 +74,8 @@ const NO_ROWS = { rows: [], nextCursor: null };
 const SQLITE_IOERR = 10;
 
 export function openSqliteStore(file: string, options: StoreOptions = {}): Store {
-  const { matchOptions = DEFAULT_MATCH_OPTIONS, hashOf } = options;
-  const database = openStoreFile(file, 'reader');
+  const { matchOptions = DEFAULT_MATCH_OPTIONS, hashOf, isForCommand = false } = options;
+  const database = isForCommand ? openStoreFileForCommand(file) : openStoreFile(file, 'reader');
   // Erased bytes are overwritten, in pages and in pages that become free.
   database.exec('PRAGMA secure_delete = ON');
   return new SqliteStore(new StoreConnection(database, hashOf), matchOptions);

@@ -23,15 +23,18 @@ export function undoneByRestore(oldFolder: string, since: number): UndoneByResto
     'SELECT id, name, revoked_at AS at FROM keys WHERE revoked_at >= ? ORDER BY revoked_at',
     since,
   );
-  return { erased, revokedKeys } as unknown as UndoneByRestore;
+  const installations = [storeFileOf(oldFolder), keyFileOf(oldFolder)].flatMap((file) =>
+    rowsOf(file, 'SELECT installation FROM belongs_to').map((row) => String(row['installation'])),
+  );
+  return { installations, erased, revokedKeys } as unknown as UndoneByRestore;
 }
 
-function rowsOf(file: string, sql: string, since: number): object[] {
+function rowsOf(file: string, sql: string, ...values: readonly number[]): Record<string, unknown>[] {
   if (!existsSync(file)) throw cannotRead(file, 'it is not there');
   try {
     const database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     try {
-      return database.prepare(sql).all(since);
+      return database.prepare(sql).all(...values);
     } finally {
       database.close();
     }

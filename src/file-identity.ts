@@ -1,0 +1,32 @@
+/**
+ * Whether a file that this process has open is still the one under its name. A file that was removed or replaced goes on
+ * existing for those who have it open: what they write to it is lost when they close it, and no error says so. A file that
+ * is put back is the same again. Content that was overwritten in place is not noticed.
+ */
+
+import { statSync } from 'node:fs';
+
+export class FileIdentity {
+  readonly #file: string;
+  readonly #identity: string;
+
+  /** Of the file as it is now, which must be the one that is open. */
+  constructor(file: string) {
+    this.#file = file;
+    this.#identity = identityOf(file);
+  }
+
+  /** True also while it cannot be found out. */
+  isSame(): boolean {
+    try {
+      return identityOf(this.#file) === this.#identity;
+    } catch {
+      return true;
+    }
+  }
+}
+
+function identityOf(file: string): string {
+  const stat = statSync(file, { throwIfNoEntry: false });
+  return stat === undefined ? '' : `${stat.dev}/${stat.ino}`;
+}
