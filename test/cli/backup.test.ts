@@ -286,7 +286,7 @@ suite('A backup that was damaged', () => {
         () => change(segment, 'UPDATE records SET user_count = 7'),
       ],
       [/0000000000000003\.db is damaged: it has no position 3/, () => change(segment, 'DELETE FROM records')],
-      [/0000000000000003\.db/, () => flipByte(join(target, segment), statSync(join(target, segment)).size - 20)],
+      [/0000000000000003\.db/, () => flipByte(join(target, segment), readFileSync(join(target, segment)).indexOf('identifiers'))],
       [
         /ledger in .*store\.db does not account for all events/,
         () => change('store.db', 'UPDATE ledger SET events_stored = events_stored - 1'),
@@ -376,9 +376,8 @@ suite('A backup that cannot be made', () => {
     database.close();
     const { code, err } = await backup(['--to', join(place, 'b'), '--data', data]);
     assert.equal(code, -1);
-    assert.ok(
-      err.startsWith(`The record at position 3 of the log segment ${segment} is damaged. Nothing was backed up`),
-    );
+    assert.ok(err.startsWith(`The record at position 3 of the log segment ${segment} is damaged.`), err);
+    assert.match(err, /Nothing was backed up/);
     rmSync(segment);
     assert.match((await backup(['--to', join(place, 'b.tar'), '--data', data])).err, /0000000000000001\.db is damaged/);
     assert.deepEqual(readdirSync(place), []);
