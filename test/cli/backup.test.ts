@@ -286,7 +286,10 @@ suite('A backup that was damaged', () => {
         () => change(segment, 'UPDATE records SET user_count = 7'),
       ],
       [/0000000000000003\.db is damaged: it has no position 3/, () => change(segment, 'DELETE FROM records')],
-      [/0000000000000003\.db/, () => flipByte(join(target, segment), readFileSync(join(target, segment)).indexOf('identifiers'))],
+      [
+        /0000000000000003\.db/,
+        () => flipByte(join(target, segment), readFileSync(join(target, segment)).indexOf('identifiers')),
+      ],
       [
         /ledger in .*store\.db does not account for all events/,
         () => change('store.db', 'UPDATE ledger SET events_stored = events_stored - 1'),

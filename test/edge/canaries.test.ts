@@ -8,8 +8,10 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
+import { keyFileOf } from '../../src/data-folder.ts';
 import { KEY_PATTERN, makeKey as makeUnknownKey } from '../../src/keys/format.ts';
 import { type Answer, answerOf, eventually, sleep, type TestServer } from '../server.ts';
 import { ask, makeKey, useServer, withWrongChecksum } from './fixture.ts';
@@ -261,6 +263,10 @@ suite('Personal data and keys', () => {
     const known = keys[2] ?? '';
     const { mail, name } = canaries(200);
     const body = JSON.stringify({ users: [{ identifiers: { email: mail }, events: [{ event_name: name }] }] });
+    // Otherwise a server that has lost the write-ahead log might answer from older pages, which it still has in memory.
+    const keyFile = new DatabaseSync(keyFileOf(dataFolder));
+    keyFile.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+    keyFile.close();
     for (const file of filesBelow(dataFolder).filter((file) => /(keys\.db|\/log\/).*(db|wal|shm)$/.test(file))) {
       writeFileSync(file, randomBytes(Math.max(65_536, statSync(file).size)), { flag: 'r+' });
     }

@@ -78,6 +78,11 @@ export function isBusy(error: unknown): boolean {
   return resultCodeOf(error) === SQLITE_BUSY;
 }
 
+/** For damage that SQLite does not see. */
+export function damaged(message: string): Error {
+  return Object.assign(new Error(message), { errcode: SQLITE_CORRUPT });
+}
+
 export function isDamage(error: unknown): boolean {
   const code = resultCodeOf(error);
   return code === SQLITE_CORRUPT || code === SQLITE_NOT_A_DATABASE;

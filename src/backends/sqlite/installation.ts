@@ -11,6 +11,7 @@ import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
+import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../lost-keys.ts';
 import { BUSY_TIMEOUT_MS, isBusy, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
@@ -49,6 +50,12 @@ export function tieDataFolder(dataFolder: string): string[] {
 }
 
 function inWords(error: unknown, storeFile: string): unknown {
+  if (isFullDisk(error)) {
+    return new OperatorError(
+      `The disk of ${resolve(storeFile)} is full. Free some space there, then start again; nothing is lost by that.`,
+      { cause: error },
+    );
+  }
   if (!isBusy(error)) return error;
   return new OperatorError(
     `A program holds a lock on ${resolve(storeFile)} or keys.db beside it for more than ${BUSY_TIMEOUT_MS / 1_000} s. End that program (fuser or lsof names it), then start again; nothing was changed.`,

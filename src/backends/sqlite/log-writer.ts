@@ -11,6 +11,7 @@ import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../metrics.ts';
+import { LogUnavailableError } from '../../log.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from './disk.ts';
 import { LogEnds, readLogEnd } from './log-ends.ts';
 import { findCommittedPosition } from './log-positions.ts';
@@ -336,7 +337,8 @@ class Writer {
       this.#file = next.location() ?? '';
     } catch (error) {
       // No space for a new file: go on with this one, and try again later.
-      if (isOutOfFiles(error)) this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
+      if (isOutOfFiles(error) || (error instanceof LogUnavailableError && !error.fatal))
+        this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
       else this.#die(error);
       return;
     }

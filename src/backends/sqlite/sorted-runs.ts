@@ -23,10 +23,12 @@
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
 import { ByteColumn } from '../../columnar/byte-column.ts';
 import { ColumnBlock, encodeBlock, type Rows } from '../../columnar/column-block.ts';
 import { sortedOrder } from '../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
+import { damaged } from './database.ts';
 
 export type Key = readonly number[];
 
@@ -102,7 +104,8 @@ export function sortedRunsSchema(name: string, hasFilters = true): string {
       no      INTEGER PRIMARY KEY,
       run     INTEGER NOT NULL,
       first   BLOB    NOT NULL,
-      entries BLOB    NOT NULL
+      entries BLOB    NOT NULL,
+      crc     INTEGER NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX ${name}_blocks_by_first ON ${name}_blocks (run, first);
     ${hasFilters ? filters : ''}`;
@@ -112,15 +115,19 @@ export function dropSortedRunsSchema(name: string): string {
   return `DROP TABLE ${name}_runs; DROP TABLE ${name}_blocks; DROP TABLE IF EXISTS ${name}_filters;`;
 }
 
-interface BlockRow {
-  readonly no: number;
-  readonly first: Uint8Array;
+interface StoredBlock {
   readonly entries: Uint8Array;
+  /** CRC-32 of them: SQLite notices damage in its pages, not in what lies on them. */
+  readonly crc: number;
 }
 
-interface FirstAndEntries {
+interface BlockRow extends StoredBlock {
+  readonly no: number;
   readonly first: Uint8Array;
-  readonly entries: Uint8Array;
+}
+
+interface FirstAndEntries extends StoredBlock {
+  readonly first: Uint8Array;
 }
 
 /** Reads runs, on any connection, and takes keys out of them. Keeps nothing in memory. */
@@ -157,14 +164,13 @@ export class RunReader {
   /** The same, as each run has it. To be gone through at once: nothing else of this reader may be used meanwhile. */
   *parts(key: Key, group: number | null = null): Generator<Entry> {
     const { name } = this.shape;
-    const sql = `SELECT group_no, blocks.entries FROM ${name}_runs AS runs JOIN ${name}_blocks AS blocks ON blocks.no =
+    const sql = `SELECT group_no, blocks.entries, blocks.crc FROM ${name}_runs AS runs JOIN ${name}_blocks AS blocks ON blocks.no =
         (SELECT no FROM ${name}_blocks WHERE run = runs.no AND first <= ?2 ORDER BY first DESC LIMIT 1)
       WHERE ?1 IS NULL OR group_no = ?1 ORDER BY group_no DESC`;
     let newest: number | undefined;
-    const rows = this.prepared(sql).iterate(group, bytesOf(key)) as unknown as Iterable<{
-      readonly group_no: number;
-      readonly entries: Uint8Array;
-    }>;
+    const rows = this.prepared(sql).iterate(group, bytesOf(key)) as unknown as Iterable<
+      StoredBlock & { readonly group_no: number }
+    >;
     for (const row of rows) {
       if (newest !== undefined && row.group_no !== newest) return;
       const entry = this.entryOf(row, key);
@@ -179,7 +185,7 @@ export class RunReader {
     return row && this.entryOf(row, key);
   }
 
-  protected entryOf(row: Pick<BlockRow, 'entries'>, key: Key): Entry | undefined {
+  protected entryOf(row: StoredBlock, key: Key): Entry | undefined {
     const block = this.decoded(row);
     const at = block.firstFrom(key);
     return at < block.count && block.compare(at, key) === 0 ? this.entryAt(block, at) : undefined;
@@ -188,7 +194,7 @@ export class RunReader {
   /** The entries of a run with `from` <= key < `to`, the last of them first. Both may be shorter than a key. */
   *descending(run: number, from: Key, to: Key): Generator<Entry> {
     const select = this.prepared(
-      `SELECT first, entries FROM ${this.shape.name}_blocks WHERE run = ? AND first < ? ORDER BY first DESC LIMIT 1`,
+      `SELECT first, entries, crc FROM ${this.shape.name}_blocks WHERE run = ? AND first < ? ORDER BY first DESC LIMIT 1`,
     );
     let below = bytesOf(to);
     for (;;) {
@@ -306,28 +312,30 @@ export class RunReader {
       .slice(0, this.shape.keyColumns)
       .map((column) => column[order[start] as number] as number);
     const block = encodeBlock(rows, order, start, end);
-    this.prepared(`INSERT INTO ${this.shape.name}_blocks (run, first, entries) VALUES (?, ?, ?)`).run(
+    this.prepared(`INSERT INTO ${this.shape.name}_blocks (run, first, entries, crc) VALUES (?, ?, ?, ?)`).run(
       run,
       bytesOf(first),
       block,
+      crc32(block),
     );
     return block.length;
   }
 
   /** The block that has a key, if the run has it. */
   protected blockOf(run: number, key: Key): BlockRow | undefined {
-    const sql = `SELECT no, first, entries FROM ${this.shape.name}_blocks
+    const sql = `SELECT no, first, entries, crc FROM ${this.shape.name}_blocks
       WHERE run = ? AND first <= ? ORDER BY first DESC LIMIT 1`;
     return this.prepared(sql).get(run, bytesOf(key)) as BlockRow | undefined;
   }
 
   /** The next block of a run, after the one that begins with `first`; without it, the first block. */
   protected blockAfter(run: number, first: Uint8Array = NO_BYTES): FirstAndEntries | undefined {
-    const sql = `SELECT first, entries FROM ${this.shape.name}_blocks WHERE run = ? AND first > ? ORDER BY first LIMIT 1`;
+    const sql = `SELECT first, entries, crc FROM ${this.shape.name}_blocks WHERE run = ? AND first > ? ORDER BY first LIMIT 1`;
     return this.prepared(sql).get(run, first) as FirstAndEntries | undefined;
   }
 
-  protected decoded({ entries }: Pick<BlockRow, 'entries'>): ColumnBlock {
+  protected decoded({ entries, crc }: StoredBlock): ColumnBlock {
+    if (crc32(entries) !== crc) throw damaged(`a block of ${this.shape.name} is not what was written`);
     return new ColumnBlock(entries, this.shape.keyColumns + this.shape.valueColumns, this.shape.hasBytes);
   }
 
