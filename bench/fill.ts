@@ -7,7 +7,7 @@
 
 import { isMainThread, type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
 import { openSqliteKeyStore } from '../src/backends/sqlite/keys.ts';
-import { openSqliteStoreWriter } from '../src/backends/sqlite/store-writer.ts';
+import { openSqliteStoreWriter } from '../src/backends/sqlite/store/writer.ts';
 import { keyFileOf, storeFileOf } from '../src/data-folder.ts';
 import { createTraceIds } from '../src/edge/trace-id.ts';
 import { hashKey } from '../src/keys/format.ts';

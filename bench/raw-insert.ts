@@ -7,11 +7,11 @@
  * until the commit, and syncs every five seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
  */
 
-import { TABLE_EVENTS } from '../src/backends/sqlite/store-writer.ts';
+import { TABLE_EVENTS } from '../src/backends/sqlite/store/writer.ts';
 import type { DatabaseSync } from 'node:sqlite';
-import { EventTables } from '../src/backends/sqlite/event-tables.ts';
-import { hashesOf } from '../src/backends/sqlite/store-match-keys.ts';
-import { openStoreFile } from '../src/backends/sqlite/store-schema.ts';
+import { EventTables } from '../src/backends/sqlite/store/event-tables.ts';
+import { hashesOf } from '../src/backends/sqlite/store/match-keys.ts';
+import { openStoreFile } from '../src/backends/sqlite/store/schema.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
 import {
   type EventTexts,

@@ -126,12 +126,12 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
   ] = await Promise.all([
     import('./cli/doctor.ts'),
     import('./opening.ts'),
-    import('./backends/sqlite/log-segments.ts'),
-    import('./backends/sqlite/log-ends.ts'),
-    import('./backends/sqlite/log-positions.ts'),
+    import('./backends/sqlite/log/segments.ts'),
+    import('./backends/sqlite/log/ends.ts'),
+    import('./backends/sqlite/log/positions.ts'),
     import('./backends/sqlite/checkup.ts'),
-    import('./backends/sqlite/backup-lock.ts'),
-    import('./backends/sqlite/log-chain.ts'),
+    import('./backends/sqlite/backup/lock.ts'),
+    import('./backends/sqlite/log/segment-chain.ts'),
   ]);
   return runDoctor(args, {
     ...shell,
@@ -152,7 +152,7 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
   const [{ runMigrate }, { lockFolder }, { openSqliteMovingSource }, { openPostgresMovingTarget }] = await Promise.all([
     import('./cli/migrate.ts'),
     import('./backends/sqlite/folder-lock.ts'),
-    import('./backends/sqlite/moving.ts'),
+    import('./backends/sqlite/migrate/source.ts'),
     import('./backends/postgres/moving.ts'),
   ]);
   return runMigrate(args, {
@@ -176,8 +176,8 @@ async function runBackupCommand(args: readonly string[], shell: Shell): Promise<
     { freeBytesOf },
   ] = await Promise.all([
     import('./cli/backup.ts'),
-    import('./backends/sqlite/backup.ts'),
-    import('./backends/sqlite/backup-facts.ts'),
+    import('./backends/sqlite/backup/backup.ts'),
+    import('./backends/sqlite/backup/facts.ts'),
     import('./backends/sqlite/checkup.ts'),
   ]);
   return runBackup(args, {
@@ -205,10 +205,10 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     import('./cli/restore.ts'),
     import('./data-folder.ts'),
     import('./backends/sqlite/folder-lock.ts'),
-    import('./backends/sqlite/backup-facts.ts'),
+    import('./backends/sqlite/backup/facts.ts'),
     import('./backends/sqlite/checkup.ts'),
-    import('./backends/sqlite/undone-by-restore.ts'),
-    import('./backends/sqlite/store-schema.ts'),
+    import('./backends/sqlite/backup/undone-by-restore.ts'),
+    import('./backends/sqlite/store/schema.ts'),
   ]);
   return runRestore(args, {
     ...shell,

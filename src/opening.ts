@@ -105,7 +105,7 @@ async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void
   const [{ readLogInstallation, writeLogInstallation }, { localLogName }, { installationOf, wasMovedHere }] =
     await Promise.all([
       import('./backends/sqlite/installation.ts'),
-      import('./backends/sqlite/log-name.ts'),
+      import('./backends/sqlite/log/name.ts'),
       import('./backends/postgres/identity.ts'),
     ]);
   const [ours, theirs] = [readLogInstallation(folder), await installationOf(pool)];
@@ -128,7 +128,7 @@ async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void
 export async function prepareDataFolder({ dataFolder, storeUrl, logUrl }: Config): Promise<string[]> {
   const [{ tieDataFolder }, { assertOwnSegments }] = await Promise.all([
     import('./backends/sqlite/installation.ts'),
-    import('./backends/sqlite/log-chain.ts'),
+    import('./backends/sqlite/log/segment-chain.ts'),
   ]);
   const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   // Of all partitions, before any of them takes a request.
@@ -220,7 +220,7 @@ export async function openStore(config: Config): Promise<Store | undefined> {
     // An empty one has no tables, and is for a server to fill.
     if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) === 0) return undefined;
     const [{ openSqliteStore }, { matchOptionsOf }] = await Promise.all([
-      import('./backends/sqlite/store.ts'),
+      import('./backends/sqlite/store/store.ts'),
       import('./match-options.ts'),
     ]);
     const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
@@ -309,7 +309,7 @@ async function readNewest(config: Config): Promise<number> {
 async function newestInStoreFile({ dataFolder, storeUrl }: Config): Promise<number> {
   const file = storeFileOf(dataFolder);
   if (storeUrl !== '' || !existsSync(file)) return 0;
-  const { newestProcessed } = await import('./backends/sqlite/event-tables.ts');
+  const { newestProcessed } = await import('./backends/sqlite/store/event-tables.ts');
   return newestProcessed(file);
 }
 
@@ -325,7 +325,7 @@ async function sharedLog({ logUrl, logRetentionMs }: Config, wishes: SharedLogWi
 }
 
 async function localLog(config: Config): Promise<LogReader> {
-  const { openSqliteLogReader } = await import('./backends/sqlite/log-reader.ts');
+  const { openSqliteLogReader } = await import('./backends/sqlite/log/reader.ts');
   return openSqliteLogReader({ folder: logFolderOf(config.dataFolder), ...READ_ONLY });
 }
 

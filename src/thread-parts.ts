@@ -57,7 +57,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   // The log is checked in its own thread while this one loads the rest.
   const [log, { openSqliteStoreClient }, { matchOptionsOf }, keyStore, members] = await Promise.all([
     openLocalLog(setup, await embeddedPositions(config), onFatal),
-    import('./backends/sqlite/store-client.ts'),
+    import('./backends/sqlite/store/client.ts'),
     import('./match-options.ts'),
     openKeyStore(config),
     openMemberStore(config),
@@ -73,7 +73,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
 }
 
 async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<number, number>> {
-  const { readStorePositions } = await import('./backends/sqlite/store-schema.ts');
+  const { readStorePositions } = await import('./backends/sqlite/store/schema.ts');
   return readStorePositions(storeFileOf(dataFolder));
 }
 
@@ -177,7 +177,7 @@ async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: Log
 
 /** Of the log of this server, in a database that several may share. */
 async function positionsIn(database: Database, config: Config): Promise<ReadonlyMap<number, number>> {
-  const { localLogName } = await import('./backends/sqlite/log-name.ts');
+  const { localLogName } = await import('./backends/sqlite/log/name.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
   const store = await storeOn(database.share(), config, () => name);
   try {
@@ -231,7 +231,7 @@ async function openLocalLog(
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
   const [{ openSqliteLogAppender }, { createLogger }] = await Promise.all([
-    import('./backends/sqlite/log.ts'),
+    import('./backends/sqlite/log/appender.ts'),
     import('./logger.ts'),
   ]);
   const logger = createLogger(config.logLevel, `edge-${index}`);
@@ -268,7 +268,7 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
   if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
   const { config, metricsBuffer } = setup;
   const [{ openSqliteLogReader }, { waitForAppends }, { sourceInThread }, { METRIC, readCounter }] = await Promise.all([
-    import('./backends/sqlite/log-reader.ts'),
+    import('./backends/sqlite/log/reader.ts'),
     import('./processor/wait.ts'),
     import('./processor/source.ts'),
     import('./metrics.ts'),
@@ -292,7 +292,7 @@ type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'>;
 
 async function openWriter(config: Config, log: LogReader): Promise<Writing> {
   if (config.storeUrl !== '') return writerOn(await processorDatabase(config), log);
-  const { openSqliteStoreWriter } = await import('./backends/sqlite/store-writer.ts');
+  const { openSqliteStoreWriter } = await import('./backends/sqlite/store/writer.ts');
   return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), hasThreads: true }) };
 }
 

@@ -173,7 +173,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
 /** The thread that parses for the processor, one batch ahead of it. */
 async function runPreparer({ config }: PreparerSetup): Promise<void> {
   const [{ openSqliteLogReader }, { serveRecords }, { matchOptionsOf }] = await Promise.all([
-    import('./backends/sqlite/log-reader.ts'),
+    import('./backends/sqlite/log/reader.ts'),
     import('./processor/source.ts'),
     import('./match-options.ts'),
   ]);

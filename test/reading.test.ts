@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import { openSqliteLogReader } from '../src/backends/sqlite/log-reader.ts';
-import { openSqliteStore } from '../src/backends/sqlite/store.ts';
+import { openSqliteLogReader } from '../src/backends/sqlite/log/reader.ts';
+import { openSqliteStore } from '../src/backends/sqlite/store/store.ts';
 import { logFolderOf, storeFileOf } from '../src/data-folder.ts';
 import type { LogEntry, LogReader } from '../src/log.ts';
 import { createReading } from '../src/reading.ts';

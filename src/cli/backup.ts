@@ -1,7 +1,7 @@
 /**
  * `sluice backup --to FOLDER|FILE`: a consistent copy of an installation, beside a running server or without one, and
  * `sluice backup --verify FOLDER|FILE`: whether an existing one is whole. What is copied in which order is the backend's
- * business (`backends/sqlite/backup.ts`); here it gets its form, its manifest and its name. A backup is written under the
+ * business (`backends/sqlite/backup/backup.ts`); here it gets its form, its manifest and its name. A backup is written under the
  * name `….part` and gets its own only when it is whole, synced and, with --verify, checked: what has that name is finished.
  */
 

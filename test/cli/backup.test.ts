@@ -23,11 +23,11 @@ import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test, type TestContext } from 'node:test';
 import { gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
-import { copyDataFolder } from '../../src/backends/sqlite/backup.ts';
+import { copyDataFolder } from '../../src/backends/sqlite/backup/backup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
-import { openSqliteStore } from '../../src/backends/sqlite/store.ts';
+import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { hashFile } from '../../src/backup/files.ts';
 import { MANIFEST_FILE, type Manifest } from '../../src/backup/manifest.ts';
 import { writeRestoreMarker } from '../../src/backup/restore-marker.ts';
@@ -131,7 +131,7 @@ function flipByte(file: string, at: number): void {
 async function killedBackup(data: string, target: string): Promise<void> {
   const program = `
     import { backup } from ${JSON.stringify(import.meta.resolve('./backing-up.ts'))};
-    import { copyDataFolder } from ${JSON.stringify(import.meta.resolve('../../src/backends/sqlite/backup.ts'))};
+    import { copyDataFolder } from ${JSON.stringify(import.meta.resolve('../../src/backends/sqlite/backup/backup.ts'))};
     const onFile = async (path) => { if (path === 'store.db') process.kill(process.pid, 'SIGKILL'); };
     await backup(${JSON.stringify(['--to', target, '--data', data])}, { copyDataFolder: (setup) => copyDataFolder({ ...setup, onFile }) });`;
   const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: 'ignore' });

@@ -5,7 +5,7 @@
  */
 
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
-import { openSqliteMovingSource } from '../../src/backends/sqlite/moving.ts';
+import { openSqliteMovingSource } from '../../src/backends/sqlite/migrate/source.ts';
 import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts';
 import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';

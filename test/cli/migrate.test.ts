@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { migrate } from '../../src/backends/postgres/migrations.ts';
 import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';

@@ -5,9 +5,9 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncate
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
-import { hasWal, listSegments } from '../../src/backends/sqlite/log-segments.ts';
-import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sqlite/log.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { type LogAppender, LogCorruptError, LogUnavailableError } from '../../src/log.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
-import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteMemberStore } from '../../src/backends/sqlite/members.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import type { LogRecord } from '../../src/log.ts';
 import type { Environment, KeyKind } from '../../src/model.ts';

@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { readLastBackup } from '../../src/backup/last-backup.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { answerOf, eventually, post, runSluice, sleep, type TestServer, user } from '../server.ts';

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { cpSync, readdirSync, renameSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { listSegments } from '../../src/backends/sqlite/log-segments.ts';
+import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { folderIn, launch } from './scope.ts';
 

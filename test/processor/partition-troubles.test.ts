@@ -5,8 +5,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log-reader.ts';
-import { openSqliteStoreWriter } from '../../src/backends/sqlite/store-writer.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder.ts';
 import { type LogBatch, LogCorruptError, type LogEntry, type LogReader, LogUnavailableError } from '../../src/log.ts';
 import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../../src/metrics.ts';

@@ -7,7 +7,7 @@ import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { isBusy, isDamage } from './database.ts';
-import { brokenLinksIn } from './store-links.ts';
+import { brokenLinksIn } from './store/consistency.ts';
 
 const FINDINGS_MAX = 5;
 

@@ -15,9 +15,9 @@ import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../lost-keys.ts';
 import { BUSY_TIMEOUT_MS, isBusy, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
-import { localLogName } from './log-name.ts';
-import { listPartitions, listSegments } from './log-segments.ts';
-import { openStoreFile, skipNumbersAtStart } from './store-schema.ts';
+import { localLogName } from './log/name.ts';
+import { listPartitions, listSegments } from './log/segments.ts';
+import { openStoreFile, skipNumbersAtStart } from './store/schema.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

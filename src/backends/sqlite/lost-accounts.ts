@@ -12,8 +12,8 @@ import { hasLostKeys } from '../../lost-keys.ts';
 import type { KeyStore } from '../../store.ts';
 import { lockHolderOf } from './checkup.ts';
 import { openSqliteKeyStore } from './keys.ts';
-import { holdsRecords, listPartitions, listSegments, openSegmentForReading } from './log-segments.ts';
-import { openStoreFile } from './store-schema.ts';
+import { holdsRecords, listPartitions, listSegments, openSegmentForReading } from './log/segments.ts';
+import { openStoreFile } from './store/schema.ts';
 
 /** Of the only account; where there are several, each is named by its id. */
 const ONLY_NAME = 'default';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type BlockEvent, BlockWriter, unpackBlock } from '../../../src/backends/sqlite/event-blocks.ts';
+import { type BlockEvent, BlockWriter, unpackBlock } from '../../../src/backends/sqlite/store/event-blocks.ts';
 import { uuidBytes, uuidText } from '../../../src/backends/sqlite/uuids.ts';
 import { VarintReader, VarintWriter } from '../../../src/backends/sqlite/varints.ts';
 

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, before, suite, test } from 'node:test';
 import { DatabaseSync } from 'node:sqlite';
-import { openSqliteMovingSource } from '../../../src/backends/sqlite/moving.ts';
+import { openSqliteMovingSource } from '../../../src/backends/sqlite/migrate/source.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../src/data-folder.ts';
 import { OperatorError } from '../../../src/errors.ts';
 import { columnsOf, type MovedValue, type MovingSource, PART_NAMES, type PartName } from '../../../src/moving.ts';

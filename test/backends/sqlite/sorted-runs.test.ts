@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { BloomFilter } from '../../../src/backends/sqlite/bloom-filter.ts';
+import { BloomFilter } from '../../../src/backends/sqlite/sorted-runs/bloom-filter.ts';
 import {
   dropSortedRunsSchema,
   type Entry,
@@ -18,7 +18,7 @@ import {
   type RunsSizes,
   SortedRuns,
   sortedRunsSchema,
-} from '../../../src/backends/sqlite/sorted-runs.ts';
+} from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
 const SHAPES: readonly RunsShape[] = [

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { openSqliteStore } from '../../../src/backends/sqlite/store.ts';
-import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store-writer.ts';
+import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';
+import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store/writer.ts';
 import { eventsOf, person, send, type StoreUnderTest } from '../../contract/store-feeding.ts';
 import { eventually, removeFolder, temporaryFolder } from '../../server.ts';
 

@@ -14,13 +14,13 @@ import {
   putRemovedEvents,
   stateOf,
   subtractRemovedEvents,
-} from '../../../src/backends/sqlite/profile-runs.ts';
-import { NO_SHAPE } from '../../../src/backends/sqlite/shape-hash.ts';
-import type { Entry, RunsSizes } from '../../../src/backends/sqlite/sorted-runs.ts';
-import { StoreConnection } from '../../../src/backends/sqlite/store-connection.ts';
-import { hashesOf } from '../../../src/backends/sqlite/store-match-keys.ts';
-import { StoreNodes } from '../../../src/backends/sqlite/store-nodes.ts';
-import { openStoreFile } from '../../../src/backends/sqlite/store-schema.ts';
+} from '../../../src/backends/sqlite/store/profile-runs.ts';
+import { NO_SHAPE } from '../../../src/backends/sqlite/store/shape-hash.ts';
+import type { Entry, RunsSizes } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
+import { StoreConnection } from '../../../src/backends/sqlite/store/connection.ts';
+import { hashesOf } from '../../../src/backends/sqlite/store/match-keys.ts';
+import { StoreNodes } from '../../../src/backends/sqlite/store/nodes.ts';
+import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import type { NewNode } from '../../../src/identity/graph.ts';
 import type { Group } from '../../../src/identity/statements.ts';
 import type { EventToStore, StatementToStore, UserToStore } from '../../../src/store-writer.ts';

@@ -1,0 +1,285 @@
+/**
+ * Copies an embedded installation, beside a running server or without one, so that the copy is consistent: started on
+ * it, a server stores everything that was acknowledged before the copy began, once.
+ *
+ * Each database is copied from one read transaction through SQLite's backup API. The transaction keeps writers of other
+ * processes from making the copy start over, at the price of a write-ahead log that grows meanwhile. The order matters:
+ * `positions.db`, store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at least
+ * as far, and what it has more is processed after a restore. Keys come last, so that every tenant in the log is known.
+ * No segment is removed by retention meanwhile (`backup/lock.ts`).
+ *
+ * A file that is missing or damaged is an error: a backup is never smaller than the data without saying so.
+ */
+
+import { chmodSync, closeSync, existsSync, openSync, readdirSync, statSync } from 'node:fs';
+import { copyFile } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { backup, DatabaseSync } from 'node:sqlite';
+import { setImmediate } from 'node:timers/promises';
+import { makePrivateFolder } from '../../../backup/files.ts';
+import { type BackupFacts, type BackupScope, isBackupPath, type LogFacts } from '../../../backup/manifest.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder.ts';
+import { OperatorError } from '../../../errors.ts';
+import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from './facts.ts';
+import { type BackupLock, lockForBackup } from './lock.ts';
+import { lockHolderOf } from '../checkup.ts';
+import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from '../database.ts';
+import { isFullDisk } from '../disk.ts';
+import { readLogInstallation } from '../installation.ts';
+import { readLogEnd } from '../log/ends.ts';
+import { findLogName } from '../log/name.ts';
+import { findCommittedPosition } from '../log/positions.ts';
+import { recoverSegment } from '../log/recovery.ts';
+import { hasWal, holdsRecords, listPartitions, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
+
+/** 8 MB: long enough to be fast, short enough to stop soon. */
+const PAGES_PER_STEP = 1_024;
+const ATTEMPTS_MAX = 3;
+
+/** What a server, or another command, makes anew by itself. */
+const TRANSIENT =
+  /^(lock\.db|log-ends|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
+const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*|\d+)$|(-wal|-shm|-journal|\.draft)$/;
+
+export interface CopySetup {
+  readonly dataFolder: string;
+  readonly scope: BackupScope;
+  /** An empty folder. */
+  readonly into: string;
+  readonly stop: AbortSignal;
+  readonly onBytes: (bytes: number) => void;
+  /** Called after each file is whole, in `into`; what is done with it there is up to the caller. */
+  readonly onFile: (path: string) => Promise<void>;
+}
+
+export interface DataSize {
+  readonly bytes: number;
+  /** Of the largest file. */
+  readonly largestBytes: number;
+}
+
+/** Files in the data folder that no backup has, because Sluice does not know them. */
+export function unknownFiles(dataFolder: string): string[] {
+  const inLog = readdirSync(logFolderOf(dataFolder)).filter((name) => !TRANSIENT_IN_LOG.test(name));
+  return [
+    ...readdirSync(dataFolder).filter((name) => !TRANSIENT.test(name)),
+    ...inLog.map((name) => `log/${name}`),
+  ].filter((path) => !isBackupPath(path));
+}
+
+export function sizeOfData(dataFolder: string, scope: BackupScope): DataSize {
+  const logFolder = logFolderOf(dataFolder);
+  const sizes = listPartitions(logFolder).flatMap((partition) =>
+    listSegments(logFolder, partition).map(({ file }) => segmentBytes(file)),
+  );
+  if (scope === 'all') sizes.push(segmentBytes(storeFileOf(dataFolder)), segmentBytes(keyFileOf(dataFolder)));
+  return { bytes: sizes.reduce((sum, size) => sum + size, 0), largestBytes: Math.max(0, ...sizes) };
+}
+
+/** To be held from before a backup begins until it has its name. Refuses a folder that lacks something. */
+export function lockDataFolder(dataFolder: string, scope: BackupScope): BackupLock {
+  assertComplete(dataFolder, scope);
+  return lockForBackup(logFolderOf(dataFolder));
+}
+
+/** Under the lock. */
+export async function copyDataFolder(setup: CopySetup): Promise<BackupFacts> {
+  try {
+    return await copyInOrder(setup);
+  } catch (error) {
+    throw inWords(error, setup);
+  }
+}
+
+function assertComplete(dataFolder: string, scope: BackupScope): void {
+  const logFolder = logFolderOf(dataFolder);
+  const needed = scope === 'all' ? [logFolder, storeFileOf(dataFolder), keyFileOf(dataFolder)] : [logFolder];
+  const missing = needed.filter((path) => !existsSync(path)).map((path) => resolve(path));
+  if (missing.length === 0 && listPartitions(logFolder).length === 0) missing.push(join(resolve(logFolder), '0'));
+  if (missing.length === 0) return;
+  throw new OperatorError(
+    `Nothing was backed up: ${missing.join(' and ')} ${missing.length > 1 ? 'are' : 'is'} missing. Is this the data folder of a server (--data)? If it is, "sluice doctor" says what to do.`,
+  );
+}
+
+async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
+  const { dataFolder, into, scope } = setup;
+  const copyIfThere = async (path: string, copy: (path: string) => Promise<void>): Promise<void> => {
+    if (!existsSync(join(dataFolder, path))) return;
+    await copy(path);
+    await setup.onFile(path);
+  };
+  const copyWhole = (path: string): Promise<void> => copyDatabase(path, setup);
+  await copyIfThere('log/positions.db', copyWhole);
+  let store: BackupFacts['store'] = null;
+  if (scope === 'all') {
+    await copyWhole('store.db');
+    store = storeFacts(storeFileOf(into));
+    await setup.onFile('store.db');
+  }
+  for (const path of ['log/name', 'log/installation', 'moved.json'])
+    await copyIfThere(path, (name) => copyPlain(name, setup));
+  const log: LogFacts[] = [];
+  for (const partition of listPartitions(logFolderOf(dataFolder))) log.push(await copyPartition(partition, setup));
+  let keys: BackupFacts['keys'] = null;
+  if (scope === 'all') {
+    await copyWhole('keys.db');
+    keys = keyFacts(keyFileOf(into));
+    await setup.onFile('keys.db');
+  }
+  const installation = readLogInstallation(logFolderOf(dataFolder)) ?? null;
+  const facts = { installation, log, store, keys };
+  assertLogReaches(facts, resolve(dataFolder));
+  return facts;
+}
+
+/**
+ * Newest first: a server may have decided to remove segments just before the backup began, and it removes the oldest
+ * first. So where one is gone, all before it are, and what was copied has no gap.
+ */
+async function copyPartition(partition: number, setup: CopySetup): Promise<LogFacts> {
+  const { dataFolder, into, stop } = setup;
+  // Before the log is copied, so that it must reach as far: what was acknowledged and is not there was lost before.
+  const acknowledged = Math.max(
+    readLogEnd(logFolderOf(dataFolder), partition),
+    findCommittedPosition(logFolderOf(dataFolder), partition),
+  );
+  const segments = listSegments(logFolderOf(dataFolder), partition);
+  const logName = findLogName(logFolderOf(dataFolder));
+  const copied: { segment: Segment; records: number }[] = [];
+  for (let index = segments.length - 1; index >= 0; index -= 1) {
+    stop.throwIfAborted();
+    const segment = segments[index] as Segment;
+    const path = `log/${partition}/${segment.file.slice(dirname(segment.file).length + 1)}`;
+    if (!(await copySegment(path, segment, setup))) break;
+    const copy = { ...segment, file: join(into, path) };
+    const whole = { segment: copy, logName, partition, until: segments[index + 1]?.firstPosition };
+    const records = await inSource(copy.file, segment.file, () => countRecords(whole, stop));
+    copied.unshift({ segment, records });
+    await setup.onFile(path);
+  }
+  const facts = logFactsOf(
+    partition,
+    copied.map(({ segment }) => segment),
+    copied.map(({ records }) => records),
+  );
+  if (facts.next_position >= acknowledged) return facts;
+  throw new OperatorError(
+    `The log in ${resolve(logFolderOf(dataFolder))} has lost its end: partition ${partition} ends at position ${facts.next_position}, and requests up to ${acknowledged} were acknowledged. Ask "sluice doctor" what to do before you back it up.`,
+  );
+}
+
+/** False when it is no longer there. */
+async function copySegment(path: string, segment: Segment, setup: CopySetup): Promise<boolean> {
+  const { file } = segment;
+  // Only its name means something; what an operator gave up may be damaged.
+  const isMark = !holdsRecords(segment);
+  // A running server has checked what an earlier one left, and knows the end of what it writes itself.
+  if (!isMark && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(file, setup);
+  for (let attempts = 1; ; attempts += 1) {
+    const before = statSync(file, { throwIfNoEntry: false });
+    if (before === undefined) return false;
+    if (!isMark && hasWal(file)) {
+      if (await ifThere(file, () => copyDatabase(path, setup))) return true;
+    } else {
+      // Sealed, so it never changes again; or so new that it is empty, and then it may.
+      const isCopied = await ifThere(file, () => copyPlain(path, setup));
+      const after = statSync(file, { throwIfNoEntry: false });
+      const isSame = after?.size === before.size && after.mtimeMs === before.mtimeMs && (isMark || !hasWal(file));
+      if (isCopied && isSame) return true;
+    }
+    if (attempts === ATTEMPTS_MAX) throw new OperatorError(`The log segment ${file} changes while it is copied.`);
+  }
+}
+
+/** As a start checks it. A server that starts meanwhile does so itself, and may have sealed the segment. */
+function assertRecoverable(file: string, { dataFolder }: CopySetup): void {
+  try {
+    recoverSegment(file);
+  } catch (error) {
+    if (!lockHolderOf(dataFolder).isHeld) throw error;
+  }
+}
+
+async function ifThere(file: string, copy: () => Promise<void>): Promise<boolean> {
+  try {
+    await copy();
+    return true;
+  } catch (error) {
+    if (existsSync(file)) throw error;
+    return false;
+  }
+}
+
+async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: CopySetup): Promise<void> {
+  const [source, target] = [join(dataFolder, path), join(into, path)];
+  makePrivateFolder(dirname(target));
+  // Emptied too: an earlier attempt may have left something.
+  closeSync(openSync(target, 'w', 0o600));
+  let database: DatabaseSync | undefined;
+  try {
+    refuseForeignWal({ file: source, name: 'database' });
+    database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    database.exec('BEGIN');
+    // The transaction begins with the first read.
+    database.prepare('SELECT count(*) FROM sqlite_schema').get();
+    const pageBytes = Number(database.prepare('PRAGMA page_size').get()?.['page_size']);
+    let pagesBefore = 0;
+    const advance = (pages: number): void => {
+      onBytes((pages - pagesBefore) * pageBytes);
+      pagesBefore = pages;
+    };
+    const pages = await backup(database, target, {
+      rate: PAGES_PER_STEP,
+      progress: ({ totalPages, remainingPages }) => {
+        stop.throwIfAborted();
+        advance(totalPages - remainingPages);
+      },
+    });
+    advance(pages);
+  } catch (error) {
+    if (isDamage(error)) throw notBackedUp(`${resolve(source)} is damaged: ${(error as Error).message}.`, error);
+    throw error;
+  } finally {
+    database?.close();
+  }
+}
+
+async function copyPlain(path: string, { dataFolder, into, onBytes }: CopySetup): Promise<void> {
+  const target = join(into, path);
+  makePrivateFolder(dirname(target));
+  await copyFile(join(dataFolder, path), target);
+  chmodSync(target, 0o600);
+  onBytes(statSync(target).size);
+}
+
+/** What is wrong in the copy was wrong in the file that it was made of. */
+async function inSource<T>(copy: string, source: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    throw notBackedUp(error.message.replaceAll(copy, resolve(source)), error);
+  } finally {
+    await setImmediate();
+  }
+}
+
+function notBackedUp(message: string, cause: unknown): OperatorError {
+  const next = 'Nothing was backed up; keep the backups that you have. "sluice doctor" says what to do.';
+  return new OperatorError(`${message} ${next}`, { cause });
+}
+
+function inWords(error: unknown, { into }: CopySetup): unknown {
+  if (error instanceof LogCorruptError || error instanceof LogUnavailableError) {
+    return notBackedUp(error.message, error);
+  }
+  if (!isFullDisk(error)) return error;
+  return new OperatorError(
+    `The disk of ${dirname(resolve(into))} is full. Free some space there, or choose another place.`,
+    {
+      cause: error,
+    },
+  );
+}

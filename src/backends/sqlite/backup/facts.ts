@@ -1,0 +1,283 @@
+/**
+ * What can be counted in the files of an embedded installation, for the manifest of a backup and for checking one.
+ * The files must be at rest: a backup, or a restored folder that no server uses. They are opened as files that never
+ * change, so nothing is written beside them and a read-only disk will do.
+ *
+ * A check is complete when every page of every database is sound, every record of the log has the checksum that it was
+ * written with and follows the one before, every stored event has its record, every event is accounted for in the ledger, and the log reaches at least as
+ * far as the store. What is wrong is an `OperatorError` that names the file.
+ */
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { setImmediate } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
+import type {
+  BackupFacts,
+  BackupScope,
+  KeyFacts,
+  LedgerSums,
+  LogFacts,
+  LostStretch,
+  StoreFacts,
+} from '../../../backup/manifest.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder.ts';
+import { OperatorError } from '../../../errors.ts';
+import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { isDamage } from '../database.ts';
+import { readLogInstallation } from '../installation.ts';
+import { findLogName } from '../log/name.ts';
+import type { Stretch } from '../log/record-range.ts';
+import { readRecords } from '../log/segment-reader.ts';
+import { holdsRecords, listPartitions, listSegments, type Segment } from '../log/segments.ts';
+import { StoreConnection } from '../store/connection.ts';
+import { brokenLinksIn } from '../store/consistency.ts';
+import { countEvents } from '../store/lists.ts';
+
+const READ_BYTES = 4 * 1024 * 1024;
+const FINDINGS_MAX = 3;
+
+export interface CheckOptions {
+  readonly stop: AbortSignal;
+  /** Called with the name of the file that is looked at next. */
+  readonly onFile: (path: string) => void;
+}
+
+/** Reads everything. */
+export async function checkDataFolder(folder: string, scope: BackupScope, options: CheckOptions): Promise<BackupFacts> {
+  const { stop, onFile } = options;
+  let [store, keys]: [StoreFacts | null, KeyFacts | null] = [null, null];
+  const logFolder = logFolderOf(folder);
+  const positions = join(logFolder, 'positions.db');
+  let committed: StoreFacts['positions'] = [];
+  if (existsSync(positions)) {
+    onFile('log/positions.db');
+    committed = inDatabase(positions, (database) => {
+      assertSound(database, positions);
+      return positionsIn(database);
+    });
+  }
+  if (scope === 'all') {
+    onFile('store.db');
+    store = inDatabase(storeFileOf(folder), (database) => {
+      assertSound(database, storeFileOf(folder));
+      assertLinked(database, storeFileOf(folder));
+      assertAccountedFor(database, storeFileOf(folder));
+      return storeFactsOf(database);
+    });
+    await setImmediate();
+    onFile('keys.db');
+    keys = inDatabase(keyFileOf(folder), (database) => {
+      assertSound(database, keyFileOf(folder));
+      return keyFactsOf(database);
+    });
+  }
+  const log: LogFacts[] = [];
+  for (const partition of listPartitions(logFolder)) {
+    const segments = listSegments(logFolder, partition);
+    const counts: number[] = [];
+    for (const [index, segment] of segments.entries()) {
+      stop.throwIfAborted();
+      onFile(`log/${partition}`);
+      if (holdsRecords(segment)) inDatabase(segment.file, assertSound);
+      const until = segments[index + 1]?.firstPosition;
+      counts.push(await countRecords({ segment, logName: findLogName(logFolder), partition, until }, stop));
+    }
+    log.push(logFactsOf(partition, segments, counts));
+    if (scope === 'all') assertContinues(storeFileOf(folder), partition, segments);
+  }
+  const installation = readLogInstallation(logFolder) ?? null;
+  if (scope === 'all') assertBelongTogether(folder, installation);
+  const facts = { installation, log, store, keys };
+  assertLogReaches(facts, folder);
+  for (const { partition, position } of committed) {
+    const end = log.find((row) => row.partition === partition)?.next_position ?? 1;
+    if (position > end)
+      throw new OperatorError(`${positions} is ahead of the log: ${position}, and that ends at ${end}.`);
+  }
+  return facts;
+}
+
+export function storeFacts(file: string): StoreFacts {
+  return inDatabase(file, storeFactsOf);
+}
+
+export function keyFacts(file: string): KeyFacts {
+  return inDatabase(file, keyFactsOf);
+}
+
+/** Of segments in order of position, with the number of records in each. */
+export function logFactsOf(partition: number, segments: readonly Segment[], counts: readonly number[]): LogFacts {
+  const records = counts.reduce((sum, count) => sum + count, 0);
+  const first = segments[0]?.firstPosition ?? 1;
+  const last = segments.at(-1)?.firstPosition ?? 1;
+  const gaps = segments.flatMap(({ lost, missing, firstPosition }, index) => {
+    const next = segments[index + 1]?.firstPosition ?? firstPosition;
+    return (lost || missing) && next > firstPosition ? [{ first_position: firstPosition, next_position: next }] : [];
+  });
+  const facts = { partition, first_position: first, next_position: last + (counts.at(-1) ?? 0), records };
+  return gaps.length === 0 ? facts : { ...facts, gaps };
+}
+
+/** Reads every record of a segment with its checksum. Throws where one is damaged or missing, or it is not of this log. */
+export async function countRecords(whole: Omit<Stretch, 'from'>, stop: AbortSignal): Promise<number> {
+  const { segment, until } = whole;
+  if (!holdsRecords(segment) || segment.firstPosition === until) return 0;
+  let from = segment.firstPosition;
+  try {
+    for (;;) {
+      const { records, isEnd } = readRecords({ ...whole, from }, READ_BYTES);
+      from += records.length;
+      if (isEnd) return from - segment.firstPosition;
+      if (records.length === 0) throw new LogCorruptError(`The log segment ${segment.file} has no position ${from}.`);
+      // Reading blocks: signals are handled here.
+      await setImmediate();
+      stop.throwIfAborted();
+    }
+  } catch (error) {
+    if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
+    throw new OperatorError(error.message, { cause: error });
+  }
+}
+
+/** A log that ends before the store, or begins after it, would lose events or use positions twice. */
+export function assertLogReaches({ log, store }: BackupFacts, folder: string): void {
+  for (const { partition, position } of store?.positions ?? []) {
+    const found = log.find((row) => row.partition === partition);
+    const has =
+      found === undefined ? 'is missing' : `holds positions ${found.first_position} to ${found.next_position}`;
+    if (found !== undefined && found.first_position <= Math.max(1, position) && position <= found.next_position)
+      continue;
+    throw new OperatorError(
+      `The log and the store in ${folder} do not belong together: the store has processed partition ${partition} up to position ${position}, and its log ${has}. Start the server on the data folder, or ask "sluice doctor" what is wrong.`,
+    );
+  }
+  for (const { partition, first_position } of log) {
+    if (store === null || first_position <= 1 || store.positions.some((row) => row.partition === partition)) continue;
+    throw new OperatorError(
+      `The log and the store in ${folder} do not belong together: partition ${partition} of the log begins at position ${first_position}, and the store has processed nothing of it.`,
+    );
+  }
+}
+
+/** The record before the position of the store is the one that it has processed last (`log-continuity.ts`). */
+function assertContinues(storeFile: string, partition: number, segments: readonly Segment[]): void {
+  const row = inDatabase(storeFile, (store) =>
+    store.prepare('SELECT position, last_trace_id FROM positions WHERE partition = ?').get(partition),
+  );
+  const last = Number(row?.['position'] ?? 0) - 1;
+  const segment = segments.findLast(({ firstPosition }) => firstPosition <= last);
+  if (typeof row?.['last_trace_id'] !== 'string' || segment === undefined || segment.lost || segment.missing) return;
+  const found = inDatabase(segment.file, (log) =>
+    log.prepare('SELECT trace_id FROM records WHERE position = ?').get(last),
+  )?.['trace_id'];
+  // That the log reaches as far is for another check to say.
+  if (found === undefined || found === row['last_trace_id']) return;
+  throw new OperatorError(
+    `${segment.file} and ${storeFile} do not belong together: at position ${last} of partition ${partition} the log has the request ${String(found)}, and the store has processed ${row['last_trace_id']}.`,
+  );
+}
+
+/** A server refuses to start on parts of different installations. */
+function assertBelongTogether(folder: string, installation: string | null): void {
+  for (const file of [storeFileOf(folder), keyFileOf(folder)]) {
+    const row = inDatabase(file, (database) => database.prepare('SELECT installation FROM belongs_to').get());
+    const found = row === undefined ? null : String(row['installation']);
+    if (found === null || installation === null || found === installation) continue;
+    throw new OperatorError(`${file} is of the installation ${found}, and the log beside it of ${installation}.`);
+  }
+}
+
+/** Opened as a file that never changes. */
+function inDatabase<T>(file: string, work: (database: DatabaseSync, file: string) => T): T {
+  if (!existsSync(file)) throw new OperatorError(`${file} is missing.`);
+  const url = pathToFileURL(file);
+  url.searchParams.set('immutable', '1');
+  const database = new DatabaseSync(url, { readOnly: true });
+  try {
+    return work(database, file);
+  } catch (error) {
+    if (!(error instanceof Error) || !('errcode' in error)) throw error;
+    const what = isDamage(error) ? 'is damaged' : 'cannot be read by this version of Sluice';
+    throw new OperatorError(`${file} ${what}: ${error.message}.`, { cause: error });
+  } finally {
+    database.close();
+  }
+}
+
+function assertSound(database: DatabaseSync, file: string): void {
+  const findings = database
+    .prepare(`PRAGMA quick_check(${FINDINGS_MAX})`)
+    .all()
+    .map((row) => String(row['quick_check']))
+    .filter((text) => text !== 'ok');
+  if (findings.length > 0) throw new OperatorError(`${file} is damaged: ${findings.join('; ')}.`);
+}
+
+function assertLinked(database: DatabaseSync, file: string): void {
+  const findings = brokenLinksIn(database, FINDINGS_MAX);
+  if (findings.length > 0) throw new OperatorError(`${file} is damaged: ${findings.join('; ')}.`);
+}
+
+function storeFactsOf(database: DatabaseSync): StoreFacts {
+  const sums = (noun: 'users' | 'events'): LedgerSums => {
+    const columns = ['received', 'stored', 'duplicates', 'erased', 'expired']
+      .map((name) => `coalesce(sum(${noun}_${name}), 0) AS ${name}`)
+      .join(', ');
+    const sql = `SELECT ${columns}, coalesce(sum(${noun}_set_aside), 0) AS failed FROM ledger`;
+    return { ...database.prepare(sql).get() } as unknown as LedgerSums;
+  };
+  const facts = {
+    positions: positionsIn(database),
+    tenants: countIn(database, 'tenants'),
+    users: sums('users'),
+    events: sums('events'),
+  };
+  const lost = database
+    .prepare(
+      'SELECT partition, first_position, next_position, records FROM lost_records ORDER BY partition, first_position',
+    )
+    .all()
+    .map((row): LostStretch => {
+      const [partition, first_position, next_position, records] = Object.values(row).map(Number);
+      return { partition, first_position, next_position, records } as LostStretch;
+    });
+  return lost.length === 0 ? facts : { ...facts, lost };
+}
+
+function positionsIn(database: DatabaseSync): StoreFacts['positions'] {
+  return database
+    .prepare('SELECT partition, position FROM positions ORDER BY partition')
+    .all()
+    .map((row) => ({ partition: Number(row['partition']), position: Number(row['position']) }));
+}
+
+function keyFactsOf(database: DatabaseSync): KeyFacts {
+  const [accounts, keys, members] = ['accounts', 'keys', 'members'].map((table) => countIn(database, table));
+  return { accounts: accounts ?? 0, keys: keys ?? 0, members: members ?? 0 };
+}
+
+function countIn(database: DatabaseSync, table: string): number {
+  return Number(database.prepare(`SELECT count(*) AS count FROM ${table}`).get()?.['count']);
+}
+
+/** Hour by hour, and the events themselves are counted. */
+function assertAccountedFor(database: DatabaseSync, file: string): void {
+  for (const noun of ['users', 'events']) {
+    const [row] = database
+      .prepare(
+        `SELECT hour, ${noun}_received AS received,
+                ${noun}_stored + ${noun}_duplicates + ${noun}_erased + ${noun}_expired + ${noun}_set_aside AS found
+         FROM ledger WHERE received <> found LIMIT 1`,
+      )
+      .all() as { hour: number; received: number; found: number }[];
+    if (row === undefined) continue;
+    throw new OperatorError(
+      `The ledger in ${file} does not account for all ${noun}: in the hour of ${new Date(row.hour).toISOString()} ${row.received} were received, and ${row.found} are accounted for.`,
+    );
+  }
+  const { eventsInBooks, eventsInTables } = countEvents(new StoreConnection(database));
+  if (eventsInBooks === eventsInTables) return;
+  throw new OperatorError(`The ledger in ${file} says ${eventsInBooks} events, and ${eventsInTables} are there.`);
+}

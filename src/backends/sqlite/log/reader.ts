@@ -1,0 +1,399 @@
+/**
+ * The reading half of the embedded event log. It reads all partitions beside the threads that write them, sees only
+ * what is durable (SQLite shows a commit to others after its sync), and removes segments once they are processed and
+ * older than the retention. How one segment is read, and what is checked, is in `log/segment-reader.ts`.
+ *
+ * Limits: `find` looks at every record from the position on, so it is meant for what is not processed yet. Several
+ * readers may be open at once; one of them may remove a segment that another is about to read, which then reads on
+ * behind it.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import { setImmediate } from 'node:timers/promises';
+import {
+  ForeignSegmentError,
+  type LogBatch,
+  LogCorruptError,
+  LogGapError,
+  type LogHeader,
+  type LogReader,
+  type LogRecord,
+  LogUnavailableError,
+  type LostRange,
+} from '../../../log.ts';
+import { isBackupRunning } from '../backup/lock.ts';
+import { isOutOfFiles } from '../disk.ts';
+import { readLogEnd } from './ends.ts';
+import { findLogName, localLogName } from './name.ts';
+import { commitPosition, committedPosition, openPositions } from './positions.ts';
+import { BATCH_BYTES_MAX, MissingPositionsError, type Stretch } from './record-range.ts';
+import {
+  assertFirstIsWhole,
+  endOfSegment,
+  findHeaders,
+  missingIn,
+  newestReceivedAt,
+  readHeaders,
+  readRecords,
+  SegmentGoneError,
+  traceIdAt,
+  UnreadableSegmentError,
+} from './segment-reader.ts';
+import {
+  assertNotForeign,
+  findLastPosition,
+  hasWal,
+  holdsRecords,
+  listPartitions,
+  listSegments,
+  LOST_POSITIONS,
+  marksOf,
+  removeSegment,
+  segmentBytes,
+} from './segments.ts';
+
+export interface ReaderSetup {
+  readonly folder: string;
+  readonly retentionMs: number;
+  readonly now: () => number;
+}
+
+const LISTINGS_MAX = 5;
+
+interface Listing {
+  readonly stretches: Stretch[];
+  /** The first position that is kept; infinity without any. */
+  readonly firstKept: number;
+  /** The newest segment was given up: a start is to come that goes on behind it. */
+  readonly isEndLost: boolean;
+}
+
+export function openSqliteLogReader(setup: ReaderSetup): LogReader {
+  return new SqliteLogReader(setup);
+}
+
+class SqliteLogReader implements LogReader {
+  readonly #setup: ReaderSetup;
+  /** Opened when first needed: who only reads records writes nothing, and can read them on a full disk. */
+  #positionsOpened: DatabaseSync | undefined;
+  #nameFound: string | undefined;
+
+  constructor(setup: ReaderSetup) {
+    this.#setup = setup;
+  }
+
+  get #positions(): DatabaseSync {
+    this.#positionsOpened ??= openPositions(this.#setup.folder);
+    return this.#positionsOpened;
+  }
+
+  readonly cutsRequests = false;
+
+  get name(): string {
+    return localLogName(this.#setup.folder);
+  }
+
+  /** Asked for until there is one, and then never again. */
+  #findName(): string | undefined {
+    this.#nameFound ??= findLogName(this.#setup.folder);
+    return this.#nameFound;
+  }
+
+  async partitions(): Promise<number[]> {
+    return listPartitions(this.#setup.folder);
+  }
+
+  async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
+    return this.#eachListing(partition, position, (stretches, firstKept) => {
+      if (position > 0 && firstKept > position) throw this.#removed(partition, position, firstKept);
+      let records: LogRecord[] = [];
+      let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
+      for (const stretch of stretches) {
+        if (stretch.segment.missing) {
+          // What comes before it can be processed; behind it only an operator can decide.
+          if (records.length > 0) break;
+          throw this.#lostRecords(stretch, stretch.from, stretch.until);
+        }
+        const read = this.#recordsOf(stretch, bytesLeft, records.length > 0);
+        if (read === undefined) break;
+        records = records.concat(read.records);
+        for (const { body } of read.records) bytesLeft -= body.byteLength;
+        if (!read.isEnd || bytesLeft <= 0) break;
+      }
+      return { records, next: after(records, position) };
+    });
+  }
+
+  /** Undefined where there are some already and none can be read behind them: whoever reads on from there is told. */
+  #recordsOf(stretch: Stretch, bytesMax: number, hasSome: boolean): ReturnType<typeof readRecords> | undefined {
+    try {
+      return readRecords(stretch, bytesMax);
+    } catch (error) {
+      if (!(error instanceof LogCorruptError) || error instanceof ForeignSegmentError) throw error;
+      if (hasSome) return undefined;
+      // None behind the last one that is there: the segment may be whole, and the one after it gone.
+      if (!(error instanceof MissingPositionsError) || error.to !== stretch.until) throw error;
+      const end = (findLastPosition(stretch.segment.file) ?? error.from - 1) + 1;
+      throw this.#lostRecords(stretch, Math.min(end, error.from), error.to);
+    }
+  }
+
+  async headers(
+    partition: number,
+    position: number,
+    countMax: number,
+  ): Promise<{ headers: LogHeader[]; next: number }> {
+    return this.#eachListing(partition, position, (stretches) => {
+      let headers: LogHeader[] = [];
+      for (const stretch of stretches) {
+        if (headers.length >= countMax) break;
+        if (stretch.segment.missing) continue;
+        headers = headers.concat(ifReadable([], () => readHeaders(stretch, countMax - headers.length)));
+      }
+      return { headers, next: after(headers, position) };
+    });
+  }
+
+  async find(partition: number, position: number, traceId: string): Promise<LogHeader[]> {
+    let found: LogHeader[] = [];
+    for (const stretch of this.#stretches(partition, position).stretches) {
+      if (stretch.segment.missing) continue;
+      try {
+        found = found.concat(findHeaders(stretch, traceId));
+      } catch (error) {
+        // It was processed meanwhile: nothing in it is at or after the position that a caller would ask for now.
+        if (!(error instanceof SegmentGoneError)) throw error;
+      }
+      // Looking through a segment takes a while, and others on this thread wait.
+      await setImmediate();
+    }
+    return found;
+  }
+
+  async backlogBytes(partition: number, position: number): Promise<number> {
+    return this.#eachListing(partition, position, (stretches) => {
+      let bytes = 0;
+      for (const stretch of stretches) {
+        const { file, firstPosition, missing } = stretch.segment;
+        if (missing) continue;
+        const end = endOfSegment(stretch);
+        if (end > stretch.from) bytes += (segmentBytes(file) * (end - stretch.from)) / (end - firstPosition);
+      }
+      return Math.ceil(bytes);
+    });
+  }
+
+  /** A damaged segment says nothing: what is processed is not needed any more. */
+  async traceIdAt(partition: number, position: number): Promise<string | undefined> {
+    try {
+      return this.#findTraceId(partition, position);
+    } catch (error) {
+      if (error instanceof LogCorruptError) return undefined;
+      throw error;
+    }
+  }
+
+  #findTraceId(partition: number, position: number): string | undefined {
+    return this.#eachListing(partition, position, ([stretch]) => {
+      if (stretch === undefined || stretch.segment.missing || stretch.from !== position) return undefined;
+      const isBehind = stretch.until !== undefined && position >= stretch.until;
+      return isBehind ? undefined : traceIdAt(stretch);
+    });
+  }
+
+  async missing(partition: number, position: number): Promise<number> {
+    // Before the segments are looked at: a record is noted there after it is in its segment.
+    const acknowledged = readLogEnd(this.#setup.folder, partition);
+    return this.#eachListing(partition, position, (stretches, firstKept, isEndLost) => {
+      let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
+      let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
+      for (const stretch of stretches) {
+        const { from, until, segment } = stretch;
+        if (segment.missing) {
+          missing += until === undefined ? 0 : Math.max(0, until - from);
+          end = until ?? from;
+          continue;
+        }
+        const all = until === undefined ? 0 : Math.max(0, until - from);
+        missing += ifReadable(all, () => missingIn(stretch));
+        // Of a newest segment that cannot be read: whatever was acknowledged in it.
+        end = ifReadable(acknowledged === 0 ? position - 1 : from, () => endOfSegment(stretch));
+      }
+      missing += isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
+      return missing === 0 && isFirstDamaged(stretches[0]) ? 1 : missing;
+    });
+  }
+
+  async lost(partition: number, position: number): Promise<LostRange[]> {
+    const acknowledged = readLogEnd(this.#setup.folder, partition);
+    const segments = listSegments(this.#setup.folder, partition);
+    const first = segments[0]?.firstPosition ?? 1;
+    const ranges = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];
+    for (const [index, { lost, firstPosition }] of segments.entries()) {
+      if (!lost) continue;
+      const from = Math.max(position, firstPosition);
+      const end = acknowledged > firstPosition ? acknowledged : from + 1;
+      const to = segments[index + 1]?.firstPosition ?? end;
+      const isKnown = to - firstPosition < LOST_POSITIONS;
+      if (from < to) ranges.push({ from, to, records: isKnown ? to - from : 1 });
+    }
+    return ranges;
+  }
+
+  async commit(partition: number, position: number): Promise<void> {
+    this.#attempt(() => commitPosition(this.#positions, partition, position));
+    this.#removeExpired(partition, position);
+  }
+
+  async committed(partition: number): Promise<number> {
+    return this.#attempt(() => committedPosition(this.#positions, partition));
+  }
+
+  async newestReceivedAt(): Promise<number> {
+    let newest = 0;
+    for (const partition of await this.partitions()) {
+      newest = Math.max(newest, this.#newestIn(partition));
+    }
+    return newest;
+  }
+
+  /** What may go well later is told apart from what is a bug. */
+  #attempt<T>(work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      if (!isOutOfFiles(error)) throw error;
+      throw new LogUnavailableError(`The log's positions cannot be used now: ${(error as Error).message}.`);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#positionsOpened?.close();
+  }
+
+  /** Of the last record; every start leaves a segment, which may be empty. */
+  #newestIn(partition: number): number {
+    for (const stretch of this.#stretches(partition, 0).stretches.toReversed()) {
+      try {
+        const newest = newestReceivedAt(stretch);
+        if (newest > 0) return newest;
+      } catch (error) {
+        if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
+      }
+    }
+    return 0;
+  }
+
+  /** Where records from `position` on lie, in order. */
+  #stretches(partition: number, position: number): Listing {
+    const segments = listSegments(this.#setup.folder, partition);
+    const logName = this.#findName();
+    const startAt = Math.max(
+      0,
+      segments.findLastIndex((segment) => segment.firstPosition <= position),
+    );
+    const stretches: Stretch[] = [];
+    for (const [index, segment] of segments.entries()) {
+      if (index < startAt || segment.lost || segment.unused) continue;
+      const from = Math.max(position, segment.firstPosition);
+      stretches.push({ segment, logName, partition, from, until: segments[index + 1]?.firstPosition });
+    }
+    const newest = segments.at(-1);
+    const isEndLost = newest !== undefined && (newest.lost || newest.unused);
+    return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
+  }
+
+  /** Lists again when a segment has gone since: then it is not in the list, or the gap that it leaves is noticed. */
+  #eachListing<T>(
+    partition: number,
+    position: number,
+    use: (stretches: readonly Stretch[], firstKept: number, isEndLost: boolean) => T,
+  ): T {
+    for (let listings = 1; ; listings += 1) {
+      try {
+        const { stretches, firstKept, isEndLost } = this.#stretches(partition, position);
+        return use(stretches, firstKept, isEndLost);
+      } catch (error) {
+        if (error instanceof LogCorruptError) this.#assertNoneForeign(partition, position);
+        if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
+      }
+    }
+  }
+
+  /** A segment that was put in between others makes the one before it look cut short. */
+  #assertNoneForeign(partition: number, position: number): void {
+    for (const { segment } of this.#stretches(partition, position).stretches) {
+      if (!segment.missing) assertNotForeign(this.#setup.folder, partition, segment);
+    }
+  }
+
+  /** The newest segment is never removed: it is being written, and its name says where to go on. */
+  #removeExpired(partition: number, position: number): void {
+    for (const stretch of this.#stretches(partition, 0).stretches) {
+      const { file, missing } = stretch.segment;
+      if (stretch.until === undefined || stretch.until > position) return;
+      // Of what is missing the mark stays, as that of a segment that was given up does.
+      if (missing) continue;
+      // Not sealed yet: its turn comes with a later commit.
+      if (hasWal(file)) return;
+      if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
+      // Its copy of the store may be older than the position, and then it needs the segment.
+      if (isBackupRunning(this.#setup.folder)) return;
+      removeSegment(file);
+    }
+  }
+
+  /** `stretch` is that of the mark or, before a start has made one, of the segment before the gap. */
+  #lostRecords({ segment, partition }: Stretch, from: number, until: number | undefined): LogGapError {
+    const positions = until === undefined || until - from === 1 ? `${from}` : `${from} to ${until - 1}`;
+    const noun = until !== undefined && until - from === 1 ? 'position' : 'positions';
+    const marks = marksOf(this.#setup.folder, partition, segment.missing ? segment.firstPosition : from);
+    const before = listSegments(this.#setup.folder, partition).findLast(
+      (other) => holdsRecords(other) && other.firstPosition < from,
+    );
+    const shortened = before === undefined ? '' : `, or ${before.file} if that one was cut short,`;
+    const giveUp = segment.missing ? `rename ${marks.missing} to ${marks.lost}` : `make an empty file ${marks.lost}`;
+    return new LogGapError(
+      `The log has lost records that were acknowledged and not processed: ${noun} ${positions} of partition ${partition}. ` +
+        `With the server stopped, put ${marks.segment} back${shortened} with the -wal of the same name if there was one, beside the files that ` +
+        `are there now${segment.missing ? `, and remove ${marks.missing}` : ''}. To go on without these records, ${giveUp}.`,
+    );
+  }
+
+  #removed(partition: number, position: number, firstKept: number): LogCorruptError {
+    const begins = Number.isFinite(firstKept)
+      ? `The log begins at position ${firstKept} of partition ${partition}`
+      : `The log has no segment of partition ${partition} any more`;
+    return new LogCorruptError(
+      `${begins}, but the store has processed it only up to ${position}: ` +
+        'the store is older than what the log still holds, or a segment was moved away. Put the missing segments back. ' +
+        `To go on without these records, make an empty file ${marksOf(this.#setup.folder, partition, position).lost}.`,
+    );
+  }
+}
+
+function ifReadable<T>(otherwise: T, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof UnreadableSegmentError) return otherwise;
+    throw error;
+  }
+}
+
+/** Where a processor that came to a damaged record waits. */
+function isFirstDamaged(stretch: Stretch | undefined): boolean {
+  if (stretch === undefined || stretch.segment.missing) return false;
+  try {
+    assertFirstIsWhole(stretch);
+    return false;
+  } catch (error) {
+    if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return true;
+    throw error;
+  }
+}
+
+function after(headers: readonly LogHeader[], position: number): number {
+  const last = headers.at(-1);
+  return last ? last.position + 1 : position;
+}

@@ -1,0 +1,159 @@
+/**
+ * What a writer checks before it trusts a log that an earlier process left: where to go on, and that nothing
+ * acknowledged is missing.
+ *
+ * SQLite ends a WAL silently at the first frame whose checksum is wrong. That is right for the one commit that a crash
+ * cut short, and it hides damage in the middle. The two are told apart by what follows: a crash leaves at most one
+ * commit behind the valid end, because the writer starts a commit only after the last one is synced, and bytes that
+ * were never written are zero. Anything else means that acknowledged records can no longer be read, and the start is
+ * refused. The limit of this: damage within the last two commits can look like one that was cut short.
+ */
+
+import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
+import type { DatabaseSync } from 'node:sqlite';
+import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { cannotOpen, isFullDisk } from '../disk.ts';
+import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './segments.ts';
+
+export interface RecoveredSegment {
+  /** undefined when the segment is empty. */
+  readonly lastPosition: number | undefined;
+  /** Records are still in the WAL beside the database file. */
+  readonly needsSealing: boolean;
+  /** It has not even its table: a start was cut short, or its write-ahead log is gone. There is nothing in it. */
+  readonly isUnfinished: boolean;
+}
+
+/** Throws `LogCorruptError`, or `LogUnavailableError` when there is no room to look; both in words for an operator. */
+export function recoverSegment(file: string): RecoveredSegment {
+  try {
+    if (hasWal(file)) syncWal(file);
+    return isUnfinished(file) ? { lastPosition: undefined, needsSealing: false, isUnfinished: true } : inspect(file);
+  } catch (error) {
+    if (error instanceof LogCorruptError) throw error;
+    if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
+    if (cannotOpen(error)) throw new LogUnavailableError(cannotOpenText(file));
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new LogCorruptError(
+      `The log segment ${file} is damaged: ${reason}. Restore it from a backup, or rename ${file} to ${file}.lost to start without the records in it.`,
+    );
+  }
+}
+
+export function fullDiskText(place: string): string {
+  return `The disk that holds ${place} is full. Free some space, then start again; nothing is lost.`;
+}
+
+function cannotOpenText(file: string): string {
+  return `The log segment ${file} cannot be opened. Check that this user may read and write it and that few enough files are open (ulimit -n), then start again; nothing is lost.`;
+}
+
+function inspect(file: string): RecoveredSegment {
+  const withWal = hasWal(file);
+  const database = openSegmentForReading(file);
+  try {
+    const verdict = database.prepare('PRAGMA quick_check(1)').get() as { quick_check: string };
+    if (verdict.quick_check !== 'ok') throw new Error(verdict.quick_check);
+    if (withWal) assertWalIsWhole(file, validFrames(database));
+    assertCurrentFormat(database, file);
+    const last = lastPosition(database);
+    return { lastPosition: last, needsSealing: withWal && last !== undefined, isUnfinished: false };
+  } finally {
+    database.close();
+  }
+}
+
+/**
+ * A start that was cut short leaves a segment without its table: nothing was ever acknowledged from it. The table is
+ * the first thing in the WAL, and once it is in the database file that has more than the one page.
+ */
+function isUnfinished(file: string): boolean {
+  if (statSync(file).size > PAGE_BYTES) return false;
+  if (!hasWal(file)) return true;
+  const database = openSegmentForReading(file);
+  try {
+    if (validFrames(database) > 0) return false;
+  } finally {
+    database.close();
+  }
+  assertWalIsWhole(file, 0);
+  return true;
+}
+
+/**
+ * A process that was killed may leave a commit that is in the WAL but not on the disk yet. Readers are about to see it,
+ * and positions to go on behind it, so it must not vanish in a power loss that follows.
+ */
+function syncWal(file: string): void {
+  const descriptor = openSync(`${file}-wal`, 'r+');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function validFrames(database: DatabaseSync): number {
+  // The WAL is looked at by the first read, not when the file is opened.
+  database.prepare('SELECT count(*) FROM sqlite_schema').get();
+  const row = database.prepare('PRAGMA wal_checkpoint(NOOP)').get() as { log: number };
+  return Math.max(row.log, 0);
+}
+
+const WAL_HEADER_BYTES = 32;
+const FRAME_HEADER_BYTES = 24;
+
+/** The WAL's layout: https://sqlite.org/fileformat2.html#walformat. All numbers are big-endian. */
+function assertWalIsWhole(file: string, framesValid: number): void {
+  const descriptor = openSync(`${file}-wal`, 'r');
+  try {
+    const header = Buffer.alloc(WAL_HEADER_BYTES);
+    // SQLite syncs the header before it writes anything behind it.
+    if (fstatSync(descriptor).size <= WAL_HEADER_BYTES) return;
+    readSync(descriptor, header, 0, WAL_HEADER_BYTES, 0);
+    if (!isWalHeader(header)) throw new Error('the head of its write-ahead log is not what was written');
+    const frameBytes = FRAME_HEADER_BYTES + header.readUInt32BE(8);
+    const salts = header.subarray(16, 24);
+    const frame = Buffer.alloc(FRAME_HEADER_BYTES);
+    let commitsBehindTheEnd = 0;
+    let damagedHeads = 0;
+    let damagedHeadsInside = 0;
+    for (let index = framesValid; ; index += 1) {
+      const at = WAL_HEADER_BYTES + index * frameBytes;
+      if (readSync(descriptor, frame, 0, FRAME_HEADER_BYTES, at) < FRAME_HEADER_BYTES) break;
+      const saltsFound = frame.subarray(8, 16);
+      if (saltsFound.equals(salts)) {
+        if (frame.readUInt32BE(4) !== 0) commitsBehindTheEnd += 1;
+        damagedHeadsInside = damagedHeads;
+      } else if (!isPartlyWritten(saltsFound, salts)) {
+        damagedHeads += 1;
+      }
+    }
+    if (commitsBehindTheEnd > 1 || damagedHeadsInside > 0) {
+      throw new Error(`commits (${commitsBehindTheEnd} or more) lie behind a damaged part of its write-ahead log`);
+    }
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Each byte is what was to be written, or zero because it never was. */
+function isPartlyWritten(found: Buffer, expected: Buffer): boolean {
+  return found.every((byte, index) => byte === 0 || byte === expected[index]);
+}
+
+const WAL_MAGIC = 0x377f0682;
+
+/** The last bit of the magic number says in which byte order the checksum counts. */
+function isWalHeader(header: Buffer): boolean {
+  const magic = header.readUInt32BE(0);
+  if ((magic & ~1) >>> 0 !== WAL_MAGIC) return false;
+  let first = 0;
+  let second = 0;
+  for (let at = 0; at < 24; at += 8) {
+    const [even, odd] = [at, at + 4].map((word) => (magic & 1 ? header.readUInt32BE(word) : header.readUInt32LE(word)));
+    first = (first + (even ?? 0) + second) >>> 0;
+    second = (second + (odd ?? 0) + first) >>> 0;
+  }
+  return header.readUInt32BE(24) === first && header.readUInt32BE(28) === second;
+}

@@ -1,0 +1,53 @@
+/**
+ * Whether the segments of the embedded log are those that were written here. Each segment has a random id of its own and
+ * names the one before it; `log-ends`, which lies beside the folder, names the one in which the newest request was
+ * acknowledged. So a segment of another copy of the same installation (a restored backup that was started, too) is
+ * noticed, though its log, partition and first position are right: its records would take the place of others.
+ *
+ * Limits: looked at when a server starts and by `sluice doctor`, not while a server runs. A `log/` of
+ * another copy as a whole is noticed only where it has a segment of the same name as the newest one here; a data folder
+ * that was replaced as a whole is not noticed at all.
+ */
+
+import { ForeignSegmentError } from '../../../log.ts';
+import { readLogEndNote } from './ends.ts';
+import {
+  assertNotForeign,
+  findIdentity,
+  holdsRecords,
+  listPartitions,
+  listSegments,
+  type Segment,
+  type SegmentIdentity,
+} from './segments.ts';
+
+/** Throws `ForeignSegmentError` for the first segment that was written elsewhere. */
+export function assertOwnSegments(folder: string): void {
+  for (const partition of listPartitions(folder)) {
+    const found: { readonly segment: Segment; readonly identity: SegmentIdentity }[] = [];
+    for (const segment of listSegments(folder, partition).filter(holdsRecords)) {
+      assertNotForeign(folder, partition, segment);
+      const identity = findIdentity(segment.file);
+      if (identity !== undefined) found.push({ segment, identity });
+    }
+    const at = (position: number | undefined) => found.find(({ segment }) => segment.firstPosition === position);
+    const newest = readLogEndNote(folder, partition);
+    const acknowledged = at(newest?.segmentPosition);
+    if (acknowledged !== undefined && acknowledged.identity.id !== newest?.segmentId) {
+      throw ofAnotherCopy(acknowledged.segment.file, `it is not the one that ${folder}-ends names`);
+    }
+    for (const { segment, identity } of found) {
+      const before = at(identity.previous?.position);
+      if (before === undefined || before.identity.id === identity.previous?.id) continue;
+      throw ofAnotherCopy(before.segment.file, `${segment.file} was written after another one of that name`);
+    }
+  }
+}
+
+function ofAnotherCopy(file: string, why: string): ForeignSegmentError {
+  return new ForeignSegmentError(
+    `The log segment ${file} does not belong there: ${why}. One of these files is of another copy of this installation, such as ` +
+      'a restored backup that was started, too. Put back the files that were written here. If they are gone for good, rename ' +
+      `${file} to ${file}.lost: the records that were acknowledged here in its place are given up.`,
+  );
+}

@@ -1,0 +1,415 @@
+/**
+ * The files of the embedded log: `<folder>/<partition>/<first position>.db`, one SQLite database a segment, in WAL mode
+ * with `synchronous=FULL`. A segment is written by one thread of one process and never again after a restart: a new
+ * process always starts a new segment. So records that follow a failed fsync are never chained behind frames that the
+ * disk may not hold. The thread that commits never checkpoints, which would stall it; another one copies the WAL into
+ * the database file, bit by bit (`log/sealer.ts`).
+ *
+ * Positions have no gaps: a segment holds every position from its own first to the next segment's first, so a reader
+ * notices records that vanished. An operator who gives a damaged segment up renames it to `….db.lost`, which keeps its
+ * place without its records. Where a start finds that the log has lost its end, or that there is a gap between two
+ * segments, it leaves an empty `….db.missing`: the records from that position up to the next segment were acknowledged
+ * and are not here.
+ *
+ * A start after the newest segment was given up goes on far behind it, since it is not known for certain how many records
+ * it held. An empty `….db.unused` says where the known ones end: from there up to the next segment there were none. It
+ * also ends a partition that is not written to any more and whose own end was lost.
+ *
+ * A segment says of itself where it was written: in which log (`log/name.ts`), in which partition, from which position
+ * on. One that lies elsewhere was copied or renamed; it is never read, since its records would be processed again. Its
+ * random id, and that of the segment before it, tell it from one of another copy of the installation (`log/segment-chain.ts`).
+ */
+
+import { randomBytes } from 'node:crypto';
+import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { pathToFileURL } from 'node:url';
+import { crc32 } from 'node:zlib';
+import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { isOutOfFiles } from '../disk.ts';
+import { findLogName, localLogName } from './name.ts';
+
+export interface Segment {
+  readonly file: string;
+  readonly firstPosition: number;
+  /** Given up by an operator: its records are not to be read. */
+  readonly lost: boolean;
+  /** Not a file of records but the mark of where the log lost some. */
+  readonly missing: boolean;
+  /** Not a file of records but the mark of positions that were never given out, as far as is known. */
+  readonly unused: boolean;
+}
+
+/** A row of `records` as it lies in SQLite, but for the body. */
+export interface HeaderRow {
+  readonly position: number;
+  readonly trace_id: string;
+  readonly tenant_id: string;
+  readonly received_at: number;
+  readonly key_id: string;
+  readonly key_kind: string;
+  readonly idempotency_key: string | null;
+  readonly user_count: number;
+  readonly event_count: number;
+  /** JSON of the rejections; null when there are none. */
+  readonly rejections: string | null;
+  readonly checksum: number;
+}
+
+/** `body` comes last: SQLite finds the columns before it without reading the pages that a long body goes on in. */
+const SCHEMA = `
+  CREATE TABLE records (
+    position        INTEGER PRIMARY KEY,
+    trace_id        TEXT    NOT NULL,
+    tenant_id       TEXT    NOT NULL,
+    received_at     INTEGER NOT NULL,
+    key_id          TEXT    NOT NULL,
+    key_kind        TEXT    NOT NULL,
+    idempotency_key TEXT,
+    user_count      INTEGER NOT NULL,
+    event_count     INTEGER NOT NULL,
+    rejections      TEXT,
+    checksum        INTEGER NOT NULL,
+    body            BLOB    NOT NULL
+  ) STRICT;
+  CREATE TABLE segment (
+    log             TEXT    NOT NULL,
+    partition       INTEGER NOT NULL,
+    first_position  INTEGER NOT NULL,
+    id              TEXT    NOT NULL,
+    previous_id     TEXT,
+    previous_position INTEGER
+  ) STRICT`;
+
+/** Between small requests, for which a commit writes whole pages, and large bodies, which like them large. */
+export const PAGE_BYTES = 8_192;
+const NAME_DIGITS = 16;
+const SEGMENT_ID_BYTES = 8;
+const SEGMENT_NAME = /^(\d{16})\.db(\.lost|\.missing|\.unused)?$/;
+const LOST = '.lost';
+const MISSING = '.missing';
+const UNUSED = '.unused';
+const BUSY_TIMEOUT_MS = 5_000;
+/**
+ * Twice what the largest record can take: a body of 10 MB, and a message for each of its users. A damaged page may claim
+ * that a body has 2 GB and lead SQLite round in circles to fetch them; this stops it.
+ */
+const RECORD_BYTES_MAX = 64 * 1024 * 1024;
+/** More records than a segment can hold: so far behind a segment that was given up the next one begins. */
+export const LOST_POSITIONS = 1_000_000_000;
+
+export function partitionFolder(folder: string, partition: number): string {
+  return join(folder, String(partition));
+}
+
+export function listPartitions(folder: string): number[] {
+  return listNames(folder)
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .sort((a, b) => a - b);
+}
+
+/** In order of position. */
+export function listSegments(folder: string, partition: number): Segment[] {
+  const within = partitionFolder(folder, partition);
+  const segments: Segment[] = [];
+  for (const name of listNames(within)) {
+    const [isSegment, digits, state] = SEGMENT_NAME.exec(name) ?? [];
+    if (isSegment === undefined) continue;
+    const firstPosition = Number(digits);
+    segments.push({
+      file: join(within, name),
+      firstPosition,
+      lost: state === LOST,
+      missing: state === MISSING,
+      unused: state === UNUSED,
+    });
+  }
+  // A segment that was put back takes the place of the mark that it was missing, and one that goes on that of an end.
+  const present = new Set(segments.filter(({ missing, unused }) => !missing && !unused).map(positionOf));
+  const gaps = new Set(segments.filter(({ missing }) => missing).map(positionOf));
+  return segments
+    .filter(
+      ({ missing, unused, firstPosition: at }) =>
+        !((missing || unused) && present.has(at)) && !(unused && gaps.has(at)),
+    )
+    .sort((a, b) => a.firstPosition - b.firstPosition);
+}
+
+function positionOf({ firstPosition }: Segment): number {
+  return firstPosition;
+}
+
+function segmentFile(folder: string, partition: number, firstPosition: number): string {
+  return join(partitionFolder(folder, partition), `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
+}
+
+/** Notes that the records from `position` up to the next segment are not here. Survives a power loss. */
+export function markMissing(folder: string, partition: number, position: number): void {
+  makeMark(folder, partition, position, MISSING);
+}
+
+/** Notes that the positions from `position` up to the next segment were never given out. Survives a power loss. */
+export function markUnused(folder: string, partition: number, position: number): void {
+  makeMark(folder, partition, position, UNUSED);
+}
+
+function makeMark(folder: string, partition: number, position: number, kind: string): void {
+  const within = partitionFolder(folder, partition);
+  mkdirSync(within, { recursive: true, mode: 0o700 });
+  closeSync(openSync(segmentFile(folder, partition, position) + kind, 'a', 0o600));
+  for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+}
+
+/** Whether a segment holds records that are to be read. */
+export function holdsRecords({ lost, missing, unused }: Segment): boolean {
+  return !lost && !missing && !unused;
+}
+
+/** The files that are about the records from `position` up to the next segment. */
+export function marksOf(
+  folder: string,
+  partition: number,
+  position: number,
+): { readonly segment: string; readonly missing: string; readonly lost: string } {
+  const segment = segmentFile(folder, partition, position);
+  return { segment, missing: segment + MISSING, lost: segment + LOST };
+}
+
+/** What a segment is called by those that name it. */
+export interface SegmentId {
+  readonly position: number;
+  readonly id: string;
+}
+
+export function newSegmentId(position: number): SegmentId {
+  return { position, id: randomBytes(SEGMENT_ID_BYTES).toString('hex') };
+}
+
+export interface SegmentIdentity extends SegmentId {
+  /** The newest one that could be read when this one was made. */
+  readonly previous: SegmentId | undefined;
+}
+
+/** As a segment says it of itself; undefined where it cannot be read. */
+export function findIdentity(file: string): SegmentIdentity | undefined {
+  try {
+    const database = openSegmentForReading(file);
+    try {
+      const row = database.prepare('SELECT first_position, id, previous_id, previous_position FROM segment').get();
+      if (row === undefined) return undefined;
+      const [previousId, previousPosition] = [row['previous_id'], row['previous_position']];
+      return {
+        position: Number(row['first_position']),
+        id: String(row['id']),
+        previous: typeof previousId === 'string' ? { position: Number(previousPosition), id: previousId } : undefined,
+      };
+    } finally {
+      database.close();
+    }
+  } catch {
+    return undefined;
+  }
+}
+
+export function createSegment(
+  folder: string,
+  partition: number,
+  { position: firstPosition, id }: SegmentId,
+  previous: SegmentId | undefined,
+): DatabaseSync {
+  const within = partitionFolder(folder, partition);
+  mkdirSync(within, { recursive: true, mode: 0o700 });
+  const file = segmentFile(folder, partition, firstPosition);
+  const logName = localLogName(folder);
+  // An empty leftover of the same name may be there: a start that was cut short. It holds no record.
+  removeSegment(file);
+  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    database.exec(`
+      PRAGMA page_size = ${PAGE_BYTES};
+      PRAGMA journal_mode = WAL;
+      PRAGMA synchronous = FULL;
+      PRAGMA wal_autocheckpoint = 0;
+      BEGIN;
+      ${SCHEMA};`);
+    database
+      .prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?)')
+      .run(logName, partition, firstPosition, id, previous?.id ?? null, previous?.position ?? null);
+    database.exec('COMMIT');
+    // SQLite syncs what is in the files; that the files themselves are found after a power loss is up to their folders.
+    for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+  } catch (error) {
+    // Half a segment would hold on to space, or to open files, that are short. After any other error the files are left as they are.
+    if (isOutOfFiles(error)) {
+      database.close();
+      removeSegment(file);
+    }
+    throw error;
+  }
+  return database;
+}
+
+export function insertStatement(database: DatabaseSync): StatementSync {
+  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+}
+
+export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): void {
+  insert.run(
+    row.position,
+    row.trace_id,
+    row.tenant_id,
+    row.received_at,
+    row.key_id,
+    row.key_kind,
+    row.idempotency_key,
+    row.user_count,
+    row.event_count,
+    row.rejections,
+    recordChecksum(row, body),
+    body,
+  );
+}
+
+/** On disk, with what lies beside the database file. */
+export function segmentBytes(file: string): number {
+  let bytes = 0;
+  for (const suffix of ['', '-wal']) bytes += statSync(file + suffix, { throwIfNoEntry: false })?.size ?? 0;
+  return bytes;
+}
+
+/** Whether records lie in a WAL beside the database file. A sealed segment has none, or an empty one. */
+export function hasWal(file: string): boolean {
+  return (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+}
+
+export function openSegmentForReading(file: string): DatabaseSync {
+  const limits = { length: RECORD_BYTES_MAX };
+  if (hasWal(file)) return new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS, limits });
+  // A sealed segment never changes again. SQLite is told so, or it would make -wal and -shm files just to read it,
+  // which fails on a full disk and looks like a crash to the next start.
+  const url = pathToFileURL(file);
+  url.searchParams.set('immutable', '1');
+  return new DatabaseSync(url, { readOnly: true, limits });
+}
+
+/** Where a segment was found. */
+export interface SegmentPlace {
+  readonly file: string;
+  /** Undefined where the log has no name: only its partition and position are compared then. */
+  readonly logName: string | undefined;
+  readonly partition: number;
+  readonly firstPosition: number;
+}
+
+/** Throws `ForeignSegmentError` where the segment was written elsewhere. */
+export function assertWrittenHere(database: DatabaseSync, place: SegmentPlace): void {
+  const row = database.prepare('SELECT log, partition, first_position, previous_id FROM segment').get();
+  if (row === undefined) throw new LogCorruptError(`The log segment ${place.file} does not say which one it is.`);
+  const what = differenceOf(place, {
+    logName: String(row['log']),
+    partition: Number(row['partition']),
+    firstPosition: Number(row['first_position']),
+  });
+  if (what === undefined) return;
+  throw new ForeignSegmentError(
+    `The log segment ${place.file} does not belong there: ${what}. Nothing in it is processed.`,
+  );
+}
+
+function differenceOf({ file, ...place }: SegmentPlace, wasIn: Omit<SegmentPlace, 'file'>): string | undefined {
+  const away = 'Move it away, with the -wal and -shm of the same name if there are any';
+  if (place.logName !== undefined && wasIn.logName !== place.logName) {
+    const nameFile = join(dirname(dirname(file)), 'name');
+    return `it is of another log, ${wasIn.logName}, and this one is ${place.logName}. ${away}; if it is ${nameFile} that was replaced, put that back instead`;
+  }
+  if (wasIn.partition !== place.partition) {
+    return `it is of partition ${wasIn.partition}, and lies in the folder of partition ${place.partition}. ${away}`;
+  }
+  if (wasIn.firstPosition !== place.firstPosition) {
+    const name = basename(segmentFile('', place.partition, wasIn.firstPosition));
+    return `it was renamed, and was called ${name}. ${away}; if there is no ${name} beside it, rename it back instead`;
+  }
+  return undefined;
+}
+
+/** For a segment that need not be read now. Damage is left to whoever reads it. */
+export function assertNotForeign(folder: string, partition: number, { file, firstPosition }: Segment): void {
+  try {
+    const database = openSegmentForReading(file);
+    try {
+      assertWrittenHere(database, { file, logName: findLogName(folder), partition, firstPosition });
+    } finally {
+      database.close();
+    }
+  } catch (error) {
+    if (error instanceof ForeignSegmentError) throw error;
+  }
+}
+
+/** Segments of the versions that came before the first release had no `event_count`, or did not say which one they are. */
+export function assertCurrentFormat(database: DatabaseSync, file: string): void {
+  const columns = database.prepare("SELECT name FROM pragma_table_info('records')").all();
+  const isMarked =
+    database.prepare("SELECT 1 FROM pragma_table_info('segment') WHERE name = 'previous_id'").get() !== undefined;
+  if (columns.length === 0 || (isMarked && columns.some(({ name }) => name === 'event_count'))) return;
+  throw new LogCorruptError(
+    `The log segment ${file} was written by an older, unreleased version of Sluice; use a new data folder.`,
+  );
+}
+
+/** The last position in a segment, or undefined when it is empty. */
+export function lastPosition(database: DatabaseSync): number | undefined {
+  const row = database.prepare('SELECT max(position) AS last FROM records').get() as { last: number | null };
+  return row.last ?? undefined;
+}
+
+/** As `lastPosition`; undefined, too, where the segment cannot be read, which is for its readers to say. */
+export function findLastPosition(file: string): number | undefined {
+  try {
+    const database = openSegmentForReading(file);
+    try {
+      return lastPosition(database);
+    } finally {
+      database.close();
+    }
+  } catch {
+    return undefined;
+  }
+}
+
+/** The database file goes last: without it nobody would ever look for the others. */
+export function removeSegment(file: string): void {
+  for (const suffix of ['-shm', '-wal', '']) rmSync(file + suffix, { force: true });
+}
+
+/** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */
+export function recordChecksum(row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): number {
+  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${row.event_count}\n${optional(row.rejections)}\n`;
+  return crc32(body, crc32(head));
+}
+
+/** Nothing and an empty text are not the same. */
+function optional(text: string | null): string {
+  return text === null ? '' : `=${text}`;
+}
+
+function listNames(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);
+    throw error;
+  }
+}
+
+function syncFolder(path: string): void {
+  const descriptor = openSync(path, 'r');
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}

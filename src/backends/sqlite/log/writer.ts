@@ -1,0 +1,379 @@
+/**
+ * The thread that commits. It takes all groups that arrived while the last commit ran, writes them in one transaction
+ * (group commit) and says up to which group everything is durable. One writer owns one partition of one data folder.
+ *
+ * Failures: a full disk fails the groups at hand and is probed until there is space again; any other I/O error is
+ * fatal, is reported once, and this thread never touches the database after it, because after a failed fsync nobody
+ * knows what the disk holds.
+ */
+
+import { statSync } from 'node:fs';
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { METRIC, type MetricsWriter, metricsWriter } from '../../../metrics.ts';
+import { LogUnavailableError } from '../../../log.ts';
+import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
+import { LogEnds, readLogEnd } from './ends.ts';
+import { findCommittedPosition } from './positions.ts';
+import { fullDiskText, recoverSegment } from './recovery.ts';
+import { Sealing } from './sealing.ts';
+import {
+  assertNotForeign,
+  createSegment,
+  findIdentity,
+  findLastPosition,
+  hasWal,
+  holdsRecords,
+  insertRecord,
+  insertStatement,
+  listPartitions,
+  listSegments,
+  LOST_POSITIONS,
+  markMissing,
+  markUnused,
+  newSegmentId,
+  PAGE_BYTES,
+  partitionFolder,
+  removeSegment,
+  type Segment,
+  type SegmentId,
+} from './segments.ts';
+
+export interface WriterSetup {
+  readonly folder: string;
+  readonly partition: number;
+  /** How many partitions are written to now. The first writer also looks after those that an earlier start used. */
+  readonly partitions: number;
+  readonly segmentBytes: number;
+  /** Up to where the store has processed each partition; a record is never given a position below it. */
+  readonly storePositions?: ReadonlyMap<number, number>;
+  readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
+}
+
+/** Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies behind one another. */
+export interface Group {
+  readonly id: number;
+  readonly fields: readonly (string | number | null)[];
+  readonly bodies: ArrayBuffer;
+}
+
+export const FIELDS_PER_ENTRY = 10;
+
+export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
+
+export type WriterReply =
+  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: readonly MissingRecords[] }
+  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'durable'; readonly upToGroup: number }
+  | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
+  | { readonly type: 'healed' }
+  | { readonly type: 'closed' };
+
+/** The log lost its end: records from `from` up to `to` are not in it. The store has those below `processed`. */
+export interface MissingRecords {
+  readonly partition: number;
+  readonly from: number;
+  readonly to: number;
+  readonly processed: number;
+  /** Whether it is certain that nothing was acknowledged beyond `to`: else the note of that is gone, or older. */
+  readonly isCertain: boolean;
+}
+
+const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
+const PROBE_INTERVAL_MS = 500;
+/** How much of the WAL is copied at a time: little enough that commits do not wait long for the disk meanwhile. */
+const COPY_BYTES = 2 * 1024 * 1024;
+/** A commit rewrites the pages that it does not fill: the last leaf, and those above it. */
+const COMMIT_PAGES = 2;
+/** How long to go on with a full segment when no new one can be made. */
+const ROTATE_RETRY_MS = 1_000;
+/**
+ * A commit writes whole pages. With one small request each, the WAL grows to 200 times the size of the bodies, so it is
+ * bounded by itself.
+ */
+const WAL_BYTES_FACTOR_MAX = 4;
+
+class Writer {
+  readonly #setup: WriterSetup;
+  readonly #port: MessagePort;
+  readonly #metrics: MetricsWriter | null;
+  #database: DatabaseSync;
+  #segment: SegmentId;
+  #file: string;
+  #insert: StatementSync;
+  #nextPosition: number;
+  #segmentBytes = 0;
+  /** About as much as the WAL has grown since it was last copied. */
+  #uncopiedBytes = 0;
+  #rotateNotBefore = 0;
+  #probe: NodeJS.Timeout | undefined;
+  #dead = false;
+  readonly #sealing = new Sealing((message) => this.#die(message));
+  readonly #ends: LogEnds;
+  readonly #missing: MissingRecords[];
+
+  constructor(setup: WriterSetup, port: MessagePort) {
+    this.#setup = setup;
+    this.#port = port;
+    this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
+    this.#ends = new LogEnds(setup.folder, setup.partition);
+    const end = this.#recover(setup.partition);
+    this.#nextPosition = Math.max(end, this.#endSeenElsewhere(setup.partition));
+    const missing = this.#noteMissing(setup.partition, end, this.#nextPosition);
+    this.#missing = missing === null ? [] : [missing];
+    if (setup.partition === 0) this.#recoverUnused();
+    this.#segment = newSegmentId(this.#nextPosition);
+    // Not an empty one of the same position, which the new one replaces.
+    const newest = listSegments(setup.folder, setup.partition).findLast(
+      (segment) => holdsRecords(segment) && segment.firstPosition < this.#nextPosition,
+    );
+    this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
+    this.#file = this.#database.location() ?? '';
+    this.#insert = insertStatement(this.#database);
+  }
+
+  listen(): void {
+    this.#reply({ type: 'ready', firstPosition: this.#nextPosition, missing: this.#missing });
+    this.#port.on('message', (message: WriterMessage) => this.#take(message));
+  }
+
+  /** Checks what an earlier process left, seals it in the background, and finds where to go on. */
+  #recover(partition: number): number {
+    const segments = listSegments(this.#setup.folder, partition);
+    let next = 1;
+    for (const [index, segment] of segments.entries()) {
+      const isNewest = index === segments.length - 1;
+      if (segment.lost) {
+        // How many records it held is not known for certain, and positions are never used twice.
+        next = segment.firstPosition + LOST_POSITIONS;
+        const end = readLogEnd(this.#setup.folder, partition);
+        const isKnown = isNewest && end > segment.firstPosition && end < next;
+        if (isKnown) markUnused(this.#setup.folder, partition, end);
+        continue;
+      }
+      if (segment.missing || segment.unused) {
+        next = Math.max(next, segment.firstPosition);
+        continue;
+      }
+      assertNotForeign(this.#setup.folder, partition, segment);
+      // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
+      if (!isNewest && !hasWal(segment.file)) {
+        this.#markGap(partition, findLastPosition(segment.file), segments[index + 1]);
+        continue;
+      }
+      const recovered = recoverSegment(segment.file);
+      if (recovered.needsSealing) this.#sealing.seal(segment.file, null);
+      if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
+      else this.#markGap(partition, recovered.lastPosition, segments[index + 1]);
+      // Out of the way of the mark that tells what is missing from there on, if anything is.
+      if (isNewest && recovered.isUnfinished) removeSegment(segment.file);
+    }
+    return next;
+  }
+
+  /** Records that should follow `last` and do not, up to the next segment. What cannot be read is for readers to say. */
+  #markGap(partition: number, last: number | undefined, next: Segment | undefined): void {
+    if (last === undefined || next === undefined || last + 1 >= next.firstPosition) return;
+    markMissing(this.#setup.folder, partition, last + 1);
+  }
+
+  /** The partitions that an earlier start used. Where one has lost its end, a mark says where that was. */
+  #recoverUnused(): void {
+    const { folder, partitions, storePositions } = this.#setup;
+    for (const partition of new Set([...listPartitions(folder), ...(storePositions?.keys() ?? [])])) {
+      if (partition < partitions) continue;
+      const end = this.#recover(partition);
+      const to = Math.max(end, this.#endSeenElsewhere(partition));
+      const missing = this.#noteMissing(partition, end, to);
+      if (missing === null) continue;
+      markUnused(folder, partition, to);
+      this.#missing.push(missing);
+    }
+  }
+
+  /** Up to where positions were given out, as far as others than the log's own segments know. */
+  #endSeenElsewhere(partition: number): number {
+    const { folder, storePositions } = this.#setup;
+    const committed = findCommittedPosition(folder, partition);
+    return Math.max(storePositions?.get(partition) ?? 0, committed, readLogEnd(folder, partition));
+  }
+
+  /** Where the log ends before positions that were given out. What the store has not processed of them is marked. */
+  #noteMissing(partition: number, end: number, to: number): MissingRecords | null {
+    const { folder, storePositions } = this.#setup;
+    const storePosition = storePositions?.get(partition) ?? 0;
+    if (to === end) return null;
+    // Without a segment nobody knows where the log began: retention removes what is processed.
+    const hasSegments = listSegments(folder, partition).length > 0;
+    const from = hasSegments ? end : Math.max(end, storePosition);
+    if (from < to) markMissing(folder, partition, from);
+    return { partition, from: end, to, processed: storePosition, isCertain: readLogEnd(folder, partition) === to };
+  }
+
+  #take(first: WriterMessage): void {
+    const groups: Group[] = [];
+    let bytes = 0;
+    let closing = false;
+    for (let message: WriterMessage | undefined = first; message !== undefined; ) {
+      if (message.type === 'close') {
+        closing = true;
+        break;
+      }
+      groups.push(message.group);
+      bytes += message.group.bodies.byteLength;
+      if (bytes >= COMMIT_BYTES_MAX) break;
+      message = receiveMessageOnPort(this.#port)?.message as WriterMessage | undefined;
+    }
+    if (groups.length > 0) this.#commit(groups, bytes);
+    if (closing) this.#close();
+  }
+
+  #commit(groups: readonly Group[], bytes: number): void {
+    const upToGroup = groups.at(-1)?.id ?? 0;
+    if (this.#dead) {
+      this.#reply({ type: 'failed', upToGroup, message: 'the log stopped after a disk error', fatal: true });
+      return;
+    }
+    const startedAt = performance.now();
+    let position = this.#nextPosition;
+    try {
+      this.#database.exec('BEGIN IMMEDIATE');
+      for (const group of groups) position = this.#insertGroup(group, position);
+      this.#database.exec('COMMIT');
+    } catch (error) {
+      this.#fail(error, upToGroup);
+      return;
+    }
+    const entries = position - this.#nextPosition;
+    this.#nextPosition = position;
+    this.#segmentBytes += bytes;
+    this.#ends.write(position, this.#segment);
+    this.#reply({ type: 'durable', upToGroup });
+    if (this.#metrics) {
+      this.#metrics.inc(METRIC.log_commits);
+      this.#metrics.inc(METRIC.log_entries, entries);
+      this.#metrics.inc(METRIC.log_bytes, bytes);
+      this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
+    }
+    this.#uncopiedBytes += bytes + COMMIT_PAGES * PAGE_BYTES;
+    if (this.#uncopiedBytes >= COPY_BYTES) {
+      this.#uncopiedBytes = 0;
+      this.#sealing.copy(this.#file);
+    }
+    if (this.#isSegmentFull() && performance.now() >= this.#rotateNotBefore) this.#rotate();
+  }
+
+  #isSegmentFull(): boolean {
+    const { segmentBytes } = this.#setup;
+    if (this.#segmentBytes >= segmentBytes) return true;
+    return statSync(`${this.#file}-wal`).size >= WAL_BYTES_FACTOR_MAX * segmentBytes;
+  }
+
+  #insertGroup(group: Group, firstPosition: number): number {
+    const { fields, bodies } = group;
+    let position = firstPosition;
+    let offset = 0;
+    for (let at = 0; at < fields.length; at += FIELDS_PER_ENTRY) {
+      const bodyBytes = fields[at + 9] as number;
+      const row = {
+        position,
+        trace_id: fields[at] as string,
+        tenant_id: fields[at + 1] as string,
+        received_at: fields[at + 2] as number,
+        key_id: fields[at + 3] as string,
+        key_kind: fields[at + 4] as string,
+        idempotency_key: fields[at + 5] as string | null,
+        user_count: fields[at + 6] as number,
+        event_count: fields[at + 7] as number,
+        rejections: fields[at + 8] as string | null,
+      };
+      insertRecord(this.#insert, row, new Uint8Array(bodies, offset, bodyBytes));
+      offset += bodyBytes;
+      position += 1;
+    }
+    return position;
+  }
+
+  #fail(error: unknown, upToGroup: number): void {
+    if (!isFullDisk(error)) {
+      this.#die(error, upToGroup);
+      return;
+    }
+    this.#rollBack();
+    this.#probeUntilHealed();
+    this.#reply({ type: 'failed', upToGroup, message: 'the disk is full', fatal: false });
+  }
+
+  #die(error: unknown, upToGroup = 0): void {
+    this.#dead = true;
+    clearInterval(this.#probe);
+    this.#sealing.abandon();
+    const message = error instanceof Error ? error.message : String(error);
+    this.#reply({ type: 'failed', upToGroup, message, fatal: true });
+  }
+
+  #rollBack(): void {
+    // SQLite has rolled back by itself after most errors; then there is no transaction to end.
+    if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
+  }
+
+  #probeUntilHealed(): void {
+    this.#probe ??= setInterval(() => {
+      if (!canWrite(partitionFolder(this.#setup.folder, this.#setup.partition))) return;
+      clearInterval(this.#probe);
+      this.#probe = undefined;
+      this.#reply({ type: 'healed' });
+    }, PROBE_INTERVAL_MS);
+  }
+
+  #rotate(): void {
+    const finished = { file: this.#file, database: this.#database };
+    try {
+      const segment = newSegmentId(this.#nextPosition);
+      const next = createSegment(this.#setup.folder, this.#setup.partition, segment, this.#segment);
+      this.#segment = segment;
+      this.#insert = insertStatement(next);
+      this.#database = next;
+      this.#file = next.location() ?? '';
+    } catch (error) {
+      // No space for a new file: go on with this one, and try again later.
+      if (isOutOfFiles(error) || (error instanceof LogUnavailableError && !error.fatal))
+        this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
+      else this.#die(error);
+      return;
+    }
+    this.#segmentBytes = 0;
+    this.#uncopiedBytes = 0;
+    this.#metrics?.inc(METRIC.log_segments_sealed);
+    this.#sealing.seal(finished.file, finished.database);
+  }
+
+  #close(): void {
+    // The thread stays as it is until the process is killed: on its end SQLite would close, and so sync, what failed.
+    if (this.#dead) return;
+    clearInterval(this.#probe);
+    this.#database.close();
+    this.#ends.close();
+    this.#sealing.close();
+    this.#reply({ type: 'closed' });
+    this.#port.close();
+  }
+
+  #reply(reply: WriterReply): void {
+    this.#port.postMessage(reply);
+  }
+}
+
+if (parentPort) start(parentPort);
+
+function start(port: MessagePort): void {
+  try {
+    new Writer(workerData as WriterSetup, port).listen();
+  } catch (error) {
+    const { folder } = workerData as WriterSetup;
+    const message = error instanceof Error ? error.message : String(error);
+    const reply: WriterReply = { type: 'refused', message: isFullDisk(error) ? fullDiskText(folder) : message };
+    port.postMessage(reply);
+    port.close();
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * Puts rows together to chunks (moving.ts) of a bounded size, and writes positions as text: a JSON array of the values
+ * that a part is ordered by, bytes as `{"hex": …}`. A chunk holds at least one run of rows, however large that is.
+ */
+
+import type { Chunk, ColumnKind, MovedValue, PartName } from '../../../moving.ts';
+import { columnsOf } from '../../../moving.ts';
+import { uuidText } from '../uuids.ts';
+
+export interface ChunkLimits {
+  readonly rows: number;
+  /** Of texts, in characters. */
+  readonly length: number;
+}
+
+/** So many that a round trip to the other side costs little, so few that what is under way fits the memory. */
+export const CHUNK_LIMITS: ChunkLimits = { rows: 5_000, length: 8 * 1024 * 1024 };
+
+/** What a value that is not text takes, roughly. */
+const VALUE_BYTES = 8;
+
+/** What SQLite gives. */
+export type StoredValue = number | bigint | string | Uint8Array | null;
+
+export class ChunkBuilder {
+  readonly #kinds: readonly ColumnKind[];
+  readonly #limits: ChunkLimits;
+  #columns: MovedValue[][];
+  #rows = 0;
+  #bytes = 0;
+
+  constructor(part: PartName, limits: ChunkLimits) {
+    this.#kinds = columnsOf(part).map(([, kind]) => kind);
+    this.#limits = limits;
+    this.#columns = this.#kinds.map(() => []);
+  }
+
+  get isEmpty(): boolean {
+    return this.#rows === 0;
+  }
+
+  get isFull(): boolean {
+    return this.#rows >= this.#limits.rows || this.#bytes >= this.#limits.length;
+  }
+
+  /** Values beyond the last column are not part of it. */
+  add(row: readonly StoredValue[]): void {
+    for (const [index, kind] of this.#kinds.entries()) {
+      const value = movedValue(row[index] ?? null, kind);
+      this.#bytes += typeof value === 'string' ? value.length : VALUE_BYTES;
+      this.#columns[index]?.push(value);
+    }
+    this.#rows += 1;
+  }
+
+  take(position: readonly StoredValue[]): Chunk {
+    const chunk = {
+      rows: this.#rows,
+      columns: this.#columns,
+      bytes: this.#bytes,
+      position: JSON.stringify(position.map((value) => (value instanceof Uint8Array ? { hex: hexOf(value) } : value))),
+    };
+    this.#columns = this.#kinds.map(() => []);
+    this.#rows = 0;
+    this.#bytes = 0;
+    return chunk;
+  }
+}
+
+function movedValue(value: StoredValue, kind: ColumnKind): MovedValue {
+  if (value === null || typeof value === 'bigint') return value === null ? null : Number(value);
+  if (kind === 'uuid' && value instanceof Uint8Array) return uuidText(value);
+  if (kind === 'boolean') return value === 1;
+  return value;
+}
+
+/** The values that the part is ordered by, of the last row that was moved. */
+export function positionIn(text: string): (number | string | Uint8Array)[] {
+  const values = JSON.parse(text) as (number | string | { readonly hex: string })[];
+  return values.map((value) => (typeof value === 'object' ? Buffer.from(value.hex, 'hex') : value));
+}
+
+function hexOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
+}

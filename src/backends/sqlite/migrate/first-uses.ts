@@ -1,0 +1,51 @@
+/**
+ * First uses for a move (moving.ts), in the order of their hashes. The secret that those are made with is moved, too,
+ * so the target finds them.
+ */
+
+import type { Chunk, PartName } from '../../../moving.ts';
+import { EVENT_IDS, IDEMPOTENCY_KEYS, keyUseOf } from '../store/first-uses.ts';
+import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
+import type { Entry } from '../sorted-runs/sorted-runs.ts';
+import type { StoreConnection } from '../store/connection.ts';
+import { uuidBytes } from '../uuids.ts';
+
+export type FirstUsesPart = 'idempotency_keys' | 'event_ids';
+
+const SHAPES = { idempotency_keys: IDEMPOTENCY_KEYS, event_ids: EVENT_IDS } as const;
+const LOWEST = [Number.MIN_SAFE_INTEGER];
+
+export function isFirstUses(part: PartName): part is FirstUsesPart {
+  return Object.hasOwn(SHAPES, part);
+}
+
+export function countFirstUses(store: StoreConnection, part: FirstUsesPart): number {
+  let count = 0;
+  for (const _ of store.runs(SHAPES[part]).all(LOWEST)) count += 1;
+  return count;
+}
+
+export function* chunksOfFirstUses(
+  store: StoreConnection,
+  part: FirstUsesPart,
+  after: string | null,
+  limits: ChunkLimits,
+): Generator<Chunk> {
+  const [hash = 0, rest = 0] = after === null ? [] : positionIn(after).map(Number);
+  const builder = new ChunkBuilder(part, limits);
+  let last: readonly number[] | undefined;
+  for (const entry of store.runs(SHAPES[part]).all(after === null ? LOWEST : [hash, rest + 1])) {
+    builder.add(rowOf(part, entry));
+    last = entry.key;
+    if (builder.isFull) yield builder.take(last);
+  }
+  if (last !== undefined && !builder.isEmpty) yield builder.take(last);
+}
+
+/** In the order of MOVED_PARTS. */
+function rowOf(part: FirstUsesPart, entry: Entry): StoredValue[] {
+  const [hash = 0, rest = 0] = entry.key;
+  if (part === 'event_ids') return [hash, rest, entry.values[0] as number];
+  const { receivedAt, traceId, bodyHash } = keyUseOf(entry);
+  return [hash, rest, receivedAt, uuidBytes(traceId), bodyHash];
+}

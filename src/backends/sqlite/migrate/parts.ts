@@ -1,0 +1,69 @@
+/**
+ * Where each part that is moved (moving.ts) lies in `store.db` and `keys.db`: the table, the order in which its rows are
+ * read, and how columns are made that are called otherwise there or lie elsewhere. Records and events, which lie in
+ * many tables and in blocks, are in migrate/events.ts; first uses, which lie in sorted runs, in migrate/first-uses.ts.
+ */
+
+import type { PartName } from '../../../moving.ts';
+
+export type PlainPart = Exclude<PartName, 'records' | 'events' | 'idempotency_keys' | 'event_ids'>;
+
+export interface PlainTable {
+  readonly file: 'store' | 'keys';
+  readonly from: string;
+  /** Columns that no two rows have alike, in the order of an index: nothing is sorted. */
+  readonly order: readonly string[];
+  /** Columns that are not simply columns of that name. */
+  readonly columns?: Readonly<Record<string, string>>;
+}
+
+/** Tables of keys.db are ordered by when rows were made. */
+const ROWS: Pick<PlainTable, 'file' | 'order' | 'columns'> = {
+  file: 'keys',
+  order: ['rowid'],
+  columns: { no: 'rowid' },
+};
+
+export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
+  tenants: {
+    file: 'store',
+    from: 'tenants',
+    order: ['no'],
+    columns: {
+      last_erased_at: 'coalesce((SELECT max(erased_at) FROM tombstones WHERE tombstones.tenant = tenants.no), 0)',
+    },
+  },
+  nodes: {
+    file: 'store',
+    from: 'nodes LEFT JOIN aliases ON aliases.node = nodes.no',
+    order: ['nodes.no'],
+    // What changes of nodes lies in runs (store/profile-runs.ts), and is added to their rows.
+    columns: { root: 'aliases.root', events: 'NULL', first_seen: 'NULL', last_seen: 'NULL', known: 'NULL' },
+  },
+  identifiers: { file: 'store', from: 'identifiers', order: ['node', 'type', 'value'] },
+  merges: { file: 'store', from: 'merges', order: ['no'] },
+  apart: { file: 'store', from: 'apart', order: ['node_a', 'node_b'] },
+  refusals: { file: 'store', from: 'refusals', order: ['node', 'type', 'value', 'reason'] },
+  expired_arrivals: { file: 'store', from: 'expired_arrivals', order: ['tenant'] },
+  tombstones: { file: 'store', from: 'tombstones', order: ['tenant', 'hash'] },
+  key_secret: { file: 'store', from: 'key_secret', order: ['rowid'] },
+  counts: { file: 'store', from: 'counts', order: ['tenant', 'width', 'start', 'event_name', 'currency'] },
+  ledger: { file: 'store', from: 'ledger', order: ['tenant', 'hour'] },
+  receipts: { file: 'store', from: 'receipts', order: ['tenant', 'minute'] },
+  profile_counts: { file: 'store', from: 'profile_counts', order: ['tenant'] },
+  rejections: { file: 'store', from: 'rejections', order: ['no'] },
+  set_aside: { file: 'store', from: 'set_aside', order: ['no'] },
+  audit: { file: 'store', from: 'audit', order: ['no'] },
+  accounts: { ...ROWS, from: 'accounts' },
+  keys: { ...ROWS, from: 'keys' },
+  members: { ...ROWS, from: 'members' },
+  sessions: { ...ROWS, from: 'sessions' },
+  invitations: { ...ROWS, from: 'invitations' },
+  sign_in_attempts: { ...ROWS, from: 'sign_in_attempts' },
+  lost_records: { file: 'store', from: 'lost_records', order: ['partition', 'first_position'] },
+  positions: { file: 'store', from: 'positions', order: ['partition'] },
+};
+
+export function isPlain(part: PartName): part is PlainPart {
+  return Object.hasOwn(PLAIN_TABLES, part);
+}

@@ -1,0 +1,198 @@
+/**
+ * The embedded installation as the source of a move (`moving.ts`): all of `store.db` and `keys.db`, opened for reading
+ * only. The caller holds the lock of the data folder, so no server writes meanwhile. Files of another version are
+ * refused: a server of this version has to bring them up to date first, which a reader cannot.
+ */
+
+import { existsSync } from 'node:fs';
+import { basename, dirname, resolve } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { OperatorError } from '../../../errors.ts';
+import type { TenantId } from '../../../model.ts';
+import { type Chunk, columnsOf, type MovingSource, type PartName, type TenantBooks } from '../../../moving.ts';
+import {
+  applyMigrations,
+  BUSY_TIMEOUT_MS,
+  type DatabaseFile,
+  damageText,
+  isDamage,
+  refuseForeignWal,
+} from '../database.ts';
+import { keysFile } from '../keys-schema.ts';
+import { localLogName } from '../log/name.ts';
+import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
+import { chunksOfTables, countInTables, type TablePart } from './events.ts';
+import { chunksOfFirstUses, countFirstUses, isFirstUses } from './first-uses.ts';
+import { isPlain, PLAIN_TABLES, type PlainPart } from './parts.ts';
+import { PROFILE_RUNS, stateOf } from '../store/profile-runs.ts';
+import { storeIdOf, StoreConnection } from '../store/connection.ts';
+import { readLedger } from '../store/lists.ts';
+import type { Entry } from '../sorted-runs/sorted-runs.ts';
+import { storeFile } from '../store/schema.ts';
+
+export interface SourceSetup {
+  readonly storeFile: string;
+  readonly keyFile: string;
+  readonly logFolder: string;
+  /** Tests take small ones. */
+  readonly limits?: ChunkLimits;
+}
+
+const ALL_HOURS = { from: null, to: null };
+
+export function openSqliteMovingSource(setup: SourceSetup): MovingSource {
+  if (!existsSync(setup.storeFile) && !existsSync(setup.keyFile)) {
+    const [folder, store, keys] = [dirname(setup.storeFile), basename(setup.storeFile), basename(setup.keyFile)];
+    throw new OperatorError(
+      `The folder ${resolve(folder)} has neither ${store} nor ${keys}. Name the data folder of the server with --data; where none ever ran there is nothing to move.`,
+    );
+  }
+  const store = openForReading(storeFile(setup.storeFile, 'reader'));
+  try {
+    const keys = openForReading(keysFile(setup.keyFile));
+    return new SqliteMovingSource(store, keys, localLogName(setup.logFolder), setup);
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+}
+
+class SqliteMovingSource implements MovingSource {
+  readonly logName: string;
+  readonly storeId: string;
+  readonly nextNumber: number;
+  readonly #store: StoreConnection;
+  readonly #keys: StoreConnection;
+  readonly #setup: SourceSetup;
+
+  constructor(store: DatabaseSync, keys: DatabaseSync, logName: string, setup: SourceSetup) {
+    this.logName = logName;
+    this.#store = new StoreConnection(store);
+    this.#keys = new StoreConnection(keys);
+    this.#setup = setup;
+    this.storeId = storeIdOf(this.#store);
+    this.nextNumber = this.#store.get<{ next: number }>('SELECT max(next) AS next FROM sequences')?.next ?? 1;
+  }
+
+  async *chunks(part: PartName, after: string | null): AsyncGenerator<Chunk> {
+    const { limits = CHUNK_LIMITS } = this.#setup;
+    const chunks = isPlain(part)
+      ? plainChunks(this.#connection(part), part, after, limits)
+      : isFirstUses(part)
+        ? chunksOfFirstUses(this.#store, part, after, limits)
+        : chunksOfTables(this.#store, part, after, limits);
+    try {
+      yield* chunks;
+    } catch (error) {
+      throw this.#inWords(part, error);
+    }
+  }
+
+  async count(part: PartName): Promise<number> {
+    try {
+      if (isFirstUses(part)) return countFirstUses(this.#store, part);
+      if (!isPlain(part)) return countInTables(this.#store, part satisfies TablePart);
+      // Without what is joined to it: that adds columns, not rows.
+      const [table = ''] = PLAIN_TABLES[part].from.split(' ');
+      return this.#connection(part).get<{ count: number }>(`SELECT count(*) AS count FROM ${table}`)?.count ?? 0;
+    } catch (error) {
+      throw this.#inWords(part, error);
+    }
+  }
+
+  async books(): Promise<TenantBooks> {
+    const tenants = this.#store.all<{ no: number; id: TenantId }>('SELECT no, id FROM tenants ORDER BY no');
+    return new Map(tenants.map(({ no, id }) => [id, readLedger(this.#store, no, ALL_HOURS).hours]));
+  }
+
+  async close(): Promise<void> {
+    for (const { database } of [this.#store, this.#keys]) if (database.isOpen) database.close();
+  }
+
+  #connection(part: PlainPart): StoreConnection {
+    return PLAIN_TABLES[part].file === 'keys' ? this.#keys : this.#store;
+  }
+
+  #inWords(part: PartName, error: unknown): unknown {
+    if (!isDamage(error) || !(error instanceof Error)) return error;
+    const isOfKeys = isPlain(part) && PLAIN_TABLES[part].file === 'keys';
+    const file = isOfKeys ? keysFile(this.#setup.keyFile) : storeFile(this.#setup.storeFile, 'reader');
+    return new OperatorError(damageText(file, error.message), { cause: error });
+  }
+}
+
+function* plainChunks(
+  connection: StoreConnection,
+  part: PlainPart,
+  after: string | null,
+  limits: ChunkLimits,
+): Generator<Chunk> {
+  const { from, order, columns = {} } = PLAIN_TABLES[part];
+  const [table = ''] = from.split(' ');
+  const wanted = columnsOf(part).map(([name]) => columns[name] ?? `${table}.${name}`);
+  const place = order.join(', ');
+  const behind = after === null ? '' : `WHERE (${place}) > (${order.map(() => '?').join(', ')})`;
+  // The position comes behind the columns.
+  const sql = `SELECT ${[...wanted, ...order].join(', ')} FROM ${from} ${behind} ORDER BY ${place}`;
+  const statement = connection.database.prepare(sql);
+  statement.setReturnArrays(true);
+  const rows = statement.iterate(...(after === null ? [] : positionIn(after)));
+  const builder = new ChunkBuilder(part, limits);
+  const withState = part === 'nodes' ? addingState(connection) : undefined;
+  let last: readonly StoredValue[] = [];
+  for (const row of rows as unknown as Iterable<readonly StoredValue[]>) {
+    builder.add(withState === undefined ? row : withState(row));
+    last = row.slice(wanted.length);
+    if (builder.isFull) yield builder.take(last);
+  }
+  if (!builder.isEmpty) yield builder.take(last);
+}
+
+/** To be called with one row of `nodes` after the other, in order: adds what changes of them, which is read in the same order. */
+function addingState(store: StoreConnection): (row: readonly StoredValue[]) => readonly StoredValue[] {
+  const names = columnsOf('nodes').map(([name]) => name);
+  const numberAt = names.indexOf('no');
+  let entries: Generator<Entry> | undefined;
+  return (row) => {
+    const no = row[numberAt] as number;
+    entries ??= store.runs(PROFILE_RUNS).all([no]);
+    for (;;) {
+      const { value: entry } = entries.next() as IteratorResult<Entry, undefined>;
+      if (entry === undefined || (entry.key[0] as number) > no)
+        throw new Error(`of node ${no} there is a row, and nothing in the runs`);
+      if (entry.key[0] !== no) continue;
+      const state: Readonly<Record<string, StoredValue>> = { ...stateOf(entry) };
+      return names.map((name, index) => state[name] ?? row[index] ?? null);
+    }
+  };
+}
+
+/** One of the two is there only once something was written: the other is as good as empty. */
+function emptyDatabase({ migrations }: DatabaseFile): DatabaseSync {
+  const database = new DatabaseSync(':memory:');
+  applyMigrations(database, migrations);
+  return database;
+}
+
+function openForReading(file: DatabaseFile): DatabaseSync {
+  const path = resolve(file.file);
+  if (!existsSync(path)) return emptyDatabase(file);
+  refuseForeignWal(file);
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    const version = Number(database.prepare('PRAGMA user_version').get()?.['user_version']);
+    if (version === file.migrations.length) return database;
+    throw new OperatorError(
+      version < file.migrations.length
+        ? `The ${file.name} ${path} is of an older Sluice. Start and stop this version on it once, then move it.`
+        : `The ${file.name} ${path} was written by a newer Sluice. Use that version to move it.`,
+    );
+  } catch (error) {
+    database?.close();
+    if (error instanceof OperatorError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    const words = isDamage(error) ? damageText(file, reason) : `The ${file.name} ${path} cannot be read (${reason}).`;
+    throw new OperatorError(words, { cause: error });
+  }
+}

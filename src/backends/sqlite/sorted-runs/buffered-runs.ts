@@ -1,0 +1,120 @@
+/**
+ * Sorted runs of keys that are hashes (stored/keyed-hash.ts), as the writer reads and writes them one by one: what a
+ * transaction adds waits in memory, in a hash table, and is put as a run with the commit (`flush`), or earlier when there is
+ * much of it. What is added under a key that waits replaces it.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import type { Rows } from '../../../columnar/column-block.ts';
+import type { KeyHash } from '../../../stored/keyed-hash.ts';
+import { type Entry, RowsToWrite, type RunsShape, type RunsSizes, SortedRuns } from './sorted-runs.ts';
+
+/** Entries that wait; with more, a run is put. */
+const WAITING_MAX = 131_072;
+/** So few that they are taken out of the hash table one by one. */
+const FEW = 4_096;
+
+const NO_BYTES = new Uint8Array();
+
+export class BufferedRuns {
+  readonly runs: SortedRuns;
+  readonly #groupOf: (rows: Rows) => number;
+  readonly #waiting: WaitingEntries;
+
+  /** `groupOf` says to which group what waits is added. */
+  constructor(database: DatabaseSync, shape: RunsShape, groupOf: (rows: Rows) => number, sizes?: RunsSizes) {
+    this.runs = new SortedRuns(database, shape, sizes);
+    this.#groupOf = groupOf;
+    this.#waiting = new WaitingEntries(shape);
+  }
+
+  get({ hash, rest }: KeyHash): Entry | undefined {
+    return this.#waiting.get(hash, rest) ?? this.runs.get([hash, rest]);
+  }
+
+  set({ hash, rest }: KeyHash, values: readonly number[], bytes: Uint8Array = NO_BYTES): void {
+    if (this.#waiting.isFull) this.flush();
+    this.#waiting.set(hash, rest, values, bytes);
+  }
+
+  /** To be called before the transaction is committed. */
+  flush(): void {
+    const { rows } = this.#waiting;
+    if (rows.count === 0) return;
+    this.runs.put(this.#groupOf(rows), rows);
+    this.#waiting.clear();
+  }
+
+  /** After a rollback. */
+  forget(): void {
+    this.#waiting.clear();
+    this.runs.forget();
+  }
+}
+
+/** A hash table over the rows that will be a run: open addressing, half full at most. */
+class WaitingEntries {
+  readonly rows: RowsToWrite;
+  readonly #keyColumns: number;
+  /** The row of each slot, and one; 0 where it is free. */
+  readonly #slots = new Int32Array(2 * WAITING_MAX);
+
+  constructor({ keyColumns, valueColumns, hasBytes }: RunsShape) {
+    this.#keyColumns = keyColumns;
+    this.rows = new RowsToWrite(keyColumns + valueColumns, hasBytes, WAITING_MAX);
+  }
+
+  get isFull(): boolean {
+    return this.rows.count >= WAITING_MAX;
+  }
+
+  get(hash: number, rest: number): Entry | undefined {
+    const { columns, bytes, count } = this.rows;
+    if (count === 0) return undefined;
+    const row = (this.#slots[this.#slotOf(hash, rest)] as number) - 1;
+    if (row < 0) return undefined;
+    const values = columns.slice(this.#keyColumns).map((column) => column[row] as number);
+    return { key: [hash, rest], values, bytes: bytes?.get(row) ?? NO_BYTES };
+  }
+
+  set(hash: number, rest: number, values: readonly number[], bytes: Uint8Array): void {
+    const { rows } = this;
+    const slot = this.#slotOf(hash, rest);
+    let row = (this.#slots[slot] as number) - 1;
+    if (row < 0) {
+      row = rows.count++;
+      this.#slots[slot] = row + 1;
+      (rows.columns[0] as Float64Array)[row] = hash;
+      (rows.columns[1] as Float64Array)[row] = rest;
+      rows.bytes?.push(bytes);
+    } else rows.bytes?.set(row, bytes);
+    for (let column = 0; column < values.length; column++) {
+      (rows.columns[this.#keyColumns + column] as Float64Array)[row] = values[column] as number;
+    }
+  }
+
+  clear(): void {
+    const { rows } = this;
+    const mask = this.#slots.length - 1;
+    if (rows.count > FEW) this.#slots.fill(0);
+    else {
+      for (let row = 0; row < rows.count; row++) {
+        let slot = (rows.columns[1]?.[row] as number) & mask;
+        while (this.#slots[slot] !== row + 1) slot = (slot + 1) & mask;
+        this.#slots[slot] = 0;
+      }
+    }
+    rows.count = 0;
+    rows.bytes?.clear();
+  }
+
+  /** The slot that has the key, or the one where it belongs. */
+  #slotOf(hash: number, rest: number): number {
+    const [hashes, rests] = this.rows.columns as [Float64Array, Float64Array];
+    const mask = this.#slots.length - 1;
+    for (let slot = rest & mask; ; slot = (slot + 1) & mask) {
+      const row = (this.#slots[slot] as number) - 1;
+      if (row < 0 || (hashes[row] === hash && rests[row] === rest)) return slot;
+    }
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * How an act of the API writes to the store beside the processor, and the smaller of the two acts, unmerge (rule 16).
+ *
+ * The processor holds the write lock most of the time and lets go of it for a few milliseconds between its
+ * transactions, so an act asks again every millisecond. It waits without blocking: reads go on meanwhile. What an act
+ * commits is on the disk before it answers. Nodes that an act changes are written to `invalidations`: the processor
+ * drops them from its caches before its next transaction.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Act, UnmergeResult } from '../../../store.ts';
+import { StoreUnavailableError } from '../../../store-writer.ts';
+import { planUnmerge } from '../../../stored/unmerge.ts';
+import { isBusy } from '../database.ts';
+import { invalidate } from './invalidations.ts';
+import { ADD_PROFILES } from './counts.ts';
+import { idBytes, type StoreConnection } from './connection.ts';
+import { mergesOf, nodesById } from './profiles.ts';
+import { uuidBytes } from '../uuids.ts';
+import { markCommit } from '../wal-chain.ts';
+
+const LOCK_WAIT_MS_MAX = 30_000;
+const LOCK_RETRY_MS = 1;
+export const READ_BUSY_TIMEOUT_MS = 5_000;
+
+/** `work` runs in one write transaction, which is durable when this resolves. Rejects if the lock is not to be had. */
+export async function inWriteTransaction<T>({ database }: StoreConnection, work: () => T): Promise<T> {
+  const giveUpAt = performance.now() + LOCK_WAIT_MS_MAX;
+  for (;;) {
+    const outcome = attempt(database, work);
+    if (outcome !== undefined) return outcome.result;
+    if (performance.now() > giveUpAt) {
+      throw new StoreUnavailableError(`the store was busy for ${LOCK_WAIT_MS_MAX / 1_000} s`);
+    }
+    await sleep(LOCK_RETRY_MS);
+  }
+}
+
+/** Undefined when another connection is writing. */
+function attempt<T>(database: DatabaseSync, work: () => T): { readonly result: T } | undefined {
+  database.exec('PRAGMA busy_timeout = 0; PRAGMA synchronous = FULL');
+  try {
+    if (!begin(database)) return undefined;
+    const result = work();
+    markCommit(database);
+    database.exec('COMMIT');
+    return { result };
+  } finally {
+    // Some errors (a full disk) make SQLite roll back by itself.
+    if (database.isTransaction) database.exec('ROLLBACK');
+    database.exec(`PRAGMA busy_timeout = ${READ_BUSY_TIMEOUT_MS}; PRAGMA synchronous = NORMAL`);
+  }
+}
+
+function begin(database: DatabaseSync): boolean {
+  try {
+    database.exec('BEGIN IMMEDIATE');
+    return true;
+  } catch (error) {
+    if (isBusy(error)) return false;
+    throw error;
+  }
+}
+
+/** For the audit (rule 15); `detail` holds no personal data. */
+export function writeAct(
+  store: StoreConnection,
+  tenant: number,
+  kind: 'unmerge' | 'erase',
+  { traceId, at, by }: Act,
+  detail: Readonly<Record<string, unknown>>,
+): void {
+  store.run(
+    'INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?)',
+    tenant,
+    kind,
+    uuidBytes(traceId),
+    at,
+    JSON.stringify({ ...detail, by }),
+  );
+}
+
+/** Rule 16. Undefined for an unknown profile. */
+export function unmerge(
+  store: StoreConnection,
+  tenant: number,
+  id: string,
+  mergedBy: string,
+  act: Act,
+): UnmergeResult | undefined {
+  const profile = nodesById(store, tenant, id);
+  if (profile === undefined) return undefined;
+  const cause = idBytes(mergedBy) === undefined ? null : mergedBy.toLowerCase();
+  const plan = planUnmerge(profile, mergesOf(store, profile.nodes), cause);
+  if (plan.undone.length === 0) return plan.result;
+  for (const no of plan.undone) store.run('DELETE FROM merges WHERE no = ?', no);
+  for (const [node, survivor] of plan.survivors) {
+    store.run('DELETE FROM aliases WHERE node = ?', node);
+    if (node !== survivor) store.run('INSERT INTO aliases VALUES (?, ?)', node, survivor);
+  }
+  for (const { no, from, into } of plan.rewritten) {
+    store.run('UPDATE merges SET from_node = ?, into_node = ? WHERE no = ?', from, into, no);
+  }
+  for (const [one, other] of plan.apart) {
+    const sql = 'INSERT INTO apart VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
+    store.run(sql, one, other, uuidBytes(act.traceId), act.at);
+  }
+  invalidate(
+    store,
+    profile.nodes.map(({ node }) => node),
+  );
+  // Every edge that is gone made one profile of two.
+  store.run(ADD_PROFILES, tenant, plan.undone.length);
+  writeAct(store, tenant, 'unmerge', act, plan.detail);
+  return plan.result;
+}

@@ -1,0 +1,150 @@
+/**
+ * The store for threads that must not block: forwards every call of `Store` to a thread of its own, which also adds
+ * what is still in the log (`reading.ts`).
+ *
+ * The thread is started by the first call. When it dies, all waiting calls are rejected with `StoreUnavailableError`
+ * and the next call starts it anew. It keeps the process alive only while a call waits.
+ */
+
+import { Worker } from 'node:worker_threads';
+import type { MatchOptions } from '../../../identity/match-keys.ts';
+import { BadCursorError, type Store } from '../../../store.ts';
+import { StoreUnavailableError } from '../../../store-writer.ts';
+import { isThreadUnavailable, threadFile } from '../../../threads.ts';
+import type { StoreCall, StoreMethod, StoreReply, StoreThreadSetup } from './thread.ts';
+
+export interface StoreClientSetup {
+  readonly storeFile: string;
+  readonly logFolder: string;
+  readonly matchOptions?: MatchOptions;
+}
+
+const HEAP_MB_MAX = 1_024;
+const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
+
+export function openSqliteStoreClient({
+  storeFile,
+  logFolder,
+  matchOptions = DEFAULT_MATCH_OPTIONS,
+}: StoreClientSetup): Store {
+  const calls = new StoreCalls({ storeFile, logFolder, matchOptions });
+  return {
+    tenants: () => calls.call('tenants'),
+    findProfile: (...args) => calls.call('findProfile', ...args),
+    profile: (...args) => calls.call('profile', ...args),
+    profileCount: (...args) => calls.call('profileCount', ...args),
+    profiles: (...args) => calls.call('profiles', ...args),
+    searchPeople: (...args) => calls.call('searchPeople', ...args),
+    people: (...args) => calls.call('people', ...args),
+    events: (...args) => calls.call('events', ...args),
+    arrivals: (...args) => calls.call('arrivals', ...args),
+    counts: (...args) => calls.call('counts', ...args),
+    identity: (...args) => calls.call('identity', ...args),
+    unmerge: (...args) => calls.call('unmerge', ...args),
+    erase: (...args) => calls.call('erase', ...args),
+    audit: (...args) => calls.call('audit', ...args),
+    trace: (...args) => calls.call('trace', ...args),
+    traces: (...args) => calls.call('traces', ...args),
+    rejections: (...args) => calls.call('rejections', ...args),
+    rejectionReasons: (...args) => calls.call('rejectionReasons', ...args),
+    receipts: (...args) => calls.call('receipts', ...args),
+    ledger: (...args) => calls.call('ledger', ...args),
+    setAside: (...args) => calls.call('setAside', ...args),
+    recount: () => calls.call('recount'),
+    close: () => calls.close(),
+  };
+}
+
+interface Waiting {
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: Error) => void;
+}
+
+class StoreCalls {
+  readonly #setup: StoreThreadSetup;
+  readonly #waiting = new Map<number, Waiting>();
+  #thread: Worker | undefined;
+  #nextId = 1;
+  #isClosed = false;
+
+  constructor(setup: StoreThreadSetup) {
+    this.#setup = setup;
+  }
+
+  call<Method extends StoreMethod>(method: Method, ...args: Parameters<Store[Method]>): ReturnType<Store[Method]> {
+    const answer = new Promise((resolve, reject) => {
+      if (this.#isClosed) {
+        reject(new StoreUnavailableError('the store is closed'));
+        return;
+      }
+      const thread = this.#startedOrReject(reject);
+      if (thread === undefined) return;
+      const call: StoreCall = { id: this.#nextId, method, args };
+      this.#nextId += 1;
+      this.#waiting.set(call.id, { resolve, reject });
+      thread.ref();
+      thread.postMessage(call);
+    });
+    // The thread answers with what `Store` promises for this method.
+    return answer as ReturnType<Store[Method]>;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    const ended = new Promise<void>((resolve) => {
+      thread.once('exit', () => resolve());
+    });
+    thread.ref();
+    thread.postMessage('close');
+    await ended;
+  }
+
+  #startedOrReject(reject: (error: Error) => void): Worker | undefined {
+    try {
+      return this.#started();
+    } catch (error) {
+      if (!isThreadUnavailable(error)) throw error;
+      reject(new StoreUnavailableError('the thread that reads the store cannot be started', { cause: error }));
+      return undefined;
+    }
+  }
+
+  #started(): Worker {
+    if (this.#thread !== undefined) return this.#thread;
+    const thread = new Worker(threadFile('./thread', import.meta.url), {
+      name: 'store reader',
+      workerData: this.#setup,
+      // A read that needs more than this ends its thread, not the process.
+      resourceLimits: { maxOldGenerationSizeMb: HEAP_MB_MAX },
+    });
+    this.#thread = thread;
+    thread.on('message', (reply: StoreReply) => this.#hear(thread, reply));
+    thread.on('error', (error: Error) => this.#lose(thread, error.message));
+    thread.on('exit', () => this.#lose(thread, 'it ended'));
+    return thread;
+  }
+
+  #hear(thread: Worker, reply: StoreReply): void {
+    const waiting = this.#waiting.get(reply.id);
+    this.#waiting.delete(reply.id);
+    if (this.#waiting.size === 0) thread.unref();
+    if ('error' in reply) waiting?.reject(errorOf(reply.error, reply.message));
+    else waiting?.resolve(reply.value);
+  }
+
+  #lose(thread: Worker, reason: string): void {
+    if (this.#thread !== thread) return;
+    this.#thread = undefined;
+    const error = new StoreUnavailableError(`the thread that reads the store is gone: ${reason}`);
+    for (const { reject } of this.#waiting.values()) reject(error);
+    this.#waiting.clear();
+  }
+}
+
+function errorOf(kind: 'bad_cursor' | 'unavailable' | 'bug', message: string): Error {
+  if (kind === 'bad_cursor') return new BadCursorError(message);
+  if (kind === 'unavailable') return new StoreUnavailableError(message);
+  return new Error(`a bug in the store: ${message}`);
+}

@@ -1,0 +1,124 @@
+/**
+ * A connection to the store's file: prepared statements by their text, read transactions, and what nearly every
+ * question begins with (tenants, tables of events, rows of nodes). Belongs to one thread. A read transaction is opened
+ * and ended within one call, never across an `await`, so that nothing keeps the write-ahead log from being emptied.
+ */
+
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
+import type { TenantId } from '../../../model.ts';
+import type { HashOfKey } from '../../../stored/keyed-hash.ts';
+import { RunReader, type RunsShape } from '../sorted-runs/sorted-runs.ts';
+import { hashesOf } from './match-keys.ts';
+import { uuidBytes } from '../uuids.ts';
+
+/** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
+const STATEMENTS_MAX = 2_000;
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+export interface EventTable {
+  readonly no: number;
+  readonly first_event: number;
+  /** Below it, no event is left. */
+  readonly first_kept: number;
+  readonly events: number;
+  /** 1 if entries of the index may be of events that are not stored any more. */
+  readonly expired: number;
+  readonly timestamp_min: number | null;
+  readonly timestamp_max: number | null;
+}
+
+/** A statement, by whose text nobody can see what rows it gives: the caller says so. */
+type Sql<Row> = string | (string & { readonly row: Row });
+
+export class StoreConnection {
+  readonly database: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+  readonly #tenants = new Map<TenantId, number>();
+  #hashOf: HashOfKey | undefined;
+  readonly #runs = new Map<string, RunReader>();
+
+  /** Hashes are made with the secret in the file, unless told otherwise. */
+  constructor(database: DatabaseSync, hashOf?: HashOfKey) {
+    this.database = database;
+    this.#hashOf = hashOf;
+  }
+
+  /** Of the store's file only: others have none. */
+  get hashOf(): HashOfKey {
+    return (this.#hashOf ??= hashesOf(this.database));
+  }
+
+  runs(shape: RunsShape): RunReader {
+    const known = this.#runs.get(shape.name);
+    if (known !== undefined) return known;
+    const reader = new RunReader(this.database, shape);
+    this.#runs.set(shape.name, reader);
+    return reader;
+  }
+
+  all<Row>(sql: string, ...values: SQLInputValue[]): Row[] {
+    return this.#prepare(sql).all(...values) as unknown as Row[];
+  }
+
+  get<Row>(sql: Sql<Row>, ...values: SQLInputValue[]): Row | undefined {
+    return this.#prepare(sql).get(...values) as unknown as Row | undefined;
+  }
+
+  /** One row at a time. The statement must not be used again before the last row. */
+  iterate<Row>(sql: string, ...values: SQLInputValue[]): IterableIterator<Row> {
+    return this.#prepare(sql).iterate(...values) as unknown as IterableIterator<Row>;
+  }
+
+  /** How many rows it changed. */
+  run(sql: string, ...values: SQLInputValue[]): number {
+    return Number(this.#prepare(sql).run(...values).changes);
+  }
+
+  /** Everything that `work` reads is of one moment. */
+  read<T>(work: () => T): T {
+    this.database.exec('BEGIN');
+    try {
+      return work();
+    } finally {
+      if (this.database.isTransaction) this.database.exec('COMMIT');
+    }
+  }
+
+  /** Undefined for a tenant that never sent anything. */
+  tenant(id: TenantId): number | undefined {
+    const known = this.#tenants.get(id);
+    if (known !== undefined) return known;
+    const no = this.get<{ no: number }>('SELECT no FROM tenants WHERE id = ?', id)?.no;
+    if (no !== undefined) this.#tenants.set(id, no);
+    return no;
+  }
+
+  /** Oldest first. To be asked in the transaction that uses the answer: the writer makes and removes tables. */
+  tables(): EventTable[] {
+    return this.all(
+      `SELECT no, first_event, first_kept, events, expired, timestamp_min, timestamp_max FROM event_tables ORDER BY no`,
+    );
+  }
+
+  #prepare(sql: string): StatementSync {
+    const known = this.#statements.get(sql);
+    if (known !== undefined) return known;
+    if (this.#statements.size >= STATEMENTS_MAX) this.#statements.clear();
+    const statement = this.database.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+}
+
+/** Undefined for what is no UUID, and so is the id of nothing. */
+export function idBytes(id: string): Uint8Array | undefined {
+  return UUID.test(id) ? uuidBytes(id) : undefined;
+}
+
+/** The id that was made with the store. */
+export function storeIdOf(store: StoreConnection): string {
+  const row = store.get<{ id: string }>('SELECT id FROM identity');
+  if (row === undefined) throw new Error('the table identity has no row');
+  return row.id;
+}

@@ -1,0 +1,268 @@
+/**
+ * Erasing a person (rule 17): events, nodes, identifiers, statements, merges, refusals and kept rejections go, hashed
+ * tombstones of the match keys stay, so that data received before is dropped when it comes late. Refusals of other
+ * people that name one of the erased identifiers go too, and so do the first uses of the `$event_id`s of the events.
+ *
+ * In one transaction, but for a person with very many events: those go in pieces before, so that the processor is not
+ * kept waiting; after a crash in between, the profile is there with fewer events and can be erased again.
+ *
+ * Freed bytes are overwritten (`secure_delete`), freed pages are given back, and the write-ahead log is emptied unless
+ * somebody is reading just then. Limits: where SQLite moved rows between pages before, copies may stay in the unused
+ * part of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention;
+ * the `$event_id` of an event that had expired before is remembered to the end of its window.
+ */
+
+import type { MatchOptions } from '../../../identity/match-keys.ts';
+import type { NodeNumber, TenantId } from '../../../model.ts';
+import type { Act } from '../../../store.ts';
+import { StoreUnavailableError } from '../../../store-writer.ts';
+import { isBusy } from '../database.ts';
+import { inWriteTransaction, READ_BUSY_TIMEOUT_MS, writeAct } from './acts.ts';
+import type { BlockEvent } from './event-blocks.ts';
+import { entriesOf, type EventKey, EVENTS_BY_NODE, removeEntries } from './event-index.ts';
+import { EVENT_IDS, forgetEventId } from './first-uses.ts';
+import { invalidate } from './invalidations.ts';
+import { ADD_PROFILES } from './counts.ts';
+import type { EventTable, StoreConnection } from './connection.ts';
+import { MATCH_KEYS, removeKeys } from './match-keys.ts';
+import { PROFILE_RUNS } from './profile-runs.ts';
+import { identifiersOf, nodesById } from './profiles.ts';
+import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
+import { EventReader, eventsBetween } from './stored-events.ts';
+import { type ErasedKey, eventIdOf, nameOfKey, payloadTest } from '../../../stored/erased-person.ts';
+import type { ProfileNodes } from '../../../stored/profile.ts';
+import { HASHED } from '../../../stored/keyed-hash.ts';
+import { tombstoneOf } from '../../../stored/tombstone.ts';
+
+const EVENTS_PER_TRANSACTION_MAX = 20_000;
+const REJECTIONS_PER_READ = 500;
+const VACUUM_PAGES = 512;
+/** Beyond that the sweep goes on, later. */
+const VACUUM_PIECES_MAX = 64;
+const CHECKPOINT_TRIES_MAX = 5;
+
+export interface Erasure {
+  readonly tenant: number;
+  readonly tenantId: TenantId;
+  readonly id: string;
+  readonly act: Act;
+  readonly matchOptions: MatchOptions;
+}
+
+/** False for an unknown profile. */
+export async function erase(store: StoreConnection, erasure: Erasure): Promise<boolean> {
+  const { tenant, id } = erasure;
+  const known = store.read(() => nodesById(store, tenant, id));
+  if (known === undefined) return false;
+  // Looked for before the transaction, since there may be many; what came in meanwhile is looked at in it.
+  const suspects = findRejections(store, erasure, keysOf(store, known), 0);
+  let events = 0;
+  for (;;) {
+    const piece = await inWriteTransaction(store, () => {
+      const profile = nodesById(store, tenant, id);
+      if (profile === undefined) return { removed: 0, isLast: true };
+      const removed = eraseEvents(store, profile);
+      const isLast = removed < EVENTS_PER_TRANSACTION_MAX;
+      if (isLast) eraseProfile(store, erasure, profile, suspects, events + removed);
+      return { removed, isLast };
+    });
+    events += piece.removed;
+    if (piece.isLast) break;
+  }
+  await giveSpaceBack(store);
+  return true;
+}
+
+function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): number {
+  let removed = 0;
+  for (const table of store.tables()) {
+    for (const { node } of nodes) {
+      for (;;) {
+        const keys = entriesOf(store, table, { ...ALL_ENTRIES, owner: node }, EVENTS_PER_TRANSACTION_MAX - removed);
+        if (keys.length === 0) break;
+        removed += eraseKeys(store, table, node, keys);
+        if (removed >= EVENTS_PER_TRANSACTION_MAX) return removed;
+      }
+    }
+  }
+  return removed;
+}
+
+const ALL_ENTRIES = {
+  index: EVENTS_BY_NODE,
+  before: { timestamp: Number.MAX_SAFE_INTEGER, no: 0 },
+  from: Number.MIN_SAFE_INTEGER,
+} as const;
+
+/** How many events of a node were removed; some of those that the index names may have expired. */
+function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, keys: readonly EventKey[]): number {
+  const reader = new EventReader(store);
+  const records = new Set<number>();
+  for (const { no } of keys) {
+    const event = reader.get(table.no, no);
+    if (event !== undefined) records.add(event.record);
+  }
+  const wanted = new Set(keys.map(({ no }) => no));
+  const events: RemovableEvent[] = [];
+  for (const record of records) events.push(...eventsToErase(store, table.no, record, node, wanted));
+  removeEvents(store, table, events, 'erased');
+  // What had expired before has an entry all the same.
+  removeEntries(
+    store,
+    table,
+    EVENTS_BY_NODE,
+    keys.map((key) => ({ owner: node, ...key })),
+  );
+  return events.length;
+}
+
+/**
+ * The events of a node in a record. A user counts once in the books, so where a piece ends within a user, the rest of it
+ * goes along.
+ */
+function eventsToErase(
+  store: StoreConnection,
+  table: number,
+  recordNo: number,
+  node: NodeNumber,
+  wanted: ReadonlySet<number>,
+): RemovableEvent[] {
+  const record = store.get<{ received_at: number; first_event: number; events: number }>(
+    `SELECT received_at, first_event, events FROM records_${table} WHERE no = ?`,
+    recordNo,
+  );
+  if (record === undefined) throw new Error(`record ${recordNo} is not stored, and its events are`);
+  const { received_at, first_event, events } = record;
+  const users = new Set<number>();
+  for (const { no, userIndex } of eventsBetween(store, table, first_event, first_event + events)) {
+    if (wanted.has(no)) users.add(userIndex);
+  }
+  const found: RemovableEvent[] = [];
+  for (const event of eventsBetween(store, table, first_event, first_event + events)) {
+    if (event.node !== node || !users.has(event.userIndex)) continue;
+    forgetIdOf(store, event, received_at);
+    found.push(removable(event, received_at));
+  }
+  return found;
+}
+
+/**
+ * Rule 17: what comes after an erase starts afresh, so it is no duplicate of what is gone. An id that another request
+ * has used since is left alone.
+ */
+function forgetIdOf(store: StoreConnection, { tenant, properties }: BlockEvent, receivedAt: number): void {
+  const eventId = eventIdOf(properties);
+  if (eventId === undefined) return;
+  forgetEventId(store.runs(EVENT_IDS), store.hashOf(tenant, HASHED.eventId, eventId), receivedAt);
+}
+
+function keysOf(store: StoreConnection, { nodes }: ProfileNodes): ErasedKey[] {
+  return identifiersOf(store, nodes).map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
+}
+
+interface Suspects {
+  readonly rejections: readonly number[];
+  /** All up to this one were looked at, for these keys. */
+  readonly upTo: number;
+  readonly keys: readonly ErasedKey[];
+}
+
+function eraseProfile(
+  store: StoreConnection,
+  erasure: Erasure,
+  profile: ProfileNodes,
+  suspects: Suspects,
+  events: number,
+): void {
+  const { tenant, tenantId, act } = erasure;
+  const keys = keysOf(store, profile);
+  const isSame = keys.length === suspects.keys.length;
+  const more = findRejections(store, erasure, keys, isSame ? suspects.upTo : 0);
+  for (const no of [...suspects.rejections, ...more.rejections]) {
+    store.run('DELETE FROM rejections WHERE no = ?', no);
+  }
+  store.run(
+    `DELETE FROM refusals WHERE type || ':' || value IN (SELECT value FROM json_each(?))
+       AND EXISTS (SELECT 1 FROM nodes WHERE nodes.no = refusals.node AND nodes.tenant = ?)`,
+    JSON.stringify(keys.map(nameOfKey)),
+    tenant,
+  );
+  for (const key of keys) {
+    store.run(
+      'INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)',
+      tenant,
+      tombstoneOf(tenantId, key),
+      act.at,
+    );
+  }
+  removeKeys(store.runs(MATCH_KEYS), store.hashOf, tenant, keys);
+  for (const { node } of profile.nodes) store.run('DELETE FROM identifiers WHERE node = ?', node);
+  for (const { node } of profile.nodes) eraseNode(store, node);
+  invalidate(
+    store,
+    profile.nodes.map(({ node }) => node),
+  );
+  store.run(ADD_PROFILES, tenant, -1);
+  writeAct(store, tenant, 'erase', act, { profile_id: profile.root.id, nodes: profile.nodes.length, events });
+}
+
+function eraseNode(store: StoreConnection, node: number): void {
+  store.run('DELETE FROM merges WHERE node_a = ?', node);
+  store.run('DELETE FROM refusals WHERE node = ?', node);
+  store.run('DELETE FROM aliases WHERE node = ?', node);
+  for (const { node_b } of store.all<{ node_b: number }>('SELECT node_b FROM apart WHERE node_a = ?', node)) {
+    store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node, node_b);
+    store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node_b, node);
+  }
+  store.runs(PROFILE_RUNS).remove([[node]]);
+  store.run('DELETE FROM nodes WHERE no = ?', node);
+}
+
+/** Rejected users that name one of these keys, after the rejection `after`. */
+function findRejections(store: StoreConnection, erasure: Erasure, keys: readonly ErasedKey[], after: number): Suspects {
+  const isAbout = payloadTest(keys, erasure.matchOptions);
+  const found: number[] = [];
+  let upTo = after;
+  for (;;) {
+    // The plus makes SQLite go by number, in which they are read in pieces.
+    const rows = store.all<{ no: number; payload: string }>(
+      'SELECT no, payload FROM rejections WHERE no > ? AND +tenant = ? ORDER BY no LIMIT ?',
+      upTo,
+      erasure.tenant,
+      REJECTIONS_PER_READ,
+    );
+    for (const { no, payload } of rows) if (isAbout(payload)) found.push(no);
+    upTo = rows.at(-1)?.no ?? upTo;
+    if (rows.length < REJECTIONS_PER_READ) return { rejections: found, upTo, keys };
+  }
+}
+
+/** What is erased is erased by now; this only makes the file smaller and the write-ahead log empty, if it can. */
+async function giveSpaceBack(store: StoreConnection): Promise<void> {
+  try {
+    for (let piece = 0; piece < VACUUM_PIECES_MAX && freePages(store) > 0; piece += 1) {
+      await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
+    }
+    for (let tries = 0; tries < CHECKPOINT_TRIES_MAX; tries += 1) {
+      // The lock was free a moment ago, so it is now: the processor pauses for longer than that.
+      await inWriteTransaction(store, () => undefined);
+      if (emptyWriteAheadLog(store)) return;
+    }
+  } catch (error) {
+    if (!isBusy(error) && !(error instanceof StoreUnavailableError)) throw error;
+  }
+}
+
+/** Without waiting for readers and writers, which would keep this thread from reading. */
+function emptyWriteAheadLog(store: StoreConnection): boolean {
+  store.database.exec('PRAGMA busy_timeout = 0');
+  try {
+    return store.get<{ busy: number }>('PRAGMA wal_checkpoint(TRUNCATE)')?.busy === 0;
+  } finally {
+    store.database.exec(`PRAGMA busy_timeout = ${READ_BUSY_TIMEOUT_MS}`);
+  }
+}
+
+export function freePages(store: StoreConnection): number {
+  return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
+}

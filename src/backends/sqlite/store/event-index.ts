@@ -1,0 +1,158 @@
+/**
+ * The index of events: which events a node has, and which a tenant has, by time. Two families of sorted runs
+ * (sorted-runs/) of keys (owner, timestamp, number of the event) without values; their groups are the tables of events,
+ * so that the runs of a complete table become one, and a table goes with its entries.
+ *
+ * Entries wait in memory until the commit, up to `ENTRIES_WAITING_MAX`; nobody looks for events within the transaction
+ * that writes them. Entries of events that have expired stay until the table is dropped (store/retention.ts); those of an
+ * erased person go.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import type { NodeNumber } from '../../../model.ts';
+import { type Key, RowsToWrite, type RunsShape, type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import type { EventTable, StoreConnection } from './connection.ts';
+
+const KEYS_ONLY = { keyColumns: 3, valueColumns: 0, hasBytes: false, hasFilters: false } as const;
+export const EVENTS_BY_NODE: RunsShape = { name: 'events_by_node', ...KEYS_ONLY };
+export const EVENTS_BY_TENANT: RunsShape = { name: 'events_by_tenant', ...KEYS_ONLY };
+
+export interface EventKey {
+  readonly timestamp: number;
+  readonly no: number;
+}
+
+export interface Entry extends EventKey {
+  readonly owner: number;
+}
+
+export interface EntryQuery {
+  readonly index: RunsShape;
+  readonly owner: number;
+  /** Exclusive. */
+  readonly before: EventKey;
+  /** The oldest timestamp, inclusive. */
+  readonly from: number;
+}
+
+const ENTRIES_WAITING_MAX = 65_536;
+/**
+ * Under load a table of events is filled by fewer transactions than that, so its entries are merged once, when it is
+ * complete. Reading looks into each of these runs, which takes some ten microseconds a run.
+ */
+const SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
+
+/** Entries of one family that wait to be written. */
+class WaitingEntries {
+  readonly rows = new RowsToWrite(KEYS_ONLY.keyColumns, false, ENTRIES_WAITING_MAX);
+  readonly #owners = this.rows.columns[0] as Float64Array;
+  readonly #timestamps = this.rows.columns[1] as Float64Array;
+  readonly #numbers = this.rows.columns[2] as Float64Array;
+
+  add(owner: number, timestamp: number, no: number): void {
+    const at = this.rows.count++;
+    this.#owners[at] = owner;
+    this.#timestamps[at] = timestamp;
+    this.#numbers[at] = no;
+  }
+}
+
+/** The writing end, for one connection. */
+export class EventIndex {
+  readonly #byNode: SortedRuns;
+  readonly #byTenant: SortedRuns;
+  readonly #ofNodes = new WaitingEntries();
+  readonly #ofTenants = new WaitingEntries();
+
+  constructor(database: DatabaseSync, sizes: RunsSizes = {}) {
+    this.#byNode = new SortedRuns(database, EVENTS_BY_NODE, { ...SIZES, ...sizes });
+    this.#byTenant = new SortedRuns(database, EVENTS_BY_TENANT, { ...SIZES, ...sizes });
+  }
+
+  get isFull(): boolean {
+    return this.#ofTenants.rows.count === ENTRIES_WAITING_MAX;
+  }
+
+  add(tenant: number, node: NodeNumber | null, timestamp: number, no: number): void {
+    this.#ofTenants.add(tenant, timestamp, no);
+    if (node !== null) this.#ofNodes.add(node, timestamp, no);
+  }
+
+  /** Writes what waits, all of which is of this table of events. */
+  flush(table: number): void {
+    this.#byNode.put(table, this.#ofNodes.rows);
+    this.#byTenant.put(table, this.#ofTenants.rows);
+    this.#forgetWaiting();
+  }
+
+  get isMerging(): boolean {
+    return this.#byNode.isMerging || this.#byTenant.isMerging;
+  }
+
+  /** Goes on with merges, by about so many entries each. */
+  merge(entries: number): void {
+    this.#byNode.merge(entries);
+    this.#byTenant.merge(entries);
+  }
+
+  /** After a rollback, or when another connection may have dropped a table's entries. */
+  forget(): void {
+    this.#byNode.forget();
+    this.#byTenant.forget();
+    this.#forgetWaiting();
+  }
+
+  #forgetWaiting(): void {
+    this.#ofNodes.rows.count = 0;
+    this.#ofTenants.rows.count = 0;
+  }
+}
+
+/** Removes at most so many blocks of the entries of a table, in each family; true while there are more. */
+export function dropEntries(database: DatabaseSync, table: number, blocksMax: number): boolean {
+  const hasMore = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map((index) =>
+    new SortedRuns(database, index).drop(table, blocksMax),
+  );
+  return hasMore.includes(true);
+}
+
+/** One owner's entries in one run, newest first. Those below `first_kept` are left out; others may have expired too. */
+export function* entriesOfRun(
+  store: StoreConnection,
+  { first_kept }: EventTable,
+  run: number,
+  { index, owner, before, from }: EntryQuery,
+): Generator<EventKey> {
+  const entries = store.runs(index).descending(run, [owner, from], [owner, before.timestamp, before.no]);
+  for (const { key } of entries) {
+    const [, timestamp, no] = key as readonly [number, number, number];
+    if (no >= first_kept) yield { timestamp, no };
+  }
+}
+
+/** `count` at most, of all runs of a table, in no order. */
+export function entriesOf(store: StoreConnection, table: EventTable, query: EntryQuery, count: number): EventKey[] {
+  const found: EventKey[] = [];
+  for (const run of store.runs(query.index).runNumbers(table.no)) {
+    for (const key of entriesOfRun(store, table, run, query)) {
+      if (found.length >= count) return found;
+      found.push(key);
+    }
+  }
+  return found;
+}
+
+export function removeEntries(
+  store: StoreConnection,
+  { no: table }: EventTable,
+  index: RunsShape,
+  entries: readonly Entry[],
+): void {
+  const keys = entries.map(({ owner, timestamp, no }): Key => [owner, timestamp, no]);
+  store.runs(index).remove(keys, table);
+}
+
+/** Positive if `a` is newer. */
+export function compareKeys(a: EventKey, b: EventKey): number {
+  return a.timestamp - b.timestamp || a.no - b.no;
+}

@@ -1,0 +1,184 @@
+/**
+ * Which events a question asks for, newest first by (timestamp, number), as keys: cheap to gather from the indexes of
+ * many tables of events, before any event is read.
+ *
+ * Every run of the index of a table, and for a profile that of every node, is a stream in order; the streams are merged.
+ * A stream is read only when its table's newest timestamp could be next, so recent events are found in the newest
+ * tables alone.
+ */
+
+import type { NodeNumber } from '../../../model.ts';
+import {
+  compareKeys,
+  entriesOfRun,
+  type EntryQuery,
+  type EventKey,
+  EVENTS_BY_NODE,
+  EVENTS_BY_TENANT,
+} from './event-index.ts';
+import { HOUR_MS, MINUTE_MS } from '../../../stored/sums.ts';
+import type { EventTable, StoreConnection } from './connection.ts';
+import type { EventReader } from './stored-events.ts';
+
+export interface FoundEvent extends EventKey {
+  readonly table: number;
+}
+
+export interface KeyQuery {
+  readonly tenant: number;
+  /** Null for the events of all nodes, and of none. */
+  readonly nodes: readonly NodeNumber[] | null;
+  readonly eventName: string | null;
+  /** Exclusive. */
+  readonly before: EventKey;
+  /** The oldest timestamp, inclusive. */
+  readonly from: number;
+}
+
+export function findEvents(store: StoreConnection, reader: EventReader, query: KeyQuery, wanted: number): FoundEvent[] {
+  const tables = store.tables();
+  if (query.eventName === null || query.nodes !== null) return mergeStreams(store, reader, tables, query, wanted);
+  const found: FoundEvent[] = [];
+  for (const minute of minutesWith(store, query.tenant, query.eventName, query)) {
+    const end = { timestamp: minute + MINUTE_MS, no: 0 };
+    const before = compareKeys(query.before, end) < 0 ? query.before : end;
+    const part = { ...query, before, from: Math.max(query.from, minute) };
+    found.push(...mergeStreams(store, reader, tables, part, wanted - found.length));
+    if (found.length >= wanted) break;
+  }
+  return found;
+}
+
+/**
+ * Minutes that have events of this name, newest first. There is no index by name: the counts know where a name occurs,
+ * so a rare one is found without reading the events in between, at two look-ups for every hour that has any events.
+ */
+function* minutesWith(
+  store: StoreConnection,
+  tenant: number,
+  eventName: string,
+  { before, from }: Pick<KeyQuery, 'before' | 'from'>,
+): Generator<number> {
+  const steps = (width: number, start: number, end: number): Generator<number> =>
+    bucketsWith(store, { tenant, width, eventName, from: start, to: end });
+  for (const hour of steps(HOUR_MS, from, before.timestamp)) {
+    const start = Math.max(from, hour);
+    yield* steps(MINUTE_MS, start, Math.min(before.timestamp, hour + HOUR_MS - 1));
+  }
+}
+
+interface BucketRange {
+  readonly tenant: number;
+  readonly width: number;
+  readonly eventName: string;
+  /** Both inclusive, anywhere in their buckets. */
+  readonly from: number;
+  readonly to: number;
+}
+
+function* bucketsWith(store: StoreConnection, range: BucketRange): Generator<number> {
+  const { tenant, width, eventName } = range;
+  const oldest = Math.floor(range.from / width) * width;
+  let below = Math.floor(range.to / width) * width + 1;
+  for (;;) {
+    const bucket = store.get<{ start: number }>(
+      'SELECT start FROM counts WHERE tenant = ? AND width = ? AND start < ? ORDER BY start DESC LIMIT 1',
+      tenant,
+      width,
+      below,
+    );
+    if (bucket === undefined || bucket.start < oldest) return;
+    below = bucket.start;
+    const hasName = store.get(
+      'SELECT 1 FROM counts WHERE tenant = ? AND width = ? AND start = ? AND event_name = ?',
+      tenant,
+      width,
+      bucket.start,
+      eventName,
+    );
+    if (hasName !== undefined) yield bucket.start;
+  }
+}
+
+/** Events of one owner in one run, newest first. */
+class Stream {
+  readonly table: number;
+  readonly #keys: Iterator<EventKey, undefined>;
+  /** Undefined when there are no more. Until something was read, the next key is this or older. */
+  next: EventKey | undefined;
+  isRead = false;
+
+  constructor(table: EventTable, before: EventKey, keys: Iterator<EventKey, undefined>) {
+    this.table = table.no;
+    this.#keys = keys;
+    const timestamp = Math.min(table.timestamp_max ?? Number.NEGATIVE_INFINITY, before.timestamp);
+    this.next = { timestamp, no: Number.MAX_SAFE_INTEGER };
+  }
+
+  readNext(): void {
+    this.next = this.#keys.next().value;
+    this.isRead = true;
+  }
+}
+
+function mergeStreams(
+  store: StoreConnection,
+  reader: EventReader,
+  tables: readonly EventTable[],
+  query: KeyQuery,
+  wanted: number,
+): FoundEvent[] {
+  const overlapping = tables.filter(
+    ({ timestamp_min, timestamp_max }) =>
+      timestamp_min !== null &&
+      timestamp_max !== null &&
+      timestamp_min <= query.before.timestamp &&
+      timestamp_max >= query.from,
+  );
+  const index = query.nodes === null ? EVENTS_BY_TENANT : EVENTS_BY_NODE;
+  const owners = query.nodes ?? [query.tenant];
+  let streams = overlapping.flatMap((table) =>
+    store
+      .runs(index)
+      .runNumbers(table.no)
+      .flatMap((run) =>
+        owners.map(
+          (owner) => new Stream(table, query.before, wantedKeys(store, reader, table, run, { ...query, index, owner })),
+        ),
+      ),
+  );
+  const found: FoundEvent[] = [];
+  for (;;) {
+    const newest = newestOf(streams);
+    if (newest?.next === undefined) return found;
+    if (newest.isRead) found.push({ ...newest.next, table: newest.table });
+    if (found.length >= wanted) return found;
+    newest.readNext();
+    if (newest.next === undefined) streams = streams.filter((stream) => stream !== newest);
+  }
+}
+
+function newestOf(streams: readonly Stream[]): Stream | undefined {
+  let newest: Stream | undefined;
+  for (const stream of streams) {
+    if (stream.next === undefined) continue;
+    if (newest?.next === undefined || compareKeys(stream.next, newest.next) > 0) newest = stream;
+  }
+  return newest;
+}
+
+/** Of the entries of one run, those whose events are stored, and have the name that is asked for. */
+function* wantedKeys(
+  store: StoreConnection,
+  reader: EventReader,
+  table: EventTable,
+  run: number,
+  query: EntryQuery & Pick<KeyQuery, 'eventName'>,
+): Generator<EventKey, undefined> {
+  const { eventName } = query;
+  const isAlwaysWanted = eventName === null && table.expired === 0;
+  for (const key of entriesOfRun(store, table, run, query)) {
+    const event = isAlwaysWanted ? undefined : reader.get(table.no, key.no);
+    if (isAlwaysWanted || (event !== undefined && (eventName === null || event.name === eventName))) yield key;
+  }
+}

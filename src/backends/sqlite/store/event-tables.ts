@@ -1,0 +1,171 @@
+/**
+ * The newest table of events with its index, as the writer fills it. A new one is begun when it has
+ * `tableEvents` events, always between two records, so that the events of a record and the record itself
+ * are in tables of the same number.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { NodeNumber } from '../../../model.ts';
+import type { EventToStore } from '../../../store-writer.ts';
+import { BlockWriter } from './event-blocks.ts';
+import { EventIndex } from './event-index.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import { eventTableSchema, openStoreFile } from './schema.ts';
+
+/** So many that a row costs little an event, so few that reading one event does not unpack a lot. */
+const BLOCK_EVENTS_MAX = 16;
+/** Of texts, in characters; the event that goes over it is still in the block. */
+const BLOCK_LENGTH = 3_700;
+
+/** So few that a transaction takes some tens of milliseconds. */
+const IDLE_MERGED_ENTRIES = 10_000;
+
+interface Newest {
+  readonly no: number;
+  readonly firstEvent: number;
+  events: number;
+  timestampMin: number;
+  timestampMax: number;
+  receivedMax: number;
+  readonly insertBlock: StatementSync;
+  readonly insertRecord: StatementSync;
+}
+
+interface TableRow {
+  readonly no: number;
+  readonly first_event: number;
+  readonly events: number;
+  readonly timestamp_min: number | null;
+  readonly timestamp_max: number | null;
+  readonly received_max: number | null;
+}
+
+export class EventTables {
+  readonly #database: DatabaseSync;
+  readonly #tableEvents: number;
+  readonly #index: EventIndex;
+  readonly #block = new BlockWriter();
+  #blockStart = 0;
+  #blockTenant = 0;
+  #newest: Newest | undefined;
+
+  constructor(database: DatabaseSync, tableEvents: number, indexSizes: RunsSizes = {}) {
+    this.#database = database;
+    this.#tableEvents = tableEvents;
+    this.#index = new EventIndex(database, indexSizes);
+  }
+
+  /** The table for the next record. */
+  forRecord(nextEvent: number): Newest {
+    this.#newest ??= this.#load();
+    if (this.#newest === undefined || this.#newest.events >= this.#tableEvents) {
+      this.flush();
+      this.#newest = this.#create((this.#newest?.no ?? 0) + 1, nextEvent);
+    }
+    return this.#newest;
+  }
+
+  add(
+    tenant: number,
+    no: number,
+    node: NodeNumber | null,
+    record: number,
+    userIndex: number,
+    event: EventToStore,
+  ): void {
+    const table = this.#newest as Newest;
+    const { timestamp } = event;
+    if (this.#index.isFull) this.#index.flush(table.no);
+    this.#index.add(tenant, node, timestamp, no);
+    if (this.#block.events === 0) {
+      this.#blockStart = no;
+      this.#blockTenant = tenant;
+    }
+    this.#block.add(no, node, record, userIndex, event);
+    table.events += 1;
+    if (timestamp < table.timestampMin) table.timestampMin = timestamp;
+    if (timestamp > table.timestampMax) table.timestampMax = timestamp;
+    if (this.#block.events >= BLOCK_EVENTS_MAX || this.#block.length >= BLOCK_LENGTH) this.endBlock();
+  }
+
+  /** A block is of one tenant, and its texts are those of one batch. */
+  endBlock(): void {
+    const { events } = this.#block;
+    if (events === 0) return;
+    const { numbers, texts } = this.#block.take();
+    this.#newest?.insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, texts);
+  }
+
+  /** To be called before the transaction is committed. */
+  flush(): void {
+    if (this.#newest === undefined) return;
+    this.endBlock();
+    const { no, events, timestampMin, timestampMax, receivedMax } = this.#newest;
+    this.#index.flush(no);
+    this.#database
+      .prepare(
+        `UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ? WHERE no = ?`,
+      )
+      .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
+  }
+
+  get isMerging(): boolean {
+    return this.#index.isMerging;
+  }
+
+  /** Goes on with merges of the index, when there is nothing else to do. */
+  merge(): void {
+    this.#index.merge(IDLE_MERGED_ENTRIES);
+  }
+
+  forget(): void {
+    this.#newest = undefined;
+    this.#index.forget();
+    this.#block.clear();
+  }
+
+  #load(): Newest | undefined {
+    const row = this.#database.prepare('SELECT * FROM event_tables ORDER BY no DESC LIMIT 1').get() as
+      | TableRow
+      | undefined;
+    return row === undefined ? undefined : this.#open(row);
+  }
+
+  #create(no: number, firstEvent: number): Newest {
+    this.#database.exec(eventTableSchema(no));
+    this.#database
+      .prepare('INSERT INTO event_tables (no, first_event, first_kept, events) VALUES (?1, ?2, ?2, 0)')
+      .run(no, firstEvent);
+    return this.#load() as Newest;
+  }
+
+  #open(row: TableRow): Newest {
+    return {
+      no: row.no,
+      firstEvent: row.first_event,
+      events: row.events,
+      timestampMin: row.timestamp_min ?? Number.POSITIVE_INFINITY,
+      timestampMax: row.timestamp_max ?? Number.NEGATIVE_INFINITY,
+      receivedMax: row.received_max ?? Number.NEGATIVE_INFINITY,
+      insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
+      insertRecord: this.#database.prepare(
+        `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      ),
+    };
+  }
+}
+
+function finite(value: number): number | null {
+  return Number.isFinite(value) ? value : null;
+}
+
+/** The newest time of receipt that a store has processed; 0 when there is none. */
+export function newestProcessed(file: string): number {
+  const database = openStoreFile(file, 'reader');
+  try {
+    const row = database.prepare('SELECT max(received_max) AS newest FROM event_tables').get();
+    return Number(row?.newest ?? 0);
+  } finally {
+    database.close();
+  }
+}

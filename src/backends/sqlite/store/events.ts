@@ -1,0 +1,179 @@
+/**
+ * Events as people read them: by time (a timeline, newest first) and by arrival (for live views). Rows are read one by
+ * one after their keys were found, and a page ends early when it has become large, so that 500 events of megabytes
+ * each do not fill the memory: its cursor goes on where it ended.
+ */
+
+import type { ArrivedEvent, Arrivals, EventQuery, JsonText, Page, StoredEvent } from '../../../store.ts';
+import type { BlockEvent } from './event-blocks.ts';
+import { storeIdOf, type StoreConnection } from './connection.ts';
+import {
+  arrivalCursorIn,
+  arrivalCursorOf,
+  type CursorScope,
+  expired,
+  fromTheFuture,
+  storeIdIn,
+  malformed,
+  ofAnotherStore,
+  OLDEST,
+  scopedCursorOf,
+  scopedNumbersOf,
+} from '../../../stored/cursor.ts';
+import type { EventKey } from './event-index.ts';
+import { findEvents } from './event-keys.ts';
+import { nodesById } from './profiles.ts';
+import { uuidText } from '../uuids.ts';
+import { EventReader, eventsBetween } from './stored-events.ts';
+
+/** Of properties; the event that goes over it is still given. */
+const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
+/** Events of other tenants that one call looks through before it answers with what it has. */
+const ARRIVALS_SCANNED_MAX = 20_000;
+
+/** Undefined when the query names a profile that there is not. */
+export function listEvents(store: StoreConnection, tenant: number, query: EventQuery): Page<StoredEvent> | undefined {
+  const before = beforeOf(tenant, query);
+  const profile = query.profileId === null ? null : nodesById(store, tenant, query.profileId);
+  if (profile === undefined) return undefined;
+  const reader = new EventReader(store);
+  const keys = findEvents(
+    store,
+    reader,
+    {
+      tenant,
+      nodes: profile && profile.nodes.map(({ node }) => node),
+      eventName: query.eventName,
+      before,
+      from: query.from ?? Number.MIN_SAFE_INTEGER,
+    },
+    query.limit + 1,
+  );
+  const rows: StoredEvent[] = [];
+  let length = 0;
+  for (const { table, no } of keys.slice(0, query.limit)) {
+    const row = reader.get(table, no);
+    if (row === undefined) throw new Error(`event ${no} is in the index and not in the table`);
+    rows.push(storedEvent(store, table, row));
+    length += row.properties.length;
+    if (length > PAGE_LENGTH_MAX) break;
+  }
+  const last = keys[rows.length - 1];
+  const hasMore = keys.length > rows.length && last !== undefined;
+  return {
+    rows,
+    nextCursor: hasMore ? scopedCursorOf('events', scopeOf(tenant, query), last.timestamp, last.no) : null,
+  };
+}
+
+function scopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorScope {
+  return [tenant, profileId, eventName];
+}
+
+function beforeOf(tenant: number, query: EventQuery): EventKey {
+  const { cursor, to } = query;
+  const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
+  if (cursor === null) return end;
+  const [timestamp = 0, no = 0] = scopedNumbersOf('events', scopeOf(tenant, query), cursor, 2);
+  return timestamp < end.timestamp ? { timestamp, no } : end;
+}
+
+interface Surroundings {
+  readonly trace_id: Uint8Array;
+  readonly received_at: number;
+  readonly key_id: string;
+  readonly profile_id: Uint8Array | null;
+}
+
+/** With what its record and its profile say. */
+function storedEvent(store: StoreConnection, table: number, event: BlockEvent): StoredEvent {
+  const around = store.get<Surroundings>(
+    `SELECT record.trace_id, record.received_at, record.key_id, node.id AS profile_id FROM records_${table} AS record
+     LEFT JOIN aliases ON aliases.node = ?1 LEFT JOIN nodes AS node ON node.no = coalesce(aliases.root, ?1)
+     WHERE record.no = ?2`,
+    event.node,
+    event.record,
+  );
+  if (around === undefined) throw new Error(`event ${event.no} is stored without its record`);
+  const traceId = uuidText(around.trace_id);
+  return {
+    id: `${traceId}.${event.userIndex}.${event.eventIndex}`,
+    eventName: event.name,
+    timestamp: event.timestamp,
+    receivedAt: around.received_at,
+    revenue: amountText(event.revenue),
+    eventValue: amountText(event.value),
+    properties: event.properties,
+    profileId: around.profile_id && uuidText(around.profile_id),
+    traceId,
+    userIndex: event.userIndex,
+    keyId: around.key_id,
+  };
+}
+
+/** A number that a double would change was stored as the text that it came as. */
+function amountText(value: number | string | null): JsonText | null {
+  return typeof value === 'number' ? JSON.stringify(value) : value;
+}
+
+/** Numbers of events are given out in the order of arrival and never again. */
+export function listArrivals(
+  store: StoreConnection,
+  tenant: number | undefined,
+  after: string | null,
+  limit: number,
+): Arrivals {
+  const storeId = storeIdIn(storeIdOf(store));
+  const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
+  const end = (row?.next ?? 1) - 1;
+  const events: ArrivedEvent[] = [];
+  const upTo = (no: number): Arrivals => ({ events, last: arrivalCursorOf(storeId, no), lastSequence: no });
+  let last = after === null ? end : numberAfter(store, tenant, storeId, after, end);
+  let left = ARRIVALS_SCANNED_MAX;
+  let length = 0;
+  const tables = tenant === undefined ? [] : store.tables();
+  for (const [index, table] of tables.entries()) {
+    const tableEnd = (tables[index + 1]?.first_event ?? end + 1) - 1;
+    if (tableEnd <= last) continue;
+    for (let from = Math.max(last + 1, table.first_event); from <= tableEnd; from = last + 1) {
+      const scanEnd = Math.min(tableEnd, from + left - 1);
+      for (const event of eventsBetween(store, table.no, from, scanEnd + 1, tenant)) {
+        const { no } = event;
+        const place = arrivalCursorOf(storeId, no);
+        events.push({ ...storedEvent(store, table.no, event), place, sequence: no });
+        length += event.properties.length;
+        if (events.length >= limit || length > PAGE_LENGTH_MAX) return upTo(no);
+      }
+      last = scanEnd < tableEnd ? beforeNextBlock(store, table.no, scanEnd, tableEnd) : tableEnd;
+      // Numbers that were left out cost nothing, and a page must not end among them.
+      left = last > scanEnd ? ARRIVALS_SCANNED_MAX : left - (scanEnd - from + 1);
+      if (left <= 0) return upTo(last);
+    }
+  }
+  return upTo(end);
+}
+
+/** The number in a cursor. Throws `BadCursorError` for one after which something may be missing. */
+function numberAfter(
+  store: StoreConnection,
+  tenant: number | undefined,
+  storeId: string,
+  after: string,
+  end: number,
+): number {
+  if (after === OLDEST) return 0;
+  const cursor = arrivalCursorIn(after);
+  if (cursor.storeId !== storeId) throw ofAnotherStore();
+  const [no = -1, ...more] = cursor.numbers;
+  if (no < 0 || more.length > 0) throw malformed();
+  if (no > end) throw fromTheFuture();
+  const gone = store.get<{ event: number }>('SELECT event FROM expired_arrivals WHERE tenant = ?', tenant ?? null);
+  if (gone !== undefined && no < gone.event) throw expired();
+  return no;
+}
+
+/** With every start, numbers are left out (store/schema.ts): nothing is looked for there. */
+function beforeNextBlock(store: StoreConnection, table: number, after: number, tableEnd: number): number {
+  const sql = `SELECT min(first_event) AS next FROM events_${table} WHERE first_event > ?`;
+  return (store.get<{ next: number | null }>(sql, after)?.next ?? tableEnd + 1) - 1;
+}

@@ -1,0 +1,170 @@
+/**
+ * The first use of every event id and Idempotency-Key, as long as it counts: by the keyed hash of the text, in sorted runs
+ * (sorted-runs/), a group for each day of receipt, so that expiry drops whole runs.
+ *
+ * Of an event id only the time of receipt is kept: 18 bytes an id. An Idempotency-Key has its newest use under the
+ * key itself and older ones with other bodies under names of their own (older-use.ts); of two entries of one name that
+ * were put by different transactions, the later one counts.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import type { Rows } from '../../../columnar/column-block.ts';
+import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../../model.ts';
+import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts';
+import { HASHED, type HashOfKey, type KeyHash } from '../../../stored/keyed-hash.ts';
+import { olderUseName } from '../../../stored/older-use.ts';
+import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import type { Entry, RunReader, RunsShape, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import { uuidBytes, uuidText } from '../uuids.ts';
+
+const DAY_MS = 86_400_000;
+const TRACE_BYTES = 16;
+const KEY_COLUMNS = 2;
+/** Blocks that are dropped at a time: about four megabytes. */
+const BLOCKS_PER_DROP = 2_000;
+
+export const EVENT_IDS: RunsShape = {
+  name: 'event_ids',
+  keyColumns: KEY_COLUMNS,
+  /** received_at */
+  valueColumns: 1,
+  hasBytes: false,
+  hasFilters: true,
+};
+
+export const IDEMPOTENCY_KEYS: RunsShape = {
+  name: 'idempotency_keys',
+  keyColumns: KEY_COLUMNS,
+  /** received_at, and a number that only grows */
+  valueColumns: 2,
+  /** The trace_id, and the hash of the body. */
+  hasBytes: true,
+  hasFilters: true,
+  combine: (one, other) => ((one.values[1] as number) > (other.values[1] as number) ? one : other),
+};
+
+export class FirstUses {
+  readonly #hashOf: HashOfKey;
+  readonly #eventIds: BufferedRuns;
+  readonly #keys: BufferedRuns;
+  /** By tenant: the event ids that were asked for last. */
+  readonly #asked = new Map<number, readonly KeyHash[]>();
+
+  constructor(database: DatabaseSync, hashOf: HashOfKey) {
+    this.#hashOf = hashOf;
+    this.#eventIds = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(this.#eventIds.runs, rows));
+    this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(this.#keys.runs, rows));
+  }
+
+  /** To be called before `write` for the same ids. */
+  eventIds(tenant: number, ids: readonly string[]): EventIdUses {
+    const hashes = ids.map((id) => this.#hashOf(tenant, HASHED.eventId, id));
+    this.#asked.set(tenant, hashes);
+    const usedAt = new Float64Array(ids.length).fill(Number.NaN);
+    for (const [place, hash] of hashes.entries()) {
+      const receivedAt = this.#eventIds.get(hash)?.values[0];
+      if (receivedAt !== undefined) usedAt[place] = receivedAt;
+    }
+    return { firstPlaces: firstPlacesOf(hashes), usedAt };
+  }
+
+  newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
+    const entry = this.#keys.get(this.#hashOf(tenant, HASHED.idempotencyKey, idempotencyKey));
+    return entry === undefined ? undefined : keyUseOf(entry);
+  }
+
+  olderUseOfKey(tenant: number, idempotencyKey: string, bodyHash: string): KeyUse | undefined {
+    return this.newestUseOfKey(tenant, olderUseName(idempotencyKey, bodyHash));
+  }
+
+  /** `order` grows from transaction to transaction. */
+  write(tenant: number, { newestKeyUses, olderKeyUses, eventIds }: TenantBatch, order: number): void {
+    const asked = this.#asked.get(tenant);
+    for (const { place, receivedAt } of eventIds) this.#eventIds.set(asked?.[place] as KeyHash, [receivedAt]);
+    for (const use of newestKeyUses) this.#writeKeyUse(tenant, use.key, use, order);
+    for (const use of olderKeyUses) this.#writeKeyUse(tenant, olderUseName(use.key, use.bodyHash), use, order);
+  }
+
+  #writeKeyUse(tenant: number, name: string, { receivedAt, traceId, bodyHash }: KeyUse, order: number): void {
+    const bytes = Buffer.concat([uuidBytes(traceId), Buffer.from(bodyHash)]);
+    this.#keys.set(this.#hashOf(tenant, HASHED.idempotencyKey, name), [receivedAt, order], bytes);
+  }
+
+  /** To be called before the transaction is committed. */
+  flush(): void {
+    this.#eventIds.flush();
+    this.#keys.flush();
+  }
+
+  forget(): void {
+    this.#asked.clear();
+    this.#eventIds.forget();
+    this.#keys.forget();
+  }
+
+  /** Whether runs are being merged. */
+  get isMerging(): boolean {
+    return this.#eventIds.runs.isMerging || this.#keys.runs.isMerging;
+  }
+
+  /** Within a transaction. Goes on with merging runs. */
+  merge(): void {
+    this.#eventIds.runs.merge(0);
+    this.#keys.runs.merge(0);
+  }
+
+  /** Within a transaction. Removes a piece of what does not count any more; true if there was any. */
+  sweep(now: number): boolean {
+    const ids = dropOldest(this.#eventIds.runs, now - EVENT_ID_WINDOW_MS);
+    const keys = dropOldest(this.#keys.runs, now - IDEMPOTENCY_WINDOW_MS);
+    return ids || keys;
+  }
+}
+
+export function keyUseOf({ values, bytes }: Entry): KeyUse {
+  const bodyHash = Buffer.from(bytes.subarray(TRACE_BYTES)).toString();
+  return { receivedAt: values[0] as number, traceId: uuidText(bytes.subarray(0, TRACE_BYTES)), bodyHash };
+}
+
+/**
+ * Forgets the use of an event id, if it is the one that was received then: one that another request has made since is left
+ * alone. In runs of `EVENT_IDS`.
+ */
+export function forgetEventId(reader: RunReader, hash: KeyHash, receivedAt: number): void {
+  const key = [hash.hash, hash.rest];
+  if (reader.find(key)?.values[0] === receivedAt) reader.remove([key]);
+}
+
+/** True if there was something to drop. */
+function dropOldest(runs: SortedRuns, cutoff: number): boolean {
+  const [oldest] = runs.groups();
+  if (oldest === undefined || (oldest + 1) * DAY_MS > cutoff) return false;
+  runs.drop(oldest, BLOCKS_PER_DROP);
+  return true;
+}
+
+/** The day of the newest use that was put so far, these included: so of two uses of a name the later one is found first. */
+function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
+  const receivedAt = columns[KEY_COLUMNS] as Float64Array;
+  let newest = Number.NEGATIVE_INFINITY;
+  for (let row = 0; row < count; row++) newest = Math.max(newest, receivedAt[row] as number);
+  return Math.max(Math.floor(newest / DAY_MS), runs.groups().at(-1) ?? Number.NEGATIVE_INFINITY);
+}
+
+/** Where each hash is first: a hash table with open addressing. */
+function firstPlacesOf(hashes: readonly KeyHash[]): Int32Array {
+  const firstPlaces = new Int32Array(hashes.length);
+  const slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * hashes.length + 1)));
+  const mask = slots.length - 1;
+  for (let place = 0; place < hashes.length; place++) {
+    const { hash, rest } = hashes[place] as KeyHash;
+    let slot = rest & mask;
+    for (; slots[slot] !== 0; slot = (slot + 1) & mask) {
+      const other = hashes[(slots[slot] as number) - 1] as KeyHash;
+      if (other.rest === rest && other.hash === hash) break;
+    }
+    if (slots[slot] === 0) slots[slot] = place + 1;
+    firstPlaces[place] = (slots[slot] as number) - 1;
+  }
+  return firstPlaces;
+}

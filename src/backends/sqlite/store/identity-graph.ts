@@ -1,0 +1,206 @@
+/**
+ * What the writer knows of the identity graph: match keys, survivors, profiles. People and survivors are
+ * cached, because only this writer adds to them; nodes that an erase or unmerge has changed are dropped. Reads of the
+ * database happen inside the writer's transaction, so they see what it wrote before.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { Changes, ProfileState, Snapshot } from '../../../identity/graph.ts';
+import type { MatchKey, NodeNumber, Origin } from '../../../model.ts';
+import type { Question, Settled } from '../../../store-writer.ts';
+import { GenerationCache } from '../../../stored/generation-cache.ts';
+import { PeopleByMark } from '../../../stored/people-by-mark.ts';
+import type { KeyOwner, StoreMatchKeys } from './match-keys.ts';
+import { uuidText } from '../uuids.ts';
+
+const CACHED_ROOTS_MAX = 100_000;
+
+/** Places in IDENTIFIER_TYPES. */
+const USER_ID = 0;
+const EMAIL = 1;
+const PHONE_NUMBER = 2;
+const ANON_ID = 3;
+
+/** The value is that of a user_id only. */
+type IdentifierRow = readonly [type: number | null, value: string | null];
+type RootRow = readonly [...IdentifierRow, receivedAt: number, userIndex: number];
+
+/** Nobody's node: that a key is unknown is worth remembering within a batch. */
+const UNKNOWN = 0;
+
+/** Two origins nearly always differ in their times, so the trace is read only when somebody asks for it. */
+class StoredOrigin implements Origin {
+  readonly receivedAt: number;
+  readonly userIndex: number;
+  readonly #readTraceId: () => Uint8Array;
+  #traceId: string | undefined;
+
+  constructor(receivedAt: number, userIndex: number, readTraceId: () => Uint8Array) {
+    this.receivedAt = receivedAt;
+    this.userIndex = userIndex;
+    this.#readTraceId = readTraceId;
+  }
+
+  get traceId(): string {
+    this.#traceId ??= uuidText(this.#readTraceId());
+    return this.#traceId;
+  }
+}
+
+export class StoreGraph {
+  readonly #keys: StoreMatchKeys;
+  readonly #aliasOf: StatementSync;
+  readonly #nodesOf: StatementSync;
+  readonly #rootWithIdentifiers: StatementSync;
+  readonly #identifiersOf: StatementSync;
+  readonly #apartFrom: StatementSync;
+  readonly #anyApart: StatementSync;
+  readonly #traceIdOf: StatementSync;
+  #isAnybodyApart: boolean | undefined;
+  /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
+  readonly #people = new PeopleByMark();
+  readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
+
+  constructor(database: DatabaseSync, keys: StoreMatchKeys) {
+    this.#keys = keys;
+    this.#aliasOf = database.prepare('SELECT root FROM aliases WHERE node = ?');
+    this.#nodesOf = database.prepare('SELECT node FROM aliases WHERE root = ? ORDER BY node');
+    const identifier = `type, CASE WHEN type = ${USER_ID} THEN value END`;
+    this.#identifiersOf = database.prepare(`SELECT ${identifier} FROM identifiers WHERE node = ?`);
+    // One question instead of two: whoever merges people asks for two of them each time.
+    this.#rootWithIdentifiers = database.prepare(
+      `SELECT ${identifier}, nodes.received_at, nodes.user_index
+       FROM nodes LEFT JOIN identifiers ON node = no WHERE no = ?`,
+    );
+    for (const statement of [this.#nodesOf, this.#identifiersOf, this.#rootWithIdentifiers]) {
+      statement.setReturnArrays(true);
+    }
+    this.#traceIdOf = database.prepare('SELECT trace_id FROM nodes WHERE no = ?');
+    this.#anyApart = database.prepare('SELECT 1 FROM apart LIMIT 1');
+    this.#apartFrom = database.prepare('SELECT node_b FROM apart WHERE node_a = ? ORDER BY node_b');
+  }
+
+  forget(): void {
+    this.#people.clear();
+    this.#roots.clear();
+    this.#isAnybodyApart = undefined;
+  }
+
+  /**
+   * Of all nodes of profiles that were erased or unmerged. The keys behind a mark are all of one profile, so a mark that
+   * leads to no node of these profiles is still right.
+   */
+  drop(nodes: ReadonlySet<NodeNumber>): void {
+    this.#people.drop(nodes);
+    for (const node of nodes) this.#roots.delete(node);
+    this.#isAnybodyApart = undefined;
+  }
+
+  snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
+    const nodes = new Map<MatchKey, NodeNumber>();
+    const roots = new Map<NodeNumber, NodeNumber>();
+    for (const user of question.users) {
+      if (this.#people.get(tenant, user.person) !== undefined) continue;
+      const node = this.#settledNodeOf(tenant, user.keys, nodes, roots);
+      if (node !== UNKNOWN) this.#people.set(tenant, user.person, node);
+    }
+    return {
+      nextNode,
+      settledNodeOf: ({ person }) => (person === undefined ? undefined : this.#people.get(tenant, person)),
+      nodeOf: (key) => {
+        const node = nodes.get(key) ?? this.#nodeOf(tenant, key);
+        return node === UNKNOWN ? undefined : node;
+      },
+      rootOf: (node) => roots.get(node) ?? this.#rootOf(node),
+      profileOf: (root) => this.#profileOf(root),
+    };
+  }
+
+  /** Keeps the caches in step with what was just written. */
+  learn(tenant: number, { aliases }: Changes, settled: readonly Settled[]): void {
+    for (const [node, root] of aliases) this.#roots.set(node, root);
+    // Whoever was new a moment ago is known by now, and will come again.
+    for (const { person, node } of settled) this.#people.set(tenant, person, node);
+  }
+
+  /** Looks all keys up. The node of the strongest if all have nodes of one profile, else UNKNOWN. */
+  #settledNodeOf(
+    tenant: number,
+    keys: readonly MatchKey[],
+    nodes: Map<MatchKey, NodeNumber>,
+    roots: Map<NodeNumber, NodeNumber>,
+  ): NodeNumber {
+    let strongest = UNKNOWN;
+    let common = UNKNOWN;
+    let isSettled = keys.length > 0;
+    for (const key of keys) {
+      const owner = this.#keys.find(tenant, key);
+      // Most people come with the keys that they came with at first: then the strongest says all.
+      if (owner !== undefined && key === keys[0] && this.#cameWith(tenant, keys, owner)) return owner.node;
+      const node = owner?.node ?? UNKNOWN;
+      nodes.set(key, node);
+      if (node === UNKNOWN) {
+        isSettled = false;
+        continue;
+      }
+      const root = this.#rootOf(node);
+      roots.set(node, root);
+      if (strongest === UNKNOWN) strongest = node;
+      if (common === UNKNOWN) common = root;
+      if (root !== common) isSettled = false;
+    }
+    return isSettled ? strongest : UNKNOWN;
+  }
+
+  #cameWith(tenant: number, keys: readonly MatchKey[], { company }: KeyOwner): boolean {
+    return company === this.#keys.companyOf(tenant, keys);
+  }
+
+  #nodeOf(tenant: number, key: MatchKey): NodeNumber {
+    return this.#keys.find(tenant, key)?.node ?? UNKNOWN;
+  }
+
+  #rootOf(node: NodeNumber): NodeNumber {
+    const cached = this.#roots.get(node);
+    if (cached !== undefined) return cached;
+    const row = this.#aliasOf.get(node) as { root: number } | undefined;
+    const root = row?.root ?? node;
+    this.#roots.set(node, root);
+    return root;
+  }
+
+  #profileOf(root: NodeNumber): ProfileState {
+    const merged = this.#nodesOf.all(root) as unknown as readonly (readonly [number])[];
+    const nodes = merged.length === 0 ? [root] : [root, ...merged.map(([node]) => node)];
+    const counts = [0, 0, 0, 0];
+    let userId: string | null = null;
+    const count = ([type, value]: IdentifierRow): void => {
+      if (type === null) return;
+      counts[type] = (counts[type] ?? 0) + 1;
+      if (type === USER_ID) userId = value;
+    };
+    const ofRoot = this.#rootWithIdentifiers.all(root) as unknown as readonly RootRow[];
+    const [, , receivedAt, userIndex] = ofRoot[0] as RootRow;
+    for (const [type, value] of ofRoot) count([type, value]);
+    for (const [node] of merged) {
+      for (const row of this.#identifiersOf.all(node)) count(row as unknown as IdentifierRow);
+    }
+    return {
+      root,
+      origin: new StoredOrigin(receivedAt, userIndex, () => this.#traceIdOf.get(root)?.trace_id as Uint8Array),
+      nodes,
+      userId,
+      emails: counts[EMAIL] ?? 0,
+      phoneNumbers: counts[PHONE_NUMBER] ?? 0,
+      anonIds: counts[ANON_ID] ?? 0,
+      apart: this.#apart(nodes),
+    };
+  }
+
+  /** Where nobody was ever parted, which is nearly everywhere, nobody is asked for. */
+  #apart(nodes: readonly NodeNumber[]): number[] {
+    this.#isAnybodyApart ??= this.#anyApart.get() !== undefined;
+    if (!this.#isAnybodyApart) return [];
+    return nodes.flatMap((node) => this.#apartFrom.all(node).map(({ node_b }) => node_b as number));
+  }
+}

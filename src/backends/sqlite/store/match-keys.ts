@@ -1,0 +1,103 @@
+/**
+ * Who has a match key: from the hash of a key (stored/keyed-hash.ts) to the node that it points to for ever, in sorted
+ * runs. Most people who are looked for and not found are new, which the Bloom filters of the runs see without a look at
+ * the disk. The text of a key is among the node's `identifiers`. Every key of a node is in both, or in neither:
+ * whoever writes one writes the other in the same transaction.
+ */
+
+import type { DatabaseSync } from 'node:sqlite';
+import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
+import { companyOf, type HashOfKey, type Key, type KeyHash, keyHashes } from '../../../stored/keyed-hash.ts';
+import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import type { Entry, RunReader, RunsShape, RunsSizes } from '../sorted-runs/sorted-runs.ts';
+
+export const MATCH_KEYS: RunsShape = {
+  name: 'match_keys',
+  keyColumns: 2,
+  /** The node; and for the strongest of the keys that a node was given at once, the hash of all of them, else 0. */
+  valueColumns: 2,
+  hasBytes: false,
+  hasFilters: true,
+};
+
+/** Runs of all nodes are merged. */
+const ONE_GROUP = 0;
+const NO_COMPANY = 0;
+
+export interface KeyOwner {
+  readonly node: NodeNumber;
+  /** Of all keys that were given to the node together with this one, the strongest of them (`companyOf`). */
+  readonly company: number | null;
+}
+
+/** For the writer. */
+export class StoreMatchKeys {
+  readonly #buffered: BufferedRuns;
+  readonly #hashOf: HashOfKey;
+
+  constructor(database: DatabaseSync, hashOf = hashesOf(database), sizes?: RunsSizes) {
+    this.#hashOf = hashOf;
+    this.#buffered = new BufferedRuns(database, MATCH_KEYS, () => ONE_GROUP, sizes);
+  }
+
+  find(tenant: number, key: Key): KeyOwner | undefined {
+    const entry = this.#buffered.get(hashOfKey(this.#hashOf, tenant, key));
+    return entry === undefined ? undefined : ownerOf(entry);
+  }
+
+  /** For a key that nobody has. */
+  insert(tenant: number, key: Key, node: NodeNumber, company: number | null): void {
+    this.#buffered.set(hashOfKey(this.#hashOf, tenant, key), [node, company ?? NO_COMPANY]);
+  }
+
+  /** Strongest first. */
+  companyOf(tenant: number, keys: readonly Key[]): number {
+    return companyOf(this.#hashOf, tenant, keys);
+  }
+
+  /** To be called before the transaction is committed. */
+  flush(): void {
+    this.#buffered.flush();
+  }
+
+  /** After a rollback. */
+  forget(): void {
+    this.#buffered.forget();
+  }
+
+  /** Whether runs are being merged. */
+  get isMerging(): boolean {
+    return this.#buffered.runs.isMerging;
+  }
+
+  /** Within a transaction. Goes on with merging runs. */
+  merge(): void {
+    this.#buffered.runs.merge(0);
+  }
+}
+
+/** For others: in runs of `MATCH_KEYS`. */
+export function findNode(runs: RunReader, hashOf: HashOfKey, tenant: number, key: Key): NodeNumber | undefined {
+  const { hash, rest } = hashOfKey(hashOf, tenant, key);
+  return runs.find([hash, rest])?.values[0];
+}
+
+export function removeKeys(runs: RunReader, hashOf: HashOfKey, tenant: number, keys: readonly Key[]): void {
+  const hashes = keys.map((key) => hashOfKey(hashOf, tenant, key));
+  runs.remove(hashes.map(({ hash, rest }) => [hash, rest]));
+}
+
+function ownerOf({ values: [node = 0, company = NO_COMPANY] }: Entry): KeyOwner {
+  return { node, company: company === NO_COMPANY ? null : company };
+}
+
+function hashOfKey(hashOf: HashOfKey, tenant: number, { type, value }: Key): KeyHash {
+  return hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
+}
+
+/** As of this file. */
+export function hashesOf(database: DatabaseSync): HashOfKey {
+  const row = database.prepare('SELECT secret FROM key_secret').get();
+  if (row === undefined) throw new Error('the store has no secret for its hashes');
+  return keyHashes(row['secret'] as Uint8Array);
+}

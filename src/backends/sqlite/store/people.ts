@@ -1,0 +1,116 @@
+/**
+ * Lists of people, and what to call them. A search (stored/people-search.ts) goes through the blocks of node numbers in
+ * which the tenant has nodes (`node_blocks`), newest first; a block is one read transaction of about a millisecond, so
+ * that other questions get their turn in between. Candidates are narrowed down by what any run has of a node
+ * (store/profile-runs.ts), without combining it, and by identifiers in SQL.
+ */
+
+import type { NodeNumber } from '../../../model.ts';
+import type { PeopleQuery, StoredPerson } from '../../../store.ts';
+import { type Candidate, matchOf, type RoughFilter, type Step } from '../../../stored/people-search.ts';
+import { storedPerson } from '../../../stored/person.ts';
+import { PROFILE_RUNS, textOf } from './profile-runs.ts';
+import type { Entry } from '../sorted-runs/sorted-runs.ts';
+import type { StoreConnection } from './connection.ts';
+import { candidateOf, idsToNodes, personNodes } from './profiles.ts';
+import { NODES_PER_BLOCK } from './schema.ts';
+
+/** What is known of a node and is longer is not looked through: the node is a candidate. */
+const COMPARED_BYTES_MAX = 65_536;
+
+/** Looks at one block, or at a part of it when there is no more room or time. */
+export function searchBlock(
+  store: StoreConnection,
+  tenant: number,
+  query: Pick<PeopleQuery, 'text' | 'property'>,
+  filter: RoughFilter | null,
+  { before, room, until }: { readonly before: NodeNumber; readonly room: number; readonly until: number },
+): Step {
+  const block = store.get<{ block: number }>(
+    'SELECT block FROM node_blocks WHERE tenant = ? AND block <= ? ORDER BY block DESC LIMIT 1',
+    tenant,
+    Math.floor((before - 1) / NODES_PER_BLOCK),
+  )?.block;
+  if (block === undefined) return { found: [], end: null };
+  const range = { from: block * NODES_PER_BLOCK, to: Math.min(before, (block + 1) * NODES_PER_BLOCK) };
+  const numbers = filter === null ? survivorsIn(store, tenant, range) : candidatesIn(store, tenant, range, filter);
+  const found: Step['found'][number][] = [];
+  for (const no of numbers) {
+    const candidate: Candidate = candidateOf(store, no);
+    const matched = matchOf(candidate, query);
+    if (matched !== null) found.push({ no, matched, profile: candidate.profile });
+    if (found.length >= room || performance.now() >= until) return { found, end: no };
+  }
+  return { found, end: range.from };
+}
+
+interface Range {
+  readonly from: NodeNumber;
+  /** Exclusive. */
+  readonly to: NodeNumber;
+}
+
+const IS_SURVIVOR = 'NOT EXISTS (SELECT 1 FROM aliases WHERE aliases.node = nodes.no)';
+
+function survivorsIn(store: StoreConnection, tenant: number, { from, to }: Range): NodeNumber[] {
+  const rows = store.all<{ no: NodeNumber }>(
+    `SELECT no FROM nodes WHERE no >= ? AND no < ? AND tenant = ? AND ${IS_SURVIVOR} ORDER BY no DESC`,
+    from,
+    to,
+    tenant,
+  );
+  return rows.map(({ no }) => no);
+}
+
+/** ?1 and ?2 are the range of survivors, ?3 the tenant; patterns are ?4 and ?5. */
+const IDENTIFIER_MATCHES = `(identifiers.value LIKE ?4 ESCAPE '\\' OR identifiers.raw LIKE ?4 ESCAPE '\\'
+  OR (identifiers.type = 2 AND identifiers.value LIKE ?5 ESCAPE '\\'))`;
+const BY_IDENTIFIER = `
+  SELECT node AS no FROM identifiers WHERE node >= ?1 AND node < ?2 AND tenant = ?3 AND ${IDENTIFIER_MATCHES}
+  UNION
+  SELECT root FROM aliases JOIN identifiers ON identifiers.node = aliases.node
+  WHERE root >= ?1 AND root < ?2 AND tenant = ?3 AND ${IDENTIFIER_MATCHES}`;
+
+/** Survivors only, newest first. */
+function candidatesIn(store: StoreConnection, tenant: number, range: Range, filter: RoughFilter): NodeNumber[] {
+  const { from, to } = range;
+  const { identifier, phone, mayCount } = filter;
+  const numbers = new Set<NodeNumber>();
+  const isCandidate = ({ bytes }: Entry): boolean =>
+    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayCount(textOf(bytes)));
+  for (const run of store.runs(PROFILE_RUNS).runNumbers()) {
+    for (const entry of store.runs(PROFILE_RUNS).ascending(run, [from], [to])) {
+      const [node = 0] = entry.key;
+      if (!numbers.has(node) && isCandidate(entry)) numbers.add(node);
+    }
+  }
+  const merged = store.all<{ node: NodeNumber; root: NodeNumber }>(
+    'SELECT node, root FROM aliases WHERE root >= ? AND root < ?',
+    from,
+    to,
+  );
+  for (const { node, root } of merged) {
+    if (!numbers.has(root) && store.runs(PROFILE_RUNS).parts([node]).some(isCandidate)) numbers.add(root);
+  }
+  if (identifier !== null) {
+    const rows = store.all<{ no: NodeNumber }>(BY_IDENTIFIER, from, to, tenant, identifier, phone);
+    for (const { no } of rows) numbers.add(no);
+  }
+  if (numbers.size === 0) return [];
+  return survivorsIn(store, tenant, range).filter((no) => numbers.has(no));
+}
+
+/** By the id that was asked for. */
+export function readPeople(store: StoreConnection, tenant: number, ids: readonly string[]): Map<string, StoredPerson> {
+  const people = new Map<NodeNumber, StoredPerson>();
+  const found = new Map<string, StoredPerson>();
+  for (const [id, root] of idsToNodes(store, tenant, ids)) {
+    let person = people.get(root);
+    if (person === undefined) {
+      person = storedPerson(...personNodes(store, root));
+      people.set(root, person);
+    }
+    found.set(id, person);
+  }
+  return found;
+}

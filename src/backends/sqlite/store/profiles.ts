@@ -1,0 +1,238 @@
+/**
+ * Profiles as people read them, and why they are one person: reads the rows of which stored/profile.ts makes the answer.
+ * A profile is a surviving node and all nodes aliased to it (at most 100).
+ */
+
+import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../../../model.ts';
+import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../../store.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../../stored/cursor.ts';
+import { pageOf } from '../../../stored/page.ts';
+import type { Candidate } from '../../../stored/people-search.ts';
+import { NAMED_BYTES_MAX } from '../../../stored/person.ts';
+import {
+  type IdentifierRow,
+  identifierTypeOf,
+  type MergeRow,
+  oldestFirst,
+  type ProfileNode,
+  type ProfileNodes,
+  profileNodes,
+  storedIdentity,
+  storedProfile,
+} from '../../../stored/profile.ts';
+import { idBytes, type StoreConnection } from './connection.ts';
+import { findShortState, type NodeState, PROFILE_RUNS, stateOf } from './profile-runs.ts';
+import { findNode, MATCH_KEYS } from './match-keys.ts';
+import { uuidText } from '../uuids.ts';
+
+interface OriginColumns {
+  readonly received_at: number;
+  readonly trace_id: Uint8Array;
+  readonly user_index: number;
+}
+
+interface NodeColumns extends OriginColumns {
+  readonly no: NodeNumber;
+  readonly id: Uint8Array;
+}
+
+interface IdentifierColumns extends OriginColumns {
+  readonly type: number;
+  readonly value: string;
+  readonly raw: string | null;
+  readonly node: NodeNumber;
+}
+
+interface MergeColumns extends OriginColumns {
+  readonly no: number;
+  readonly node_a: NodeNumber;
+  readonly node_b: NodeNumber;
+  readonly from_node: NodeNumber;
+  readonly into_node: NodeNumber;
+  readonly via_type: number;
+  readonly via_value: string;
+}
+
+interface RefusalColumns extends OriginColumns {
+  readonly type: number;
+  readonly raw: string;
+  readonly reason: StoredRefusal['reason'];
+  readonly last_at: number;
+  readonly count: number;
+}
+
+/** Of the profile that has, or was given by a merge, the node with this public id. */
+export function nodesById(store: StoreConnection, tenant: number, id: string): ProfileNodes | undefined {
+  const bytes = idBytes(id);
+  if (bytes === undefined) return undefined;
+  const row = store.get<{ no: NodeNumber }>('SELECT no FROM nodes WHERE id = ? AND tenant = ?', bytes, tenant);
+  return row && nodesOf(store, row.no);
+}
+
+export function nodesByKey(
+  store: StoreConnection,
+  tenant: number,
+  type: IdentifierType,
+  normalised: string,
+): ProfileNodes | undefined {
+  const node = findNode(store.runs(MATCH_KEYS), store.hashOf, tenant, { type, value: normalised });
+  if (node === undefined) return undefined;
+  // Found by its hash; here the text can be compared too, since the node's page is read anyway.
+  const row = store.get<{ node: NodeNumber }>(
+    'SELECT node FROM identifiers WHERE node = ? AND type = ? AND value = ? AND tenant = ?',
+    node,
+    IDENTIFIER_TYPES.indexOf(type),
+    normalised,
+    tenant,
+  );
+  return row && nodesOf(store, row.node);
+}
+
+type ReadState = (node: NodeNumber) => NodeState | undefined;
+
+function nodesOf(
+  store: StoreConnection,
+  node: NodeNumber,
+  readState: ReadState = (no) => wholeState(store, no),
+): ProfileNodes {
+  const alias = store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node);
+  const root = alias?.root ?? node;
+  const rows = store.all<NodeColumns>(
+    `SELECT no, id, received_at, trace_id, user_index FROM nodes
+     WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)`,
+    root,
+  );
+  return profileNodes(
+    root,
+    rows.map((row) => profileNode(row, readState(row.no))),
+  );
+}
+
+function wholeState(store: StoreConnection, node: NodeNumber): NodeState | undefined {
+  const entry = store.runs(PROFILE_RUNS).find([node]);
+  return entry && stateOf(entry);
+}
+
+function profileNode(row: NodeColumns, state: NodeState | undefined): ProfileNode {
+  if (state === undefined) throw new Error(`of node ${row.no} there is a row, and nothing in the runs`);
+  const { events, first_seen: firstSeen, last_seen: lastSeen, known } = state;
+  return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, known };
+}
+
+function originOf({ received_at, trace_id, user_index }: OriginColumns): Origin {
+  return { receivedAt: received_at, traceId: uuidText(trace_id), userIndex: user_index };
+}
+
+/** Oldest first. */
+export function identifiersOf(store: StoreConnection, nodes: readonly ProfileNode[]): IdentifierRow[] {
+  const rows = nodes.flatMap(({ node }) =>
+    store.all<IdentifierColumns>(
+      `SELECT type, value, raw, node, coalesce(identifiers.received_at, nodes.received_at) AS received_at,
+         coalesce(identifiers.trace_id, nodes.trace_id) AS trace_id,
+         coalesce(identifiers.user_index, nodes.user_index) AS user_index
+       FROM identifiers JOIN nodes ON nodes.no = identifiers.node WHERE node = ? ORDER BY type, value`,
+      node,
+    ),
+  );
+  return oldestFirst(
+    rows.map((row) => {
+      const { value, raw, node } = row;
+      return { type: identifierTypeOf(row.type), value, raw, node, origin: originOf(row) };
+    }),
+  );
+}
+
+/** Oldest first. Both ends of a merge are in one profile, so one end is enough to find it. */
+export function mergesOf(store: StoreConnection, nodes: readonly ProfileNode[]): MergeRow[] {
+  const rows = nodes.flatMap(({ node }) =>
+    store.all<MergeColumns>('SELECT * FROM merges WHERE node_a = ? ORDER BY no', node),
+  );
+  return oldestFirst(
+    rows.map((row) => ({
+      no: row.no,
+      nodes: [row.node_a, row.node_b] as const,
+      from: row.from_node,
+      into: row.into_node,
+      via: { type: identifierTypeOf(row.via_type), value: row.via_value },
+      origin: originOf(row),
+    })),
+  );
+}
+
+export function readProfile(store: StoreConnection, profile: ProfileNodes): StoredProfile {
+  return storedProfile(profile, identifiersOf(store, profile.nodes));
+}
+
+/** A survivor and its profile, as a search looks at it. */
+export function candidateOf(store: StoreConnection, no: NodeNumber): Candidate {
+  const nodes = nodesOf(store, no);
+  const identifiers = identifiersOf(store, nodes.nodes);
+  return { no, profile: storedProfile(nodes, identifiers), identifiers };
+}
+
+/** The survivor of each id; unknown ids are left out. */
+export function idsToNodes(store: StoreConnection, tenant: number, ids: readonly string[]): [string, NodeNumber][] {
+  return ids.flatMap((id): [string, NodeNumber][] => {
+    const bytes = idBytes(id);
+    if (bytes === undefined) return [];
+    const row = store.get<{ no: NodeNumber }>(
+      `SELECT coalesce(aliases.root, nodes.no) AS no FROM nodes LEFT JOIN aliases ON aliases.node = nodes.no
+       WHERE nodes.id = ? AND nodes.tenant = ?`,
+      bytes,
+      tenant,
+    );
+    return row === undefined ? [] : [[id, row.no]];
+  });
+}
+
+/** For its name: without what is known of a node where that is too long to be read for one. */
+export function personNodes(store: StoreConnection, root: NodeNumber): [ProfileNodes, IdentifierRow[]] {
+  const nodes = nodesOf(store, root, (node) => findShortState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
+  return [nodes, identifiersOf(store, nodes.nodes)];
+}
+
+export function countProfiles(store: StoreConnection, tenant: number): number {
+  const sql = 'SELECT profiles FROM profile_counts WHERE tenant = ?';
+  return store.get<{ profiles: number }>(sql, tenant)?.profiles ?? 0;
+}
+
+/** In the order of the survivors' numbers, which is the order in which the processor made them. */
+export function listProfiles(store: StoreConnection, tenant: number, page: PageRequest): Page<StoredProfile> {
+  const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
+  const roots = store.all<{ no: NodeNumber }>(
+    `SELECT no FROM nodes WHERE no > ? AND tenant = ? AND NOT EXISTS (SELECT 1 FROM aliases WHERE node = nodes.no)
+     ORDER BY no LIMIT ?`,
+    after,
+    tenant,
+    page.limit + 1,
+  );
+  return pageOf(
+    roots,
+    page.limit,
+    ({ no }) => readProfile(store, nodesOf(store, no)),
+    ({ no }) => scopedCursorOf('profiles', [tenant], no),
+  );
+}
+
+/** Rule 15. */
+export function readIdentity(store: StoreConnection, profile: ProfileNodes): StoredIdentity {
+  const refusals = profile.nodes.flatMap(({ node }) =>
+    store.all<RefusalColumns>('SELECT * FROM refusals WHERE node = ?', node),
+  );
+  return storedIdentity(profile, {
+    identifiers: identifiersOf(store, profile.nodes),
+    merges: mergesOf(store, profile.nodes),
+    refusals: oldestFirst(
+      refusals.map((row) => {
+        const { raw, reason, last_at: lastAt, count } = row;
+        return { type: identifierTypeOf(row.type), raw, reason, origin: originOf(row), lastAt, count };
+      }),
+    ),
+    publicId: (node) => publicId(store, node),
+  });
+}
+
+export function publicId(store: StoreConnection, node: NodeNumber): string | undefined {
+  const row = store.get<{ id: Uint8Array }>('SELECT id FROM nodes WHERE no = ?', node);
+  return row && uuidText(row.id);
+}

@@ -1,0 +1,24 @@
+/**
+ * Writes rejected users with their reasons, as far as they are kept (stored/kept-rejections.ts). The sweep removes the
+ * oldest.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { RecordHeader, RejectionToStore } from '../../../store-writer.ts';
+import { keptRejections } from '../../../stored/kept-rejections.ts';
+import { uuidBytes } from '../uuids.ts';
+
+export class StoreRejections {
+  readonly #insert: StatementSync;
+
+  constructor(database: DatabaseSync) {
+    this.#insert = database.prepare('INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)');
+  }
+
+  write(tenant: number, { receivedAt, traceId }: RecordHeader, rejections: readonly RejectionToStore[]): void {
+    for (const { userIndex, message, reason, payload, isCut } of keptRejections(rejections)) {
+      const traceBytes = uuidBytes(traceId);
+      this.#insert.run(tenant, receivedAt, traceBytes, userIndex, message, reason, payload, isCut ? 1 : 0);
+    }
+  }
+}

@@ -1,0 +1,386 @@
+/**
+ * The tables of the embedded store, in one SQLite file, and how it is opened. One thread writes (the processor, or an
+ * act of the API between two of its transactions), any number read beside it.
+ *
+ * `synchronous = NORMAL`: a commit survives the death of the process; after a power loss the file may be some commits
+ * older, whole and consistent, and since the position in the log is in the same file, the processor does the rest again
+ * from the log. So the log lets go of a record only after a commit with `FULL` (`StoreWriter`).
+ *
+ * Events and records lie in tables of a bounded number of events each (`events_7`, `records_7`), and their index
+ * (store/event-index.ts) in as many groups: retention drops whole tables.
+ */
+
+import { randomBytes } from 'node:crypto';
+import { existsSync, statSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { BUSY_TIMEOUT_MS, type DatabaseFile, openDatabase, transaction } from '../database.ts';
+import { sortedRunsSchema } from '../sorted-runs/sorted-runs.ts';
+
+/** Node numbers of a block in `node_blocks`. */
+export const NODES_PER_BLOCK = 1_024;
+const SECRET_BYTES = 32;
+
+/** Types are stored as their place in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
+const SCHEMA = `
+  CREATE TABLE tenants (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
+
+  -- How far the log has been read, by partition.
+  CREATE TABLE positions (
+    partition     INTEGER PRIMARY KEY,
+    position      INTEGER NOT NULL,
+    -- The request of the last record before the position: by it a start knows the log again.
+    last_trace_id TEXT
+  ) STRICT;
+
+  -- Numbers that were never given out: 'node', 'record', 'event'. What is erased is not given out again.
+  CREATE TABLE sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT;
+  INSERT INTO sequences VALUES ('node', 1), ('record', 1), ('event', 1);
+
+  -- A node: created by (received_at, trace_id, user_index). What changes of it is elsewhere (store/profile-runs.ts).
+  CREATE TABLE nodes (
+    no          INTEGER PRIMARY KEY,
+    tenant      INTEGER NOT NULL,
+    id          BLOB    NOT NULL,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    user_index  INTEGER NOT NULL
+  ) STRICT;
+  CREATE UNIQUE INDEX nodes_by_id ON nodes (id);
+  ${sortedRunsSchema('profiles', false)}
+
+  -- One row: what hashes are made with (stored/keyed-hash.ts). As secret as what is hashed; without it nobody is found.
+  CREATE TABLE key_secret (secret BLOB NOT NULL) STRICT;
+
+  -- Who has a match key (store/match-keys.ts).
+  ${sortedRunsSchema('match_keys')}
+
+  -- The match keys of a node. 'raw' is null where it equals 'value'; its origin is null where it is the node's own.
+  CREATE TABLE identifiers (
+    tenant      INTEGER NOT NULL,
+    type        INTEGER NOT NULL,
+    value       TEXT    NOT NULL,
+    node        INTEGER NOT NULL,
+    raw         TEXT,
+    received_at INTEGER,
+    trace_id    BLOB,
+    user_index  INTEGER,
+    PRIMARY KEY (node, type, value)
+  ) STRICT, WITHOUT ROWID;
+
+  -- Only nodes that were merged away have one; depth 1.
+  CREATE TABLE aliases (node INTEGER PRIMARY KEY, root INTEGER NOT NULL) STRICT;
+  CREATE INDEX aliases_by_root ON aliases (root);
+
+  -- The edges of the graph of nodes, with their causes. Both ends are in one profile.
+  CREATE TABLE merges (
+    no          INTEGER PRIMARY KEY,
+    tenant      INTEGER NOT NULL,
+    node_a      INTEGER NOT NULL,
+    node_b      INTEGER NOT NULL,
+    from_node   INTEGER NOT NULL,
+    into_node   INTEGER NOT NULL,
+    via_type    INTEGER NOT NULL,
+    via_value   TEXT    NOT NULL,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    user_index  INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX merges_by_node ON merges (node_a);
+
+  -- Pairs that an unmerge separated, each in both directions.
+  CREATE TABLE apart (
+    node_a   INTEGER NOT NULL,
+    node_b   INTEGER NOT NULL,
+    trace_id BLOB    NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (node_a, node_b)
+  ) STRICT, WITHOUT ROWID;
+
+  -- Refusals of one kind are counted, not repeated. 'node' is where the record went.
+  CREATE TABLE refusals (
+    node        INTEGER NOT NULL,
+    type        INTEGER NOT NULL,
+    value       TEXT    NOT NULL,
+    reason      TEXT    NOT NULL,
+    raw         TEXT    NOT NULL,
+    received_at INTEGER NOT NULL,
+    trace_id    BLOB    NOT NULL,
+    user_index  INTEGER NOT NULL,
+    last_at     INTEGER NOT NULL,
+    count       INTEGER NOT NULL,
+    PRIMARY KEY (node, type, value, reason)
+  ) STRICT, WITHOUT ROWID;
+
+  -- SHA-256 of erased match keys.
+  CREATE TABLE tombstones (
+    tenant    INTEGER NOT NULL,
+    hash      BLOB    NOT NULL,
+    erased_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, hash)
+  ) STRICT, WITHOUT ROWID;
+
+  -- First uses (store/first-uses.ts).
+  ${sortedRunsSchema('idempotency_keys')}
+  ${sortedRunsSchema('event_ids')}
+
+  -- Events by minute and by hour (width in milliseconds) of their own timestamps; currencies as in stored/currency.ts.
+  CREATE TABLE counts (
+    tenant     INTEGER NOT NULL,
+    width      INTEGER NOT NULL,
+    start      INTEGER NOT NULL,
+    event_name TEXT    NOT NULL,
+    currency   TEXT    NOT NULL,
+    events     INTEGER NOT NULL,
+    revenue    REAL    NOT NULL,
+    PRIMARY KEY (tenant, width, start, event_name, currency)
+  ) STRICT, WITHOUT ROWID;
+
+  -- The books, by hour of receipt.
+  CREATE TABLE ledger (
+    tenant            INTEGER NOT NULL,
+    hour              INTEGER NOT NULL,
+    users_received    INTEGER NOT NULL,
+    users_stored      INTEGER NOT NULL,
+    users_duplicates  INTEGER NOT NULL,
+    users_erased      INTEGER NOT NULL,
+    users_expired     INTEGER NOT NULL,
+    users_set_aside   INTEGER NOT NULL,
+    users_rejected    INTEGER NOT NULL,
+    events_received   INTEGER NOT NULL,
+    events_stored     INTEGER NOT NULL,
+    events_duplicates INTEGER NOT NULL,
+    events_erased     INTEGER NOT NULL,
+    events_expired    INTEGER NOT NULL,
+    events_set_aside  INTEGER NOT NULL,
+    PRIMARY KEY (tenant, hour)
+  ) STRICT, WITHOUT ROWID;
+
+  -- What came in, by minute of receipt, whatever became of it.
+  CREATE TABLE receipts (
+    tenant          INTEGER NOT NULL,
+    minute          INTEGER NOT NULL,
+    users_accepted  INTEGER NOT NULL,
+    users_rejected  INTEGER NOT NULL,
+    events_accepted INTEGER NOT NULL,
+    PRIMARY KEY (tenant, minute)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE rejections (
+    no             INTEGER PRIMARY KEY,
+    tenant         INTEGER NOT NULL,
+    received_at    INTEGER NOT NULL,
+    trace_id       BLOB    NOT NULL,
+    user_index     INTEGER NOT NULL,
+    message        TEXT    NOT NULL,
+    reason         TEXT    NOT NULL,
+    payload        TEXT    NOT NULL,
+    payload_is_cut INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX rejections_by_time ON rejections (tenant, received_at);
+  CREATE INDEX rejections_by_reason ON rejections (tenant, reason, received_at);
+
+  CREATE TABLE set_aside (
+    no           INTEGER PRIMARY KEY,
+    tenant       INTEGER NOT NULL,
+    partition    INTEGER NOT NULL,
+    position     INTEGER NOT NULL,
+    received_at  INTEGER NOT NULL,
+    trace_id     BLOB    NOT NULL,
+    set_aside_at INTEGER NOT NULL,
+    cause        TEXT    NOT NULL,
+    UNIQUE (partition, position)
+  ) STRICT;
+
+  CREATE TABLE audit (
+    no       INTEGER PRIMARY KEY,
+    tenant   INTEGER NOT NULL,
+    kind     TEXT    NOT NULL,
+    trace_id BLOB    NOT NULL,
+    at       INTEGER NOT NULL,
+    detail   TEXT    NOT NULL
+  ) STRICT;
+
+  -- The tables of events, oldest first; times are those of the events in it. Below 'first_kept' no event is left;
+  -- 'expired' says whether others may be missing too.
+  CREATE TABLE event_tables (
+    no             INTEGER PRIMARY KEY,
+    first_event    INTEGER NOT NULL,
+    first_kept     INTEGER NOT NULL,
+    events         INTEGER NOT NULL,
+    expired        INTEGER NOT NULL DEFAULT 0,
+    timestamp_min  INTEGER,
+    timestamp_max  INTEGER,
+    received_max   INTEGER
+  ) STRICT;
+  ${sortedRunsSchema('events_by_node', false)}
+  ${sortedRunsSchema('events_by_tenant', false)}
+
+  -- One row once a server has run: which installation this file belongs to (installation.ts).
+  CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;
+
+  -- One row, made with the tables: which store this is. Cursors of arrivals name it.
+  CREATE TABLE identity (id TEXT NOT NULL) STRICT;
+  INSERT INTO identity VALUES (lower(hex(randomblob(16))));
+
+  -- The last event of each tenant, in the order of arrival, that has expired: before it a cursor is too old.
+  CREATE TABLE expired_arrivals (tenant INTEGER PRIMARY KEY, event INTEGER NOT NULL) STRICT;
+
+  -- In which blocks of node numbers a tenant has nodes, or had some: whoever goes through all people of one tenant need not
+  -- read those of all others.
+  CREATE TABLE node_blocks (tenant INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY (tenant, block))
+    STRICT, WITHOUT ROWID;
+
+  -- How many profiles there are: nodes less merges.
+  CREATE TABLE profile_counts (tenant INTEGER PRIMARY KEY, profiles INTEGER NOT NULL) STRICT;
+
+  -- Records of the log that never came: given up by an operator, or removed before there was this store.
+  CREATE TABLE lost_records (
+    partition      INTEGER NOT NULL,
+    first_position INTEGER NOT NULL,
+    next_position  INTEGER NOT NULL,
+    records        INTEGER NOT NULL,
+    found_at       INTEGER NOT NULL,
+    PRIMARY KEY (partition, first_position)
+  ) STRICT, WITHOUT ROWID;
+
+  -- Nodes that an erase or unmerge has changed, for the writer to drop from its caches (store/invalidations.ts).
+  CREATE TABLE invalidations (no INTEGER PRIMARY KEY, node INTEGER NOT NULL) STRICT;
+
+  -- When somebody was last erased is read after every act.
+  CREATE INDEX tombstones_by_time ON tombstones (tenant, erased_at);
+  `;
+
+function create(database: DatabaseSync): void {
+  database.exec(SCHEMA);
+  database.prepare('INSERT INTO key_secret VALUES (?)').run(randomBytes(SECRET_BYTES));
+}
+
+/**
+ * One table of events in blocks (store/event-blocks.ts), and the records that they came in. The events of a record have
+ * consecutive numbers from `first_event` on, so what became of its users follows from them; `notes` holds only what does
+ * not.
+ */
+export function eventTableSchema(no: number): string {
+  return `
+    CREATE TABLE events_${no} (
+      first_event INTEGER PRIMARY KEY,
+      tenant      INTEGER NOT NULL,
+      events      INTEGER NOT NULL,
+      numbers     BLOB    NOT NULL,
+      texts       BLOB    NOT NULL
+    ) STRICT;
+    CREATE TABLE records_${no} (
+      no               INTEGER PRIMARY KEY,
+      tenant           INTEGER NOT NULL,
+      trace_id         BLOB    NOT NULL,
+      received_at      INTEGER NOT NULL,
+      processed_at     INTEGER NOT NULL,
+      first_user_index INTEGER NOT NULL,
+      users_accepted   INTEGER NOT NULL,
+      users_rejected   INTEGER NOT NULL,
+      first_event      INTEGER NOT NULL,
+      events           INTEGER NOT NULL,
+      duplicate_of     BLOB,
+      key_id           TEXT    NOT NULL,
+      notes            TEXT
+    ) STRICT;
+    CREATE INDEX records_${no}_by_trace ON records_${no} (trace_id);`;
+}
+
+/** Between the small pages that random updates like and the large ones that appending likes (decision 008). */
+const PAGE_BYTES = 8_192;
+const WRITER_CACHE_KIB = 64 * 1_024;
+const READER_CACHE_KIB = 16 * 1_024;
+/**
+ * So few that copying them into the file keeps the disk busy for a moment only: the log's syncs wait meanwhile, and with
+ * them every client (p99 of `latency`: 75 ms with 16,384 pages, 13 ms with these). It costs nothing in throughput.
+ */
+export const WAL_PAGES = 1_024;
+
+const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
+
+export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile {
+  return {
+    file,
+    name: 'store',
+    migrations: [create],
+    newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
+    pragmas: `
+      PRAGMA journal_mode = WAL;
+      PRAGMA synchronous = NORMAL;
+      PRAGMA wal_autocheckpoint = ${WAL_PAGES};
+      PRAGMA cache_size = -${kind === 'writer' ? WRITER_CACHE_KIB : READER_CACHE_KIB};
+      PRAGMA temp_store = MEMORY;
+      PRAGMA secure_delete = FAST;`,
+    check: false,
+    withoutBackup:
+      'move all three away: the next start makes a new one from what the event log still holds (SLUICE_LOG_RETENTION); keys are in another file.',
+  };
+}
+
+/** More than a store can have stored since its last sync, which a power loss takes away. */
+const NUMBERS_LOST_BY_CRASH = 2 ** 24;
+/** More than a store is behind the one that its backup was made of. */
+const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
+const NUMBERS_SINCE = Date.UTC(2026, 0, 1);
+/** More than any store takes in: so numbers of a later start are higher than all that were given before it. */
+const NUMBERS_PER_MS = 1_000;
+
+/**
+ * To be done at every start, before anything is stored: after a crash, or where a copy was put back, the store may be older
+ * than it was. Events that come in now would get numbers which were given to others, and a client with a cursor from
+ * then would miss them.
+ */
+export function skipNumbersAtStart(database: DatabaseSync, now: number): void {
+  transaction(database, () =>
+    database
+      .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
+      .run(NUMBERS_LOST_BY_CRASH, numbersAt(now)),
+  );
+}
+
+function numbersAt(now: number): number {
+  return Math.max(0, now - NUMBERS_SINCE) * NUMBERS_PER_MS;
+}
+
+/** The same for a store that was restored from a backup. */
+export function skipNumbersAfterRestore(file: string, now: number): void {
+  if (!existsSync(file)) return;
+  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    transaction(database, () =>
+      database
+        .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
+        .run(NUMBERS_LOST_BY_RESTORE, numbersAt(now)),
+    );
+  } finally {
+    database.close();
+  }
+}
+
+export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {
+  return openDatabase(storeFile(file, kind));
+}
+
+/**
+ * For commands, which only read and change nothing: a write-ahead log that a crash left stays as it is. Where there is
+ * none, the file is opened as by others, since to read it alone would leave an empty one behind.
+ */
+export function openStoreFileForCommand(file: string): DatabaseSync {
+  const what = storeFile(file, 'reader');
+  const walBytes = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+  if (walBytes === 0) return openDatabase(what);
+  return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
+}
+
+/** Up to where each partition of the log is in the store; nothing where there is no store yet. */
+export function readStorePositions(file: string): Map<number, number> {
+  if (!existsSync(file)) return new Map();
+  const database = openStoreFile(file, 'reader');
+  try {
+    const rows = database.prepare('SELECT partition, position FROM positions').all();
+    return new Map(rows.map((row) => [Number(row['partition']), Number(row['position'])]));
+  } finally {
+    database.close();
+  }
+}

@@ -1,0 +1,40 @@
+/**
+ * Which names an update of properties sets (identity/statements.ts), as a number: 53 bits of the hash of them under the
+ * store's secret (stored/keyed-hash.ts). It is stored beside what is known of a node, so that a newer update of the same names
+ * replaces an older one without either being parsed. The same names in another order have another number, and are then
+ * compared as text. Relies on what the edge rejects: halves of surrogate pairs, which would be alike, and NUL, which separates names.
+ */
+
+import { ownCopy } from '../../../stored/generation-cache.ts';
+import { HASHED, type HashOfKey } from '../../../stored/keyed-hash.ts';
+
+/** Of properties that several updates have set, and of none. */
+export const NO_SHAPE = 0;
+
+const NO_TENANT = 0;
+/** Two bits of the hash with the rest of it make 53. */
+const HASH_PART = 2 ** 2;
+/** Longer ones are as rare as they are long. */
+const LENGTH_MAX = 2_000;
+/** Clients send the same few sets of names again and again; with more than this, it starts over. */
+const REMEMBERED_MAX = 10_000;
+
+export class ShapeHashes {
+  readonly #hashOf: HashOfKey;
+  readonly #hashes = new Map<string, number>();
+
+  constructor(hashOf: HashOfKey) {
+    this.#hashOf = hashOf;
+  }
+
+  of(names: string): number {
+    const known = this.#hashes.get(names);
+    if (known !== undefined) return known;
+    if (names.length > LENGTH_MAX) return NO_SHAPE;
+    if (this.#hashes.size >= REMEMBERED_MAX) this.#hashes.clear();
+    const { hash, rest } = this.#hashOf(NO_TENANT, HASHED.names, names);
+    const shape = rest * HASH_PART + (Math.abs(hash) % HASH_PART);
+    this.#hashes.set(ownCopy(names), shape);
+    return shape;
+  }
+}

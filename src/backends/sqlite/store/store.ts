@@ -1,0 +1,244 @@
+/**
+ * The embedded store as people read it: `Store` on one SQLite connection, beside the processor that writes the file.
+ * Every question is one short read transaction and sees one state; the two acts (unmerge, erase) write.
+ *
+ * Calls block their thread for the time of the query. A server asks through `store/client.ts`, which has a thread of
+ * its own for that; commands ask directly.
+ */
+
+import type { MatchOptions } from '../../../identity/match-keys.ts';
+import type { IdentifierType, TenantId } from '../../../model.ts';
+import type {
+  Act,
+  Arrivals,
+  AuditRow,
+  CountBucket,
+  CountQuery,
+  EventQuery,
+  Page,
+  PageRequest,
+  PeoplePage,
+  PeopleQuery,
+  Receipts,
+  RejectionQuery,
+  RejectionReason,
+  SetAsideRecord,
+  Store,
+  StoredEvent,
+  StoredIdentity,
+  StoredPerson,
+  StoredProfile,
+  StoredRejection,
+  StoredTrace,
+  TimeRange,
+  TraceQuery,
+  TraceSummary,
+  UnmergeResult,
+} from '../../../store.ts';
+import { StoreUnavailableError } from '../../../store-writer.ts';
+import { roughFilter, searchPeople } from '../../../stored/people-search.ts';
+import { isBusy, isDamage } from '../database.ts';
+import { isOutOfFiles } from '../disk.ts';
+import { inWriteTransaction, unmerge } from './acts.ts';
+import type { HashOfKey } from '../../../stored/keyed-hash.ts';
+import { StoreConnection } from './connection.ts';
+import { erase } from './erase.ts';
+import { listArrivals, listEvents } from './events.ts';
+import {
+  countEvents,
+  listActs,
+  listCounts,
+  listRejectionReasons,
+  listRejections,
+  listSetAside,
+  readLedger,
+} from './lists.ts';
+import { readPeople, searchBlock } from './people.ts';
+import { countProfiles, listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './profiles.ts';
+import { readReceipts } from './receipts.ts';
+import { openStoreFile, openStoreFileForCommand } from './schema.ts';
+import { listTraces, readTrace } from './traces.ts';
+
+export interface StoreOptions {
+  /** How the processor normalises: an erase looks for the person among rejected users too. */
+  readonly matchOptions?: MatchOptions;
+  /** As of the writer. */
+  readonly hashOf?: HashOfKey;
+  /** For commands: no act is possible, and what a crash left stays as it is. */
+  readonly isForCommand?: boolean;
+}
+
+const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
+const NO_ROWS = { rows: [], nextCursor: null };
+
+const SQLITE_IOERR = 10;
+
+export function openSqliteStore(file: string, options: StoreOptions = {}): Store {
+  const { matchOptions = DEFAULT_MATCH_OPTIONS, hashOf, isForCommand = false } = options;
+  const database = isForCommand ? openStoreFileForCommand(file) : openStoreFile(file, 'reader');
+  // Erased bytes are overwritten, in pages and in pages that become free.
+  database.exec('PRAGMA secure_delete = ON');
+  return new SqliteStore(new StoreConnection(database, hashOf), matchOptions);
+}
+
+class SqliteStore implements Store {
+  readonly #store: StoreConnection;
+  readonly #matchOptions: MatchOptions;
+
+  constructor(store: StoreConnection, matchOptions: MatchOptions) {
+    this.#store = store;
+    this.#matchOptions = matchOptions;
+  }
+
+  async tenants(): Promise<TenantId[]> {
+    return this.#read(() =>
+      this.#store.all<{ id: TenantId }>('SELECT id FROM tenants ORDER BY no').map(({ id }) => id),
+    );
+  }
+
+  async findProfile(id: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined> {
+    return this.#ofTenant(id, undefined, (tenant) => {
+      const nodes = nodesByKey(this.#store, tenant, type, normalised);
+      return nodes && readProfile(this.#store, nodes);
+    });
+  }
+
+  async profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined> {
+    return this.#ofTenant(tenantId, undefined, (tenant) => {
+      const nodes = nodesById(this.#store, tenant, id);
+      return nodes && readProfile(this.#store, nodes);
+    });
+  }
+
+  async profileCount(id: TenantId): Promise<number> {
+    return this.#ofTenant(id, 0, (tenant) => countProfiles(this.#store, tenant));
+  }
+
+  async profiles(id: TenantId, page: PageRequest): Promise<Page<StoredProfile>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listProfiles(this.#store, tenant, page));
+  }
+
+  async searchPeople(id: TenantId, query: PeopleQuery): Promise<PeoplePage> {
+    const tenant = await this.#ofTenant(id, undefined, (no) => no);
+    const filter = roughFilter(query);
+    return searchPeople(
+      {
+        tenant: tenant ?? 0,
+        findProfile: (type, normalised) => this.findProfile(id, type, normalised),
+        profile: (profileId) => this.profile(id, profileId),
+        step: async (before, room, until) => {
+          if (tenant === undefined) return { found: [], end: null };
+          return this.#read(() => searchBlock(this.#store, tenant, query, filter, { before, room, until }));
+        },
+      },
+      query,
+    );
+  }
+
+  async people(tenantId: TenantId, ids: readonly string[]): Promise<Map<string, StoredPerson>> {
+    return this.#ofTenant(tenantId, new Map(), (tenant) => readPeople(this.#store, tenant, ids));
+  }
+
+  async events(id: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined> {
+    const nothing = query.profileId === null ? NO_ROWS : undefined;
+    return this.#ofTenant(id, nothing, (tenant) => listEvents(this.#store, tenant, query));
+  }
+
+  async arrivals(id: TenantId, after: string | null, limit: number): Promise<Arrivals> {
+    return this.#read(() => listArrivals(this.#store, this.#store.tenant(id), after, limit));
+  }
+
+  async counts(id: TenantId, query: CountQuery): Promise<CountBucket[]> {
+    return this.#ofTenant(id, [], (tenant) => listCounts(this.#store, tenant, query));
+  }
+
+  async identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined> {
+    return this.#ofTenant(tenantId, undefined, (tenant) => {
+      const nodes = nodesById(this.#store, tenant, id);
+      return nodes && readIdentity(this.#store, nodes);
+    });
+  }
+
+  async unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined> {
+    const tenant = await this.#ofTenant(tenantId, undefined, (no) => no);
+    if (tenant === undefined) return undefined;
+    return this.#act(() => inWriteTransaction(this.#store, () => unmerge(this.#store, tenant, id, mergedBy, act)));
+  }
+
+  async erase(tenantId: TenantId, id: string, act: Act): Promise<boolean> {
+    const tenant = await this.#ofTenant(tenantId, undefined, (no) => no);
+    if (tenant === undefined) return false;
+    return this.#act(() => erase(this.#store, { tenant, tenantId, id, act, matchOptions: this.#matchOptions }));
+  }
+
+  async audit(id: TenantId, page: PageRequest): Promise<Page<AuditRow>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listActs(this.#store, tenant, page));
+  }
+
+  async trace(id: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
+    return this.#read(() => readTrace(this.#store, id === null ? null : this.#store.tenant(id), traceId));
+  }
+
+  async traces(id: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#store, tenant, id, query));
+  }
+
+  async rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listRejections(this.#store, tenant, query));
+  }
+
+  async rejectionReasons(id: TenantId, range: TimeRange): Promise<RejectionReason[]> {
+    return this.#ofTenant(id, [], (tenant) => listRejectionReasons(this.#store, tenant, range));
+  }
+
+  async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
+    return this.#read(() => readReceipts(this.#store, this.#store.tenant(id), range));
+  }
+
+  async ledger(id: TenantId | null, hours: Parameters<Store['ledger']>[1]): ReturnType<Store['ledger']> {
+    return this.#read(() => readLedger(this.#store, id === null ? null : this.#store.tenant(id), hours));
+  }
+
+  async setAside(limit: number): Promise<SetAsideRecord[]> {
+    return this.#read(() => listSetAside(this.#store, limit));
+  }
+
+  async recount(): Promise<{ eventsInBooks: number; eventsInTables: number }> {
+    return this.#read(() => countEvents(this.#store));
+  }
+
+  async close(): Promise<void> {
+    if (this.#store.database.isOpen) this.#store.database.close();
+  }
+
+  /** `nothing` for a tenant that never sent anything. */
+  async #ofTenant<T>(id: TenantId, nothing: T, ask: (tenant: number) => T): Promise<T> {
+    return this.#read(() => {
+      const tenant = this.#store.tenant(id);
+      return tenant === undefined ? nothing : ask(tenant);
+    });
+  }
+
+  async #read<T>(ask: () => T): Promise<T> {
+    return this.#act(() => this.#store.read(ask));
+  }
+
+  /** A file that cannot be read or written now is told apart from a bug. */
+  async #act<T>(work: () => T | Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isBusy(error) && !isDamage(error) && !isOutOfFiles(error) && !isIoError(error)) throw error;
+      throw new StoreUnavailableError(error instanceof Error ? error.message : String(error), { cause: error });
+    }
+  }
+}
+
+function isIoError(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    'errcode' in error &&
+    typeof error.errcode === 'number' &&
+    (error.errcode & 0xff) === SQLITE_IOERR
+  );
+}

@@ -1,0 +1,72 @@
+/**
+ * The thread that reads the store for a server: SQLite's calls block, and an edge must never be blocked. Answers
+ * questions in the order in which they come in; while an act waits for its turn to write, others are answered.
+ */
+
+import { parentPort, workerData } from 'node:worker_threads';
+import type { MatchOptions } from '../../../identity/match-keys.ts';
+import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { createReading } from '../../../reading.ts';
+import { BadCursorError, type Store } from '../../../store.ts';
+import { StoreUnavailableError } from '../../../store-writer.ts';
+import { openSqliteLogReader } from '../log/reader.ts';
+import { openSqliteStore } from './store.ts';
+
+export interface StoreThreadSetup {
+  readonly storeFile: string;
+  readonly logFolder: string;
+  readonly matchOptions: MatchOptions;
+}
+
+export type StoreMethod = Exclude<keyof Store, 'close'>;
+
+export interface StoreCall {
+  readonly id: number;
+  readonly method: StoreMethod;
+  readonly args: readonly unknown[];
+}
+
+/** Classes of errors do not survive the way between threads, so they are named. */
+export type StoreReply =
+  | { readonly id: number; readonly value: unknown }
+  | { readonly id: number; readonly error: 'bad_cursor' | 'unavailable' | 'bug'; readonly message: string };
+
+function answer(store: Store, { method, args }: StoreCall): Promise<unknown> {
+  const ask = store[method] as (...values: readonly unknown[]) => Promise<unknown>;
+  return ask(...args);
+}
+
+function kindOf(error: unknown): 'bad_cursor' | 'unavailable' | 'bug' {
+  if (error instanceof BadCursorError) return 'bad_cursor';
+  const isUnavailable =
+    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError;
+  return isUnavailable ? 'unavailable' : 'bug';
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function run(setup: StoreThreadSetup): void {
+  const { storeFile, logFolder, matchOptions } = setup;
+  // This reader removes nothing from the log: it never commits a position.
+  const log = openSqliteLogReader({ folder: logFolder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
+  const store = createReading(openSqliteStore(storeFile, { matchOptions }), log);
+  const reply = (message: StoreReply): void => parentPort?.postMessage(message);
+  parentPort?.on('message', (call: StoreCall | 'close') => {
+    if (call === 'close') {
+      void store.close().then(() => parentPort?.close());
+      return;
+    }
+    answer(store, call).then(
+      (value) => reply({ id: call.id, value }),
+      (error: unknown) => {
+        const isForClients = error instanceof BadCursorError;
+        const message = error instanceof Error && !isForClients ? (error.stack ?? error.message) : messageOf(error);
+        reply({ id: call.id, error: kindOf(error), message });
+      },
+    );
+  });
+}
+
+run(workerData as StoreThreadSetup);

@@ -1,0 +1,41 @@
+/**
+ * Which match keys were erased when, as the writer asks for it and adds to it (rule 17). Tombstones are never removed: data
+ * that was received before an erase may come late, from a log that waited.
+ */
+
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { MatchKey, TenantId } from '../../../model.ts';
+import type { Tombstone } from '../../../store-writer.ts';
+import { tombstoneOf } from '../../../stored/tombstone.ts';
+
+interface Tenant {
+  readonly no: number;
+  readonly id: TenantId;
+}
+
+export class Tombstones {
+  readonly #find: StatementSync;
+  readonly #last: StatementSync;
+  readonly #insert: StatementSync;
+
+  constructor(database: DatabaseSync) {
+    this.#find = database.prepare('SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?');
+    this.#last = database.prepare('SELECT max(erased_at) AS last FROM tombstones WHERE tenant = ?');
+    this.#insert = database.prepare(
+      `INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)`,
+    );
+  }
+
+  erasedAt(tenant: Tenant, key: MatchKey): number | undefined {
+    return this.#find.get(tenant.no, tombstoneOf(tenant.id, key))?.['erased_at'] as number | undefined;
+  }
+
+  /** When something was last erased; 0 for never. */
+  lastErasedAt(tenantNo: number): number {
+    return (this.#last.get(tenantNo)?.['last'] as number | null | undefined) ?? 0;
+  }
+
+  write(tenant: Tenant, tombstones: readonly Tombstone[]): void {
+    for (const { key, erasedAt } of tombstones) this.#insert.run(tenant.no, tombstoneOf(tenant.id, key), erasedAt);
+  }
+}

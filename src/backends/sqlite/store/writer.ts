@@ -1,0 +1,433 @@
+/**
+ * The writing end of the embedded store: `StoreWriter` on one SQLite connection, for the processor's thread alone.
+ *
+ * Everything of a transaction lies between BEGIN IMMEDIATE and COMMIT, the position in the log included. Numbers of
+ * nodes, records and events count up from `sequences` and are written back with the commit. What is cached over
+ * transactions is forgotten whenever a transaction was rolled back. When another connection has written to the file,
+ * people that it erased or unmerged are dropped (store/invalidations.ts), and so is what is cheap to read again; all others
+ * stay known.
+ */
+
+import { resolve } from 'node:path';
+import type { DatabaseSync } from 'node:sqlite';
+import { FileIdentity } from '../../../file-identity.ts';
+import { newProfilesIn } from '../../../identity/graph.ts';
+import { type LostRecords, type ProcessedLog, processedLogOf } from '../../../log-continuity.ts';
+import type { MatchKey, TenantId } from '../../../model.ts';
+import {
+  type Answer,
+  type Question,
+  type RecordHeader,
+  type RecordToStore,
+  type Retention,
+  StoreConflictError,
+  type StoreWriter,
+  StoreUnavailableError,
+  type TenantBatch,
+  type WriteTransaction,
+} from '../../../store-writer.ts';
+import { addVisit, type Visits } from '../../../stored/known.ts';
+import { notesOf } from '../../../stored/record-notes.ts';
+import { isBusy } from '../database.ts';
+import { isOutOfFiles } from '../disk.ts';
+import { EventTables } from './event-tables.ts';
+import { FirstUses } from './first-uses.ts';
+import { Invalidations } from './invalidations.ts';
+import type { HashOfKey } from '../../../stored/keyed-hash.ts';
+import { StoreBooks } from './counts.ts';
+import { StoreChanges } from './identity-changes.ts';
+import { StoreCopying } from './copying.ts';
+import { StoreGraph } from './identity-graph.ts';
+import { hashesOf, StoreMatchKeys } from './match-keys.ts';
+import { StoreNodes } from './nodes.ts';
+import { StoreReceipts } from './receipts.ts';
+import { StoreRejections } from './rejections.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import { openStoreFile } from './schema.ts';
+import { Tombstones } from './tombstones.ts';
+import { uuidBytes } from '../uuids.ts';
+import { sweep } from './retention.ts';
+import { markCommit } from '../wal-chain.ts';
+
+/** So many that there are few tables, so few that the index by person of one fits the cache. */
+export const TABLE_EVENTS = 1_000_000;
+
+export interface WriterSetup {
+  readonly file: string;
+  /** Events of one table; tests take few. */
+  readonly tableEvents?: number;
+  /** Of the index of events; tests take few. */
+  readonly indexSizes?: RunsSizes;
+  /** Of the runs that have what changes of nodes; tests take small ones. */
+  readonly profileSizes?: RunsSizes;
+  /** For a server: a thread of its own copies the write-ahead log into the file. */
+  readonly hasThreads?: boolean;
+  /** Instead of those made with the secret in the file; tests take some that are alike. */
+  readonly hashOf?: HashOfKey;
+}
+
+export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
+  return new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup);
+}
+
+/** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
+const DIFFERENCE = `
+  SELECT
+    sum(abs(users_received - users_stored - users_duplicates - users_erased - users_expired - users_set_aside)) AS users,
+    sum(abs(events_received - events_stored - events_duplicates - events_erased - events_expired - events_set_aside))
+      AS events
+  FROM ledger`;
+
+interface Tenant {
+  readonly no: number;
+  readonly id: TenantId;
+  /** When something was last erased here; 0 for never. Records that came in later need not be checked. */
+  readonly lastErasedAt: number;
+}
+
+/** Numbers that come next. */
+interface Sequences {
+  node: number;
+  record: number;
+  event: number;
+}
+
+class SqliteStoreWriter implements StoreWriter, WriteTransaction {
+  readonly #database: DatabaseSync;
+  readonly #graph: StoreGraph;
+  readonly #nodes: StoreNodes;
+  readonly #changes: StoreChanges;
+  readonly #books: StoreBooks;
+  readonly #receipts: StoreReceipts;
+  readonly #tables: EventTables;
+  readonly #rejections: StoreRejections;
+  readonly #tombstones: Tombstones;
+  readonly #firstUses: FirstUses;
+  readonly #statements: ReturnType<typeof prepare>;
+  readonly #invalidations: Invalidations;
+  readonly #tenants = new Map<TenantId, Tenant>();
+  #next: Sequences = { node: 0, record: 0, event: 0 };
+  #dataVersion = -1;
+  readonly #copying: StoreCopying | null;
+  readonly #identity: FileIdentity;
+  readonly #file: string;
+  readonly #keys: StoreMatchKeys;
+
+  constructor(database: DatabaseSync, setup: WriterSetup) {
+    const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, hasThreads = false } = setup;
+    const { hashOf = hashesOf(database) } = setup;
+    this.#database = database;
+    this.#file = file;
+    this.#identity = new FileIdentity(file);
+    this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
+    this.#keys = new StoreMatchKeys(database, hashOf);
+    this.#graph = new StoreGraph(database, this.#keys);
+    this.#nodes = new StoreNodes(database, hashOf, profileSizes);
+    this.#changes = new StoreChanges(database, this.#keys);
+    this.#books = new StoreBooks(database);
+    this.#receipts = new StoreReceipts(database);
+    this.#tables = new EventTables(database, tableEvents, indexSizes);
+    this.#rejections = new StoreRejections(database);
+    this.#tombstones = new Tombstones(database);
+    this.#firstUses = new FirstUses(database, hashOf);
+    this.#invalidations = new Invalidations(database);
+    this.#statements = prepare(database);
+  }
+
+  async positions(): Promise<Map<number, number>> {
+    const rows = this.#attempt(() => this.#database.prepare('SELECT partition, position FROM positions').all());
+    return new Map(rows.map((row) => [row.partition as number, row.position as number]));
+  }
+
+  async processed(): Promise<ProcessedLog> {
+    const rows = this.#database.prepare('SELECT partition, position, last_trace_id FROM positions').all();
+    return processedLogOf(
+      rows.map((row) => [Number(row['partition']), Number(row['position']), row['last_trace_id'] as string | null]),
+    );
+  }
+
+  async begin(): Promise<WriteTransaction> {
+    this.#assertFileIsThere();
+    this.#attempt(() => this.#database.exec('BEGIN IMMEDIATE'));
+    try {
+      this.#attempt(() => this.#catchUpWithOthers());
+    } catch (error) {
+      await this.rollback();
+      throw error;
+    }
+    return this;
+  }
+
+  /** Drops what is not true any more. Also called when somebody else has copied the write-ahead log: then it is little. */
+  #catchUpWithOthers(): void {
+    const version = this.#statements.dataVersion.get()?.data_version as number;
+    if (version === this.#dataVersion) return;
+    const next = this.#readSequences();
+    const nodes = this.#invalidations.take();
+    // Acts give out no numbers. Where these differ, another writer was here, or nothing has been read yet.
+    const isOnlyWriter =
+      next.node === this.#next.node && next.record === this.#next.record && next.event === this.#next.event;
+    if (nodes === undefined || !isOnlyWriter) this.#forget();
+    else {
+      this.#graph.drop(nodes);
+      this.#forgetWhatIsCheap();
+    }
+    this.#dataVersion = version;
+    this.#next = next;
+  }
+
+  #readSequences(): Sequences {
+    const next: Sequences = { node: 0, record: 0, event: 0 };
+    for (const row of this.#statements.sequences.all()) next[row.name as keyof Sequences] = row.next as number;
+    return next;
+  }
+
+  async lookUp(questions: readonly Question[]): Promise<Answer[]> {
+    // Tenants share one sequence of node numbers, so each gets as many as it could use at most.
+    let nextNode = this.#next.node;
+    return this.#attempt(() =>
+      questions.map((question) => {
+        const tenant = this.#tenant(question.tenantId);
+        const snapshot = this.#graph.snapshot(tenant.no, question, nextNode);
+        nextNode += question.users.length;
+        // Reading may fail for want of space too: it makes room in the cache by writing what was changed before.
+        return {
+          snapshot: { ...snapshot, profileOf: (root) => this.#attempt(() => snapshot.profileOf(root)) },
+          lastErasedAt: tenant.lastErasedAt,
+          newestUseOfKey: (key) => this.#attempt(() => this.#firstUses.newestUseOfKey(tenant.no, key)),
+          olderUseOfKey: (key, bodyHash) =>
+            this.#attempt(() => this.#firstUses.olderUseOfKey(tenant.no, key, bodyHash)),
+          eventIds: this.#firstUses.eventIds(tenant.no, question.eventIds),
+          erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
+        };
+      }),
+    );
+  }
+
+  async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {
+    this.#attempt(() => {
+      for (const batch of batches) this.#writeTenant(batch, processedAt);
+    });
+  }
+
+  async setAside(header: RecordHeader, cause: string, at: number): Promise<void> {
+    this.#attempt(() => {
+      const tenant = this.#tenant(header.tenantId);
+      this.#books.bookSetAside(tenant.no, header);
+      this.#receipts.count(tenant.no, header);
+      this.#database
+        .prepare('INSERT INTO set_aside VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)')
+        .run(tenant.no, header.partition, header.position, header.receivedAt, uuidBytes(header.traceId), at, cause);
+    });
+  }
+
+  async advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void> {
+    this.#attempt(() => {
+      const at = (this.#statements.position.get(partition)?.position as number | undefined) ?? 0;
+      if (at !== from) throw new StoreConflictError(`partition ${partition} is at ${at} in the store, not at ${from}`);
+      this.#statements.advance.run(partition, to, lastTraceId ?? null);
+    });
+  }
+
+  async noteLost({ partition, from, to, records, at }: LostRecords): Promise<void> {
+    this.#attempt(() =>
+      this.#database
+        .prepare('INSERT OR REPLACE INTO lost_records VALUES (?, ?, ?, ?, ?)')
+        .run(partition, from, to, records, at),
+    );
+  }
+
+  async commit(durable: boolean): Promise<void> {
+    this.#attempt(() => {
+      this.#nodes.flush();
+      this.#books.flush();
+      this.#receipts.flush();
+      this.#tables.flush();
+      this.#keys.flush();
+      this.#firstUses.flush();
+      for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
+      markCommit(this.#database);
+      this.#database.exec('COMMIT');
+      if (durable) this.#makeDurable();
+    });
+    await this.#copying?.committed();
+  }
+
+  async rollback(): Promise<void> {
+    // Some errors (a full disk) make SQLite roll back by itself.
+    if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
+    this.#forget();
+  }
+
+  async catchUp(): Promise<boolean> {
+    const isBehind = this.#attempt(
+      () => this.#nodes.isMerging || this.#keys.isMerging || this.#firstUses.isMerging || this.#tables.isMerging,
+    );
+    if (!isBehind) return false;
+    await this.begin();
+    try {
+      this.#attempt(() => {
+        this.#nodes.merge();
+        this.#keys.merge();
+        this.#firstUses.merge();
+        this.#tables.merge();
+      });
+      await this.commit(false);
+    } catch (error) {
+      await this.rollback();
+      throw error;
+    }
+    return true;
+  }
+
+  async lostRecords(): Promise<number> {
+    const row = this.#attempt(() => this.#database.prepare('SELECT sum(records) AS records FROM lost_records').get());
+    return Number(row?.['records'] ?? 0);
+  }
+
+  async difference(): Promise<{ users: number; events: number }> {
+    const row = this.#attempt(() => this.#database.prepare(DIFFERENCE).get());
+    return { users: Number(row?.users ?? 0), events: Number(row?.events ?? 0) };
+  }
+
+  async sweep(retention: Retention, now: number): Promise<boolean> {
+    try {
+      return this.#attempt(() => sweep(this.#database, this.#firstUses, retention, now));
+    } catch (error) {
+      this.#firstUses.forget();
+      throw error;
+    } finally {
+      this.#tables.forget();
+      this.#nodes.forget();
+    }
+  }
+
+  async close(): Promise<void> {
+    if (!this.#database.isOpen) return;
+    await this.#copying?.close();
+    this.#database.close();
+  }
+
+  /** Syncing the write-ahead log for one more commit syncs all that came before it too. */
+  /** What is written to a file that has lost its name is lost, so nothing may leave the log for it. */
+  #assertFileIsThere(): void {
+    if (this.#identity.isSame()) return;
+    throw new StoreUnavailableError(
+      `${resolve(this.#file)} was removed or replaced while the server runs. Restart the server: it goes on with the file that is there then, and without one makes the store again from the log`,
+    );
+  }
+
+  #makeDurable(): void {
+    this.#assertFileIsThere();
+    this.#database.exec('PRAGMA synchronous = FULL; BEGIN IMMEDIATE');
+    markCommit(this.#database);
+    this.#database.exec('COMMIT; PRAGMA synchronous = NORMAL');
+  }
+
+  #forget(): void {
+    this.#graph.forget();
+    this.#keys.forget();
+    this.#firstUses.forget();
+    this.#forgetWhatIsCheap();
+    this.#next = { node: 0, record: 0, event: 0 };
+    this.#dataVersion = -1;
+  }
+
+  /** What takes a few rows to read again; an erase changes most of it (sums, the newest table, runs, `lastErasedAt`). */
+  #forgetWhatIsCheap(): void {
+    this.#nodes.forget();
+    this.#books.forget();
+    this.#receipts.forget();
+    this.#tables.forget();
+    this.#tenants.clear();
+  }
+
+  /** What may go well later is told apart from what is a bug. */
+  #attempt<T>(work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      if (!isOutOfFiles(error) && !isBusy(error)) throw error;
+      throw new StoreUnavailableError(error instanceof Error ? error.message : String(error), { cause: error });
+    }
+  }
+
+  #tenant(id: TenantId): Tenant {
+    const known = this.#tenants.get(id);
+    if (known !== undefined) return known;
+    this.#database.prepare('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING').run(id);
+    const row = this.#database.prepare('SELECT no FROM tenants WHERE id = ?').get(id);
+    const no = row?.no as number;
+    const tenant = { no, id, lastErasedAt: this.#tombstones.lastErasedAt(no) };
+    this.#tenants.set(id, tenant);
+    return tenant;
+  }
+
+  #erasedAt(tenant: Tenant, key: MatchKey): number | undefined {
+    return tenant.lastErasedAt === 0 ? undefined : this.#tombstones.erasedAt(tenant, key);
+  }
+
+  #writeTenant(batch: TenantBatch, processedAt: number): void {
+    const tenant = this.#tenant(batch.tenantId);
+    const visits: Visits = new Map();
+    for (const record of batch.records) this.#writeRecord(tenant, record, processedAt, visits);
+    this.#tables.endBlock();
+    this.#nodes.write(tenant, batch.changes.nodes, visits);
+    for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
+    this.#changes.write(tenant.no, batch.changes);
+    this.#books.countProfiles(tenant.no, newProfilesIn(batch.changes));
+    this.#graph.learn(tenant.no, batch.changes, batch.settled);
+    this.#tombstones.write(tenant, batch.tombstones);
+    this.#firstUses.write(tenant.no, batch, this.#next.record);
+  }
+
+  #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Visits): void {
+    const { header, users, rejections } = record;
+    const { traceId, receivedAt } = header;
+    const table = this.#tables.forRecord(this.#next.event);
+    const recordNo = this.#next.record++;
+    const firstEvent = this.#next.event;
+    for (const user of users) {
+      const { origin, node, events } = user;
+      for (const event of events) {
+        this.#tables.add(tenant.no, this.#next.event++, node, recordNo, origin.userIndex, event);
+        this.#books.countEvent(tenant.no, event);
+      }
+      if (node !== null) addVisit(visits, node, user);
+    }
+    const eventCount = this.#next.event - firstEvent;
+    if (receivedAt > table.receivedMax) table.receivedMax = receivedAt;
+    table.insertRecord.run(
+      recordNo,
+      tenant.no,
+      uuidBytes(traceId),
+      receivedAt,
+      processedAt,
+      header.firstUserIndex,
+      header.usersAccepted,
+      header.usersRejected,
+      firstEvent,
+      eventCount,
+      record.duplicateOf === null ? null : uuidBytes(record.duplicateOf),
+      header.keyId,
+      notesOf(record),
+    );
+    // Those of a repeated request were kept the first time; its trace names them all the same.
+    if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
+    this.#books.bookRecord(tenant.no, header, record.userTally, record.eventTally);
+    this.#receipts.count(tenant.no, header);
+  }
+}
+
+function prepare(database: DatabaseSync) {
+  return {
+    dataVersion: database.prepare('PRAGMA data_version'),
+    position: database.prepare('SELECT position FROM positions WHERE partition = ?'),
+    advance: database.prepare(
+      `INSERT INTO positions (partition, position, last_trace_id) VALUES (?, ?, ?)
+       ON CONFLICT DO UPDATE SET position = excluded.position, last_trace_id = excluded.last_trace_id`,
+    ),
+    sequences: database.prepare('SELECT name, next FROM sequences'),
+    sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
+  };
+}
