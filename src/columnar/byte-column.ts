@@ -47,6 +47,16 @@ export class ByteColumn {
     this.#end(row, start, bytes.length);
   }
 
+  /** A row gets the bytes of another. */
+  replace(row: number, by: number): void {
+    this.#starts[row] = this.#starts[by] as number;
+    this.#ends[row] = this.#ends[by] as number;
+  }
+
+  removeLast(): void {
+    this.#count--;
+  }
+
   pushText(text: string): void {
     const start = this.#room(text.length * UTF8_BYTES_PER_CHARACTER_MAX);
     this.#end(this.#next(), start, this.#memory.write(text, start));

@@ -7,7 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from '../../src/backends/sqlite/store/event-index.ts';
 import { HASHED, type HashOfKey, keyHashes } from '../../src/stored/keyed-hash.ts';
-import { RunReader } from '../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
+import { RunReader } from '../../src/backends/sqlite/sorted-runs/run-reader.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { skipNumbersAfterRestore, skipNumbersAtStart } from '../../src/backends/sqlite/store/schema.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store/writer.ts';

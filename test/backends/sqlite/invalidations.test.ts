@@ -11,7 +11,7 @@ import { suite, test, type TestContext } from 'node:test';
 import { ROWS_KEPT } from '../../../src/backends/sqlite/store/invalidations.ts';
 import { type HashOfKey, keyHashes } from '../../../src/stored/keyed-hash.ts';
 import { PROFILE_RUNS } from '../../../src/backends/sqlite/store/profile-runs.ts';
-import { RunReader } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
+import { RunReader } from '../../../src/backends/sqlite/sorted-runs/run-reader.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../../src/backends/sqlite/store/writer.ts';
 import type { LogEntry } from '../../../src/log.ts';

@@ -9,16 +9,15 @@ import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { BloomFilter } from '../../../src/backends/sqlite/sorted-runs/bloom-filter.ts';
 import {
-  dropSortedRunsSchema,
+  combineEntries,
   type Entry,
-  type Key,
   RowsToWrite,
-  RunReader,
   type RunsShape,
-  type RunsSizes,
-  SortedRuns,
-  sortedRunsSchema,
-} from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
+} from '../../../src/backends/sqlite/sorted-runs/entries.ts';
+import type { Key } from '../../../src/backends/sqlite/sorted-runs/keys.ts';
+import { RunReader } from '../../../src/backends/sqlite/sorted-runs/run-reader.ts';
+import { dropSortedRunsSchema, sortedRunsSchema } from '../../../src/backends/sqlite/sorted-runs/schema.ts';
+import { type RunsSizes, SortedRuns } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
 const SHAPES: readonly RunsShape[] = [
@@ -30,11 +29,13 @@ const SHAPES: readonly RunsShape[] = [
     valueColumns: 2,
     hasBytes: true,
     hasFilters: false,
-    combine: (one, other) => ({
-      key: one.key,
-      values: [(one.values[0] ?? 0) + (other.values[0] ?? 0), Math.min(one.values[1] ?? 0, other.values[1] ?? 0)],
-      bytes: Buffer.compare(one.bytes, other.bytes) < 0 ? other.bytes : one.bytes,
-    }),
+    combine: (rows, into, other) => {
+      const [, sums, lowest] = rows.columns as [Float64Array, Float64Array, Float64Array];
+      sums[into] = (sums[into] ?? 0) + (sums[other] ?? 0);
+      lowest[into] = Math.min(lowest[into] ?? 0, lowest[other] ?? 0);
+      const bytes = rows.bytes ?? assert.fail('there are bytes');
+      if (Buffer.compare(bytes.get(into), bytes.get(other)) < 0) bytes.replace(into, other);
+    },
   },
 ];
 
@@ -72,11 +73,14 @@ class Model {
     return this.groups.get(group)?.has(String(key)) ?? false;
   }
 
-  put({ combine }: RunsShape, group: number, entry: Entry): void {
+  put(shape: RunsShape, group: number, entry: Entry): void {
     const entries = this.groups.get(group) ?? new Map<string, Entry>();
     this.groups.set(group, entries);
     const before = entries.get(String(entry.key));
-    entries.set(String(entry.key), before === undefined || combine === undefined ? entry : combine(before, entry));
+    entries.set(
+      String(entry.key),
+      before === undefined || shape.combine === undefined ? entry : combineEntries(shape, [before, entry]),
+    );
   }
 
   get(key: Key): Entry | undefined {

@@ -8,7 +8,6 @@ import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import {
-  combined,
   findShortState,
   PROFILE_RUNS,
   putRemovedEvents,
@@ -16,7 +15,8 @@ import {
   subtractRemovedEvents,
 } from '../../../src/backends/sqlite/store/profile-runs.ts';
 import { NO_SHAPE } from '../../../src/backends/sqlite/store/shape-hash.ts';
-import type { Entry, RunsSizes } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
+import { combineEntries, type Entry } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
+import type { RunsSizes } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
 import { StoreConnection } from '../../../src/backends/sqlite/store/connection.ts';
 import { hashesOf } from '../../../src/backends/sqlite/store/match-keys.ts';
 import { StoreNodes } from '../../../src/backends/sqlite/store/nodes.ts';
@@ -339,11 +339,13 @@ suite('What is known of nodes', () => {
       fc.property(fc.array(group, { minLength: 2, maxLength: 6 }), fc.infiniteStream(fc.nat()), (groups, random) => {
         const parts = groups.map((one, index) => deltaOf({ ...one, hasShape: one.hasShape || index % 2 === 0 }, index));
         // In a row, and any two at a time.
-        const inARow = parts.slice(1).reduce((sum, part) => combined(sum, part), parts[0] as Entry);
+        const inARow = parts
+          .slice(1)
+          .reduce((sum, part) => combineEntries(PROFILE_RUNS, [sum, part]), parts[0] as Entry);
         while (parts.length > 1) {
           const [one] = parts.splice((random.next().value as number) % parts.length, 1) as [Entry];
           const at = (random.next().value as number) % parts.length;
-          parts[at] = combined(one, parts[at] as Entry);
+          parts[at] = combineEntries(PROFILE_RUNS, [one, parts[at] as Entry]);
         }
         const [first] = parts;
         assert.deepEqual(readableState(first), readableState(inARow));

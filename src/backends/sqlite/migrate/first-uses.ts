@@ -6,7 +6,7 @@
 import type { Chunk, PartName } from '../../../moving.ts';
 import { EVENT_IDS, IDEMPOTENCY_KEYS, keyUseOf } from '../store/first-uses.ts';
 import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
-import type { Entry } from '../sorted-runs/sorted-runs.ts';
+import type { Entry } from '../sorted-runs/entries.ts';
 import type { StoreConnection } from '../store/connection.ts';
 import { uuidBytes } from '../uuids.ts';
 

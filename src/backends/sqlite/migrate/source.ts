@@ -27,7 +27,7 @@ import { isPlain, PLAIN_TABLES, type PlainPart } from './parts.ts';
 import { PROFILE_RUNS, stateOf } from '../store/profile-runs.ts';
 import { storeIdOf, StoreConnection } from '../store/connection.ts';
 import { readLedger } from '../store/lists.ts';
-import type { Entry } from '../sorted-runs/sorted-runs.ts';
+import type { Entry } from '../sorted-runs/entries.ts';
 import { storeFile } from '../store/schema.ts';
 
 export interface SourceSetup {

@@ -7,14 +7,13 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Rows } from '../../../columnar/column-block.ts';
 import type { KeyHash } from '../../../stored/keyed-hash.ts';
-import { type Entry, RowsToWrite, type RunsShape, type RunsSizes, SortedRuns } from './sorted-runs.ts';
+import { type Entry, NO_BYTES, RowsToWrite, type RunsShape } from './entries.ts';
+import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 
 /** Entries that wait; with more, a run is put. */
 const WAITING_MAX = 131_072;
 /** So few that they are taken out of the hash table one by one. */
 const FEW = 4_096;
-
-const NO_BYTES = new Uint8Array();
 
 export class BufferedRuns {
   readonly runs: SortedRuns;

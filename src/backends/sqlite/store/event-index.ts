@@ -10,7 +10,9 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
-import { type Key, RowsToWrite, type RunsShape, type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import { RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
+import type { Key } from '../sorted-runs/keys.ts';
+import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 
 const KEYS_ONLY = { keyColumns: 3, valueColumns: 0, hasBytes: false, hasFilters: false } as const;

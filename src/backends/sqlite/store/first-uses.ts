@@ -14,7 +14,9 @@ import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts'
 import { HASHED, type HashOfKey, type KeyHash } from '../../../stored/keyed-hash.ts';
 import { olderUseName } from '../../../stored/older-use.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { Entry, RunReader, RunsShape, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import type { Entry, RowsToWrite, RunsShape } from '../sorted-runs/entries.ts';
+import type { RunReader } from '../sorted-runs/run-reader.ts';
+import type { SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
 const DAY_MS = 86_400_000;
@@ -40,8 +42,13 @@ export const IDEMPOTENCY_KEYS: RunsShape = {
   /** The trace_id, and the hash of the body. */
   hasBytes: true,
   hasFilters: true,
-  combine: (one, other) => ((one.values[1] as number) > (other.values[1] as number) ? one : other),
+  combine: keepNewest,
 };
+
+function keepNewest(rows: RowsToWrite, into: number, other: number): void {
+  const numbers = rows.columns[KEY_COLUMNS + 1] as Float64Array;
+  if ((numbers[other] as number) >= (numbers[into] as number)) rows.replace(into, other);
+}
 
 export class FirstUses {
   readonly #hashOf: HashOfKey;

@@ -9,7 +9,9 @@ import type { DatabaseSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
 import { companyOf, type HashOfKey, type Key, type KeyHash, keyHashes } from '../../../stored/keyed-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { Entry, RunReader, RunsShape, RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import type { Entry, RunsShape } from '../sorted-runs/entries.ts';
+import type { RunReader } from '../sorted-runs/run-reader.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 
 export const MATCH_KEYS: RunsShape = {
   name: 'match_keys',

@@ -10,7 +10,7 @@ import type { PeopleQuery, StoredPerson } from '../../../store.ts';
 import { type Candidate, matchOf, type RoughFilter, type Step } from '../../../stored/people-search.ts';
 import { storedPerson } from '../../../stored/person.ts';
 import { PROFILE_RUNS, textOf } from './profile-runs.ts';
-import type { Entry } from '../sorted-runs/sorted-runs.ts';
+import type { Entry } from '../sorted-runs/entries.ts';
 import type { StoreConnection } from './connection.ts';
 import { candidateOf, idsToNodes, personNodes } from './profiles.ts';
 import { NODES_PER_BLOCK } from './schema.ts';

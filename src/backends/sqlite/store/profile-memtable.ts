@@ -9,9 +9,9 @@ import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { Rows } from '../../../columnar/column-block.ts';
 import type { NodeNumber } from '../../../model.ts';
 import type { Sum } from '../../../stored/known.ts';
-import { PROFILE_RUNS } from './profile-runs.ts';
+import { combineProfiles, PROFILE_RUNS } from './profile-runs.ts';
 import { NO_SHAPE } from './shape-hash.ts';
-import { RowsToWrite } from '../sorted-runs/sorted-runs.ts';
+import { RowsToWrite } from '../sorted-runs/entries.ts';
 
 /** What was set of a node, as text (identity/statements.ts). */
 export interface PropertyUpdate {
@@ -46,14 +46,15 @@ export class ProfileMemtable {
   add(node: NodeNumber, { events, first, last }: Sum, update: PropertyUpdate | null): void {
     const shape = update?.shape ?? NO_SHAPE;
     const writtenAt = update === null || shape === NO_SHAPE ? last : update.writtenAt;
-    const values = [events, first, last, writtenAt, shape];
+    const rows = this.#rows;
+    rows.addText([node, events, first, last, writtenAt, shape], update?.text ?? '');
     const place = this.#places.get(node);
     if (place === undefined) {
-      this.#places.set(node, this.#rows.count);
-      this.#rows.addText([node, ...values], update?.text ?? '');
+      this.#places.set(node, rows.count - 1);
       return;
     }
-    this.#rows.combine(place, { key: [node], values, bytes: Buffer.from(update?.text ?? '') }, PROFILE_RUNS);
+    combineProfiles(rows, place, rows.count - 1);
+    rows.removeLast();
   }
 
   clear(): void {

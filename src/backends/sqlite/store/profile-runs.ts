@@ -12,10 +12,13 @@
  * In which order parts are combined does not matter, but for people of whom so much is known that some of it is cut off (stored/known.ts).
  */
 
+import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { mergedKnown } from '../../../stored/merged-known.ts';
 import { NO_SHAPE } from './shape-hash.ts';
-import { type Entry, type RunReader, type RunsShape, type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import { combineEntries, type Entry, NO_BYTES, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
+import type { RunReader } from '../sorted-runs/run-reader.ts';
+import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import type { StoreConnection } from './connection.ts';
 
 export const PROFILE_RUNS: RunsShape = {
@@ -24,7 +27,7 @@ export const PROFILE_RUNS: RunsShape = {
   valueColumns: 5,
   hasBytes: true,
   hasFilters: false,
-  combine: combined,
+  combine: combineProfiles,
 };
 
 /** Entries are large to merge, and a look into a run costs little beside the rest of a profile. */
@@ -33,45 +36,55 @@ export const PROFILE_SIZES: RunsSizes = { fanOut: 8 };
 /** All nodes are in one group: they have no age by which they could be dropped. */
 export const PROFILE_GROUP = 0;
 
-export function combined(one: Entry, other: Entry): Entry {
-  const [events = 0, first = 0, last = 0] = one.values;
-  const [moreEvents = 0, otherFirst = 0, otherLast = 0] = other.values;
-  const lastSeen = Math.max(last, otherLast);
-  const { bytes, writtenAt, shape } = combinedKnown(knownIn(one), knownIn(other));
-  return {
-    key: one.key,
-    values: [
-      events + moreEvents,
-      Math.min(first, otherFirst),
-      lastSeen,
-      shape === NO_SHAPE ? lastSeen : writtenAt,
-      shape,
-    ],
-    bytes,
-  };
-}
+/** The columns of a row. */
+const EVENTS = 1;
+const FIRST_SEEN = 2;
+const LAST_SEEN = 3;
+const WRITTEN_AT = 4;
+const SHAPE = 5;
 
-interface Known {
-  readonly bytes: Uint8Array;
-  readonly writtenAt: number;
-  readonly shape: number;
-}
-
-function knownIn({ values, bytes }: Entry): Known {
-  return { bytes, writtenAt: values[3] as number, shape: values[4] as number };
+/** One rule for merging runs, for what a transaction gathers, and for reading: see above. */
+export function combineProfiles(rows: RowsToWrite, into: number, other: number): void {
+  const { columns } = rows;
+  const [events, first, last] = [columns[EVENTS], columns[FIRST_SEEN], columns[LAST_SEEN]] as [
+    Float64Array,
+    Float64Array,
+    Float64Array,
+  ];
+  events[into] = (events[into] as number) + (events[other] as number);
+  first[into] = Math.min(first[into] as number, first[other] as number);
+  last[into] = Math.max(last[into] as number, last[other] as number);
+  combineKnown(rows, rows.bytes as ByteColumn, into, other);
+  if (columns[SHAPE]?.[into] === NO_SHAPE) (columns[WRITTEN_AT] as Float64Array)[into] = last[into];
 }
 
 /** Nearly always both are one update of the same names: then the newer one is all there is to know. */
-function combinedKnown(one: Known, other: Known): Known {
-  if (one.bytes.length === 0) return other;
-  if (other.bytes.length === 0) return one;
-  const isOneShape = one.shape === other.shape && one.shape !== NO_SHAPE;
-  if (isOneShape && one.writtenAt !== other.writtenAt) return one.writtenAt > other.writtenAt ? one : other;
-  const [text, otherText] = [textOf(one.bytes), textOf(other.bytes)];
+function combineKnown({ columns }: RowsToWrite, bytes: ByteColumn, into: number, other: number): void {
+  if (bytes.length(other) === 0) return;
+  const [writtenAt, shape] = [columns[WRITTEN_AT], columns[SHAPE]] as [Float64Array, Float64Array];
+  const takeOther = (): void => {
+    bytes.replace(into, other);
+    writtenAt[into] = writtenAt[other] as number;
+    shape[into] = shape[other] as number;
+  };
+  if (bytes.length(into) === 0) {
+    takeOther();
+    return;
+  }
+  const isOneShape = shape[into] === shape[other] && shape[into] !== NO_SHAPE;
+  if (isOneShape && writtenAt[into] !== writtenAt[other]) {
+    if ((writtenAt[other] as number) > (writtenAt[into] as number)) takeOther();
+    return;
+  }
+  const [text, otherText] = [textOf(bytes.get(into)), textOf(bytes.get(other))];
   const merged = mergedKnown(text, otherText);
-  if (merged === text) return one;
-  if (merged === otherText) return other;
-  return { bytes: Buffer.from(merged), writtenAt: 0, shape: NO_SHAPE };
+  if (merged === text) return;
+  if (merged === otherText) {
+    takeOther();
+    return;
+  }
+  bytes.set(into, Buffer.from(merged));
+  shape[into] = NO_SHAPE;
 }
 
 export function textOf(bytes: Uint8Array): string {
@@ -93,18 +106,14 @@ export function stateOf({ values, bytes }: Entry): NodeState {
 
 /** Without what is known of a node where that is longer than `bytesMax`, in one part or in all together. */
 export function findShortState(runs: RunReader, node: NodeNumber, bytesMax: number): NodeState | undefined {
-  let found: Entry | undefined;
-  let isLong = false;
-  for (const part of runs.parts([node])) {
-    isLong ||= part.bytes.length > bytesMax;
-    const entry = isLong ? { ...part, bytes: NO_BYTES } : part;
-    found = found === undefined ? entry : combined(found, entry);
-  }
-  if (found === undefined) return undefined;
-  return stateOf(isLong || found.bytes.length > bytesMax ? { ...found, bytes: NO_BYTES } : found);
+  const [first, ...others] = runs.parts([node]);
+  if (first === undefined) return undefined;
+  const parts = [first, ...others] as const;
+  const isLong = parts.some(({ bytes }) => bytes.length > bytesMax);
+  const short = ({ key, values }: Entry): Entry => ({ key, values, bytes: NO_BYTES });
+  const found = combineEntries(PROFILE_RUNS, isLong ? [short(first), ...others.map(short)] : parts);
+  return stateOf(found.bytes.length > bytesMax ? short(found) : found);
 }
-
-const NO_BYTES = new Uint8Array();
 
 /** Events of a node that are stored no more, and when they were received. */
 export interface RemovedEvents {

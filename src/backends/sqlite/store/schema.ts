@@ -14,7 +14,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { BUSY_TIMEOUT_MS, type DatabaseFile, openDatabase, transaction } from '../database.ts';
-import { sortedRunsSchema } from '../sorted-runs/sorted-runs.ts';
+import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
 /** Node numbers of a block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;

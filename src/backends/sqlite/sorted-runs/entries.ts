@@ -1,0 +1,101 @@
+/**
+ * What sorted runs hold: entries of a key, values and bytes, all of one shape. Many entries at once are rows: numbers in
+ * columns, bytes in one piece of memory. As an object for each of hundreds of thousands of entries they would be most of
+ * what the garbage collector does.
+ */
+
+import { ByteColumn } from '../../../columnar/byte-column.ts';
+import type { Rows } from '../../../columnar/column-block.ts';
+import type { Key } from './keys.ts';
+
+export interface Entry {
+  readonly key: Key;
+  readonly values: readonly number[];
+  /** Empty where entries have none. */
+  readonly bytes: Uint8Array;
+}
+
+/** What is stored under one name, the same for everybody who opens it. */
+export interface RunsShape {
+  /** Its tables begin with it. */
+  readonly name: string;
+  readonly keyColumns: number;
+  readonly valueColumns: number;
+  readonly hasBytes: boolean;
+  /** For keys that begin with two hashes, and are looked for one by one. */
+  readonly hasFilters: boolean;
+  /** Makes the row `into` what it and another row of its key amount to, whichever came first. Without it, keys differ. */
+  readonly combine?: (rows: RowsToWrite, into: number, other: number) => void;
+}
+
+export const NO_BYTES = new Uint8Array();
+
+export class RowsToWrite implements Rows {
+  columns: readonly Float64Array[];
+  readonly bytes: ByteColumn | null;
+  count = 0;
+
+  constructor(columns: number, hasBytes: boolean, capacity: number) {
+    this.columns = Array.from({ length: columns }, () => new Float64Array(capacity));
+    this.bytes = hasBytes ? new ByteColumn() : null;
+  }
+
+  add(values: readonly number[], bytes: Uint8Array): void {
+    this.#add(values);
+    this.bytes?.push(bytes);
+  }
+
+  addText(values: readonly number[], text: string): void {
+    this.#add(values);
+    this.bytes?.pushText(text);
+  }
+
+  #add(values: readonly number[]): void {
+    if (this.count === this.columns[0]?.length) this.columns = this.columns.map(doubled);
+    for (let column = 0; column < values.length; column++) {
+      (this.columns[column] as Float64Array)[this.count] = values[column] as number;
+    }
+    this.count++;
+  }
+
+  entryAt(row: number, { keyColumns, valueColumns }: RunsShape): Entry {
+    const [key, values]: [number[], number[]] = [[], []];
+    for (let column = 0; column < keyColumns + valueColumns; column++) {
+      (column < keyColumns ? key : values).push((this.columns[column] as Float64Array)[row] as number);
+    }
+    return { key, values, bytes: this.bytes?.get(row) ?? NO_BYTES };
+  }
+
+  /** Makes the values and bytes of a row those of another. */
+  replace(row: number, by: number): void {
+    for (const column of this.columns) column[row] = column[by] as number;
+    this.bytes?.replace(row, by);
+  }
+
+  removeLast(): void {
+    this.count--;
+    this.bytes?.removeLast();
+  }
+
+  clear(): void {
+    this.count = 0;
+    this.bytes?.clear();
+  }
+}
+
+function doubled(column: Float64Array): Float64Array {
+  const larger = new Float64Array(Math.max(1, 2 * column.length));
+  larger.set(column);
+  return larger;
+}
+
+/** What entries of one key amount to. */
+export function combineEntries(shape: RunsShape, entries: readonly [Entry, ...Entry[]]): Entry {
+  const [first] = entries;
+  if (entries.length === 1) return first;
+  if (shape.combine === undefined) throw new Error(`${shape.name} has a key twice, which cannot be combined`);
+  const rows = new RowsToWrite(shape.keyColumns + shape.valueColumns, shape.hasBytes, entries.length);
+  for (const { key, values, bytes } of entries) rows.add([...key, ...values], bytes);
+  for (let other = 1; other < entries.length; other++) shape.combine(rows, 0, other);
+  return rows.entryAt(0, shape);
+}
