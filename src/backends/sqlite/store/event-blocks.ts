@@ -1,14 +1,14 @@
 /**
  * Events as they are stored: some dozens in a row together, because a row costs more than what is in it. Pure.
  *
- * A block holds events of one tenant in the order of their numbers: `numbers` has all that is a number, each as what it
- * differs by from the event before, in varints; `texts` is all names, amounts that are texts, and properties, one
- * after the other, in UTF-8. Lengths are those of the texts in JavaScript. Properties begin with a brace, so that half
- * a character at the end of a name never meets its other half.
+ * A block holds events of one tenant in the order of their numbers: `numbers` has all that is a number, in columns
+ * (columnar/column-block.ts); `texts` is all names, amounts and properties, one after the other, in UTF-8. Amounts are
+ * texts, since not all are whole numbers. Lengths are those of the texts in JavaScript. Properties begin with a brace, so
+ * that half a character at the end of a name never meets its other half.
  */
 
+import { ColumnBlock, encodeBlock, type Rows } from '../../../columnar/column-block.ts';
 import type { NodeNumber } from '../../../model.ts';
-import { VarintReader, VarintWriter } from '../varints.ts';
 
 export interface BlockEvent {
   readonly no: number;
@@ -31,22 +31,35 @@ export interface Block {
   readonly texts: Uint8Array;
 }
 
-/** How an amount is stored; two of them in one number. */
+/** What an amount was, two of them in one number. */
 const AMOUNT = { none: 0, number: 1, text: 2 } as const;
 const AMOUNT_KINDS = 3;
 
 const NO_NODE = 0;
 
-/** What the next event is told as the difference from. */
-interface Before {
-  no: number;
-  timestamp: number;
-  record: number;
-}
+/** The columns of `numbers`. */
+const NO = 0;
+const NODE = 1;
+const TIMESTAMP = 2;
+const RECORD = 3;
+const USER_INDEX = 4;
+const EVENT_INDEX = 5;
+const NAME_LENGTH = 6;
+const KINDS = 7;
+const REVENUE_LENGTH = 8;
+const VALUE_LENGTH = 9;
+const PROPERTIES_LENGTH = 10;
+const COLUMNS = 11;
+
+export const BLOCK_EVENTS_MAX = 64;
+/** About what the numbers of a block take, and those of an event in it. */
+const BLOCK_BYTES = 110;
+const EVENT_BYTES = 12;
+
+const IN_ORDER = Uint32Array.from({ length: BLOCK_EVENTS_MAX }, (_, at) => at);
 
 export class BlockWriter {
-  readonly #writer = new VarintWriter();
-  readonly #before: Before = { no: 0, timestamp: 0, record: 0 };
+  readonly #columns = Array.from({ length: COLUMNS }, () => new Float64Array(BLOCK_EVENTS_MAX));
   #texts = '';
   #events = 0;
 
@@ -54,11 +67,12 @@ export class BlockWriter {
     return this.#events;
   }
 
-  /** Of its texts, in characters. */
-  get length(): number {
-    return this.#texts.length;
+  /** About how many bytes the block would have with another event. */
+  bytesWith({ name, properties }: Pick<BlockEvent, 'name' | 'properties'>): number {
+    return BLOCK_BYTES + (this.#events + 1) * EVENT_BYTES + this.#texts.length + name.length + properties.length;
   }
 
+  /** Of at most `BLOCK_EVENTS_MAX`. */
   add(
     no: number,
     node: NodeNumber | null,
@@ -73,47 +87,40 @@ export class BlockWriter {
       properties,
     }: Omit<BlockEvent, 'no' | 'tenant' | 'node' | 'record' | 'userIndex'>,
   ): void {
-    const writer = this.#writer;
-    const before = this.#before;
-    writer.put(no - before.no);
-    writer.put(node ?? NO_NODE);
-    writer.putSigned(timestamp - before.timestamp);
-    writer.put(record - before.record);
-    writer.put(userIndex);
-    writer.put(eventIndex);
-    writer.put(name.length);
-    writer.put(properties.length);
-    before.no = no;
-    before.timestamp = timestamp;
-    before.record = record;
-    writer.put(kindOf(revenue) * AMOUNT_KINDS + kindOf(value));
-    this.#texts += name;
-    if (revenue !== null) this.#amount(revenue);
-    if (value !== null) this.#amount(value);
-    this.#texts += properties;
+    this.#set(NO, no);
+    this.#set(NODE, node ?? NO_NODE);
+    this.#set(TIMESTAMP, timestamp);
+    this.#set(RECORD, record);
+    this.#set(USER_INDEX, userIndex);
+    this.#set(EVENT_INDEX, eventIndex);
+    this.#set(KINDS, kindOf(revenue) * AMOUNT_KINDS + kindOf(value));
+    this.#text(NAME_LENGTH, name);
+    this.#text(REVENUE_LENGTH, amountText(revenue));
+    this.#text(VALUE_LENGTH, amountText(value));
+    this.#text(PROPERTIES_LENGTH, properties);
     this.#events++;
   }
 
-  /** The bytes are overwritten by what is added next. */
+  /** The numbers are overwritten by what is encoded next. */
   take(): Block {
-    const block = { numbers: this.#writer.take(), texts: Buffer.from(this.#texts) };
+    const rows: Rows = { columns: this.#columns, bytes: null, count: this.#events };
+    const block = { numbers: encodeBlock(rows, IN_ORDER, 0, this.#events), texts: Buffer.from(this.#texts) };
     this.clear();
     return block;
   }
 
   clear(): void {
-    this.#writer.take();
     this.#texts = '';
     this.#events = 0;
-    Object.assign(this.#before, { no: 0, timestamp: 0, record: 0 });
   }
 
-  #amount(amount: number | string): void {
-    if (typeof amount === 'number') this.#writer.putDouble(amount);
-    else {
-      this.#writer.put(amount.length);
-      this.#texts += amount;
-    }
+  #set(column: number, value: number): void {
+    (this.#columns[column] as Float64Array)[this.#events] = value;
+  }
+
+  #text(lengths: number, text: string): void {
+    this.#set(lengths, text.length);
+    this.#texts += text;
   }
 }
 
@@ -122,42 +129,36 @@ function kindOf(amount: number | string | null): number {
   return typeof amount === 'number' ? AMOUNT.number : AMOUNT.text;
 }
 
+function amountText(amount: number | string | null): string {
+  return amount === null ? '' : String(amount);
+}
+
+function amountOf(kind: number, text: string): number | string | null {
+  if (kind === AMOUNT.none) return null;
+  return kind === AMOUNT.number ? Number(text) : text;
+}
+
 export function unpackBlock(tenant: number, { numbers, texts }: Block): BlockEvent[] {
-  const reader = new VarintReader(numbers);
+  const block = new ColumnBlock(numbers, COLUMNS, false);
   const text = Buffer.from(texts.buffer, texts.byteOffset, texts.byteLength).toString();
   const events: BlockEvent[] = [];
-  let [no, timestamp, record, at] = [0, 0, 0, 0];
-  const take = (length: number): string => text.slice(at, (at += length));
-  const takeAmount = (kind: number): number | string | null => {
-    if (kind === AMOUNT.none) return null;
-    return kind === AMOUNT.number ? reader.getDouble() : take(reader.get());
-  };
-  while (!reader.isAtEnd) {
-    no += reader.get();
-    const node = reader.get();
-    timestamp += reader.getSigned();
-    record += reader.get();
-    const userIndex = reader.get();
-    const eventIndex = reader.get();
-    const nameLength = reader.get();
-    const propertiesLength = reader.get();
-    const kinds = reader.get();
-    const name = take(nameLength);
-    const revenue = takeAmount(Math.floor(kinds / AMOUNT_KINDS));
-    const value = takeAmount(kinds % AMOUNT_KINDS);
-    const properties = take(propertiesLength);
+  let at = 0;
+  for (let row = 0; row < block.count; row++) {
+    const take = (lengths: number): string => text.slice(at, (at += block.value(lengths, row)));
+    const node = block.value(NODE, row);
+    const kinds = block.value(KINDS, row);
     events.push({
-      no,
+      no: block.value(NO, row),
       tenant,
       node: node === NO_NODE ? null : node,
-      timestamp,
-      record,
-      userIndex,
-      eventIndex,
-      name,
-      revenue,
-      value,
-      properties,
+      timestamp: block.value(TIMESTAMP, row),
+      record: block.value(RECORD, row),
+      userIndex: block.value(USER_INDEX, row),
+      eventIndex: block.value(EVENT_INDEX, row),
+      name: take(NAME_LENGTH),
+      revenue: amountOf(Math.floor(kinds / AMOUNT_KINDS), take(REVENUE_LENGTH)),
+      value: amountOf(kinds % AMOUNT_KINDS, take(VALUE_LENGTH)),
+      properties: take(PROPERTIES_LENGTH),
     });
   }
   return events;

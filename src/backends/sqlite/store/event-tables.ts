@@ -7,15 +7,13 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
 import type { EventToStore } from '../../../store-writer.ts';
-import { BlockWriter } from './event-blocks.ts';
+import { BLOCK_EVENTS_MAX, BlockWriter } from './event-blocks.ts';
 import { EventIndex } from './event-index.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema, openStoreFile } from './schema.ts';
 
-/** So many that a row costs little an event, so few that reading one event does not unpack a lot. */
-const BLOCK_EVENTS_MAX = 16;
-/** Of texts, in characters; the event that goes over it is still in the block. */
-const BLOCK_LENGTH = 3_700;
+/** Two blocks fill a page of the store; an event that is larger has a block of its own. */
+const BLOCK_BYTES_MAX = 4_060;
 
 /** So few that a transaction takes some tens of milliseconds. */
 const IDLE_MERGED_ENTRIES = 10_000;
@@ -77,6 +75,7 @@ export class EventTables {
     const { timestamp } = event;
     if (this.#index.isFull) this.#index.flush(table.no);
     this.#index.add(tenant, node, timestamp, no);
+    if (this.#block.events === BLOCK_EVENTS_MAX || this.#block.bytesWith(event) > BLOCK_BYTES_MAX) this.endBlock();
     if (this.#block.events === 0) {
       this.#blockStart = no;
       this.#blockTenant = tenant;
@@ -85,7 +84,6 @@ export class EventTables {
     table.events += 1;
     if (timestamp < table.timestampMin) table.timestampMin = timestamp;
     if (timestamp > table.timestampMax) table.timestampMax = timestamp;
-    if (this.#block.events >= BLOCK_EVENTS_MAX || this.#block.length >= BLOCK_LENGTH) this.endBlock();
   }
 
   /** A block is of one tenant, and its texts are those of one batch. */
