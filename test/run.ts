@@ -10,10 +10,13 @@ import { join, relative, resolve } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { chosenFiles, ROOT } from './choice.ts';
+import { importedBy } from './imports.ts';
 import { startSharedServers } from './servers/shared.ts';
 import { ensureTools, FAKETIME } from './tools.ts';
 
 const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', 'chromium', FAKETIME];
+/** Imported by every test that needs one of them. */
+const TOOLS_FILE = resolve(ROOT, 'test/tools.ts');
 const SLOWEST_SHOWN = 10;
 /** Where Node keeps it by itself: servers and commands that the tests start find there what others have compiled. */
 const COMPILE_CACHE = join(tmpdir(), 'node-compile-cache');
@@ -24,10 +27,8 @@ if (Number(major) < 26) {
   process.exit(1);
 }
 
-const args = process.argv.slice(2);
-if (!args.includes('--quick')) await ensureTools(TOOLS, (line) => console.log(line));
-
-const files = chosenFiles(args).map((file) => resolve(ROOT, file));
+const files = chosenFiles(process.argv.slice(2)).map((file) => resolve(ROOT, file));
+if (importedBy(files).has(TOOLS_FILE)) await ensureTools(TOOLS, (line) => console.log(line));
 const servers = await startSharedServers(files, (line) => console.log(line));
 const stopping = new AbortController();
 // The tests are ended, and then the servers end.
