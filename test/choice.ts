@@ -15,7 +15,6 @@ export const ROOT = fileURLToPath(new URL('..', import.meta.url));
  * browser, database, broker, root or other tool – and takes less than a minute altogether on two cores.
  */
 export const QUICK: readonly string[] = [
-  'test/backends/sqlite',
   'test/backup',
   'test/columnar',
   'test/identity',
@@ -25,12 +24,15 @@ export const QUICK: readonly string[] = [
   'test/stored',
   'test/validation',
   'test/api/app.test.ts',
-  'test/api/keys.test.ts',
-  'test/api/members.test.ts',
   'test/api/openapi.test.ts',
   'test/api/reading-answers.test.ts',
   'test/api/reading-lists.test.ts',
   'test/api/reading.test.ts',
+  'test/backends/sqlite/event-packing.test.ts',
+  'test/backends/sqlite/sorted-runs.test.ts',
+  'test/backends/sqlite/store-client.test.ts',
+  'test/backends/sqlite/store-nodes.test.ts',
+  'test/backends/sqlite/wal-chain.test.ts',
   'test/cli/flags.test.ts',
   'test/cli/help.test.ts',
   'test/cli/keys.test.ts',
