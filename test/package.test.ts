@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { eventually, post, removeFolder, temporaryFolder, TEST_SETTINGS, user } from './server.ts';
+import { eventually, post, PROGRAM_ENV, removeFolder, temporaryFolder, TEST_SETTINGS, user } from './server.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const run = promisify(execFile);
@@ -28,7 +28,7 @@ test('the package, packed and unpacked elsewhere, serves and takes an event', { 
   assert.match(stdout, /^sluice \d+\.\d+\.\d+\n$/);
 
   const server = spawn(process.execPath, [bin, 'serve'], {
-    env: { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: join(folder, 'data'), ...TEST_SETTINGS },
+    env: { ...PROGRAM_ENV, PORT: '0', SLUICE_DATA: join(folder, 'data'), ...TEST_SETTINGS },
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   const ended = once(server, 'close');

@@ -1,28 +1,25 @@
 /**
  * What `npm test` runs: looks for the tools that some tests need and gets what is missing, showing what it does, starts
- * the servers that tests share, where the run has tests that need them, then hands over to Node's test runner.
- * Arguments are test files or folders; without any, all tests run.
+ * the servers that tests share, where the run has tests that need them, then runs each file in a process of its own and
+ * says at the end which files took longest. Arguments are test files or folders; `--quick` stands for the quick ones, and
+ * without any, all tests run.
  */
 
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { globSync, statSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
-import { join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join, relative, resolve } from 'node:path';
+import { run } from 'node:test';
+import { spec } from 'node:test/reporters';
+import { chosenFiles, ROOT } from './choice.ts';
+import { importedBy } from './imports.ts';
 import { startSharedServers } from './servers/shared.ts';
 import { ensureTools, FAKETIME } from './tools.ts';
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', 'chromium', FAKETIME];
-
-function filesOf(args: readonly string[]): string[] {
-  if (args.length === 0) return globSync('test/**/*.test.ts', { cwd: ROOT });
-  return args.flatMap((arg) => {
-    const isFolder = statSync(join(ROOT, arg), { throwIfNoEntry: false })?.isDirectory();
-    return isFolder === true ? globSync(`${arg}/**/*.test.ts`, { cwd: ROOT }) : [arg];
-  });
-}
+/** Imported by every test that needs one of them. */
+const TOOLS_FILE = resolve(ROOT, 'test/tools.ts');
+const SLOWEST_SHOWN = 10;
+/** Where Node keeps it by itself: servers and commands that the tests start find there what others have compiled. */
+const COMPILE_CACHE = join(tmpdir(), 'node-compile-cache');
 
 const [major] = process.versions.node.split('.');
 if (Number(major) < 26) {
@@ -30,22 +27,34 @@ if (Number(major) < 26) {
   process.exit(1);
 }
 
-await ensureTools(TOOLS, (line) => console.log(line));
+const files = chosenFiles(process.argv.slice(2)).map((file) => resolve(ROOT, file));
+if (importedBy(files).has(TOOLS_FILE)) await ensureTools(TOOLS, (line) => console.log(line));
+const servers = await startSharedServers(files, (line) => console.log(line));
+const stopping = new AbortController();
+// The tests are ended, and then the servers end.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stopping.abort());
 
-const files = filesOf(process.argv.slice(2)).sort();
-const servers = await startSharedServers(
-  files.map((file) => resolve(ROOT, file)),
-  (line) => console.log(line),
-);
-// Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so three at least.
-const concurrency = Math.max(3, Math.floor(availableParallelism() / 2));
-const runner = spawn(process.execPath, ['--test', `--test-concurrency=${concurrency}`, ...files], {
-  cwd: ROOT,
-  stdio: 'inherit',
-  env: { ...process.env, ...servers.env },
+const results = run({
+  files,
+  // Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so four at least.
+  concurrency: Math.max(4, Math.floor(availableParallelism() / 2)),
+  signal: stopping.signal,
+  env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE, ...servers.env },
 });
-// The runner ends its tests, and then the servers end.
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => runner.kill(signal));
-const [code] = (await once(runner, 'close')) as [number | null];
+let isSuccess = false;
+const taken: { file: string; ms: number }[] = [];
+results.on('test:summary', ({ file, duration_ms: ms, success }) => {
+  // The one of no file is of all files together.
+  if (file === undefined) isSuccess = success;
+  else taken.push({ file: relative(ROOT, file), ms });
+});
+for await (const text of results.compose(new spec())) process.stdout.write(text as string);
+
+if (taken.length > 1) {
+  taken.sort((a, b) => b.ms - a.ms);
+  console.log(`\nThe slowest of ${taken.length} files, in seconds:`);
+  for (const { file, ms } of taken.slice(0, SLOWEST_SHOWN))
+    console.log(`${(ms / 1_000).toFixed(1).padStart(7)} ${file}`);
+}
 await servers.close();
-process.exit(code ?? 1);
+process.exit(isSuccess && !stopping.signal.aborted ? 0 : 1);

@@ -13,6 +13,12 @@ import { fileURLToPath } from 'node:url';
 
 export const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
+/** What every program that a test starts gets; with the cache it need not compile what others have compiled before. */
+export const PROGRAM_ENV = {
+  PATH: process.env['PATH'],
+  NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+};
+
 /** No test waits for load balancers that it does not have, or depends on the disk of the machine. */
 export const TEST_SETTINGS = { SLUICE_DISK_FREE_MIN: '0', SLUICE_DRAIN: '0' };
 
@@ -57,7 +63,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   const dataFolder = options.dataFolder ?? temporaryFolder();
   const command = [...(options.under ?? []), process.execPath, MAIN, 'serve', ...(options.args ?? [])];
   const child = spawn(command[0] as string, command.slice(1), {
-    env: { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: dataFolder, ...TEST_SETTINGS, ...options.env },
+    env: { ...PROGRAM_ENV, PORT: '0', SLUICE_DATA: dataFolder, ...TEST_SETTINGS, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let stdout = '';
@@ -184,7 +190,7 @@ export async function runSluice(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<{ code: number; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [MAIN, ...args], { env: { PATH: process.env['PATH'], ...env } });
+  const child = spawn(process.execPath, [MAIN, ...args], { env: { ...PROGRAM_ENV, ...env } });
   let stdout = '';
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {

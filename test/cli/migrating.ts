@@ -28,7 +28,7 @@ import { NOON } from '../contract/member-rows.ts';
 import { arrivedAfter } from '../contract/store-arrivals.ts';
 import type { Scope } from '../faults/scope.ts';
 import { assertSame } from '../processor/store-dump.ts';
-import { MAIN } from '../server.ts';
+import { MAIN, PROGRAM_ENV } from '../server.ts';
 import { type Ran, testShell } from './data-shell.ts';
 
 const SMALL_CHUNKS = { rows: 100, length: 1e6 };
@@ -59,7 +59,7 @@ export async function runProgram(
   program = MAIN,
 ): Promise<Ran & { readonly signal: string | null }> {
   const child = spawn(process.execPath, [program, ...args], {
-    env: { PATH: process.env['PATH'], ...env },
+    env: { ...PROGRAM_ENV, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [out, err, [code, signal]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')]);

@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
-import { eventually, MAIN, removeFolder, temporaryFolder, TEST_SETTINGS } from '../server.ts';
+import { eventually, MAIN, PROGRAM_ENV, removeFolder, temporaryFolder, TEST_SETTINGS } from '../server.ts';
 
 /** Starts the program as the command does: with a channel, and nothing else of note. */
 const PARENT = `
@@ -18,7 +18,7 @@ const PARENT = `
 test('a server whose command was killed with -9 ends by itself, in order', async () => {
   const dataFolder = temporaryFolder();
   const parent = spawn(process.execPath, ['-e', PARENT, '--', MAIN, 'serve'], {
-    env: { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: dataFolder, ...TEST_SETTINGS },
+    env: { ...PROGRAM_ENV, PORT: '0', SLUICE_DATA: dataFolder, ...TEST_SETTINGS },
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   const lines: string[] = [];

@@ -140,13 +140,6 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
     await page.evaluate(AXE);
     problems.push(...(await seriousFindings(page)));
     await screenshot(page, `${name}-light`);
-    await page.emulateMedia({ colorScheme: 'dark' });
-    await coloursSettled(page);
-    // The rest is the same in the dark.
-    problems.push(...(await seriousFindings(page, 'color-contrast')).map((problem) => `dark: ${problem}`));
-    await screenshot(page, `${name}-dark`);
-    await page.emulateMedia({ colorScheme: 'light' });
-    await coloursSettled(page);
     await page.setViewportSize(PHONE);
     const over = await page.evaluate<number>(
       'document.documentElement.scrollWidth - document.documentElement.clientWidth',
@@ -154,6 +147,13 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
     if (over > 0) problems.push(`${over} pixels wider than a phone`);
     await screenshot(page, `${name}-phone`);
     await page.setViewportSize(DESKTOP);
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await coloursSettled(page);
+    // The rest is the same in the dark.
+    problems.push(...(await seriousFindings(page, 'color-contrast')).map((problem) => `dark: ${problem}`));
+    await screenshot(page, `${name}-dark`);
+    // The next view is loaded in light from its first moment on.
+    await page.emulateMedia({ colorScheme: 'light' });
     return problems;
   }
 

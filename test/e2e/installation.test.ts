@@ -8,10 +8,10 @@ import assert from 'node:assert/strict';
 import { cpSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { suite, test } from 'node:test';
+import { after, before, suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
-import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
+import { copyIn, folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
@@ -36,8 +36,13 @@ async function send(server: TestServer, key: string, count: number, storedThen: 
   });
 }
 
+interface Used {
+  readonly folder: string;
+  readonly key: string;
+}
+
 /** A folder in which a server ran and stored a request. */
-async function usedFolder(scope: Scope, env: Env = {}): Promise<{ folder: string; key: string }> {
+async function usedFolder(scope: Scope, env: Env = {}): Promise<Used> {
   const folder = folderIn(scope);
   const server = await launch(scope, { dataFolder: folder, env });
   await send(server, server.key, 3, 3);
@@ -53,25 +58,36 @@ function takeFrom(other: string, folder: string, name: string): void {
 }
 
 suite('A data folder', () => {
+  const shared = new AsyncDisposableStack();
+  let [one, other]: Used[] = [];
+  before(async () => {
+    [one, other] = await Promise.all([usedFolder(shared), usedFolder(shared)]);
+  });
+  after(() => shared.disposeAsync());
+
+  /** Each test has its copy of a folder that was used. */
+  function copyOfOne(scope: Scope): Used {
+    assert.ok(one);
+    return { folder: copyIn(scope, one.folder), key: one.key };
+  }
+
   for (const part of ['log', 'store.db', 'keys.db']) {
     test(`with ${part} of another installation is refused by name, and opens again with its own`, async () => {
       await using scope = new AsyncDisposableStack();
-      const [one, other] = await Promise.all([usedFolder(scope), usedFolder(scope)]);
-      const before = folderIn(scope);
-      cpSync(one.folder, before, { recursive: true });
-      takeFrom(other.folder, one.folder, part);
-      const words = await refusedStart({ dataFolder: one.folder });
+      const { folder, key } = copyOfOne(scope);
+      takeFrom(other?.folder ?? '', folder, part);
+      const words = await refusedStart({ dataFolder: folder });
       assert.match(words, /do not belong together: .* is of the installation [0-9a-f-]{36}/);
       assert.ok(words.includes(part === 'log' ? 'log/' : part), words);
-      takeFrom(before, one.folder, part);
-      const again = await launch(scope, { dataFolder: one.folder });
-      await send(again, one.key, 2, 5);
+      takeFrom(one?.folder ?? '', folder, part);
+      const again = await launch(scope, { dataFolder: folder });
+      await send(again, key, 2, 5);
     });
   }
 
   test('without keys.db is refused by servers and commands, since the accounts of its data are in there', async () => {
     await using scope = new AsyncDisposableStack();
-    const { folder } = await usedFolder(scope);
+    const { folder } = copyOfOne(scope);
     const remove = (start: string): void => {
       for (const name of readdirSync(folder)) if (name.startsWith(start)) rmSync(join(folder, name));
     };
@@ -105,7 +121,7 @@ suite('A data folder', () => {
 
   test('skips numbers of events at every start, so that no cursor misses what was lost or put back', async () => {
     await using scope = new AsyncDisposableStack();
-    const { folder, key } = await usedFolder(scope);
+    const { folder, key } = copyOfOne(scope);
     const nextNumber = (): number => {
       const store = new DatabaseSync(join(folder, 'store.db'), { readOnly: true });
       try {
@@ -166,7 +182,7 @@ suite('A data folder', () => {
 
   test('without store.db makes it again from the log, and says so', async () => {
     await using scope = new AsyncDisposableStack();
-    const { folder, key } = await usedFolder(scope);
+    const { folder, key } = copyOfOne(scope);
     for (const name of readdirSync(folder)) if (name.startsWith('store.db')) rmSync(join(folder, name));
     const again = await launch(scope, { dataFolder: folder });
     await send(again, key, 2, 5);

@@ -16,6 +16,7 @@ import {
   eventually,
   MAIN,
   post,
+  PROGRAM_ENV,
   runSluice,
   sleep,
   startServer,
@@ -46,7 +47,7 @@ function traceIdOf({ body }: { readonly body: unknown }): string {
 
 /** The first line of `sluice tail` for an event that is sent while it runs. */
 async function tailed(env: Readonly<Record<string, string>>, send: () => Promise<Answer>): Promise<string> {
-  const tail = spawn(process.execPath, [MAIN, 'tail', '--json'], { env: { PATH: process.env['PATH'], ...env } });
+  const tail = spawn(process.execPath, [MAIN, 'tail', '--json'], { env: { ...PROGRAM_ENV, ...env } });
   const ended = once(tail, 'close');
   let out = '';
   tail.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -18,16 +18,17 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { suite, test } from 'node:test';
+import { after, before, suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import type { LogReader } from '../../src/log.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { Connection } from './connection.ts';
 import { assertLedger, audit, Ledger, sendNext, startLoad } from './ledger.ts';
-import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
+import { copyIn, folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
 const SEGMENT = '0000000000000001.db';
+const REQUESTS = 30;
 
 interface Left {
   readonly dataFolder: string;
@@ -37,16 +38,23 @@ interface Left {
   readonly wal: string;
 }
 
-/** A server that was killed after so many requests, each a commit of its own. */
-async function killedServer(scope: Scope, requests: number): Promise<Left> {
-  const dataFolder = folderIn(scope);
-  const server = await launch(scope, { dataFolder });
-  const ledger = new Ledger();
+const shared = new AsyncDisposableStack();
+const killed = { dataFolder: folderIn(shared), key: '', ledger: new Ledger() };
+
+before(async () => {
+  const server = await launch(shared, { dataFolder: killed.dataFolder });
+  killed.key = server.key;
   const connection = await Connection.open(server.port);
-  for (let n = 0; n < requests; n++) await sendNext(connection, ledger, server.key);
+  for (let n = 0; n < REQUESTS; n++) await sendNext(connection, killed.ledger, server.key);
   await server.kill('SIGKILL');
-  assert.equal(ledger.acknowledged.size, requests);
-  return { dataFolder, key: server.key, ledger, wal: join(dataFolder, 'log', '0', `${SEGMENT}-wal`) };
+  assert.equal(killed.ledger.acknowledged.size, REQUESTS);
+});
+after(() => shared.disposeAsync());
+
+/** What a server left that was killed after REQUESTS requests, each a commit of its own: a copy of it for every test. */
+function killedServer(scope: Scope): Left {
+  const dataFolder = copyIn(scope, killed.dataFolder);
+  return { ...killed, dataFolder, wal: join(dataFolder, 'log', '0', `${SEGMENT}-wal`) };
 }
 
 function flip(file: string, at: number): void {
@@ -67,7 +75,7 @@ suite('A damaged write-ahead log of a killed server', () => {
   ] as const) {
     test(`${where} makes the start refuse, in words, and changes nothing`, async () => {
       await using scope = new AsyncDisposableStack();
-      const { dataFolder, ledger, wal } = await killedServer(scope, 30);
+      const { dataFolder, ledger, wal } = killedServer(scope);
       const position = at(statSync(wal).size);
       flip(wal, position);
       const damaged = readFileSync(wal);
@@ -82,7 +90,7 @@ suite('A damaged write-ahead log of a killed server', () => {
 
   test('that is only cut short within the last commit lets the start go on with all others', async () => {
     await using scope = new AsyncDisposableStack();
-    const { dataFolder, ledger, wal } = await killedServer(scope, 30);
+    const { dataFolder, ledger, wal } = killedServer(scope);
     truncateSync(wal, statSync(wal).size - 1_000);
     await launch(scope, { dataFolder });
     // It was acknowledged here, so the start marks its place; whoever reads on has to decide to do without it.
@@ -95,7 +103,7 @@ suite('A damaged write-ahead log of a killed server', () => {
 
   test('that has garbage or zeros behind its end lets the start go on with everything', async () => {
     await using scope = new AsyncDisposableStack();
-    const { dataFolder, ledger, wal } = await killedServer(scope, 30);
+    const { dataFolder, ledger, wal } = killedServer(scope);
     appendFileSync(wal, Buffer.concat([Buffer.alloc(20_000, 0xa7), Buffer.alloc(20_000)]));
     await launch(scope, { dataFolder });
     await assertLedger(dataFolder, ledger);
@@ -103,7 +111,7 @@ suite('A damaged write-ahead log of a killed server', () => {
 
   test('can be given up by renaming the segment: the start goes on, and no position is used twice', async () => {
     await using scope = new AsyncDisposableStack();
-    const { dataFolder, key, wal } = await killedServer(scope, 30);
+    const { dataFolder, key, wal } = killedServer(scope);
     flip(wal, Math.floor(statSync(wal).size / 2));
     const words = await refusedStart({ dataFolder });
     const [, from = '', to = ''] = /rename (\S+) to (\S+\.lost)/.exec(words) ?? [];
@@ -113,8 +121,8 @@ suite('A damaged write-ahead log of a killed server', () => {
     await sendNext(await Connection.open(server.port), ledger, key);
     await assertLedger(dataFolder, ledger);
     const reader = readerOf(scope, dataFolder);
-    const [record] = (await reader.read(0, 31, 1_000_000)).records;
-    assert.ok((record?.position ?? 0) > 31);
+    const [record] = (await reader.read(0, REQUESTS + 1, 1_000_000)).records;
+    assert.ok((record?.position ?? 0) > REQUESTS + 1);
   });
 });
 
@@ -165,7 +173,7 @@ suite('A damaged sealed segment', () => {
 suite('A damaged key file', () => {
   test('makes the start refuse, in words', async () => {
     await using scope = new AsyncDisposableStack();
-    const { dataFolder } = await killedServer(scope, 1);
+    const { dataFolder } = killedServer(scope);
     const file = join(dataFolder, 'keys.db');
     for (const suffix of ['-wal', '-shm']) rmSync(file + suffix, { force: true });
     writeFileSync(file, Buffer.alloc(8_192, 'garbage'));

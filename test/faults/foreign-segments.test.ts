@@ -10,7 +10,7 @@ import { basename, join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
-import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
+import { copyIn, folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
 interface Ledger {
   readonly balanced: boolean;
@@ -87,8 +87,7 @@ suite('A log segment', () => {
 
   function copyOfOne(scope: Scope): { folder: string; key: string; put: (what: Put['put']) => string } {
     assert.ok(one && other);
-    const [folder, { key, segment }, elsewhere] = [folderIn(scope), one, other.segment];
-    cpSync(one.folder, folder, { recursive: true });
+    const [folder, { key, segment }, elsewhere] = [copyIn(scope, one.folder), one, other.segment];
     return { folder, key, put: (what) => what(segment, elsewhere, folder) };
   }
 

@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { eventually, MAIN, sleep, TEST_SETTINGS } from '../server.ts';
+import { eventually, MAIN, PROGRAM_ENV, sleep, TEST_SETTINGS } from '../server.ts';
 import { assertLedger, Ledger, seededRandom, startLoad } from './ledger.ts';
 import { folderIn, launch } from './scope.ts';
 
@@ -26,7 +26,7 @@ const AUDIT_EVERY = 8;
 const ARGS = ['--log-segment', '1MB', '--log-level', 'info'];
 
 async function killWhileStarting(dataFolder: string, afterMs: number): Promise<void> {
-  const env = { PATH: process.env['PATH'], PORT: '0', SLUICE_DATA: dataFolder, ...TEST_SETTINGS };
+  const env = { ...PROGRAM_ENV, PORT: '0', SLUICE_DATA: dataFolder, ...TEST_SETTINGS };
   const child = spawn(process.execPath, [MAIN, 'serve', ...ARGS], { env, stdio: 'ignore' });
   const ended = once(child, 'close');
   await sleep(afterMs);

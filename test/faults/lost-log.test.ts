@@ -6,51 +6,36 @@
 import assert from 'node:assert/strict';
 import { cpSync, readdirSync, renameSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
-import { suite, test } from 'node:test';
+import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { eventually, post, runSluice, type TestServer, user } from '../server.ts';
-import { folderIn, launch } from './scope.ts';
+import { copyIn, folderIn, launch } from './scope.ts';
 
 const REQUESTS = 40;
 const LATER = 50;
 
-interface Faults {
-  /** Between the first and the second half of the requests, with the server stopped. */
-  readonly halfway?: (dataFolder: string) => void;
-  readonly afterwards: (dataFolder: string) => void;
-}
+/** What happens to the log in a data folder; `earlier` is what it was after half of the requests. */
+type Fault = (log: string, earlier: string) => void;
 
-const FAULTS: Readonly<Record<string, Faults>> = {
-  'its newest segment was moved away': {
-    afterwards: (dataFolder) => {
-      const newest = listSegments(logOf(dataFolder), 0).at(-1)?.file ?? '';
-      for (const suffix of ['', '-wal', '-shm']) rmSync(newest + suffix, { force: true });
-    },
+const FAULTS: Readonly<Record<string, Fault>> = {
+  'its newest segment was moved away': (log) => {
+    const newest = listSegments(log, 0).at(-1)?.file ?? '';
+    for (const suffix of ['', '-wal', '-shm']) rmSync(newest + suffix, { force: true });
   },
-  'its write-ahead log was cut in half': {
-    afterwards: (dataFolder) => {
-      const wal = `${listSegments(logOf(dataFolder), 0).at(-1)?.file ?? ''}-wal`;
-      truncateSync(wal, Math.floor(statSync(wal).size / 2));
-    },
+  'its write-ahead log was cut in half': (log) => {
+    const wal = `${listSegments(log, 0).at(-1)?.file ?? ''}-wal`;
+    truncateSync(wal, Math.floor(statSync(wal).size / 2));
   },
-  'its write-ahead log was removed': {
-    afterwards: (dataFolder) => rmSync(`${listSegments(logOf(dataFolder), 0).at(-1)?.file ?? ''}-wal`),
+  'its write-ahead log was removed': (log) => rmSync(`${listSegments(log, 0).at(-1)?.file ?? ''}-wal`),
+  'log/ was put back from an earlier copy': (log, earlier) => {
+    rmSync(log, { recursive: true });
+    cpSync(earlier, log, { recursive: true });
   },
-  'log/ was put back from an earlier copy': {
-    halfway: (dataFolder) => cpSync(logOf(dataFolder), `${dataFolder}/log-copy`, { recursive: true }),
-    afterwards: (dataFolder) => {
-      rmSync(logOf(dataFolder), { recursive: true });
-      renameSync(`${dataFolder}/log-copy`, logOf(dataFolder));
-    },
+  'one partition was put back from an earlier copy': (log, earlier) => {
+    rmSync(join(log, '0'), { recursive: true });
+    cpSync(join(earlier, '0'), join(log, '0'), { recursive: true });
   },
-  'one partition was put back from an earlier copy': {
-    halfway: (dataFolder) => cpSync(join(logOf(dataFolder), '0'), `${dataFolder}/partition-copy`, { recursive: true }),
-    afterwards: (dataFolder) => {
-      rmSync(join(logOf(dataFolder), '0'), { recursive: true });
-      renameSync(`${dataFolder}/partition-copy`, join(logOf(dataFolder), '0'));
-    },
-  },
-  'log/ was removed': { afterwards: (dataFolder) => rmSync(logOf(dataFolder), { recursive: true }) },
+  'log/ was removed': (log) => rmSync(log, { recursive: true }),
 };
 
 function logOf(dataFolder: string): string {
@@ -106,21 +91,32 @@ async function allStored(server: TestServer, key: string, users: number): Promis
 }
 
 suite('After the log has lost its newest records', () => {
-  for (const [what, { halfway, afterwards }] of Object.entries(FAULTS)) {
+  const shared = new AsyncDisposableStack();
+  /** What a server left that was killed after half of the requests, and again after all; each fault hits a copy. */
+  const used = { dataFolder: folderIn(shared), earlier: folderIn(shared), key: '' };
+
+  before(async () => {
+    const { dataFolder, earlier } = used;
+    const first = await launch(shared, { dataFolder });
+    const { key } = first;
+    used.key = key;
+    await send(first, key, REQUESTS / 2);
+    await allStored(first, key, REQUESTS / 2);
+    await first.kill();
+    cpSync(logOf(dataFolder), earlier, { recursive: true });
+    const second = await launch(shared, { dataFolder });
+    await send(second, key, REQUESTS / 2);
+    await allStored(second, key, REQUESTS);
+    await second.kill();
+  });
+  after(() => shared.disposeAsync());
+
+  for (const [what, fault] of Object.entries(FAULTS)) {
     test(`because ${what}, all later requests are stored, and the ledger accounts for all`, async () => {
       await using scope = new AsyncDisposableStack();
-      const dataFolder = folderIn(scope);
-      const first = await launch(scope, { dataFolder });
-      const { key } = first;
-      await send(first, key, REQUESTS / 2);
-      await allStored(first, key, REQUESTS / 2);
-      await first.kill();
-      halfway?.(dataFolder);
-      const second = await launch(scope, { dataFolder });
-      await send(second, key, REQUESTS / 2);
-      await allStored(second, key, REQUESTS);
-      await second.kill();
-      afterwards(dataFolder);
+      const dataFolder = copyIn(scope, used.dataFolder);
+      const { key } = used;
+      fault(logOf(dataFolder), used.earlier);
 
       const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
       assert.equal(doctor.code, 2, doctor.stdout);

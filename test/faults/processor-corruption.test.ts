@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { closeSync, copyFileSync, openSync, readFileSync, readSync, statSync, writeSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
-import { suite, test } from 'node:test';
+import { after, before, suite, test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
@@ -16,7 +16,7 @@ import { appendAll, processAll, storeCopyOf, withStore } from '../processor/proc
 import { dumpOf } from '../processor/store-dump.ts';
 import { answerOf, eventually, post, user } from '../server.ts';
 import { ask, settled } from './processor-load.ts';
-import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
+import { copyIn, folderIn, launch, refusedStart } from './scope.ts';
 
 const RECORDS = 250;
 
@@ -53,30 +53,33 @@ const DAMAGES: Readonly<Record<string, Damage>> = {
     Buffer.concat([content.subarray(0, 8).map((byte) => byte ^ 0x55), content.subarray(8)]),
 };
 
-async function storeIn(
-  scope: Scope,
-): Promise<{ dataFolder: string; file: string; traceIds: string[]; dump: string[] }> {
-  const dataFolder = folderIn(scope);
-  const entries = entriesOf(21, RECORDS, 60);
-  await appendAll(dataFolder, entries);
-  await processAll(dataFolder);
-  const file = storeFileOf(dataFolder);
-  const traceIds = entries.map(({ traceId }) => traceId);
-  return { dataFolder, file, traceIds, dump: await withStore(file, (store) => dumpOf(store, traceIds)) };
-}
+const shared = new AsyncDisposableStack();
+/** Filled once; what a test damages is a copy. */
+const filled = folderIn(shared);
+const entries = entriesOf(21, RECORDS, 60);
+const traceIds = entries.map(({ traceId }) => traceId);
+let dump: string[];
+
+before(async () => {
+  await appendAll(filled, entries);
+  await processAll(filled);
+  dump = await withStore(storeFileOf(filled), (store) => dumpOf(store, traceIds));
+});
+after(() => shared.disposeAsync());
 
 suite('A store of which a page', () => {
   for (const [what, damage] of Object.entries(DAMAGES)) {
     test(`${what} gives back what was stored, or an error that says so`, async (t) => {
       await using scope = new AsyncDisposableStack();
-      const { dataFolder, file, traceIds, dump } = await storeIn(scope);
+      const copies = folderIn(scope);
+      const file = storeFileOf(filled);
       const pageBytes = pageBytesOf(file);
       const pages = statSync(file).size / pageBytes;
       const outcomes = { refused: 0, noticed: 0, harmless: 0 };
       const silent: number[] = [];
       const unworded: unknown[] = [];
       for (let page = 0; page < pages; page++) {
-        const damaged = storeCopyOf(dataFolder, `damaged-${page}`);
+        const damaged = storeCopyOf(copies, `damaged-${page}`);
         copyFileSync(file, damaged);
         overwrite(damaged, page * pageBytes, damage(pageOf(file, page, pageBytes), page));
         try {
@@ -146,7 +149,7 @@ function pagesToOpen(file: string): ReadonlySet<number> {
 
 test('an error of a damaged store is one that the server knows', async () => {
   await using scope = new AsyncDisposableStack();
-  const { file } = await storeIn(scope);
+  const file = storeFileOf(copyIn(scope, filled));
   const pageBytes = pageBytesOf(file);
   const needed = pagesToOpen(file);
   for (let page = 0; page < statSync(file).size / pageBytes; page++) {

@@ -43,6 +43,8 @@ export interface LedgerAnswer {
 }
 
 const PAUSE_MS = 20;
+/** A client is not in a hurry: the faults are of interest, not the load, and everything that is sent is read back. */
+const PACE_MS = 10;
 const AGAIN_SHARE = 0.15;
 
 export class EndToEndLedger {
@@ -156,7 +158,10 @@ export function startEndToEndLoad(
       connection = await Connection.open(port).catch(() => undefined);
       return connection;
     };
-    while (!stopping.signal.aborted) await deliver(open);
+    while (!stopping.signal.aborted) {
+      await deliver(open);
+      await sleep(PACE_MS);
+    }
     connection?.close();
   }
 

@@ -4,6 +4,7 @@
  */
 
 import assert from 'node:assert/strict';
+import { cpSync } from 'node:fs';
 import { removeFolder, type ServerOptions, startServer, type TestServer, temporaryFolder } from '../server.ts';
 
 export type Scope = AsyncDisposableStack;
@@ -30,6 +31,13 @@ export async function refusedStart(options: ServerOptions): Promise<string> {
   assert.match(words, /^sluice: /m);
   assert.doesNotMatch(words, /^ {4}at /m, 'a stack is no explanation');
   return words;
+}
+
+/** A copy of a folder that was filled once for all tests of a file, which take no harm from each other this way. */
+export function copyIn(scope: Scope, original: string): string {
+  const folder = folderIn(scope);
+  cpSync(original, folder, { recursive: true });
+  return folder;
 }
 
 export function folderIn(scope: Scope): string {

@@ -1,5 +1,5 @@
 /**
- * The same log gives the same store: a history of 50,000 mixed records is processed twice, with other sizes of batches,
+ * The same log gives the same store: a history of 20,000 mixed records is processed twice, with other sizes of batches,
  * transactions and tables, and everything that can be read is the same to the byte. FAULT_SEED=… takes another history.
  */
 
@@ -12,8 +12,8 @@ import { entriesOf } from './history.ts';
 import { appendAll, processAll, storeCopyOf, withStore } from './processing.ts';
 import { assertSame } from './store-dump.ts';
 
-const RECORDS = 50_000;
-const PEOPLE = 4_000;
+const RECORDS = 20_000;
+const PEOPLE = 1_600;
 /** Of the traces every so manieth is compared: what they say comes from events and records, which all are. */
 const TRACES_EVERY = 20;
 
@@ -23,7 +23,7 @@ function firstDifference(one: Buffer, other: Buffer): number {
   return one.findIndex((byte, index) => byte !== other[index]);
 }
 
-suite('A history of 50,000 mixed records', () => {
+suite('A history of 20,000 mixed records', () => {
   test('gives the same store to the byte, wherever batches end, and nothing more when it is read again', async (t) => {
     const seed = Number(process.env['FAULT_SEED'] ?? 2026);
     t.diagnostic(`FAULT_SEED=${seed}`);
@@ -35,10 +35,11 @@ suite('A history of 50,000 mixed records', () => {
     await processAll(dataFolder);
     await processAll(dataFolder, {
       storeFile: other,
-      batchBytesMax: 50_000,
-      transactionUsersMax: 3_000,
-      tableEvents: 60_000,
-      profileSizes: { fanOut: 3, blockRows: 16, mergedBytesMin: 5_000 },
+      // Some hundreds of batches, many transactions, several tables, and runs that are merged several times.
+      batchBytesMax: 20_000,
+      transactionUsersMax: 1_200,
+      tableEvents: 12_000,
+      profileSizes: { fanOut: 3, blockRows: 16, mergedBytesMin: 2_000 },
       isPacked: true,
     });
 

@@ -4,9 +4,8 @@
  * and fail where CI is set.
  */
 
-import { existsSync, readFileSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { importedBy } from '../imports.ts';
 import { ensureTools } from '../tools.ts';
 import { ensureKafkaJars, kafkaTools } from './kafka-jars.ts';
 import { ownKafka } from './kafka.ts';
@@ -76,19 +75,4 @@ async function start(
     report(`${what} cannot be started, so the tests that need it do not run: ${message}`);
     return { env: { [missing]: message.split('\n')[0] ?? '' } };
   }
-}
-
-/** All files that these files import, directly or not, as far as the paths are relative. */
-function importedBy(files: readonly string[]): Set<string> {
-  const seen = new Set<string>();
-  const toRead = [...files];
-  for (let file = toRead.pop(); file !== undefined; file = toRead.pop()) {
-    if (seen.has(file) || !existsSync(file)) continue;
-    seen.add(file);
-    const text = readFileSync(file, 'utf8');
-    for (const [, target = ''] of text.matchAll(/(?:\bfrom|\bimport\(|\bimport) ?'(\.[^']+\.ts)'/g)) {
-      toRead.push(resolve(dirname(file), target));
-    }
-  }
-  return seen;
 }

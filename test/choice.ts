@@ -1,0 +1,93 @@
+/**
+ * Which test files a run has, and in which order they start. Arguments are test files or folders, or `--quick` for those
+ * of QUICK; without any, it is all of them. The order loses no file and repeats none; it only keeps the machine evenly
+ * busy.
+ */
+
+import { globSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+/**
+ * What `npm run test:quick` runs: folders, and files of other folders. What is listed needs nothing but Node.js – no
+ * browser, database, broker, root or other tool – and takes less than a minute altogether on two cores.
+ */
+export const QUICK: readonly string[] = [
+  'test/backup',
+  'test/columnar',
+  'test/identity',
+  'test/json',
+  'test/keys',
+  'test/sign-in',
+  'test/stored',
+  'test/validation',
+  'test/api/app.test.ts',
+  'test/api/openapi.test.ts',
+  'test/api/reading-answers.test.ts',
+  'test/api/reading-lists.test.ts',
+  'test/api/reading.test.ts',
+  'test/backends/sqlite/event-packing.test.ts',
+  'test/backends/sqlite/sorted-runs.test.ts',
+  'test/backends/sqlite/store-client.test.ts',
+  'test/backends/sqlite/store-nodes.test.ts',
+  'test/backends/sqlite/wal-chain.test.ts',
+  'test/cli/flags.test.ts',
+  'test/cli/help.test.ts',
+  'test/cli/keys.test.ts',
+  'test/cli/trace.test.ts',
+  'test/config.test.ts',
+  'test/contract/sqlite-keys.test.ts',
+  'test/contract/sqlite-log.test.ts',
+  'test/contract/sqlite-members.test.ts',
+  'test/edge/contract.test.ts',
+  'test/house-rules.test.ts',
+  'test/metrics.test.ts',
+  'test/processor/decide.test.ts',
+  'test/processor/known-texts.test.ts',
+  'test/processor/packing.test.ts',
+  'test/processor/person-mark.test.ts',
+  'test/processor/poison.test.ts',
+  'test/processor/time.test.ts',
+];
+
+/** The files that take longest, longest first: one that starts late would run alone in the end. */
+export const LONG: readonly string[] = [
+  'test/scaling/processors.test.ts',
+  'test/processor/replay.test.ts',
+  'test/scaling/database.test.ts',
+  'test/dashboard/looks.test.ts',
+  'test/e2e/installation.test.ts',
+  'test/faults/lost-log.test.ts',
+  'test/contract/sqlite-store.test.ts',
+  'test/scaling/brokers.test.ts',
+  'test/faults/processor-kill.test.ts',
+  'test/contract/postgres-store.test.ts',
+  'test/e2e/clock.test.ts',
+];
+
+/** Paths below the root of the project. */
+export function chosenFiles(args: readonly string[]): string[] {
+  const places = args.flatMap((arg) => (arg === '--quick' ? QUICK : [arg]));
+  const files = (places.length === 0 ? ['test'] : places).flatMap(filesIn);
+  return inOrder([...new Set(files)]);
+}
+
+function filesIn(place: string): string[] {
+  const isFolder = statSync(join(ROOT, place), { throwIfNoEntry: false })?.isDirectory();
+  return isFolder === true ? globSync(`${place}/**/*.test.ts`, { cwd: ROOT }) : [place];
+}
+
+/**
+ * The long ones first, then the files of every folder spread evenly over the run: files of one folder need the same
+ * thing, such as Chromium or brokers, and would be in each other's way side by side.
+ */
+export function inOrder(files: readonly string[]): string[] {
+  const folders = Map.groupBy(files.filter((file) => !LONG.includes(file)).sort(), dirname);
+  const placed = [...folders.values()].flatMap((folder) =>
+    folder.map((file, index) => ({ file, at: (index + 0.5) / folder.length })),
+  );
+  placed.sort((a, b) => a.at - b.at);
+  return [...LONG.filter((file) => files.includes(file)), ...placed.map(({ file }) => file)];
+}
