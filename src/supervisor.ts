@@ -279,7 +279,7 @@ export class Supervisor {
   #startCheckpointer(): Worker {
     const checkpointer = this.#startThread('checkpointer', { role: 'checkpointer' });
     checkpointer.on('message', ({ message }: CheckpointerMessage) => {
-      this.#kill(`files cannot be trusted any more: ${message}`);
+      this.#kill(`the disk cannot be trusted any more: ${message}`);
     });
     return checkpointer;
   }

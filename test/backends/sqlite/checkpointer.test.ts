@@ -177,7 +177,7 @@ suite('The checkpointer', () => {
   test('is one thread for all edges and the store, and leaves no write-ahead log when the server stops', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
-    const server = await launch(scope, { dataFolder, args: ['--edges', '3', '--log-segment', '1MB'] });
+    const server = await launch(scope, { dataFolder, args: ['--edges', '2', '--log-segment', '1MB'] });
     const body = {
       users: Array.from({ length: 50 }, (_, n) =>
         user(`u${n}`, [{ event_name: 'tested', properties: { pad: 'x'.repeat(10_000) } }]),
