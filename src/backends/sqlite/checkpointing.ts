@@ -16,6 +16,7 @@ const RETRY_MS = 5_000;
 
 export class Checkpointing {
   readonly #target: MessagePort | Checkpointer;
+  readonly #retryMs: number;
   /** Who waits for a reply; replies come in the order of requests. */
   readonly #waiting: ((isDone: boolean) => void)[] = [];
   #underWay: Promise<void> | undefined;
@@ -23,8 +24,9 @@ export class Checkpointing {
   readonly #finished = new Map<string, DatabaseSync | null>();
   #isStopped = false;
 
-  constructor(port: MessagePort | undefined) {
+  constructor(port: MessagePort | undefined, retryMs = RETRY_MS) {
     this.#target = port ?? new Checkpointer();
+    this.#retryMs = retryMs;
     port?.on('message', (isDone: boolean) => this.#waiting.shift()?.(isDone));
     port?.unref();
   }
@@ -43,7 +45,7 @@ export class Checkpointing {
     this.#finished.set(file, connection);
     while (!this.#isStopped && !(await this.#request({ file, mode: 'TRUNCATE' }))) {
       // The connection stays: it keeps the index of the WAL, which readers could not make anew on a full disk.
-      await sleep(RETRY_MS, undefined, { ref: false });
+      await sleep(this.#retryMs, undefined, { ref: false });
     }
     if (this.#isStopped) return;
     this.#finished.delete(file);

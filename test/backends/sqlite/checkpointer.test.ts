@@ -8,6 +8,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { MessageChannel } from 'node:worker_threads';
 import { Checkpointer, type CheckpointRequest, serveCheckpoints } from '../../../src/backends/sqlite/checkpointer.ts';
+import { Checkpointing } from '../../../src/backends/sqlite/checkpointing.ts';
 import { openSqliteLogAppender } from '../../../src/backends/sqlite/log/appender.ts';
 import { hasWal, listSegments } from '../../../src/backends/sqlite/log/segments.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';
@@ -37,7 +38,7 @@ function checkpointerIn(scope: Scope) {
 function databaseIn(scope: Scope): { readonly file: string; readonly database: DatabaseSync } {
   const file = join(folderIn(scope), 'some.db');
   const database = new DatabaseSync(file);
-  scope.defer(() => database.close());
+  scope.defer(() => void (database.isOpen && database.close()));
   database.exec('PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE numbers (n INTEGER)');
   database.exec('INSERT INTO numbers VALUES (1)');
   return { file, database };
@@ -129,6 +130,24 @@ suite('A segment of the log', () => {
     assert.equal(checkpointer.checkpoint({ file, mode: 'TRUNCATE' }), true);
     assert.equal(sizeOf(`${file}-wal`), 0);
     checkpointer.close();
+  });
+
+  test('stays open until its write-ahead log is empty, which is tried again and again', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { file, database } = databaseIn(scope);
+    const reader = new DatabaseSync(file, { readOnly: true });
+    scope.defer(() => reader.close());
+    reader.exec('BEGIN');
+    reader.prepare('SELECT n FROM numbers').all();
+    const checkpointing = new Checkpointing(checkpointerIn(scope).port(), 10);
+    const finished = checkpointing.finish(file, database);
+    await checkpointing.checkpoint(file);
+    assert.ok(database.isOpen && sizeOf(`${file}-wal`) > 0);
+    reader.exec('COMMIT');
+    await finished;
+    assert.ok(!database.isOpen);
+    assert.equal(sizeOf(`${file}-wal`), 0);
+    await checkpointing.close();
   });
 
   test('that was removed meanwhile counts as done and is not made again', async () => {
