@@ -174,13 +174,12 @@ function selfTimes(profile: CpuProfile): SelfTimes {
 function threadName(profile: CpuProfile): string {
   const urls = profile.nodes.map((node) => node.callFrame.url);
   const has = (end: string): boolean => urls.some((url) => url.endsWith(end));
-  if (has('/log/sealer.ts')) return 'log sealer thread';
-  if (has('/store/copier.ts')) return 'store copier thread';
   if (has('/log/writer.ts')) return 'log writer thread';
   if (has('/validator-thread.ts')) return 'validator thread';
   if (has('/processor/processor.ts')) return 'processor thread';
   if (has('/processor/prepare.ts')) return 'preparer thread';
   if (has('/store/thread.ts')) return 'store reader thread';
+  if (has('/sqlite/checkpointer.ts')) return 'checkpointer thread';
   return has('/edge/ingest.ts') ? 'edge thread' : 'main thread';
 }
 

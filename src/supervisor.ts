@@ -1,6 +1,6 @@
 /**
- * The main thread of `sluice serve`. It starts the edge threads and the processor, as far as the role has them, writes
- * what they saw of keys, watches the disk if there is anything on it, and stops everything in order. It serves nothing
+ * The main thread of `sluice serve`. It starts the edge threads, the processor and the checkpointer, as far as the role has
+ * them, hands each of the others a port to the checkpointer, writes what they saw of keys, watches the disk if there is anything on it, and stops everything in order. It serves nothing
  * itself, so it always has time. A processor has an edge, too: one that serves health and metrics alone.
  *
  * A thread that dies takes the process with it, on purpose: nothing acknowledged is lost, and whoever runs Sluice
@@ -9,7 +9,7 @@
 
 import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { Worker } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { readLastBackup } from './backup/last-backup.ts';
 import type { Config, Sources } from './config.ts';
 import { keyFileOf, storeFileOf } from './data-folder.ts';
@@ -40,6 +40,8 @@ export interface EdgeSetup {
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
   readonly databaseTrouble: string | null;
+  /** To the checkpointer; undefined where the log is elsewhere. */
+  readonly checkpointer: MessagePort | undefined;
 }
 
 /** What the processor's thread is started with. */
@@ -48,6 +50,18 @@ export interface ProcessorSetup {
   readonly config: Config;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
+  /** To the checkpointer; undefined where the store is elsewhere. */
+  readonly checkpointer: MessagePort | undefined;
+}
+
+/** What the checkpointer's thread is started with. After that it is sent a port for each thread that writes. */
+export interface CheckpointerSetup {
+  readonly role: 'checkpointer';
+}
+
+export interface CheckpointerMessage {
+  readonly type: 'fatal';
+  readonly message: string;
 }
 
 /** What the processor starts its own helper with, which reads and parses for it. */
@@ -152,6 +166,7 @@ export class Supervisor {
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
+  #checkpointer: Worker | undefined;
   #isProcessing = false;
   #databaseTrouble: string | null;
   readonly #keyUse: OutageLog;
@@ -236,13 +251,16 @@ export class Supervisor {
     await this.#stopProcessor();
     // A disk that failed meanwhile has the last word.
     if (this.#doomed) await new Promise(() => undefined);
-    const threads = this.#processor === undefined ? this.#edges : [...this.#edges, this.#processor];
+    // The checkpointer has closed its files by now, for each thread that wrote.
+    const threads = [...this.#edges, this.#processor, this.#checkpointer].filter((thread) => thread !== undefined);
     await Promise.all(threads.map((thread) => thread.terminate()));
     await this.#parts.keyStore?.close();
   }
 
-  #startThread(name: string, setup: EdgeSetup | ProcessorSetup): Worker {
-    const thread = new Worker(this.#parts.threadFile, { workerData: setup, name });
+  #startThread(name: string, setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): Worker {
+    const port = setup.role === 'checkpointer' ? undefined : setup.checkpointer;
+    const transferList = port === undefined ? [] : [port];
+    const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList });
     thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
     thread.on('exit', () => {
       if (this.#flags[SHUTTING_DOWN] === 0) this.#die(`the ${name} thread ended`);
@@ -250,10 +268,32 @@ export class Supervisor {
     return thread;
   }
 
+  /** One checkpointer for all that write files, started with the first of them. */
+  #portToCheckpointer(): MessagePort {
+    this.#checkpointer ??= this.#startCheckpointer();
+    const { port1, port2 } = new MessageChannel();
+    this.#checkpointer.postMessage(port1, [port1]);
+    return port2;
+  }
+
+  #startCheckpointer(): Worker {
+    const checkpointer = this.#startThread('checkpointer', { role: 'checkpointer' });
+    checkpointer.on('message', ({ message }: CheckpointerMessage) => {
+      this.#kill(`the disk cannot be trusted any more: ${message}`);
+    });
+    return checkpointer;
+  }
+
   async #startProcessor(): Promise<void> {
     const { config, metricsBuffer } = this.#parts;
     if (!processes(config.role)) return;
-    const setup: ProcessorSetup = { role: 'processor', config, metricsBuffer, statusBuffer: this.#statusBuffer };
+    const setup: ProcessorSetup = {
+      role: 'processor',
+      config,
+      metricsBuffer,
+      statusBuffer: this.#statusBuffer,
+      checkpointer: config.storeUrl === '' ? this.#portToCheckpointer() : undefined,
+    };
     const processor = this.#startThread('processor', setup);
     this.#processor = processor;
     await new Promise<void>((resolve, reject) => {
@@ -295,6 +335,7 @@ export class Supervisor {
       clockBuffer: this.#clockBuffer,
       version,
       databaseTrouble: this.#databaseTrouble,
+      checkpointer: config.logUrl === '' ? this.#portToCheckpointer() : undefined,
     };
     const edge = this.#startThread('edge', setup);
     this.#edges.push(edge);

@@ -226,7 +226,7 @@ async function warner(config: Config, thread: string): Promise<(message: string)
 
 /** `storePositions`: up to where the store has processed each partition; no position below that is given out again. */
 async function openLocalLog(
-  { config, index, metricsBuffer }: EdgeSetup,
+  { config, index, metricsBuffer, checkpointer }: EdgeSetup,
   storePositions: ReadonlyMap<number, number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
@@ -242,6 +242,7 @@ async function openLocalLog(
     segmentBytes: config.logSegmentBytes,
     storePositions,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
+    checkpointer,
     onFatal,
     onMissing: ({ partition, from, to, processed, isCertain }) => {
       const line = { partition, from_position: from, to_position: to - 1 };
@@ -275,7 +276,7 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
   ]);
   const folder = logFolderOf(config.dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
-  const writer = await openWriter(config, log);
+  const writer = await openWriter(setup, log);
   const preparer: PreparerSetup = { role: 'preparer', config };
   const thread = new Worker(threadFile('./thread', import.meta.url), { workerData: preparer, name: 'preparer' });
   const waitForMore = waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries));
@@ -290,10 +291,10 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
 
 type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'>;
 
-async function openWriter(config: Config, log: LogReader): Promise<Writing> {
+async function openWriter({ config, checkpointer }: ProcessorSetup, log: LogReader): Promise<Writing> {
   if (config.storeUrl !== '') return writerOn(await processorDatabase(config), log);
   const { openSqliteStoreWriter } = await import('./backends/sqlite/store/writer.ts');
-  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), hasThreads: true }) };
+  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }) };
 }
 
 /** It was prepared a moment ago; should it be away again already, that is waited for. */

@@ -1,15 +1,17 @@
 /**
- * The entry of every thread of `sluice serve` but the main one: an edge, the processor, or the thread that parses for
- * the processor, as its setup says. Like `main.ts` it is a composition root: it names concrete backends, loads them when
+ * The entry of the threads that `sluice serve` is made of, but the main one: an edge, the processor, the thread that parses
+ * for it, or the checkpointer, as its setup says. Like `main.ts` it is a composition root: it names concrete backends, loads them when
  * they are used, and holds no logic of its own. What a thread opens for the three ways to run (files alone; PostgreSQL
  * with a log of its own; PostgreSQL and Kafka) is in `thread-parts.ts`.
  */
 
 import { enableCompileCache } from 'node:module';
-import { parentPort, workerData } from 'node:worker_threads';
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { logFolderOf, retentionTimeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
 import type {
+  CheckpointerMessage,
+  CheckpointerSetup,
   EdgeMessage,
   EdgeSetup,
   PreparerSetup,
@@ -184,6 +186,29 @@ async function runPreparer({ config }: PreparerSetup): Promise<void> {
   serveRecords(parentPort, log, matchOptionsOf(config));
 }
 
-const setup = workerData as EdgeSetup | ProcessorSetup | PreparerSetup;
-if (setup.role === 'edge') await runEdge(setup);
-else await (setup.role === 'processor' ? runProcessor(setup) : runPreparer(setup));
+/** The thread that makes the checkpoints of the log and the store. */
+async function runCheckpointer(): Promise<void> {
+  const { serveCheckpoints } = await import('./backends/sqlite/checkpointer.ts');
+  yieldToOthers();
+  const serve = serveCheckpoints((message) => {
+    const fatal: CheckpointerMessage = { type: 'fatal', message };
+    parentPort?.postMessage(fatal);
+  });
+  parentPort?.on('message', (port: MessagePort) => serve(port));
+}
+
+const setup = workerData as EdgeSetup | ProcessorSetup | PreparerSetup | CheckpointerSetup;
+switch (setup.role) {
+  case 'edge':
+    await runEdge(setup);
+    break;
+  case 'processor':
+    await runProcessor(setup);
+    break;
+  case 'preparer':
+    await runPreparer(setup);
+    break;
+  case 'checkpointer':
+    await runCheckpointer();
+    break;
+}

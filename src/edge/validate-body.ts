@@ -42,7 +42,7 @@ export class LargeBodyValidator {
   readonly #waiting: ((judged: Judged) => void)[] = [];
 
   constructor() {
-    this.#thread = new Worker(threadFile('./validator-thread', import.meta.url));
+    this.#thread = new Worker(threadFile('./validator-thread', import.meta.url), { name: 'validator' });
     this.#thread.on('message', (reply: ValidatorReply) => this.#waiting.shift()?.(reply));
     // A crash in there is a bug, not an input that was foreseen: end loudly, nothing was acknowledged.
     this.#thread.on('error', (error) => {

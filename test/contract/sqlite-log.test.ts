@@ -4,17 +4,21 @@ import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { suite, test } from 'node:test';
+import { after, suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { type LogAppender, LogCorruptError, LogUnavailableError } from '../../src/log.ts';
+import { startCheckpointer } from '../checkpointer-thread.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
 import { entry, type LogUnderTest, readAll } from './log-entries.ts';
 import { eventLogContract } from './log.ts';
 
 const SEGMENT_BYTES = 64 * 1024;
+
+const checkpointer = startCheckpointer();
+after(() => checkpointer.stop());
 
 function setupOf(folder: string, partition: number): AppenderSetup {
   return {
@@ -23,6 +27,7 @@ function setupOf(folder: string, partition: number): AppenderSetup {
     partitions: 1,
     segmentBytes: SEGMENT_BYTES,
     metrics: null,
+    checkpointer: checkpointer.port(),
     onFatal: (message) => assert.fail(message),
   };
 }

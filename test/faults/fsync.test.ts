@@ -75,6 +75,22 @@ suite('A failing disk', () => {
     await restartAndCheck(dataFolder, ledger);
   });
 
+  test('while the store is checkpointed ends the process too, without closing the store', async (t) => {
+    if (skipWithout(t, straceHindrance())) return;
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const server = await launch(scope, { dataFolder });
+    const store = join(dataFolder, 'store.db');
+    await attachStrace(server.pid, FAIL_ONCE, join(folderIn(scope), 'trace'), store);
+    const ledger = new Ledger(20_000);
+    const load = startLoad(scope, server, server.key, ledger);
+    await endsByItself(server);
+    await load.stop();
+    assert.equal(await server.ended, 'SIGKILL', 'an orderly end syncs the file again');
+    assert.ok(existsSync(`${store}-wal`), 'the write-ahead log was removed after a failed fsync');
+    await restartAndCheck(dataFolder, ledger);
+  });
+
   test('during a shutdown is not mistaken for an orderly end', async (t) => {
     if (skipWithout(t, straceHindrance())) return;
     await using scope = new AsyncDisposableStack();

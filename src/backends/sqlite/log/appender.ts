@@ -33,7 +33,9 @@ export interface AppenderSetup extends WriterSetup {
 
 /** Resolves when the partition has been checked and is ready for appends. */
 export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
-  const worker = new Worker(threadFile('./writer', import.meta.url), { workerData: setup });
+  const transferList = setup.checkpointer === undefined ? [] : [setup.checkpointer];
+  const options = { name: 'log writer', workerData: setup, transferList };
+  const worker = new Worker(threadFile('./writer', import.meta.url), options);
   await new Promise<void>((resolve, reject) => {
     worker.once('message', (reply: WriterReply) => {
       if (reply.type === 'refused') reject(new OperatorError(reply.message));

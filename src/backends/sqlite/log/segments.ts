@@ -2,8 +2,8 @@
  * The files of the embedded log: `<folder>/<partition>/<first position>.db`, one SQLite database a segment, in WAL mode
  * with `synchronous=FULL`. A segment is written by one thread of one process and never again after a restart: a new
  * process always starts a new segment. So records that follow a failed fsync are never chained behind frames that the
- * disk may not hold. The thread that commits never checkpoints, which would stall it; another one copies the WAL into
- * the database file, bit by bit (`log/sealer.ts`).
+ * disk may not hold. The thread that commits never checkpoints, which would stall it; another one does, little by little
+ * (`checkpointer.ts`).
  *
  * Positions have no gaps: a segment holds every position from its own first to the next segment's first, so a reader
  * notices records that vanished. An operator who gives a damaged segment up renames it to `….db.lost`, which keeps its

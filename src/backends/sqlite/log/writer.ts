@@ -12,11 +12,11 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../metrics.ts';
 import { LogUnavailableError } from '../../../log.ts';
+import { Checkpointing } from '../checkpointing.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { LogEnds, readLogEnd } from './ends.ts';
 import { findCommittedPosition } from './positions.ts';
 import { fullDiskText, recoverSegment } from './recovery.ts';
-import { Sealing } from './sealing.ts';
 import {
   assertNotForeign,
   createSegment,
@@ -48,6 +48,8 @@ export interface WriterSetup {
   /** Up to where the store has processed each partition; a record is never given a position below it. */
   readonly storePositions?: ReadonlyMap<number, number>;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
+  /** To the checkpointer's thread; without it the writer's thread makes checkpoints itself, between two commits. */
+  readonly checkpointer?: MessagePort | undefined;
 }
 
 /** Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies behind one another. */
@@ -81,8 +83,8 @@ export interface MissingRecords {
 
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
-/** How much of the WAL is copied at a time: little enough that commits do not wait long for the disk meanwhile. */
-const COPY_BYTES = 2 * 1024 * 1024;
+/** How much the WAL grows before a checkpoint: little enough that commits do not wait long for the disk meanwhile. */
+const CHECKPOINT_BYTES = 2 * 1024 * 1024;
 /** A commit rewrites the pages that it does not fill: the last leaf, and those above it. */
 const COMMIT_PAGES = 2;
 /** How long to go on with a full segment when no new one can be made. */
@@ -103,12 +105,12 @@ class Writer {
   #insert: StatementSync;
   #nextPosition: number;
   #segmentBytes = 0;
-  /** About as much as the WAL has grown since it was last copied. */
-  #uncopiedBytes = 0;
+  /** About as much as the WAL has grown since the last checkpoint. */
+  #bytesSinceCheckpoint = 0;
   #rotateNotBefore = 0;
   #probe: NodeJS.Timeout | undefined;
   #dead = false;
-  readonly #sealing = new Sealing((message) => this.#die(message));
+  readonly #checkpointing: Checkpointing;
   readonly #ends: LogEnds;
   readonly #missing: MissingRecords[];
 
@@ -116,6 +118,7 @@ class Writer {
     this.#setup = setup;
     this.#port = port;
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
+    this.#checkpointing = new Checkpointing(setup.checkpointer);
     this.#ends = new LogEnds(setup.folder, setup.partition);
     const end = this.#recover(setup.partition);
     this.#nextPosition = Math.max(end, this.#endSeenElsewhere(setup.partition));
@@ -162,7 +165,7 @@ class Writer {
         continue;
       }
       const recovered = recoverSegment(segment.file);
-      if (recovered.needsSealing) this.#sealing.seal(segment.file, null);
+      if (recovered.needsSealing) void this.#checkpointing.finish(segment.file, null);
       if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
       else this.#markGap(partition, recovered.lastPosition, segments[index + 1]);
       // Out of the way of the mark that tells what is missing from there on, if anything is.
@@ -225,7 +228,7 @@ class Writer {
       message = receiveMessageOnPort(this.#port)?.message as WriterMessage | undefined;
     }
     if (groups.length > 0) this.#commit(groups, bytes);
-    if (closing) this.#close();
+    if (closing) void this.#close();
   }
 
   #commit(groups: readonly Group[], bytes: number): void {
@@ -255,10 +258,10 @@ class Writer {
       this.#metrics.inc(METRIC.log_bytes, bytes);
       this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
     }
-    this.#uncopiedBytes += bytes + COMMIT_PAGES * PAGE_BYTES;
-    if (this.#uncopiedBytes >= COPY_BYTES) {
-      this.#uncopiedBytes = 0;
-      this.#sealing.copy(this.#file);
+    this.#bytesSinceCheckpoint += bytes + COMMIT_PAGES * PAGE_BYTES;
+    if (this.#bytesSinceCheckpoint >= CHECKPOINT_BYTES) {
+      this.#bytesSinceCheckpoint = 0;
+      void this.#checkpointing.checkpoint(this.#file);
     }
     if (this.#isSegmentFull() && performance.now() >= this.#rotateNotBefore) this.#rotate();
   }
@@ -307,7 +310,7 @@ class Writer {
   #die(error: unknown, upToGroup = 0): void {
     this.#dead = true;
     clearInterval(this.#probe);
-    this.#sealing.abandon();
+    this.#checkpointing.abandon();
     const message = error instanceof Error ? error.message : String(error);
     this.#reply({ type: 'failed', upToGroup, message, fatal: true });
   }
@@ -343,18 +346,18 @@ class Writer {
       return;
     }
     this.#segmentBytes = 0;
-    this.#uncopiedBytes = 0;
+    this.#bytesSinceCheckpoint = 0;
     this.#metrics?.inc(METRIC.log_segments_sealed);
-    this.#sealing.seal(finished.file, finished.database);
+    void this.#checkpointing.finish(finished.file, finished.database);
   }
 
-  #close(): void {
+  async #close(): Promise<void> {
     // The thread stays as it is until the process is killed: on its end SQLite would close, and so sync, what failed.
     if (this.#dead) return;
     clearInterval(this.#probe);
+    await this.#checkpointing.close();
     this.#database.close();
     this.#ends.close();
-    this.#sealing.close();
     this.#reply({ type: 'closed' });
     this.#port.close();
   }

@@ -10,6 +10,7 @@
 
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import type { MessagePort } from 'node:worker_threads';
 import { FileIdentity } from '../../../file-identity.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
 import { type LostRecords, type ProcessedLog, processedLogOf } from '../../../log-continuity.ts';
@@ -28,6 +29,7 @@ import {
 } from '../../../store-writer.ts';
 import { addVisit, type Visits } from '../../../stored/known.ts';
 import { notesOf } from '../../../stored/record-notes.ts';
+import { Checkpointing } from '../checkpointing.ts';
 import { isBusy } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { EventTables } from './event-tables.ts';
@@ -36,14 +38,13 @@ import { Invalidations } from './invalidations.ts';
 import type { HashOfKey } from '../../../stored/keyed-hash.ts';
 import { StoreBooks } from './counts.ts';
 import { StoreChanges } from './identity-changes.ts';
-import { StoreCopying } from './copying.ts';
 import { StoreGraph } from './identity-graph.ts';
 import { hashesOf, StoreMatchKeys } from './match-keys.ts';
 import { StoreNodes } from './nodes.ts';
 import { StoreReceipts } from './receipts.ts';
 import { StoreRejections } from './rejections.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
-import { openStoreFile } from './schema.ts';
+import { openStoreFile, WAL_PAGES } from './schema.ts';
 import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from '../uuids.ts';
 import { sweep } from './retention.ts';
@@ -51,6 +52,9 @@ import { markCommit } from '../wal-chain.ts';
 
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
 export const TABLE_EVENTS = 1_000_000;
+
+/** 128 MB: some transactions under load, so that few of them wait. */
+const WAL_PAGES_MAX = 16_384;
 
 export interface WriterSetup {
   readonly file: string;
@@ -60,8 +64,8 @@ export interface WriterSetup {
   readonly indexSizes?: RunsSizes;
   /** Of the runs that have what changes of nodes; tests take small ones. */
   readonly profileSizes?: RunsSizes;
-  /** For a server: a thread of its own copies the write-ahead log into the file. */
-  readonly hasThreads?: boolean;
+  /** To the checkpointer's thread; without it SQLite makes checkpoints within commits. */
+  readonly checkpointer?: MessagePort | undefined;
   /** Instead of those made with the secret in the file; tests take some that are alike. */
   readonly hashOf?: HashOfKey;
 }
@@ -108,18 +112,19 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Sequences = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
-  readonly #copying: StoreCopying | null;
+  readonly #checkpointing: Checkpointing | null;
   readonly #identity: FileIdentity;
   readonly #file: string;
   readonly #keys: StoreMatchKeys;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
-    const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, hasThreads = false } = setup;
+    const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, checkpointer } = setup;
     const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
     this.#file = file;
     this.#identity = new FileIdentity(file);
-    this.#copying = hasThreads ? new StoreCopying(database, { file }) : null;
+    this.#checkpointing = checkpointer === undefined ? null : new Checkpointing(checkpointer);
+    if (checkpointer !== undefined) database.exec('PRAGMA wal_autocheckpoint = 0');
     this.#keys = new StoreMatchKeys(database, hashOf);
     this.#graph = new StoreGraph(database, this.#keys);
     this.#nodes = new StoreNodes(database, hashOf, profileSizes);
@@ -250,7 +255,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       this.#database.exec('COMMIT');
       if (durable) this.#makeDurable();
     });
-    await this.#copying?.committed();
+    if (this.#checkpointing !== null) await this.#checkpoint(this.#checkpointing);
   }
 
   async rollback(): Promise<void> {
@@ -304,11 +309,29 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   async close(): Promise<void> {
     if (!this.#database.isOpen) return;
-    await this.#copying?.close();
+    await this.#checkpointing?.close();
     this.#database.close();
   }
 
-  /** Syncing the write-ahead log for one more commit syncs all that came before it too. */
+  /**
+   * After each commit. SQLite begins the write-ahead log anew only in a transaction that finds all of it copied, which
+   * under load none would. So once it has grown to `WAL_PAGES_MAX`, the next transaction waits until that is so.
+   */
+  async #checkpoint(checkpointing: Checkpointing): Promise<void> {
+    const { log, uncopied } = this.#writeAheadLogPages();
+    if (uncopied < WAL_PAGES) return;
+    const underWay = checkpointing.checkpoint(this.#file);
+    if (log < WAL_PAGES_MAX) return;
+    await underWay;
+    // It may have begun before this commit. A reader of an old state keeps the rest from being copied: the next commit asks again.
+    if (this.#writeAheadLogPages().uncopied > 0) await checkpointing.checkpoint(this.#file);
+  }
+
+  #writeAheadLogPages(): { readonly log: number; readonly uncopied: number } {
+    const row = this.#statements.writeAheadLog.get() as { log: number; checkpointed: number };
+    return { log: row.log, uncopied: row.log - row.checkpointed };
+  }
+
   /** What is written to a file that has lost its name is lost, so nothing may leave the log for it. */
   #assertFileIsThere(): void {
     if (this.#identity.isSame()) return;
@@ -317,6 +340,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     );
   }
 
+  /** Syncing the write-ahead log for one more commit syncs all that came before it too. */
   #makeDurable(): void {
     this.#assertFileIsThere();
     this.#database.exec('PRAGMA synchronous = FULL; BEGIN IMMEDIATE');
@@ -429,5 +453,6 @@ function prepare(database: DatabaseSync) {
     ),
     sequences: database.prepare('SELECT name, next FROM sequences'),
     sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
+    writeAheadLog: database.prepare('PRAGMA wal_checkpoint(NOOP)'),
   };
 }
