@@ -26,7 +26,8 @@ export class FileIdentity {
   }
 }
 
-function identityOf(file: string): string {
-  const stat = statSync(file, { throwIfNoEntry: false });
+/** Empty where there is no file. Two files have the same only if one of them is gone and closed. */
+export function identityOf(file: string): string {
+  const stat = statSync(file, { throwIfNoEntry: false, bigint: true });
   return stat === undefined ? '' : `${stat.dev}/${stat.ino}`;
 }

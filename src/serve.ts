@@ -9,6 +9,7 @@ import { baseUrlOf } from './base-url.ts';
 import { type Config, type Env, loadConfig } from './config.ts';
 import { logFolderOf, serverUrlFileOf } from './data-folder.ts';
 import { DatabaseAwayError, DatabaseStart, type StartStep } from './database-start.ts';
+import type { HeldLock } from './held-lock.ts';
 import type { Logger } from './logger.ts';
 import type { MemberStore } from './members.ts';
 import {
@@ -53,6 +54,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
     sources,
     connectionsMax,
     keyStore,
+    lock: folder?.lock ?? null,
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,
     version,
@@ -107,6 +109,7 @@ async function databasePrepared(database: DatabaseStart, supervisor: Supervisor)
 }
 
 interface TakenFolder {
+  readonly lock: HeldLock;
   tellAddress(url: string): void;
   release(): void;
 }
@@ -124,6 +127,8 @@ async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder
   else refuseUnmovedFolder(dataFolder);
   mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
   return {
+    // Without what only this thread can do: threads are given a copy.
+    lock: { file: lock.file, identity: lock.identity },
     tellAddress: (url) => writeFileSync(serverUrlFileOf(dataFolder), `${url}\n`, { mode: 0o600 }),
     release: () => lock.release(),
   };

@@ -17,6 +17,7 @@ import type { ServerStatus } from './edge/readiness.ts';
 import { listenError } from './edge/listen-error.ts';
 import { OperatorError } from './errors.ts';
 import { FileIdentity } from './file-identity.ts';
+import { assertLockHeld, type HeldLock, LockLostError } from './held-lock.ts';
 import type { Logger } from './logger.ts';
 import { METRIC, metricsWriter } from './metrics.ts';
 import { OutageLog } from './outage-log.ts';
@@ -37,6 +38,7 @@ export interface EdgeSetup {
   readonly statusBuffer: SharedArrayBuffer;
   /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
   readonly clockBuffer: SharedArrayBuffer;
+  readonly lock: HeldLock | null;
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
   readonly databaseTrouble: string | null;
@@ -50,6 +52,7 @@ export interface ProcessorSetup {
   readonly config: Config;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
+  readonly lock: HeldLock | null;
   /** To the checkpointer; undefined where the store is elsewhere. */
   readonly checkpointer: MessagePort | undefined;
 }
@@ -73,6 +76,7 @@ export interface PreparerSetup {
 export type ProcessorMessage =
   | { readonly type: 'started' }
   | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'fatal'; readonly message: string }
   | { readonly type: 'stopped' };
 
 export type EdgeMessage =
@@ -150,6 +154,8 @@ export interface SupervisorParts {
   readonly connectionsMax: number;
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
+  /** Of the data folder; null where none is used. */
+  readonly lock: HeldLock | null;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly logger: Logger;
   readonly version: string;
@@ -285,13 +291,14 @@ export class Supervisor {
   }
 
   async #startProcessor(): Promise<void> {
-    const { config, metricsBuffer } = this.#parts;
+    const { config, metricsBuffer, lock } = this.#parts;
     if (!processes(config.role)) return;
     const setup: ProcessorSetup = {
       role: 'processor',
       config,
       metricsBuffer,
       statusBuffer: this.#statusBuffer,
+      lock,
       checkpointer: config.storeUrl === '' ? this.#portToCheckpointer() : undefined,
     };
     const processor = this.#startThread('processor', setup);
@@ -302,6 +309,7 @@ export class Supervisor {
           this.#isProcessing = true;
           resolve();
         }
+        if (message.type === 'fatal') this.#kill(message.message);
         if (message.type !== 'refused') return;
         this.#flags[SHUTTING_DOWN] = 1;
         reject(new OperatorError(message.message));
@@ -322,7 +330,7 @@ export class Supervisor {
   }
 
   #startEdge(index: number, port: number): Promise<number> {
-    const { config, sources, connectionsMax, metricsBuffer, version } = this.#parts;
+    const { config, sources, connectionsMax, metricsBuffer, lock, version } = this.#parts;
     const setup: EdgeSetup = {
       role: 'edge',
       config,
@@ -333,6 +341,7 @@ export class Supervisor {
       metricsBuffer,
       statusBuffer: this.#statusBuffer,
       clockBuffer: this.#clockBuffer,
+      lock,
       version,
       databaseTrouble: this.#databaseTrouble,
       checkpointer: config.logUrl === '' ? this.#portToCheckpointer() : undefined,
@@ -380,6 +389,8 @@ export class Supervisor {
   }
 
   async #lookAtFolder(): Promise<void> {
+    const lockTrouble = this.#lockTrouble();
+    if (lockTrouble !== null) this.#kill(lockTrouble);
     this.#lookForBackup();
     this.#lookForReplacedFiles();
     await this.#checkDisk();
@@ -431,14 +442,28 @@ export class Supervisor {
     setTimeout(() => process.exit(1), FATAL_GRACE_MS);
   }
 
+  /** In words; null while this server has its data folder to itself. */
+  #lockTrouble(): string | null {
+    try {
+      assertLockHeld(this.#parts.lock);
+      return null;
+    } catch (error) {
+      // What cannot be found out now is found out by those that write.
+      return error instanceof LockLostError ? error.message : null;
+    }
+  }
+
   /**
-   * After a failed fsync. An orderly exit would let SQLite close its files, which syncs them again and then removes the
+   * After a failed fsync, or when the data folder may be another server's. An orderly exit would let SQLite close its files, which syncs them again and then removes the
    * write-ahead log; but a second fsync succeeds whatever became of the data. So nothing runs any more.
    */
   #kill(reason: string): void {
     if (this.#doomed) return;
     this.#doomed = true;
-    this.#parts.logger.fatal({ reason }, 'ending: start again to recover');
+    const lockTrouble = this.#lockTrouble();
+    if (lockTrouble !== null)
+      this.#parts.logger.fatal({ reason: lockTrouble }, 'ending: the lock of the data folder is gone');
+    else this.#parts.logger.fatal({ reason }, 'ending: start again to recover');
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), FATAL_GRACE_MS);
   }
 }

@@ -226,7 +226,7 @@ async function warner(config: Config, thread: string): Promise<(message: string)
 
 /** `storePositions`: up to where the store has processed each partition; no position below that is given out again. */
 async function openLocalLog(
-  { config, index, metricsBuffer, checkpointer }: EdgeSetup,
+  { config, index, metricsBuffer, lock, checkpointer }: EdgeSetup,
   storePositions: ReadonlyMap<number, number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
@@ -240,6 +240,7 @@ async function openLocalLog(
     partition: index,
     partitions: config.edges,
     segmentBytes: config.logSegmentBytes,
+    lock,
     storePositions,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     checkpointer,

@@ -101,6 +101,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     { openClock },
     { watchClock },
     { openRetentionClock },
+    { assertLockHeld, LockLostError },
   ] = await Promise.all([
     import('./thread-parts.ts'),
     import('./processor/processor.ts'),
@@ -113,6 +114,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     import('./opening.ts'),
     import('./clock.ts'),
     import('./retention-clock.ts'),
+    import('./held-lock.ts'),
   ]);
   try {
     const logger = createLogger(config.logLevel, 'processor');
@@ -153,6 +155,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
       ...parts,
       ...common,
       options: matchOptionsOf(config),
+      assertLockHeld: () => assertLockHeld(setup.lock),
       betweenTransactions: async (positions, caughtUpTo) => {
         await housekeeping.run(positions, caughtUpTo);
         await takeTurn(caughtUpTo);
@@ -167,6 +170,10 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     await opened.close();
     tell({ type: 'stopped' });
   } catch (error) {
+    if (error instanceof LockLostError) {
+      tell({ type: 'fatal', message: error.message });
+      return;
+    }
     if (!(error instanceof OperatorError)) throw error;
     tell({ type: 'refused', message: error.message });
   }

@@ -3,6 +3,7 @@
  * Anything that is neither ends the processor.
  */
 
+import { LockLostError } from '../held-lock.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { isTooManyOpenFiles } from '../open-files.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
@@ -34,10 +35,11 @@ const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
 
 /**
  * Whether a record may be the cause. Not if the database says that it cannot work (its own codes, but for those about
- * values and constraints), not if somebody else wrote meanwhile, and not if the log is damaged.
+ * values and constraints), not if another one wrote meanwhile, not if the log is damaged, and not if the data folder may be
+ * another server's.
  */
 export function isPoison(error: unknown): boolean {
-  if (isWorthWaiting(error) || error instanceof StoreConflictError) return false;
+  if (isWorthWaiting(error) || error instanceof StoreConflictError || error instanceof LockLostError) return false;
   if (!(error instanceof Error)) return true;
   if ('errcode' in error && typeof error.errcode === 'number') return VALUE_ERRORS.has(error.errcode & 0xff);
   return true;

@@ -62,6 +62,11 @@ export interface ProcessorParts {
   /** Where prepared records come from; on the spot unless given. */
   readonly source?: RecordSource;
   readonly failpoint?: Failpoint;
+  /**
+   * Throws when this process may no longer be the only one that writes the log: then what was read from it may be given
+   * out again to others, and must not be committed.
+   */
+  readonly assertLockHeld?: () => void;
   /** For tests: where batches and transactions end must not show in what is stored. */
   readonly batchBytesMax?: number;
   readonly transactionUsersMax?: number;
@@ -252,6 +257,7 @@ export class Processor {
 
   async #commit(transaction: WriteTransaction, startedAt: number): Promise<void> {
     const { metrics } = this.#parts;
+    this.#parts.assertLockHeld?.();
     await transaction.commit(false);
     this.#committed = this.#positions;
     this.#isDurable = false;
@@ -363,6 +369,7 @@ export class Processor {
       await transaction.advance(partition, from, next, traceId);
       await this.#noteLost(transaction, { partition, from, next }, 1);
       await transaction.setAside(headerOf(record), cause, now());
+      this.#parts.assertLockHeld?.();
       await transaction.commit(false);
     } catch (failure) {
       await this.#takeBack(transaction, failure);

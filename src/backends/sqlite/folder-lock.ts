@@ -1,16 +1,19 @@
 /**
  * One server per data folder. The lock is SQLite's lock on a file that nobody else uses: the operating system lets go
- * of it however the process ends, kill -9 included, so there is no stale lock to clean up.
+ * of it however the process ends, kill -9 included, so there is no stale lock to clean up. A file that is removed all
+ * the same is noticed by those that write (`held-lock.ts`).
  */
 
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../errors.ts';
+import { identityOf } from '../../file-identity.ts';
+import type { HeldLock } from '../../held-lock.ts';
 
 const SQLITE_BUSY = 5;
 
-export interface FolderLock {
+export interface FolderLock extends HeldLock {
   release(): void;
 }
 
@@ -22,7 +25,9 @@ export function lockFolder(folder: string): FolderLock {
       `The data folder ${resolve(folder)} cannot be made: ${(error as Error).message}. Choose another with SLUICE_DATA or --data.`,
     );
   }
-  const database = new DatabaseSync(join(folder, 'lock.db'), { timeout: 0 });
+  const file = join(folder, 'lock.db');
+  const identity = makeFile(file);
+  const database = new DatabaseSync(file, { timeout: 0 });
   try {
     database.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (error) {
@@ -33,17 +38,34 @@ export function lockFolder(folder: string): FolderLock {
       `The data folder ${resolve(folder)} is in use by another Sluice server${holder}. Stop that one first, or give this one a folder of its own with SLUICE_DATA or --data.`,
     );
   }
+  if (identityOf(file) !== identity) {
+    database.close();
+    throw new OperatorError(`${resolve(file)} was removed or replaced during the start. Start again.`);
+  }
   try {
     writeFileSync(join(folder, 'server.pid'), `${process.pid}\n`, { mode: 0o600 });
   } catch (error) {
     throw new OperatorError(`The data folder ${resolve(folder)} cannot be written: ${(error as Error).message}.`);
   }
   return {
+    file,
+    identity,
     release: () => {
       database.exec('ROLLBACK');
       database.close();
     },
   };
+}
+
+/** Of the file as it is before it is locked: which one SQLite opens cannot be asked. */
+function makeFile(file: string): string {
+  try {
+    // Only where there is none: a process that closes a file lets go of every lock that it has on it.
+    if (identityOf(file) === '') closeSync(openSync(file, 'a', 0o600));
+    return identityOf(file);
+  } catch (error) {
+    throw new OperatorError(`${resolve(file)} cannot be written: ${(error as Error).message}.`);
+  }
 }
 
 function pidOf(folder: string): string {

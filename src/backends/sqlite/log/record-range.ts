@@ -35,7 +35,10 @@ export interface Stretch {
   readonly logName: string | undefined;
   readonly partition: number;
   readonly from: number;
-  /** Where the next segment begins; undefined for the newest segment, which may still grow. */
+  /**
+   * Where the next segment begins; undefined for the newest segment, which may still grow. A record from there on is of a
+   * server that had lost its lock, and was never acknowledged (`held-lock.ts`).
+   */
   readonly until: number | undefined;
 }
 
@@ -50,7 +53,7 @@ const HEADER_BYTES = 256;
 const SUMS = `
   SELECT count(*) AS count, max(position) AS last, sum(bytes) AS bytes, sum(more) AS more
   FROM (SELECT position, length(body) AS bytes, coalesce(length(rejections), 0) AS more FROM records
-        WHERE position >= ? ORDER BY position LIMIT ?)`;
+        WHERE position >= ? AND position < ? ORDER BY position LIMIT ?)`;
 const SUMS_MAX = 3;
 /** If no more than these would fit, they are looked at one by one. */
 const FIRST_RECORDS = 16;
@@ -74,7 +77,11 @@ export function runOfMany(database: DatabaseSync, { from, until }: Stretch, byte
   const sums = database.prepare(SUMS);
   let countMax = FIRST_RECORDS;
   for (let tries = 0; tries < SUMS_MAX; tries++) {
-    const { count, last, bytes, more } = sums.get(from, countMax) as unknown as SumsRow;
+    const { count, last, bytes, more } = sums.get(
+      from,
+      until ?? Number.MAX_SAFE_INTEGER,
+      countMax,
+    ) as unknown as SumsRow;
     if (count === 0 || last !== from + count - 1) return null;
     const fits = bytes <= bytesMax && bytes + more + count * HEADER_BYTES <= BATCH_BYTES_MAX;
     const isEnd = count < countMax || last + 1 === until;
@@ -89,12 +96,12 @@ export function runOfMany(database: DatabaseSync, { from, until }: Stretch, byte
 export function runOfFew(database: DatabaseSync, stretch: Stretch, bytesMax: number): Run {
   const sizes = database.prepare(
     `SELECT position, length(body) AS bytes, coalesce(length(rejections), 0) AS more
-     FROM records WHERE position >= ? ORDER BY position`,
+     FROM records WHERE position >= ? AND position < ? ORDER BY position`,
   );
   let last = stretch.from - 1;
   let bytes = 0;
   let bytesInAll = 0;
-  const rows = sizes.iterate(stretch.from) as unknown as Iterable<SizeRow>;
+  const rows = sizes.iterate(stretch.from, stretch.until ?? Number.MAX_SAFE_INTEGER) as unknown as Iterable<SizeRow>;
   try {
     const isEnd = eachInTurn(stretch, rows, (row) => {
       last = row.position;

@@ -133,8 +133,10 @@ export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
 export function findHeaders(stretch: Stretch, traceId: string): LogHeader[] {
   return inSegment(stretch, [], (database) => {
     const rows = database
-      .prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE position >= ? AND trace_id = ? ORDER BY position`)
-      .all(stretch.from, traceId);
+      .prepare(
+        `SELECT ${HEADER_COLUMNS} FROM records WHERE position >= ? AND position < ? AND trace_id = ? ORDER BY position`,
+      )
+      .all(stretch.from, stretch.until ?? Number.MAX_SAFE_INTEGER, traceId);
     return rows.map((row) => toHeader(row as unknown as HeaderRow, stretch));
   });
 }

@@ -213,6 +213,12 @@ export function findIdentity(file: string): SegmentIdentity | undefined {
   }
 }
 
+/** For a start: one that was cut short before may have left an empty segment where the new one is to be. */
+export function removeLeftover(folder: string, partition: number, firstPosition: number): void {
+  removeSegment(segmentFile(folder, partition, firstPosition));
+}
+
+/** Fails where there is one already. */
 export function createSegment(
   folder: string,
   partition: number,
@@ -223,8 +229,8 @@ export function createSegment(
   mkdirSync(within, { recursive: true, mode: 0o700 });
   const file = segmentFile(folder, partition, firstPosition);
   const logName = localLogName(folder);
-  // An empty leftover of the same name may be there: a start that was cut short. It holds no record.
-  removeSegment(file);
+  // Never over another: should a second server write here, its records may be in there.
+  closeSync(openSync(file, 'wx', 0o600));
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
   try {
     database.exec(`

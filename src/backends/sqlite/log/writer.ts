@@ -11,6 +11,7 @@ import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../metrics.ts';
+import { assertLockHeld, type HeldLock } from '../../../held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
@@ -34,6 +35,7 @@ import {
   newSegmentId,
   PAGE_BYTES,
   partitionFolder,
+  removeLeftover,
   removeSegment,
   type Segment,
   type SegmentId,
@@ -45,6 +47,8 @@ export interface WriterSetup {
   /** How many partitions are written to now. The first writer also looks after those that an earlier start used. */
   readonly partitions: number;
   readonly segmentBytes: number;
+  /** Of the data folder. Left out where nothing but this writer can be there. */
+  readonly lock?: HeldLock | null;
   /** Up to where the store has processed each partition; a record is never given a position below it. */
   readonly storePositions?: ReadonlyMap<number, number>;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
@@ -130,6 +134,8 @@ class Writer {
     const newest = listSegments(setup.folder, setup.partition).findLast(
       (segment) => holdsRecords(segment) && segment.firstPosition < this.#nextPosition,
     );
+    assertLockHeld(setup.lock ?? null);
+    removeLeftover(setup.folder, setup.partition, this.#nextPosition);
     this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
     this.#file = this.#database.location() ?? '';
     this.#insert = insertStatement(this.#database);
@@ -245,6 +251,13 @@ class Writer {
       this.#database.exec('COMMIT');
     } catch (error) {
       this.#fail(error, upToGroup);
+      return;
+    }
+    try {
+      // After the commit and before all that follows from it: see held-lock.ts.
+      assertLockHeld(this.#setup.lock ?? null);
+    } catch (error) {
+      this.#die(error, upToGroup);
       return;
     }
     const entries = position - this.#nextPosition;

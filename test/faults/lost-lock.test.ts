@@ -1,0 +1,154 @@
+/**
+ * `lock.db` is removed under a running server, as one does with a lock that looks stale, and a second server starts on the
+ * same folder. The first must end without another 202, and everything that either of them acknowledged is stored.
+ */
+
+import assert from 'node:assert/strict';
+import { renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
+import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { createSegment, newSegmentId } from '../../src/backends/sqlite/log/segments.ts';
+import { assertLockHeld, type HeldLock, LockLostError } from '../../src/held-lock.ts';
+import type { LogAppender } from '../../src/log.ts';
+import { entry } from '../contract/log-entries.ts';
+import { appendAll, processAll, withStore } from '../processor/processing.ts';
+import { eventually, post, type TestServer, user } from '../server.ts';
+import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { folderIn, launch } from './scope.ts';
+
+const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
+
+/** The trace ids of those that were acknowledged. */
+async function send(server: TestServer, key: string, count: number): Promise<string[]> {
+  const all = Array.from({ length: count }, async (_, n) => {
+    const sent = await post(server, key, { users: [user(`person-${n}`)] }).catch(() => undefined);
+    return sent?.status === 202 ? [(sent.body as { trace_id: string }).trace_id] : [];
+  });
+  return (await Promise.all(all)).flat();
+}
+
+async function allProcessed(server: TestServer, key: string, traceIds: readonly string[]): Promise<void> {
+  const headers = { authorization: `Bearer ${key}` };
+  for (const traceId of traceIds) {
+    await eventually(`the request ${traceId} is processed`, async () => {
+      const response = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers });
+      return ((await response.json()) as { status?: string }).status === 'processed';
+    });
+  }
+}
+
+/** The first server sleeps while its lock is removed and a second one starts, and is sent requests before it wakes up. */
+async function twoServers(env: Readonly<Record<string, string>>): Promise<void> {
+  await using scope = new AsyncDisposableStack();
+  const dataFolder = folderIn(scope);
+  const first = await launch(scope, { dataFolder, env });
+  const { key } = first;
+  const before = await send(first, key, 5);
+  assert.equal(before.length, 5);
+  await allProcessed(first, key, before);
+  process.kill(first.pid, 'SIGSTOP');
+  rmSync(join(dataFolder, 'lock.db'));
+  const second = await launch(scope, { dataFolder, env });
+  const early = await send(second, key, 5);
+  const late = send(first, key, 5);
+  // By now they wait in its sockets, and are the first thing that it sees.
+  const between = await send(second, key, 5);
+  process.kill(first.pid, 'SIGCONT');
+  assert.deepEqual(await late, [], 'no 202 without the lock');
+  assert.equal(await first.ended, 'SIGKILL');
+  assert.match(first.stderr(), /lock\.db was removed or replaced while this server was running/);
+  const after = await send(second, key, 5);
+  assert.deepEqual([early.length, between.length, after.length], [5, 5, 5]);
+  await allProcessed(second, key, [...before, ...early, ...between, ...after]);
+}
+
+function openAppender(folder: string, lock: HeldLock | null, onFatal = assert.fail as (words: string) => void) {
+  return openSqliteLogAppender({
+    folder: join(folder, 'log'),
+    partition: 0,
+    partitions: 1,
+    segmentBytes: 1_000_000,
+    lock,
+    metrics: null,
+    onFatal,
+  });
+}
+
+async function append(appender: LogAppender, ...traceIds: string[]): Promise<void> {
+  for (const traceId of traceIds) await appender.append(entry({ traceId }));
+}
+
+suite('A server whose lock.db was removed', () => {
+  test('ends without another 202 once a second server runs, and nothing acknowledged is lost', () =>
+    twoServers({ SLUICE_EDGES: '2' }));
+
+  test('does so beside PostgreSQL too', { skip: whyNoPostgres() }, async () =>
+    twoServers({ STORE_URL: await (await testPostgres()).newDatabase() }),
+  );
+
+  test('ends within a second or two also while no request comes', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const server = await launch(scope, { dataFolder });
+    renameSync(join(dataFolder, 'lock.db'), join(dataFolder, 'elsewhere'));
+    assert.equal(await server.ended, 'SIGKILL');
+    assert.match(server.stderr(), /"msg":"ending: the lock of the data folder is gone"/);
+  });
+});
+
+suite('The log', () => {
+  test('acknowledges nothing after its lock is gone', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    const { file, identity, release } = lockFolder(folder);
+    scope.defer(release);
+    const fatal: string[] = [];
+    const appender = await openAppender(folder, { file, identity }, (words) => fatal.push(words));
+    await append(appender, 'one');
+    renameSync(file, `${file}.away`);
+    await assert.rejects(append(appender, 'two'), /lock\.db was removed or replaced/);
+    await assert.rejects(append(appender, 'three'), /lock\.db was removed or replaced/);
+    assert.equal(fatal.length, 1);
+  });
+
+  test('passes over what a server wrote that had lost its lock, where a later segment has those positions', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    const first = await openAppender(folder, null);
+    await append(first, 'a1', 'a2', 'a3');
+    const second = await openAppender(folder, null);
+    await append(second, 'b4', 'b5');
+    await append(first, 'never acknowledged');
+    await Promise.all([first.close(), second.close()]);
+    const reader = openSqliteLogReader({ folder: join(folder, 'log'), retentionMs: 1e15, now: Date.now });
+    scope.defer(() => reader.close());
+    const { records, next } = await reader.read(0, 0, 1_000_000);
+    assert.deepEqual(
+      records.map(({ traceId }) => traceId),
+      ['a1', 'a2', 'a3', 'b4', 'b5'],
+    );
+    assert.deepEqual([next, await reader.missing(0, 1)], [6, 0]);
+    assert.deepEqual(await reader.find(0, 0, 'never acknowledged'), []);
+  });
+
+  test('never makes a segment in place of another', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    createSegment(folder, 0, newSegmentId(7), undefined).close();
+    assert.throws(() => createSegment(folder, 0, newSegmentId(7), undefined), { code: 'EEXIST' });
+  });
+});
+
+test('The processor commits nothing after the lock is gone', async () => {
+  await using scope = new AsyncDisposableStack();
+  const folder = folderIn(scope);
+  await appendAll(folder, [entry()]);
+  const lock = { file: join(folder, 'lock.db'), identity: 'of a file that was removed' };
+  await assert.rejects(processAll(folder, { assertLockHeld: () => assertLockHeld(lock) }), LockLostError);
+  await withStore(join(folder, 'store.db'), async (store) => {
+    assert.equal((await store.ledger(null, NO_HOURS)).positions.size, 0);
+  });
+});
