@@ -10,7 +10,7 @@ export function keyFileOf(dataFolder: string): string {
   return join(dataFolder, 'keys.db');
 }
 
-/** The event log: a folder for each partition. Beside it lies `log-ends`, up to where each was acknowledged. */
+/** The event log: a folder for each partition. Beside it lie `log-ends`, up to where each was acknowledged, and `log-name`. */
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');
 }

@@ -2,10 +2,13 @@
  * Whether a log and a store still belong together. The store keeps the position up to which it has processed each
  * partition, and the request of the last record before it. A log that ends before that position has lost records; one
  * that has another record there was given the same positions twice: it was cut and written on, or is of another history.
- * In either case what follows must not be taken for what the store has seen.
+ * In either case what follows must not be taken for what the store has seen. A store that is ahead of a log which ends
+ * earlier must know the newest record that this log has: else it was made from another copy of the log, and would pass over
+ * records that it never had.
  */
 
-import { LogCorruptError, type LogReader, type LostRange } from './log.ts';
+import { LogCorruptError, type LogHeader, type LogReader, type LostRange } from './log.ts';
+import type { Store } from './store.ts';
 
 /** Throws `LogCorruptError` when the record before `position` is not the one that was processed. */
 export async function assertContinues(
@@ -22,6 +25,32 @@ export async function assertContinues(
     `The log and the store do not belong together: at position ${position - 1} of partition ${partition} the log has the request ` +
       `${found}, where the store has processed ${lastTraceId}. Either the log lost its newest records and went on, or it was ` +
       'replaced by another. docs/operating.md says how to go on: "The log and the store do not match".',
+  );
+}
+
+/** More than there should ever be; each is looked at by people. */
+const SET_ASIDE_MAX = 1_000;
+
+/**
+ * Throws `LogCorruptError` when the store does not know `newest`, the newest record in the log of those below the position
+ * that it has processed. `keptSince`: requests that were received earlier may have been removed from the store.
+ */
+export async function assertProcessed(
+  store: Pick<Store, 'trace' | 'setAside'>,
+  newest: LogHeader,
+  position: number,
+  keptSince: number,
+): Promise<void> {
+  // Where it is the last one, the store has its id with the position: see `assertContinues`.
+  if (newest.position === position - 1 || newest.receivedAt < keptSince) return;
+  if ((await store.trace(null, newest.traceId)) !== undefined) return;
+  if ((await store.setAside(SET_ASIDE_MAX)).some(({ traceId }) => traceId === newest.traceId)) return;
+  throw new LogCorruptError(
+    `The log and the store do not belong together: the store has processed partition ${newest.partition} up to position ${position - 1}, but not the request ` +
+      `${newest.traceId}, which the log has at position ${newest.position}. The store was made from another copy of this log, so records ` +
+      'of this one would never be processed. Put back the store.db (or the database) that belongs to this log, or the log/ and ' +
+      'log-ends that belong to this store. To go on without the records that only this log has, move log/ elsewhere. ' +
+      'docs/operating.md says more: "The log and the store do not match".',
   );
 }
 
@@ -75,6 +104,14 @@ export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, n
     }
   }
   return lost;
+}
+
+/** What cannot be known of these partitions, which have records and no note of where they ended (`log-ends`). */
+export function unknownEndsText(partitions: readonly number[]): string {
+  return (
+    `log-ends is missing or cannot be read for partition ${partitions.join(', ')} of the log: whether requests were ` +
+    'acknowledged beyond the newest record that the log has now is not known'
+  );
 }
 
 async function overwritten(

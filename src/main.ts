@@ -116,13 +116,14 @@ function onData(command: (args: readonly string[], shell: Shell) => Promise<numb
 async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<number> {
   const [
     { runDoctor },
-    { findLogReader, lookAtDatabase },
+    { assertLogOfStore, findLogReader, lookAtDatabase },
     { listSegments },
     { readLogEnds },
     { problemOfPositions },
     { findingsInStore, freeBytesOf, lockHolderOf },
     { isBackupRunning },
     { assertOwnSegments },
+    { partitionsWithoutEnd },
   ] = await Promise.all([
     import('./cli/doctor.ts'),
     import('./opening.ts'),
@@ -132,10 +133,13 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/lock.ts'),
     import('./backends/sqlite/log/segment-chain.ts'),
+    import('./backends/sqlite/log/unknown-ends.ts'),
   ]);
   return runDoctor(args, {
     ...shell,
     findLogReader,
+    assertLogOfStore,
+    partitionsWithoutEnd: (folder) => partitionsWithoutEnd(logFolderOf(folder)),
     segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
     assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
     logEnds: (folder) => readLogEnds(logFolderOf(folder)),
@@ -201,6 +205,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     { freeBytesOf },
     { undoneByRestore },
     { skipNumbersAfterRestore },
+    { noteUnknownEnds },
   ] = await Promise.all([
     import('./cli/restore.ts'),
     import('./data-folder.ts'),
@@ -209,12 +214,14 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/undone-by-restore.ts'),
     import('./backends/sqlite/store/schema.ts'),
+    import('./backends/sqlite/log/unknown-ends.ts'),
   ]);
   return runRestore(args, {
     ...shell,
     lockFolder,
     checkFolder: checkDataFolder,
     skipEventNumbers: (folder, now) => skipNumbersAfterRestore(storeFileOf(folder), now),
+    noteLogEnds: (folder) => noteUnknownEnds(logFolderOf(folder)),
     undoneByRestore,
     freeBytes: freeBytesOf,
   });

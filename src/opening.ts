@@ -15,6 +15,7 @@ import { keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from './data-folder.
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from './errors.ts';
 import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } from './log.ts';
+import { assertProcessed, unknownEndsText } from './log-continuity.ts';
 import { hasLostKeys, refuseLostKeys } from './lost-keys.ts';
 import type { MemberStore } from './members.ts';
 import { refuseMovedFolder } from './move-marker.ts';
@@ -97,6 +98,41 @@ export async function prepareLog(config: Config): Promise<void> {
   }
 }
 
+/** The same for a server, which also has to know whether its local log is the one that the database was made from. */
+export async function prepareServerDatabase(config: Config): Promise<void> {
+  await prepareDatabase(config);
+  if (config.logUrl !== '') return;
+  const { localLogName } = await import('./backends/sqlite/log/name.ts');
+  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
+  try {
+    await inWords(config, async () => {
+      const name = localLogName(logFolderOf(config.dataFolder));
+      const store = await storeOn(pool.share(), config, () => name);
+      try {
+        await assertLogOfStore(config, store);
+      } finally {
+        await store.close();
+      }
+    }).catch(refuseInOperatorsWords);
+  } finally {
+    await pool.close();
+  }
+}
+
+/** Throws `LogCorruptError` where the store has passed over records of the local log that it never had. */
+export async function assertLogOfStore(config: Config, store: Store): Promise<void> {
+  if (config.logUrl !== '') return;
+  const [{ newestRecordBefore }, { NO_HOURS }] = await Promise.all([
+    import('./backends/sqlite/log/newest-record.ts'),
+    import('./reading-traces.ts'),
+  ]);
+  const { positions } = await store.ledger(null, NO_HOURS);
+  for (const [partition, position] of positions) {
+    const newest = newestRecordBefore(logFolderOf(config.dataFolder), partition, position);
+    if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);
+  }
+}
+
 /** The log in the data folder belongs to this database, or is new. */
 async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void> {
   const folder = logFolderOf(dataFolder);
@@ -125,24 +161,42 @@ async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void
  * much in it that may take minutes, and they wait for one another for seconds only. Refuses files that do not belong
  * together. Returns what an operator should know.
  */
-export async function prepareDataFolder({ dataFolder, storeUrl, logUrl }: Config): Promise<string[]> {
-  const [{ tieDataFolder }, { assertOwnSegments }] = await Promise.all([
+export async function prepareDataFolder(config: Config): Promise<string[]> {
+  const { dataFolder, storeUrl, logUrl } = config;
+  const [{ tieDataFolder }, { assertOwnSegments }, { noteUnknownEnds, partitionsWithoutEnd }] = await Promise.all([
     import('./backends/sqlite/installation.ts'),
     import('./backends/sqlite/log/segment-chain.ts'),
+    import('./backends/sqlite/log/unknown-ends.ts'),
   ]);
   const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
-  // Of all partitions, before any of them takes a request.
-  if (logUrl === '') inOperatorsWords(() => assertOwnSegments(logFolderOf(dataFolder)));
-  return warnings;
+  if (logUrl !== '') return warnings;
+  const folder = logFolderOf(dataFolder);
+  try {
+    // Of all partitions, before any of them takes a request.
+    assertOwnSegments(folder);
+    if (storeUrl === '') await assertStoreFileOfLog(config);
+  } catch (error) {
+    refuseInOperatorsWords(error);
+  }
+  const unknown = partitionsWithoutEnd(folder);
+  if (unknown.length === 0) return warnings;
+  noteUnknownEnds(folder);
+  return [...warnings, `${unknownEndsText(unknown)}; the ends that the segments have are noted now`];
 }
 
-function inOperatorsWords(check: () => void): void {
+async function assertStoreFileOfLog(config: Config): Promise<void> {
+  const { openSqliteStore } = await import('./backends/sqlite/store/store.ts');
+  const store = openSqliteStore(storeFileOf(config.dataFolder));
   try {
-    check();
-  } catch (error) {
-    if (!(error instanceof LogCorruptError)) throw error;
-    throw new OperatorError(error.message, { cause: error });
+    await assertLogOfStore(config, store);
+  } finally {
+    await store.close();
   }
+}
+
+function refuseInOperatorsWords(error: unknown): never {
+  if (!(error instanceof LogCorruptError)) throw error;
+  throw new OperatorError(error.message, { cause: error });
 }
 
 /** The address of the server that runs on the data folder; undefined when none does. Those that share a log have none. */

@@ -17,9 +17,9 @@ import {
   keyStoreOn,
   openKeyStore,
   openMemberStore,
-  prepareDatabase,
   prepareDataFolder,
   prepareLog,
+  prepareServerDatabase,
 } from './opening.ts';
 import { servesApi, servesIngest } from './roles.ts';
 import { connectionsMaxOf, openFilesMax } from './open-files.ts';
@@ -93,7 +93,7 @@ async function keyStoreFor(config: Config, databaseTrouble: () => string | null)
 }
 
 function startSteps(config: Config): StartStep[] {
-  const database = { name: 'the database', prepare: () => prepareDatabase(config) };
+  const database = { name: 'the database', prepare: () => prepareServerDatabase(config) };
   return config.logUrl === '' ? [database] : [database, { name: 'Kafka', prepare: () => prepareLog(config) }];
 }
 
@@ -116,16 +116,19 @@ interface TakenFolder {
 
 /** The data folder, for this server alone. Servers that share their log have nothing in it, and need none. */
 async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder> {
-  const [{ lockFolder }, { refuseMovedFolder, refuseUnmovedFolder }, { refuseUnfinishedRestore }] = await Promise.all([
-    import('./backends/sqlite/folder-lock.ts'),
-    import('./move-marker.ts'),
-    import('./backup/restore-marker.ts'),
-  ]);
+  const [{ lockFolder }, { recoverLogName }, { refuseMovedFolder, refuseUnmovedFolder }, { refuseUnfinishedRestore }] =
+    await Promise.all([
+      import('./backends/sqlite/folder-lock.ts'),
+      import('./backends/sqlite/log/segments.ts'),
+      import('./move-marker.ts'),
+      import('./backup/restore-marker.ts'),
+    ]);
   const lock = lockFolder(dataFolder);
   refuseUnfinishedRestore(dataFolder);
   if (storeUrl === '') refuseMovedFolder(dataFolder);
   else refuseUnmovedFolder(dataFolder);
   mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
+  recoverLogName(logFolderOf(dataFolder));
   return {
     // Without what only this thread can do: threads are given a copy.
     lock: { file: lock.file, identity: lock.identity },

@@ -55,7 +55,7 @@ export function temporaryFolder(): string {
 export function removeFolder(folder: string): void {
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   // What a log leaves beside its folder.
-  rmSync(`${folder}-ends`, { force: true });
+  for (const name of ['ends', 'name']) rmSync(`${folder}-${name}`, { force: true });
 }
 
 /** Rejects with everything the server said if it ends before it listens. */

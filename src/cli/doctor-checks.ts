@@ -54,6 +54,10 @@ export interface DoctorParts {
   readonly findLogReader: (warn?: (message: string) => void) => Promise<LogReader | undefined>;
   /** Of one partition, in order. */
   readonly segments: (partition: number) => readonly SegmentName[];
+  /** Throws `LogCorruptError` where the store has passed over records of the local log that it never had. */
+  readonly assertLogOfStore: (store: Store) => Promise<void>;
+  /** Of a local log: those that have records, and no readable note of where they ended. */
+  readonly partitionsWithoutEnd: () => readonly number[];
   /** Throws `ForeignSegmentError` where a segment of the log was written elsewhere. */
   readonly assertOwnSegments: () => void;
   /** By partition, the position after the last acknowledged record; 0 where it is not known. */

@@ -11,6 +11,7 @@ import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
 import { serverUrlFileOf } from '../data-folder.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
+import { unknownEndsText } from '../log-continuity.ts';
 import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -39,7 +40,7 @@ type Positions = ReadonlyMap<number, number>;
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   return withLog(parts, [well('log', 'there is none yet')], async (log) => {
-    const findings = foreignFindings(parts);
+    const findings = [...foreignFindings(parts), ...endFindings(parts)];
     const problem = parts.problemOfPositions();
     if (problem !== null) findings.push(broken('log', problem, 'Until then a server refuses to start.'));
     let count = 0;
@@ -57,6 +58,14 @@ export const checkLog: Check = async (parts) => {
 };
 
 const FOREIGN_ADVICE = 'Until then a server refuses to start, and one that runs does not process.';
+
+function endFindings(parts: DoctorParts): Finding[] {
+  const partitions = parts.partitionsWithoutEnd();
+  if (partitions.length === 0) return [];
+  const advice =
+    'If you have log-ends, put it back before the next start. If not, there is nothing to do: the next start notes the ends that the segments have.';
+  return [warning('log', unknownEndsText(partitions), advice)];
+}
 
 function foreignFindings(parts: DoctorParts): Finding[] {
   try {
@@ -348,7 +357,10 @@ export const checkBooks: Check = async (parts) => {
   const ahead = missingRecords > 0 ? await processedButGone(parts, positions) : new Map<number, number>();
   const missing = missingRecords - [...ahead.values()].reduce((sum, count) => sum + count, 0);
   if (missing > 0) findings.push(await logIsShort(parts, positions, ahead, missing));
-  for (const [partition, records] of ahead) findings.push(storeIsAhead(partition, records));
+  const otherLog = await otherLogFindings(parts, store);
+  findings.push(...otherLog);
+  // Of another log it cannot be said that nothing is lost.
+  if (otherLog.length === 0) for (const [partition, records] of ahead) findings.push(storeIsAhead(partition, records));
   findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
   for (const { traceId, cause, setAsideAt } of await store.setAside(SHOWN_MAX)) {
     findings.push(
@@ -367,6 +379,17 @@ export const checkBooks: Check = async (parts) => {
   }
   return findings;
 };
+
+/** The store was made from another copy of the log. */
+async function otherLogFindings(parts: DoctorParts, store: Store): Promise<Finding[]> {
+  try {
+    await parts.assertLogOfStore(store);
+    return [];
+  } catch (error) {
+    if (!(error instanceof LogCorruptError)) throw error;
+    return [broken('ledger', error.message, 'A server refuses to start until then; nothing is changed.')];
+  }
+}
 
 /**
  * By partition, how many records at the end of a local log are gone that the store has processed. No server runs: the
@@ -407,14 +430,16 @@ function storeIsAhead(partition: number, records: number): Finding {
 }
 
 function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][number]): Finding {
-  const where = `positions ${from} to ${to - 1} of partition ${partition}`;
+  const isKnown = to - from === records;
+  const where = `${isKnown ? `positions ${from} to ${to - 1}` : `from position ${from} on`} of partition ${partition}`;
+  const count = `${isKnown ? '' : 'at least '}${countOf(records, 'record')}`;
   const since = at === null ? '' : ` on ${localTime(at)}`;
   const advice = 'They are not in the store, and are counted in lost_records of GET /ledger for good.';
   if (from <= 1) {
-    const message = `${countOf(records, 'record')} (${where}) ${records === 1 ? 'was' : 'were'} not in the log any more when this store was made${since}`;
+    const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} not in the log any more when this store was made${since}`;
     return warning('ledger', message, `${advice} If there is a backup of the store that was there before, restore it.`);
   }
-  const message = `${countOf(records, 'record')} (${where}) ${records === 1 ? 'was' : 'were'} given up${since}`;
+  const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} given up${since}`;
   return warning('ledger', message, advice);
 }
 

@@ -35,6 +35,9 @@ export interface DoctorShell extends Shell {
   /** Undefined where there is none yet. */
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
+  /** Throws `LogCorruptError` where the store has passed over records of the local log that it never had. */
+  readonly assertLogOfStore: (config: Config, store: Store) => Promise<void>;
+  readonly partitionsWithoutEnd: (dataFolder: string) => readonly number[];
   /** Throws where a segment of the log was written elsewhere. */
   readonly assertOwnSegments: (dataFolder: string) => void;
   readonly logEnds: (dataFolder: string) => readonly number[];
@@ -157,6 +160,8 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     findKeyStore: () => shell.findKeyStore(config),
     findLogReader: (warn) => shell.findLogReader(config, warn),
     segments: (partition) => shell.segments(dataFolder, partition),
+    assertLogOfStore: (store) => shell.assertLogOfStore(config, store),
+    partitionsWithoutEnd: () => shell.partitionsWithoutEnd(dataFolder),
     assertOwnSegments: () => shell.assertOwnSegments(dataFolder),
     logEnds: () => shell.logEnds(dataFolder),
     problemOfPositions: () => shell.problemOfPositions(dataFolder),

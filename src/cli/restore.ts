@@ -33,6 +33,8 @@ export interface RestoreShell extends Shell {
   readonly checkFolder: CheckFolder;
   /** Lets events of the restored store have numbers that the lost one never gave out: cursors stay right. */
   readonly skipEventNumbers: (folder: string, now: number) => void;
+  /** Notes the end of the restored log, which no backup has: a start compares with it. */
+  readonly noteLogEnds: (folder: string) => void;
   /** What was erased and revoked in the data folder from before since that time. */
   readonly undoneByRestore: (oldFolder: string, since: number) => UndoneByRestore;
   /** On the disk of the folder. */
@@ -133,6 +135,7 @@ async function restore(options: Options, shell: RestoreShell, old: UndoneByResto
     assertSameInstallation(manifest, options, old);
     shell.stop.throwIfAborted();
     shell.skipEventNumbers(folder, shell.now());
+    shell.noteLogEnds(folder);
     // Of the lock, not of a server.
     rmSync(join(folder, 'server.pid'), { force: true });
     removeRestoreMarker(folder);

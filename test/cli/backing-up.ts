@@ -6,7 +6,8 @@ import { freeBytesOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store/schema.ts';
 import { undoneByRestore } from '../../src/backends/sqlite/backup/undone-by-restore.ts';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { noteUnknownEnds } from '../../src/backends/sqlite/log/unknown-ends.ts';
+import { logFolderOf, storeFileOf } from '../../src/data-folder.ts';
 import { type BackupShell, runBackup } from '../../src/cli/backup.ts';
 import { type RestoreShell, runRestore } from '../../src/cli/restore.ts';
 import { OperatorError } from '../../src/errors.ts';
@@ -35,6 +36,7 @@ export async function restore(args: readonly string[], changes: Partial<RestoreS
     lockFolder,
     checkFolder: checkDataFolder,
     skipEventNumbers,
+    noteLogEnds: (folder: string) => noteUnknownEnds(logFolderOf(folder)),
     undoneByRestore,
     freeBytes: freeBytesOf,
   };

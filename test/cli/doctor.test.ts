@@ -17,6 +17,7 @@ import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/s
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { assertOwnSegments } from '../../src/backends/sqlite/log/segment-chain.ts';
 import { readLogEnds } from '../../src/backends/sqlite/log/ends.ts';
+import { partitionsWithoutEnd } from '../../src/backends/sqlite/log/unknown-ends.ts';
 import { problemOfPositions } from '../../src/backends/sqlite/log/positions.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
@@ -24,7 +25,7 @@ import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import type { Finding } from '../../src/cli/doctor-checks.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
-import { findLogReader, lookAtDatabase } from '../../src/opening.ts';
+import { assertLogOfStore, findLogReader, lookAtDatabase } from '../../src/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
 import { type DataFolder, NOW, openDataFolder, refusal, testShell } from './data-shell.ts';
 
@@ -41,6 +42,8 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
     shell: {
       ...shell,
       findLogReader,
+      assertLogOfStore,
+      partitionsWithoutEnd: (folder) => partitionsWithoutEnd(logFolderOf(folder)),
       segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
       assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
       logEnds: (folder) => readLogEnds(logFolderOf(folder)),
@@ -278,6 +281,16 @@ suite('sluice doctor', () => {
     );
     metrics = 'sluice_clock_held_seconds 0\n';
     assert.doesNotMatch((await examine(folder.data, [], { lockHolder })).trouble, /clock/);
+  });
+
+  test('ledger: of a segment that was given up ahead of the end it is not known how many records it had', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    writeFileSync(join(logFolderOf(folder.data), '0', '0000000000000500.db.lost'), '');
+    await folder.append([{ users: [user('eve')] }]);
+    const { trouble } = await examine(folder.data);
+    assert.match(trouble, /ledger: at least 1 record \(from position 500 on of partition 0\) was given up/);
+    assert.doesNotMatch(trouble, /1000000499/);
   });
 
   test('log: a segment that was given up is a warning, one that cannot be read is broken', async (context) => {

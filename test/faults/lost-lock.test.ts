@@ -103,8 +103,9 @@ suite('The log', () => {
   test('acknowledges nothing after its lock is gone', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
-    const { file, identity, release } = lockFolder(folder);
-    scope.defer(release);
+    const lock = lockFolder(folder);
+    scope.defer(() => lock.release());
+    const { file, identity } = lock;
     const fatal: string[] = [];
     const appender = await openAppender(folder, { file, identity }, (words) => fatal.push(words));
     await append(appender, 'one');

@@ -1,13 +1,16 @@
 /**
  * `log-ends`, a small text file beside the folder of the log. It holds, for each partition, the position after the last
  * acknowledged record, and the first position and the id of the segment that it is in: one line of 16 digits each a
- * partition. A writer updates its line after each commit and before the 202, without a sync of its own. So the file is never ahead of what was committed, and survives kill -9; after a power loss it may be older. A
+ * partition. A writer updates its line after each commit and before the 202, without a sync of its own. So the file is
+ * never ahead of what was committed, and survives kill -9; after a power loss it may be older. A writer whose file was
+ * removed or replaced makes it again with its own line. A
  * start that finds the log ending before it knows that acknowledged records are gone, however that came about: a
  * segment moved away, a write-ahead log cut short, a `log/` of yesterday.
  */
 
 import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { FileIdentity } from '../../../file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
 import type { SegmentId } from './segments.ts';
@@ -26,20 +29,36 @@ export interface LogEndNote {
 }
 
 export class LogEnds {
-  readonly #descriptor: number;
+  readonly #file: string;
   readonly #offset: number;
+  #descriptor: number;
+  #identity: FileIdentity;
+  /** As in the file; undefined where that has none that can be read. */
+  #line: string | undefined;
 
   /** One writer a partition; several may have the file open. */
   constructor(folder: string, partition: number) {
-    this.#descriptor = openForUpdate(endsFileOf(folder));
+    this.#file = endsFileOf(folder);
     this.#offset = partition * LINE_BYTES;
-    const end = this.#offset + LINE_BYTES;
-    if (fstatSync(this.#descriptor).size < end) ftruncateSync(this.#descriptor, end);
+    const note = readLogEndNote(folder, partition);
+    this.#line = note && lineOf(note.position, { position: note.segmentPosition, id: note.segmentId });
+    this.#descriptor = openForUpdate(this.#file, this.#offset + LINE_BYTES);
+    this.#identity = new FileIdentity(this.#file);
   }
 
   write(position: number, segment: SegmentId): void {
-    const line = `${digitsOf(position)} ${digitsOf(segment.position)} ${segment.id}\n`;
-    writeSync(this.#descriptor, line, this.#offset, 'latin1');
+    this.#line = lineOf(position, segment);
+    if (!this.remake()) writeSync(this.#descriptor, this.#line, this.#offset, 'latin1');
+  }
+
+  /** Makes the file again, with the line of this partition, if it was removed or replaced. Returns whether it was. */
+  remake(): boolean {
+    if (this.#identity.isSame()) return false;
+    closeSync(this.#descriptor);
+    this.#descriptor = openForUpdate(this.#file, this.#offset + LINE_BYTES);
+    this.#identity = new FileIdentity(this.#file);
+    if (this.#line !== undefined) writeSync(this.#descriptor, this.#line, this.#offset, 'latin1');
+    return true;
   }
 
   close(): void {
@@ -84,15 +103,21 @@ function digitsOf(position: number): string {
   return String(position).padStart(DIGITS, '0');
 }
 
+function lineOf(position: number, segment: SegmentId): string {
+  return `${digitsOf(position)} ${digitsOf(segment.position)} ${segment.id}\n`;
+}
+
 function noteIn(line: string): LogEndNote | undefined {
   const [, position, segmentPosition, segmentId] = LINE.exec(line) ?? [];
   if (segmentId === undefined) return undefined;
   return { position: Number(position), segmentPosition: Number(segmentPosition), segmentId };
 }
 
-/** Made if it is missing, and never emptied. */
-function openForUpdate(file: string): number {
+/** Made if it is missing, and never emptied; at least so long. */
+function openForUpdate(file: string, bytes: number): number {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   closeSync(openSync(file, 'a', 0o600));
-  return openSync(file, 'r+');
+  const descriptor = openSync(file, 'r+');
+  if (fstatSync(descriptor).size < bytes) ftruncateSync(descriptor, bytes);
+  return descriptor;
 }

@@ -1,55 +1,79 @@
 /**
  * What a local log is called in a store that takes records from several logs, and in its own segments: `local:` and a
- * UUID, kept in a file beside the partitions from the first time that it is asked for. In an embedded installation the
- * UUID is the installation's, so that a log that was removed is made again under the same name. A copy of the folder has
- * the same name, so two servers on two copies would believe each other's positions: move a data folder, never copy it to
- * run both.
+ * UUID, from the first time that it is asked for. It is in a file beside the partitions, and again in `log-name` beside the
+ * folder, so that a log that was removed, or a name that cannot be read, is made again under the same name: the store knows
+ * its positions by it. A copy of the folder has the same name, so two servers on two copies would believe each other's
+ * positions: move a data folder, never copy it to run both.
  */
 
 import { randomUUID } from 'node:crypto';
-import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { LogUnavailableError } from '../../../log.ts';
+import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { ForeignSegmentError, LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
 
-const FILE = 'name';
 const NAME = /^local:[0-9a-f-]{36}$/;
 
-/** Makes none: undefined where there is none. */
+/** Makes none: undefined where there is none, or none that can be read. */
 export function findLogName(folder: string): string | undefined {
-  return read(join(folder, FILE));
+  return read(nameFileOf(folder)) ?? read(copyOf(folder));
 }
 
 /** `id` is what a log that has no name yet is called by. */
 export function localLogName(folder: string, id: string = randomUUID()): string {
-  const file = join(folder, FILE);
-  const known = read(file);
-  if (known !== undefined) return known;
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  // Written whole before it has its name, and never over another: whoever comes second takes the name of the first.
+  const known = read(nameFileOf(folder));
+  const name = known ?? write(nameFileOf(folder), read(copyOf(folder)) ?? `local:${id}`);
+  if (read(copyOf(folder)) === undefined) write(copyOf(folder), name);
+  return name;
+}
+
+/** Throws `ForeignSegmentError` where `log/` is not the log that was here before. */
+export function assertOneName(folder: string): void {
+  const [own, copy] = [read(nameFileOf(folder)), read(copyOf(folder))];
+  if (own === undefined || copy === undefined || own === copy) return;
+  throw new ForeignSegmentError(
+    `${folder} is the log ${own}, and ${copyOf(folder)} beside it says that the log here is ${copy}: the folder of another ` +
+      `server was put in its place. Put back the log that belongs here. If this one is to stay, move ${copyOf(folder)} and ` +
+      `${folder}-ends elsewhere: both are made again.`,
+  );
+}
+
+function nameFileOf(folder: string): string {
+  return join(folder, 'name');
+}
+
+/** Not in the folder, as `log-ends` is not: it is there for when the folder is gone. */
+function copyOf(folder: string): string {
+  return `${folder}-name`;
+}
+
+/** Returns the name that the file has then: another thread or command may have been first. */
+function write(file: string, name: string): string {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  // Written whole before it has its name, and never over another that can be read.
   const draft = `${file}.${process.pid}.${randomUUID()}`;
-  writeFileSync(draft, `local:${id}\n`, { mode: 0o600, flush: true });
+  writeFileSync(draft, `${name}\n`, { mode: 0o600, flush: true });
   try {
     linkSync(draft, file);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    if (read(file) === undefined) renameSync(draft, file);
   } finally {
     rmSync(draft, { force: true });
   }
-  const name = read(file);
-  if (name === undefined) throw new Error(`${file} was made and cannot be read`);
-  return name;
+  const written = read(file);
+  if (written === undefined) throw new Error(`${file} was made and cannot be read`);
+  return written;
 }
 
+/** Undefined also for a file that holds no name: one that was cut, emptied or overwritten. */
 function read(file: string): string | undefined {
-  let text: string;
   try {
-    text = readFileSync(file, 'utf8').trim();
+    const text = readFileSync(file, 'utf8').trim();
+    return NAME.test(text) ? text : undefined;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     if (isOutOfFiles(error)) throw new LogUnavailableError(`${file} cannot be read now: ${(error as Error).message}.`);
     throw error;
   }
-  if (!NAME.test(text)) throw new Error(`${file} does not hold the name of a log: restore it from a backup`);
-  return text;
 }

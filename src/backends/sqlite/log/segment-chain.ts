@@ -11,6 +11,7 @@
 
 import { ForeignSegmentError } from '../../../log.ts';
 import { readLogEndNote } from './ends.ts';
+import { assertOneName } from './name.ts';
 import {
   assertNotForeign,
   findIdentity,
@@ -23,6 +24,7 @@ import {
 
 /** Throws `ForeignSegmentError` for the first segment that was written elsewhere. */
 export function assertOwnSegments(folder: string): void {
+  assertOneName(folder);
   for (const partition of listPartitions(folder)) {
     const found: { readonly segment: Segment; readonly identity: SegmentIdentity }[] = [];
     for (const segment of listSegments(folder, partition).filter(holdsRecords)) {

@@ -149,6 +149,16 @@ export function traceIdAt(stretch: Stretch): string | undefined {
   });
 }
 
+/** The newest record below a position, if the stretch has one. */
+export function headerBefore(stretch: Stretch, position: number): LogHeader | undefined {
+  return inSegment(stretch, undefined, (database) => {
+    const row = database
+      .prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE position < ? ORDER BY position DESC LIMIT 1`)
+      .get(Math.min(position, stretch.until ?? position));
+    return row === undefined ? undefined : toHeader(row as unknown as HeaderRow, stretch);
+  });
+}
+
 /** The position after the last record, as things are now. */
 export function endOfSegment(stretch: Stretch): number {
   const { firstPosition } = stretch.segment;

@@ -188,19 +188,42 @@ export function newSegmentId(position: number): SegmentId {
 }
 
 export interface SegmentIdentity extends SegmentId {
+  readonly logName: string;
   /** The newest one that could be read when this one was made. */
   readonly previous: SegmentId | undefined;
 }
+
+/**
+ * For a start, before anything else asks for the name of the log. Where neither copy of it can be read, the segments say
+ * which log they are of. Leaves a log without segments alone.
+ */
+export function recoverLogName(folder: string): void {
+  if (findLogName(folder) !== undefined) {
+    localLogName(folder);
+    return;
+  }
+  for (const partition of listPartitions(folder)) {
+    for (const segment of listSegments(folder, partition).filter(holdsRecords)) {
+      const [, id] = LOG_NAME.exec(findIdentity(segment.file)?.logName ?? '') ?? [];
+      if (id === undefined) continue;
+      localLogName(folder, id);
+      return;
+    }
+  }
+}
+
+const LOG_NAME = /^local:([0-9a-f-]{36})$/;
 
 /** As a segment says it of itself; undefined where it cannot be read. */
 export function findIdentity(file: string): SegmentIdentity | undefined {
   try {
     const database = openSegmentForReading(file);
     try {
-      const row = database.prepare('SELECT first_position, id, previous_id, previous_position FROM segment').get();
+      const row = database.prepare('SELECT log, first_position, id, previous_id, previous_position FROM segment').get();
       if (row === undefined) return undefined;
       const [previousId, previousPosition] = [row['previous_id'], row['previous_position']];
       return {
+        logName: String(row['log']),
         position: Number(row['first_position']),
         id: String(row['id']),
         previous: typeof previousId === 'string' ? { position: Number(previousPosition), id: previousId } : undefined,

@@ -87,6 +87,8 @@ export interface MissingRecords {
 
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
+/** How often it is looked whether `log-ends` is still there. */
+const ENDS_INTERVAL_MS = 1_000;
 /** How much the WAL grows before a checkpoint: little enough that commits do not wait long for the disk meanwhile. */
 const CHECKPOINT_BYTES = 2 * 1024 * 1024;
 /** A commit rewrites the pages that it does not fill: the last leaf, and those above it. */
@@ -113,6 +115,7 @@ class Writer {
   #bytesSinceCheckpoint = 0;
   #rotateNotBefore = 0;
   #probe: NodeJS.Timeout | undefined;
+  #endsTimer: NodeJS.Timeout | undefined;
   #dead = false;
   readonly #checkpointing: Checkpointing;
   readonly #ends: LogEnds;
@@ -142,6 +145,7 @@ class Writer {
   }
 
   listen(): void {
+    this.#endsTimer = setInterval(() => this.#keepEnds(), ENDS_INTERVAL_MS).unref();
     this.#reply({ type: 'ready', firstPosition: this.#nextPosition, missing: this.#missing });
     this.#port.on('message', (message: WriterMessage) => this.#take(message));
   }
@@ -219,6 +223,15 @@ class Writer {
     return { partition, from: end, to, processed: storePosition, isCertain: readLogEnd(folder, partition) === to };
   }
 
+  /** While nothing is appended; an append makes it again itself, or ends the process. */
+  #keepEnds(): void {
+    try {
+      if (!this.#dead) this.#ends.remake();
+    } catch {
+      // It is tried again.
+    }
+  }
+
   #take(first: WriterMessage): void {
     const groups: Group[] = [];
     let bytes = 0;
@@ -256,6 +269,7 @@ class Writer {
     try {
       // After the commit and before all that follows from it: see held-lock.ts.
       assertLockHeld(this.#setup.lock ?? null);
+      this.#ends.write(position, this.#segment);
     } catch (error) {
       this.#die(error, upToGroup);
       return;
@@ -263,7 +277,6 @@ class Writer {
     const entries = position - this.#nextPosition;
     this.#nextPosition = position;
     this.#segmentBytes += bytes;
-    this.#ends.write(position, this.#segment);
     this.#reply({ type: 'durable', upToGroup });
     if (this.#metrics) {
       this.#metrics.inc(METRIC.log_commits);
@@ -368,6 +381,7 @@ class Writer {
     // The thread stays as it is until the process is killed: on its end SQLite would close, and so sync, what failed.
     if (this.#dead) return;
     clearInterval(this.#probe);
+    clearInterval(this.#endsTimer);
     await this.#checkpointing.close();
     this.#database.close();
     this.#ends.close();

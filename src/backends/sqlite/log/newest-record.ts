@@ -1,0 +1,31 @@
+/**
+ * The newest record of a local log below a position: what a store that has processed everything below it must know
+ * (`log-continuity.ts`). What cannot be read says nothing, and is passed over.
+ */
+
+import { LogCorruptError, type LogHeader } from '../../../log.ts';
+import { findLogName } from './name.ts';
+import { headerBefore } from './segment-reader.ts';
+import { holdsRecords, listSegments } from './segments.ts';
+
+export function newestRecordBefore(folder: string, partition: number, position: number): LogHeader | undefined {
+  const segments = listSegments(folder, partition);
+  const logName = findLogName(folder);
+  for (const [index, segment] of [...segments.entries()].toReversed()) {
+    if (!holdsRecords(segment) || segment.firstPosition >= position) continue;
+    const stretch = {
+      segment,
+      logName,
+      partition,
+      from: segment.firstPosition,
+      until: segments[index + 1]?.firstPosition,
+    };
+    try {
+      const header = headerBefore(stretch, position);
+      if (header !== undefined) return header;
+    } catch (error) {
+      if (!(error instanceof LogCorruptError)) throw error;
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,277 @@
+/**
+ * The small files that say which log it is and where it ended (`log/name`, `log-name`, `log-ends`) are lost, emptied or
+ * overwritten, and a store is put beside a log that it was not made from. What can be made again is made again; where
+ * requests would be passed over the start is refused; what cannot be known is said.
+ */
+
+import assert from 'node:assert/strict';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
+import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
+import { readLogEnd } from '../../src/backends/sqlite/log/ends.ts';
+import { findLogName, localLogName } from '../../src/backends/sqlite/log/name.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { recoverLogName } from '../../src/backends/sqlite/log/segments.ts';
+import { partitionsWithoutEnd } from '../../src/backends/sqlite/log/unknown-ends.ts';
+import { loadConfig } from '../../src/config.ts';
+import { OperatorError } from '../../src/errors.ts';
+import type { LogEntry, LogHeader } from '../../src/log.ts';
+import { assertProcessed } from '../../src/log-continuity.ts';
+import { prepareDataFolder } from '../../src/opening.ts';
+import { backup, restore } from '../cli/backing-up.ts';
+import { entry } from '../contract/log-entries.ts';
+import { appendAll, processAll } from '../processor/processing.ts';
+import { eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
+
+let made = 0;
+
+function entries(count: number, tenantId = 'acct_test/development'): LogEntry[] {
+  return Array.from({ length: count }, () => {
+    made += 1;
+    return entry({ traceId: `0190a000-0000-7000-8000-${String(made).padStart(12, '0')}`, tenantId });
+  });
+}
+
+/** A data folder of which everything is processed, as a server leaves it. */
+async function usedFolder(scope: Scope, requests: number): Promise<string> {
+  const folder = join(folderIn(scope), 'data');
+  tieDataFolder(folder);
+  await receive(folder, requests);
+  return folder;
+}
+
+async function receive(folder: string, requests: number): Promise<void> {
+  await appendAll(folder, entries(requests));
+  await processAll(folder);
+}
+
+function prepare(folder: string): Promise<string[]> {
+  return prepareDataFolder(loadConfig({ env: { SLUICE_DATA: folder }, args: [] }).config);
+}
+
+async function doctor(folder: string): Promise<{ code: number; words: string }> {
+  const { code, stdout } = await runSluice(['doctor'], { SLUICE_DATA: folder, SLUICE_DISK_FREE_MIN: '0' });
+  return { code, words: stdout.replaceAll(/\s+/g, ' ') };
+}
+
+function putStore(from: string, into: string): void {
+  for (const name of readdirSync(into)) if (name.startsWith('store.db')) rmSync(join(into, name));
+  for (const name of readdirSync(from)) if (name.startsWith('store.db')) cpSync(join(from, name), join(into, name));
+}
+
+async function send(server: TestServer, key: string, count: number): Promise<void> {
+  for (let n = 0; n < count; n++) assert.equal((await post(server, key, { users: [user(`u${n}`)] })).status, 202);
+}
+
+interface Ledger {
+  readonly balanced: boolean;
+  readonly missing_records: number;
+  readonly lost_records: number;
+  readonly totals: { readonly users: { readonly stored: number } };
+}
+
+async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
+  const response = await fetch(`${server.baseUrl}/ledger`, { headers: { authorization: `Bearer ${key}` } });
+  return (await response.json()) as Ledger;
+}
+
+async function stored(server: TestServer, key: string, users: number): Promise<void> {
+  await eventually(`${users} users are stored`, async () => {
+    const { balanced, totals } = await ledgerOf(server, key);
+    return balanced && totals.users.stored === users;
+  });
+}
+
+const OTHER_STORE =
+  /do not belong together: the store has processed partition 0 up to position 1\d, but not the request \S+, which the log has at position [78]/;
+
+suite('A store that was made from another copy of the log', () => {
+  test('refuses the start by name though it is ahead of all that this log has, and its own is welcome', async () => {
+    await using scope = new AsyncDisposableStack();
+    const old = await usedFolder(scope, 5);
+    const copy = join(folderIn(scope), 'data');
+    cpSync(old, copy, { recursive: true });
+    await receive(old, 10);
+    await receive(copy, 3);
+    const aside = folderIn(scope);
+    putStore(copy, aside);
+    putStore(old, copy);
+    assert.match(await refusedStart({ dataFolder: copy }), OTHER_STORE);
+    const { code, words } = await doctor(copy);
+    assert.equal(code, 1, words);
+    assert.match(words, OTHER_STORE);
+    assert.doesNotMatch(words, /Nothing is lost by that/);
+    putStore(aside, copy);
+    await prepare(copy);
+  });
+
+  test('does so in PostgreSQL beside a local log too', { skip: whyNoPostgres() }, async () => {
+    await using scope = new AsyncDisposableStack();
+    const postgres = await testPostgres();
+    const [old, copy] = [folderIn(scope), join(folderIn(scope), 'data')];
+    const STORE_URL = await postgres.newDatabase();
+    const run = async (dataFolder: string, url: string, count: number, users: number, known = ''): Promise<string> => {
+      const server = await launch(scope, { dataFolder, env: { STORE_URL: url } });
+      const key = known || server.key;
+      await send(server, key, count);
+      await stored(server, key, users);
+      await server.stop();
+      return key;
+    };
+    const key = await run(old, STORE_URL, 5, 5);
+    cpSync(old, copy, { recursive: true });
+    const restored = await postgres.newDatabase(STORE_URL);
+    await run(old, STORE_URL, 10, 15, key);
+    await run(copy, restored, 3, 8, key);
+    assert.match(await refusedStart({ dataFolder: copy, env: { STORE_URL } }), OTHER_STORE);
+  });
+
+  test('is told from one that has removed the request, or could not process it', async () => {
+    const newest: LogHeader = { ...entry(), partition: 0, position: 7, firstUserIndex: 0 };
+    const setAside = { traceId: newest.traceId } as never;
+    const store = { trace: async () => undefined, setAside: async () => [] };
+    await assert.rejects(assertProcessed(store, newest, 40, newest.receivedAt), /do not belong together/);
+    await assertProcessed(store, newest, 40, newest.receivedAt + 1);
+    await assertProcessed({ ...store, setAside: async () => [setAside] }, newest, 40, 0);
+  });
+});
+
+suite('The name of a log', () => {
+  test('survives the loss of log/ beside PostgreSQL, so that counts are right and the files can be put back', {
+    skip: whyNoPostgres(),
+  }, async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    const env = { STORE_URL: await (await testPostgres()).newDatabase() };
+    const first = await launch(scope, { dataFolder: folder, env });
+    const { key } = first;
+    await send(first, key, 3);
+    await stored(first, key, 3);
+    await first.stop();
+    const log = join(folder, 'log');
+    const reader = openSqliteLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
+    const tenantId = (await reader.headers(0, 0, 1)).headers[0]?.tenantId;
+    await reader.close();
+    await appendAll(folder, entries(10, tenantId));
+
+    const away = folderIn(scope);
+    cpSync(log, away, { recursive: true });
+    rmSync(log, { recursive: true });
+    const second = await launch(scope, { dataFolder: folder, env });
+    await send(second, key, 5);
+    await eventually('what is missing is counted', async () => (await ledgerOf(second, key)).missing_records > 0);
+    const waiting = await ledgerOf(second, key);
+    assert.deepEqual([waiting.balanced, waiting.missing_records, waiting.lost_records], [false, 10, 0]);
+    await second.stop();
+
+    cpSync(join(away, '0'), join(log, '0'), { recursive: true, force: false });
+    for (const name of readdirSync(join(log, '0'))) if (name.endsWith('.missing')) rmSync(join(log, '0', name));
+    const third = await launch(scope, { dataFolder: folder, env });
+    await stored(third, key, 18);
+    const repaired = await ledgerOf(third, key);
+    assert.deepEqual([repaired.missing_records, repaired.lost_records], [0, 0]);
+  });
+
+  test('that cannot be read is made again, and no segment is doubted for it', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await usedFolder(scope, 3);
+    const log = join(folder, 'log');
+    const name = findLogName(log);
+    writeFileSync(join(log, 'name'), '');
+    const { code, words } = await doctor(folder);
+    assert.notEqual(code, 1, words);
+    const server = await launch(scope, { dataFolder: folder });
+    assert.equal(readFileSync(join(log, 'name'), 'utf8'), `${name}\n`);
+    await server.kill();
+  });
+
+  test('is taken from the segments where both copies of it are gone or cannot be read', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await appendAll(folder, entries(1));
+    const log = join(folder, 'log');
+    const name = findLogName(log);
+    assert.match(name ?? '', /^local:/);
+    for (const damage of [() => rmSync(join(log, 'name')), () => writeFileSync(join(log, 'name'), 'local:x')]) {
+      damage();
+      rmSync(`${log}-name`);
+      recoverLogName(log);
+      assert.equal(localLogName(log), name);
+    }
+  });
+
+  test('is compared with that of the log that was there before', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await usedFolder(scope, 1);
+    writeFileSync(join(folder, 'log-name'), `local:${'0'.repeat(8)}-0000-4000-8000-${'0'.repeat(12)}\n`);
+    await assert.rejects(prepare(folder), (error: Error) => {
+      assert.ok(error instanceof OperatorError);
+      assert.match(
+        error.message,
+        /is the log local:\S+, and \S+log-name beside it says that the log here is local:0000/,
+      );
+      return true;
+    });
+  });
+});
+
+suite('log-ends', () => {
+  const damages: Readonly<Record<string, (file: string) => void>> = {
+    removed: (file) => rmSync(file),
+    emptied: (file) => writeFileSync(file, ''),
+    overwritten: (file) => writeFileSync(file, 'x'.repeat(51)),
+  };
+  for (const [how, damage] of Object.entries(damages)) {
+    test(`that was ${how} is said once, by the doctor and at the next start, which makes it again`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const folder = await usedFolder(scope, 4);
+      assert.deepEqual(await prepare(folder), []);
+      damage(join(folder, 'log-ends'));
+      if (how === 'removed') {
+        const { code, words } = await doctor(folder);
+        assert.equal(code, 2, words);
+        assert.match(words, /! log log-ends is missing or cannot be read for partition 0/);
+      }
+      const [warning] = await prepare(folder);
+      assert.match(warning ?? '', /log-ends is missing or cannot be read for partition 0 of the log/);
+      assert.equal(readLogEnd(join(folder, 'log'), 0), 5);
+      assert.deepEqual(await prepare(folder), []);
+    });
+  }
+
+  test('is made again by a server that runs, with the next request or without one', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = join(folderIn(scope), 'log');
+    mkdirSync(folder);
+    const setup = { folder, partition: 1, partitions: 2, segmentBytes: 1_000_000, metrics: null, onFatal: assert.fail };
+    const appender = await openSqliteLogAppender(setup);
+    const [one, two, three] = entries(3) as [LogEntry, LogEntry, LogEntry];
+    await appender.append(one);
+    rmSync(`${folder}-ends`);
+    await appender.append(two);
+    assert.equal(readLogEnd(folder, 1), 3);
+    writeFileSync(`${folder}-other`, '');
+    renameSync(`${folder}-other`, `${folder}-ends`);
+    await appender.append(three);
+    assert.equal(readLogEnd(folder, 1), 4);
+    rmSync(`${folder}-ends`);
+    await eventually('it is there again', () => existsSync(`${folder}-ends`) && readLogEnd(folder, 1) === 4);
+    await appender.close();
+  });
+
+  test('is noted by a restore, so that the first start after it has nothing to warn of', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await usedFolder(scope, 2);
+    const [to, restored] = [join(folderIn(scope), 'backup'), join(folderIn(scope), 'restored')];
+    const made = await backup(['--data', folder, '--to', to]);
+    assert.equal(made.code, 0, made.err);
+    const done = await restore(['--from', to, '--data', restored]);
+    assert.equal(done.code, 0, done.err);
+    assert.equal(readLogEnd(join(restored, 'log'), 0), 3);
+    assert.deepEqual(partitionsWithoutEnd(join(restored, 'log')), []);
+  });
+});
