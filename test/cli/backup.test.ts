@@ -718,7 +718,7 @@ suite('A restore', () => {
     mkdirSync(join(data, 'lost+found'));
     const { code, err } = await restore(['--from', target, '--data', data]);
     assert.equal(code, 0, err);
-    assert.deepEqual(readdirSync(data).sort(), ['keys.db', 'lock.db', 'log', 'lost+found', 'store.db']);
+    assert.deepEqual(readdirSync(data).sort(), ['keys.db', 'lock.db', 'log', 'log-ends', 'lost+found', 'store.db']);
   });
 
   test('that was killed keeps servers away, and begins anew when it is run again', async (t) => {
@@ -800,7 +800,7 @@ suite('A restore', () => {
     assert.match(alone.err, /is a backup of the event log alone/);
     const both = await restore(['--from', join(place, 'log.tar'), '--data', copy], { env });
     assert.equal(both.code, 0, both.err);
-    assert.deepEqual(readdirSync(copy).sort(), ['lock.db', 'log']);
+    assert.deepEqual(readdirSync(copy).sort(), ['lock.db', 'log', 'log-ends']);
     const shared = { env: { ...env, LOG_URL: 'kafka://127.0.0.1:1/topic' } };
     assert.match((await backup(['--to', join(place, 'c'), '--data', data], shared)).err, /LOG_URL is set/);
     assert.match((await restore(['--from', target, '--data', dirname(copy)], shared)).err, /LOG_URL is set/);
