@@ -202,6 +202,11 @@ suite('The name of a log', () => {
       recoverLogName(log);
       assert.equal(localLogName(log), name);
     }
+    rmSync(join(log, 'name'));
+    rmSync(`${log}-name`);
+    const reader = openSqliteLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
+    scope.defer(() => reader.close());
+    assert.equal(reader.name, name);
   });
 
   test('is compared with that of the log that was there before', async () => {

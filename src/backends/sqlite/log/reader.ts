@@ -48,6 +48,7 @@ import {
   listSegments,
   LOST_POSITIONS,
   marksOf,
+  recoverLogName,
   removeSegment,
   segmentBytes,
 } from './segments.ts';
@@ -90,6 +91,7 @@ class SqliteLogReader implements LogReader {
   readonly cutsRequests = false;
 
   get name(): string {
+    if (this.#findName() === undefined) recoverLogName(this.#setup.folder);
     return localLogName(this.#setup.folder);
   }
 

@@ -194,7 +194,7 @@ export interface SegmentIdentity extends SegmentId {
 }
 
 /**
- * For a start, before anything else asks for the name of the log. Where neither copy of it can be read, the segments say
+ * Before anything asks for the name of a log that may have lost it. Where neither copy of it can be read, the segments say
  * which log they are of. Leaves a log without segments alone.
  */
 export function recoverLogName(folder: string): void {

@@ -20,6 +20,7 @@ import {
 } from '../database.ts';
 import { keysFile } from '../keys-schema.ts';
 import { localLogName } from '../log/name.ts';
+import { recoverLogName } from '../log/segments.ts';
 import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
 import { chunksOfTables, countInTables, type TablePart } from './events.ts';
 import { chunksOfFirstUses, countFirstUses, isFirstUses } from './first-uses.ts';
@@ -50,6 +51,7 @@ export function openSqliteMovingSource(setup: SourceSetup): MovingSource {
   const store = openForReading(storeFile(setup.storeFile, 'reader'));
   try {
     const keys = openForReading(keysFile(setup.keyFile));
+    recoverLogName(setup.logFolder);
     return new SqliteMovingSource(store, keys, localLogName(setup.logFolder), setup);
   } catch (error) {
     store.close();
