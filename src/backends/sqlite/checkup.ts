@@ -6,7 +6,9 @@
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { OperatorError } from '../../errors.ts';
 import { isBusy, isDamage } from './database.ts';
+import { foreignLockText } from './folder-lock.ts';
 import { brokenLinksIn } from './store/consistency.ts';
 
 const FINDINGS_MAX = 5;
@@ -47,6 +49,7 @@ function isLocked(file: string): boolean {
     return false;
   } catch (error) {
     if (isBusy(error)) return true;
+    if (isDamage(error)) throw new OperatorError(foreignLockText(file), { cause: error });
     throw error;
   } finally {
     database.close();

@@ -6,9 +6,9 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { refuseInaccessibleFiles } from '../../data-folder-access.ts';
 import { OperatorError } from '../../errors.ts';
-
-const SQLITE_BUSY = 5;
+import { isBusy, isDamage } from './database.ts';
 
 export interface FolderLock {
   release(): void;
@@ -22,12 +22,15 @@ export function lockFolder(folder: string): FolderLock {
       `The data folder ${resolve(folder)} cannot be made: ${(error as Error).message}. Choose another with SLUICE_DATA or --data.`,
     );
   }
-  const database = new DatabaseSync(join(folder, 'lock.db'), { timeout: 0 });
+  refuseInaccessibleFiles(folder);
+  const file = join(folder, 'lock.db');
+  const database = new DatabaseSync(file, { timeout: 0 });
   try {
     database.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (error) {
     database.close();
-    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) throw error;
+    if (isDamage(error)) throw new OperatorError(foreignLockText(file), { cause: error });
+    if (!isBusy(error)) throw error;
     const holder = pidOf(folder);
     throw new OperatorError(
       `The data folder ${resolve(folder)} is in use by another Sluice server${holder}. Stop that one first, or give this one a folder of its own with SLUICE_DATA or --data.`,
@@ -44,6 +47,11 @@ export function lockFolder(folder: string): FolderLock {
       database.close();
     },
   };
+}
+
+/** For a file under the name of the lock that SQLite cannot read. */
+export function foreignLockText(file: string): string {
+  return `${resolve(file)} is not the file that Sluice made. It holds no data: with no server running, remove it, and a start makes it again.`;
 }
 
 function pidOf(folder: string): string {
