@@ -143,7 +143,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     lockHolder: lockHolderOf,
     isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
     freeBytes: freeBytesOf,
-    checkStoreFile: async (folder) => findingsInStore(storeFileOf(folder)),
+    checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
     lookAtDatabase,
   });
 }

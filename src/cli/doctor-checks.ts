@@ -64,7 +64,7 @@ export interface DoctorParts {
   readonly lockHolder: () => LockHolder;
   readonly isBackupRunning: () => boolean;
   readonly freeBytes: () => number;
-  /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it. */
+  /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it; links only if deep. */
   readonly checkStoreFile: () => Promise<string[]>;
   readonly lookAtDatabase: () => Promise<DatabaseFacts>;
 }

@@ -1,15 +1,16 @@
 /**
  * The doctor's look at the data: log, clock, backlog, store and ledger. The log is read at both ends of every segment,
- * which finds what is missing or cannot be opened; `--deep` reads the whole store, and every record that waits. Beside a
+ * which finds what is missing or cannot be opened, and the structure of a store that is not too large; `--deep` reads every
+ * store, compares its rows, and reads every record that waits. Beside a
  * running server these are looks at one moment each.
  */
 
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { CLOCK_EARLIEST } from '../clock.ts';
 import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
-import { serverUrlFileOf } from '../data-folder.ts';
+import { serverUrlFileOf, storeFileOf } from '../data-folder.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
 import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
@@ -33,6 +34,8 @@ const CLOCK_TOLERANCE_MS = 5_000;
 const METRICS_MS_MAX = 2_000;
 const HELD_SECONDS = /^sluice_clock_held_seconds (\S+)$/m;
 const SHOWN_MAX = 5;
+/** Reading so much takes about a second; what is larger is read with --deep. */
+const STORE_BYTES_READ_MAX = 256 * 1024 * 1024;
 
 type Positions = ReadonlyMap<number, number>;
 
@@ -296,12 +299,20 @@ export const checkStore: Check = async (parts) => {
   const store = await parts.store();
   if (store === undefined) return [await absentStore(parts)];
   const tenants = await store.tenants();
-  const findings = [well('store', `it opens, and has data of ${countOf(tenants.length, 'tenant')}`)];
-  if (!parts.isDeep || parts.config.storeUrl !== '') return findings;
+  const opens = `it opens, and has data of ${countOf(tenants.length, 'tenant')}`;
+  if (parts.config.storeUrl !== '') return [well('store', opens)];
+  const bytes = statSync(storeFileOf(parts.dataFolder)).size;
+  if (!parts.isDeep && bytes > STORE_BYTES_READ_MAX) {
+    return [
+      well('store', `${opens}; its ${formatBytes(bytes)} were not checked for damage: sluice doctor --deep does`),
+    ];
+  }
   const problems = await parts.checkStoreFile();
+  if (problems.length === 0 && !parts.isDeep) return [well('store', `${opens}; the structure of every page is sound`)];
+  const findings = [well('store', opens)];
   for (const problem of problems.slice(0, SHOWN_MAX)) {
     const advice =
-      'Stop the server and put back a backup, or move store.db away: the next start makes it anew from what the log still holds.';
+      'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start makes it again from what the log still holds.';
     findings.push(broken('store', `it is damaged: ${problem}`, advice));
   }
   if (problems.length === 0) findings.push(well('store', 'every page of it is sound, and every event has its record'));

@@ -43,8 +43,8 @@ export interface DoctorShell extends Shell {
   readonly isBackupRunning: (dataFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
   readonly freeBytes: (dataFolder: string) => number;
-  /** What is wrong in the store's file, in words; nothing when it is whole. */
-  readonly checkStoreFile: (dataFolder: string) => Promise<string[]>;
+  /** What is wrong in the store's file, in words; nothing when it is whole. Deep: links between rows, too. */
+  readonly checkStoreFile: (dataFolder: string, isDeep: boolean) => Promise<string[]>;
   readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
 }
 
@@ -163,7 +163,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     lockHolder: () => shell.lockHolder(dataFolder),
     isBackupRunning: () => shell.isBackupRunning(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),
-    checkStoreFile: () => shell.checkStoreFile(dataFolder),
+    checkStoreFile: () => shell.checkStoreFile(dataFolder, isDeep),
     lookAtDatabase: () => shell.lookAtDatabase(config),
   };
 }

@@ -6,7 +6,17 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, cpSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, join } from 'node:path';
@@ -48,7 +58,7 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
       lockHolder: lockHolderOf,
       isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
       freeBytes: freeBytesOf,
-      checkStoreFile: async (folder) => findingsInStore(storeFileOf(folder)),
+      checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
       lookAtDatabase,
       ...changes,
     },
@@ -312,7 +322,7 @@ suite('sluice doctor', () => {
     assert.match(stuck.trouble, /broken backlog: .*nothing was processed within 1s/);
   });
 
-  test('store: damage is found by --deep', async (context) => {
+  test('store: damage to its structure is found; one that is too large for that is left to --deep, and doctor says so', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const database = new DatabaseSync(storeFileOf(folder.data));
@@ -325,9 +335,16 @@ suite('sluice doctor', () => {
     const bytes = readFileSync(storeFileOf(folder.data));
     bytes.fill(0, (rootpage - 1) * page_size, rootpage * page_size);
     writeFileSync(storeFileOf(folder.data), bytes);
-    const { code, trouble } = await examine(folder.data, ['--deep']);
-    assert.equal(code, 1);
-    assert.match(trouble, /broken store: it is damaged: /);
+    for (const args of [[], ['--deep']]) {
+      const { code, trouble } = await examine(folder.data, args);
+      assert.equal(code, 1);
+      assert.match(trouble, /broken store: it is damaged: .*restore a backup/);
+    }
+    // Sparse: nothing is there but its size.
+    truncateSync(storeFileOf(folder.data), 257 * 1024 * 1024);
+    const { findings } = await examine(folder.data);
+    const words = /^it opens, .*; its [\d.]+ MB were not checked for damage: sluice doctor --deep does$/;
+    assert.ok(findings.some(({ check, message }) => check === 'store' && words.test(message)));
   });
 
   test('store: an event without its record is found by --deep', async (context) => {

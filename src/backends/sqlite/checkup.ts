@@ -24,14 +24,17 @@ export function freeBytesOf(folder: string): number {
   return bavail * bsize;
 }
 
-/** What is wrong in the store's file, in words; nothing when its pages and links are whole. Reads all of it. */
-export function findingsInStore(file: string): string[] {
+/**
+ * What is wrong in the store's file, in words; nothing when its pages are whole. Reads all of it. Deep: links between rows,
+ * too, which takes many times as long.
+ */
+export function findingsInStore(file: string, isDeep: boolean): string[] {
   const database = new DatabaseSync(file, { readOnly: true });
   try {
     database.exec('BEGIN');
     const rows = database.prepare(`PRAGMA quick_check(${FINDINGS_MAX})`).all();
     const findings = rows.map((row) => String(row['quick_check'])).filter((text) => text !== 'ok');
-    return findings.length > 0 ? findings : brokenLinksIn(database, FINDINGS_MAX);
+    return findings.length > 0 || !isDeep ? findings : brokenLinksIn(database, FINDINGS_MAX);
   } catch (error) {
     if (!isDamage(error) || !(error instanceof Error)) throw error;
     return [error.message];

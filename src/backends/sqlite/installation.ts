@@ -13,11 +13,11 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../lost-keys.ts';
-import { BUSY_TIMEOUT_MS, isBusy, transaction } from './database.ts';
+import { BUSY_TIMEOUT_MS, isBusy, isDamage, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { localLogName } from './log/name.ts';
 import { listPartitions, listSegments } from './log/segments.ts';
-import { openStoreFile, skipNumbersAtStart } from './store/schema.ts';
+import { openStoreFile, skipNumbersAtStart, storeDamageText } from './store/schema.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -56,6 +56,7 @@ function inWords(error: unknown, storeFile: string): unknown {
       { cause: error },
     );
   }
+  if (isDamage(error)) return new OperatorError(storeDamageText(storeFile, (error as Error).message), { cause: error });
   if (!isBusy(error)) return error;
   return new OperatorError(
     `A program holds a lock on ${resolve(storeFile)} or keys.db beside it for more than ${BUSY_TIMEOUT_MS / 1_000} s. End that program (fuser or lsof names it), then start again; nothing was changed.`,
