@@ -120,9 +120,10 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     { listSegments },
     { readLogEnds },
     { problemOfPositions },
-    { findingsInStore, freeBytesOf, lockHolderOf },
+    { findingsInStore, freeBytesOf, lockHolderOf, unrecoverableSegments },
     { isBackupRunning },
     { assertOwnSegments },
+    { problemOfInstallation },
   ] = await Promise.all([
     import('./cli/doctor.ts'),
     import('./opening.ts'),
@@ -132,6 +133,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/lock.ts'),
     import('./backends/sqlite/log/segment-chain.ts'),
+    import('./backends/sqlite/installation.ts'),
   ]);
   return runDoctor(args, {
     ...shell,
@@ -139,6 +141,8 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
     assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
     logEnds: (folder) => readLogEnds(logFolderOf(folder)),
+    unrecoverableSegments: (folder) => unrecoverableSegments(logFolderOf(folder)),
+    problemOfInstallation,
     problemOfPositions: (folder) => problemOfPositions(logFolderOf(folder)),
     lockHolder: lockHolderOf,
     isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),

@@ -61,6 +61,10 @@ export interface DoctorParts {
   readonly logEnds: () => readonly number[];
   /** What is wrong with the log's file of positions, in words with what to do; null when it is sound. */
   readonly problemOfPositions: () => string | null;
+  /** By file, the segments that a start would refuse, in its words. For a folder on which no server runs. */
+  readonly unrecoverableSegments: () => ReadonlyMap<string, string>;
+  /** Whether parts of different installations lie together, in the words of a start; null where they do not. */
+  readonly problemOfInstallation: () => string | null;
   readonly lockHolder: () => LockHolder;
   readonly isBackupRunning: () => boolean;
   readonly freeBytes: () => number;

@@ -1,14 +1,18 @@
 /**
- * What `sluice doctor` asks of the embedded files: who holds the data folder, what the log's segments are called, how
- * much disk is free, whether every page and every link of the store is sound. Reads only; takes no lock that a server would notice.
+ * What `sluice doctor` asks of the embedded files: who holds the data folder, which segments of the log a start would
+ * refuse, how much disk is free, whether every page and every link of the store is sound. Reads only; takes no lock that a
+ * server would notice.
  */
 
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../errors.ts';
+import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { isBusy, isDamage } from './database.ts';
 import { foreignLockText } from './folder-lock.ts';
+import { recoverSegment } from './log/recovery.ts';
+import { hasWal, holdsRecords, listPartitions, listSegments } from './log/segments.ts';
 import { brokenLinksIn } from './store/consistency.ts';
 
 const FINDINGS_MAX = 5;
@@ -41,6 +45,27 @@ export function findingsInStore(file: string, isDeep: boolean): string[] {
   } finally {
     database.close();
   }
+}
+
+/**
+ * By file, the segments of the log that a start would refuse, in its words: it checks the newest one, and those that have a
+ * write-ahead log. For a folder on which no server runs.
+ */
+export function unrecoverableSegments(logFolder: string): Map<string, string> {
+  const problems = new Map<string, string>();
+  for (const partition of listPartitions(logFolder)) {
+    const segments = listSegments(logFolder, partition);
+    for (const segment of segments) {
+      if (!holdsRecords(segment) || (segment !== segments.at(-1) && !hasWal(segment.file))) continue;
+      try {
+        recoverSegment(segment.file);
+      } catch (error) {
+        if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
+        problems.set(segment.file, error.message);
+      }
+    }
+  }
+  return problems;
 }
 
 function isLocked(file: string): boolean {
