@@ -88,6 +88,8 @@ export interface DatabaseFacts {
   /** Of the oldest transaction that is open, in this database or another one of the server. */
   readonly oldestTransactionMs: number;
   readonly isStandby: boolean;
+  /** Whether the log in the data folder is of another installation, in the words of a start; null where it is not. */
+  readonly problemOfLog: string | null;
 }
 
 export type Check = (parts: DoctorParts) => Promise<Finding[]>;

@@ -383,7 +383,7 @@ suite('sluice doctor', () => {
       cpSync(join(other.data, name), part, { recursive: true });
       const { code, findings } = await examine(folder.data);
       assert.equal(code, 1);
-      const [finding] = findings.filter(({ state }) => state === 'broken');
+      const finding = findings.find(({ state }) => state === 'broken');
       assert.match(finding?.message ?? '', /do not belong together: .* is of the installation /);
       assert.throws(() => tieDataFolder(folder.data), { name: 'OperatorError', message: finding?.message });
       rmSync(part, { recursive: true });
