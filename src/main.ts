@@ -120,10 +120,11 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     { listSegments },
     { readLogEnds },
     { problemOfPositions },
-    { findingsInStore, freeBytesOf, lockHolderOf },
+    { findingsInStore, freeBytesOf, lockHolderOf, unrecoverableSegments },
     { isBackupRunning },
     { assertOwnSegments },
     { partitionsWithoutEnd },
+    { problemOfInstallation },
   ] = await Promise.all([
     import('./cli/doctor.ts'),
     import('./opening.ts'),
@@ -134,6 +135,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     import('./backends/sqlite/backup/lock.ts'),
     import('./backends/sqlite/log/segment-chain.ts'),
     import('./backends/sqlite/log/unknown-ends.ts'),
+    import('./backends/sqlite/installation.ts'),
   ]);
   return runDoctor(args, {
     ...shell,
@@ -143,11 +145,13 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
     assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
     logEnds: (folder) => readLogEnds(logFolderOf(folder)),
+    unrecoverableSegments: (folder) => unrecoverableSegments(logFolderOf(folder)),
+    problemOfInstallation,
     problemOfPositions: (folder) => problemOfPositions(logFolderOf(folder)),
     lockHolder: lockHolderOf,
     isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
     freeBytes: freeBytesOf,
-    checkStoreFile: async (folder) => findingsInStore(storeFileOf(folder)),
+    checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
     lookAtDatabase,
   });
 }

@@ -138,22 +138,32 @@ async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void
   const folder = logFolderOf(dataFolder);
   // A command on a machine without a log of its own.
   if (!existsSync(folder)) return;
-  const [{ readLogInstallation, writeLogInstallation }, { localLogName }, { installationOf, wasMovedHere }] =
-    await Promise.all([
-      import('./backends/sqlite/installation.ts'),
-      import('./backends/sqlite/log/name.ts'),
-      import('./backends/postgres/identity.ts'),
-    ]);
+  const problem = await problemOfLocalLog(folder, pool);
+  if (problem !== null) throw new OperatorError(problem);
+  const [{ readLogInstallation, writeLogInstallation }, { installationOf }] = await Promise.all([
+    import('./backends/sqlite/installation.ts'),
+    import('./backends/postgres/identity.ts'),
+  ]);
+  const theirs = await installationOf(pool);
+  if (readLogInstallation(folder) !== theirs) writeLogInstallation(folder, theirs);
+}
+
+/** What is wrong with a log beside this database, in words; null where it belongs to it, or is new. Makes nothing. */
+async function problemOfLocalLog(folder: string, pool: Database): Promise<string | null> {
+  const [{ readLogInstallation }, { findLogName }, { installationOf, wasMovedHere }] = await Promise.all([
+    import('./backends/sqlite/installation.ts'),
+    import('./backends/sqlite/log/name.ts'),
+    import('./backends/postgres/identity.ts'),
+  ]);
   const [ours, theirs] = [readLogInstallation(folder), await installationOf(pool)];
-  if (ours === theirs) return;
-  if (ours !== undefined && !(await wasMovedHere(pool, localLogName(folder)))) {
-    throw new OperatorError(
-      `The log in ${resolve(folder)} belongs to the installation ${ours}, but the database in STORE_URL is of ${theirs}. ` +
-        'Set STORE_URL to the database that this log was written for, or SLUICE_DATA to the folder of this database. ' +
-        `To leave what is in the log behind, move ${resolve(folder)} elsewhere.`,
-    );
-  }
-  writeLogInstallation(folder, theirs);
+  if (ours === undefined || ours === theirs) return null;
+  const logName = findLogName(folder);
+  if (logName !== undefined && (await wasMovedHere(pool, logName))) return null;
+  return (
+    `The log in ${resolve(folder)} belongs to the installation ${ours}, but the database in STORE_URL is of ${theirs}. ` +
+    'Set STORE_URL to the database that this log was written for, or SLUICE_DATA to the folder of this database. ' +
+    `To leave what is in the log behind, move ${resolve(folder)} elsewhere.`
+  );
 }
 
 /**
@@ -422,7 +432,12 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
   const pool = await openDatabase(config, 'doctor', FEW_CONNECTIONS);
   try {
     const { databaseFacts } = await import('./backends/postgres/checkup.ts');
-    return await databaseFacts(pool);
+    const facts = await databaseFacts(pool);
+    const folder = logFolderOf(config.dataFolder);
+    // Without the last of its tables, it has not taken in anything yet.
+    const hasLog =
+      config.logUrl === '' && existsSync(folder) && facts.migrations !== null && facts.migrationsMissing === 0;
+    return { ...facts, problemOfLog: hasLog ? await problemOfLocalLog(folder, pool) : null };
   } finally {
     await pool.close();
   }

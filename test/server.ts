@@ -28,6 +28,9 @@ export interface ServerOptions {
   readonly args?: readonly string[];
   /** A command to run the server under, such as strace. */
   readonly under?: readonly string[];
+  /** Whom it runs as; only root can choose. */
+  readonly uid?: number;
+  readonly gid?: number;
 }
 
 export interface TestServer {
@@ -65,6 +68,7 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
   const child = spawn(command[0] as string, command.slice(1), {
     env: { ...PROGRAM_ENV, PORT: '0', SLUICE_DATA: dataFolder, ...TEST_SETTINGS, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
+    ...userOf(options),
   });
   let stdout = '';
   let stderr = '';
@@ -106,6 +110,10 @@ export async function startServer(options: ServerOptions = {}): Promise<TestServ
     kill,
     stop: () => kill('SIGTERM'),
   };
+}
+
+function userOf({ uid, gid }: Pick<ServerOptions, 'uid' | 'gid'>): { uid?: number; gid?: number } {
+  return { ...(uid !== undefined && { uid }), ...(gid !== undefined && { gid }) };
 }
 
 export function sleep(milliseconds: number): Promise<void> {
@@ -189,8 +197,9 @@ export async function createKey(
 export async function runSluice(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
+  as: Pick<ServerOptions, 'uid' | 'gid'> = {},
 ): Promise<{ code: number; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [MAIN, ...args], { env: { ...PROGRAM_ENV, ...env } });
+  const child = spawn(process.execPath, [MAIN, ...args], { env: { ...PROGRAM_ENV, ...env }, ...userOf(as) });
   let stdout = '';
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -4,8 +4,9 @@
  * whatever name it has itself, and `sluice doctor` names it. No backup holds this file.
  */
 
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
+import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
 import { ownLike } from './files.ts';
 
@@ -21,6 +22,16 @@ const FILE = 'backup-unfinished.json';
 /** What a backup is written to before it has its name. */
 export function draftOf(target: string): string {
   return `${target}.part`;
+}
+
+/** For what a backup that was killed left under the name of its draft, which may even look whole. */
+export function refuseDraft(source: string): void {
+  const path = realpathSync(source);
+  if (!path.endsWith(draftOf(''))) return;
+  throw new OperatorError(
+    `${path} was left by a backup that was killed, or is still being written: a finished one has a name without ${draftOf('')}. ` +
+      `Use another backup. If there is none, rename it, and check it before you restore it: sluice backup --verify NAME`,
+  );
 }
 
 /** Where an archive is unpacked to be checked. */

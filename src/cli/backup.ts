@@ -5,7 +5,7 @@
  * name `….part` and gets its own only when it is whole, synced and, with --verify, checked: what has that name is finished.
  */
 
-import { existsSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type ArchiveKind, archiveKindOf, ArchiveWriter, hashFile, syncPath } from '../backup/files.ts';
 import { writeLastBackup } from '../backup/last-backup.ts';
@@ -20,9 +20,16 @@ import {
   parseManifest,
 } from '../backup/manifest.ts';
 import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
-import { draftOf, leftoversOf, removeUnfinishedBackup, writeUnfinishedBackup } from '../backup/unfinished-backup.ts';
+import {
+  draftOf,
+  leftoversOf,
+  refuseDraft,
+  removeUnfinishedBackup,
+  writeUnfinishedBackup,
+} from '../backup/unfinished-backup.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, verify } from '../backup/unpack.ts';
 import type { Config } from '../config.ts';
+import { logFolderOf } from '../data-folder.ts';
 import { OperatorError } from '../errors.ts';
 import { refuseMovedFolder } from '../move-marker.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
@@ -73,7 +80,7 @@ export async function runBackup(args: readonly string[], shell: BackupShell): Pr
     return options.existing === null ? await makeBackup(options, shell) : await verifyExisting(options, shell);
   } catch (error) {
     if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was kept.');
-    throw inWords(error);
+    throw inWords(error, dirname(resolve(options.to ?? options.existing ?? '')));
   }
 }
 
@@ -101,6 +108,7 @@ function readOptions(args: readonly string[], shell: Shell): Options {
 async function verifyExisting({ existing, json }: Options, shell: BackupShell): Promise<number> {
   const source = existing ?? '';
   if (!existsSync(source)) throw new OperatorError(`There is no ${source}.`);
+  refuseDraft(source);
   if (!isFolder(source))
     assertSpace(bytesOfBackup(source), dirname(resolve(source)), shell, 'to unpack it for the check');
   const manifest = await verifyWithProgress(source, shell);
@@ -199,13 +207,22 @@ function scopeOf({ storeUrl, logUrl }: Config): BackupScope {
 function assertTarget(target: string, dataFolder: string): void {
   const folder = dirname(target);
   if (existsSync(target)) throw existsAlready(target);
+  if (target.endsWith(draftOf(''))) {
+    throw new OperatorError(
+      `${target} is what an unfinished backup is called. Choose a name without ${draftOf('')} at its end.`,
+    );
+  }
   if (!existsSync(folder)) {
     throw new OperatorError(
       `There is no folder ${folder} for ${basename(target)} yet. Make it first: mkdir -p "${folder}"`,
     );
   }
-  const way = relative(resolve(dataFolder), target);
-  if (!way.startsWith('..')) {
+  // Whatever links lead there. The log may be a link to another disk.
+  const path = join(realpathSync(folder), basename(target));
+  const roots = [dataFolder, logFolderOf(dataFolder)]
+    .filter((root) => existsSync(root))
+    .map((root) => realpathSync(root));
+  if (roots.some((root) => !relative(root, path).startsWith('..'))) {
     throw new OperatorError(
       `${target} is in the data folder, where the next backup would have to copy it, and is lost together with it. Choose another disk, or at least another folder.`,
     );

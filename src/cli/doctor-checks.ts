@@ -4,9 +4,10 @@
  * lies in the log and the store is looked at in `doctor-data.ts`.
  */
 
-import { accessSync, constants, readdirSync, type Stats, statSync } from 'node:fs';
+import { readdirSync, type Stats, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config.ts';
+import { accessAdvice, accessProblemsOf } from '../data-folder-access.ts';
 import type { LogReader } from '../log.ts';
 import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../lost-keys.ts';
 import type { KeyStore, Store } from '../store.ts';
@@ -64,10 +65,14 @@ export interface DoctorParts {
   readonly logEnds: () => readonly number[];
   /** What is wrong with the log's file of positions, in words with what to do; null when it is sound. */
   readonly problemOfPositions: () => string | null;
+  /** By file, the segments that a start would refuse, in its words. For a folder on which no server runs. */
+  readonly unrecoverableSegments: () => ReadonlyMap<string, string>;
+  /** Whether parts of different installations lie together, in the words of a start; null where they do not. */
+  readonly problemOfInstallation: () => string | null;
   readonly lockHolder: () => LockHolder;
   readonly isBackupRunning: () => boolean;
   readonly freeBytes: () => number;
-  /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it. */
+  /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it; links only if deep. */
   readonly checkStoreFile: () => Promise<string[]>;
   readonly lookAtDatabase: () => Promise<DatabaseFacts>;
 }
@@ -87,10 +92,13 @@ export interface DatabaseFacts {
   /** Of the oldest transaction that is open, in this database or another one of the server. */
   readonly oldestTransactionMs: number;
   readonly isStandby: boolean;
+  /** Whether the log in the data folder is of another installation, in the words of a start; null where it is not. */
+  readonly problemOfLog: string | null;
 }
 
 export type Check = (parts: DoctorParts) => Promise<Finding[]>;
 
+const SHOWN_MAX = 5;
 const EXPIRES_SOON_MS = 7 * 86_400_000;
 /** With less than this many times the limit, it is time to look at it. */
 const FREE_BYTES_COMFORT = 4;
@@ -141,11 +149,11 @@ export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => 
     const what = stat === undefined ? 'is not there' : 'is not a folder';
     return [broken('data folder', `${folder} ${what}`, 'Say where it is with --data FOLDER or SLUICE_DATA.')];
   }
-  try {
-    accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
-  } catch {
-    const advice = 'Run this as the user that the server runs as, or give that user the folder.';
-    return [broken('data folder', `${folder} cannot be read and written by this user`, advice)];
+  const denied = accessProblemsOf(folder).slice(0, SHOWN_MAX);
+  if (denied.length > 0) {
+    return denied.map((problem) =>
+      broken('data folder', `${problem.path} ${problem.what}`, accessAdvice(folder, problem)),
+    );
   }
   const findings: Finding[] = [];
   const names = readdirSync(folder);

@@ -1,15 +1,16 @@
 /**
  * The doctor's look at the data: log, clock, backlog, store and ledger. The log is read at both ends of every segment,
- * which finds what is missing or cannot be opened; `--deep` reads the whole store, and every record that waits. Beside a
+ * which finds what is missing or cannot be opened, and the structure of a store that is not too large; `--deep` reads every
+ * store, compares its rows, and reads every record that waits. Beside a
  * running server these are looks at one moment each.
  */
 
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { CLOCK_EARLIEST } from '../clock.ts';
 import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
-import { serverUrlFileOf } from '../data-folder.ts';
+import { serverUrlFileOf, storeFileOf } from '../data-folder.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
 import { unknownEndsText } from '../log-continuity.ts';
 import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
@@ -34,6 +35,8 @@ const CLOCK_TOLERANCE_MS = 5_000;
 const METRICS_MS_MAX = 2_000;
 const HELD_SECONDS = /^sluice_clock_held_seconds (\S+)$/m;
 const SHOWN_MAX = 5;
+/** Reading so much takes about a second; what is larger is read with --deep. */
+const STORE_BYTES_READ_MAX = 256 * 1024 * 1024;
 
 type Positions = ReadonlyMap<number, number>;
 
@@ -43,15 +46,24 @@ export const checkLog: Check = async (parts) => {
     const findings = [...foreignFindings(parts), ...endFindings(parts)];
     const problem = parts.problemOfPositions();
     if (problem !== null) findings.push(broken('log', problem, 'Until then a server refuses to start.'));
+    // What a running server writes to is not at rest; it checked what it found when it started.
+    const isAtRest = !parts.lockHolder().isHeld;
+    const refused = isAtRest ? parts.unrecoverableSegments() : new Map<string, string>();
+    const processed = await processedPositions(parts);
     let count = 0;
     for (const partition of await log.partitions()) {
       const segments = parts.segments(partition);
       count += segments.length;
       for (const [index, segment] of segments.entries()) {
-        findings.push(...(await segmentFindings(log, partition, segment, segments[index + 1])));
+        const problem = refused.get(segment.file);
+        if (problem !== undefined) findings.push(broken('log', problem, 'Until then a server refuses to start.'));
+        else findings.push(...(await segmentFindings(log, partition, segment, segments[index + 1], processed)));
       }
     }
-    if (findings.length === 0) return [well('log', `${countOf(count, 'segment')}, readable at both ends`)];
+    if (findings.length === 0) {
+      const atRest = isAtRest ? ', and a start would accept them' : '';
+      return [well('log', `${countOf(count, 'segment')}, readable at both ends${atRest}`)];
+    }
     // One that does not belong there is found beside each of its neighbours, too.
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
@@ -99,6 +111,7 @@ async function segmentFindings(
   partition: number,
   segment: SegmentName,
   next: SegmentName | undefined,
+  processed: Positions | undefined,
 ): Promise<Finding[]> {
   const name = `${partition}/${basename(segment.file)}`;
   if (segment.lost) {
@@ -107,12 +120,7 @@ async function segmentFindings(
     return [warning('log', `the segment ${name} was given up`, advice)];
   }
   if (segment.unused) return [];
-  // Whether the store needs what was there is for the reconciliation to say.
-  if (segment.missing) {
-    const until = next === undefined ? '' : ` to ${next.firstPosition - 1}`;
-    const advice = `Nothing to do if the store has processed them: see "ledger" below. The mark may be removed with the segments before it.`;
-    return [warning('log', `positions ${segment.firstPosition}${until} of partition ${partition} are missing`, advice)];
-  }
+  if (segment.missing) return [missingFinding(partition, segment, next, processed && (processed.get(partition) ?? 0))];
   // A start that was followed by nothing leaves an empty one.
   if (next?.firstPosition === segment.firstPosition) return [];
   try {
@@ -136,6 +144,39 @@ async function segmentFindings(
       'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to go on without its records.';
     return [broken('log', `the segment ${name} cannot be read: ${messageOf(error)}`, advice)];
   }
+}
+
+/** Undefined where the store cannot be read, which is reported with the store. */
+async function processedPositions(parts: DoctorParts): Promise<Positions | undefined> {
+  try {
+    const store = await parts.store();
+    return store && (await positionsOf(store));
+  } catch {
+    return undefined;
+  }
+}
+
+/** A stretch of positions that the log has lost: whether that matters is known by how far the store has processed it. */
+function missingFinding(
+  partition: number,
+  { firstPosition }: SegmentName,
+  next: SegmentName | undefined,
+  processed: number | undefined,
+): Finding {
+  const until = next === undefined ? '' : ` to ${next.firstPosition - 1}`;
+  const message = `positions ${firstPosition}${until} of partition ${partition} are missing`;
+  if (processed === undefined) {
+    return warning('log', message, 'Without the store it is not known whether they were processed: see "store" below.');
+  }
+  if (next !== undefined && processed >= next.firstPosition) {
+    const advice = 'Nothing to do. The mark may be removed with the segments before it.';
+    return warning('log', `${message}; the store has processed all of them`, advice);
+  }
+  return broken(
+    'log',
+    `${message}, and the store has processed the log up to position ${Math.max(0, processed - 1)} only`,
+    'What is missing from there on was acknowledged and is not stored. Put the files back. docs/operating.md says how: "The log and the store do not match".',
+  );
 }
 
 /** Of the newest segment, which may be empty and may still grow. */
@@ -305,12 +346,20 @@ export const checkStore: Check = async (parts) => {
   const store = await parts.store();
   if (store === undefined) return [await absentStore(parts)];
   const tenants = await store.tenants();
-  const findings = [well('store', `it opens, and has data of ${countOf(tenants.length, 'tenant')}`)];
-  if (!parts.isDeep || parts.config.storeUrl !== '') return findings;
+  const opens = `it opens, and has data of ${countOf(tenants.length, 'tenant')}`;
+  if (parts.config.storeUrl !== '') return [well('store', opens)];
+  const bytes = statSync(storeFileOf(parts.dataFolder)).size;
+  if (!parts.isDeep && bytes > STORE_BYTES_READ_MAX) {
+    return [
+      well('store', `${opens}; its ${formatBytes(bytes)} were not checked for damage: sluice doctor --deep does`),
+    ];
+  }
   const problems = await parts.checkStoreFile();
+  if (problems.length === 0 && !parts.isDeep) return [well('store', `${opens}; the structure of every page is sound`)];
+  const findings = [well('store', opens)];
   for (const problem of problems.slice(0, SHOWN_MAX)) {
     const advice =
-      'Stop the server and put back a backup, or move store.db away: the next start makes it anew from what the log still holds.';
+      'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start makes it again from what the log still holds.';
     findings.push(broken('store', `it is damaged: ${problem}`, advice));
   }
   if (problems.length === 0) findings.push(well('store', 'every page of it is sound, and every event has its record'));
@@ -463,7 +512,7 @@ async function logIsShort(
   return broken(
     'ledger',
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
-    'Its newest files were lost, cut or replaced by older ones. New requests are safe: their positions go on behind the ' +
+    'Its newest files were lost, cut or replaced by older ones. A server that runs gives new requests positions behind the ' +
       'gap. docs/operating.md says what to do: "The log and the store do not match".',
   );
 }

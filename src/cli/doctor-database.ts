@@ -19,6 +19,9 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
     return [broken('database', `${name} answers, but is a standby`, advice)];
   }
   const findings: Finding[] = [well('database', `${name} answers: PostgreSQL ${facts.version}`)];
+  if (facts.problemOfLog !== null) {
+    return [...findings, broken('log', facts.problemOfLog, 'Until then a server refuses to start.')];
+  }
   if (facts.migrations === null) {
     findings.push(warning('database', 'it has no tables of Sluice yet', 'A first "sluice serve" makes them.'));
     return findings;

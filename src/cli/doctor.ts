@@ -42,12 +42,16 @@ export interface DoctorShell extends Shell {
   readonly assertOwnSegments: (dataFolder: string) => void;
   readonly logEnds: (dataFolder: string) => readonly number[];
   readonly problemOfPositions: (dataFolder: string) => string | null;
+  /** By file, in the words of a start that would refuse them. For a folder on which no server runs. */
+  readonly unrecoverableSegments: (dataFolder: string) => ReadonlyMap<string, string>;
+  /** Whether parts of different installations lie together, in the words of a start; null where they do not. */
+  readonly problemOfInstallation: (dataFolder: string) => string | null;
   readonly lockHolder: (dataFolder: string) => LockHolder;
   readonly isBackupRunning: (dataFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
   readonly freeBytes: (dataFolder: string) => number;
-  /** What is wrong in the store's file, in words; nothing when it is whole. */
-  readonly checkStoreFile: (dataFolder: string) => Promise<string[]>;
+  /** What is wrong in the store's file, in words; nothing when it is whole. Deep: links between rows, too. */
+  readonly checkStoreFile: (dataFolder: string, isDeep: boolean) => Promise<string[]>;
   readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
 }
 
@@ -100,7 +104,7 @@ export async function examine(parts: DoctorParts): Promise<Finding[]> {
   const essential: readonly NamedCheck[] = [
     ...(storeUrl === '' ? [] : [['database', checkDatabase] as const]),
     ...(logUrl === '' ? FOLDER_CHECKS : []),
-    ...(storeUrl === '' ? [['store', checkIsHere] as const] : []),
+    ...(storeUrl === '' ? [['store', checkIsHere] as const, ['data folder', checkIsOneInstallation] as const] : []),
   ];
   for (const [name, check] of essential) {
     const found = await attempt(name, check, parts);
@@ -116,6 +120,12 @@ export async function examine(parts: DoctorParts): Promise<Finding[]> {
 async function checkIsHere({ dataFolder }: DoctorParts): Promise<Finding[]> {
   refuseMovedFolder(dataFolder);
   return [];
+}
+
+/** Of parts that do not belong together, all that follows would be wrong. */
+async function checkIsOneInstallation({ problemOfInstallation }: DoctorParts): Promise<Finding[]> {
+  const problem = problemOfInstallation();
+  return problem === null ? [] : [broken('data folder', problem, 'Until then a server refuses to start.')];
 }
 
 /** Half of a restore looks like damage, for which the advice would be wrong. */
@@ -165,10 +175,12 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     assertOwnSegments: () => shell.assertOwnSegments(dataFolder),
     logEnds: () => shell.logEnds(dataFolder),
     problemOfPositions: () => shell.problemOfPositions(dataFolder),
+    unrecoverableSegments: () => shell.unrecoverableSegments(dataFolder),
+    problemOfInstallation: () => shell.problemOfInstallation(dataFolder),
     lockHolder: () => shell.lockHolder(dataFolder),
     isBackupRunning: () => shell.isBackupRunning(dataFolder),
     freeBytes: () => shell.freeBytes(dataFolder),
-    checkStoreFile: () => shell.checkStoreFile(dataFolder),
+    checkStoreFile: () => shell.checkStoreFile(dataFolder, isDeep),
     lookAtDatabase: () => shell.lookAtDatabase(config),
   };
 }

@@ -5,7 +5,7 @@
  * stopped leaves the folder as empty as it was.
  */
 
-import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { Manifest } from '../backup/manifest.ts';
 import {
@@ -14,6 +14,7 @@ import {
   restoreMarkerFileOf,
   writeRestoreMarker,
 } from '../backup/restore-marker.ts';
+import { refuseDraft } from '../backup/unfinished-backup.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/unpack.ts';
 import type { UndoneByRestore } from '../backup/undone.ts';
 import type { Config } from '../config.ts';
@@ -67,7 +68,7 @@ export async function runRestore(args: readonly string[], shell: RestoreShell): 
     manifest = await restore(options, shell, old);
   } catch (error) {
     if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was restored.');
-    throw inWords(error);
+    throw inWords(error, resolve(options.config.dataFolder));
   }
   const undone = oldFolder === null ? undefined : shell.undoneByRestore(oldFolder, Date.parse(manifest.began_at));
   shell.out(
@@ -113,6 +114,7 @@ async function restore(options: Options, shell: RestoreShell, old: UndoneByResto
   const { config, source, verify } = options;
   const folder = resolve(config.dataFolder);
   if (!existsSync(source)) throw new OperatorError(`There is no backup ${source}.`);
+  refuseDraft(source);
   if (isFolder(source) && resolve(source) === folder) throw new OperatorError(`${source} is the data folder itself.`);
   if (config.logUrl !== '') {
     throw new OperatorError(
@@ -152,6 +154,11 @@ async function restore(options: Options, shell: RestoreShell, old: UndoneByResto
 }
 
 function assertEmpty(folder: string): void {
+  if (!existsSync(folder) && lstatSync(folder, { throwIfNoEntry: false }) !== undefined) {
+    throw new OperatorError(
+      `${folder} is a link to ${readlinkSync(folder)}, and nothing is there. Is a disk not mounted? Make that folder, or name another one: --data FOLDER`,
+    );
+  }
   if (!existsSync(folder) || isRestoreUnfinished(folder)) return;
   if (!isFolder(folder)) throw new OperatorError(`${folder} is not a folder. Name another one with --data FOLDER.`);
   const names = readdirSync(folder).filter((name) => name !== LOST_AND_FOUND);

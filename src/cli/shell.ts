@@ -90,10 +90,25 @@ function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
   });
 }
 
-/** A full disk, a folder that may not be written: told in words, without a stack; anything else as it is. */
-export function inWords(error: unknown): unknown {
+const FULL_DISK: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT']);
+
+/**
+ * A full disk, a folder that may not be written: in words, without a stack; anything else as it is. `folder` is where the
+ * command writes.
+ */
+export function inWords(error: unknown, folder?: string): unknown {
   const isOfFiles = error instanceof Error && 'syscall' in error && 'code' in error;
-  return isOfFiles ? new OperatorError(`Stopped by an error: ${error.message}`) : error;
+  if (!isOfFiles) return error;
+  if (FULL_DISK.has(error.code)) {
+    const disk = folder === undefined ? 'that this command writes to' : `of ${folder}`;
+    return new OperatorError(
+      `The disk ${disk} is full. Free some space there, or use another disk; then run it again.`,
+      {
+        cause: error,
+      },
+    );
+  }
+  return new OperatorError(`Stopped by an error: ${error.message}`, { cause: error });
 }
 
 /** Resolves after the time, or at once when the command is to stop. */

@@ -16,6 +16,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -551,8 +552,9 @@ suite('A backup that cannot be made', () => {
     );
     assert.match(
       (await restore(['--from', join(place, 'b.part'), '--data', join(place, 'd')])).err,
-      /not a finished backup/,
+      /was left by a backup that was killed/,
     );
+    assert.match((await backup(['--to', join(place, 'c.part'), '--data', data])).err, /Choose a name without \.part/);
   });
 
   test('that cannot be noted in the data folder is made all the same, and says so', async (t) => {
@@ -584,11 +586,50 @@ suite('A backup that cannot be made', () => {
     assert.deepEqual(readdirSync(place).sort(), ['monday.tar.zst', 'tuesday.tar.zst']);
   });
 
+  test('that was killed before it got its name is not restored, though it looks whole', async (t) => {
+    for (const form of ['folder', 'b.tar.zst']) {
+      const { target, place } = await backedUp(t, form);
+      renameSync(target, `${target}.part`);
+      symlinkSync(`${target}.part`, target);
+      for (const source of [`${target}.part`, target]) {
+        const { code, err } = await restore(['--from', source, '--data', join(place, 'd')]);
+        assert.equal(code, -1);
+        assert.match(err, /\.part was left by a backup that was killed, .*sluice backup --verify NAME$/);
+        assert.match((await backup(['--verify', source])).err, /was left by a backup that was killed/);
+      }
+      assert.equal(existsSync(join(place, 'd')), false);
+    }
+  });
+
+  test('that is stopped by a full disk says which one it is', async (t) => {
+    const { data, target, place } = await backedUp(t, 'b.tar');
+    const full = async (): Promise<never> => {
+      writeFileSync('/dev/full', 'something');
+      return assert.fail('there is space in /dev/full');
+    };
+    const words = `The disk of ${place} is full. Free some space there, or use another disk; then run it again.`;
+    assert.equal((await backup(['--verify', target], { checkFolder: full })).err, words);
+    assert.equal((await backup(['--to', join(place, 'c'), '--data', data], { copyDataFolder: full })).err, words);
+    const into = join(place, 'd');
+    const { err } = await restore(['--from', target, '--data', into, '--verify'], { checkFolder: full });
+    assert.match(err, /^The disk of .*\/d is full\./);
+    assert.equal(existsSync(into), false);
+  });
+
   test('where its name is taken, in the data folder, or in no folder, is refused', async (t) => {
     const { data, target, place } = await backedUp(t, 'b.tar');
     const taken = await backup(['--to', target, '--data', data]);
     assert.match(taken.err, /b\.tar is there already\. Every backup gets a name of its own, such as .*b-\$\(date/);
     assert.match((await backup(['--to', join(data, 'b'), '--data', data])).err, /is in the data folder/);
+    symlinkSync(data, join(place, 'link'));
+    assert.match((await backup(['--to', join(place, 'link/b'), '--data', data])).err, /is in the data folder/);
+    assert.match((await backup(['--to', join(data, 'b'), '--data', join(place, 'link')])).err, /is in the data folder/);
+    renameSync(logFolderOf(data), join(place, 'log'));
+    symlinkSync(join(place, 'log'), logFolderOf(data));
+    assert.match((await backup(['--to', join(place, 'log/b'), '--data', data])).err, /is in the data folder/);
+    symlinkSync(join(place, 'nowhere'), join(place, 'dangling'));
+    const dangling = await restore(['--from', target, '--data', join(place, 'dangling')]);
+    assert.match(dangling.err, /dangling is a link to .*nowhere, and nothing is there\. Is a disk not mounted\?/);
     assert.match((await backup(['--to', join(place, 'no/b'), '--data', data])).err, /There is no folder .*mkdir -p/);
     for (const [args, words] of [
       [[], /where to\? --to FOLDER\|FILE/],

@@ -6,25 +6,43 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, cpSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { isBackupRunning } from '../../src/backends/sqlite/backup/lock.ts';
-import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
+import {
+  freeBytesOf,
+  lockHolderOf,
+  findingsInStore,
+  unrecoverableSegments,
+} from '../../src/backends/sqlite/checkup.ts';
+import { problemOfInstallation, tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { assertOwnSegments } from '../../src/backends/sqlite/log/segment-chain.ts';
 import { readLogEnds } from '../../src/backends/sqlite/log/ends.ts';
 import { partitionsWithoutEnd } from '../../src/backends/sqlite/log/unknown-ends.ts';
 import { problemOfPositions } from '../../src/backends/sqlite/log/positions.ts';
-import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
+import { listSegments, markMissing } from '../../src/backends/sqlite/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import type { Finding } from '../../src/cli/doctor-checks.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
+import { LogCorruptError } from '../../src/log.ts';
 import { assertLogOfStore, findLogReader, lookAtDatabase } from '../../src/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
 import { type DataFolder, NOW, openDataFolder, refusal, testShell } from './data-shell.ts';
@@ -47,11 +65,13 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
       segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
       assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
       logEnds: (folder) => readLogEnds(logFolderOf(folder)),
+      unrecoverableSegments: (folder) => unrecoverableSegments(logFolderOf(folder)),
+      problemOfInstallation,
       problemOfPositions: (folder) => problemOfPositions(logFolderOf(folder)),
       lockHolder: lockHolderOf,
       isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
       freeBytes: freeBytesOf,
-      checkStoreFile: async (folder) => findingsInStore(storeFileOf(folder)),
+      checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
       lookAtDatabase,
       ...changes,
     },
@@ -102,6 +122,16 @@ function filesIn(folder: string): string[] {
       if (name.endsWith('.db')) bytes.fill(0, 24, 28).fill(0, 92, 96);
       return `${name} ${createHash('sha256').update(bytes).digest('hex')}`;
     });
+}
+
+/** As a killed server leaves it: several commits that are in the write-ahead log alone. */
+function leaveWal(file: string): void {
+  const database = new DatabaseSync(file);
+  database.exec('PRAGMA wal_autocheckpoint = 0');
+  for (let commits = 1; commits < 5; commits++) database.exec(`PRAGMA user_version = ${commits}`);
+  for (const suffix of ['', '-wal']) cpSync(file + suffix, `${file}${suffix}.kept`);
+  database.close();
+  for (const suffix of ['', '-wal']) renameSync(`${file}${suffix}.kept`, file + suffix);
 }
 
 suite('sluice doctor', () => {
@@ -310,6 +340,71 @@ suite('sluice doctor', () => {
     assert.match(lost.trouble, /warning log: the segment 0\/0{15}1\.db\.lost was given up/);
   });
 
+  test('log: missing positions are nothing to do if the store has processed them, and broken if not', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    await folder.append([{ users: [user('eve')] }]);
+    const [first, second] = listSegments(logFolderOf(folder.data), 0);
+    assert.ok(first !== undefined && second !== undefined);
+    rmSync(first.file);
+    markMissing(logFolderOf(folder.data), 0, first.firstPosition);
+    const processed = await examine(folder.data);
+    assert.equal(processed.code, 2);
+    assert.match(
+      processed.trouble,
+      /warning log: positions 1 to 2 of partition 0 are missing; the store has processed all of them → Nothing to do/,
+    );
+    rmSync(second.file);
+    // The start leaves a mark where the acknowledged record was.
+    await folder.append([{ users: [user('zoe')] }]);
+    const unprocessed = await examine(folder.data);
+    assert.equal(unprocessed.code, 1);
+    assert.match(
+      unprocessed.trouble,
+      /broken log: positions 1 to 3 of partition 0 are missing, and the store has processed the log up to position 2 only → /,
+    );
+    assert.doesNotMatch(unprocessed.trouble, /New requests are safe/);
+  });
+
+  test('log: a damaged write-ahead log of the newest segment is reported in the words of a start', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const file = listSegments(logFolderOf(folder.data), 0).at(-1)?.file ?? '';
+    leaveWal(file);
+    assert.match(
+      (await examine(folder.data)).findings.map(({ message }) => message).join('\n'),
+      /a start would accept/,
+    );
+    const wal = readFileSync(`${file}-wal`);
+    writeFileSync(`${file}-wal`, wal.fill(0x5a, 100, 200));
+    const { code, trouble } = await examine(folder.data);
+    assert.equal(code, 1);
+    assert.throws(
+      () => recoverSegment(file),
+      (error) => error instanceof LogCorruptError && trouble.includes(`broken log: ${error.message} → `),
+    );
+  });
+
+  test('parts of different installations are reported in the words of a start', async (context) => {
+    const [folder, other] = [openDataFolder(context), openDataFolder(context)];
+    for (const { data } of [folder, other]) tieDataFolder(data);
+    await healthyFolder(folder);
+    await other.send([{ users: [user('eve')] }]);
+    for (const name of ['keys.db', 'store.db', 'log']) {
+      const [part, kept] = [join(folder.data, name), join(folder.data, 'kept')];
+      renameSync(part, kept);
+      cpSync(join(other.data, name), part, { recursive: true });
+      const { code, findings } = await examine(folder.data);
+      assert.equal(code, 1);
+      const finding = findings.find(({ state }) => state === 'broken');
+      assert.match(finding?.message ?? '', /do not belong together: .* is of the installation /);
+      assert.throws(() => tieDataFolder(folder.data), { name: 'OperatorError', message: finding?.message });
+      rmSync(part, { recursive: true });
+      renameSync(kept, part);
+    }
+    assert.equal((await examine(folder.data)).code, 0);
+  });
+
   test('backlog: without a server it waits safely; with one that stands still it is broken', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
@@ -325,7 +420,7 @@ suite('sluice doctor', () => {
     assert.match(stuck.trouble, /broken backlog: .*nothing was processed within 1s/);
   });
 
-  test('store: damage is found by --deep', async (context) => {
+  test('store: damage to its structure is found; one that is too large for that is left to --deep, and doctor says so', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const database = new DatabaseSync(storeFileOf(folder.data));
@@ -338,9 +433,16 @@ suite('sluice doctor', () => {
     const bytes = readFileSync(storeFileOf(folder.data));
     bytes.fill(0, (rootpage - 1) * page_size, rootpage * page_size);
     writeFileSync(storeFileOf(folder.data), bytes);
-    const { code, trouble } = await examine(folder.data, ['--deep']);
-    assert.equal(code, 1);
-    assert.match(trouble, /broken store: it is damaged: /);
+    for (const args of [[], ['--deep']]) {
+      const { code, trouble } = await examine(folder.data, args);
+      assert.equal(code, 1);
+      assert.match(trouble, /broken store: it is damaged: .*restore a backup/);
+    }
+    // Sparse: nothing is there but its size.
+    truncateSync(storeFileOf(folder.data), 257 * 1024 * 1024);
+    const { findings } = await examine(folder.data);
+    const words = /^it opens, .*; its [\d.]+ MB were not checked for damage: sluice doctor --deep does$/;
+    assert.ok(findings.some(({ check, message }) => check === 'store' && words.test(message)));
   });
 
   test('store: an event without its record is found by --deep', async (context) => {

@@ -5,7 +5,7 @@
  */
 
 import assert from 'node:assert/strict';
-import { closeSync, copyFileSync, openSync, readFileSync, readSync, statSync, writeSync } from 'node:fs';
+import { closeSync, copyFileSync, openSync, readFileSync, readSync, rmSync, statSync, writeSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder.ts';
@@ -138,6 +138,53 @@ suite('A store of which a page', () => {
     assert.match(words, /backup/);
   });
 });
+
+test('a server whose processor finds the store damaged names the file, takes requests, and loses none', async () => {
+  await using scope = new AsyncDisposableStack();
+  const dataFolder = folderIn(scope);
+  const first = await launch(scope, { dataFolder });
+  const { key } = first;
+  assert.equal((await post(first, key, { users: [user('ada')] })).status, 202);
+  await settled(first, key);
+  assert.equal(await first.stop(), 0);
+  const file = storeFileOf(dataFolder);
+  zeroRootOf(file, 'identifiers');
+
+  const second = await launch(scope, { dataFolder });
+  assert.equal((await post(second, key, { users: [user('bob')] })).status, 202);
+  const line = await eventually('the damage is in the log', () =>
+    second
+      .stderr()
+      .split('\n')
+      .find((text) => text.includes('"msg":"the processor waits')),
+  );
+  const { reason } = JSON.parse(line) as { reason: string };
+  assert.ok(reason.startsWith(`The store ${file} is damaged (`), reason);
+  assert.match(
+    reason,
+    /Nothing in it was changed\. Stop Sluice .* from a backup.*Without a backup, move all three away/s,
+  );
+  assert.equal((await post(second, key, { users: [user('eve')] })).status, 202, 'requests are taken');
+  assert.doesNotMatch(second.stderr(), /start again to recover/);
+  assert.equal(await second.stop(), 0);
+
+  for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true });
+  const third = await launch(scope, { dataFolder });
+  await settled(third, key);
+  const { body } = await answerOf(await ask(third.baseUrl, key, '/profiles/count'));
+  assert.deepEqual(body, { profiles: 3 });
+});
+
+function zeroRootOf(file: string, table: string): void {
+  const database = new DatabaseSync(file);
+  database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+  const { rootpage } = database.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').get(table) as {
+    rootpage: number;
+  };
+  database.close();
+  const pageBytes = pageBytesOf(file);
+  overwrite(file, (rootpage - 1) * pageBytes, Buffer.alloc(pageBytes));
+}
 
 /** Without the tables of tables it would not be opened: that is another test. */
 function pagesToOpen(file: string): ReadonlySet<number> {

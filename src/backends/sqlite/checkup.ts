@@ -1,12 +1,18 @@
 /**
- * What `sluice doctor` asks of the embedded files: who holds the data folder, what the log's segments are called, how
- * much disk is free, whether every page and every link of the store is sound. Reads only; takes no lock that a server would notice.
+ * What `sluice doctor` asks of the embedded files: who holds the data folder, which segments of the log a start would
+ * refuse, how much disk is free, whether every page and every link of the store is sound. Reads only; takes no lock that a
+ * server would notice.
  */
 
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { OperatorError } from '../../errors.ts';
+import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { isBusy, isDamage } from './database.ts';
+import { foreignLockText } from './folder-lock.ts';
+import { recoverSegment } from './log/recovery.ts';
+import { hasWal, holdsRecords, listPartitions, listSegments } from './log/segments.ts';
 import { brokenLinksIn } from './store/consistency.ts';
 
 const FINDINGS_MAX = 5;
@@ -22,20 +28,44 @@ export function freeBytesOf(folder: string): number {
   return bavail * bsize;
 }
 
-/** What is wrong in the store's file, in words; nothing when its pages and links are whole. Reads all of it. */
-export function findingsInStore(file: string): string[] {
+/**
+ * What is wrong in the store's file, in words; nothing when its pages are whole. Reads all of it. Deep: links between rows,
+ * too, which takes many times as long.
+ */
+export function findingsInStore(file: string, isDeep: boolean): string[] {
   const database = new DatabaseSync(file, { readOnly: true });
   try {
     database.exec('BEGIN');
     const rows = database.prepare(`PRAGMA quick_check(${FINDINGS_MAX})`).all();
     const findings = rows.map((row) => String(row['quick_check'])).filter((text) => text !== 'ok');
-    return findings.length > 0 ? findings : brokenLinksIn(database, FINDINGS_MAX);
+    return findings.length > 0 || !isDeep ? findings : brokenLinksIn(database, FINDINGS_MAX);
   } catch (error) {
     if (!isDamage(error) || !(error instanceof Error)) throw error;
     return [error.message];
   } finally {
     database.close();
   }
+}
+
+/**
+ * By file, the segments of the log that a start would refuse, in its words: it checks the newest one, and those that have a
+ * write-ahead log. For a folder on which no server runs.
+ */
+export function unrecoverableSegments(logFolder: string): Map<string, string> {
+  const problems = new Map<string, string>();
+  for (const partition of listPartitions(logFolder)) {
+    const segments = listSegments(logFolder, partition);
+    for (const segment of segments) {
+      if (!holdsRecords(segment) || (segment !== segments.at(-1) && !hasWal(segment.file))) continue;
+      try {
+        recoverSegment(segment.file);
+      } catch (error) {
+        if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
+        problems.set(segment.file, error.message);
+      }
+    }
+  }
+  return problems;
 }
 
 function isLocked(file: string): boolean {
@@ -47,6 +77,7 @@ function isLocked(file: string): boolean {
     return false;
   } catch (error) {
     if (isBusy(error)) return true;
+    if (isDamage(error)) throw new OperatorError(foreignLockText(file), { cause: error });
     throw error;
   } finally {
     database.close();

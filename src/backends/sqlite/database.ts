@@ -192,7 +192,10 @@ export function refuseForeignWal({ file, name }: Pick<DatabaseFile, 'file' | 'na
   );
 }
 
-export function damageText({ file, name, withoutBackup }: DatabaseFile, reason: string): string {
+export function damageText(
+  { file, name, withoutBackup }: Pick<DatabaseFile, 'file' | 'name' | 'withoutBackup'>,
+  reason: string,
+): string {
   return (
     `The ${name} ${file} is damaged (${reason}). Nothing in it was changed. Stop Sluice and put back a copy from a backup, ` +
     `without ${file}-wal and ${file}-shm beside it. Without a backup, ${withoutBackup}`

@@ -26,6 +26,23 @@ export function cannotOpen(error: unknown): boolean {
   return (errcode & 0xff) === SQLITE_CANTOPEN || isTooManyOpenFiles(error);
 }
 
+const ACCESS_CODES: ReadonlySet<string> = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR', 'ENOTDIR', 'ELOOP']);
+const SQLITE_PERM = 3;
+const SQLITE_READONLY = 8;
+const SQLITE_IOERR = 10;
+
+/** This user may not use the file, or not write it: that says nothing about what is in it. */
+export function isAccessDenied(error: unknown): boolean {
+  const { errcode = 0, code = '' } = error as { errcode?: number; code?: string };
+  return ACCESS_CODES.has(code) || (errcode & 0xff) === SQLITE_PERM || (errcode & 0xff) === SQLITE_READONLY;
+}
+
+/** The disk failed to read or write: what is on it is not known, and that is not the same as damaged. */
+export function isDiskError(error: unknown): boolean {
+  const { errcode = 0, code = '' } = error as { errcode?: number; code?: string };
+  return code === 'EIO' || (errcode & 0xff) === SQLITE_IOERR;
+}
+
 /** Whether a new file cannot be made now, but perhaps later: no space, no inodes, too many open files. */
 export function isOutOfFiles(error: unknown): boolean {
   return isFullDisk(error) || cannotOpen(error);

@@ -1,5 +1,5 @@
 /**
- * One server per data folder. The lock is SQLite's lock on a file that nobody else uses: the operating system lets go
+ * One server per data folder. The lock is SQLite's lock on a file of its own: the operating system lets go
  * of it however the process ends, kill -9 included, so there is no stale lock to clean up. A file that is removed all
  * the same is noticed by those that write (`held-lock.ts`).
  */
@@ -7,11 +7,11 @@
 import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { refuseInaccessibleFiles } from '../../data-folder-access.ts';
 import { OperatorError } from '../../errors.ts';
 import { identityOf } from '../../file-identity.ts';
 import type { HeldLock } from '../../held-lock.ts';
-
-const SQLITE_BUSY = 5;
+import { isBusy, isDamage } from './database.ts';
 
 export interface FolderLock extends HeldLock {
   release(): void;
@@ -25,6 +25,7 @@ export function lockFolder(folder: string): FolderLock {
       `The data folder ${resolve(folder)} cannot be made: ${(error as Error).message}. Choose another with SLUICE_DATA or --data.`,
     );
   }
+  refuseInaccessibleFiles(folder);
   const file = join(folder, 'lock.db');
   const identity = makeFile(file);
   const database = new DatabaseSync(file, { timeout: 0 });
@@ -32,7 +33,8 @@ export function lockFolder(folder: string): FolderLock {
     database.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (error) {
     database.close();
-    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) throw error;
+    if (isDamage(error)) throw new OperatorError(foreignLockText(file), { cause: error });
+    if (!isBusy(error)) throw error;
     const holder = pidOf(folder);
     throw new OperatorError(
       `The data folder ${resolve(folder)} is in use by another Sluice server${holder}. Stop that one first, or give this one a folder of its own with SLUICE_DATA or --data.`,
@@ -66,6 +68,11 @@ function makeFile(file: string): string {
   } catch (error) {
     throw new OperatorError(`${resolve(file)} cannot be written: ${(error as Error).message}.`);
   }
+}
+
+/** For a file under the name of the lock that SQLite cannot read. */
+export function foreignLockText(file: string): string {
+  return `${resolve(file)} is not the file that Sluice made. It holds no data: with no server running, remove it, and a start makes it again.`;
 }
 
 function pidOf(folder: string): string {

@@ -13,11 +13,11 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
 import { OperatorError } from '../../errors.ts';
 import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../lost-keys.ts';
-import { BUSY_TIMEOUT_MS, isBusy, transaction } from './database.ts';
+import { BUSY_TIMEOUT_MS, isBusy, isDamage, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { localLogName } from './log/name.ts';
 import { listPartitions, listSegments } from './log/segments.ts';
-import { openStoreFile, skipNumbersAtStart } from './store/schema.ts';
+import { openStoreFile, openStoreFileForCommand, skipNumbersAtStart, storeDamageText } from './store/schema.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -56,6 +56,7 @@ function inWords(error: unknown, storeFile: string): unknown {
       { cause: error },
     );
   }
+  if (isDamage(error)) return new OperatorError(storeDamageText(storeFile, (error as Error).message), { cause: error });
   if (!isBusy(error)) return error;
   return new OperatorError(
     `A program holds a lock on ${resolve(storeFile)} or keys.db beside it for more than ${BUSY_TIMEOUT_MS / 1_000} s. End that program (fuser or lsof names it), then start again; nothing was changed.`,
@@ -64,18 +65,53 @@ function inWords(error: unknown, storeFile: string): unknown {
 }
 
 function tie(dataFolder: string, parts: readonly Part[]): void {
-  const [first, ...others] = parts.filter(({ id }) => id !== undefined);
-  const other = others.find(({ id }) => id !== first?.id);
-  if (first !== undefined && other !== undefined) {
-    throw new OperatorError(
-      `The parts of ${resolve(dataFolder)} do not belong together: ${first.name} is of the installation ${first.id}, ` +
-        `${other.name} of ${other.id}. Put back the ${other.name} that belongs to this ${first.name}, or the other way round: ` +
-        'all of log/, store.db and keys.db come from one data folder, or one backup of it.',
-    );
-  }
-  const id = first?.id ?? randomUUID();
+  const problem = mixedPartsText(dataFolder, parts);
+  if (problem !== null) throw new OperatorError(problem);
+  const id = parts.find((part) => part.id !== undefined)?.id ?? randomUUID();
   for (const part of parts) if (part.id === undefined) part.write(id);
   localLogName(logFolderOf(dataFolder), id);
+}
+
+/** Null where all that have an id have the same. */
+function mixedPartsText(dataFolder: string, parts: readonly Pick<Part, 'name' | 'id'>[]): string | null {
+  const [first, ...others] = parts.filter(({ id }) => id !== undefined);
+  const other = others.find(({ id }) => id !== first?.id);
+  if (first === undefined || other === undefined) return null;
+  return (
+    `The parts of ${resolve(dataFolder)} do not belong together: ${first.name} is of the installation ${first.id}, ` +
+    `${other.name} of ${other.id}. Put back the ${other.name} that belongs to this ${first.name}, or the other way round: ` +
+    'all of log/, store.db and keys.db come from one data folder, or one backup of it.'
+  );
+}
+
+/** What a start would refuse because of parts of different installations, in words; null where it would not. Reads only. */
+export function problemOfInstallation(dataFolder: string): string | null {
+  const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
+  return mixedPartsText(dataFolder, [
+    { name: 'log/', id: idIn(() => readLogInstallation(logFolderOf(dataFolder))) },
+    {
+      name: 'store.db',
+      id: sizeOf(storeFile) > 0 ? idIn(() => readId(openStoreFileForCommand(storeFile))) : undefined,
+    },
+    { name: 'keys.db', id: sizeOf(keyFile) > 0 ? idIn(() => readId(openKeysDatabase(keyFile))) : undefined },
+  ]);
+}
+
+/** A part that cannot be read is reported where it is read. */
+function idIn(read: () => string | undefined): string | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
+function readId(database: DatabaseSync): string | undefined {
+  try {
+    return inDatabase('', database).id;
+  } finally {
+    database.close();
+  }
 }
 
 function inFolder(dataFolder: string): Part {

@@ -82,6 +82,11 @@ export function findCommittedPosition(folder: string, partition: number): number
   }
 }
 
+/** For a file that was found damaged while a server uses it. */
+export function positionsDamagedText(folder: string, error: unknown): string {
+  return `With the server stopped: ${damageText(positionsFile(folder), (error as Error).message)}`;
+}
+
 function damageText(file: string, reason: string): string {
   return `${file} is damaged (${reason}). Move it away, with ${file}-wal and ${file}-shm: it is made again, and nothing is lost.`;
 }

@@ -22,10 +22,11 @@ import {
   type LostRange,
 } from '../../../log.ts';
 import { isBackupRunning } from '../backup/lock.ts';
+import { isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { readLogEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
-import { commitPosition, committedPosition, openPositions } from './positions.ts';
+import { commitPosition, committedPosition, openPositions, positionsDamagedText } from './positions.ts';
 import { BATCH_BYTES_MAX, MissingPositionsError, type Stretch } from './record-range.ts';
 import {
   assertFirstIsWhole,
@@ -264,6 +265,7 @@ class SqliteLogReader implements LogReader {
     try {
       return work();
     } catch (error) {
+      if (isDamage(error)) throw new LogCorruptError(positionsDamagedText(this.#setup.folder, error));
       if (!isOutOfFiles(error)) throw error;
       throw new LogUnavailableError(`The log's positions cannot be used now: ${(error as Error).message}.`);
     }

@@ -12,7 +12,7 @@
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import { cannotOpen, isFullDisk } from '../disk.ts';
+import { cannotOpen, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
 import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './segments.ts';
 
 export interface RecoveredSegment {
@@ -32,8 +32,9 @@ export function recoverSegment(file: string): RecoveredSegment {
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
-    if (cannotOpen(error)) throw new LogUnavailableError(cannotOpenText(file));
     const reason = error instanceof Error ? error.message : String(error);
+    if (cannotOpen(error) || isAccessDenied(error)) throw new LogUnavailableError(cannotOpenText(file, reason));
+    if (isDiskError(error)) throw new LogUnavailableError(diskErrorText(file, reason));
     throw new LogCorruptError(
       `The log segment ${file} is damaged: ${reason}. Restore it from a backup, or rename ${file} to ${file}.lost to start without the records in it.`,
     );
@@ -44,8 +45,12 @@ export function fullDiskText(place: string): string {
   return `The disk that holds ${place} is full. Free some space, then start again; nothing is lost.`;
 }
 
-function cannotOpenText(file: string): string {
-  return `The log segment ${file} cannot be opened. Check that this user may read and write it and that few enough files are open (ulimit -n), then start again; nothing is lost.`;
+function cannotOpenText(file: string, reason: string): string {
+  return `The log segment ${file} cannot be opened (${reason}). Check that this user may read and write it and that few enough files are open (ulimit -n), then start again; nothing is lost.`;
+}
+
+function diskErrorText(file: string, reason: string): string {
+  return `The disk failed to read the log segment ${file} (${reason}). Look at the disk (dmesg, smartctl) and do not remove or rename the file: it may be whole. Start again when the disk can be read; if it never can, restore a backup.`;
 }
 
 function inspect(file: string): RecoveredSegment {

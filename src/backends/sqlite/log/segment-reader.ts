@@ -11,7 +11,7 @@ import { existsSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import type { KeyKind, Rejection } from '../../../model.ts';
-import { isOutOfFiles } from '../disk.ts';
+import { isAccessDenied, isOutOfFiles } from '../disk.ts';
 import { restoreOrGiveUp, runOfFew, runOfMany, type Stretch } from './record-range.ts';
 import {
   assertCurrentFormat,
@@ -214,6 +214,11 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
     const isNewest = stretch.until === undefined;
     if (isNewest && !hadWal && hasWal(file)) return inSegment(stretch, whenUnfinished, use);
     if (isNewest && statSync(file).size <= PAGE_BYTES && /no such table/.test(message)) return whenUnfinished;
+    if (isAccessDenied(error)) {
+      throw new LogUnavailableError(
+        `The log segment ${file} may not be used by this user: ${message}. It is not damaged; sluice doctor says what to do.`,
+      );
+    }
     throw new UnreadableSegmentError(`The log segment ${file} cannot be read: ${message}. ${restoreOrGiveUp(file)}`);
   }
 }

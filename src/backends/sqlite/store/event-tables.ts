@@ -10,7 +10,7 @@ import type { EventToStore } from '../../../store-writer.ts';
 import { BLOCK_EVENTS_MAX, BlockWriter } from './event-blocks.ts';
 import { EventIndex } from './event-index.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
-import { eventTableSchema, openStoreFile } from './schema.ts';
+import { eventTableSchema, openStoreFile, withDamageInWords } from './schema.ts';
 
 /** Two blocks fill a page of the store; an event that is larger has a block of its own. */
 const BLOCK_BYTES_MAX = 4_060;
@@ -161,7 +161,9 @@ function finite(value: number): number | null {
 export function newestProcessed(file: string): number {
   const database = openStoreFile(file, 'reader');
   try {
-    const row = database.prepare('SELECT max(received_max) AS newest FROM event_tables').get();
+    const row = withDamageInWords(file, () =>
+      database.prepare('SELECT max(received_max) AS newest FROM event_tables').get(),
+    );
     return Number(row?.newest ?? 0);
   } finally {
     database.close();

@@ -12,8 +12,10 @@
 
 import { randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { BUSY_TIMEOUT_MS, type DatabaseFile, openDatabase, transaction } from '../database.ts';
+import { OperatorError } from '../../../errors.ts';
+import { BUSY_TIMEOUT_MS, damageText, type DatabaseFile, isDamage, openDatabase, transaction } from '../database.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
 /** Node numbers of a block in `node_blocks`. */
@@ -362,6 +364,21 @@ export function openStoreFile(file: string, kind: 'writer' | 'reader'): Database
   return openDatabase(storeFile(file, kind));
 }
 
+/** What is wrong with a store that SQLite found damaged while it was used, and what to do. */
+export function storeDamageText(file: string, reason: string): string {
+  return damageText(storeFile(resolve(file), 'reader'), reason);
+}
+
+/** For a start: damage is the operator's to repair, and is reported with the file's name. */
+export function withDamageInWords<T>(file: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (!isDamage(error)) throw error;
+    throw new OperatorError(storeDamageText(file, (error as Error).message), { cause: error });
+  }
+}
+
 /**
  * For commands, which only read and change nothing: a write-ahead log that a crash left stays as it is. Where there is
  * none, the file is opened as by others, since to read it alone would leave an empty one behind.
@@ -378,7 +395,7 @@ export function readStorePositions(file: string): Map<number, number> {
   if (!existsSync(file)) return new Map();
   const database = openStoreFile(file, 'reader');
   try {
-    const rows = database.prepare('SELECT partition, position FROM positions').all();
+    const rows = withDamageInWords(file, () => database.prepare('SELECT partition, position FROM positions').all());
     return new Map(rows.map((row) => [Number(row['partition']), Number(row['position'])]));
   } finally {
     database.close();

@@ -56,7 +56,7 @@ import {
 import { readPeople, searchBlock } from './people.ts';
 import { countProfiles, listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './profiles.ts';
 import { readReceipts } from './receipts.ts';
-import { openStoreFile, openStoreFileForCommand } from './schema.ts';
+import { openStoreFile, openStoreFileForCommand, storeDamageText } from './schema.ts';
 import { listTraces, readTrace } from './traces.ts';
 
 export interface StoreOptions {
@@ -78,16 +78,18 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
   const database = isForCommand ? openStoreFileForCommand(file) : openStoreFile(file, 'reader');
   // Erased bytes are overwritten, in pages and in pages that become free.
   database.exec('PRAGMA secure_delete = ON');
-  return new SqliteStore(new StoreConnection(database, hashOf), matchOptions);
+  return new SqliteStore(new StoreConnection(database, hashOf), matchOptions, file);
 }
 
 class SqliteStore implements Store {
   readonly #store: StoreConnection;
   readonly #matchOptions: MatchOptions;
+  readonly #file: string;
 
-  constructor(store: StoreConnection, matchOptions: MatchOptions) {
+  constructor(store: StoreConnection, matchOptions: MatchOptions, file: string) {
     this.#store = store;
     this.#matchOptions = matchOptions;
+    this.#file = file;
   }
 
   async tenants(): Promise<TenantId[]> {
@@ -229,7 +231,8 @@ class SqliteStore implements Store {
       return await work();
     } catch (error) {
       if (!isBusy(error) && !isDamage(error) && !isOutOfFiles(error) && !isIoError(error)) throw error;
-      throw new StoreUnavailableError(error instanceof Error ? error.message : String(error), { cause: error });
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
     }
   }
 }

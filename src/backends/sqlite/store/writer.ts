@@ -30,7 +30,7 @@ import {
 import { addVisit, type Visits } from '../../../stored/known.ts';
 import { notesOf } from '../../../stored/record-notes.ts';
 import { Checkpointing } from '../checkpointing.ts';
-import { isBusy } from '../database.ts';
+import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
@@ -44,7 +44,7 @@ import { StoreNodes } from './nodes.ts';
 import { StoreReceipts } from './receipts.ts';
 import { StoreRejections } from './rejections.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
-import { openStoreFile, WAL_PAGES } from './schema.ts';
+import { openStoreFile, storeDamageText, WAL_PAGES, withDamageInWords } from './schema.ts';
 import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from '../uuids.ts';
 import { sweep } from './retention.ts';
@@ -71,7 +71,7 @@ export interface WriterSetup {
 }
 
 export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
-  return new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup);
+  return withDamageInWords(setup.file, () => new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup));
 }
 
 /** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
@@ -145,7 +145,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async processed(): Promise<ProcessedLog> {
-    const rows = this.#database.prepare('SELECT partition, position, last_trace_id FROM positions').all();
+    const rows = this.#attempt(() =>
+      this.#database.prepare('SELECT partition, position, last_trace_id FROM positions').all(),
+    );
     return processedLogOf(
       rows.map((row) => [Number(row['partition']), Number(row['position']), row['last_trace_id'] as string | null]),
     );
@@ -366,13 +368,17 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#tenants.clear();
   }
 
-  /** What may go well later is told apart from what is a bug. */
+  /**
+   * What may go well later is told apart from what is a bug. A damaged file waits for an operator: requests are safe in the
+   * log meanwhile, and to end the process would only stop it from taking them.
+   */
   #attempt<T>(work: () => T): T {
     try {
       return work();
     } catch (error) {
-      if (!isOutOfFiles(error) && !isBusy(error)) throw error;
-      throw new StoreUnavailableError(error instanceof Error ? error.message : String(error), { cause: error });
+      if (!isOutOfFiles(error) && !isBusy(error) && !isDamage(error)) throw error;
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
     }
   }
 

@@ -1,0 +1,178 @@
+/**
+ * Files of the data folder that the user of the server may not use, or that are not what they should be: the start and
+ * `sluice doctor` name the file, its owner and what to do, and nothing is called damaged. Root may use everything, so where the
+ * tests run as root the server runs as another user.
+ */
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, chownSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite, test, type TestContext } from 'node:test';
+import { lockHolderOf } from '../../src/backends/sqlite/checkup.ts';
+import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
+import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
+import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { accessProblemsOf } from '../../src/data-folder-access.ts';
+import { keyFileOf, logFolderOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder.ts';
+import { OperatorError } from '../../src/errors.ts';
+import { LogUnavailableError } from '../../src/log.ts';
+import { openDataFolder } from '../cli/data-shell.ts';
+import { runSluice, user } from '../server.ts';
+import { launch, refusedStart } from './scope.ts';
+
+const NOBODY = 65_534;
+const isRoot = process.getuid?.() === 0;
+/** Whom the server runs as, where that can be chosen. */
+const as = isRoot ? { uid: NOBODY, gid: NOBODY } : {};
+
+const FILES: readonly ((dataFolder: string) => string)[] = [
+  newestSegment,
+  (folder) => `${newestSegment(folder)}-wal`,
+  retentionTimeFileOf,
+  storeFileOf,
+  keyFileOf,
+  (folder) => join(logFolderOf(folder), 'positions.db'),
+  (folder) => join(logFolderOf(folder), 'name'),
+  (folder) => `${logFolderOf(folder)}-ends`,
+  (folder) => join(folder, 'lock.db'),
+];
+
+function newestSegment(dataFolder: string): string {
+  return listSegments(logFolderOf(dataFolder), 0).at(-1)?.file ?? '';
+}
+
+/** With each of `FILES` in it, of the user that the server runs as. */
+async function usedFolder(t: TestContext): Promise<string> {
+  const { data, send } = openDataFolder(t);
+  await send([{ users: [user('ada')] }]);
+  lockFolder(data).release();
+  for (const fileOf of FILES) writeFileSync(fileOf(data), '', { flag: 'a', mode: 0o600 });
+  if (isRoot) {
+    for (const path of ['', ...readdirSync(data, { recursive: true, encoding: 'utf8' })])
+      chownSync(join(data, path), NOBODY, NOBODY);
+  }
+  return data;
+}
+
+/** As after a start as root, or `sudo`; an ordinary user can only close a file to himself. */
+function giveToAnother(path: string): void {
+  chmodSync(path, isRoot ? 0o600 : 0);
+  if (isRoot) chownSync(path, 0, 0);
+}
+
+function giveBack(path: string): void {
+  chmodSync(path, 0o600);
+  if (isRoot) chownSync(path, NOBODY, NOBODY);
+}
+
+/** What that user would be told. */
+function problemsIn(dataFolder: string): { readonly path: string; readonly what: string }[] {
+  const module = new URL('../../src/data-folder-access.ts', import.meta.url).href;
+  const program = `console.log(JSON.stringify((await import('${module}')).accessProblemsOf('${dataFolder}')))`;
+  const args = ['--input-type=module', '-e', program];
+  return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8', env: {}, ...as })) as never;
+}
+
+suite('A file that the user of the server may not use', () => {
+  test('is named with its owner by the start and by doctor, and called damaged by neither', async (t) => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = await usedFolder(t);
+    const files = FILES.map((fileOf) => fileOf(dataFolder));
+    assert.deepEqual(problemsIn(dataFolder), []);
+    for (const file of files) giveToAnother(file);
+    assert.deepEqual(
+      problemsIn(dataFolder)
+        .map(({ path }) => path)
+        .sort(),
+      files.toSorted(),
+    );
+
+    const words = await refusedStart({ dataFolder, ...as });
+    assert.match(
+      words,
+      /\.db may not be read or written by this user \(uid \d+, gid \d+\): its owner is uid \d+, gid \d+, its mode 0[06]00/,
+    );
+    assert.match(words, /and 4 more/);
+    assert.match(words, /This is not damage: .*chown -R \d+:\d+ /s);
+    assert.doesNotMatch(words, /is damaged|\.lost|start again to recover/);
+    const { code, stdout } = await runSluice(['doctor', '--data', dataFolder], {}, as);
+    assert.equal(code, 1, stdout);
+    assert.match(stdout.replace(/\s+/g, ' '), /✗ data folder .*\.db may not be read or written .*chown -R/);
+
+    for (const file of files) giveBack(file);
+    // It was made by the test, and is none.
+    rmSync(`${newestSegment(dataFolder)}-wal`);
+    const server = await launch(scope, { dataFolder, ...as });
+    assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200, 'given back, they are used');
+  });
+
+  test('because it may only be read is named, too, and so is a folder', async (t) => {
+    const dataFolder = await usedFolder(t);
+    const [segment, partition] = [newestSegment(dataFolder), join(logFolderOf(dataFolder), '0')];
+    chmodSync(segment, 0o400);
+    assert.match(problemsIn(dataFolder)[0]?.what ?? '', /^may not be written by this user .*its mode 0400$/);
+    chmodSync(segment, 0o600);
+    chmodSync(partition, 0o500);
+    assert.deepEqual(
+      problemsIn(dataFolder).map(({ path }) => path),
+      [partition],
+    );
+    chmodSync(partition, 0o600);
+    assert.match(problemsIn(dataFolder)[0]?.what ?? '', /^may not be read by this user/);
+    chmodSync(partition, 0o700);
+  });
+});
+
+suite('A file of the data folder', () => {
+  test('that is a folder, or a link to nowhere, is named before anything is opened', async (t) => {
+    const dataFolder = await usedFolder(t);
+    const before = readdirSync(dataFolder, { recursive: true }).length;
+    for (const fileOf of FILES) {
+      const path = fileOf(dataFolder);
+      renameSync(path, `${path}.kept`);
+      mkdirSync(path);
+      assert.deepEqual(
+        accessProblemsOf(dataFolder).map(({ what }) => what),
+        ['is a folder, and should be a file'],
+      );
+      rmSync(path, { recursive: true });
+      symlinkSync('/not-there', path);
+      assert.match(accessProblemsOf(dataFolder)[0]?.what ?? '', /is a link to \/not-there, and nothing is there/);
+      rmSync(path);
+      renameSync(`${path}.kept`, path);
+    }
+    const partition = join(logFolderOf(dataFolder), '0');
+    renameSync(partition, `${dataFolder}/kept`);
+    writeFileSync(partition, '');
+    assert.throws(
+      () => lockFolder(dataFolder),
+      (error) => error instanceof OperatorError && /log\/0 is a file, and should be a folder/.test(error.message),
+    );
+    rmSync(partition);
+    renameSync(`${dataFolder}/kept`, partition);
+    assert.equal(readdirSync(dataFolder, { recursive: true }).length, before, 'nothing was made or removed');
+    lockFolder(dataFolder).release();
+  });
+
+  test('under the name of the lock that is something else is named, with what to do', async (t) => {
+    const { data } = openDataFolder(t);
+    writeFileSync(join(data, 'lock.db'), 'not a database'.repeat(100));
+    const words = /lock\.db is not the file that Sluice made.* remove it/;
+    assert.throws(() => lockFolder(data), { name: 'OperatorError', message: words });
+    assert.throws(() => lockHolderOf(data), { name: 'OperatorError', message: words });
+  });
+});
+
+test('a segment that cannot be opened is not called damaged, whatever the reason', async (t) => {
+  const folder = openDataFolder(t);
+  await folder.append([{ users: [user('ada')] }]);
+  const file = newestSegment(folder.data);
+  // Its write-ahead log is a folder: an error of the system that says nothing about the segment.
+  rmSync(`${file}-wal`, { force: true });
+  mkdirSync(`${file}-wal`);
+  assert.throws(
+    () => recoverSegment(file),
+    (error) => error instanceof LogUnavailableError && !/damaged|\.lost/.test(error.message),
+  );
+});
