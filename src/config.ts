@@ -5,6 +5,8 @@
  * nothing is worse than a refusal to start.
  */
 
+import { getCompileCacheDir } from 'node:module';
+import { dirname } from 'node:path';
 import { mistakesError, readFlags, suggestion } from './cli/flags.ts';
 import { type Kind, withoutSecrets } from './config-values.ts';
 import { EDGE_BYTES_MIN, type Setting, SETTINGS } from './settings.ts';
@@ -97,6 +99,16 @@ export function formatSetting<Name extends SettingName>(name: Name, value: Confi
 /** The environment of this process, for the composition root to pass on. */
 export function processEnvironment(): Env {
   return process.env;
+}
+
+/**
+ * Lets the threads that are started from now on load compiled code from where this process has it. Without, each of them
+ * loads the compiler that takes the types out of a checkout's sources, which is 6 MB a thread.
+ */
+export function shareCompileCache(): void {
+  const folder = getCompileCacheDir();
+  // The folder is that of this version of Node, within the one that the variable names.
+  if (folder !== undefined) process.env['NODE_COMPILE_CACHE'] ??= dirname(folder);
 }
 
 /** A body that fits the limit must fit the memory, or its client would be told to come back for ever. */

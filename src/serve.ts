@@ -6,7 +6,7 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { baseUrlOf } from './base-url.ts';
-import { type Config, type Env, loadConfig } from './config.ts';
+import { type Config, type Env, loadConfig, shareCompileCache } from './config.ts';
 import { logFolderOf, serverUrlFileOf } from './data-folder.ts';
 import { DatabaseAwayError, DatabaseStart, type StartStep } from './database-start.ts';
 import type { HeldLock } from './held-lock.ts';
@@ -34,6 +34,7 @@ const KEY_CONNECTIONS = 2;
 /** Runs until a signal; resolves with the exit code. */
 export async function serve(args: readonly string[], env: Env, version: string): Promise<number> {
   const { config, sources } = loadConfig({ env, args });
+  shareCompileCache();
   const connectionsMax = connectionsMaxOf(config, openFilesMax());
   const folder = config.logUrl === '' ? await takeFolder(config) : null;
 

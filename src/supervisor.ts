@@ -91,6 +91,12 @@ export type SupervisorMessage =
   /** To edges: why the database may not be used yet; null once it may. */
   | { readonly type: 'database'; readonly trouble: string | null };
 
+/**
+ * Of the memory that new objects are made in, which V8 doubles until it has 96 MB, and keeps. Half of that does for the processor,
+ * whose batches live for a moment; requests are gone sooner still.
+ */
+const YOUNG_MB_MAX = { edge: 24, processor: 48, checkpointer: 24 } as const;
+
 const FOLDER_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
 const FATAL_GRACE_MS = 250;
@@ -266,7 +272,8 @@ export class Supervisor {
   #startThread(name: string, setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): Worker {
     const port = setup.role === 'checkpointer' ? undefined : setup.checkpointer;
     const transferList = port === undefined ? [] : [port];
-    const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList });
+    const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB_MAX[setup.role] };
+    const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList, resourceLimits });
     thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
     thread.on('exit', () => {
       if (this.#flags[SHUTTING_DOWN] === 0) this.#die(`the ${name} thread ended`);

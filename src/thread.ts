@@ -5,7 +5,6 @@
  * with a log of its own; PostgreSQL and Kafka) is in `thread-parts.ts`.
  */
 
-import { enableCompileCache } from 'node:module';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { logFolderOf, retentionTimeFileOf } from './data-folder.ts';
 import { OperatorError } from './errors.ts';
@@ -20,8 +19,6 @@ import type {
   SupervisorMessage,
 } from './supervisor.ts';
 import { yieldToOthers } from './threads.ts';
-
-enableCompileCache();
 
 /** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
 async function runEdge(setup: EdgeSetup): Promise<void> {

@@ -33,6 +33,14 @@ export function isThreadUnavailable(error: unknown): boolean {
   return isInit || isTooManyOpenFiles(error);
 }
 
+/**
+ * Gives the memory back now. A thread that makes few objects collects garbage rarely, and what other threads handed to it
+ * would lie there until then. All views of it are empty from here on.
+ */
+export function releaseMemory(buffer: ArrayBuffer): void {
+  buffer.transfer(0);
+}
+
 /** The bytes in memory of their own, which can be handed to another thread without a copy. Copies only if need be. */
 export function inOwnMemory(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   const { buffer } = bytes;

@@ -3,9 +3,23 @@
  */
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { enableCompileCache, getCompileCacheDir } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import * as fc from 'fast-check';
-import { describeConfig, type Env, formatSetting, loadConfig, SETTING_NAMES, SETTINGS } from '../src/config.ts';
+import {
+  describeConfig,
+  type Env,
+  formatSetting,
+  loadConfig,
+  SETTING_NAMES,
+  SETTINGS,
+  shareCompileCache,
+} from '../src/config.ts';
 import { FOREVER_MS, parseDurationMs, withoutSecrets } from '../src/config-values.ts';
 import { OperatorError } from '../src/errors.ts';
 
@@ -446,4 +460,19 @@ test('the number of connections is a number, or auto', () => {
   assert.deepEqual(mistakes({ SLUICE_CONNECTIONS_MAX: '0' }), [
     'SLUICE_CONNECTIONS_MAX is "0"; expected a whole number from 1 to 1000000, or "auto"',
   ]);
+});
+
+test('threads load compiled code from where the process has it', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-'));
+  try {
+    enableCompileCache(folder);
+    // Set by the runner of the tests, for itself.
+    delete process.env['NODE_COMPILE_CACHE'];
+    shareCompileCache();
+    const code = `require('node:worker_threads').parentPort.postMessage(require('node:module').getCompileCacheDir())`;
+    const [cache] = (await once(new Worker(code, { eval: true }), 'message')) as [unknown];
+    assert.equal(cache, getCompileCacheDir());
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });

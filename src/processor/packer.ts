@@ -6,7 +6,8 @@
  * ends: in `narrow` a body that is ASCII, in `wide` any other. Texts that come again and again are words: each is told
  * once, and is the same string wherever it comes out. All other texts are one long string.
  *
- * A packer is used again and again, and its memory with it; what it gives out is a copy.
+ * A packer is used again and again, and its memory with it; what it gives out is a copy. Only memory of very large batches is
+ * given out itself: it is not kept.
  */
 
 export type Characters = Uint8Array<ArrayBuffer> | Uint16Array<ArrayBuffer>;
@@ -195,8 +196,8 @@ export class Packer {
   finish(): Packed {
     this.#join();
     const packed = {
-      narrow: this.#narrow.slice(0, this.#narrowCount),
-      wide: this.#wide.slice(0, this.#wideCount),
+      narrow: firstOf(this.#narrow, this.#narrowCount, Uint8Array),
+      wide: firstOf(this.#wide, this.#wideCount, Uint16Array),
       text: this.#joined.join(''),
       words: [...this.#words.keys()],
       integers: this.#integers.slice(0, this.#integerCount),
@@ -214,11 +215,22 @@ export class Packer {
     this.#words.clear();
     for (const word of FIRST_WORDS) this.word(word);
     this.#batch = (this.#batch + 1) | 0;
-    if (this.#narrow.length > KEPT_CHARACTERS_MAX) this.#narrow = new Uint8Array(0);
-    if (this.#wide.length > KEPT_CHARACTERS_MAX) this.#wide = new Uint16Array(0);
+    if (!isKept(this.#narrow)) this.#narrow = new Uint8Array(0);
+    if (!isKept(this.#wide)) this.#wide = new Uint16Array(0);
     if (this.#integers.length > KEPT_NUMBERS_MAX) this.#integers = new Int32Array(FIRST_NUMBERS);
     if (this.#numbers.length > KEPT_NUMBERS_MAX) this.#numbers = new Float64Array(FIRST_NUMBERS);
   }
+}
+
+/** Neither too large, nor given out. */
+function isKept(array: Characters): boolean {
+  return array.length <= KEPT_CHARACTERS_MAX && !array.buffer.detached;
+}
+
+/** A copy of the first characters, or their memory itself, and then `array` is empty from here on. */
+function firstOf<T extends Characters>(array: T, count: number, Type: new (memory: ArrayBuffer) => T): T {
+  if (isKept(array)) return array.slice(0, count) as T;
+  return new Type(array.buffer.transfer(count * array.BYTES_PER_ELEMENT));
 }
 
 /** By as much as is needed, and at least to twice its size. */

@@ -8,6 +8,7 @@
 import type { MessagePort, Worker } from 'node:worker_threads';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { type LogBatch, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
+import { releaseMemory } from '../threads.ts';
 import type { Packed } from './packer.ts';
 import { Preparer, type PreparedRecord } from './prepare.ts';
 import { unpack } from './unpacking.ts';
@@ -54,6 +55,9 @@ const READ_BYTES_MIN = 1024 * 1024;
 /** Of bodies. A batch of ordinary requests has less; of very large requests, one at a time is in memory. */
 const AHEAD_BYTES_MAX = 4 * 1024 * 1024;
 
+/** From here on a body's memory is given back as soon as it is prepared. */
+const LARGE_BODY_BYTES = 1024 * 1024;
+
 interface PackedBatch {
   readonly packed: Packed;
   readonly next: number;
@@ -99,7 +103,15 @@ async function readPacked(
   } catch (error) {
     const problem = error instanceof Error ? error.message : String(error);
     return { packed: preparer.prepare([]), next, problem, isOneOfMany };
+  } finally {
+    for (const { body } of records) releaseLarge(body);
   }
+}
+
+/** Small bodies of a batch may share memory, with others that are not prepared yet. */
+function releaseLarge({ buffer, byteLength }: Uint8Array): void {
+  const isAlone = buffer instanceof ArrayBuffer && buffer.byteLength === byteLength;
+  if (isAlone && byteLength >= LARGE_BODY_BYTES) releaseMemory(buffer);
 }
 
 /** The thread's end: answers requests, and prepares what will be asked for next meanwhile. */

@@ -1,7 +1,9 @@
 /**
- * What a packer has packed, one after the other: see `packer.ts`.
+ * What a packer has packed, one after the other: see `packer.ts`. Takes the memory of the texts over: they are strings from
+ * here on, and what they were packed in is given back.
  */
 
+import { releaseMemory } from '../threads.ts';
 import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed, textOf } from './packer.ts';
 
 export class Unpacker {
@@ -17,6 +19,8 @@ export class Unpacker {
   constructor({ narrow, wide, text, words, integers, numbers }: Packed) {
     this.#narrow = textOf(narrow, 0, narrow.length);
     this.#wide = textOf(wide, 0, wide.length);
+    releaseMemory(narrow.buffer);
+    releaseMemory(wide.buffer);
     this.#other = text;
     this.#words = words;
     this.#integers = integers;

@@ -150,4 +150,22 @@ suite('A source in another thread', () => {
     await assert.rejects(source.read(0, 0, 1), LogCorruptError);
     close();
   });
+
+  test('memory of large bodies is given back once they are prepared, and of packed texts once they are unpacked', async () => {
+    const [first] = RECORDS;
+    assert.ok(first);
+    const text = Buffer.from(first.body).toString().trimEnd();
+    const body = new Uint8Array(Buffer.from(text.padEnd(2 * 1024 * 1024, ' ')));
+    const expected = plain([prepareRecord({ ...first, body }, OPTIONS)]);
+    const { source, close } = connected(logOf([{ ...first, body }]));
+    const { records } = await source.read(0, 0, 1);
+    close();
+    assert.deepEqual(plain(records), expected);
+    assert.equal(body.buffer.detached, true);
+    const packer = new Packer();
+    for (const record of expected) packRecord(packer, record);
+    const packed = packer.finish();
+    unpack(packed);
+    assert.deepEqual([packed.narrow.buffer.detached, packed.wide.buffer.detached], [true, true]);
+  });
 });

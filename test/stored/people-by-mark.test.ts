@@ -47,6 +47,20 @@ suite('Known people', () => {
     assert.equal(people.get(1, marks[0] as (typeof marks)[0]), 99);
   });
 
+  test('stay known while there come to be more of them', () => {
+    const people = new PeopleByMark();
+    // Marks are hashes: these fill all slots alike.
+    const marks = Array.from({ length: 100_000 }, (_none, n) => ({ a: Math.imul(n, 0x9e3779b1), b: n, c: 1 }));
+    for (const [n, mark] of marks.entries()) people.set(1 + (n % 2), mark, n + 1);
+    const found = marks.map((mark, n) => people.get(1 + (n % 2), mark));
+    for (const [n, node] of found.entries()) assert.ok(node === undefined || node === n + 1);
+    assert.ok(found.filter((node) => node !== undefined).length > 95_000);
+    people.drop(new Set(marks.keys()));
+    assert.deepEqual([people.get(1, A), people.get(2, marks[99_999] as typeof A)], [undefined, 100_000]);
+    people.clear();
+    assert.equal(people.get(2, marks[99_999] as typeof A), undefined);
+  });
+
   test('make room for newer ones where there is no other place, and are then unknown', () => {
     const people = new PeopleByMark();
     const marks = Array.from({ length: 9 }, (_none, b) => ({ a: 77, b, c: 1 }));

@@ -14,6 +14,7 @@ import { METRIC, type MetricsWriter, metricsWriter } from '../../../metrics.ts';
 import { assertLockHeld, type HeldLock } from '../../../held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
+import { releaseMemory } from '../../../threads.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { LogEnds, readLogEnd } from './ends.ts';
 import { findCommittedPosition } from './positions.ts';
@@ -278,6 +279,7 @@ class Writer {
     this.#nextPosition = position;
     this.#segmentBytes += bytes;
     this.#reply({ type: 'durable', upToGroup });
+    for (const { bodies } of groups) releaseMemory(bodies);
     if (this.#metrics) {
       this.#metrics.inc(METRIC.log_commits);
       this.#metrics.inc(METRIC.log_entries, entries);

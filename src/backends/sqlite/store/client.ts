@@ -20,6 +20,8 @@ export interface StoreClientSetup {
 }
 
 const HEAP_MB_MAX = 1_024;
+/** Of these, for new objects: V8 would take 96 MB for a few long lists, and keep them. */
+const YOUNG_MB_MAX = 24;
 const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
 
 export function openSqliteStoreClient({
@@ -117,7 +119,7 @@ class StoreCalls {
       name: 'store reader',
       workerData: this.#setup,
       // A read that needs more than this ends its thread, not the process.
-      resourceLimits: { maxOldGenerationSizeMb: HEAP_MB_MAX },
+      resourceLimits: { maxOldGenerationSizeMb: HEAP_MB_MAX, maxYoungGenerationSizeMb: YOUNG_MB_MAX },
     });
     this.#thread = thread;
     thread.on('message', (reply: StoreReply) => this.#hear(thread, reply));
