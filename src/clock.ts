@@ -4,7 +4,8 @@
  *
  * A wall clock that steps ahead of the time that has passed is followed up to a bound, and beyond it held: the clock goes
  * on from where it was, at the speed of the time that passes, until the wall clock is right again. The bound is larger at
- * a start, since a server may have been down for long. A wall clock that is behind is waited for at half speed.
+ * a start, since a server may have been down for long. A wall clock that is behind is waited for at half speed, and
+ * when it overtakes, that counts as a step too.
  *
  * Limits: a step within the bound is believed. A server that has never stored anything believes whatever it is shown.
  */
@@ -26,7 +27,7 @@ export interface TimeSources {
 export interface ClockSetup {
   /** The newest `received_at` that is stored; 0 when nothing is. */
   readonly newest: number;
-  /** How far the wall clock may step ahead while the server runs. */
+  /** How far the wall clock may step ahead while the server runs: at once, and again over each day. */
   readonly jumpMsMax: number;
   /** How far the wall clock may be ahead of `newest` at a start. */
   readonly gapMsMax: number;
@@ -122,7 +123,7 @@ export class TrustedClock {
     return Math.max(0, Math.floor(this.#time) - this.#wall);
   }
 
-  /** Whether the wall clock was right once since the start. */
+  /** Whether the wall clock was right, or behind, once since the start. */
   get isBelieved(): boolean {
     return this.#isBelieved;
   }
@@ -135,6 +136,8 @@ export class TrustedClock {
       this.#time += elapsed;
     } else if (this.#wall < waited) {
       this.#time = waited;
+      // Times of receipt are ahead of it already: what it gains on them from now on is no standstill of the server.
+      if (this.#wall >= CLOCK_EARLIEST) this.#bind();
     } else {
       const before = this.#time;
       this.#time = this.#wall;
@@ -144,16 +147,21 @@ export class TrustedClock {
   }
 
   /**
-   * A step that was followed counts against the bound until as much time has passed: many small steps within a short
-   * time are one large one, and those of months are not.
+   * A step that was followed counts against the bound, a whole bound for a day: many small steps within a short time are
+   * one large one, and those of months are not.
    */
   #believe(elapsed: number): void {
-    if (this.#isBelieved) {
-      if (this.#wall > this.#expected) this.#expected = Math.min(this.#wall, this.#expected + elapsed);
-      return;
+    if (!this.#isBelieved) {
+      this.#expected = this.#wall;
+      this.#bind();
+    } else if (this.#wall > this.#expected) {
+      this.#expected = Math.min(this.#wall, this.#expected + (elapsed * this.#jumpMsMax) / DAY_MS);
     }
+  }
+
+  /** From now on the wall clock is that of a running server. */
+  #bind(): void {
     this.#isBelieved = true;
-    this.#expected = this.#wall;
     this.#aheadMsMax = this.#jumpMsMax;
   }
 

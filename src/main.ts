@@ -217,7 +217,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     import('./backends/sqlite/backup/facts.ts'),
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/undone-by-restore.ts'),
-    import('./backends/sqlite/store/schema.ts'),
+    import('./backends/sqlite/store/starts.ts'),
     import('./backends/sqlite/log/unknown-ends.ts'),
   ]);
   return runRestore(args, {

@@ -67,8 +67,9 @@ export function refuseMovedFolder(dataFolder: string): void {
   }
   throw new OperatorError(
     `The data in ${resolve(dataFolder)} was moved to PostgreSQL at ${marker.place} (${marker.at}) and goes on there. ` +
-      'Set STORE_URL to that database. To go back to the files as they were then, and leave behind what came in since, ' +
-      `remove ${file} and ${resolve(dataFolder, 'log', 'installation')}.`,
+      'Set STORE_URL to that database. To go back to the files as they were then, end all servers on that database and ' +
+      `remove ${file}: requests received since are processed again as far as log/ still holds them, and all else that was ` +
+      'changed since (keys, members, unmerges, erasures) stays behind in PostgreSQL.',
   );
 }
 

@@ -65,6 +65,8 @@ export const MOVED_PARTS = {
     last_at: 'integer',
     count: 'integer',
   },
+  // Starts of the server: cursors of arrivals name them, and stay good.
+  starts: { no: 'integer', id: 'text', first_event: 'integer' },
   // The last event of each tenant, in the order of arrival, that has expired.
   expired_arrivals: { tenant: 'integer', event: 'integer' },
   tombstones: { tenant: 'integer', hash: 'bytes', erased_at: 'integer' },

@@ -133,7 +133,7 @@ export async function assertLogOfStore(config: Config, store: Store): Promise<vo
   }
 }
 
-/** The log in the data folder belongs to this database, or is new. */
+/** The log in the data folder belongs to this database, was moved to it with its store, or is new. */
 async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void> {
   const folder = logFolderOf(dataFolder);
   // A command on a machine without a log of its own.
@@ -144,8 +144,8 @@ async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void
     import('./backends/sqlite/installation.ts'),
     import('./backends/postgres/identity.ts'),
   ]);
-  const theirs = await installationOf(pool);
-  if (readLogInstallation(folder) !== theirs) writeLogInstallation(folder, theirs);
+  // A log that came with a move keeps the id of the embedded files beside it, which an operator may go back to.
+  if (readLogInstallation(folder) === undefined) writeLogInstallation(folder, await installationOf(pool));
 }
 
 /** What is wrong with a log beside this database, in words; null where it belongs to it, or is new. Makes nothing. */

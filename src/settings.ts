@@ -230,8 +230,10 @@ export const SETTINGS = {
     flag: 'clock-jump-max',
     placeholder: 'TIME',
     kind: retention(CLOCK_BOUND_MS_MIN),
-    default: DAY_MS,
-    description: 'How far the clock may jump ahead while the server runs; beyond it received_at does not follow.',
+    // Less than the 24 hours of an Idempotency-Key, and more than a virtual machine that was suspended overnight jumps.
+    default: DAY_MS / 2,
+    description:
+      'How far the clock may jump ahead in a day while the server runs; beyond it received_at does not follow.',
   }),
   clockGapMsMax: setting({
     env: 'SLUICE_CLOCK_GAP_MAX',

@@ -29,6 +29,7 @@ class Machine {
   wall = START;
   #monotonic = 5_000;
   #uptime = 90_000;
+  readonly #bounds: typeof BOUNDS;
   newest: number;
   clock: TrustedClock;
   readonly sources: TimeSources = {
@@ -37,14 +38,15 @@ class Machine {
     uptime: () => this.#uptime,
   };
 
-  constructor(newest = START, wall = START) {
+  constructor(newest = START, wall = START, bounds = BOUNDS) {
+    this.#bounds = bounds;
     this.newest = newest;
     this.wall = wall;
     this.clock = this.#start();
   }
 
   #start(): TrustedClock {
-    return new TrustedClock({ newest: this.newest, ...BOUNDS, sources: this.sources });
+    return new TrustedClock({ newest: this.newest, ...this.#bounds, sources: this.sources });
   }
 
   /** A request is received. */
@@ -138,6 +140,40 @@ suite('The clock of received_at', () => {
     for (let step = 0; step < 10; step += 1) {
       other.step(20 * HOUR_MS);
       assert.equal(other.run(DAY_MS), other.wall);
+    }
+  });
+
+  test('counts a step that overtakes times of receipt which were ahead at the start', () => {
+    for (const ahead of [50 * 60 * SECOND_MS, 20 * HOUR_MS]) {
+      const machine = new Machine();
+      machine.step(ahead);
+      machine.receive();
+      machine.step(-ahead);
+      machine.restart(SECOND_MS);
+      const before = machine.receive();
+      for (let step = 0; step < 5; step += 1) {
+        machine.step(23 * HOUR_MS);
+        machine.run(SECOND_MS, SECOND_MS);
+      }
+      const moved = machine.receive() - before;
+      assert.ok(moved <= DAY_MS + 10 * SECOND_MS, `it moved by ${moved / HOUR_MS} hours`);
+      assert.ok(machine.clock.heldMs > 0);
+    }
+  });
+
+  test('gives a smaller bound back over a day, not faster', () => {
+    const machine = new Machine(START, START, { ...BOUNDS, jumpMsMax: HOUR_MS });
+    machine.run(HOUR_MS);
+    const before = machine.receive();
+    for (let hour = 0; hour < 24; hour += 1) {
+      machine.step(HOUR_MS);
+      machine.run(HOUR_MS);
+    }
+    assert.ok(machine.receive() - before <= 26 * HOUR_MS);
+    const steady = new Machine(START, START, { ...BOUNDS, jumpMsMax: HOUR_MS });
+    for (let day = 0; day < 10; day += 1) {
+      steady.step(50 * 60 * SECOND_MS);
+      assert.equal(steady.run(DAY_MS), steady.wall);
     }
   });
 

@@ -66,7 +66,7 @@ test('with nothing set, every setting has its default', () => {
     traceRetentionMs: 30 * 86_400_000,
     rejectionRetentionMs: 604_800_000,
     rejectionBytesMax: 256 * MB,
-    clockJumpMsMax: 86_400_000,
+    clockJumpMsMax: 43_200_000,
     clockGapMsMax: 180 * 86_400_000,
     defaultCountry: '',
     junkValues: '',

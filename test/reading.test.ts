@@ -47,6 +47,20 @@ suite('Reading what is still in the log', () => {
     });
   });
 
+  test('a cursor of arrivals with any character changed, or cut, is refused as one that was never given', async () => {
+    const { last } = await reading.arrivals(TENANT, null, 5);
+    const changed = last.split('').map((character, at) => {
+      return `${last.slice(0, at)}${character === '0' ? '1' : '0'}${last.slice(at + 1)}`;
+    });
+    for (const damaged of [...changed, last.slice(0, -1), last.slice(1), `${last}.`, last.replaceAll('.', '')]) {
+      await assert.rejects(
+        reading.arrivals(TENANT, damaged, 5),
+        { name: 'BadCursorError', message: /^is not one that this call gave/ },
+        damaged,
+      );
+    }
+  });
+
   test('a cursor of any list is good for its tenant alone, also where the other one has nothing', async () => {
     const users = (name: string): unknown[] => [
       person({ user_id: `${name}-1` }),

@@ -131,14 +131,24 @@ function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
     if (value !== undefined) response.setHeader(name, value);
   }
   reply.hijack();
-  if (request.method === 'HEAD' || response.destroyed || request.tenantId === null) {
+  if (
+    request.method === 'HEAD' ||
+    response.destroyed ||
+    request.raw.socket.readableEnded ||
+    request.tenantId === null
+  ) {
     response.end();
     letGo();
     return;
   }
   const listener = new LiveListener(response, { filter, person, start, traceId: request.id, now: parts.now() });
   const stopChecking = endWhenNotLetIn(parts, request, listener);
+  // An edge keeps a connection for its response when the client has ended its side, and this one has no end.
+  const { socket } = request.raw;
+  const end = (): void => listener.close();
+  socket.once('end', end);
   response.once('close', () => {
+    socket.off('end', end);
     stopChecking();
     feed.remove(listener);
     letGo();
@@ -168,6 +178,6 @@ async function isLetIn({ keys, members, environment, now }: LiveParts, request: 
     return session !== undefined && session.expiresAt > at;
   }
   const key = BEARER.exec(request.headers.authorization ?? '')?.[1];
-  const found = key === undefined ? undefined : await keys.lookup(key, at);
+  const found = key === undefined ? undefined : await keys.lookup(key);
   return found !== undefined && isUsable(found, at, environment);
 }

@@ -118,7 +118,7 @@ export async function authenticate(
   const key = BEARER.exec(request.headers.authorization)?.[1];
   if (key === undefined) return sendUnauthorized(reply);
   const now = parts.now();
-  const found = parts.keys.peek(key, now) ?? (await parts.keys.lookup(key, now));
+  const found = parts.keys.peek(key) ?? (await parts.keys.lookup(key));
   if (found === undefined || !isUsable(found, now, parts.environment)) return sendUnauthorized(reply);
   // Known by their prefix and refused before this; their kind is what counts.
   if (found.kind !== 'secret') return sendError(reply, 'forbidden');

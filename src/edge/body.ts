@@ -136,7 +136,10 @@ function inflate(packed: Buffer, encoding: Encoding, reservation: Reservation, f
     finish(problem);
     stream.destroy();
   });
-  stream.on('end', () => finish({ body: gatherer.take(), problem: null }));
+  // The decoders, but for that of gzip, pass over bytes behind the end of the compressed data.
+  stream.on('end', () => {
+    finish(stream.bytesWritten === packed.length ? { body: gatherer.take(), problem: null } : BAD_ENCODING);
+  });
   stream.on('error', () => finish(BAD_ENCODING));
   stream.end(packed);
 }

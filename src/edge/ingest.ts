@@ -99,14 +99,14 @@ export class Ingest {
     }
     const { key, isInQuery } = given;
     const now = this.#parts.now();
-    const known = this.#parts.keys.peek(key, now);
+    const known = this.#parts.keys.peek(key);
     if (known) {
       this.#authenticated(exchange, known, isInQuery, now);
       return;
     }
     this.#parts.metrics.inc(METRIC.key_lookups);
     this.#parts.keys
-      .lookup(key, now)
+      .lookup(key)
       .then(
         (found) => {
           if (found) this.#authenticated(exchange, found, isInQuery, now);

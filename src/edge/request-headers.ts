@@ -12,7 +12,7 @@ const JSON_TYPE = /^application\/json[\t ]*(;|$)/i;
 const TEXT_TYPE = /^text\/plain[\t ]*(;|$)/i;
 
 export const TRANSFER_CODING_PROBLEM =
-  'Transfer-Encoding must be chunked, or absent; compress a body with Content-Encoding';
+  'Transfer-Encoding must be chunked, once and without Content-Length, or absent; compress a body with Content-Encoding';
 
 /** A proxy and this server may each believe another one of two, so a request may have one at most. */
 const SINGLE_HEADERS = ['host', 'content-type', 'authorization', 'idempotency-key'] as const;

@@ -82,6 +82,8 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   };
   const server = createServer(OPTIONS, (request, response) => handle(request, response, false));
   server.timeout = SILENCE_MS;
+  // A client that ends its side after its last request still reads: Node would close the connection without a response.
+  Object.assign(server, { httpAllowHalfOpen: true });
   server.on('checkContinue', (request, response) => handle(request, response, true));
   // Any other expectation may be ignored (RFC 9110, 10.1.1); Node would answer it without a trace_id.
   server.on('checkExpectation', (request, response) => handle(request, response, false));

@@ -5,7 +5,8 @@
  * watched makes it hold at once. While the store cannot be read, or takes longer than PATIENCE_MS to answer,
  * keys that it confirmed within the last STALE_MS go on working: neither a restart of the store nor a network that
  * swallows packets loses events. Both maps are bounded, and keys that do not exist have a map of their own: no flood of
- * guesses can push out the keys of customers. What is handed out is frozen, for all requests share it.
+ * guesses can push out the keys of customers. What is handed out is frozen, for all requests share it. All of these times
+ * are of the monotonic clock: a wall clock that is set must neither end them nor make them longer.
  */
 
 import type { Environment } from '../model.ts';
@@ -66,7 +67,7 @@ export class KeyCache {
   readonly #underWay = new Map<string, Asking>();
   /** How often something was forgotten: what was asked for before may be out of date when the answer comes. */
   #forgotten = 0;
-  /** Set when the store did not answer in time, and back when it answers. Of the clock that nobody sets. */
+  /** Set when the store did not answer in time, and back when it answers. */
   #hangsUntil = 0;
 
   constructor(store: KeyStore, options: KeyCacheOptions = {}) {
@@ -80,7 +81,7 @@ export class KeyCache {
   }
 
   /** The key, if that is known without asking the store. Undefined says nothing: use `lookup` then. */
-  peek(key: string, now: number): ApiKey | undefined {
+  peek(key: string, now = performance.now()): ApiKey | undefined {
     const found = this.#found.get(key);
     if (found === undefined || !isFresh(found.askedAt, now)) return undefined;
     return this.#isTrusted(found, now) ? found.apiKey : undefined;
@@ -90,7 +91,7 @@ export class KeyCache {
    * The key, revoked and expired ones included (see `isUsable`); undefined if there is no such key. Rejects with
    * `KeyStoreUnavailableError` when nobody can tell.
    */
-  async lookup(key: string, now: number): Promise<ApiKey | undefined> {
+  async lookup(key: string, now = performance.now()): Promise<ApiKey | undefined> {
     const known = this.peek(key, now);
     if (known !== undefined) return known;
 
@@ -190,10 +191,8 @@ export function isUsable(key: ApiKey, now: number, environment: 'any' | Environm
   return environment === 'any' || key.environment === environment;
 }
 
-/** A clock that was set back makes an answer look as if it came from the future: then it is not fresh. */
 function isFresh(askedAt: number, now: number): boolean {
-  const ageMs = now - askedAt;
-  return ageMs >= 0 && ageMs < FRESH_MS;
+  return now - askedAt < FRESH_MS;
 }
 
 function putLast<V>(map: Map<string, V>, key: string, value: V, max: number): void {

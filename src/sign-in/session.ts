@@ -109,7 +109,8 @@ export async function findSession(
   if (tokenHash === undefined) return undefined;
   const session = await members.findSession(tokenHash);
   if (session === undefined || session.expiresAt <= now) return undefined;
-  const isDue = now - session.renewedAt >= RENEW_AFTER_MS;
+  // One that was last used in the future was used while the clock was ahead: its 14 days count from now.
+  const isDue = Math.abs(now - session.renewedAt) >= RENEW_AFTER_MS;
   const isRenewed = isDue && (await renew(members, tokenHash, now));
   return { member: session.member, tokenHash, isRenewed };
 }

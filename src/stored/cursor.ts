@@ -4,8 +4,9 @@
  * with other filters is refused, and so is one of another tenant (`withTenant`, added by `reading.ts`): the id of a tenant
  * is random and made once, so that covers cursors of another installation, and a cursor survives `sluice migrate`.
  *
- * A client keeps a cursor of arrivals for as long as it likes, so that one also names the store that gave it, and
- * every reason for which it cannot be used says how to go on: a client must never miss events without knowing.
+ * A client keeps a cursor of arrivals for as long as it likes, so that one also names the store that gave it, an
+ * embedded store also the start of the server, and every reason for which it cannot be used says how to go on: a client
+ * must never miss events without knowing.
  */
 
 import { hash } from 'node:crypto';
@@ -17,7 +18,8 @@ type List = 'events' | 'profiles' | 'rejections' | 'audit' | 'people' | 'traces'
 export const OLDEST = 'oldest';
 
 const NUMBER = /^(0|-?[1-9]\d{0,15})$/;
-const STORE_ID = /^[0-9a-f]{12}$/;
+/** The id of a store as `storeIdIn` makes it, and that of a start. */
+const GIVEN_BY = /^([0-9a-f]{12})([0-9a-f]{16})?$/;
 const ARRIVALS = 'arrivals';
 const GO_ON = `"${OLDEST}" instead reads all that is stored from the beginning, in the same order; events that you have already have the same id`;
 
@@ -51,23 +53,30 @@ function scopeNumber(scope: CursorScope): number {
   return Number.parseInt(hash('sha256', JSON.stringify(scope), 'hex').slice(0, 8), 16);
 }
 
-/** `storeId` as `storeIdIn` makes it. */
-export function arrivalCursorOf(storeId: string, ...numbers: readonly number[]): string {
-  return encoded([ARRIVALS, storeId, ...numbers]);
+/** Who gave a cursor of arrivals. */
+export interface CursorGiver {
+  /** As `storeIdIn` makes it. */
+  readonly storeId: string;
+  /** The start of the server, 16 hexadecimal digits; null of a store that does not tell them apart. */
+  readonly startId: string | null;
 }
 
-export interface ArrivalCursor {
-  readonly storeId: string;
+export function arrivalCursorOf({ storeId, startId }: CursorGiver, ...numbers: readonly number[]): string {
+  return encoded([ARRIVALS, storeId + (startId ?? ''), ...numbers]);
+}
+
+export interface ArrivalCursor extends CursorGiver {
   readonly numbers: readonly number[];
 }
 
 /** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever store. */
 export function arrivalCursorIn(cursor: string): ArrivalCursor {
-  const [name, storeId = '', ...words] = decoded(cursor, malformed);
+  const [name, giver = '', ...words] = decoded(cursor, malformed);
+  const [, storeId, startId = null] = GIVEN_BY.exec(giver) ?? [];
   const numbers = words.map(numberIn);
-  const isOurs = name === ARRIVALS && STORE_ID.test(storeId) && numbers.length > 0;
+  const isOurs = name === ARRIVALS && storeId !== undefined && numbers.length > 0;
   if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformed();
-  return { storeId, numbers };
+  return { storeId, startId, numbers };
 }
 
 /** Enough of the id of a store to tell it from any other that a client may have to do with. */
@@ -75,35 +84,39 @@ export function storeIdIn(id: string): string {
   return id.replaceAll('-', '').slice(0, 12).toLowerCase();
 }
 
-/** Rows of all tenants, and of all installations, have the same numbers, so a cursor says whose it is. */
+/**
+ * Rows of all tenants, and of all installations, have the same numbers, so a cursor says whose it is. A checksum tells a
+ * damaged cursor from one of another tenant.
+ */
 export function withTenant(cursor: string, tenantId: string): string {
-  return `${cursor}.${tenantMark(tenantId)}`;
+  const marked = `${cursor}.${shortHash(tenantId)}`;
+  return `${marked}.${shortHash(marked)}`;
 }
 
 /** The cursor of arrivals without that. Throws `BadCursorError` where it was given to another tenant. */
 export function withoutTenant(cursor: string, tenantId: string): string {
   const [own, mark] = partsOf(cursor, malformed);
-  if (mark === tenantMark(tenantId)) return own;
+  if (mark === shortHash(tenantId)) return own;
   throw new BadCursorError(`was given to another account or environment: ${GO_ON}`);
 }
 
 /** As `withoutTenant`, of a cursor for the next page of a list. */
 export function pageWithoutTenant(cursor: string, tenantId: string): string {
   const [own, mark] = partsOf(cursor, malformedPage);
-  if (mark === tenantMark(tenantId)) return own;
+  if (mark === shortHash(tenantId)) return own;
   throw new BadCursorError(
     'was given to another account or environment, or by another installation: leave it out to begin with the first page',
   );
 }
 
 function partsOf(cursor: string, refusal: () => BadCursorError): [own: string, mark: string] {
-  const [own = '', mark, ...more] = cursor.split('.');
-  if (mark === undefined || more.length > 0) throw refusal();
+  const [own = '', mark = '', checksum, ...more] = cursor.split('.');
+  if (more.length > 0 || checksum !== shortHash(`${own}.${mark}`)) throw refusal();
   return [own, mark];
 }
 
-function tenantMark(tenantId: string): string {
-  return hash('sha256', tenantId, 'hex').slice(0, 8);
+function shortHash(text: string): string {
+  return hash('sha256', text, 'hex').slice(0, 8);
 }
 
 export function malformed(): BadCursorError {
@@ -123,6 +136,13 @@ export function ofAnotherStore(): BadCursorError {
 export function fromTheFuture(): BadCursorError {
   return new BadCursorError(
     `is ahead of all that is stored, so the store is not the one that gave it, or was set back to an earlier state: ${GO_ON}`,
+  );
+}
+
+/** The store does not know the start under which it was given. */
+export function ofAnotherHistory(): BadCursorError {
+  return new BadCursorError(
+    `was given after the copy of the store that is in use now was made, so an older copy or a backup was put back since (or there were 10,000 starts): events may be missing after it: ${GO_ON}`,
   );
 }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { makeKey, makeSession, useServer } from '../edge/fixture.ts';
+import { headOf, RawClient } from '../edge/raw-socket.ts';
 import { eventually, post, removeFolder, startServer, type TestServer } from '../server.ts';
 import { type LiveClient, openLive, type OpenOptions } from './live-client.ts';
 
@@ -195,6 +196,16 @@ suite('The live stream', () => {
     first.close();
     await send(['meanwhile']);
     assert.deepEqual(names(await (await open('', { lastEventId: start })).events(1)), ['meanwhile']);
+  });
+
+  test('ends when the client ends its side of the connection', async (t) => {
+    const { key } = await tenantOn(t, server());
+    const client = await RawClient.open(server().port);
+    t.after(() => client.destroy());
+    await client.send(headOf(key, [], 'GET /live HTTP/1.1'));
+    assert.equal((await client.next())?.status, 200);
+    client.finish();
+    await eventually('the stream ends', () => client.isClosed, 5_000);
   });
 
   test('bad questions are refused with the name of what is wrong', async (t) => {

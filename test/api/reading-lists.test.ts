@@ -1,6 +1,7 @@
 /** Lists and counts on a real server: what is in them, in which order, and how one goes on from page to page. */
 
 import assert from 'node:assert/strict';
+import { hash } from 'node:crypto';
 import { suite, test } from 'node:test';
 import { useServer } from '../edge/fixture.ts';
 import { eventually, post } from '../server.ts';
@@ -195,6 +196,8 @@ suite('Lists and counts', () => {
     }
     assert.equal((await get(`/events?after=${encodeURIComponent(cursor)}`)).status, 400);
     const [own = '', mark = ''] = cursor.split('.');
+    const withChecksum = (marked: string): string => `${marked}.${hash('sha256', marked, 'hex').slice(0, 8)}`;
+    assert.equal(withChecksum(`${own}.${mark}`), cursor);
     const decoded = Buffer.from(own, 'base64url').toString();
     const numbers = [
       '-1',
@@ -214,7 +217,7 @@ suite('Lists and counts', () => {
       ...numbers.map((number) => decoded.replace(/\d+$/, number)),
       `${decoded} 1`,
       decoded.slice(0, -3),
-    ].map((text) => `${Buffer.from(text).toString('base64url')}.${mark}`);
+    ].map((text) => withChecksum(`${Buffer.from(text).toString('base64url')}.${mark}`));
     for (const given of [
       ...forged,
       own,

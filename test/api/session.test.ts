@@ -220,6 +220,17 @@ suite('A session', () => {
     assert.deepEqual(await use(last + 14 * DAY_MS), [401, undefined]);
   });
 
+  test('that was made or used while the clock was ahead lasts 14 days from its first use at the right time', async (t) => {
+    const { ask, join, clock } = await startMemberApp(t);
+    clock.now = NOW + 30 * DAY_MS;
+    const { cookie } = await join(EMAIL);
+    clock.now = NOW;
+    const first = await ask('GET', '/session', { cookie });
+    assert.deepEqual([first.status, first.cookie], [200, cookie]);
+    clock.now = NOW + 14 * DAY_MS;
+    assert.equal((await ask('GET', '/session', { cookie })).status, 401);
+  });
+
   test('that cannot be renewed, because the disk is full, is good all the same', async (t) => {
     const running = await startMemberApp(t);
     const { cookie } = await running.join(EMAIL);

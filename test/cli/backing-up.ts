@@ -4,7 +4,7 @@ import { checkDataFolder } from '../../src/backends/sqlite/backup/facts.ts';
 import { copyDataFolder, lockDataFolder, sizeOfData, unknownFiles } from '../../src/backends/sqlite/backup/backup.ts';
 import { freeBytesOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
-import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store/schema.ts';
+import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store/starts.ts';
 import { undoneByRestore } from '../../src/backends/sqlite/backup/undone-by-restore.ts';
 import { noteUnknownEnds } from '../../src/backends/sqlite/log/unknown-ends.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder.ts';

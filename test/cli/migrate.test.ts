@@ -166,6 +166,40 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     assert.equal(await server.stop(), 0);
   });
 
+  test(
+    'without moved.json an embedded server goes on from the old files and the log, and PostgreSQL is refused',
+    SLOW,
+    async () => {
+      await using scope = new AsyncDisposableStack();
+      const [folder, url] = [copyIn(scope), await newDatabase()];
+      const { key } = installation;
+      const sendAs = async (server: TestServer, name: string): Promise<string> => {
+        const users = [{ identifiers: { user_id: 'pending-2' }, events: [{ event_name: name }] }];
+        const { status, body } = await post(server, key, JSON.stringify({ users }));
+        assert.equal(status, 202);
+        return (body as { trace_id: string }).trace_id;
+      };
+      const processed = (server: TestServer, id: string): Promise<boolean> =>
+        eventually(`${id} is processed`, async () => (await trace(server, key, id))?.status === 'processed', 30_000);
+      const before = await launch(scope, { dataFolder: folder });
+      await processed(before, await sendAs(before, 'before'));
+      await before.stop();
+      assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
+      const moved = await launch(scope, { dataFolder: folder, env: { STORE_URL: url } });
+      const since = await sendAs(moved, 'since');
+      await processed(moved, since);
+      await moved.stop();
+
+      rmSync(moveMarkerFileOf(folder));
+      const back = await launch(scope, { dataFolder: folder });
+      await processed(back, since);
+      await processed(back, await sendAs(back, 'back'));
+      await back.stop();
+      const refused = await refusedStart({ dataFolder: folder, env: { STORE_URL: url } });
+      assert.match(refused, /was not moved to PostgreSQL/);
+    },
+  );
+
   test('once moved, an embedded server and commands on keys refuse the folder, and moving again does nothing', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];

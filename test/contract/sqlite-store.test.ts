@@ -9,7 +9,7 @@ import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from '../../src/backends/sqlite/stor
 import { HASHED, type HashOfKey, keyHashes } from '../../src/stored/keyed-hash.ts';
 import { RunReader } from '../../src/backends/sqlite/sorted-runs/run-reader.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
-import { skipNumbersAfterRestore, skipNumbersAtStart } from '../../src/backends/sqlite/store/schema.ts';
+import { recordStart, skipNumbersAfterRestore } from '../../src/backends/sqlite/store/starts.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store/writer.ts';
 import { processBatch } from '../../src/processor/batch.ts';
 import { OLDEST } from '../../src/stored/cursor.ts';
@@ -337,8 +337,8 @@ suite('The file of the SQLite store', () => {
 
   for (const [what, skip] of [
     ['was restored', (file: string) => skipNumbersAfterRestore(file, Date.now())],
-    ['may have lost commits in a crash', (file: string) => skipInFile(file, START)],
-    ['was put back from a copy', (file: string) => skipInFile(file, Date.UTC(2026, 10, 16))],
+    ['may have lost commits in a crash', (file: string) => startOn(file, START)],
+    ['was put back from a copy', (file: string) => startOn(file, Date.UTC(2026, 10, 16))],
   ] as const)
     test(`a store that ${what} goes on behind all numbers that the lost one gave, and no cursor misses anything`, async () => {
       await inFile(async (under) => {
@@ -387,8 +387,8 @@ suite('The file of the SQLite store', () => {
   });
 });
 
-function skipInFile(file: string, now: number): void {
+function startOn(file: string, now: number): void {
   const database = new DatabaseSync(file);
-  skipNumbersAtStart(database, now);
+  recordStart(database, now);
   database.close();
 }

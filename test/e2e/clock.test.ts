@@ -1,6 +1,6 @@
 /**
  * Rows 13 and 34, on a running server whose clock is set by libfaketime: ten years ahead and back, while it runs and
- * across a restart, and a day back. The last write wins, repeats are recognized, retention removes nothing, and every
+ * across a restart, a day back, and then steps of which the first is within the bound. The last write wins, repeats are recognized, retention removes nothing, and every
  * event is accounted for.
  */
 
@@ -14,10 +14,11 @@ import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
 const MINUTES_MS = 10 * 60_000;
-const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 /** How many values are written, and how often both other requests are repeated. */
-const VALUES = 6;
-const REPEATS = 4;
+const VALUES = 8;
+const REPEATS = 6;
 /** Less than the clock jumps, so that a server that believes it would remove everything. */
 const RETENTION = {
   SLUICE_EVENT_RETENTION: '30d',
@@ -140,6 +141,15 @@ async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string
   await restart();
   const last = await client.write('a day behind, after a restart');
   assert.ok(last > behind && last - start < MINUTES_MS);
+  await client.repeat();
+
+  clock.set('+42000s');
+  const followed = await client.write('half a day ahead');
+  assert.ok(followed - start > 11 * HOUR_MS, `received ${followed - start} ms later`);
+  await client.repeat();
+  clock.set('+84000s');
+  const bound = await client.write('nearly a day ahead');
+  assert.ok(bound - start < 12 * HOUR_MS + MINUTES_MS, `received ${bound - start} ms later`);
   await client.repeat();
 
   // One event for each value, and one for each of the two requests that were repeated.

@@ -140,6 +140,47 @@ suite('A data folder', () => {
     assert.ok(nextNumber() > second + 1_000_000);
   });
 
+  test('that is put back refuses the cursors that were given since, and gives all events after the others', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { folder, key } = await usedFolder(scope);
+    const copy = folderIn(scope);
+    cpSync(folder, copy, { recursive: true });
+    const arrivals = async (server: TestServer, after: string): Promise<{ events: string[]; last: string }> => {
+      const headers = { authorization: `Bearer ${key}` };
+      const response = await fetch(`${server.baseUrl}/events?after=${after}`, { headers });
+      assert.equal(response.status, 200);
+      const { events, last } = (await response.json()) as { events: { event_name: string }[]; last: string };
+      return { events: events.map(({ event_name: name }) => name), last };
+    };
+    const sendNamed = async (server: TestServer, name: string, storedThen: number): Promise<void> => {
+      assert.equal((await post(server, key, { users: [user('u', [{ event_name: name }])] })).status, 202);
+      await send(server, key, 0, storedThen);
+    };
+    const first = await launch(scope, { dataFolder: folder });
+    const before = (await arrivals(first, 'oldest')).last;
+    await sendNamed(first, 'lost', 4);
+    const { events, last: lost } = await arrivals(first, before);
+    assert.deepEqual(events, ['lost']);
+    await first.stop();
+
+    rmSync(folder, { recursive: true });
+    cpSync(copy, folder, { recursive: true });
+    const second = await launch(scope, { dataFolder: folder });
+    await sendNamed(second, 'new', 4);
+    await sendNamed(second, 'newer', 5);
+    const headers = { authorization: `Bearer ${key}` };
+    const { status, body } = await fetch(`${second.baseUrl}/events?after=${lost}`, { headers }).then(answerOf);
+    assert.equal(status, 400);
+    assert.match((body as { message: string }).message, /^after was given after the copy .*"oldest" instead reads all/);
+    assert.equal((await arrivals(second, 'oldest')).events.length, 5);
+    // A cursor of an earlier start that the copy knows.
+    const { last: known } = await arrivals(second, 'oldest');
+    await second.stop();
+    const third = await launch(scope, { dataFolder: folder });
+    await sendNamed(third, 'newest', 6);
+    assert.deepEqual((await arrivals(third, known)).events, ['newest']);
+  });
+
   test('whose store.db or keys.db is removed under a running server makes it not ready until a restart', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);

@@ -149,6 +149,13 @@ suite('The payload of POST /ingest/events', () => {
       assertUnusable(await send(GOOD, { 'content-encoding': encoding }), CORRUPT_MESSAGE);
     });
 
+    test(`bytes behind a body compressed with ${name} are answered 400`, async () => {
+      for (const more of ['x', '\0\0', GOOD]) {
+        const packed = Buffer.concat([compress(GOOD), Buffer.from(more)]);
+        assertUnusable(await send(packed, { 'content-encoding': encoding }), CORRUPT_MESSAGE);
+      }
+    });
+
     test(`broken JSON within ${name} is told by line and column`, async () => {
       const answer = await send(compress('{"users":[\n}'), { 'content-encoding': encoding });
       assertUnusable(

@@ -94,12 +94,18 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
       [
         'CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n',
         head('Transfer-Encoding: chunked, gzip') + smuggled,
+        head('Content-Length: 5', CHUNKED) + smuggled,
+        head(CHUNKED, 'Content-Length: 5') + smuggled,
+        head(CHUNKED, CHUNKED) + LAST_CHUNK.toString(),
         chunked('zz\r\n'),
       ].map(async (bytes) => (JSON.parse((await answersTo(bytes))[0]?.body ?? '') as { message: string }).message),
     );
     assert.deepEqual(messages, [
       'CONNECT is not supported: this server is not a proxy',
-      'Transfer-Encoding must be chunked, or absent; compress a body with Content-Encoding',
+      'Transfer-Encoding must be chunked, once and without Content-Length, or absent; compress a body with Content-Encoding',
+      'Transfer-Encoding must be chunked, once and without Content-Length, or absent; compress a body with Content-Encoding',
+      "this is not a valid HTTP request: Content-Length can't be present with Transfer-Encoding",
+      'Transfer-Encoding must be chunked, once and without Content-Length, or absent; compress a body with Content-Encoding',
       'this is not a valid HTTP request: Invalid character in chunk size',
     ]);
   });
@@ -136,6 +142,25 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
       ids,
       bodies.flatMap((body, n) => (n % 7 === 6 ? [] : (/piped-\d+/.exec(body)?.[0] ?? []))),
     );
+  });
+
+  test('a client that ends its side after its requests gets every response, then the connection ends', async () => {
+    const { key, port } = server();
+    const reading = headOf(key, [], 'GET /ledger HTTP/1.1');
+    for (const requests of [
+      [requestOf(key, bodyFor('half-closed'))],
+      [requestOf(key, bodyFor('half-closed')), requestOf(key, '{'), Buffer.from(reading)],
+      [Buffer.from(reading.replace('/ledger', '/livez'))],
+    ]) {
+      const client = await RawClient.open(port);
+      await client.send(Buffer.concat(requests));
+      client.finish();
+      assert.equal((await client.rest()).length, requests.length);
+    }
+    assert.equal((await usersInLog()).match(/half-closed/g)?.length, 2);
+    const idle = await RawClient.open(port);
+    idle.finish();
+    await idle.closed;
   });
 
   test('nonsense behind a whole request: the request gets its true answer, then the connection ends', async () => {

@@ -406,12 +406,22 @@ test('a cache hears of changes from a store that can be watched', async (context
   assert.equal(cache.peek(key, NOW), undefined);
 });
 
-test('a clock that is set back makes the cache ask again', async (context) => {
+test('a wall clock that is set neither ends what is known nor makes it last', async (context) => {
   const { counted, reads, addKey } = await setUp(context);
-  const { key } = await addKey();
+  const { key, id } = await addKey();
+  context.mock.timers.enable({ apis: ['Date'], now: NOW });
+  const monotonic = context.mock.method(performance, 'now', () => 5_000);
   const cache = new KeyCache(counted);
-  await cache.lookup(key, NOW);
-  await cache.lookup(key, NOW - 86_400_000);
+  await cache.lookup(key);
+  for (const wall of [NOW + 2 * STALE_MS, 0]) {
+    context.mock.timers.setTime(wall);
+    assert.equal(cache.peek(key)?.id, id);
+    assert.equal((await cache.lookup(key))?.id, id);
+  }
+  assert.equal(reads(), 1);
+  monotonic.mock.mockImplementation(() => 5_000 + FRESH_MS);
+  assert.equal(cache.peek(key), undefined);
+  await cache.lookup(key);
   assert.equal(reads(), 2);
 });
 

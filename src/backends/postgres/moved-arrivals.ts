@@ -27,6 +27,17 @@ export async function readMovedArrivals(db: Queryable): Promise<MovedArrivals | 
   return rows[0];
 }
 
+/** Whether the moved store could go on after an event number that it gave under a start, as it says of itself. */
+export async function movedStoreFollows(db: Queryable, startId: string, event: number): Promise<boolean> {
+  const { rows } = await db.query<{ next: number | null }>(
+    `SELECT (SELECT first_event FROM starts WHERE no > given.no ORDER BY no LIMIT 1) AS next
+     FROM starts AS given WHERE id = $1`,
+    [startId],
+  );
+  const [row] = rows;
+  return row !== undefined && (row.next === null || event < row.next);
+}
+
 export function movedTransactionOf({ firstTx }: MovedArrivals, event: number): number {
   return firstTx + Math.floor(event / MOVED_EVENTS_PER_TRANSACTION);
 }

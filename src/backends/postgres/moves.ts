@@ -30,6 +30,13 @@ export const MOVES_MIGRATIONS: readonly string[] = [
     rows     bigint  NOT NULL DEFAULT 0,
     is_done  boolean NOT NULL DEFAULT false
   );
+
+  -- The starts of the store that was moved: cursors that it gave name them. Servers on this database add none.
+  CREATE TABLE starts (
+    no          bigint PRIMARY KEY,
+    id          text COLLATE "C" NOT NULL UNIQUE,
+    first_event bigint NOT NULL
+  );
   `,
 ];
 

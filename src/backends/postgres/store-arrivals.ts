@@ -19,12 +19,13 @@ import {
   fromTheFuture,
   storeIdIn,
   malformed,
+  ofAnotherHistory,
   ofAnotherStore,
   OLDEST,
 } from '../../stored/cursor.ts';
 import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
 import { ADVISORY_LOCKS } from './migrations.ts';
-import { type MovedArrivals, movedTransactionOf, readMovedArrivals } from './moved-arrivals.ts';
+import { type MovedArrivals, movedStoreFollows, movedTransactionOf, readMovedArrivals } from './moved-arrivals.ts';
 import type { Queryable } from './pool.ts';
 import {
   bytesBefore,
@@ -190,15 +191,16 @@ export class StoreArrivals {
   /** Throws `BadCursorError` for one that is not of this store, nor of the one that was moved here. */
   async #placeOf(after: string): Promise<Place> {
     if (after === OLDEST) return BEGINNING;
-    const { storeId, numbers } = arrivalCursorIn(after);
+    const { storeId, startId, numbers } = arrivalCursorIn(after);
     const [first, second, ...more] = numbers;
     if (storeId === this.#storeId) {
-      if (first === undefined || second === undefined || more.length > 0) throw malformed();
+      if (startId !== null || first === undefined || second === undefined || more.length > 0) throw malformed();
       return { tx: first, no: second, inTransaction: 0 };
     }
     this.#moved ??= await readMovedArrivals(this.#db);
     if (this.#moved === undefined || storeId !== storeIdIn(this.#moved.storeId)) throw ofAnotherStore();
     if (first === undefined || first < 0 || second !== undefined) throw malformed();
+    if (startId === null || !(await movedStoreFollows(this.#db, startId, first))) throw ofAnotherHistory();
     if (first >= this.#moved.nextNumber) throw fromTheFuture();
     return { tx: movedTransactionOf(this.#moved, first), no: first, inTransaction: 0 };
   }
@@ -222,7 +224,7 @@ export class StoreArrivals {
   }
 
   #cursorOf({ tx, no }: Place): string {
-    return arrivalCursorOf(this.#storeId ?? '', tx, no);
+    return arrivalCursorOf({ storeId: this.#storeId ?? '', startId: null }, tx, no);
   }
 
   #sequence({ tx, inTransaction }: Place): number {

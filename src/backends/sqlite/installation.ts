@@ -17,7 +17,8 @@ import { BUSY_TIMEOUT_MS, isBusy, isDamage, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { localLogName } from './log/name.ts';
 import { listPartitions, listSegments } from './log/segments.ts';
-import { openStoreFile, openStoreFileForCommand, skipNumbersAtStart, storeDamageText } from './store/schema.ts';
+import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
+import { recordStart } from './store/starts.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -38,7 +39,7 @@ export function tieDataFolder(dataFolder: string): string[] {
   const store = openStoreFile(storeFile, 'writer');
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
-    skipNumbersAtStart(store, Date.now());
+    recordStart(store, Date.now());
   } catch (error) {
     throw inWords(error, storeFile);
   } finally {

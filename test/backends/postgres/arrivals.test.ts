@@ -263,14 +263,21 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const { events } = await follow(moved, OLDEST, 2);
     assert.deepEqual(tracesOf(events), [...tracesOf(all), later.traceId]);
     assertGrowing(events);
-    const embedded = (no: number): string =>
-      Buffer.from(`arrivals ${installation.replaceAll('-', '').slice(0, 12)} ${no}`).toString('base64url');
+    const [first, last, unknown] = ['1', '2', '3'].map((digit) => digit.repeat(16));
+    await pool.query('INSERT INTO starts VALUES (1, $1, 1), (2, $2, 69990)', [first, last]);
+    const embedded = (no: number, start = last): string =>
+      Buffer.from(`arrivals ${installation.replaceAll('-', '').slice(0, 12)}${start} ${no}`).toString('base64url');
     for (let no = (numbers[0] ?? 0) - 1; no <= (numbers.at(-1) ?? 0) + 1; no++) {
       const rest = await follow(moved, embedded(no), 3);
       assert.deepEqual(rest.events, events.slice(numbers.filter((number) => number <= no).length), `after ${no}`);
     }
     assert.deepEqual(tracesOf((await follow(moved, embedded(69_999), 3)).events), [later.traceId]);
     await assert.rejects(moved.arrivals(TENANT, embedded(70_000), 1), /ahead of all that is stored/);
+    // As on the embedded store, after a copy was put back there.
+    assert.deepEqual(tracesOf((await follow(moved, embedded(69_989, first), 3)).events), [later.traceId]);
+    for (const cursor of [embedded(69_990, first), embedded(1, unknown), embedded(1, '')]) {
+      await assert.rejects(moved.arrivals(TENANT, cursor, 1), /a backup was put back since/);
+    }
     await assert.rejects(store.arrivals('acct_unknown/production', embedded(-1), 1), BadCursorError);
   });
 

@@ -44,6 +44,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   merges: { file: 'store', from: 'merges', order: ['no'] },
   apart: { file: 'store', from: 'apart', order: ['node_a', 'node_b'] },
   refusals: { file: 'store', from: 'refusals', order: ['node', 'type', 'value', 'reason'] },
+  starts: { file: 'store', from: 'starts', order: ['no'] },
   expired_arrivals: { file: 'store', from: 'expired_arrivals', order: ['tenant'] },
   tombstones: { file: 'store', from: 'tombstones', order: ['tenant', 'hash'] },
   key_secret: { file: 'store', from: 'key_secret', order: ['rowid'] },

@@ -11,10 +11,12 @@ import {
   arrivalCursorIn,
   arrivalCursorOf,
   type CursorScope,
+  type CursorGiver,
   expired,
   fromTheFuture,
   storeIdIn,
   malformed,
+  ofAnotherHistory,
   ofAnotherStore,
   OLDEST,
   scopedCursorOf,
@@ -24,6 +26,7 @@ import type { EventKey } from './event-index.ts';
 import { findEvents } from './event-keys.ts';
 import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
+import { followsStart, latestStart } from './starts.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
 
 /** Of properties; the event that goes over it is still given. */
@@ -123,12 +126,12 @@ export function listArrivals(
   after: string | null,
   limit: number,
 ): Arrivals {
-  const storeId = storeIdIn(storeIdOf(store));
+  const giver = { storeId: storeIdIn(storeIdOf(store)), startId: latestStart(store) };
   const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
   const end = (row?.next ?? 1) - 1;
   const events: ArrivedEvent[] = [];
-  const upTo = (no: number): Arrivals => ({ events, last: arrivalCursorOf(storeId, no), lastSequence: no });
-  let last = after === null ? end : numberAfter(store, tenant, storeId, after, end);
+  const upTo = (no: number): Arrivals => ({ events, last: arrivalCursorOf(giver, no), lastSequence: no });
+  let last = after === null ? end : numberAfter(store, tenant, giver, after, end);
   let left = ARRIVALS_SCANNED_MAX;
   let length = 0;
   const tables = tenant === undefined ? [] : store.tables();
@@ -139,7 +142,7 @@ export function listArrivals(
       const scanEnd = Math.min(tableEnd, from + left - 1);
       for (const event of eventsBetween(store, table.no, from, scanEnd + 1, tenant)) {
         const { no } = event;
-        const place = arrivalCursorOf(storeId, no);
+        const place = arrivalCursorOf(giver, no);
         events.push({ ...storedEvent(store, table.no, event), place, sequence: no });
         length += event.properties.length;
         if (events.length >= limit || length > PAGE_LENGTH_MAX) return upTo(no);
@@ -157,22 +160,23 @@ export function listArrivals(
 function numberAfter(
   store: StoreConnection,
   tenant: number | undefined,
-  storeId: string,
+  giver: CursorGiver,
   after: string,
   end: number,
 ): number {
   if (after === OLDEST) return 0;
   const cursor = arrivalCursorIn(after);
-  if (cursor.storeId !== storeId) throw ofAnotherStore();
+  if (cursor.storeId !== giver.storeId) throw ofAnotherStore();
   const [no = -1, ...more] = cursor.numbers;
   if (no < 0 || more.length > 0) throw malformed();
+  if (cursor.startId === null || !followsStart(store, cursor.startId, no)) throw ofAnotherHistory();
   if (no > end) throw fromTheFuture();
   const gone = store.get<{ event: number }>('SELECT event FROM expired_arrivals WHERE tenant = ?', tenant ?? null);
   if (gone !== undefined && no < gone.event) throw expired();
   return no;
 }
 
-/** With every start, numbers are left out (store/schema.ts): nothing is looked for there. */
+/** With every start, numbers are left out (store/starts.ts): nothing is looked for there. */
 function beforeNextBlock(store: StoreConnection, table: number, after: number, tableEnd: number): number {
   const sql = `SELECT min(first_event) AS next FROM events_${table} WHERE first_event > ?`;
   return (store.get<{ next: number | null }>(sql, after)?.next ?? tableEnd + 1) - 1;

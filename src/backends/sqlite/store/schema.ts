@@ -13,9 +13,9 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
-import { BUSY_TIMEOUT_MS, damageText, type DatabaseFile, isDamage, openDatabase, transaction } from '../database.ts';
+import { damageText, type DatabaseFile, isDamage, openDatabase } from '../database.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
 /** Node numbers of a block in `node_blocks`. */
@@ -252,6 +252,19 @@ const SCHEMA = `
   CREATE INDEX tombstones_by_time ON tombstones (tenant, erased_at);
   `;
 
+/**
+ * A row for each start of a server on this store, after the one that is made with the table. A cursor of arrivals names
+ * the start in which it was given (store/starts.ts).
+ */
+const STARTS = `
+  CREATE TABLE starts (
+    no          INTEGER PRIMARY KEY,
+    id          TEXT    NOT NULL UNIQUE,
+    -- All events that are stored after this start have this number or a higher one, and all before it a lower one.
+    first_event INTEGER NOT NULL
+  ) STRICT;
+  INSERT INTO starts VALUES (1, lower(hex(randomblob(8))), 1);`;
+
 function create(database: DatabaseSync): void {
   database.exec(SCHEMA);
   database.prepare('INSERT INTO key_secret VALUES (?)').run(randomBytes(SECRET_BYTES));
@@ -306,7 +319,7 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
   return {
     file,
     name: 'store',
-    migrations: [create],
+    migrations: [create, STARTS],
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
       PRAGMA journal_mode = WAL;
@@ -319,46 +332,6 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
     withoutBackup:
       'move all three away: the next start makes a new one from what the event log still holds (SLUICE_LOG_RETENTION); keys are in another file.',
   };
-}
-
-/** More than a store can have stored since its last sync, which a power loss takes away. */
-const NUMBERS_LOST_BY_CRASH = 2 ** 24;
-/** More than a store is behind the one that its backup was made of. */
-const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
-const NUMBERS_SINCE = Date.UTC(2026, 0, 1);
-/** More than any store takes in: so numbers of a later start are higher than all that were given before it. */
-const NUMBERS_PER_MS = 1_000;
-
-/**
- * To be done at every start, before anything is stored: after a crash, or where a copy was put back, the store may be older
- * than it was. Events that come in now would get numbers which were given to others, and a client with a cursor from
- * then would miss them.
- */
-export function skipNumbersAtStart(database: DatabaseSync, now: number): void {
-  transaction(database, () =>
-    database
-      .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
-      .run(NUMBERS_LOST_BY_CRASH, numbersAt(now)),
-  );
-}
-
-function numbersAt(now: number): number {
-  return Math.max(0, now - NUMBERS_SINCE) * NUMBERS_PER_MS;
-}
-
-/** The same for a store that was restored from a backup. */
-export function skipNumbersAfterRestore(file: string, now: number): void {
-  if (!existsSync(file)) return;
-  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
-  try {
-    transaction(database, () =>
-      database
-        .prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'")
-        .run(NUMBERS_LOST_BY_RESTORE, numbersAt(now)),
-    );
-  } finally {
-    database.close();
-  }
 }
 
 export function openStoreFile(file: string, kind: 'writer' | 'reader'): DatabaseSync {

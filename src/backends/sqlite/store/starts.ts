@@ -1,0 +1,72 @@
+/**
+ * The starts of servers on one store. Each has a random id, which a cursor of arrivals carries: where a copy of the store
+ * was put back, cursors that were given after the copy was made name a start that this store does not know, and are
+ * refused, whatever numbers both histories have given to their events. The row of a start is on disk before any event is
+ * stored, and before a cursor is given, under it.
+ *
+ * Numbers are skipped at every start, and more after a restore, so that cursors of a start that was cut short (a power
+ * loss, a backup that was made while it ran) stay below the numbers of the next one and remain usable. Where they do
+ * not, they are refused as well. Limit: the newest STARTS_MAX are known; cursors of older ones are refused.
+ */
+
+import { existsSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
+import type { StoreConnection } from './connection.ts';
+
+/** One a minute for a week. */
+const STARTS_MAX = 10_000;
+/** More than a store can have stored since its last sync, which a power loss takes away. */
+const NUMBERS_LOST_BY_CRASH = 2 ** 24;
+/** More than a store is behind the one that its backup was made of. */
+const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
+const NUMBERS_SINCE = Date.UTC(2026, 0, 1);
+/** More than any store takes in: so numbers of a later start are higher than all that were given before it. */
+const NUMBERS_PER_MS = 1_000;
+
+/** To be called at every start of a server, before anything is stored. Leaves the connection syncing every commit. */
+export function recordStart(database: DatabaseSync, now: number): void {
+  database.exec('PRAGMA synchronous = FULL');
+  transaction(database, () => {
+    skipNumbers(database, NUMBERS_LOST_BY_CRASH, now);
+    database.exec(`
+      INSERT INTO starts SELECT NULL, lower(hex(randomblob(8))), next FROM sequences WHERE name = 'event';
+      DELETE FROM starts WHERE no <= (SELECT max(no) FROM starts) - ${STARTS_MAX};`);
+  });
+}
+
+/** For a store that was restored from a backup, before a server starts on it. */
+export function skipNumbersAfterRestore(file: string, now: number): void {
+  if (!existsSync(file)) return;
+  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    transaction(database, () => skipNumbers(database, NUMBERS_LOST_BY_RESTORE, now));
+  } finally {
+    database.close();
+  }
+}
+
+function skipNumbers(database: DatabaseSync, count: number, now: number): void {
+  const reachedByNow = Math.max(0, now - NUMBERS_SINCE) * NUMBERS_PER_MS;
+  database.prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'").run(count, reachedByNow);
+}
+
+/** The id of the start under which cursors are given now. */
+export function latestStart(store: StoreConnection): string {
+  const row = store.get<{ id: string }>('SELECT id FROM starts ORDER BY no DESC LIMIT 1');
+  if (row === undefined) throw new Error('the table starts has no row');
+  return row.id;
+}
+
+/**
+ * Whether this store can go on after an event number that was given under a start: it knows the start, and all that it
+ * has stored since has higher numbers.
+ */
+export function followsStart(store: StoreConnection, id: string, event: number): boolean {
+  const row = store.get<{ next: number | null }>(
+    `SELECT (SELECT first_event FROM starts WHERE no > given.no ORDER BY no LIMIT 1) AS next
+     FROM starts AS given WHERE id = ?`,
+    id,
+  );
+  return row !== undefined && (row.next === null || event < row.next);
+}
