@@ -27,6 +27,8 @@ export interface DatabaseFile {
   readonly name: string;
   /** Migration n brings a file from version n to n + 1. Never edit one that was released: add the next. */
   readonly migrations: readonly Migration[];
+  /** Files of a version below it are refused: until 1.0 formats change without a migration. */
+  readonly oldest?: number;
   /** Settings that a file keeps (page size), run when it is still empty: later they would only write to it. */
   readonly newFilePragmas: string;
   readonly pragmas: string;
@@ -137,18 +139,36 @@ function open(what: DatabaseFile): DatabaseSync {
   }
 }
 
-function migrate(database: DatabaseSync, { file, name, migrations, readOnly = false }: DatabaseFile): void {
-  const versionOf = (): number => Number(database.prepare('PRAGMA user_version').get()?.user_version);
-  if (versionOf() === migrations.length) return;
-  if (readOnly && versionOf() < migrations.length) {
+/** Of files that were written: a new one is of version 0. */
+export function refuseUnreleasedFormat(
+  database: DatabaseSync,
+  { file, name, oldest = 0, withoutBackup }: Pick<DatabaseFile, 'file' | 'name' | 'oldest' | 'withoutBackup'>,
+): void {
+  const version = versionOf(database);
+  if (version === 0 || version >= oldest) return;
+  throw new OperatorError(
+    `The ${name} ${resolve(file)} was written by an older version of Sluice, before 1.0, in a format that this one does not ` +
+      `read (${version}; ${oldest} is the oldest). Nothing in it was changed. Use that version; or, with its -wal and -shm, ${withoutBackup}`,
+  );
+}
+
+function versionOf(database: DatabaseSync): number {
+  return Number(database.prepare('PRAGMA user_version').get()?.['user_version']);
+}
+
+function migrate(database: DatabaseSync, what: DatabaseFile): void {
+  const { file, name, migrations, readOnly = false } = what;
+  refuseUnreleasedFormat(database, what);
+  if (versionOf(database) === migrations.length) return;
+  if (readOnly && versionOf(database) < migrations.length) {
     throw new OperatorError(
       `The ${name} ${file} was written by an older Sluice. Start the server once, which brings it up to date.`,
     );
   }
-  if (versionOf() > migrations.length) throw newerError({ file, name, migrations }, versionOf());
+  if (versionOf(database) > migrations.length) throw newerError(what, versionOf(database));
   transaction(database, () => {
-    const version = versionOf();
-    if (version > migrations.length) throw newerError({ file, name, migrations }, version);
+    const version = versionOf(database);
+    if (version > migrations.length) throw newerError(what, version);
     applyMigrations(database, migrations.slice(version));
     database.exec(`PRAGMA user_version = ${migrations.length}`);
   });

@@ -7,6 +7,7 @@ import { after, before, suite, test } from 'node:test';
 import { DatabaseSync } from 'node:sqlite';
 import { openSqliteMovingSource } from '../../../src/backends/sqlite/migrate/source.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../src/data-folder.ts';
+import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import { OperatorError } from '../../../src/errors.ts';
 import { columnsOf, type MovedValue, type MovingSource, PART_NAMES, type PartName } from '../../../src/moving.ts';
 import { fillInstallation } from '../../cli/embedded-installation.ts';
@@ -86,6 +87,12 @@ suite('The embedded installation as the source of a move', () => {
       isOperatorError(/has neither store\.db nor keys\.db\. Name the data folder/),
     );
     const database = new DatabaseSync(setup.storeFile);
+    database.exec('PRAGMA user_version = 1');
+    assert.throws(() => openSqliteMovingSource(setup), isOperatorError(/older version of Sluice, before 1\.0/));
+    assert.throws(
+      () => openStoreFile(setup.storeFile, 'writer'),
+      isOperatorError(/does not read \(1; 2 is the oldest\)/),
+    );
     database.exec('PRAGMA user_version = 99');
     database.close();
     assert.throws(() => openSqliteMovingSource(setup), isOperatorError(/written by a newer Sluice/));

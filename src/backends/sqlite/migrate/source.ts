@@ -17,6 +17,7 @@ import {
   damageText,
   isDamage,
   refuseForeignWal,
+  refuseUnreleasedFormat,
 } from '../database.ts';
 import { keysFile } from '../keys-schema.ts';
 import { localLogName } from '../log/name.ts';
@@ -183,6 +184,7 @@ function openForReading(file: DatabaseFile): DatabaseSync {
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    refuseUnreleasedFormat(database, file);
     const version = Number(database.prepare('PRAGMA user_version').get()?.['user_version']);
     if (version === file.migrations.length) return database;
     throw new OperatorError(

@@ -267,6 +267,7 @@ const STARTS = `
 
 function create(database: DatabaseSync): void {
   database.exec(SCHEMA);
+  database.exec(STARTS);
   database.prepare('INSERT INTO key_secret VALUES (?)').run(randomBytes(SECRET_BYTES));
 }
 
@@ -313,13 +314,17 @@ const READER_CACHE_KIB = 16 * 1_024;
  */
 export const WAL_PAGES = 1_024;
 
+/** One more with every change of what is stored, until 1.0: stores of these are refused. */
+const UNRELEASED_FORMATS: readonly string[] = [''];
+
 const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
 
 export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile {
   return {
     file,
     name: 'store',
-    migrations: [create, STARTS],
+    migrations: [...UNRELEASED_FORMATS, create],
+    oldest: UNRELEASED_FORMATS.length + 1,
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
       PRAGMA journal_mode = WAL;
