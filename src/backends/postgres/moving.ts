@@ -156,10 +156,10 @@ class PostgresMovingTarget implements MovingTarget {
 
   async books(): Promise<TenantBooks> {
     const move = await readMove(this.#pool);
-    const tenants = await this.#pool.query<{ no: number; id: TenantId }>('SELECT no, id FROM tenants ORDER BY no');
+    const tenants = await this.#pool.query<{ id: TenantId }>('SELECT id FROM tenants ORDER BY no');
     const books = new Map<TenantId, readonly LedgerHour[]>();
-    for (const { no, id } of tenants.rows) {
-      books.set(id, (await readLedger(this.#pool, move?.log ?? '', no, { from: null, to: null })).hours);
+    for (const { id } of tenants.rows) {
+      books.set(id, (await readLedger(this.#pool, move?.log ?? '', id, { from: null, to: null })).hours);
     }
     return books;
   }

@@ -66,11 +66,14 @@ const LEDGER_SUMS = LEDGER_COLUMNS.map((column) => `sum(${column})::bigint AS ${
 
 type LedgerColumns = Readonly<Record<string, number | null>> & { readonly hour: number | null };
 
-/** Newest hour first. `tenant` null is all of them; undefined is one that never sent anything. */
+/**
+ * Newest hour first. `tenant` null is all of them. Its number is looked up in the statement that reads the positions: a tenant
+ * whose first records are stored in between would seem to have none, neither stored nor pending.
+ */
 export async function readLedger(
   db: Queryable,
   log: string,
-  tenant: number | null | undefined,
+  tenant: TenantId | null,
   { from, to }: TimeRange,
 ): Promise<StoredLedger> {
   const { rows } = await db.query<
@@ -78,15 +81,9 @@ export async function readLedger(
   >(
     `SELECT p.positions, lost.lost, l.* FROM ${POSITIONS} CROSS JOIN ${LOST} LEFT JOIN (
        SELECT hour, ${LEDGER_SUMS} FROM ledger
-       WHERE $2 AND ($3::integer IS NULL OR tenant = $3) AND hour >= $4 AND hour < $5 GROUP BY hour
+       WHERE ($2::text IS NULL OR tenant = (SELECT no FROM tenants WHERE id = $2)) AND hour >= $3 AND hour < $4 GROUP BY hour
      ) AS l ON true ORDER BY l.hour DESC`,
-    [
-      log,
-      tenant !== undefined,
-      tenant ?? null,
-      from === null ? Number.MIN_SAFE_INTEGER : startOf(from, HOUR_MS),
-      to ?? Number.MAX_SAFE_INTEGER,
-    ],
+    [log, tenant, from === null ? Number.MIN_SAFE_INTEGER : startOf(from, HOUR_MS), to ?? Number.MAX_SAFE_INTEGER],
   );
   const hours = rows.flatMap((row) => {
     const { hour } = row;
@@ -117,25 +114,20 @@ interface ReceiptColumns {
   readonly positions: Positions;
 }
 
-/** Every minute that has a part in the range, oldest first; undefined is a tenant that never sent anything. */
+/** Every minute that has a part in the range, oldest first. The tenant is looked up as in `readLedger`. */
 export async function readReceipts(
   db: Queryable,
   log: string,
-  tenant: number | undefined,
+  tenant: TenantId,
   { from, to }: TimeRange,
 ): Promise<{ minutes: ReceiptMinute[]; positions: Map<number, number> }> {
   const { rows } = await db.query<ReceiptColumns>(
     `SELECT p.positions, r.* FROM ${POSITIONS} LEFT JOIN (
        SELECT minute AS start, sum(users_accepted)::bigint AS "usersAccepted",
          sum(users_rejected)::bigint AS "usersRejected", sum(events_accepted)::bigint AS "eventsAccepted"
-       FROM receipts WHERE tenant = $2 AND minute >= $3 AND minute < $4 GROUP BY minute
+       FROM receipts WHERE tenant = (SELECT no FROM tenants WHERE id = $2) AND minute >= $3 AND minute < $4 GROUP BY minute
      ) AS r ON true ORDER BY r.start`,
-    [
-      log,
-      tenant ?? null,
-      from === null ? Number.MIN_SAFE_INTEGER : startOf(from, MINUTE_MS),
-      to ?? Number.MAX_SAFE_INTEGER,
-    ],
+    [log, tenant, from === null ? Number.MIN_SAFE_INTEGER : startOf(from, MINUTE_MS), to ?? Number.MAX_SAFE_INTEGER],
   );
   const minutes = rows.flatMap(({ start, usersAccepted, usersRejected, eventsAccepted }) =>
     start === null ? [] : [{ start, usersAccepted, usersRejected, eventsAccepted }],
