@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { cpSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { assertOwnSegments } from '../src/backends/sqlite/log/segment-chain.ts';
@@ -108,6 +109,19 @@ suite('A partition that is not written to any more', () => {
     assert.equal(await missing(), 0);
     await processAll(folder);
     assert.equal((await reading.ledger(null, { from: null, to: null })).positions.get(1), 5);
+  });
+
+  test('misses what was acknowledged in it when its folder is gone, though the store knows nothing of it', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await appendAll(folder, requests(1, 3), 0);
+    await processAll(folder);
+    await appendAll(folder, requests(4, 2), 1);
+    rmSync(join(logFolderOf(folder), '1'), { recursive: true });
+    await appendAll(folder, requests(6, 1), 0);
+    const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
+    scope.defer(() => reading.close());
+    assert.equal((await reading.ledger(null, { from: null, to: null })).missingRecords, 2);
   });
 });
 

@@ -16,7 +16,7 @@ import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { releaseMemory } from '../../../threads.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
-import { LogEnds, readLogEnd } from './ends.ts';
+import { LogEnds, readLogEnd, readLogEnds } from './ends.ts';
 import { findCommittedPosition } from './positions.ts';
 import { fullDiskText, recoverSegment } from './recovery.ts';
 import {
@@ -194,7 +194,8 @@ class Writer {
   /** The partitions that an earlier start used. Where one has lost its end, a mark says where that was. */
   #recoverUnused(): void {
     const { folder, partitions, storePositions } = this.#setup;
-    for (const partition of new Set([...listPartitions(folder), ...(storePositions?.keys() ?? [])])) {
+    const noted = readLogEnds(folder).flatMap((end, partition) => (end > 0 ? [partition] : []));
+    for (const partition of new Set([...listPartitions(folder), ...(storePositions?.keys() ?? []), ...noted])) {
       if (partition < partitions) continue;
       const end = this.#recover(partition);
       const to = Math.max(end, this.#endSeenElsewhere(partition));

@@ -157,12 +157,20 @@ function finite(value: number): number | null {
   return Number.isFinite(value) ? value : null;
 }
 
-/** The newest time of receipt that a store has processed; 0 when there is none. */
+/**
+ * The newest time that a store knows, of receipt or of an erase; 0 when there is none. What is received next must be later:
+ * else it would be taken for data of before the erase.
+ */
 export function newestProcessed(file: string): number {
   const database = openStoreFile(file, 'reader');
   try {
     const row = withDamageInWords(file, () =>
-      database.prepare('SELECT max(received_max) AS newest FROM event_tables').get(),
+      database
+        .prepare(
+          `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
+                      coalesce((SELECT max(erased_at) FROM tombstones), 0)) AS newest`,
+        )
+        .get(),
     );
     return Number(row?.newest ?? 0);
   } finally {
