@@ -36,8 +36,8 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => st
 
 const results = run({
   files,
-  // Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so four at least.
-  concurrency: Math.max(4, Math.floor(availableParallelism() / 2)),
+  // Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so three at least.
+  concurrency: Math.max(3, Math.floor(availableParallelism() / 2)),
   signal: stopping.signal,
   env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE, ...servers.env },
 });
