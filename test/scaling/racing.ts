@@ -63,6 +63,17 @@ export interface RaceSetup {
   readonly random: Random;
 }
 
+/** Connections are cut at random: also the one that a pool is opened with. */
+async function openDespiteKills(url: string): ReturnType<typeof openPool> {
+  for (;;) {
+    try {
+      return await openPool({ url, max: 2, applicationName: APPLICATION });
+    } catch (error) {
+      if (!(error instanceof StoreUnavailableError)) throw error;
+    }
+  }
+}
+
 /** Until all partitions are used up. */
 export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promise<Race> {
   const { dataFolder, processors, random } = setup;
@@ -84,7 +95,7 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
   const hasEnded = (): boolean => isOver;
   const runOne = async (partition: number): Promise<void> => {
     const { next: end } = await log.headers(partition, 0, Number.MAX_SAFE_INTEGER);
-    const ownPool = await openPool({ url, max: 2, applicationName: APPLICATION });
+    const ownPool = await openDespiteKills(url);
     const own = recorded(openPostgresStoreWriter({ pool: ownPool, logName: log.name }), taken);
     const processor = new Processor({
       log: restricted(log, [partition]),
