@@ -256,7 +256,7 @@ export async function openMemberStore(config: Config): Promise<MemberStore> {
     refuseMovedFolder(config.dataFolder);
     refuseUnfinishedRestore(config.dataFolder);
     refuseLostKeys(config.dataFolder);
-    const { openSqliteMemberStore } = await import('./backends/sqlite/members.ts');
+    const { openSqliteMemberStore } = await import('./backends/sqlite/keys.ts');
     return openSqliteMemberStore(keyFileOf(config.dataFolder));
   }
   return memberStoreOn(await openDatabase(config, 'members', FEW_CONNECTIONS));
@@ -268,7 +268,7 @@ export async function keyStoreOn(pool: Database): Promise<KeyStore> {
 }
 
 export async function memberStoreOn(pool: Database): Promise<MemberStore> {
-  const { openPostgresMemberStore } = await import('./backends/postgres/members.ts');
+  const { openPostgresMemberStore } = await import('./backends/postgres/keys.ts');
   return openPostgresMemberStore(pool);
 }
 

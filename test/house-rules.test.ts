@@ -97,6 +97,8 @@ suite('The rules of the house', () => {
         const target = backendOf(to);
         if (target === undefined) return false;
         const own = backendOf(from);
+        // What SQLite and PostgreSQL share.
+        if (target === 'sql' && (own === 'sqlite' || own === 'postgres')) return false;
         return own === undefined ? !ROOTS.has(from) || !isDynamic : own !== target;
       }),
       [],

@@ -33,7 +33,8 @@ export async function withKeyStore<T>(
     return await work(store);
   } catch (error) {
     if (!(error instanceof StoreUnavailableError)) throw error;
-    throw new OperatorError(`The keys in ${placeName(config)} cannot be reached: ${error.message}`);
+    const reason = error.cause instanceof Error ? error.cause.message : error.message;
+    throw new OperatorError(`The keys in ${placeName(config)} cannot be reached: ${reason}`, { cause: error });
   } finally {
     await store?.close();
   }

@@ -5,8 +5,7 @@
  */
 
 import assert from 'node:assert/strict';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteMemberStore } from '../../src/backends/sqlite/members.ts';
+import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
 import { keyFileOf, storeFileOf } from '../../src/data-folder.ts';
 import { createKey } from '../../src/keys/create.ts';

@@ -2,8 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
-import { openPostgresKeyStore } from '../../src/backends/postgres/keys.ts';
-import { openPostgresMemberStore } from '../../src/backends/postgres/members.ts';
+import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backends/postgres/keys.ts';
 import { newAccount } from '../../src/keys/create.ts';
 import type { MemberStore } from '../../src/members.ts';
 import { newToken } from '../../src/sign-in/token.ts';

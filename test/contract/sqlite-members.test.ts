@@ -8,10 +8,8 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteMemberStore } from '../../src/backends/sqlite/members.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
-import { hashKey } from '../../src/keys/format.ts';
+import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
+import { newAccount } from '../../src/keys/create.ts';
 import { acceptInvitation, invite } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
@@ -38,28 +36,19 @@ memberStoreContract('SQLite', async () => {
   };
 });
 
-test('a file that a Sluice without members made keeps its keys and takes members', async (context) => {
+test('a file of an older, unreleased format is refused and left as it is', async (context) => {
   const { folder, remove } = await temporaryFolder();
   context.after(remove);
   const file = join(folder, 'keys.db');
   const keys = openSqliteKeyStore(file);
-  const account = await keys.ensureAccount(newAccount('acme', NOW));
-  const wishes = { name: 'old', kind: 'secret', environment: 'production', origins: [], expiresAt: null } as const;
-  const { key } = await createKey(keys, { ...wishes, accountId: account.id, now: NOW });
+  await keys.ensureAccount(newAccount('acme', NOW));
   await keys.close();
   const older = new DatabaseSync(file);
-  for (const table of ['belongs_to', 'sign_in_attempts', 'invitations', 'sessions', 'members'])
-    older.exec(`DROP TABLE ${table}`);
-  older.exec('DROP INDEX keys_by_account; PRAGMA user_version = 1');
+  older.exec('PRAGMA user_version = 3');
   older.close();
-
-  const members = openSqliteMemberStore(file);
-  const wish = { accountId: account.id, kind: 'first', email: null, member: null } as const;
-  assert.ok(await invite(members, wish, NOW));
-  await members.close();
-  const again = openSqliteKeyStore(file);
-  assert.equal((await again.findByHash(hashKey(key)))?.name, 'old');
-  await again.close();
+  const before = await readFile(file);
+  assert.throws(() => openSqliteMemberStore(file), /older version of Sluice, before 1\.0/);
+  assert.deepEqual(await readFile(file), before);
 });
 
 test('the file holds neither passwords nor tokens', async (context) => {

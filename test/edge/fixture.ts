@@ -6,8 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteMemberStore } from '../../src/backends/sqlite/members.ts';
+import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import type { LogRecord } from '../../src/log.ts';

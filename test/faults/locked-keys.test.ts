@@ -37,7 +37,9 @@ test('while the key file is locked, sign-in is 503 and events are taken at once'
 
   const statuses = (await signingIn).map(({ status }) => status);
   assert.deepEqual(statuses, [503, 503, 503]);
-  await eventually('the log says why', () => /members cannot be read or written: .*locked/.test(server.stderr()));
+  await eventually('the log says why', () =>
+    /keys and members cannot be read or written: .*locked/.test(server.stderr()),
+  );
   other.exec('ROLLBACK');
   other.close();
   assert.equal((await signIn()).status, 401);

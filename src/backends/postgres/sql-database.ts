@@ -1,0 +1,48 @@
+/**
+ * A PostgreSQL database as the `SqlDatabase` of `backends/sql/`, which any number of servers share. A transaction that
+ * conflicts with another is run again; after a few times the database counts as unavailable. It owns the pool that it is
+ * given.
+ */
+
+import type { Kysely } from 'kysely';
+import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
+import { queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
+import type { PostgresPool, Queryable } from './pool.ts';
+
+const CONFLICT_ATTEMPTS = 5;
+/** A request may be waiting: a server that is silent for so long is given up, and the connection with it. */
+const READ_TIMEOUT_MS = 3_000;
+
+const ROW_LOCKS: RowLocks = {
+  lock: (query) => query.forNoKeyUpdate(),
+  lockFree: (query) => query.forUpdate().skipLocked(),
+};
+
+export class PostgresSqlDatabase<Tables> implements SqlDatabase<Tables> {
+  readonly reading: Kysely<Tables>;
+  readonly locks = ROW_LOCKS;
+  readonly #pool: PostgresPool;
+
+  constructor(pool: PostgresPool) {
+    this.#pool = pool;
+    this.reading = queriesOn(pool, READ_TIMEOUT_MS);
+  }
+
+  async change<T>(work: (tables: Kysely<Tables>) => Promise<T>): Promise<T> {
+    try {
+      return await this.#pool.inTransaction((client) => work(queriesOn(client)), CONFLICT_ATTEMPTS);
+    } catch (error) {
+      if (!(error instanceof StoreConflictError)) throw error;
+      throw new StoreUnavailableError('the same rows are being changed by too many at once', { cause: error });
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+}
+
+function queriesOn<Tables>(connection: Queryable, timeoutMs?: number): Kysely<Tables> {
+  const limit = timeoutMs === undefined ? {} : { timeoutMs };
+  return queriesFor('postgres', (text, values) => connection.query<unknown>({ text, ...limit }, values));
+}
