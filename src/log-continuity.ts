@@ -106,12 +106,55 @@ export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, n
   return lost;
 }
 
-/** What cannot be known of these partitions, which have records and no note of where they ended (`log-ends`). */
+/**
+ * What cannot be known of these partitions: they were used, and `log-ends` has no line for them, or one of an earlier time.
+ * In the words of a start, of `GET /health` and of `sluice doctor`.
+ */
 export function unknownEndsText(partitions: readonly number[]): string {
   return (
-    `log-ends is missing or cannot be read for partition ${partitions.join(', ')} of the log: whether requests were ` +
-    'acknowledged beyond the newest record that the log has now is not known'
+    `log-ends is missing, cannot be read or is older than the log (partition ${partitions.join(', ')}): whether requests ` +
+    'were acknowledged beyond the newest record that the log has now is not known. After a power loss this is normal'
   );
+}
+
+/** A local log has lost its end: records from `from` up to `to` are not in it. The store has those below `processed`. */
+export interface MissingRecords {
+  readonly partition: number;
+  readonly from: number;
+  readonly to: number;
+  readonly processed: number;
+  /** Whether it is certain that nothing was acknowledged beyond `to`: else the note of that is gone, or older. */
+  readonly isCertain: boolean;
+}
+
+/** What a start has to say of a local log, or would have to. */
+export interface LogInspection {
+  /** Why it is refused, in words with what to do. */
+  readonly refusals: readonly string[];
+  /** Segments that it is refused for, by file. None while a server runs, which looked at them when it started. */
+  readonly refusedSegments: ReadonlyMap<string, string>;
+  /** Partitions of which it is not known whether more was acknowledged than they hold. None while a server runs. */
+  readonly unknownEnds: readonly number[];
+  /** None while a server runs, and none where it is refused. */
+  readonly missing: readonly MissingRecords[];
+}
+
+/** Whether it is certain that no acknowledged record is lost by it. */
+export function isHarmless({ to, processed, isCertain }: MissingRecords): boolean {
+  return processed >= to && isCertain;
+}
+
+/** In the words of a start and of `sluice doctor`. */
+export function missingRecordsText(missing: MissingRecords): string {
+  const { partition, from, to, processed } = missing;
+  const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
+  const what = `the log has lost its newest records, ${positions} of partition ${partition}`;
+  if (isHarmless(missing)) return `${what}; the store has all of them, so nothing is lost`;
+  if (processed >= to) {
+    return `${what}; the store has all of these, but log-ends is missing or older, so it is not known whether more were acknowledged`;
+  }
+  const lost = Math.max(from, processed);
+  return `${what}; those from position ${lost} on were acknowledged and are not processed`;
 }
 
 async function overwritten(

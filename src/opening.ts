@@ -15,7 +15,7 @@ import { keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from './data-folder.
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from './errors.ts';
 import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } from './log.ts';
-import { assertProcessed, unknownEndsText } from './log-continuity.ts';
+import { assertProcessed, type LogInspection, unknownEndsText } from './log-continuity.ts';
 import { hasLostKeys, refuseLostKeys } from './lost-keys.ts';
 import type { MemberStore } from './members.ts';
 import { refuseMovedFolder } from './move-marker.ts';
@@ -176,31 +176,77 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
   const [{ tieDataFolder }, { assertOwnSegments }, { noteUnknownEnds, partitionsWithoutEnd }] = await Promise.all([
     import('./backends/sqlite/installation.ts'),
     import('./backends/sqlite/log/segment-chain.ts'),
-    import('./backends/sqlite/log/unknown-ends.ts'),
+    import('./backends/sqlite/log/end-of-log.ts'),
   ]);
   const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   if (logUrl !== '') return warnings;
   const folder = logFolderOf(dataFolder);
+  let storePositions: ReadonlyMap<number, number> = new Map();
   try {
     // Of all partitions, before any of them takes a request.
     assertOwnSegments(folder);
-    if (storeUrl === '') await assertStoreFileOfLog(config);
+    if (storeUrl === '') storePositions = await positionsInStoreFile(config);
   } catch (error) {
     refuseInOperatorsWords(error);
   }
-  const unknown = partitionsWithoutEnd(folder);
+  const unknown = partitionsWithoutEnd(folder, storePositions);
   if (unknown.length === 0) return warnings;
-  noteUnknownEnds(folder);
-  return [...warnings, `${unknownEndsText(unknown)}; the ends that the segments have are noted now`];
+  noteUnknownEnds(folder, unknown);
+  return [...warnings, `${unknownEndsText(unknown)}; the ends that the log has are noted now`];
 }
 
-async function assertStoreFileOfLog(config: Config): Promise<void> {
-  const { openSqliteStore } = await import('./backends/sqlite/store/store.ts');
+/** Throws `LogCorruptError` where the store was made from another log. */
+async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number, number>> {
+  const [{ openSqliteStore }, { NO_HOURS }] = await Promise.all([
+    import('./backends/sqlite/store/store.ts'),
+    import('./reading-traces.ts'),
+  ]);
   const store = openSqliteStore(storeFileOf(config.dataFolder));
   try {
     await assertLogOfStore(config, store);
+    return (await store.ledger(null, NO_HOURS)).positions;
   } finally {
     await store.close();
+  }
+}
+
+/**
+ * What a start would say of the local log, by the functions that a start uses. Reads only. `store`: undefined where there is
+ * none yet, null where it cannot be read.
+ */
+export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
+  const [{ allMissingAtEnd, partitionsWithoutEnd }, { assertOwnSegments }, { problemOfPositions }, checkup, reading] =
+    await Promise.all([
+      import('./backends/sqlite/log/end-of-log.ts'),
+      import('./backends/sqlite/log/segment-chain.ts'),
+      import('./backends/sqlite/log/positions.ts'),
+      import('./backends/sqlite/checkup.ts'),
+      import('./reading-traces.ts'),
+    ]);
+  const folder = logFolderOf(config.dataFolder);
+  const refusals = [
+    await refusalBy(async () => assertOwnSegments(folder)),
+    problemOfPositions(folder),
+    store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
+  ].filter((words) => words !== null);
+  // What a server writes to is not at rest.
+  const isAtRest = !checkup.lockHolderOf(config.dataFolder).isHeld;
+  const refusedSegments = isAtRest ? checkup.unrecoverableSegments(folder) : new Map<string, string>();
+  if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
+    return { refusals, refusedSegments, unknownEnds: [], missing: [] };
+  }
+  const positions = store ? (await store.ledger(null, reading.NO_HOURS)).positions : new Map<number, number>();
+  const unknownEnds = partitionsWithoutEnd(folder, positions);
+  return { refusals, refusedSegments, unknownEnds, missing: store === null ? [] : allMissingAtEnd(folder, positions) };
+}
+
+async function refusalBy(check: () => Promise<void>): Promise<string | null> {
+  try {
+    await check();
+    return null;
+  } catch (error) {
+    if (!(error instanceof LogCorruptError)) throw error;
+    return error.message;
   }
 }
 
@@ -314,13 +360,14 @@ export async function storeOn(pool: Database, config: Config, logName: () => str
   return openPostgresStore({ pool, logName, matchOptions: matchOptionsOf(config) });
 }
 
-/** For reading alone: removes nothing, and reads all partitions. Makes nothing: undefined where there is no log. */
+/** For reading alone: removes nothing, and reads all partitions. Makes nothing: undefined where there was never a log. */
 export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
   if (config.logUrl !== '') return sharedLog(config, { warn, makesTopic: false, openMsMax: COMMAND_MS_MAX });
-  return existsSync(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
+  const { wasEverThere } = await import('./backends/sqlite/log/end-of-log.ts');
+  return wasEverThere(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
 }
 
 /** For a server, which waits for a log that starts at the same time, and makes it if it is missing. */

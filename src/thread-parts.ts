@@ -12,6 +12,7 @@ import { DatabaseAwayError } from './database-start.ts';
 import type { EdgeParts, Reading } from './edge/edge.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
 import { type LogAppender, type LogReader, LogUnavailableError } from './log.ts';
+import { isHarmless, missingRecordsText } from './log-continuity.ts';
 import {
   connectLater,
   continueClock,
@@ -245,17 +246,11 @@ async function openLocalLog(
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     checkpointer,
     onFatal,
-    onMissing: ({ partition, from, to, processed, isCertain }) => {
+    onMissing: (missing) => {
+      const { partition, from, to } = missing;
       const line = { partition, from_position: from, to_position: to - 1 };
-      if (processed < to) {
-        logger.error(line, 'the log has lost acknowledged records that were not processed: see sluice doctor');
-      } else if (isCertain) {
-        logger.warn(line, 'the log has lost its newest records; the store has all of them, so nothing is lost');
-      } else {
-        const words =
-          'the log has lost its newest records; the store has these, but log-ends is missing or older, so it is not known whether more were acknowledged';
-        logger.error(line, words);
-      }
+      if (isHarmless(missing)) logger.warn(line, missingRecordsText(missing));
+      else logger.error(line, `${missingRecordsText(missing)}: see sluice doctor`);
     },
   });
 }

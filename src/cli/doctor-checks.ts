@@ -9,6 +9,7 @@ import { resolve } from 'node:path';
 import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config.ts';
 import { accessAdvice, accessProblemsOf } from '../data-folder-access.ts';
 import type { LogReader } from '../log.ts';
+import type { LogInspection } from '../log-continuity.ts';
 import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../lost-keys.ts';
 import type { KeyStore, Store } from '../store.ts';
 import { displayOf } from './keys-show.ts';
@@ -55,18 +56,8 @@ export interface DoctorParts {
   readonly findLogReader: (warn?: (message: string) => void) => Promise<LogReader | undefined>;
   /** Of one partition, in order. */
   readonly segments: (partition: number) => readonly SegmentName[];
-  /** Throws `LogCorruptError` where the store has passed over records of the local log that it never had. */
-  readonly assertLogOfStore: (store: Store) => Promise<void>;
-  /** Of a local log: those that have records, and no readable note of where they ended. */
-  readonly partitionsWithoutEnd: () => readonly number[];
-  /** Throws `ForeignSegmentError` where a segment of the log was written elsewhere. */
-  readonly assertOwnSegments: () => void;
-  /** By partition, the position after the last acknowledged record; 0 where it is not known. */
-  readonly logEnds: () => readonly number[];
-  /** What is wrong with the log's file of positions, in words with what to do; null when it is sound. */
-  readonly problemOfPositions: () => string | null;
-  /** By file, the segments that a start would refuse, in its words. For a folder on which no server runs. */
-  readonly unrecoverableSegments: () => ReadonlyMap<string, string>;
+  /** What a start would say of the local log. */
+  readonly inspectLocalLog: () => Promise<LogInspection>;
   /** Whether parts of different installations lie together, in the words of a start; null where they do not. */
   readonly problemOfInstallation: () => string | null;
   readonly lockHolder: () => LockHolder;

@@ -12,7 +12,7 @@ import { formatSetting } from '../config.ts';
 import { withoutSecrets } from '../config-values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
-import { unknownEndsText } from '../log-continuity.ts';
+import { isHarmless, type MissingRecords, missingRecordsText, unknownEndsText } from '../log-continuity.ts';
 import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -43,25 +43,23 @@ type Positions = ReadonlyMap<number, number>;
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   return withLog(parts, [well('log', 'there is none yet')], async (log) => {
-    const findings = [...foreignFindings(parts), ...endFindings(parts)];
-    const problem = parts.problemOfPositions();
-    if (problem !== null) findings.push(broken('log', problem, 'Until then a server refuses to start.'));
-    // What a running server writes to is not at rest; it checked what it found when it started.
-    const isAtRest = !parts.lockHolder().isHeld;
-    const refused = isAtRest ? parts.unrecoverableSegments() : new Map<string, string>();
+    const { refusals, refusedSegments, unknownEnds, missing } = await parts.inspectLocalLog();
+    const findings = refusals.map((words) => broken('log', words, REFUSED_ADVICE));
+    if (unknownEnds.length > 0) findings.push(warning('log', unknownEndsText(unknownEnds), UNKNOWN_ENDS_ADVICE));
+    findings.push(...missing.map(lostEndFinding));
     const processed = await processedPositions(parts);
     let count = 0;
     for (const partition of await log.partitions()) {
       const segments = parts.segments(partition);
       count += segments.length;
       for (const [index, segment] of segments.entries()) {
-        const problem = refused.get(segment.file);
-        if (problem !== undefined) findings.push(broken('log', problem, 'Until then a server refuses to start.'));
+        const words = refusedSegments.get(segment.file);
+        if (words !== undefined) findings.push(broken('log', words, REFUSED_ADVICE));
         else findings.push(...(await segmentFindings(log, partition, segment, segments[index + 1], processed)));
       }
     }
     if (findings.length === 0) {
-      const atRest = isAtRest ? ', and a start would accept them' : '';
+      const atRest = parts.lockHolder().isHeld ? '' : ', and a start would accept them';
       return [well('log', `${countOf(count, 'segment')}, readable at both ends${atRest}`)];
     }
     // One that does not belong there is found beside each of its neighbours, too.
@@ -69,24 +67,18 @@ export const checkLog: Check = async (parts) => {
   });
 };
 
-const FOREIGN_ADVICE = 'Until then a server refuses to start, and one that runs does not process.';
+const REFUSED_ADVICE = 'Until then a server refuses to start, and one that runs does not process.';
+const UNKNOWN_ENDS_ADVICE =
+  'If you have log-ends as it was last, put it back before the next start. If not, there is nothing to do: the next start notes the ends that the log has.';
 
-function endFindings(parts: DoctorParts): Finding[] {
-  const partitions = parts.partitionsWithoutEnd();
-  if (partitions.length === 0) return [];
+/** Of the end that a local log has lost, before the start that goes on behind it. */
+function lostEndFinding(missing: MissingRecords): Finding {
+  const text = missingRecordsText(missing);
+  if (isHarmless(missing)) return warning('log', text, 'Nothing to do: the next start goes on behind them.');
   const advice =
-    'If you have log-ends, put it back before the next start. If not, there is nothing to do: the next start notes the ends that the segments have.';
-  return [warning('log', unknownEndsText(partitions), advice)];
-}
-
-function foreignFindings(parts: DoctorParts): Finding[] {
-  try {
-    parts.assertOwnSegments();
-    return [];
-  } catch (error) {
-    if (!(error instanceof ForeignSegmentError)) throw error;
-    return [broken('log', error.message, FOREIGN_ADVICE)];
-  }
+    'Put the files back before the next start. docs/operating.md says how: "The log and the store do not match".';
+  if (missing.processed >= missing.to) return warning('log', text, advice);
+  return broken('log', text, `${advice} A start takes requests, and processes none behind the records that are gone.`);
 }
 
 /** To open it is to look at its settings, too: what could lose acknowledged events is told. */
@@ -136,7 +128,7 @@ async function segmentFindings(
   } catch (error) {
     // Retention may just have removed it.
     if (!existsSync(segment.file)) return [];
-    if (error instanceof ForeignSegmentError) return [broken('log', error.message, FOREIGN_ADVICE)];
+    if (error instanceof ForeignSegmentError) return [broken('log', error.message, REFUSED_ADVICE)];
     if (error instanceof LogGapError) {
       return [broken('log', error.message, 'Until then a server accepts requests, and does not process past the gap.')];
     }
@@ -370,13 +362,14 @@ export const checkStore: Check = async (parts) => {
 async function absentStore(parts: DoctorParts): Promise<Finding> {
   const none = well('store', 'there is none yet');
   if (parts.config.storeUrl !== '') return none;
-  const ends = parts.logEnds();
-  const inLog = await withLog(parts, [] as readonly number[], (log) => log.partitions());
-  let [lost, isUsed] = [0, false];
-  for (const partition of new Set([...inLog, ...ends.keys()])) {
-    const first = parts.segments(partition)[0]?.firstPosition ?? Math.max(1, ends[partition] ?? 1);
-    lost += first - 1;
-    isUsed ||= first > 1 || parts.segments(partition).length > 0;
+  // What only log-ends still knows of.
+  const { missing } = await parts.inspectLocalLog();
+  let lost = missing.reduce((sum, { from, to }) => sum + to - from, 0);
+  let isUsed = lost > 0;
+  for (const partition of await withLog(parts, [] as readonly number[], (log) => log.partitions())) {
+    const [first] = parts.segments(partition);
+    lost += (first?.firstPosition ?? 1) - 1;
+    isUsed ||= first !== undefined;
   }
   if (!isUsed) return none;
   if (parts.lockHolder().isHeld) {
@@ -403,13 +396,8 @@ export const checkBooks: Check = async (parts) => {
   if (store === undefined) return [];
   const { hours, positions, missingRecords, lost } = await store.ledger(null, { from: null, to: null });
   const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
-  const ahead = missingRecords > 0 ? await processedButGone(parts, positions) : new Map<number, number>();
-  const missing = missingRecords - [...ahead.values()].reduce((sum, count) => sum + count, 0);
-  if (missing > 0) findings.push(await logIsShort(parts, positions, ahead, missing));
-  const otherLog = await otherLogFindings(parts, store);
-  findings.push(...otherLog);
-  // Of another log it cannot be said that nothing is lost.
-  if (otherLog.length === 0) for (const [partition, records] of ahead) findings.push(storeIsAhead(partition, records));
+  const missing = missingRecords - (await processedButGone(parts));
+  if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
   findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
   for (const { traceId, cause, setAsideAt } of await store.setAside(SHOWN_MAX)) {
     findings.push(
@@ -429,53 +417,11 @@ export const checkBooks: Check = async (parts) => {
   return findings;
 };
 
-/** The store was made from another copy of the log. */
-async function otherLogFindings(parts: DoctorParts, store: Store): Promise<Finding[]> {
-  try {
-    await parts.assertLogOfStore(store);
-    return [];
-  } catch (error) {
-    if (!(error instanceof LogCorruptError)) throw error;
-    return [broken('ledger', error.message, 'A server refuses to start until then; nothing is changed.')];
-  }
-}
-
-/**
- * By partition, how many records at the end of a local log are gone that the store has processed. No server runs: the
- * next start goes on behind them, and then they are missing no more.
- */
-async function processedButGone(parts: DoctorParts, positions: Positions): Promise<Map<number, number>> {
-  if (parts.config.logUrl !== '' || parts.lockHolder().isHeld) return new Map();
-  const all = new Map([...positions].map(([partition, position]) => [partition, position - 1]));
-  return withLog(parts, all, async (log) => {
-    const gone = new Map<number, number>();
-    for (const [partition, position] of positions) {
-      const newest = parts.segments(partition).at(-1);
-      if (newest?.lost || newest?.unused) continue;
-      const end = newest === undefined ? 1 : await endOf(log, partition, newest);
-      if (end < position) gone.set(partition, position - end);
-    }
-    return gone;
-  });
-}
-
-/** The position after the last record; infinite where that cannot be read, which is reported with the log. */
-async function endOf(log: LogReader, partition: number, { firstPosition, missing }: SegmentName): Promise<number> {
-  if (missing) return firstPosition;
-  try {
-    return ((await lastPosition(log, partition, firstPosition)) ?? firstPosition - 1) + 1;
-  } catch (error) {
-    if (!(error instanceof LogCorruptError)) throw error;
-    return Number.POSITIVE_INFINITY;
-  }
-}
-
-function storeIsAhead(partition: number, records: number): Finding {
-  return warning(
-    'ledger',
-    `the log has lost its newest ${countOf(records, 'record')} of partition ${partition}; the store has processed all of them`,
-    'Nothing is lost by that: the next start goes on behind them.',
-  );
+/** Records at the end of a local log that are gone, and that the store has: the next start goes on behind them. */
+async function processedButGone(parts: DoctorParts): Promise<number> {
+  if (parts.config.logUrl !== '') return 0;
+  const { missing } = await parts.inspectLocalLog();
+  return missing.reduce((sum, { from, to, processed }) => sum + Math.max(0, Math.min(processed, to) - from), 0);
 }
 
 function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][number]): Finding {
@@ -492,23 +438,15 @@ function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][
   return warning('ledger', message, advice);
 }
 
-/** The log ends before what was acknowledged, or is not the log of this store. */
-async function logIsShort(
-  parts: DoctorParts,
-  positions: Positions,
-  ahead: ReadonlyMap<number, number>,
-  missing: number,
-): Promise<Finding> {
+/** The log ends before what was acknowledged, has a gap, or is not the log of this store. */
+async function logIsShort(parts: DoctorParts, positions: Positions, missing: number): Promise<Finding> {
   const places = await withLog(parts, [], async (log) => {
     const shown: string[] = [];
-    for (const [partition, position] of positions) {
-      const count = (await log.missing(partition, position)) - (ahead.get(partition) ?? 0);
-      if (count > 0)
-        shown.push(`${formatCount(count)} in partition ${partition}, which the store has processed up to ${position}`);
-    }
+    for (const [partition, position] of positions)
+      if ((await log.missing(partition, position)) > 0) shown.push(`partition ${partition} up to ${position}`);
     return shown;
   });
-  const where = places.length === 0 ? '' : ` (${places.join('; ')})`;
+  const where = places.length === 0 ? '' : ` (the store has processed ${places.join(', ')})`;
   return broken(
     'ledger',
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,

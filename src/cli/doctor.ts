@@ -6,6 +6,7 @@
 import { isRestoreUnfinished } from '../backup/restore-marker.ts';
 import type { Config } from '../config.ts';
 import type { LogReader } from '../log.ts';
+import type { LogInspection } from '../log-continuity.ts';
 import { refuseMovedFolder } from '../move-marker.ts';
 import type { Store } from '../store.ts';
 import {
@@ -35,15 +36,8 @@ export interface DoctorShell extends Shell {
   /** Undefined where there is none yet. */
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
-  /** Throws `LogCorruptError` where the store has passed over records of the local log that it never had. */
-  readonly assertLogOfStore: (config: Config, store: Store) => Promise<void>;
-  readonly partitionsWithoutEnd: (dataFolder: string) => readonly number[];
-  /** Throws where a segment of the log was written elsewhere. */
-  readonly assertOwnSegments: (dataFolder: string) => void;
-  readonly logEnds: (dataFolder: string) => readonly number[];
-  readonly problemOfPositions: (dataFolder: string) => string | null;
-  /** By file, in the words of a start that would refuse them. For a folder on which no server runs. */
-  readonly unrecoverableSegments: (dataFolder: string) => ReadonlyMap<string, string>;
+  /** What a start would say of the local log. `store`: undefined where there is none yet, null where it cannot be read. */
+  readonly inspectLocalLog: (config: Config, store: Store | undefined | null) => Promise<LogInspection>;
   /** Whether parts of different installations lie together, in the words of a start; null where they do not. */
   readonly problemOfInstallation: (dataFolder: string) => string | null;
   readonly lockHolder: (dataFolder: string) => LockHolder;
@@ -151,6 +145,11 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
   const { dataFolder } = config;
   const isDeep = flags.switches.has('deep');
   let store: Promise<Store | undefined> | undefined;
+  let inspection: Promise<LogInspection> | undefined;
+  const openedStore = (): Promise<Store | undefined> => {
+    store ??= shell.openStore(config);
+    return store;
+  };
   return {
     config,
     dataFolder,
@@ -159,10 +158,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     isDeep,
     now,
     pause: (milliseconds) => pause(milliseconds, stop),
-    store: () => {
-      store ??= shell.openStore(config);
-      return store;
-    },
+    store: openedStore,
     close: async () => {
       // What could not be opened is a finding, and there is nothing to close.
       await (await store?.catch(() => undefined))?.close();
@@ -170,12 +166,12 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     findKeyStore: () => shell.findKeyStore(config),
     findLogReader: (warn) => shell.findLogReader(config, warn),
     segments: (partition) => shell.segments(dataFolder, partition),
-    assertLogOfStore: (store) => shell.assertLogOfStore(config, store),
-    partitionsWithoutEnd: () => shell.partitionsWithoutEnd(dataFolder),
-    assertOwnSegments: () => shell.assertOwnSegments(dataFolder),
-    logEnds: () => shell.logEnds(dataFolder),
-    problemOfPositions: () => shell.problemOfPositions(dataFolder),
-    unrecoverableSegments: () => shell.unrecoverableSegments(dataFolder),
+    inspectLocalLog: () => {
+      inspection ??= openedStore()
+        .catch(() => null)
+        .then((found) => shell.inspectLocalLog(config, found));
+      return inspection;
+    },
     problemOfInstallation: () => shell.problemOfInstallation(dataFolder),
     lockHolder: () => shell.lockHolder(dataFolder),
     isBackupRunning: () => shell.isBackupRunning(dataFolder),

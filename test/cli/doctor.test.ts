@@ -23,18 +23,9 @@ import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { isBackupRunning } from '../../src/backends/sqlite/backup/lock.ts';
-import {
-  freeBytesOf,
-  lockHolderOf,
-  findingsInStore,
-  unrecoverableSegments,
-} from '../../src/backends/sqlite/checkup.ts';
+import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
 import { problemOfInstallation, tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { assertOwnSegments } from '../../src/backends/sqlite/log/segment-chain.ts';
-import { readLogEnds } from '../../src/backends/sqlite/log/ends.ts';
-import { partitionsWithoutEnd } from '../../src/backends/sqlite/log/unknown-ends.ts';
-import { problemOfPositions } from '../../src/backends/sqlite/log/positions.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
 import { listSegments, markMissing } from '../../src/backends/sqlite/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
@@ -43,7 +34,7 @@ import type { Finding } from '../../src/cli/doctor-checks.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { LogCorruptError } from '../../src/log.ts';
-import { assertLogOfStore, findLogReader, lookAtDatabase } from '../../src/opening.ts';
+import { findLogReader, inspectLocalLog, lookAtDatabase } from '../../src/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
 import { type DataFolder, NOW, openDataFolder, refusal, testShell } from './data-shell.ts';
 
@@ -60,14 +51,9 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
     shell: {
       ...shell,
       findLogReader,
-      assertLogOfStore,
-      partitionsWithoutEnd: (folder) => partitionsWithoutEnd(logFolderOf(folder)),
+      inspectLocalLog,
       segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
-      assertOwnSegments: (folder) => assertOwnSegments(logFolderOf(folder)),
-      logEnds: (folder) => readLogEnds(logFolderOf(folder)),
-      unrecoverableSegments: (folder) => unrecoverableSegments(logFolderOf(folder)),
       problemOfInstallation,
-      problemOfPositions: (folder) => problemOfPositions(logFolderOf(folder)),
       lockHolder: lockHolderOf,
       isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
       freeBytes: freeBytesOf,

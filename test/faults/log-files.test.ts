@@ -14,7 +14,7 @@ import { readLogEnd } from '../../src/backends/sqlite/log/ends.ts';
 import { findLogName, localLogName } from '../../src/backends/sqlite/log/name.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverLogName } from '../../src/backends/sqlite/log/segments.ts';
-import { partitionsWithoutEnd } from '../../src/backends/sqlite/log/unknown-ends.ts';
+import { partitionsWithoutEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
 import { loadConfig } from '../../src/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { LogEntry, LogHeader } from '../../src/log.ts';
@@ -239,10 +239,10 @@ suite('log-ends', () => {
       if (how === 'removed') {
         const { code, words } = await doctor(folder);
         assert.equal(code, 2, words);
-        assert.match(words, /! log log-ends is missing or cannot be read for partition 0/);
+        assert.match(words, /! log log-ends is missing, cannot be read or is older than the log \(partition 0\)/);
       }
       const [warning] = await prepare(folder);
-      assert.match(warning ?? '', /log-ends is missing or cannot be read for partition 0 of the log/);
+      assert.match(warning ?? '', /^log-ends is missing, cannot be read or is older than the log \(partition 0\)/);
       assert.equal(readLogEnd(join(folder, 'log'), 0), 5);
       assert.deepEqual(await prepare(folder), []);
     });

@@ -38,6 +38,9 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   'log/ was removed': (log) => rmSync(log, { recursive: true }),
 };
 
+const LOST_AND_PROCESSED =
+  /the log has lost its newest records, positions \d+ to 40 of partition 0; the store has all of them, so nothing is lost/;
+
 function logOf(dataFolder: string): string {
   return join(dataFolder, 'log');
 }
@@ -120,10 +123,8 @@ suite('After the log has lost its newest records', () => {
 
       const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
       assert.equal(doctor.code, 2, doctor.stdout);
-      assert.match(
-        wordsOf(doctor),
-        /the log has lost its newest \d+ records of partition 0; the store has processed all/,
-      );
+      const [words = ''] = LOST_AND_PROCESSED.exec(wordsOf(doctor)) ?? [];
+      assert.ok(words, doctor.stdout);
       assert.doesNotMatch(wordsOf(doctor), /missing from it/);
 
       const third = await launch(scope, { dataFolder });
@@ -135,7 +136,7 @@ suite('After the log has lost its newest records', () => {
       }
       const { balanced, missing_records: missing, lost_records: lost, totals } = await ledgerOf(third, key);
       assert.deepEqual([balanced, missing, lost, totals.users.received], [true, 0, 0, REQUESTS + LATER]);
-      assert.match(third.stderr(), /the log has lost its newest records; the store has all of them/);
+      assert.ok(third.stderr().includes(words), third.stderr());
     });
   }
 

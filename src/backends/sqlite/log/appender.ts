@@ -9,8 +9,9 @@
 import { Worker } from 'node:worker_threads';
 import { OperatorError } from '../../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../../log.ts';
+import type { MissingRecords } from '../../../log-continuity.ts';
 import { inOwnMemory, threadFile } from '../../../threads.ts';
-import type { Group, MissingRecords, WriterMessage, WriterReply, WriterSetup } from './writer.ts';
+import type { Group, WriterMessage, WriterReply, WriterSetup } from './writer.ts';
 
 /**
  * From here on a body is handed over by itself, without a copy. Measured with bodies of 390 kB, that takes a quarter off

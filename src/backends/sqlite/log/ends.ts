@@ -1,14 +1,15 @@
 /**
- * `log-ends`, a small text file beside the folder of the log. It holds, for each partition, the position after the last
- * acknowledged record, and the first position and the id of the segment that it is in: one line of 16 digits each a
- * partition. A writer updates its line after each commit and before the 202, without a sync of its own. So the file is
- * never ahead of what was committed, and survives kill -9; after a power loss it may be older. A writer whose file was
- * removed or replaced makes it again with its own line. A
- * start that finds the log ending before it knows that acknowledged records are gone, however that came about: a
- * segment moved away, a write-ahead log cut short, a `log/` of yesterday.
+ * `log-ends`, a small text file beside the folder of the log. It holds one line for each partition: the position after the
+ * last acknowledged record; the position after the commit under way; the first position and the id of the segment that the
+ * last acknowledged record is in. A writer updates the second number before each commit, and the line after it and before
+ * the 202, both without a sync of their own. So kill -9 leaves a log that ends between the two numbers. A log that ends
+ * before the first has lost acknowledged records, however that came about: a segment moved away, a write-ahead log cut
+ * short, a `log/` of yesterday. A log that ends behind the second has a `log-ends` of an earlier time: a copy that was put
+ * back, or what a power loss left of a file that is never synced. It then says nothing about the end (`end-of-log.ts`). A
+ * writer whose file was removed or replaced makes it again with its own line.
  */
 
-import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { FileIdentity } from '../../../file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
@@ -16,16 +17,21 @@ import { isOutOfFiles } from '../disk.ts';
 import type { SegmentId } from './segments.ts';
 
 const DIGITS = 16;
-const LINE_BYTES = 3 * (DIGITS + 1);
-const LINE = /^(\d{16}) (\d{16}) ([0-9a-f]{16})\n$/;
+const LINE_BYTES = 4 * (DIGITS + 1);
+/** Of the second number in a line. */
+const NEXT_OFFSET = DIGITS + 1;
+const LINE = /^(\d{16}) (\d{16}) (\d{16}) ([0-9a-f]{16})\n$/;
+/** Of an end behind which no segment with records is known; no segment begins at 0. */
+export const NO_SEGMENT: SegmentId = { position: 0, id: '0'.repeat(DIGITS) };
 
 /** What is known of the end of a partition. */
 export interface LogEndNote {
   /** The position after the last acknowledged record. */
   readonly position: number;
-  /** Of the segment that it is in. */
-  readonly segmentPosition: number;
-  readonly segmentId: string;
+  /** The position after the last record that can be in the log: of the commit that was under way. */
+  readonly next: number;
+  /** The one that the last acknowledged record is in. */
+  readonly segment: SegmentId;
 }
 
 export class LogEnds {
@@ -33,32 +39,43 @@ export class LogEnds {
   readonly #offset: number;
   #descriptor: number;
   #identity: FileIdentity;
-  /** As in the file; undefined where that has none that can be read. */
-  #line: string | undefined;
+  /** As in the file. */
+  #line: string;
 
-  /** One writer a partition; several may have the file open. */
-  constructor(folder: string, partition: number) {
+  /** One writer a partition; several may have the file open. Where nothing is known yet, nothing is acknowledged from `first` on. */
+  constructor(folder: string, partition: number, first: number) {
     this.#file = endsFileOf(folder);
     this.#offset = partition * LINE_BYTES;
     const note = readLogEndNote(folder, partition);
-    this.#line = note && lineOf(note.position, { position: note.segmentPosition, id: note.segmentId });
-    this.#descriptor = openForUpdate(this.#file, this.#offset + LINE_BYTES);
+    this.#line = note === undefined ? lineOf(first, NO_SEGMENT) : lineOf(note.position, note.segment, note.next);
+    this.#descriptor = openForUpdate(this.#file);
     this.#identity = new FileIdentity(this.#file);
+    if (note === undefined) this.#write(this.#line);
   }
 
+  /** Before the commit that takes the log up to `next`. */
+  announce(next: number): void {
+    this.#write(digitsOf(next), NEXT_OFFSET);
+  }
+
+  /** After the commit, and before anything in it is acknowledged. */
   write(position: number, segment: SegmentId): void {
     this.#line = lineOf(position, segment);
-    if (!this.remake()) writeSync(this.#descriptor, this.#line, this.#offset, 'latin1');
+    if (!this.remake()) this.#write(this.#line);
   }
 
   /** Makes the file again, with the line of this partition, if it was removed or replaced. Returns whether it was. */
   remake(): boolean {
     if (this.#identity.isSame()) return false;
     closeSync(this.#descriptor);
-    this.#descriptor = openForUpdate(this.#file, this.#offset + LINE_BYTES);
+    this.#descriptor = openForUpdate(this.#file);
     this.#identity = new FileIdentity(this.#file);
-    if (this.#line !== undefined) writeSync(this.#descriptor, this.#line, this.#offset, 'latin1');
+    this.#write(this.#line);
     return true;
+  }
+
+  #write(text: string, at = 0): void {
+    writeSync(this.#descriptor, text, this.#offset + at, 'latin1');
   }
 
   close(): void {
@@ -103,21 +120,19 @@ function digitsOf(position: number): string {
   return String(position).padStart(DIGITS, '0');
 }
 
-function lineOf(position: number, segment: SegmentId): string {
-  return `${digitsOf(position)} ${digitsOf(segment.position)} ${segment.id}\n`;
+function lineOf(position: number, segment: SegmentId, next = position): string {
+  return `${digitsOf(position)} ${digitsOf(next)} ${digitsOf(segment.position)} ${segment.id}\n`;
 }
 
 function noteIn(line: string): LogEndNote | undefined {
-  const [, position, segmentPosition, segmentId] = LINE.exec(line) ?? [];
-  if (segmentId === undefined) return undefined;
-  return { position: Number(position), segmentPosition: Number(segmentPosition), segmentId };
+  const [, position, next, segmentPosition, id] = LINE.exec(line) ?? [];
+  if (id === undefined) return undefined;
+  return { position: Number(position), next: Number(next), segment: { position: Number(segmentPosition), id } };
 }
 
-/** Made if it is missing, and never emptied; at least so long. */
-function openForUpdate(file: string, bytes: number): number {
+/** Made if it is missing, and never emptied. */
+function openForUpdate(file: string): number {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   closeSync(openSync(file, 'a', 0o600));
-  const descriptor = openSync(file, 'r+');
-  if (fstatSync(descriptor).size < bytes) ftruncateSync(descriptor, bytes);
-  return descriptor;
+  return openSync(file, 'r+');
 }

@@ -65,14 +65,16 @@ export function problemOfPositions(folder: string): string | null {
   }
 }
 
-/** As `committedPosition`, for a start: where there is no file, none is made. */
+/** As `committedPosition`, for a start and for commands: 0, too, where there is no file. Reads only. */
 export function findCommittedPosition(folder: string, partition: number): number {
   const file = positionsFile(folder);
   if (!existsSync(file)) return 0;
   try {
-    const positions = openPositions(folder);
+    const positions = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     try {
-      return committedPosition(positions, partition);
+      // Whoever made the file may have been killed before it had its table.
+      const isEmpty = positions.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'positions'").get() === undefined;
+      return isEmpty ? 0 : committedPosition(positions, partition);
     } finally {
       positions.close();
     }

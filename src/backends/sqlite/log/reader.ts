@@ -91,8 +91,11 @@ class SqliteLogReader implements LogReader {
 
   readonly cutsRequests = false;
 
+  /** Made only where there is none: a log that was removed still has one, and commands that ask for it change nothing. */
   get name(): string {
-    if (this.#findName() === undefined) recoverLogName(this.#setup.folder);
+    const name = this.#findName();
+    if (name !== undefined) return name;
+    recoverLogName(this.#setup.folder);
     return localLogName(this.#setup.folder);
   }
 

@@ -34,8 +34,8 @@ export function assertOwnSegments(folder: string): void {
     }
     const at = (position: number | undefined) => found.find(({ segment }) => segment.firstPosition === position);
     const newest = readLogEndNote(folder, partition);
-    const acknowledged = at(newest?.segmentPosition);
-    if (acknowledged !== undefined && acknowledged.identity.id !== newest?.segmentId) {
+    const acknowledged = at(newest?.segment.position);
+    if (acknowledged !== undefined && acknowledged.identity.id !== newest?.segment.id) {
       throw ofAnotherCopy(acknowledged.segment.file, `it is not the one that ${folder}-ends names`);
     }
     for (const { segment, identity } of found) {

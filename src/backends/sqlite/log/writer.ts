@@ -16,8 +16,9 @@ import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { releaseMemory } from '../../../threads.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
-import { LogEnds, readLogEnd, readLogEnds } from './ends.ts';
-import { findCommittedPosition } from './positions.ts';
+import type { MissingRecords } from '../../../log-continuity.ts';
+import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
+import { LogEnds, readLogEnd } from './ends.ts';
 import { fullDiskText, recoverSegment } from './recovery.ts';
 import {
   assertNotForeign,
@@ -28,7 +29,6 @@ import {
   holdsRecords,
   insertRecord,
   insertStatement,
-  listPartitions,
   listSegments,
   LOST_POSITIONS,
   markMissing,
@@ -76,16 +76,6 @@ export type WriterReply =
   | { readonly type: 'healed' }
   | { readonly type: 'closed' };
 
-/** The log lost its end: records from `from` up to `to` are not in it. The store has those below `processed`. */
-export interface MissingRecords {
-  readonly partition: number;
-  readonly from: number;
-  readonly to: number;
-  readonly processed: number;
-  /** Whether it is certain that nothing was acknowledged beyond `to`: else the note of that is gone, or older. */
-  readonly isCertain: boolean;
-}
-
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
 /** How often it is looked whether `log-ends` is still there. */
@@ -127,11 +117,10 @@ class Writer {
     this.#port = port;
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#checkpointing = new Checkpointing(setup.checkpointer);
-    this.#ends = new LogEnds(setup.folder, setup.partition);
-    const end = this.#recover(setup.partition);
-    this.#nextPosition = Math.max(end, this.#endSeenElsewhere(setup.partition));
-    const missing = this.#noteMissing(setup.partition, end, this.#nextPosition);
+    const { end, missing } = this.#recover(setup.partition);
+    this.#nextPosition = end;
     this.#missing = missing === null ? [] : [missing];
+    this.#ends = new LogEnds(setup.folder, setup.partition, this.#nextPosition);
     if (setup.partition === 0) this.#recoverUnused();
     this.#segment = newSegmentId(this.#nextPosition);
     // Not an empty one of the same position, which the new one replaces.
@@ -151,25 +140,16 @@ class Writer {
     this.#port.on('message', (message: WriterMessage) => this.#take(message));
   }
 
-  /** Checks what an earlier process left, seals it in the background, and finds where to go on. */
-  #recover(partition: number): number {
-    const segments = listSegments(this.#setup.folder, partition);
-    let next = 1;
+  /** Checks what an earlier process left, seals it in the background, and finds where to go on and what is missing before. */
+  #recover(partition: number): { readonly end: number; readonly missing: MissingRecords | null } {
+    const { folder, storePositions = new Map() } = this.#setup;
+    const segments = listSegments(folder, partition);
+    let unfinished: Segment | undefined;
     for (const [index, segment] of segments.entries()) {
       const isNewest = index === segments.length - 1;
-      if (segment.lost) {
-        // How many records it held is not known for certain, and positions are never used twice.
-        next = segment.firstPosition + LOST_POSITIONS;
-        const end = readLogEnd(this.#setup.folder, partition);
-        const isKnown = isNewest && end > segment.firstPosition && end < next;
-        if (isKnown) markUnused(this.#setup.folder, partition, end);
-        continue;
-      }
-      if (segment.missing || segment.unused) {
-        next = Math.max(next, segment.firstPosition);
-        continue;
-      }
-      assertNotForeign(this.#setup.folder, partition, segment);
+      if (segment.lost && isNewest) this.#markEndOfLost(partition, segment);
+      if (!holdsRecords(segment)) continue;
+      assertNotForeign(folder, partition, segment);
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
       if (!isNewest && !hasWal(segment.file)) {
         this.#markGap(partition, findLastPosition(segment.file), segments[index + 1]);
@@ -177,12 +157,22 @@ class Writer {
       }
       const recovered = recoverSegment(segment.file);
       if (recovered.needsSealing) void this.#checkpointing.finish(segment.file, null);
-      if (isNewest) next = (recovered.lastPosition ?? segment.firstPosition - 1) + 1;
-      else this.#markGap(partition, recovered.lastPosition, segments[index + 1]);
-      // Out of the way of the mark that tells what is missing from there on, if anything is.
-      if (isNewest && recovered.isUnfinished) removeSegment(segment.file);
+      if (!isNewest) this.#markGap(partition, recovered.lastPosition, segments[index + 1]);
+      else if (recovered.isUnfinished) unfinished = segment;
     }
-    return next;
+    const end = endOfSegments(folder, partition);
+    const missing = missingAtEnd(folder, partition, end, storePositions);
+    // Out of the way of the mark that tells what is missing from there on, if anything is.
+    if (unfinished !== undefined) removeSegment(unfinished.file);
+    if (missing !== null) this.#markMissingAtEnd(missing);
+    return { end: missing?.to ?? end, missing };
+  }
+
+  /** Where the records of a newest segment that was given up ended, if that is known. */
+  #markEndOfLost(partition: number, { firstPosition }: Segment): void {
+    const end = readLogEnd(this.#setup.folder, partition);
+    const isKnown = end > firstPosition && end < firstPosition + LOST_POSITIONS;
+    if (isKnown) markUnused(this.#setup.folder, partition, end);
   }
 
   /** Records that should follow `last` and do not, up to the next segment. What cannot be read is for readers to say. */
@@ -193,36 +183,24 @@ class Writer {
 
   /** The partitions that an earlier start used. Where one has lost its end, a mark says where that was. */
   #recoverUnused(): void {
-    const { folder, partitions, storePositions } = this.#setup;
-    const noted = readLogEnds(folder).flatMap((end, partition) => (end > 0 ? [partition] : []));
-    for (const partition of new Set([...listPartitions(folder), ...(storePositions?.keys() ?? []), ...noted])) {
+    const { folder, partitions, storePositions = new Map() } = this.#setup;
+    for (const partition of partitionsEverUsed(folder, storePositions)) {
       if (partition < partitions) continue;
-      const end = this.#recover(partition);
-      const to = Math.max(end, this.#endSeenElsewhere(partition));
-      const missing = this.#noteMissing(partition, end, to);
+      const { end, missing } = this.#recover(partition);
       if (missing === null) continue;
-      markUnused(folder, partition, to);
+      markUnused(folder, partition, end);
+      new LogEnds(folder, partition, end).close();
       this.#missing.push(missing);
     }
   }
 
-  /** Up to where positions were given out, as far as others than the log's own segments know. */
-  #endSeenElsewhere(partition: number): number {
-    const { folder, storePositions } = this.#setup;
-    const committed = findCommittedPosition(folder, partition);
-    return Math.max(storePositions?.get(partition) ?? 0, committed, readLogEnd(folder, partition));
-  }
-
-  /** Where the log ends before positions that were given out. What the store has not processed of them is marked. */
-  #noteMissing(partition: number, end: number, to: number): MissingRecords | null {
-    const { folder, storePositions } = this.#setup;
-    const storePosition = storePositions?.get(partition) ?? 0;
-    if (to === end) return null;
-    // Without a segment nobody knows where the log began: retention removes what is processed.
+  /** What the store has not processed of it. */
+  #markMissingAtEnd({ partition, from, to, processed }: MissingRecords): void {
+    const { folder } = this.#setup;
+    // Without a segment it is not known where the log began: retention removes what is processed.
     const hasSegments = listSegments(folder, partition).length > 0;
-    const from = hasSegments ? end : Math.max(end, storePosition);
-    if (from < to) markMissing(folder, partition, from);
-    return { partition, from: end, to, processed: storePosition, isCertain: readLogEnd(folder, partition) === to };
+    const position = hasSegments ? from : Math.max(from, processed);
+    if (position < to) markMissing(folder, partition, position);
   }
 
   /** While nothing is appended; an append makes it again itself, or ends the process. */
@@ -263,6 +241,7 @@ class Writer {
     try {
       this.#database.exec('BEGIN IMMEDIATE');
       for (const group of groups) position = this.#insertGroup(group, position);
+      this.#ends.announce(position);
       this.#database.exec('COMMIT');
     } catch (error) {
       this.#fail(error, upToGroup);
