@@ -46,13 +46,15 @@ export async function serve(args: readonly string[], env: Env, version: string):
   const logger = createLogger(config.logLevel, 'main');
   const database = config.storeUrl === '' ? null : new DatabaseStart(startSteps(config), logger);
   await database?.firstLook();
-  for (const note of await prepareDataFolder(config)) logger.warn(note);
+  const startWarnings = await prepareDataFolder(config);
+  for (const words of startWarnings) logger.warn(words);
   const databaseTrouble = (): string | null => database?.trouble ?? null;
   const startedWithout = databaseTrouble() === null ? null : database;
   const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseTrouble);
   const supervisor = new Supervisor({
     config,
     sources,
+    startWarnings,
     connectionsMax,
     keyStore,
     lock: folder?.lock ?? null,

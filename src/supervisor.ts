@@ -30,6 +30,8 @@ export interface EdgeSetup {
   readonly config: Config;
   /** Where each setting came from, to be shown. */
   readonly sources: Sources;
+  /** What the start found that an operator should know, to be shown, too. */
+  readonly startWarnings: readonly string[];
   readonly index: number;
   readonly port: number;
   /** Over all edges. */
@@ -156,6 +158,7 @@ export function metricsSlots(edges: number): number {
 export interface SupervisorParts {
   readonly config: Config;
   readonly sources: Sources;
+  readonly startWarnings: readonly string[];
   /** Connections of clients at once, over all edges. */
   readonly connectionsMax: number;
   /** Null where nothing asks for a key. */
@@ -337,11 +340,12 @@ export class Supervisor {
   }
 
   #startEdge(index: number, port: number): Promise<number> {
-    const { config, sources, connectionsMax, metricsBuffer, lock, version } = this.#parts;
+    const { config, sources, startWarnings, connectionsMax, metricsBuffer, lock, version } = this.#parts;
     const setup: EdgeSetup = {
       role: 'edge',
       config,
       sources,
+      startWarnings,
       index,
       port,
       connectionsMax,

@@ -22,7 +22,7 @@ import { yieldToOthers } from './threads.ts';
 
 /** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
 async function runEdge(setup: EdgeSetup): Promise<void> {
-  const { config, sources, index, connectionsMax, metricsBuffer, version } = setup;
+  const { config, sources, startWarnings, index, connectionsMax, metricsBuffer, version } = setup;
   const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
     const { openEdgeParts } = await import('./thread-parts.ts');
@@ -52,6 +52,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         ...opened.parts,
         config,
         sources,
+        startWarnings,
         connectionsMax,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),

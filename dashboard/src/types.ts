@@ -269,6 +269,8 @@ export interface Setting {
 export interface Health {
   readonly status: 'ready' | 'not ready';
   readonly reasons: readonly string[];
+  /** What the start found. */
+  readonly warnings: readonly string[];
   readonly version: string;
   readonly node: string;
   readonly started_at: string;

@@ -27,6 +27,10 @@ const Health = Type.Object(
   {
     status: Type.Union([Type.Literal('ready'), Type.Literal('not ready')], { description: 'As `/readyz` says.' }),
     reasons: Type.Array(Type.String(), { description: 'Why events are refused, if they are.' }),
+    warnings: Type.Array(Type.String(), {
+      description:
+        'What the start of this server found that an operator should know, such as a missing or old `log-ends`.',
+    }),
     version: Type.String({ description: 'Of Sluice.' }),
     role: Type.Union(
       ROLES.map((one) => Type.Literal(one)),

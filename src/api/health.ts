@@ -19,6 +19,8 @@ import { addTenantRoute, type TenantParts } from './tenant-route.ts';
 export interface HealthParts {
   readonly config: Config;
   readonly sources: Sources;
+  /** What the start found that an operator should know. */
+  readonly startWarnings: readonly string[];
   readonly metricsBuffer: SharedArrayBuffer;
 }
 
@@ -46,6 +48,7 @@ function healthAnswer(parts: HealthParts & OperatorParts, setAside: number) {
   return {
     status: ready ? 'ready' : 'not ready',
     reasons,
+    warnings: parts.startWarnings,
     version,
     role: config.role,
     node: process.versions.node,

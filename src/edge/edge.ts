@@ -32,6 +32,7 @@ import { LargeBodyValidator } from './validate-body.ts';
 export interface EdgeParts {
   readonly config: Config;
   readonly sources: Sources;
+  readonly startWarnings: readonly string[];
   /** Connections of clients at once, over all edges. */
   readonly connectionsMax: number;
   /** Null where no events are taken in. */
@@ -233,7 +234,7 @@ function appOptions(
   frame: AppFrame,
   { reading, keys, sightings, stopping, onRead }: ForApp,
 ): AppOptions {
-  const { config, sources, now, receiptTime } = parts;
+  const { config, sources, startWarnings, now, receiptTime } = parts;
   return {
     ...frame,
     // Not as it is now: the port is only known later.
@@ -243,6 +244,7 @@ function appOptions(
     ...reading,
     config,
     sources,
+    startWarnings,
     metricsBuffer: parts.metrics.buffer,
     stopping,
     onRead,

@@ -42,7 +42,8 @@ suite('GET /health', () => {
     two.inc(METRIC.requests_202);
     two.inc(METRIC.requests_401, 12);
     const settings = loadConfig({ env: { SLUICE_BACKLOG_MAX: '1GB', SLUICE_EDGES: '2' }, args: [] });
-    const { ask: read } = await startReadingApp(t, { metricsBuffer, ...settings });
+    const startWarnings = ['log-ends is missing'];
+    const { ask: read } = await startReadingApp(t, { metricsBuffer, startWarnings, ...settings });
     const {
       settings: rows,
       started_at: startedAt,
@@ -52,6 +53,7 @@ suite('GET /health', () => {
     assert.deepEqual(rest, {
       status: 'ready',
       reasons: [],
+      warnings: startWarnings,
       version: '1.2.3',
       role: 'all',
       node: process.versions.node,

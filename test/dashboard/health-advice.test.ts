@@ -8,6 +8,7 @@ import type { Health } from '../../dashboard/src/types.ts';
 const WELL: Health = {
   status: 'ready',
   reasons: [],
+  warnings: [],
   version: '1.2.3',
   node: '26.0.0',
   started_at: '2026-11-15T12:00:00.000Z',
@@ -37,6 +38,12 @@ suite('The advice on the page', () => {
   test('is none while the server is well', () => {
     assert.deepEqual(titles({}), []);
     assert.deepEqual(titles({ clock_behind_seconds: 2 }), []);
+  });
+
+  test('repeats what the start found', () => {
+    assert.deepEqual(adviceFor({ ...WELL, warnings: ['log-ends is older', 'second'] }), [
+      { tone: 'warn', title: 'The server warned when it started', text: 'log-ends is older. second.' },
+    ]);
   });
 
   test('is about the clock when it is held or behind', () => {

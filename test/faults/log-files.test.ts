@@ -10,15 +10,15 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
-import { readLogEnd } from '../../src/backends/sqlite/log/ends.ts';
+import { LogEnds, readLogEnd } from '../../src/backends/sqlite/log/ends.ts';
 import { findLogName, localLogName } from '../../src/backends/sqlite/log/name.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverLogName } from '../../src/backends/sqlite/log/segments.ts';
-import { partitionsWithoutEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
+import { noteUnknownEnds, partitionsWithoutEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
 import { loadConfig } from '../../src/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { LogEntry, LogHeader } from '../../src/log.ts';
-import { assertProcessed } from '../../src/log-continuity.ts';
+import { assertProcessed, missingRecordsText } from '../../src/log-continuity.ts';
 import { prepareDataFolder } from '../../src/opening.ts';
 import { backup, restore } from '../cli/backing-up.ts';
 import { entry } from '../contract/log-entries.ts';
@@ -53,8 +53,8 @@ function prepare(folder: string): Promise<string[]> {
   return prepareDataFolder(loadConfig({ env: { SLUICE_DATA: folder }, args: [] }).config);
 }
 
-async function doctor(folder: string): Promise<{ code: number; words: string }> {
-  const { code, stdout } = await runSluice(['doctor'], { SLUICE_DATA: folder, SLUICE_DISK_FREE_MIN: '0' });
+async function doctor(folder: string, env: Record<string, string> = {}): Promise<{ code: number; words: string }> {
+  const { code, stdout } = await runSluice(['doctor'], { SLUICE_DATA: folder, SLUICE_DISK_FREE_MIN: '0', ...env });
   return { code, words: stdout.replaceAll(/\s+/g, ' ') };
 }
 
@@ -161,7 +161,13 @@ suite('The name of a log', () => {
     const away = folderIn(scope);
     cpSync(log, away, { recursive: true });
     rmSync(log, { recursive: true });
+    const { code, words } = await doctor(folder, env);
+    assert.equal(code, 1, words);
+    const lost = /the log has lost its newest records, positions 1 to 13 of .* from position 4 on were acknowledged/;
+    assert.match(words, lost);
+    assert.ok(!existsSync(log), 'the doctor made a log');
     const second = await launch(scope, { dataFolder: folder, env });
+    assert.match(second.stderr(), lost);
     await send(second, key, 5);
     await eventually('what is missing is counted', async () => (await ledgerOf(second, key)).missing_records > 0);
     const waiting = await ledgerOf(second, key);
@@ -248,6 +254,53 @@ suite('log-ends', () => {
     });
   }
 
+  test('of an earlier time is no proof that the log is complete: that is said as of a missing one', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await usedFolder(scope, 2);
+    const earlier = readFileSync(join(folder, 'log-ends'));
+    await receive(folder, 2);
+    await appendAll(folder, entries(3));
+    // Three requests that were acknowledged, and that only a newer log-ends knows of.
+    rmSync(join(folder, 'log', '0', '0000000000000005.db'));
+    writeFileSync(join(folder, 'log-ends'), earlier);
+    const { code, words } = await doctor(folder);
+    assert.equal(code, 2, words);
+    const [warning = ''] = await prepare(folder);
+    assert.match(
+      warning,
+      /older than the log \(partition 0\): whether requests were acknowledged beyond .* is not known/,
+    );
+    assert.ok(words.includes(warning.split(';')[0] ?? ''), words);
+    assert.equal(readLogEnd(join(folder, 'log'), 0), 5);
+    assert.deepEqual(await prepare(folder), []);
+  });
+
+  test('is not doubted after kill -9, before a commit or between the commit and its note', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await usedFolder(scope, 2);
+    const ends = new LogEnds(join(folder, 'log'), 0, 1);
+    ends.announce(5);
+    ends.close();
+    assert.deepEqual(await prepare(folder), []);
+    const announced = readFileSync(join(folder, 'log-ends'));
+    await appendAll(folder, entries(2));
+    writeFileSync(join(folder, 'log-ends'), announced);
+    assert.deepEqual(await prepare(folder), []);
+    await appendAll(folder, entries(1));
+    writeFileSync(join(folder, 'log-ends'), announced);
+    assert.equal((await prepare(folder)).length, 1);
+  });
+
+  test('is there before the first commit of a partition, which kill -9 may follow', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    await appendAll(folder, []);
+    const empty = readFileSync(join(folder, 'log-ends'), 'latin1');
+    await appendAll(folder, entries(1));
+    writeFileSync(join(folder, 'log-ends'), empty.replace(/ \d{16}/, ' 0000000000000002'));
+    assert.deepEqual(partitionsWithoutEnd(join(folder, 'log')), []);
+  });
+
   test('is made again by a server that runs, with the next request or without one', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = join(folderIn(scope), 'log');
@@ -279,4 +332,99 @@ suite('log-ends', () => {
     assert.equal(readLogEnd(join(restored, 'log'), 0), 3);
     assert.deepEqual(partitionsWithoutEnd(join(restored, 'log')), []);
   });
+
+  test('is noted by a restore of a log whose only segment is empty, too', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await usedFolder(scope, 2);
+    await appendAll(folder, []);
+    // As retention does.
+    rmSync(join(folder, 'log', '0', '0000000000000001.db'));
+    rmSync(join(folder, 'log-ends'));
+    noteUnknownEnds(join(folder, 'log'));
+    assert.equal(readLogEnd(join(folder, 'log'), 0), 3);
+    assert.deepEqual(await prepare(folder), []);
+    await appendAll(folder, entries(1));
+    assert.equal(readLogEnd(join(folder, 'log'), 0), 4);
+  });
 });
+
+interface DamagedLog {
+  readonly processed: number;
+  readonly waiting: number;
+  readonly damage: (folder: string) => void | Promise<void>;
+  readonly code: number;
+  readonly says: RegExp;
+}
+
+const DAMAGED_LOGS: Readonly<Record<string, DamagedLog>> = {
+  'log/ is gone and nothing was processed': {
+    processed: 0,
+    waiting: 3,
+    damage: (folder) => rmSync(join(folder, 'log'), { recursive: true }),
+    code: 1,
+    says: /positions 1 to 3 of partition 0; those from position 1 on were acknowledged and are not processed/,
+  },
+  'log/ is gone, and the store has all of it': {
+    processed: 3,
+    waiting: 0,
+    damage: (folder) => rmSync(join(folder, 'log'), { recursive: true }),
+    code: 2,
+    says: /positions 1 to 3 of partition 0; the store has all of them, so nothing is lost/,
+  },
+  'log/ and log-ends are gone, so that nothing is certain': {
+    processed: 3,
+    waiting: 2,
+    damage: (folder) => {
+      for (const name of ['log', 'log-ends']) rmSync(join(folder, name), { recursive: true });
+    },
+    code: 2,
+    says: /log-ends is missing or older, so it is not known whether more were acknowledged/,
+  },
+  'a partition that is not written to any more is gone': {
+    processed: 3,
+    waiting: 0,
+    damage: async (folder) => {
+      await appendAll(folder, entries(2), 1);
+      rmSync(join(folder, 'log', '1'), { recursive: true });
+    },
+    code: 1,
+    says: /positions 1 to 2 of partition 1; those from position 1 on were acknowledged and are not processed/,
+  },
+};
+
+suite('Before a start the doctor says what the start says', () => {
+  for (const [what, { processed, waiting, damage, code, says }] of Object.entries(DAMAGED_LOGS)) {
+    test(`when ${what}`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const folder = await usedFolder(scope, processed);
+      await appendAll(folder, entries(waiting));
+      await damage(folder);
+      const found = await doctor(folder);
+      assert.equal(found.code, code, found.words);
+      assert.match(found.words, says);
+      const warnings = (await prepare(folder)).map((words) => words.split(';')[0] ?? '');
+      const missing = await missingAtStart(folder, processed + 1);
+      assert.ok(missing.length > 0);
+      for (const words of [...warnings, ...missing]) assert.ok(found.words.includes(words), `${words}\n${found.words}`);
+      // And once: the start has made good what it found, or left a mark.
+      assert.deepEqual([await prepare(folder), await missingAtStart(folder, processed + 1)], [[], []]);
+    });
+  }
+});
+
+/** What the writer of the only partition that is used now says. */
+async function missingAtStart(folder: string, storePosition: number): Promise<string[]> {
+  const said: string[] = [];
+  const appender = await openSqliteLogAppender({
+    folder: join(folder, 'log'),
+    partition: 0,
+    partitions: 1,
+    segmentBytes: 1_000_000,
+    storePositions: new Map([[0, storePosition]]),
+    metrics: null,
+    onFatal: assert.fail,
+    onMissing: (missing) => said.push(missingRecordsText(missing)),
+  });
+  await appender.close();
+  return said;
+}

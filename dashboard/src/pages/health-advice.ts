@@ -65,6 +65,11 @@ export function adviceFor(health: Health): Advice[] {
       title: 'Some records will never be in the store',
       text: 'They were given up by an operator, or removed from the log before this store was made. The doctor says which ones, and when.',
     },
+    health.warnings.length > 0 && {
+      tone: 'warn',
+      title: 'The server warned when it started',
+      text: `${health.warnings.join('. ')}.`,
+    },
     health.records_set_aside > 0 && {
       tone: 'bad',
       title: 'Some records could not be processed',
