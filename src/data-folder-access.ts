@@ -27,16 +27,37 @@ interface Path {
   readonly kind: Kind;
 }
 
+const CAUSES = ['permission', 'read-only disk', 'wrong file'] as const;
+type Cause = (typeof CAUSES)[number];
+
 export interface AccessProblem {
   readonly path: string;
   /** "may not be read by this user: …" */
   readonly what: string;
-  /** Whether it is a matter of who may use it, or of what lies there. */
-  readonly isPermission: boolean;
+  /** Of who may use it, of the disk it is on, or of what lies there. */
+  readonly cause: Cause;
 }
 
 /** None where there is no data folder yet. */
 export function accessProblemsOf(dataFolder: string): AccessProblem[] {
+  return problemsIn(dataFolder, problemOf);
+}
+
+/**
+ * For root, who may use everything: what a server that runs as the owner of the folder may not be able to use. None for
+ * other users, who find that out by `accessProblemsOf`.
+ */
+export function ownerProblemsOf(dataFolder: string): AccessProblem[] {
+  const owner = statSync(dataFolder, { throwIfNoEntry: false })?.uid;
+  if (owner === undefined || process.getuid?.() !== 0) return [];
+  return problemsIn(dataFolder, ({ path }) => {
+    const uid = statSync(path, { throwIfNoEntry: false })?.uid ?? owner;
+    if (uid === owner) return undefined;
+    return { path, what: `belongs to uid ${uid}, and the data folder to uid ${owner}`, cause: 'permission' };
+  });
+}
+
+function problemsIn(dataFolder: string, problemOf: (path: Path) => AccessProblem | undefined): AccessProblem[] {
   const folder = resolve(dataFolder);
   const problems: AccessProblem[] = [];
   /** The names in a folder; none where it may not be read, which is a problem then. */
@@ -74,9 +95,9 @@ export function refuseInaccessibleFiles(dataFolder: string): void {
   if (problems.length === 0) return;
   const shown = problems.slice(0, SHOWN_MAX).map(({ path, what }) => `  ${path} ${what}`);
   if (problems.length > SHOWN_MAX) shown.push(`  and ${problems.length - SHOWN_MAX} more`);
-  const advice = [true, false]
-    .map((isPermission) => problems.find((problem) => problem.isPermission === isPermission))
-    .flatMap((problem) => (problem === undefined ? [] : [accessAdvice(dataFolder, problem)]));
+  const advice = CAUSES.map((cause) => problems.find((problem) => problem.cause === cause)).flatMap((problem) =>
+    problem === undefined ? [] : [accessAdvice(dataFolder, problem)],
+  );
   throw new OperatorError(
     `The data folder ${resolve(dataFolder)} cannot be used as it is; nothing in it was opened or changed:\n` +
       `${shown.join('\n')}\n${advice.join('\n')}`,
@@ -84,8 +105,11 @@ export function refuseInaccessibleFiles(dataFolder: string): void {
 }
 
 /** What to do about it. */
-export function accessAdvice(dataFolder: string, { path, isPermission }: AccessProblem): string {
-  if (!isPermission) {
+export function accessAdvice(dataFolder: string, { path, cause }: AccessProblem): string {
+  if (cause === 'read-only disk') {
+    return 'Nothing in it is damaged, and nothing is to be moved. Mount the disk for writing, then start again. If it was writable before, the system may have found an error on it: look at dmesg, and check the disk first.';
+  }
+  if (cause === 'wrong file') {
     return `Move ${path} elsewhere, and put back what belongs there. Where there was nothing before, leave it out: Sluice makes it.`;
   }
   const folder = resolve(dataFolder);
@@ -103,17 +127,18 @@ function problemOf({ path, kind }: Path): AccessProblem | undefined {
   try {
     const stat = statSync(path);
     const isRight = kind === 'file' ? stat.isFile() : stat.isDirectory();
-    if (!isRight) return { path, what: `is ${kindOf(stat)}, and should be a ${kind}`, isPermission: false };
+    if (!isRight) return { path, what: `is ${kindOf(stat)}, and should be a ${kind}`, cause: 'wrong file' };
     return permissionProblemOf(path, kind, stat);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== 'ENOENT') return { path, what: `cannot be looked at: ${message}`, isPermission: code === 'EACCES' };
+    if (code !== 'ENOENT')
+      return { path, what: `cannot be looked at: ${message}`, cause: code === 'EACCES' ? 'permission' : 'wrong file' };
     // A file that was there when its folder was read may be gone: a server that runs removes some.
     if (!isThere(path)) return undefined;
     return {
       path,
       what: `is a link to ${readlinkSync(path)}, and nothing is there. Is a disk not mounted?`,
-      isPermission: false,
+      cause: 'wrong file',
     };
   }
 }
@@ -122,12 +147,12 @@ function permissionProblemOf(path: string, kind: Kind, { uid, gid, mode }: Stats
   const enter = kind === 'folder' ? constants.X_OK : 0;
   const [canRead, canWrite] = [deniedBy(path, constants.R_OK | enter), deniedBy(path, constants.W_OK)];
   if (canRead === undefined && canWrite === undefined) return undefined;
-  if (canWrite === 'EROFS') return { path, what: 'is on a disk that is mounted read-only', isPermission: false };
+  if (canWrite === 'EROFS') return { path, what: 'is on a disk that is mounted read-only', cause: 'read-only disk' };
   if (canRead === 'ENOENT' || canWrite === 'ENOENT') return undefined;
   const denied = [canRead && 'read', canWrite && 'written'].filter(Boolean).join(' or ');
   const rights = `its owner is uid ${uid}, gid ${gid}, its mode ${(mode & 0o7777).toString(8).padStart(4, '0')}`;
   const what = `may not be ${denied} by this user (uid ${process.getuid?.()}, gid ${process.getgid?.()}): ${rights}`;
-  return { path, what, isPermission: true };
+  return { path, what, cause: 'permission' };
 }
 
 /** The code of the system's refusal; undefined where it allows it. */

@@ -113,7 +113,7 @@ export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, n
 export function unknownEndsText(partitions: readonly number[]): string {
   return (
     `log-ends is missing, cannot be read or is older than the log (partition ${partitions.join(', ')}): whether requests ` +
-    'were acknowledged beyond the newest record that the log has now is not known. After a power loss this is normal'
+    'were acknowledged beyond the newest record that the log has now is not known. After a power loss an older one is normal'
   );
 }
 
@@ -146,7 +146,7 @@ export function isHarmless({ to, processed, isCertain }: MissingRecords): boolea
 
 /** In the words of a start and of `sluice doctor`. */
 export function missingRecordsText(missing: MissingRecords): string {
-  const { partition, from, to, processed } = missing;
+  const { partition, from, to, processed, isCertain } = missing;
   const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
   const what = `the log has lost its newest records, ${positions} of partition ${partition}`;
   if (isHarmless(missing)) return `${what}; the store has all of them, so nothing is lost`;
@@ -154,7 +154,8 @@ export function missingRecordsText(missing: MissingRecords): string {
     return `${what}; the store has all of these, but log-ends is missing or older, so it is not known whether more were acknowledged`;
   }
   const lost = Math.max(from, processed);
-  return `${what}; those from position ${lost} on were acknowledged and are not processed`;
+  const more = isCertain ? '' : ', and whether more were is not known: log-ends is missing or older';
+  return `${what}; those from position ${lost} on were acknowledged and are not processed${more}`;
 }
 
 async function overwritten(

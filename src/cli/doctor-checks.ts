@@ -7,7 +7,7 @@
 import { readdirSync, type Stats, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config.ts';
-import { accessAdvice, accessProblemsOf } from '../data-folder-access.ts';
+import { accessAdvice, accessProblemsOf, ownerProblemsOf } from '../data-folder-access.ts';
 import type { LogReader } from '../log.ts';
 import type { LogInspection } from '../log-continuity.ts';
 import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../lost-keys.ts';
@@ -146,7 +146,13 @@ export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => 
       broken('data folder', `${problem.path} ${problem.what}`, accessAdvice(folder, problem)),
     );
   }
-  const findings: Finding[] = [];
+  const findings: Finding[] = ownerProblemsOf(folder)
+    .slice(0, SHOWN_MAX)
+    .map(({ path, what }) => {
+      const owner = `${stat.uid}:${stat.gid}`;
+      const advice = `A server that runs as the owner of the folder refuses to start if it may not use the file: chown -R ${owner} "${folder}". One that runs as root needs nothing.`;
+      return warning('data folder', `${path} ${what}`, advice);
+    });
   const names = readdirSync(folder);
   if (!['keys.db', 'store.db', 'log', 'lock.db'].some((name) => names.includes(name))) {
     const what = names.length === 0 ? 'is empty' : 'holds other things, and nothing of Sluice';

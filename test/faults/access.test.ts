@@ -6,19 +6,30 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { chmodSync, chownSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { lockHolderOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
-import { accessProblemsOf } from '../../src/data-folder-access.ts';
+import { accessProblemsOf, ownerProblemsOf } from '../../src/data-folder-access.ts';
 import { keyFileOf, logFolderOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { LogUnavailableError } from '../../src/log.ts';
 import { openDataFolder } from '../cli/data-shell.ts';
 import { runSluice, user } from '../server.ts';
+import { hindrance, mountSmallDisk, skipWithout } from './devices.ts';
 import { launch, refusedStart } from './scope.ts';
 
 const NOBODY = 65_534;
@@ -122,6 +133,35 @@ suite('A file that the user of the server may not use', () => {
     assert.match(problemsIn(dataFolder)[0]?.what ?? '', /^may not be read by this user/);
     chmodSync(partition, 0o700);
   });
+});
+
+suite('A data folder of another user', () => {
+  test('is looked at by root, too: a file that its owner may not use is a warning', async (t) => {
+    const dataFolder = await usedFolder(t);
+    assert.deepEqual(ownerProblemsOf(dataFolder), []);
+    if (!isRoot) return;
+    giveToAnother(join(logFolderOf(dataFolder), 'name'));
+    const { code, stdout } = await runSluice(['doctor', '--data', dataFolder], { SLUICE_DISK_FREE_MIN: '0' });
+    assert.equal(code, 2, stdout);
+    assert.match(
+      stdout.replace(/\s+/g, ' '),
+      /! data folder \S+name belongs to uid 0, and the data folder to uid 65534 → .* chown -R 65534:65534/,
+    );
+  });
+});
+
+test('a disk that is mounted read-only is named, and nothing is to be moved', {
+  skip: hindrance('tmpfs'),
+}, async (t) => {
+  await using scope = new AsyncDisposableStack();
+  const { folder } = mountSmallDisk(scope, 'size=20m');
+  const dataFolder = join(folder, 'data');
+  cpSync(await usedFolder(t), dataFolder, { recursive: true });
+  execFileSync('mount', ['-o', 'remount,ro', folder]);
+  const words = await refusedStart({ dataFolder });
+  assert.match(words, /is on a disk that is mounted read-only/);
+  assert.match(words, /Mount the disk for writing/);
+  assert.doesNotMatch(words, /Move |chown/);
 });
 
 suite('A file of the data folder', () => {
