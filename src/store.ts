@@ -80,8 +80,8 @@ export interface KeyStore {
   /** Never moves `lastUsedAt` backwards; keeps the first suspected leak. Unknown ids are ignored. */
   recordSightings(sightings: readonly KeySighting[]): Promise<void>;
   /**
-   * Tells of each key that anybody makes or changes, as soon as can be, until `close`. Undefined: any may have changed,
-   * because nothing was heard for a while. A store that has no way to tell has no such method.
+   * Reports each key that is changed, as soon as can be, until `close`. Undefined: any may be new or changed, because one was
+   * made or nothing was heard for a while. A store that has no way to report changes has no such method.
    */
   watch?(onChange: (keyId: string | undefined) => void): void;
   close(): Promise<void>;

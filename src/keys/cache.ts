@@ -65,8 +65,9 @@ export class KeyCache {
   readonly #found = new Map<string, Found>();
   readonly #notFoundAt = new Map<string, number>();
   readonly #underWay = new Map<string, Asking>();
-  /** How often something was forgotten: what was asked for before may be out of date when the answer comes. */
+  /** How often a key was forgotten, and all were invalidated: a response to a question from before may be out of date. */
   #forgotten = 0;
+  #invalidated = 0;
   /** Set when the store did not answer in time, and back when it answers. */
   #hangsUntil = 0;
 
@@ -106,7 +107,7 @@ export class KeyCache {
     return Promise.race([answer, patience.then(() => stale.apiKey)]);
   }
 
-  /** The key with this id was made or changed: nothing of what is known of it is used again. */
+  /** The key with this id was changed: nothing of what is known of it is used again. */
   forget(keyId: string): void {
     this.#forgotten++;
     this.#underWay.clear();
@@ -115,9 +116,9 @@ export class KeyCache {
     for (const [key, { apiKey }] of this.#found) if (apiKey.id === keyId) this.#found.delete(key);
   }
 
-  /** Any key may have changed: the store is asked anew for each. Those that it confirmed still do if it fails. */
+  /** Any key may be new or changed: the store is asked anew for each. Those that it confirmed still work if it fails. */
   invalidate(): void {
-    this.#forgotten++;
+    this.#invalidated++;
     this.#underWay.clear();
     this.#notFoundAt.clear();
     for (const [key, found] of this.#found) this.#found.set(key, { ...found, askedAt: Number.NEGATIVE_INFINITY });
@@ -147,6 +148,7 @@ export class KeyCache {
 
   async #ask(key: string, now: number): Promise<ApiKey | undefined> {
     const forgotten = this.#forgotten;
+    const invalidated = this.#invalidated;
     let apiKey: ApiKey | undefined;
     try {
       apiKey = await this.#store.findByHash(hashKey(key));
@@ -158,6 +160,8 @@ export class KeyCache {
     this.#hangsUntil = 0;
     // Right for whoever asked before the change, and for nobody after.
     if (this.#forgotten !== forgotten) return apiKey === undefined ? undefined : freeze(apiKey);
+    if (this.#invalidated !== invalidated)
+      return apiKey === undefined ? undefined : this.#keepForOutages(key, apiKey, now);
     if (apiKey === undefined) {
       this.#found.delete(key);
       putLast(this.#notFoundAt, key, now, this.#notFoundMax);
@@ -166,6 +170,17 @@ export class KeyCache {
     this.#notFoundAt.delete(key);
     const frozen = freeze(apiKey);
     putLast(this.#found, key, { apiKey: frozen, askedAt: now, confirmedAt: now }, this.#foundMax);
+    return frozen;
+  }
+
+  /** What `invalidate` would have left of it, had the response come before; unless a newer response is known. */
+  #keepForOutages(key: string, apiKey: ApiKey, now: number): ApiKey {
+    const frozen = freeze(apiKey);
+    const found = this.#found.get(key);
+    if ((found === undefined || found.confirmedAt < now) && !this.#notFoundAt.has(key)) {
+      const askedAt = Number.NEGATIVE_INFINITY;
+      putLast(this.#found, key, { apiKey: frozen, askedAt, confirmedAt: now }, this.#foundMax);
+    }
     return frozen;
   }
 

@@ -222,6 +222,26 @@ export function storeTracesContract(open: OpenStore): void {
       assert.deepEqual(await sent('c', 72), [null, 0]);
     });
 
+    test('an event id counts from the use that was processed last, also where the clock was ahead before', async () => {
+      const sent = async (eventId: string, days: number): Promise<number> => {
+        const about = { receivedAt: START + days * DAY_MS };
+        const traceId = await send(under, [person({ user_id: 'u' }, [{ $event_id: eventId }])], about);
+        return (await under.store.trace(TENANT, traceId))?.users[0]?.events ?? assert.fail('there is no trace');
+      };
+      assert.equal(await sent('e', 8), 1);
+      assert.equal(await sent('e', 0), 1);
+      // After every transaction, since each may move the uses that are stored.
+      for (let n = 0; n < 6; n++) {
+        assert.equal(await sent(`other ${n}`, 0), 1);
+        assert.equal(await sent('e', 1), 0);
+      }
+      assert.equal(await sent('e', 8), 1);
+      for (let n = 0; n < 6; n++) {
+        assert.equal(await sent(`another ${n}`, 8), 1);
+        assert.equal(await sent('e', 9), 0);
+      }
+    });
+
     test('a request that the log cut is compared as a whole, and a retry brings what was missing', async () => {
       const cut = (users: readonly object[], bodyHash: string): ReturnType<typeof request>[] => {
         const { traceId } = request(users);

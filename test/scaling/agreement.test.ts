@@ -21,7 +21,9 @@ import { TwoStores } from './two-stores.ts';
 import { UNDOING } from './undoing-history.ts';
 
 const HISTORIES = Number(process.env['AGREEMENT_HISTORIES'] ?? 8);
-const HISTORIES_MS_MAX = HISTORIES * 2_500;
+const GIVEN_SEED = process.env['AGREEMENT_SEED'];
+/** All histories of a given seed are played: how far a slow machine gets must not decide whether it fails. */
+const HISTORIES_MS_MAX = GIVEN_SEED === undefined ? HISTORIES * 2_500 : Number.POSITIVE_INFINITY;
 /** Other tests have transactions open in the same PostgreSQL, and what arrived after those began is not certain until they end. */
 const CERTAIN_MS_MAX = 60_000;
 const MIXED_ENTRIES = 150;
@@ -31,11 +33,7 @@ const UNKNOWN = '01234567-0000-7000-8000-00000000beef';
 /** In the history that is played first; the others show the rest in most runs. */
 const ALWAYS_SEEN = ['merge', 'unmerge', 'cannot_link', 'erase', 'erased when late', 'duplicate event', 'rejection'];
 
-/**
- * Known to be open: with AGREEMENT_SEED=93511284 the stores disagree in about half of the runs, on an `$event_id` that an erase
- * should have freed. Until that is fixed the histories of a run by itself are always the same; then they are random again.
- */
-const seed = Number(process.env['AGREEMENT_SEED'] ?? 1);
+const seed = Number(GIVEN_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
 /** The profile, and the merge in it, that an act is about; what is unknown if there is none. */
 async function targetOf(stores: TwoStores, tenantId: string, pick: number): Promise<{ id: string; mergedBy: string }> {

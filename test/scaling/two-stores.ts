@@ -8,12 +8,16 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
 import { migrate } from '../../src/backends/postgres/migrations.ts';
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
+import type { RunsShape } from '../../src/backends/sqlite/sorted-runs/entries.ts';
+import { RunReader } from '../../src/backends/sqlite/sorted-runs/run-reader.ts';
+import { EVENT_IDS, IDEMPOTENCY_KEYS } from '../../src/backends/sqlite/store/first-uses.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
@@ -129,11 +133,15 @@ export class TwoStores {
     return [...(app?.methodsByPath ?? [])].flatMap(([path, methods]) => (methods.has('GET') ? [path] : []));
   }
 
+  get #sqliteFile(): string {
+    return join(this.#folder, `${this.#histories}.db`);
+  }
+
   /** Two empty stores; with a log, its name and what is still in it count. */
   async renew(log?: LogReader): Promise<void> {
     await this.#closeSides();
     this.#histories += 1;
-    const file = join(this.#folder, `${this.#histories}.db`);
+    const file = this.#sqliteFile;
     await this.#pool.query(`TRUNCATE ${TABLES} RESTART IDENTITY`);
     const logName = log?.name ?? LOG_NAME;
     const side = (name: string, writer: StoreWriter, store: Store): Side => {
@@ -172,9 +180,22 @@ export class TwoStores {
         assert.ok(calls < 1_000, `the sweep of ${name} never ends`);
       }
     }
-    // PostgreSQL keeps first uses for longer, for processors that are late; a history that goes on before the sweep shows it.
-    await this.#pool.query('DELETE FROM idempotency_keys WHERE received_at < $1', [now - IDEMPOTENCY_WINDOW_MS]);
-    await this.#pool.query('DELETE FROM event_ids WHERE received_at < $1', [now - EVENT_ID_WINDOW_MS]);
+    await this.#forgetUsesBefore(IDEMPOTENCY_KEYS, now - IDEMPOTENCY_WINDOW_MS);
+    await this.#forgetUsesBefore(EVENT_IDS, now - EVENT_ID_WINDOW_MS);
+  }
+
+  /**
+   * Both stores keep first uses for longer than their window, and a history that goes on before the sweep shows it: PostgreSQL
+   * for processors that are late, SQLite until the newest use of the same run is over.
+   */
+  async #forgetUsesBefore(shape: RunsShape, cutoff: number): Promise<void> {
+    await this.#pool.query(`DELETE FROM ${shape.name} WHERE received_at < $1`, [cutoff]);
+    using database = new DatabaseSync(this.#sqliteFile);
+    const reader = new RunReader(database, shape);
+    const old = [...reader.all([Number.MIN_SAFE_INTEGER])].filter(({ values }) => (values[0] as number) < cutoff);
+    database.exec('BEGIN IMMEDIATE');
+    reader.remove(old.map(({ key }) => key));
+    database.exec('COMMIT');
   }
 
   /** Asks both, and gives the answers as they came: the cursors in them are each store's own. */

@@ -25,7 +25,7 @@ export interface KeyChangeListener {
   close(): void;
 }
 
-/** `onChange` gets the id of the key that was made or changed, or undefined: any may have been. */
+/** `onChange` gets the id of the key that was changed or removed, or undefined: any may be new or changed. */
 export function listenForKeyChanges(
   options: PoolOptions,
   onChange: (keyId: string | undefined) => void,

@@ -23,7 +23,8 @@ export const KEYS_MIGRATIONS: readonly string[] = [
 
   CREATE FUNCTION tell_key_change() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-      PERFORM pg_notify('${KEY_CHANGES_CHANNEL}', coalesce(NEW.id, OLD.id));
+      -- Not the id of a new key, which would make caches drop it that have just read it.
+      PERFORM pg_notify('${KEY_CHANGES_CHANNEL}', CASE TG_OP WHEN 'INSERT' THEN '' ELSE OLD.id END);
       RETURN NULL;
     END
   $$;

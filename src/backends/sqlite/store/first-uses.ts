@@ -3,8 +3,8 @@
  * (sorted-runs/), a group for each day of receipt, so that expiry drops whole runs.
  *
  * Of an event id only the time of receipt is kept: 18 bytes an id. An Idempotency-Key has its newest use under the
- * key itself and older ones with other bodies under names of their own (older-use.ts); of two entries of one name that
- * were put by different transactions, the later one counts.
+ * key itself and older ones with other bodies under names of their own (older-use.ts). Of two entries of one name the
+ * one that was put later counts, which is not always the one that was received later: clocks are set back.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -28,10 +28,11 @@ const BLOCKS_PER_DROP = 2_000;
 export const EVENT_IDS: RunsShape = {
   name: 'event_ids',
   keyColumns: KEY_COLUMNS,
-  /** received_at */
-  valueColumns: 1,
+  /** received_at, and how many uses before it are stored: a column of zeros, which takes no room, but for ids that are used again. */
+  valueColumns: 2,
   hasBytes: false,
   hasFilters: true,
+  combine: keepNewest,
 };
 
 export const IDEMPOTENCY_KEYS: RunsShape = {
@@ -50,12 +51,18 @@ function keepNewest(rows: RowsToWrite, into: number, other: number): void {
   if ((numbers[other] as number) >= (numbers[into] as number)) rows.replace(into, other);
 }
 
+interface AskedEventIds {
+  readonly hashes: readonly KeyHash[];
+  /** By place: how many uses of the id are stored. */
+  readonly uses: Float64Array;
+}
+
 export class FirstUses {
   readonly #hashOf: HashOfKey;
   readonly #eventIds: BufferedRuns;
   readonly #keys: BufferedRuns;
   /** By tenant: the event ids that were asked for last. */
-  readonly #asked = new Map<number, readonly KeyHash[]>();
+  readonly #asked = new Map<number, AskedEventIds>();
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {
     this.#hashOf = hashOf;
@@ -66,11 +73,15 @@ export class FirstUses {
   /** To be called before `write` for the same ids. */
   eventIds(tenant: number, ids: readonly string[]): EventIdUses {
     const hashes = ids.map((id) => this.#hashOf(tenant, HASHED.eventId, id));
-    this.#asked.set(tenant, hashes);
+    const uses = new Float64Array(ids.length);
+    this.#asked.set(tenant, { hashes, uses });
     const usedAt = new Float64Array(ids.length).fill(Number.NaN);
     for (const [place, hash] of hashes.entries()) {
-      const receivedAt = this.#eventIds.get(hash)?.values[0];
-      if (receivedAt !== undefined) usedAt[place] = receivedAt;
+      const entry = this.#eventIds.get(hash);
+      if (entry === undefined) continue;
+      const [receivedAt, before] = entry.values as [number, number];
+      usedAt[place] = receivedAt;
+      uses[place] = before + 1;
     }
     return { firstPlaces: firstPlacesOf(hashes), usedAt };
   }
@@ -86,10 +97,17 @@ export class FirstUses {
 
   /** `order` grows from transaction to transaction. */
   write(tenant: number, { newestKeyUses, olderKeyUses, eventIds }: TenantBatch, order: number): void {
-    const asked = this.#asked.get(tenant);
-    for (const { place, receivedAt } of eventIds) this.#eventIds.set(asked?.[place] as KeyHash, [receivedAt]);
+    if (eventIds.length > 0) this.#writeEventIds(eventIds, this.#asked.get(tenant) as AskedEventIds);
     for (const use of newestKeyUses) this.#writeKeyUse(tenant, use.key, use, order);
     for (const use of olderKeyUses) this.#writeKeyUse(tenant, olderUseName(use.key, use.bodyHash), use, order);
+  }
+
+  #writeEventIds(written: TenantBatch['eventIds'], { hashes, uses }: AskedEventIds): void {
+    for (const { place, receivedAt } of written) {
+      const before = uses[place] as number;
+      this.#eventIds.set(hashes[place] as KeyHash, [receivedAt, before]);
+      uses[place] = before + 1;
+    }
   }
 
   #writeKeyUse(tenant: number, name: string, { receivedAt, traceId, bodyHash }: KeyUse, order: number): void {
