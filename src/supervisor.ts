@@ -40,12 +40,18 @@ export interface EdgeSetup {
   readonly statusBuffer: SharedArrayBuffer;
   /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
   readonly clockBuffer: SharedArrayBuffer;
+  /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
+  readonly traceIdBuffer: SharedArrayBuffer;
   readonly lock: HeldLock | null;
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
   readonly databaseTrouble: string | null;
-  /** To the checkpointer; undefined where the log is elsewhere. */
+  /** To the checkpointer, for the edge that starts the writer of the log; undefined for others. */
   readonly checkpointer: MessagePort | undefined;
+  /** Of the first edge, which starts the writer of the log: a port to each of the others. */
+  readonly otherEdges: readonly MessagePort[];
+  /** Of the others: a port to that writer. Undefined for the first edge, and where the log is elsewhere. */
+  readonly logWriter: MessagePort | undefined;
 }
 
 /** What the processor's thread is started with. */
@@ -178,6 +184,7 @@ export class Supervisor {
   readonly #parts: SupervisorParts;
   readonly #statusBuffer = allocateStatus();
   readonly #clockBuffer = new SharedArrayBuffer(Float64Array.BYTES_PER_ELEMENT);
+  readonly #traceIdBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
@@ -219,8 +226,12 @@ export class Supervisor {
     const edges = config.role === 'processor' ? 1 : config.edges;
     // Sockets that share a port do not notice a stranger on it, so look before.
     if (edges > 1 && config.port !== 0) await assertPortIsFree(config);
-    const port = await this.#startEdge(0, config.port);
-    const others = Array.from({ length: edges - 1 }, (_, index) => this.#startEdge(index + 1, port));
+    const channels = config.logUrl === '' ? Array.from({ length: edges - 1 }, () => new MessageChannel()) : [];
+    const otherEdges = channels.map(({ port1 }) => port1);
+    const port = await this.#startEdge(0, config.port, { otherEdges, logWriter: undefined });
+    const others = Array.from({ length: edges - 1 }, (_, index) =>
+      this.#startEdge(index + 1, port, { otherEdges: [], logWriter: channels[index]?.port2 }),
+    );
     await Promise.all(others);
     if (this.#databaseTrouble === null) await this.#startProcessor();
     return port;
@@ -273,8 +284,7 @@ export class Supervisor {
   }
 
   #startThread(name: string, setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): Worker {
-    const port = setup.role === 'checkpointer' ? undefined : setup.checkpointer;
-    const transferList = port === undefined ? [] : [port];
+    const transferList = portsOf(setup);
     const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB_MAX[setup.role] };
     const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList, resourceLimits });
     thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
@@ -339,7 +349,7 @@ export class Supervisor {
     return promise;
   }
 
-  #startEdge(index: number, port: number): Promise<number> {
+  #startEdge(index: number, port: number, ports: Pick<EdgeSetup, 'otherEdges' | 'logWriter'>): Promise<number> {
     const { config, sources, startWarnings, connectionsMax, metricsBuffer, lock, version } = this.#parts;
     const setup: EdgeSetup = {
       role: 'edge',
@@ -352,10 +362,12 @@ export class Supervisor {
       metricsBuffer,
       statusBuffer: this.#statusBuffer,
       clockBuffer: this.#clockBuffer,
+      traceIdBuffer: this.#traceIdBuffer,
       lock,
       version,
       databaseTrouble: this.#databaseTrouble,
-      checkpointer: config.logUrl === '' ? this.#portToCheckpointer() : undefined,
+      checkpointer: config.logUrl === '' && ports.logWriter === undefined ? this.#portToCheckpointer() : undefined,
+      ...ports,
     };
     const edge = this.#startThread('edge', setup);
     this.#edges.push(edge);
@@ -477,6 +489,12 @@ export class Supervisor {
     else this.#parts.logger.fatal({ reason }, 'ending: start again to recover');
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), FATAL_GRACE_MS);
   }
+}
+
+function portsOf(setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): MessagePort[] {
+  if (setup.role === 'checkpointer') return [];
+  const ports = setup.role === 'edge' ? [setup.logWriter, ...setup.otherEdges] : [];
+  return [setup.checkpointer, ...ports].filter((port) => port !== undefined);
 }
 
 function assertPortIsFree({ host, port }: Config): Promise<void> {

@@ -57,7 +57,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const { config } = setup;
   // The log is checked in its own thread while this one loads the rest.
   const [log, { openSqliteStoreClient }, { matchOptionsOf }, keyStore, members] = await Promise.all([
-    openLocalLog(setup, await embeddedPositions(config), onFatal),
+    openLocalLog(setup, () => embeddedPositions(config), onFatal),
     import('./backends/sqlite/store/client.ts'),
     import('./match-options.ts'),
     openKeyStore(config),
@@ -120,6 +120,8 @@ async function openShared(
       await backlog?.close();
       await watch?.close();
       await database.close();
+      // Of a log that was never opened, so that its writer does not wait for this edge.
+      setup.logWriter?.close();
     },
   };
 }
@@ -196,7 +198,7 @@ async function openAppender(
   databaseTrouble: () => string | null,
 ): Promise<LogAppender> {
   const { config } = setup;
-  const openLocal = async (): Promise<LogAppender> => openLocalLog(setup, await positionsIn(database, config), onFatal);
+  const openLocal = (): Promise<LogAppender> => openLocalLog(setup, () => positionsIn(database, config), onFatal);
   let tries = 0;
   const openKafka = async (): Promise<LogAppender> => {
     tries += 1;
@@ -225,24 +227,29 @@ async function warner(config: Config, thread: string): Promise<(message: string)
   return (message) => logger.warn(message);
 }
 
-/** `storePositions`: up to where the store has processed each partition; no position below that is given out again. */
+/**
+ * One writer for all edges of a server: the first edge starts it, and the others join. `storePositions`: up to where the
+ * store has processed each partition; no position below that is given out again.
+ */
 async function openLocalLog(
-  { config, index, metricsBuffer, lock, checkpointer }: EdgeSetup,
-  storePositions: ReadonlyMap<number, number>,
+  { config, index, metricsBuffer, lock, checkpointer, otherEdges, logWriter }: EdgeSetup,
+  storePositions: () => Promise<ReadonlyMap<number, number>>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
-  const [{ openSqliteLogAppender }, { createLogger }] = await Promise.all([
+  const [{ joinSqliteLog, openSqliteLogAppender }, { createLogger }] = await Promise.all([
     import('./backends/sqlite/log/appender.ts'),
     import('./logger.ts'),
   ]);
+  if (logWriter !== undefined) return joinSqliteLog(logWriter, onFatal);
   const logger = createLogger(config.logLevel, `edge-${index}`);
   return openSqliteLogAppender({
     folder: logFolderOf(config.dataFolder),
-    partition: index,
-    partitions: config.edges,
+    partition: 0,
+    partitions: 1,
     segmentBytes: config.logSegmentBytes,
     lock,
-    storePositions,
+    storePositions: await storePositions(),
+    otherEdges,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     checkpointer,
     onFatal,

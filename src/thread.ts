@@ -60,6 +60,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         version,
         now: Date.now,
         receiptTime: clock.now,
+        newestTraceId: config.edges > 1 ? new BigInt64Array(setup.traceIdBuffer) : null,
         handOverSightings: (sightings) => tell({ type: 'sightings', sightings }),
       },
       setup.port,

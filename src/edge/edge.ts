@@ -53,6 +53,8 @@ export interface EdgeParts {
   readonly now: () => number;
   /** The clock that never goes back (`clock.ts`), for what is stored. */
   readonly receiptTime: () => number;
+  /** Shared with the other edges of the server; null where there are none (`trace-id.ts`). */
+  readonly newestTraceId: BigInt64Array | null;
   readonly handOverSightings: (sightings: KeySighting[]) => void;
 }
 
@@ -82,7 +84,7 @@ const NANOSECONDS = 1e9;
 export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const { config, log, reading, keyStore, status, logger } = parts;
   const metrics = metricsWriter(parts.metrics.buffer, parts.metrics.slot);
-  const newTraceId = createTraceIds(parts.receiptTime);
+  const newTraceId = createTraceIds(parts.receiptTime, parts.newestTraceId);
   const sightings = new Sightings(parts.handOverSightings);
   const keyOutage = new OutageLog(logger, {
     failing: 'keys cannot be read: those that were confirmed lately go on, all others get 503',

@@ -2,6 +2,9 @@
  * Makes trace_ids: UUIDs of version 7 (RFC 9562), ascending within one thread as long as the clock does not step back by
  * more than `BACKWARD_STEP_MAX_MS`. After a larger step (someone set the clock) ids follow the clock again rather than
  * stay in a future that was a mistake; uniqueness never depends on the clock, 62 bits are random.
+ *
+ * The edges of a server share the newest time and counter, so that ids ascend over all of them: of two writes that were
+ * received in the same millisecond, the one with the larger trace_id is the last.
  */
 
 import { randomFillSync } from 'node:crypto';
@@ -9,15 +12,22 @@ import { randomFillSync } from 'node:crypto';
 const BACKWARD_STEP_MAX_MS = 10_000;
 const RANDOM_BYTES_PER_ID = 10;
 const POOL_BYTES = RANDOM_BYTES_PER_ID * 512;
+const COUNTER_BITS = 12n;
 const COUNTER_MAX = 0xfff;
+const COUNTER_MASK = BigInt(COUNTER_MAX);
+/** The counter starts low and at random, so that there is room to count within a millisecond. */
+const COUNTER_START_MAX = 0x3ff;
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 
-export function createTraceIds(now: () => number): () => string {
+/** Returns the time and the counter of the next id. `start` is what the counter begins with in a new millisecond. */
+type NextTime = (clock: number, start: number) => { readonly millisecond: number; readonly counter: number };
+
+/** `newest` is one number that all edges of a server share; null where there is one edge. */
+export function createTraceIds(now: () => number, newest: BigInt64Array | null = null): () => string {
   const pool = Buffer.allocUnsafe(POOL_BYTES);
   let used = POOL_BYTES;
-  let millisecond = 0;
-  let counter = 0;
+  const nextTime = newest === null ? timesOfOne() : timesOfMany(newest);
 
   return function nextTraceId(): string {
     if (used === POOL_BYTES) {
@@ -26,19 +36,38 @@ export function createTraceIds(now: () => number): () => string {
     }
     const at = used;
     used += RANDOM_BYTES_PER_ID;
-
-    const clock = now();
-    if (clock > millisecond || clock < millisecond - BACKWARD_STEP_MAX_MS) {
-      millisecond = clock;
-      // The counter starts low and at random, so that there is room to count within a millisecond.
-      counter = pool.readUInt16BE(at) & 0x3ff;
-    } else if (counter < COUNTER_MAX) {
-      counter += 1;
-    } else {
-      millisecond += 1;
-      counter = 0;
-    }
+    const { millisecond, counter } = nextTime(now(), pool.readUInt16BE(at) & COUNTER_START_MAX);
     return format(millisecond, counter, pool, at + 2);
+  };
+}
+
+function timesOfOne(): NextTime {
+  const last = { millisecond: 0, counter: 0 };
+  return (clock, start) => {
+    if (clock > last.millisecond || clock < last.millisecond - BACKWARD_STEP_MAX_MS) {
+      last.millisecond = clock;
+      last.counter = start;
+    } else if (last.counter < COUNTER_MAX) {
+      last.counter += 1;
+    } else {
+      last.millisecond += 1;
+      last.counter = 0;
+    }
+    return last;
+  };
+}
+
+/** The clock of several edges never goes back (`clock.ts`). */
+function timesOfMany(newest: BigInt64Array): NextTime {
+  return (clock, start) => {
+    for (;;) {
+      const last = Atomics.load(newest, 0);
+      const isNewMillisecond = clock > Number(last >> COUNTER_BITS);
+      // One more than the largest counter is the next millisecond.
+      const next = isNewMillisecond ? (BigInt(clock) << COUNTER_BITS) + BigInt(start) : last + 1n;
+      if (Atomics.compareExchange(newest, 0, last, next) !== last) continue;
+      return { millisecond: Number(next >> COUNTER_BITS), counter: Number(next & COUNTER_MASK) };
+    }
   };
 }
 

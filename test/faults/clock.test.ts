@@ -42,6 +42,27 @@ function timeIn(id: string): number {
 }
 
 suite('With a clock that jumps', () => {
+  test('trace_ids of edges that share the newest one ascend in the order in which they are given out', () => {
+    const steps = fc.array(fc.record({ edge: fc.nat({ max: 2 }), ms: fc.nat({ max: 2 }) }), { maxLength: 300 });
+    fc.assert(
+      fc.property(now, steps, fc.nat({ max: 0xfff }), (start, requests, counter) => {
+        let at = start;
+        // Also from where the counter is nearly used up.
+        const newest = new BigInt64Array([BigInt(start) * 4096n + BigInt(counter)]);
+        const edges = [0, 1, 2].map(() => createTraceIds(() => at, newest));
+        let last = '';
+        for (const { edge, ms } of requests) {
+          at += ms;
+          const id = edges[edge]?.() ?? '';
+          assert.match(id, UUID_V7);
+          assert.ok(id > last, `${id} comes after ${last}`);
+          assert.ok(Math.abs(timeIn(id) - at) <= 1);
+          last = id;
+        }
+      }),
+    );
+  });
+
   test('trace_ids are unique and well formed', () => {
     const steps = fc.array(fc.oneof({ weight: 30, arbitrary: ordinaryStep }, { weight: 1, arbitrary: jump }), {
       minLength: 1,

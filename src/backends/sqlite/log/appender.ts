@@ -1,12 +1,13 @@
 /**
- * The appending half of the embedded event log: gives one partition to one edge thread, and commits in a thread of its
- * own (`log/writer.ts`), so that the HTTP thread never waits for a disk. The reading half is `log/reader.ts`.
+ * The appending half of the embedded event log: commits in a thread of its own (`log/writer.ts`), so that the HTTP thread
+ * never waits for a disk. The first edge of a server starts that thread, and the others join it, so that there is one
+ * order of requests, whichever edge received them. The reading half is `log/reader.ts`.
  *
  * Memory is bounded by the caller: the edge reserves bytes before it reads a body and gives them back when `append`
  * settles.
  */
 
-import { Worker } from 'node:worker_threads';
+import { type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { OperatorError } from '../../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log-continuity.ts';
@@ -34,7 +35,7 @@ export interface AppenderSetup extends WriterSetup {
 
 /** Resolves when the partition has been checked and is ready for appends. */
 export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
-  const transferList = setup.checkpointer === undefined ? [] : [setup.checkpointer];
+  const transferList = [setup.checkpointer, ...(setup.otherEdges ?? [])].filter((port) => port !== undefined);
   const options = { name: 'log writer', workerData: setup, transferList };
   const worker = new Worker(threadFile('./writer', import.meta.url), options);
   await new Promise<void>((resolve, reject) => {
@@ -46,11 +47,26 @@ export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: Ap
     worker.once('error', reject);
   });
   worker.removeAllListeners('error');
-  return new SqliteLogAppender(worker, onFatal);
+  const appender = new SqliteLogAppender(worker, onFatal);
+  worker.on('error', (error: Error) => appender.die(`the log writer crashed: ${error.message}`));
+  worker.on('exit', () => appender.ended());
+  return appender;
+}
+
+/**
+ * For another edge, which has one end of a port whose other end the writer has (`otherEdges`). Throws
+ * `LogUnavailableError` until the writer runs.
+ */
+export function joinSqliteLog(port: MessagePort, onFatal: (message: string) => void): LogAppender {
+  const first = receiveMessageOnPort(port)?.message as WriterReply | undefined;
+  if (first?.type !== 'ready') throw new LogUnavailableError('the log is opened once the database responds');
+  const appender = new SqliteLogAppender(port, onFatal);
+  port.on('close', () => appender.ended());
+  return appender;
 }
 
 class SqliteLogAppender implements LogAppender {
-  readonly #worker: Worker;
+  readonly #writer: Worker | MessagePort;
   readonly #onFatal: (message: string) => void;
   /** Appended in this tick of the event loop, not yet sent. */
   #gathering: Waiting[] = [];
@@ -61,12 +77,16 @@ class SqliteLogAppender implements LogAppender {
   #dead = false;
   #closed: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
 
-  constructor(worker: Worker, onFatal: (message: string) => void) {
-    this.#worker = worker;
+  constructor(writer: Worker | MessagePort, onFatal: (message: string) => void) {
+    this.#writer = writer;
     this.#onFatal = onFatal;
-    worker.on('message', (reply: WriterReply) => this.#hear(reply));
-    worker.on('error', (error: Error) => this.#die(`the log writer crashed: ${error.message}`));
-    worker.on('exit', () => this.#closed?.resolve());
+    writer.on('message', (reply: WriterReply) => this.#hear(reply));
+  }
+
+  /** The writer is gone: as was asked for, or because it crashed. */
+  ended(): void {
+    if (this.#closed) this.#closed.resolve();
+    else this.die('the log writer ended');
   }
 
   append(entry: LogEntry): Promise<void> {
@@ -90,7 +110,7 @@ class SqliteLogAppender implements LogAppender {
       this.#closed = Promise.withResolvers<void>();
       this.#send();
       const message: WriterMessage = { type: 'close' };
-      this.#worker.postMessage(message);
+      this.#writer.postMessage(message, []);
     }
     return this.#closed.promise;
   }
@@ -117,7 +137,7 @@ class SqliteLogAppender implements LogAppender {
     this.#nextGroupId += 1;
     this.#sent.push({ id: group.id, waiting });
     const message: WriterMessage = { type: 'group', group };
-    this.#worker.postMessage(message, [group.bodies]);
+    this.#writer.postMessage(message, [group.bodies]);
   }
 
   #hear(reply: WriterReply): void {
@@ -127,7 +147,7 @@ class SqliteLogAppender implements LogAppender {
         return;
       case 'failed':
         if (reply.fatal) {
-          this.#die(reply.message);
+          this.die(reply.message);
         } else {
           this.#trouble = reply.message;
           const error = new LogUnavailableError(reply.message);
@@ -150,14 +170,14 @@ class SqliteLogAppender implements LogAppender {
     }
   }
 
-  #die(message: string): void {
+  die(message: string): void {
     if (this.#dead) return;
     this.#dead = true;
     this.#trouble = message;
     const error = new LogUnavailableError(message, true);
     this.#settle(Number.POSITIVE_INFINITY, (waiting) => waiting.reject(error));
     for (const waiting of this.#gathering.splice(0)) waiting.reject(error);
-    this.#worker.unref();
+    this.#writer.unref();
     this.#closed?.resolve();
     this.#onFatal(message);
   }

@@ -1,6 +1,8 @@
 /**
  * The thread that commits. It takes all groups that arrived while the last commit ran, writes them in one transaction
- * (group commit) and says up to which group everything is durable. One writer owns one partition of one data folder.
+ * (group commit) and says up to which group everything is durable. One writer owns one partition of one data folder, and
+ * all edges of a server append through it: a request that is received after the 202 of another one, at whichever edge, is
+ * therefore behind it in the log. The order of the log is also that of `received_at`.
  *
  * Failures: a full disk fails the groups at hand and is probed until there is space again; any other I/O error is
  * fatal, is reported once, and this thread never touches the database after it, because after a failed fsync nobody
@@ -55,6 +57,8 @@ export interface WriterSetup {
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
   /** To the checkpointer's thread; without it the writer's thread makes checkpoints itself, between two commits. */
   readonly checkpointer?: MessagePort | undefined;
+  /** To the edges that append to this partition besides the one that starts the writer. */
+  readonly otherEdges?: readonly MessagePort[];
 }
 
 /** Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies behind one another. */
@@ -76,6 +80,15 @@ export type WriterReply =
   | { readonly type: 'healed' }
   | { readonly type: 'closed' };
 
+/** An edge that appends to the partition. */
+interface Sender {
+  readonly port: MessagePort;
+  isClosed: boolean;
+}
+
+/** The last group of each edge that has any in a commit. */
+type LastGroups = ReadonlyMap<Sender, number>;
+
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
 /** How often it is looked whether `log-ends` is still there. */
@@ -94,13 +107,14 @@ const WAL_BYTES_FACTOR_MAX = 4;
 
 class Writer {
   readonly #setup: WriterSetup;
-  readonly #port: MessagePort;
+  readonly #senders: readonly Sender[];
   readonly #metrics: MetricsWriter | null;
   #database: DatabaseSync;
   #segment: SegmentId;
   #file: string;
   #insert: StatementSync;
   #nextPosition: number;
+  #newestReceivedAt = 0;
   #segmentBytes = 0;
   /** About as much as the WAL has grown since the last checkpoint. */
   #bytesSinceCheckpoint = 0;
@@ -114,7 +128,7 @@ class Writer {
 
   constructor(setup: WriterSetup, port: MessagePort) {
     this.#setup = setup;
-    this.#port = port;
+    this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, isClosed: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#checkpointing = new Checkpointing(setup.checkpointer);
     const { end, missing } = this.#recover(setup.partition);
@@ -136,8 +150,15 @@ class Writer {
 
   listen(): void {
     this.#endsTimer = setInterval(() => this.#keepEnds(), ENDS_INTERVAL_MS).unref();
-    this.#reply({ type: 'ready', firstPosition: this.#nextPosition, missing: this.#missing });
-    this.#port.on('message', (message: WriterMessage) => this.#take(message));
+    for (const sender of this.#senders) {
+      sender.port.on('message', (message: WriterMessage) => this.#take(sender, message));
+      // An edge that ends before it has joined says nothing.
+      sender.port.on('close', () => this.#leave(sender));
+    }
+    // The edge that starts the writer comes last: once it knows, the others can join.
+    for (const { port } of this.#senders.toReversed()) {
+      reply(port, { type: 'ready', firstPosition: this.#nextPosition, missing: this.#missing });
+    }
   }
 
   /** Checks what an earlier process left, seals it in the background, and finds where to go on and what is missing before. */
@@ -212,28 +233,38 @@ class Writer {
     }
   }
 
-  #take(first: WriterMessage): void {
+  #take(from: Sender, first: WriterMessage): void {
     const groups: Group[] = [];
+    const lastGroups = new Map<Sender, number>();
+    const leaving: Sender[] = [];
     let bytes = 0;
-    let closing = false;
-    for (let message: WriterMessage | undefined = first; message !== undefined; ) {
+    for (const { sender, message } of this.#waiting(from, first)) {
       if (message.type === 'close') {
-        closing = true;
-        break;
+        leaving.push(sender);
+        continue;
       }
       groups.push(message.group);
+      lastGroups.set(sender, message.group.id);
       bytes += message.group.bodies.byteLength;
       if (bytes >= COMMIT_BYTES_MAX) break;
-      message = receiveMessageOnPort(this.#port)?.message as WriterMessage | undefined;
     }
-    if (groups.length > 0) this.#commit(groups, bytes);
-    if (closing) void this.#close();
+    if (groups.length > 0) this.#commit(groups, bytes, lastGroups);
+    for (const sender of leaving) this.#leave(sender);
   }
 
-  #commit(groups: readonly Group[], bytes: number): void {
-    const upToGroup = groups.at(-1)?.id ?? 0;
+  /** The one that has come, then all that wait at any port. */
+  *#waiting(from: Sender, first: WriterMessage): Generator<{ sender: Sender; message: WriterMessage }> {
+    yield { sender: from, message: first };
+    for (const sender of this.#senders) {
+      for (let next = receiveMessageOnPort(sender.port); next; next = receiveMessageOnPort(sender.port)) {
+        yield { sender, message: next.message as WriterMessage };
+      }
+    }
+  }
+
+  #commit(groups: readonly Group[], bytes: number, lastGroups: LastGroups): void {
     if (this.#dead) {
-      this.#reply({ type: 'failed', upToGroup, message: 'the log stopped after a disk error', fatal: true });
+      this.#replyFailed(lastGroups, 'the log stopped after a disk error', true);
       return;
     }
     const startedAt = performance.now();
@@ -244,7 +275,7 @@ class Writer {
       this.#ends.announce(position);
       this.#database.exec('COMMIT');
     } catch (error) {
-      this.#fail(error, upToGroup);
+      this.#fail(error, lastGroups);
       return;
     }
     try {
@@ -252,13 +283,13 @@ class Writer {
       assertLockHeld(this.#setup.lock ?? null);
       this.#ends.write(position, this.#segment);
     } catch (error) {
-      this.#die(error, upToGroup);
+      this.#die(error, lastGroups);
       return;
     }
     const entries = position - this.#nextPosition;
     this.#nextPosition = position;
     this.#segmentBytes += bytes;
-    this.#reply({ type: 'durable', upToGroup });
+    for (const [{ port }, upToGroup] of lastGroups) reply(port, { type: 'durable', upToGroup });
     for (const { bodies } of groups) releaseMemory(bodies);
     if (this.#metrics) {
       this.#metrics.inc(METRIC.log_commits);
@@ -290,7 +321,7 @@ class Writer {
         position,
         trace_id: fields[at] as string,
         tenant_id: fields[at + 1] as string,
-        received_at: fields[at + 2] as number,
+        received_at: this.#inOrder(fields[at + 2] as number),
         key_id: fields[at + 3] as string,
         key_kind: fields[at + 4] as string,
         idempotency_key: fields[at + 5] as string | null,
@@ -305,22 +336,28 @@ class Writer {
     return position;
   }
 
-  #fail(error: unknown, upToGroup: number): void {
+  /** Edges read the clock beside each other, so between two of them it may be ahead of the order of the log by a moment. */
+  #inOrder(receivedAt: number): number {
+    if (this.#senders.length === 1) return receivedAt;
+    this.#newestReceivedAt = Math.max(this.#newestReceivedAt, receivedAt);
+    return this.#newestReceivedAt;
+  }
+
+  #fail(error: unknown, lastGroups: LastGroups): void {
     if (!isFullDisk(error)) {
-      this.#die(error, upToGroup);
+      this.#die(error, lastGroups);
       return;
     }
     this.#rollBack();
     this.#probeUntilHealed();
-    this.#reply({ type: 'failed', upToGroup, message: 'the disk is full', fatal: false });
+    this.#replyFailed(lastGroups, 'the disk is full', false);
   }
 
-  #die(error: unknown, upToGroup = 0): void {
+  #die(error: unknown, lastGroups: LastGroups = new Map()): void {
     this.#dead = true;
     clearInterval(this.#probe);
     this.#checkpointing.abandon();
-    const message = error instanceof Error ? error.message : String(error);
-    this.#reply({ type: 'failed', upToGroup, message, fatal: true });
+    this.#replyFailed(lastGroups, error instanceof Error ? error.message : String(error), true);
   }
 
   #rollBack(): void {
@@ -333,7 +370,7 @@ class Writer {
       if (!canWrite(partitionFolder(this.#setup.folder, this.#setup.partition))) return;
       clearInterval(this.#probe);
       this.#probe = undefined;
-      this.#reply({ type: 'healed' });
+      this.#replyToAll({ type: 'healed' });
     }, PROBE_INTERVAL_MS);
   }
 
@@ -359,6 +396,13 @@ class Writer {
     void this.#checkpointing.finish(finished.file, finished.database);
   }
 
+  /** The last edge that leaves closes the partition. */
+  #leave(sender: Sender): void {
+    if (sender.isClosed) return;
+    sender.isClosed = true;
+    if (this.#senders.every(({ isClosed }) => isClosed)) void this.#close();
+  }
+
   async #close(): Promise<void> {
     // The thread stays as it is until the process is killed: on its end SQLite would close, and so sync, what failed.
     if (this.#dead) return;
@@ -367,13 +411,24 @@ class Writer {
     await this.#checkpointing.close();
     this.#database.close();
     this.#ends.close();
-    this.#reply({ type: 'closed' });
-    this.#port.close();
+    this.#replyToAll({ type: 'closed' });
+    for (const { port } of this.#senders) port.close();
   }
 
-  #reply(reply: WriterReply): void {
-    this.#port.postMessage(reply);
+  /** All edges are told, so that none takes in what cannot be written. */
+  #replyFailed(lastGroups: LastGroups, message: string, fatal: boolean): void {
+    for (const sender of this.#senders) {
+      reply(sender.port, { type: 'failed', upToGroup: lastGroups.get(sender) ?? 0, message, fatal });
+    }
   }
+
+  #replyToAll(message: WriterReply): void {
+    for (const { port } of this.#senders) reply(port, message);
+  }
+}
+
+function reply(port: MessagePort, message: WriterReply): void {
+  port.postMessage(message);
 }
 
 if (parentPort) start(parentPort);
@@ -384,8 +439,7 @@ function start(port: MessagePort): void {
   } catch (error) {
     const { folder } = workerData as WriterSetup;
     const message = error instanceof Error ? error.message : String(error);
-    const reply: WriterReply = { type: 'refused', message: isFullDisk(error) ? fullDiskText(folder) : message };
-    port.postMessage(reply);
+    reply(port, { type: 'refused', message: isFullDisk(error) ? fullDiskText(folder) : message });
     port.close();
   }
 }
