@@ -141,7 +141,7 @@ export const SETTINGS = {
     kind: integer(1, 64),
     default: 1,
     description:
-      'Edge threads listening on the one port, each with its own log partition; more than 1 needs Linux or FreeBSD (SO_REUSEPORT).',
+      'Edge threads listening on the one port, with one log; more than 1 needs Linux or FreeBSD (SO_REUSEPORT).',
   }),
   inFlightBytesMax: setting({
     env: 'SLUICE_IN_FLIGHT_BYTES',

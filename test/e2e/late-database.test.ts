@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
 import { openProxy } from '../backends/postgres/proxy.ts';
+import { Connection } from '../faults/connection.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
 import { type Answer, answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
@@ -29,6 +30,19 @@ async function assertWaiting(server: TestServer, why: RegExp): Promise<void> {
 
 async function becomesReady(server: TestServer): Promise<void> {
   await eventually('it is ready', async () => (await get(server, '/readyz')).status === 200, DEADLINE_MS);
+}
+
+/** New connections are spread over the edges. */
+async function everyEdgeIsReady({ port }: TestServer): Promise<void> {
+  const statusOfOne = async (): Promise<number> => {
+    const connection = await Connection.open(port);
+    const { status } = await connection.request('GET', '/readyz');
+    connection.close();
+    return status;
+  };
+  const areAllReady = async (): Promise<boolean> =>
+    (await Promise.all(Array.from({ length: 12 }, statusOfOne))).every((status) => status === 200);
+  await eventually('all edges are ready', areAllReady, DEADLINE_MS);
 }
 
 async function keyOf(server: TestServer): Promise<string> {
@@ -66,7 +80,7 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
 
   test('with a log of its own: 503 until the keys can be read, then everything', async () => {
     const env = { STORE_URL: postgres.url };
-    const server = await launch(scope, { dataFolder: folderIn(scope), env });
+    const server = await launch(scope, { dataFolder: folderIn(scope), env, args: ['--edges', '2'] });
     await assertWaiting(server, /the database cannot be used yet: PostgreSQL cannot be reached: connect ECONNREFUSED/);
     const refused = await post(server, SOME_KEY, { users: [user('early')] });
     assert.deepEqual([refused.status, refused.headers.get('retry-after')], [503, '1']);
@@ -74,7 +88,7 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
     assert.match(server.stdout(), /waits for its database/);
 
     await postgres.start();
-    await becomesReady(server);
+    await everyEdgeIsReady(server);
     await assertProcessed(server, server, await keyOf(server));
     // Now that the keys can be read, one that does not exist is known not to.
     assert.equal((await post(server, SOME_KEY, { users: [user('x')] })).status, 401);
@@ -125,7 +139,8 @@ suite('A server that starts on a database that hangs', { skip: whyNoPostgres(), 
     const proxy = await openProxy(await (await testPostgres()).newDatabase());
     scope.defer(() => proxy.close());
     proxy.fallSilent();
-    const server = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL: proxy.url } });
+    const env = { STORE_URL: proxy.url };
+    const server = await launch(scope, { dataFolder: folderIn(scope), env, args: ['--edges', '2'] });
     await assertWaiting(server, /the database cannot be used yet/);
     assert.equal((await post(server, SOME_KEY, { users: [user('early')] })).status, 503);
     assert.equal(await server.stop(), 0, server.stderr());

@@ -18,7 +18,7 @@ const ROUNDS = 14;
 const ANSWERS_MAX = 300;
 const MOMENT_MS_MAX = 30;
 const START_MS_MAX = 500;
-/** Some rounds run with two edges, so that a partition is also left alone for a while and found again. */
+/** Some rounds run with two edges, which share one log. */
 const TWO_EDGES_EVERY = 3;
 const KILL_WHILE_STARTING_EVERY = 4;
 const AUDIT_EVERY = 8;

@@ -203,7 +203,7 @@ suite('The checkpointer', () => {
     const tasks = `/proc/${server.pid}/task`;
     const names = readdirSync(tasks).map((task) => readFileSync(join(tasks, task, 'comm'), 'utf8').trim());
     assert.equal(names.filter((name) => name === 'checkpointer').length, 1, names.join(', '));
-    const finished = [0, 1].flatMap((partition) => listSegments(join(dataFolder, 'log'), partition).slice(0, -1));
+    const finished = listSegments(join(dataFolder, 'log'), 0).slice(0, -1);
     assert.ok(finished.length > 3);
     // One that is being read is tried again after some seconds.
     await eventually('full segments are in their files', () => finished.every(({ file }) => !hasWal(file)), 30_000);

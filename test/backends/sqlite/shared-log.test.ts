@@ -9,7 +9,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { joinSqliteLog, openSqliteLogAppender } from '../../../src/backends/sqlite/log/appender.ts';
 import { openSqliteLogReader } from '../../../src/backends/sqlite/log/reader.ts';
 import type { LogAppender, LogRecord } from '../../../src/log.ts';
