@@ -336,7 +336,7 @@ class Writer {
     return position;
   }
 
-  /** Edges read the clock beside each other, so between two of them it may be ahead of the order of the log by a moment. */
+  /** Edges read the clock independently, so a request may get here just after one with a later time: it gets that time. */
   #inOrder(receivedAt: number): number {
     if (this.#senders.length === 1) return receivedAt;
     this.#newestReceivedAt = Math.max(this.#newestReceivedAt, receivedAt);
