@@ -157,8 +157,8 @@ suite('Plans of PostgreSQL', { skip: whyNoPostgres() }, () => {
       });
 
       test('what arrived after a place is found behind it, in its days', async () => {
-        await assertQuick(2, RUN_AT_SQL, [2, 5_001, 5_000]);
-        await assertQuick(3, LAST_SQL, [1, EVENTS]);
+        await assertQuick(2, RUN_AT_SQL, [2, 5_001, 5_000], BY_INDEX);
+        await assertQuick(3, LAST_SQL, [1, EVENTS], BY_INDEX);
         await assertQuick(4 * PAGE, RUNS_SQL, [1, 5_000, 0, PAGE, EVENTS]);
         const starts = Array.from({ length: PAGE }, (_, n) => 5_001 + 2 * n);
         const stops = starts.map((start) => start + 1);
