@@ -376,24 +376,33 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 }
 
 /**
- * The clock of a thread that takes in events or processes them: it goes on from the newest time that the log holds, and
- * an embedded store, in case the log was removed. To be called when the log was checked. `isLogAway` for a Kafka that is
- * opened later: then the clock goes on from there once `continueClock` was called.
+ * The clock of a thread that takes in events or processes them: it goes on from the newest time that the log holds, of
+ * an erase in the store, and in an embedded store of its newest event, in case the log was removed. To be called when the log was
+ * checked. `isAway` for a database, and a Kafka, that is opened later: then the clock goes on from there once
+ * `continueClock` was called.
  */
 export async function openClock(
   config: Config,
   warn: (message: string) => void,
   shared: Float64Array = new Float64Array(1),
-  isLogAway = false,
+  isAway = false,
 ): Promise<TrustedClock> {
   const { TrustedClock } = await import('./clock.ts');
-  const newest = Math.max(isLogAway ? 0 : await newestInLog(config, warn), await newestInStoreFile(config));
+  const isLogAway = isAway && config.logUrl !== '';
+  const newest = Math.max(
+    isLogAway ? 0 : await newestInLog(config, warn),
+    isAway ? 0 : await newestInStore(config, warn),
+  );
   return new TrustedClock({ newest, jumpMsMax: config.clockJumpMsMax, gapMsMax: config.clockGapMsMax, shared });
 }
 
-/** Raises the time that the edges of a server share to the newest that the log holds, so that no event gets an older one. */
-export async function continueClock(config: Config, shared: Float64Array): Promise<void> {
-  const newest = await readNewest(config);
+/**
+ * Raises the time that the edges of a server share to the newest that the log and the database hold, so that no event gets
+ * an older one.
+ */
+export async function continueClock(config: Config, database: Database, shared: Float64Array): Promise<void> {
+  const { newestErase } = await import('./backends/postgres/store-erase.ts');
+  const newest = Math.max(await readNewest(config), await newestErase(database));
   shared[0] = Math.max(shared[0] ?? 0, newest + 1);
 }
 
@@ -417,11 +426,27 @@ async function readNewest(config: Config): Promise<number> {
   }
 }
 
-async function newestInStoreFile({ dataFolder, storeUrl }: Config): Promise<number> {
-  const file = storeFileOf(dataFolder);
-  if (storeUrl !== '' || !existsSync(file)) return 0;
+async function newestInStore(config: Config, warn: (message: string) => void): Promise<number> {
+  if (config.storeUrl !== '') return newestInDatabase(config, warn);
+  const file = storeFileOf(config.dataFolder);
+  if (!existsSync(file)) return 0;
   const { newestProcessed } = await import('./backends/sqlite/store/event-tables.ts');
   return newestProcessed(file);
+}
+
+/** As for a log: one that does not respond now is no reason not to start. */
+async function newestInDatabase(config: Config, warn: (message: string) => void): Promise<number> {
+  const { newestErase } = await import('./backends/postgres/store-erase.ts');
+  const database = await connectLater(config, 'start', 1, () => null);
+  try {
+    return await newestErase(database);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError)) throw error;
+    warn(`the clock cannot be compared with the last erase: ${error.message}`);
+    return 0;
+  } finally {
+    await database.close();
+  }
 }
 
 interface SharedLogWishes {

@@ -198,16 +198,16 @@ async function openAppender(
   databaseTrouble: () => string | null,
 ): Promise<LogAppender> {
   const { config } = setup;
-  const openLocal = (): Promise<LogAppender> => openLocalLog(setup, () => positionsIn(database, config), onFatal);
   let tries = 0;
-  const openKafka = async (): Promise<LogAppender> => {
+  const open = async (): Promise<LogAppender> => {
     tries += 1;
     refuseUntilPrepared(config, databaseTrouble);
-    // Late: the clock was opened without the log.
-    if (tries > 1) await continueClock(config, new Float64Array(setup.clockBuffer));
-    return openKafkaAppender(setup);
+    // Late: the clock was opened without them.
+    if (tries > 1) await continueClock(config, database, new Float64Array(setup.clockBuffer));
+    if (config.logUrl !== '') return openKafkaAppender(setup);
+    return openLocalLog(setup, () => positionsIn(database, config), onFatal);
   };
-  return openAppenderNowOrLater(config.logUrl === '' ? openLocal : openKafka, onFatal);
+  return openAppenderNowOrLater(open, onFatal);
 }
 
 async function openKafkaAppender({ config, index, metricsBuffer }: EdgeSetup): Promise<LogAppender> {

@@ -44,8 +44,8 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
       ]);
     const logger = createLogger(config.logLevel, `edge-${index}`);
     const newest = new Float64Array(setup.clockBuffer);
-    const isLogAway = config.logUrl !== '' && databaseTrouble !== null;
-    const clock = await openClock(config, (message) => logger.warn(message), newest, isLogAway);
+    const isAway = databaseTrouble !== null;
+    const clock = await openClock(config, (message) => logger.warn(message), newest, isAway);
     const stopWatching = watchClock({ clock, metrics: metricsWriter(metricsBuffer, 2 * index), logger });
     const edge = await startEdge(
       {

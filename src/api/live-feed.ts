@@ -10,7 +10,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TenantId } from '../model.ts';
-import type { Arrivals, Store } from '../store.ts';
+import { type Arrivals, BadCursorError, type Store } from '../store.ts';
 import { type People, peopleOf } from './person-of-event.ts';
 import { LiveEvent, type LiveListener, type LiveStart } from './live-listener.ts';
 
@@ -132,9 +132,16 @@ export class LiveFeed {
     } catch (error) {
       channel.isBehind = true;
       this.#tell(error, [...channel.listeners][0]);
+      // The store was set back: clients come back with the places up to which they got, and are told what to do.
+      if (error instanceof BadCursorError) this.#endChannel(tenantId, channel);
     } finally {
       channel.isReading = false;
     }
+  }
+
+  #endChannel(tenantId: TenantId, channel: Channel): void {
+    this.#channels.delete(tenantId);
+    for (const listener of channel.listeners) listener.close();
   }
 
   /** Nothing is awaited between the look at the channel and joining it, so no event falls in between. */

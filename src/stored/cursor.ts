@@ -4,8 +4,8 @@
  * with other filters is refused, and so is one of another tenant (`withTenant`, added by `reading.ts`): the id of a tenant
  * is random and made once, so that covers cursors of another installation, and a cursor survives `sluice migrate`.
  *
- * A client keeps a cursor of arrivals for as long as it likes, so that one also names the store that gave it, an
- * embedded store also the start of the server, and every reason for which it cannot be used says how to go on: a client
+ * A client keeps a cursor of arrivals for as long as it likes, so that one also names the store that gave it and a random
+ * id that is stored with what it points to, by which a store that was set back knows it, and every reason for which it cannot be used says how to go on: a client
  * must never miss events without knowing.
  */
 
@@ -18,7 +18,7 @@ type List = 'events' | 'profiles' | 'rejections' | 'audit' | 'people' | 'traces'
 export const OLDEST = 'oldest';
 
 const NUMBER = /^(0|-?[1-9]\d{0,15})$/;
-/** The id of a store as `storeIdIn` makes it, and that of a start. */
+/** The id of a store as `storeIdIn` makes it, and `historyId`. */
 const GIVEN_BY = /^([0-9a-f]{12})([0-9a-f]{16})?$/;
 const ARRIVALS = 'arrivals';
 const GO_ON = `"${OLDEST}" instead reads all that is stored from the beginning, in the same order; events that you have already have the same id`;
@@ -57,12 +57,15 @@ function scopeNumber(scope: CursorScope): number {
 export interface CursorGiver {
   /** As `storeIdIn` makes it. */
   readonly storeId: string;
-  /** The start of the server, 16 hexadecimal digits; null of a store that does not tell them apart. */
-  readonly startId: string | null;
+  /**
+   * 16 hexadecimal digits: of the start of an embedded server, or of a run of events on PostgreSQL. Null where it points
+   * to nothing that is stored.
+   */
+  readonly historyId: string | null;
 }
 
-export function arrivalCursorOf({ storeId, startId }: CursorGiver, ...numbers: readonly number[]): string {
-  return encoded([ARRIVALS, storeId + (startId ?? ''), ...numbers]);
+export function arrivalCursorOf({ storeId, historyId }: CursorGiver, ...numbers: readonly number[]): string {
+  return encoded([ARRIVALS, storeId + (historyId ?? ''), ...numbers]);
 }
 
 export interface ArrivalCursor extends CursorGiver {
@@ -72,11 +75,11 @@ export interface ArrivalCursor extends CursorGiver {
 /** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever store. */
 export function arrivalCursorIn(cursor: string): ArrivalCursor {
   const [name, giver = '', ...words] = decoded(cursor, malformed);
-  const [, storeId, startId = null] = GIVEN_BY.exec(giver) ?? [];
+  const [, storeId, historyId = null] = GIVEN_BY.exec(giver) ?? [];
   const numbers = words.map(numberIn);
   const isOurs = name === ARRIVALS && storeId !== undefined && numbers.length > 0;
   if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformed();
-  return { storeId, startId, numbers };
+  return { storeId, historyId, numbers };
 }
 
 /** Enough of the id of a store to tell it from any other that a client may have to do with. */
@@ -139,10 +142,10 @@ export function fromTheFuture(): BadCursorError {
   );
 }
 
-/** The store does not know the start under which it was given. */
+/** The store does not know what it was given for: a start of the server, or a run of events. */
 export function ofAnotherHistory(): BadCursorError {
   return new BadCursorError(
-    `was given after the copy of the store that is in use now was made, so an older copy or a backup was put back since (or there were 10,000 starts): events may be missing after it: ${GO_ON}`,
+    `was given after the copy of the store that is in use now was made, so an older copy, a dump or a backup was put back since (or an embedded server was started 10,000 times): events may be missing after it: ${GO_ON}`,
   );
 }
 

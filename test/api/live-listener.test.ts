@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { suite, type TestContext, test } from 'node:test';
 import { LiveFeed } from '../../src/api/live-feed.ts';
 import { LiveEvent, LiveListener } from '../../src/api/live-listener.ts';
-import type { ArrivedEvent, Store } from '../../src/store.ts';
+import { type ArrivedEvent, BadCursorError, type Store } from '../../src/store.ts';
 import { eventually } from '../server.ts';
 import { EVENT } from './canned-store.ts';
 
@@ -175,5 +175,29 @@ suite('A live stream that comes back far behind another', () => {
     });
     // At most a second's worth still waits to be shown.
     assert.ok(told <= STORED);
+  });
+});
+
+suite('A live stream whose store was set back', () => {
+  test('ends, so that its client comes back with its place and is told what to do; a new one starts', async (t) => {
+    const arrivals: Store['arrivals'] = async (_tenant, after) => {
+      if (after === 'start') throw new BadCursorError('is of another history');
+      return { events: after === 'place-1' ? [event(2).event] : [], last: 'place-2', lastSequence: 2 };
+    };
+    const reasons: string[] = [];
+    const feed = new LiveFeed({
+      store: { arrivals } as Store,
+      storedEvents: () => 0,
+      now: () => START,
+      onUnavailable: ({ message }) => reasons.push(message),
+    });
+    t.after(() => feed.close());
+    const [old, fresh] = [await listen(t), await listen(t)];
+    feed.add('acct_a/production', old.listener);
+    await eventually('the stream ends', old.isOver);
+    assert.deepEqual(reasons, ['is of another history']);
+    fresh.listener.moveTo({ place: 'place-1', sequence: 1 });
+    feed.add('acct_a/production', fresh.listener);
+    await fresh.comes('place-2');
   });
 });

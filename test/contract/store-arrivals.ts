@@ -104,9 +104,24 @@ export function storeArrivalsContract(open: OpenStore): void {
         if (day < lastGone) await assert.rejects(tracesAfter(cursor), refusedBecause(/have expired.*"oldest"/));
         else assert.deepEqual(await tracesAfter(cursor), twice(traces.slice(day + 1)), `after day ${day}`);
       }
-      // Of the other tenant as much has expired, and nothing of one that never sent anything.
+      // Of the other tenant as much has expired.
       await assert.rejects(arrivedAfter(under, cursors[0] ?? '', OTHER_TENANT), BadCursorError);
-      assert.deepEqual((await arrivedAfter(under, cursors[0] ?? '', 'acct_unknown/production')).events, []);
+    });
+
+    test('a cursor that was given before a tenant sent anything is good', async () => {
+      const { last } = await under.store.arrivals(TENANT, null, 1);
+      assert.deepEqual(await tracesAfter(last), []);
+      const { traces } = await sendDays(1);
+      assert.deepEqual(await tracesAfter(last), twice(traces));
+    });
+
+    test('after all has expired, both "oldest" and what comes next give cursors that are good', async () => {
+      await sendDays(2);
+      await sweepAll(under, { eventsMs: DAY_MS }, START + 9 * DAY_MS);
+      const cursors = [OLDEST, (await under.store.arrivals(TENANT, OLDEST, 5)).last];
+      cursors.push((await under.store.arrivals(TENANT, null, 5)).last);
+      const traceId = await send(under, [person({ user_id: 'u' })], { receivedAt: START + 9 * DAY_MS });
+      for (const cursor of cursors) assert.deepEqual(await tracesAfter(cursor), [traceId]);
     });
 
     test('what was erased is not missing: a cursor before it is good', async () => {

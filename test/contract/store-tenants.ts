@@ -1,6 +1,7 @@
 /** The contract of the store: no tenant sees, finds or changes anything of another one. */
 
 import assert from 'node:assert/strict';
+import { OLDEST } from '../../src/stored/cursor.ts';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { dumpOf } from '../processor/store-dump.ts';
 import {
@@ -36,7 +37,6 @@ export function storeTenantsContract(open: OpenStore): void {
       await send(under, [person({ user_id: 'stranger' })], { tenantId: OTHER_TENANT });
       const { id, mergedIds } = await profileOf(under, 'user_id', 'u');
       const { store } = under;
-      const start = (await store.arrivals(TENANT, null, 10)).last;
       await send(under, [person({ user_id: 'u' })]);
       const before = await dumpOf(store, [traceId]);
 
@@ -61,7 +61,7 @@ export function storeTenantsContract(open: OpenStore): void {
         for (const eventName of [null, 'tested']) {
           assert.equal((await eventsOf(under, { eventName }, stranger)).length, isOther ? 1 : 0);
         }
-        assert.deepEqual((await store.arrivals(stranger, start, 10)).events, []);
+        assert.equal((await store.arrivals(stranger, OLDEST, 10)).events.length, isOther ? 1 : 0);
         const range = { from: START - HOUR_MS, to: START + HOUR_MS, byEventName: false };
         const buckets = await store.counts(stranger, { interval: 'hour', ...range });
         assert.deepEqual(

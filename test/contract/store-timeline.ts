@@ -206,7 +206,6 @@ export function storeTimelineContract(open: OpenStore): void {
         assert.deepEqual(rest.events, all.events.slice(index + 1));
         assert.ok(rest.events.every((later) => later.sequence > sequence) && all.lastSequence >= sequence);
       }
-      assert.deepEqual((await under.store.arrivals('acct_unknown/production', start, 4)).events, []);
     });
 
     test('counts agree with the events, by every interval, with and without names', async () => {

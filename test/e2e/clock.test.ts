@@ -1,7 +1,7 @@
 /**
  * Rows 13 and 34, on a running server whose clock is set by libfaketime: ten years ahead and back, while it runs and
  * across a restart, a day back, and then steps of which the first is within the bound. The last write wins, repeats are recognized, retention removes nothing, and every
- * event is accounted for.
+ * event is accounted for. And an erase while the clock is ahead: data that is received after it is kept.
  */
 
 import assert from 'node:assert/strict';
@@ -164,6 +164,30 @@ async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string
   assert.ok(rejections.length >= client.sent - REPEATS, `${rejections.length} of ${client.sent}`);
 }
 
+/** The clock is ahead while somebody is erased, and right at the next start. */
+async function eraseAhead(scope: AsyncDisposableStack, more: Readonly<Record<string, string>>): Promise<void> {
+  const clock = wallClock(scope);
+  const dataFolder = folderIn(scope);
+  const env = { ...clock.env, ...more };
+  const client = new Client(await launch(scope, { dataFolder, env }));
+  await client.write('before the erase');
+  clock.set('+3600s');
+  const { id } = await client.get<{ id: string }>('/profiles?user_id=ada');
+  const headers = { authorization: `Bearer ${client.server.key}` };
+  const { status } = await fetch(`${client.server.baseUrl}/profiles/${id}`, { method: 'DELETE', headers });
+  assert.equal(status, 202);
+  await client.server.kill();
+  clock.set('+0');
+  client.server = await launch(scope, { dataFolder, env });
+  await client.write('after the erase');
+}
+
+const onPostgres = async () => ({ STORE_URL: await (await testPostgres()).newDatabase() });
+const onKafka = async () => {
+  const { brokers, newTopicName } = await testKafka();
+  return { ...(await onPostgres()), LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=2` };
+};
+
 suite('A server whose clock is set', { skip: whyNoFakeTime(), timeout: 300_000 }, () => {
   test('keeps the order of writes, recognizes repeats and removes nothing', async () => {
     await using scope = new AsyncDisposableStack();
@@ -172,13 +196,28 @@ suite('A server whose clock is set', { skip: whyNoFakeTime(), timeout: 300_000 }
 
   test('does so with PostgreSQL', { skip: whyNoPostgres() }, async () => {
     await using scope = new AsyncDisposableStack();
-    await survive(scope, { STORE_URL: await (await testPostgres()).newDatabase() });
+    await survive(scope, await onPostgres());
   });
 
   test('does so with PostgreSQL and Kafka', { skip: whyNoPostgres() || whyNoKafka() }, async () => {
     await using scope = new AsyncDisposableStack();
-    const STORE_URL = await (await testPostgres()).newDatabase();
-    const { brokers, newTopicName } = await testKafka();
-    await survive(scope, { STORE_URL, LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=2` });
+    await survive(scope, await onKafka());
+  });
+});
+
+suite('A person who was erased while the clock was ahead', { skip: whyNoFakeTime(), timeout: 300_000 }, () => {
+  test('can be stored again after a restart with the right clock', async () => {
+    await using scope = new AsyncDisposableStack();
+    await eraseAhead(scope, {});
+  });
+
+  test('can be with PostgreSQL', { skip: whyNoPostgres() }, async () => {
+    await using scope = new AsyncDisposableStack();
+    await eraseAhead(scope, await onPostgres());
+  });
+
+  test('can be with PostgreSQL and Kafka', { skip: whyNoPostgres() || whyNoKafka() }, async () => {
+    await using scope = new AsyncDisposableStack();
+    await eraseAhead(scope, await onKafka());
   });
 });

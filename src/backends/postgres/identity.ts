@@ -8,12 +8,6 @@
 import { OperatorError } from '../../errors.ts';
 import type { Queryable } from './pool.ts';
 
-/** In SQL: which database on which server. A dump that is restored is always another one. */
-export const NUMBERED_DATABASE = `(
-  SELECT md5(id::text || (SELECT oid FROM pg_database WHERE datname = current_database())
-    || (SELECT system_identifier FROM pg_control_system()))::uuid
-  FROM identity)`;
-
 export async function databaseIdOf(connection: Queryable): Promise<string> {
   const { rows } = await connection.query<{ id: string }>(
     `SELECT md5(id::text || (SELECT oid FROM pg_database WHERE datname = current_database()))::uuid::text AS id

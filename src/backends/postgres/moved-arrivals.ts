@@ -5,11 +5,9 @@
  * event, has its exact place in the order of this store.
  */
 
-import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
+import { MOVED_EVENTS_PER_TRANSACTION, NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
 import type { Queryable } from './pool.ts';
 import { DAY_MS } from './store-days.ts';
-
-const MOVED_EVENTS_PER_TRANSACTION = 65_536;
 
 export interface MovedArrivals {
   /** As it was; `storeIdIn` makes the name in cursors of it. */

@@ -85,6 +85,11 @@ export class PostgresPool implements Queryable {
     return { total: totalCount, idle: idleCount, waiting: waitingCount };
   }
 
+  /** How many connections were closed so far. After each of them another server, set back perhaps, may be at the address. */
+  get closedConnections(): number {
+    return this.#connections.closed;
+  }
+
   /** Another handle of the same connections, to be closed by whoever gets it. */
   share(): PostgresPool {
     return new PostgresPool(this.#connections);
@@ -251,6 +256,7 @@ class Connections {
   readonly options: PoolOptions;
   readonly pool: Pool;
   handles = 0;
+  closed = 0;
   readonly #open = new Set<PoolClient>();
 
   constructor(options: PoolOptions) {
@@ -262,7 +268,10 @@ class Connections {
     });
     this.pool.on('error', (error) => options.onIdleError?.(error));
     this.pool.on('connect', (client) => this.#open.add(client));
-    this.pool.on('remove', (client) => this.#open.delete(client));
+    this.pool.on('remove', (client) => {
+      this.closed += 1;
+      this.#open.delete(client);
+    });
   }
 
   async leave(): Promise<void> {

@@ -6,8 +6,9 @@
  *
  * Writers say that they are under way by an advisory lock (`ANNOUNCE_WRITER`). The server's own list of transactions
  * would do, were it not for others: one that somebody leaves open, in any database, would hold up what is shown here.
- * Runs are kept for as long as their events. A cursor is refused where events may be missing after it: `BadCursorError`.
- * Limits: `sequence` is a number: it is right for 2^31 transactions before the store was opened,
+ * Runs are kept for as long as their events. Each has a random id, which a cursor carries with its place: where the
+ * database was set back and has gone on differently, the run at that place has another id or is not there, and the cursor
+ * is refused, as is every other one after which events may be missing (`BadCursorError`). Limits: `sequence` is a number: it is right for 2^31 transactions before the store was opened,
  * for 6 * 10^9 after it (two years of a hundred a second), and for 2^20 events of a tenant in a transaction.
  */
 
@@ -64,12 +65,15 @@ const HORIZON_SQL = `
   ) AS writer ON behind <= ${TRANSACTIONS_BEFORE}
   GROUP BY next`;
 
+/** The first half of a run's id, as a cursor has it. */
+const RUN_ID = `left(replace(id::text, '-', ''), 16) AS "runId"`;
+
 /**
  * The next runs, one more than are needed. $1 tenant, $2 and $3 the place, $4 how many events, $5 the horizon. `seen` is
  * how many events of its transaction come before a run.
  */
 export const RUNS_SQL = `
-  SELECT tx, first_event AS "firstEvent", first_event + events AS stop, received_at_min AS "receivedAtMin",
+  SELECT tx, ${RUN_ID}, first_event AS "firstEvent", first_event + events AS stop, received_at_min AS "receivedAtMin",
     received_at_max AS "receivedAtMax",
     CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start,
     (SELECT coalesce(sum(other.events), 0) FROM arrivals AS other
@@ -79,6 +83,19 @@ export const RUNS_SQL = `
   ORDER BY tx, first_event LIMIT $4::bigint + 1`;
 
 const EXPIRED_SQL = 'SELECT tx, event FROM expired_arrivals WHERE tenant = $1';
+
+/** The run of an event, $1 tenant, $2 and $3 the place; also if it is the last one that has expired. */
+export const RUN_AT_SQL = `
+  SELECT ${RUN_ID} FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3 AND first_event + events > $3
+  UNION ALL SELECT ${RUN_ID} FROM expired_arrivals WHERE tenant = $1 AND tx = $2 AND event = $3`;
+
+/** The last event of a tenant ($1) below the horizon ($2), or the last one that has expired. */
+export const LAST_SQL = `
+  SELECT tx, no, "runId" FROM (
+    (SELECT tx, first_event + events - 1 AS no, ${RUN_ID} FROM arrivals WHERE tenant = $1 AND tx < $2
+     ORDER BY tx DESC, first_event DESC LIMIT 1)
+    UNION ALL SELECT tx, event, ${RUN_ID} FROM expired_arrivals WHERE tenant = $1
+  ) AS known ORDER BY tx DESC, no DESC LIMIT 1`;
 
 /** $1 tenant, $2 how many events, then runs, in order; $5 and $6 are the oldest and newest receipt in them. */
 export const ARRIVALS_SQL = `
@@ -97,6 +114,7 @@ export const ARRIVALS_SQL = `
 
 interface Run {
   readonly tx: number;
+  readonly runId: string;
   readonly firstEvent: number;
   /** The first number that is not of it. */
   readonly stop: number;
@@ -116,14 +134,14 @@ interface ArrivalColumns extends EventColumns {
 
 interface Place {
   readonly tx: number;
-  /** Of an event; 0 is before all of the transaction. */
+  /** Of an event. */
   readonly no: number;
-  /** Which of the transaction's events of the tenant it is, from 1. */
-  readonly inTransaction: number;
+  /** Of the run that the event is of; null for a place that is not of a run. */
+  readonly runId: string | null;
 }
 
-/** Before all that is stored. */
-const BEGINNING = { tx: Number.MIN_SAFE_INTEGER, no: 0, inTransaction: 0 };
+/** Before all that is stored, and all that ever was. */
+const BEGINNING: Place = { tx: Number.MIN_SAFE_INTEGER, no: 0, runId: null };
 
 export class StoreArrivals {
   readonly #db: Queryable;
@@ -131,7 +149,6 @@ export class StoreArrivals {
   #moved: MovedArrivals | undefined;
   /** Sequences count from here. Taken once, so that they can be compared for as long as the store is open. */
   #base: number | undefined;
-  #horizon = 0;
 
   constructor(db: Queryable) {
     this.#db = db;
@@ -140,30 +157,22 @@ export class StoreArrivals {
   /** `tenant` is undefined for one that never sent anything. */
   async list(tenant: number | undefined, after: string | null, limit: number): Promise<Arrivals> {
     this.#storeId ??= await this.#readStoreId();
-    const start = after === null ? null : await this.#placeOf(after);
     const { next, horizon } = await this.#lookOut();
-    const end = { tx: horizon, no: 0, inTransaction: 0 };
-    if (start === null) return this.#upTo(end, []);
-    const { tx, no } = start;
-    if (tx > next) throw fromTheFuture();
-    // Another node may have looked later, and seen further.
-    if (tenant === undefined || tx >= horizon) return this.#upTo(tx >= horizon ? start : end, []);
-    const page = await this.#page(tenant, start, limit, horizon);
+    if (after === null) return this.#end(tenant, horizon);
+    const start = await this.#placeOf(tenant, after, next);
+    const page = tenant === undefined ? undefined : await this.#page(tenant, start, limit, horizon);
+    if (after === OLDEST) return page ?? this.#end(tenant, horizon);
     // Looked at last: of what has expired since the runs were read, some events are missing from the page.
-    if (after !== OLDEST) {
-      const { rows } = await this.#db.query<{ tx: number; event: number }>(EXPIRED_SQL, [tenant]);
-      const [gone] = rows;
-      if (gone !== undefined && (tx < gone.tx || (tx === gone.tx && no < gone.event))) throw expired();
-    }
-    return page;
+    await this.#refuseExpired(tenant, start);
+    return page ?? { events: [], last: after, lastSequence: this.#sequence(horizon) };
   }
 
-  async #page(tenant: number, { tx, no }: Place, limit: number, horizon: number): Promise<Arrivals> {
-    const end = { tx: horizon, no: 0, inTransaction: 0 };
+  /** Undefined where no events have arrived after the place. */
+  async #page(tenant: number, { tx, no }: Place, limit: number, horizon: number): Promise<Arrivals | undefined> {
     const { rows: runs } = await this.#db.query<Run>(RUNS_SQL, [tenant, tx, no, limit, horizon]);
     const taken = runs.slice(0, enoughFor(limit, runs));
     const lastRun = taken.at(-1);
-    if (lastRun === undefined) return this.#upTo(end, []);
+    if (lastRun === undefined) return undefined;
     const { rows } = await this.#db.query<ArrivalColumns>(ARRIVALS_SQL, [
       tenant,
       limit,
@@ -172,13 +181,33 @@ export class StoreArrivals {
       Math.min(...taken.map(({ receivedAtMin }) => receivedAtMin)),
       Math.max(...taken.map(({ receivedAtMax }) => receivedAtMax)),
     ]);
-    const given = cutToLength(rows);
-    const places = given.map((row) => placeIn(taken[row.place - 1] as Run, row.no));
-    const events = given.map((row, index) => this.#arrived(row, places[index] as Place));
-    const isFull = given.length >= limit || given.length < (rows[0]?.found ?? 0);
-    const lastPlace = isFull ? places.at(-1) : undefined;
+    const events = cutToLength(rows).map((row) => this.#arrived(row, taken[row.place - 1] as Run));
+    const lastEvent = events.at(-1);
+    const isFull = events.length >= limit || events.length < (rows[0]?.found ?? 0);
+    if (isFull && lastEvent !== undefined) {
+      return { events, last: lastEvent.place, lastSequence: lastEvent.sequence };
+    }
     // Some of a run may be erased: then a page that is not full ends with the last run that was looked at.
-    return this.#upTo(lastPlace ?? (taken.length < runs.length ? placeIn(lastRun, lastRun.stop - 1) : end), events);
+    const end = lastRun.stop - 1;
+    return {
+      events,
+      last: this.#cursorOf({ tx: lastRun.tx, no: end, runId: lastRun.runId }),
+      lastSequence:
+        taken.length < runs.length ? this.#sequence(lastRun.tx, inTransaction(lastRun, end)) : this.#sequence(horizon),
+    };
+  }
+
+  /** Nothing, up to where new events will come. */
+  async #end(tenant: number | undefined, horizon: number): Promise<Arrivals> {
+    const { rows } = tenant === undefined ? { rows: [] } : await this.#db.query<Place>(LAST_SQL, [tenant, horizon]);
+    return { events: [], last: this.#cursorOf(rows[0] ?? BEGINNING), lastSequence: this.#sequence(horizon) };
+  }
+
+  async #refuseExpired(tenant: number | undefined, { tx, no }: Place): Promise<void> {
+    if (tenant === undefined) return;
+    const { rows } = await this.#db.query<{ tx: number; event: number }>(EXPIRED_SQL, [tenant]);
+    const [gone] = rows;
+    if (gone !== undefined && (tx < gone.tx || (tx === gone.tx && no < gone.event))) throw expired();
   }
 
   async #readStoreId(): Promise<string> {
@@ -189,46 +218,58 @@ export class StoreArrivals {
   }
 
   /** Throws `BadCursorError` for one that is not of this store, nor of the one that was moved here. */
-  async #placeOf(after: string): Promise<Place> {
+  async #placeOf(tenant: number | undefined, after: string, next: number): Promise<Place> {
     if (after === OLDEST) return BEGINNING;
-    const { storeId, startId, numbers } = arrivalCursorIn(after);
+    const { storeId, historyId, numbers } = arrivalCursorIn(after);
     const [first, second, ...more] = numbers;
     if (storeId === this.#storeId) {
-      if (startId !== null || first === undefined || second === undefined || more.length > 0) throw malformed();
-      return { tx: first, no: second, inTransaction: 0 };
+      if (first === undefined || second === undefined || more.length > 0) throw malformed();
+      const place = { tx: first, no: second, runId: historyId };
+      if (historyId !== null) await this.#refuseUnknownRun(tenant, place, next);
+      else if (first !== BEGINNING.tx || second !== BEGINNING.no) throw malformed();
+      return place;
     }
     this.#moved ??= await readMovedArrivals(this.#db);
     if (this.#moved === undefined || storeId !== storeIdIn(this.#moved.storeId)) throw ofAnotherStore();
     if (first === undefined || first < 0 || second !== undefined) throw malformed();
-    if (startId === null || !(await movedStoreFollows(this.#db, startId, first))) throw ofAnotherHistory();
+    if (historyId === null || !(await movedStoreFollows(this.#db, historyId, first))) throw ofAnotherHistory();
     if (first >= this.#moved.nextNumber) throw fromTheFuture();
-    return { tx: movedTransactionOf(this.#moved, first), no: first, inTransaction: 0 };
+    return { tx: movedTransactionOf(this.#moved, first), no: first, runId: null };
   }
 
-  /** A horizon that was right once is right for good. */
+  async #refuseUnknownRun(tenant: number | undefined, place: Place, next: number): Promise<void> {
+    const { tx, no, runId } = place;
+    if (tx > next) throw fromTheFuture();
+    if (tenant === undefined) throw ofAnotherHistory();
+    const { rows } = await this.#db.query<{ runId: string }>(RUN_AT_SQL, [tenant, tx, no]);
+    if (rows.some((run) => run.runId === runId)) return;
+    await this.#refuseExpired(tenant, place);
+    throw ofAnotherHistory();
+  }
+
   async #lookOut(): Promise<{ readonly next: number; readonly horizon: number }> {
     const { rows } = await this.#db.query<{ next: number; horizon: number }>(HORIZON_SQL);
     const [row] = rows;
     if (row === undefined) throw new Error('the number of the next transaction was not given');
-    this.#horizon = Math.max(this.#horizon, row.horizon);
     this.#base ??= row.horizon - TRANSACTIONS_BEFORE;
-    return { next: row.next, horizon: this.#horizon };
+    return row;
   }
 
-  #arrived(row: ArrivalColumns, place: Place): ArrivedEvent {
-    return { ...storedEvent(row), place: this.#cursorOf(place), sequence: this.#sequence(place) };
+  #arrived(row: ArrivalColumns, run: Run): ArrivedEvent {
+    const { tx, runId } = run;
+    return {
+      ...storedEvent(row),
+      place: this.#cursorOf({ tx, no: row.no, runId }),
+      sequence: this.#sequence(tx, inTransaction(run, row.no)),
+    };
   }
 
-  #upTo(place: Place, events: readonly ArrivedEvent[]): Arrivals {
-    return { events, last: this.#cursorOf(place), lastSequence: this.#sequence(place) };
+  #cursorOf({ tx, no, runId }: Place): string {
+    return arrivalCursorOf({ storeId: this.#storeId ?? '', historyId: runId }, tx, no);
   }
 
-  #cursorOf({ tx, no }: Place): string {
-    return arrivalCursorOf({ storeId: this.#storeId ?? '', startId: null }, tx, no);
-  }
-
-  #sequence({ tx, inTransaction }: Place): number {
-    return (tx - (this.#base ?? 0)) * EVENTS_PER_TRANSACTION + Math.min(inTransaction, EVENTS_PER_TRANSACTION - 1);
+  #sequence(tx: number, within = 0): number {
+    return (tx - (this.#base ?? 0)) * EVENTS_PER_TRANSACTION + Math.min(within, EVENTS_PER_TRANSACTION - 1);
   }
 }
 
@@ -239,6 +280,7 @@ function enoughFor(limit: number, runs: readonly Run[]): number {
   return last === -1 ? runs.length : last + 1;
 }
 
-function placeIn({ tx, firstEvent, seen }: Run, no: number): Place {
-  return { tx, no, inTransaction: seen + no - firstEvent + 1 };
+/** Which of the transaction's events of the tenant it is, from 1. */
+function inTransaction({ firstEvent, seen }: Run, no: number): number {
+  return seen + no - firstEvent + 1;
 }

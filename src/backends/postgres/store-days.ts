@@ -103,6 +103,7 @@ export class StoreDays {
 
   forget(): void {
     this.#seen.clear();
+    this.#seenPairs.clear();
   }
 }
 

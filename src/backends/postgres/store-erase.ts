@@ -16,7 +16,7 @@ import type { Act } from '../../store.ts';
 import type { ErasedKey } from '../../stored/erased-person.ts';
 import type { IdentifierRow } from '../../stored/profile.ts';
 import { tombstoneOf } from '../../stored/tombstone.ts';
-import type { PostgresClient, PostgresPool } from './pool.ts';
+import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { inActTransaction, type LockedProfile, lockProfile, writeAct } from './store-acts.ts';
 import { dayOf } from './store-days.ts';
 import { eraseEvents } from './store-erase-events.ts';
@@ -163,4 +163,10 @@ async function eraseKeys(
      ON CONFLICT (tenant, hash) DO UPDATE SET erased_at = greatest(tombstones.erased_at, excluded.erased_at)`,
     [tenant, hashes, act.at],
   );
+}
+
+/** When anything was last erased, of any tenant; 0 for never. What is received next must be later: else it would be dropped. */
+export async function newestErase(db: Queryable): Promise<number> {
+  const { rows } = await db.query<{ newest: number | null }>('SELECT max(last_erased_at) AS newest FROM tenants');
+  return rows[0]?.newest ?? 0;
 }

@@ -19,10 +19,14 @@ export function isStorable(text: string): boolean {
   return !text.includes('\0');
 }
 
-/** Numbers of tenants: given once, never changed. */
+/**
+ * Numbers of tenants: given once, never changed. Only a database that was set back may give one to another tenant; that
+ * closes all connections, and then numbers are looked up anew.
+ */
 export class TenantNumbers {
   readonly #pool: PostgresPool;
   readonly #known = new Map<TenantId, number>();
+  #closedConnections = 0;
 
   constructor(pool: PostgresPool) {
     this.#pool = pool;
@@ -30,6 +34,10 @@ export class TenantNumbers {
 
   /** Undefined for a tenant that never sent anything. */
   async of(id: TenantId): Promise<number | undefined> {
+    if (this.#closedConnections !== this.#pool.closedConnections) {
+      this.#closedConnections = this.#pool.closedConnections;
+      this.#known.clear();
+    }
     const known = this.#known.get(id);
     if (known !== undefined || !isStorable(id)) return known;
     const { rows } = await this.#pool.query<{ no: number }>('SELECT no FROM tenants WHERE id = $1', [id]);

@@ -7,8 +7,6 @@
  * Events and records lie in partitions of a UTC day of receipt each, which retention drops whole (store-days.ts).
  */
 
-import { NUMBERED_DATABASE } from './identity.ts';
-
 /**
  * Numbers of nodes, records and events come in blocks of this size from one sequence: a writer takes a block and counts
  * inside it. A JavaScript number holds 2^33 blocks.
@@ -324,9 +322,10 @@ export const STORE_MIGRATIONS: readonly string[] = [
   );
 
   -- A run of events of one tenant, consecutive in number and received on one day, that transaction 'tx' stored; kept for
-  -- as long as the events. A reader that looks only below the oldest transaction under way sees them in one order
-  -- (store-arrivals.ts).
+  -- as long as the events. A reader that looks only below the oldest transaction under way sees them in one order. By the
+  -- id, which cursors carry, it knows a run again after the database was set back (store-arrivals.ts).
   CREATE TABLE arrivals (
+    id              uuid    NOT NULL DEFAULT gen_random_uuid(),
     tx              bigint  NOT NULL,
     tenant          integer NOT NULL,
     first_event     bigint  NOT NULL,
@@ -337,19 +336,18 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX arrivals_by_transaction ON arrivals (tenant, tx, first_event);
   CREATE INDEX arrivals_by_age ON arrivals (received_at_max);
 
-  -- The last event of each tenant, in the order of arrival, that has expired: before it a cursor is too old.
+  -- The last event of each tenant, in the order of arrival, that has expired, with the id of its run: before it a cursor
+  -- is too old.
   CREATE TABLE expired_arrivals (
     tenant integer PRIMARY KEY,
+    id     uuid   NOT NULL DEFAULT gen_random_uuid(),
     tx     bigint NOT NULL DEFAULT 0,
     event  bigint NOT NULL
   );
 
-  -- One row: what is added to the number of a transaction, and in which database (arrival-numbers.ts).
-  CREATE TABLE arrival_numbers (
-    database uuid   NOT NULL,
-    shift    bigint NOT NULL
-  );
+  -- One row: what is added to the number of a transaction (arrival-numbers.ts).
+  CREATE TABLE arrival_numbers (shift bigint NOT NULL);
   CREATE UNIQUE INDEX arrival_numbers_only_one ON arrival_numbers ((true));
-  INSERT INTO arrival_numbers VALUES (${NUMBERED_DATABASE}, 0);
+  INSERT INTO arrival_numbers VALUES (0);
   `,
 ];

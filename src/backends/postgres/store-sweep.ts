@@ -194,11 +194,11 @@ async function expireArrivals(client: Queryable, cutoff: number): Promise<boolea
     `WITH gone AS (
        DELETE FROM arrivals WHERE ctid = ANY (ARRAY (
          SELECT ctid FROM arrivals WHERE received_at_max < $1 ORDER BY received_at_max LIMIT ${ROWS_PER_SWEEP}))
-       RETURNING tenant, tx, first_event + events - 1 AS event
+       RETURNING tenant, id, tx, first_event + events - 1 AS event
      ), remembered AS (
-       INSERT INTO expired_arrivals (tenant, tx, event)
-       SELECT DISTINCT ON (tenant) tenant, tx, event FROM gone ORDER BY tenant, tx DESC, event DESC
-       ON CONFLICT (tenant) DO UPDATE SET tx = excluded.tx, event = excluded.event
+       INSERT INTO expired_arrivals (tenant, id, tx, event)
+       SELECT DISTINCT ON (tenant) tenant, id, tx, event FROM gone ORDER BY tenant, tx DESC, event DESC
+       ON CONFLICT (tenant) DO UPDATE SET id = excluded.id, tx = excluded.tx, event = excluded.event
        WHERE (excluded.tx, excluded.event) > (expired_arrivals.tx, expired_arrivals.event)
      )
      SELECT count(*) AS gone FROM gone`,

@@ -6,7 +6,9 @@
  *
  * A batch takes a fixed number of round trips, however many users it has. Every commit survives a power loss, unless the
  * server is set up otherwise. Over transactions only that is kept in memory
- * which stays true whatever others write (write-people.ts, write-tenants.ts), or shows when it does not (store-days.ts).
+ * which stays true whatever others write (write-people.ts, write-tenants.ts), or shows when it does not (store-days.ts). All
+ * of it is forgotten when the database may have been set back (a failover that lost transactions): after a lost
+ * connection, and when a partition is not at the position that the last transaction left it at.
  */
 
 import { randomInt } from 'node:crypto';
@@ -195,6 +197,8 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #snapshots = new Map<number, Snapshot>();
   /** By tenant: how many acts there were when it was looked up. */
   readonly #acts = new Map<number, number>();
+  /** Set where the database is not as this writer left it. */
+  #isOutdated = false;
   /** By tenant: whom to remember once it is committed. */
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonMark, NodeNumber>])[] = [];
 
@@ -215,7 +219,9 @@ class PostgresWriteTransaction implements WriteTransaction {
       to,
       lastTraceId ?? null,
     ]);
-    if (rowCount !== 1) throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
+    if (rowCount === 1) return;
+    this.#isOutdated = true;
+    throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
   }
 
   async noteLost({ partition, from, to, records, at }: LostRecords): Promise<void> {
@@ -311,8 +317,15 @@ class PostgresWriteTransaction implements WriteTransaction {
   }
 
   async rollback(): Promise<void> {
-    this.#shared.tenants.forget(this);
-    this.#shared.numbers.forget(!this.#client.isUsable);
+    const { tenants, numbers, people, days } = this.#shared;
+    const isAll = this.#isOutdated || !this.#client.isUsable;
+    tenants.forget(this);
+    numbers.forget(isAll);
+    if (isAll) {
+      tenants.forgetAll();
+      people.forgetAll();
+      days.forget();
+    }
     await this.#transaction.rollback();
   }
 

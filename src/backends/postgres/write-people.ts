@@ -111,4 +111,9 @@ export class KnownPeople {
   drop(nodes: ReadonlySet<NodeNumber>): void {
     this.#people.drop(nodes);
   }
+
+  /** Their nodes may be gone, or be those of others. */
+  forgetAll(): void {
+    this.#generations.clear();
+  }
 }

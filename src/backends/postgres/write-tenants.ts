@@ -1,6 +1,6 @@
 /**
  * Numbers of tenants, which never change: looked up once, and made for a tenant that sends for the first time. Those that
- * a transaction made are known to it alone until it is committed.
+ * a transaction made are known to it alone until it is committed. A database that was set back may give them anew, to others.
  */
 
 import type { TenantId } from '../../model.ts';
@@ -43,5 +43,9 @@ export class StoreTenants {
   /** It was rolled back. */
   forget(transaction: object): void {
     this.#unconfirmed.delete(transaction);
+  }
+
+  forgetAll(): void {
+    this.#known.clear();
   }
 }

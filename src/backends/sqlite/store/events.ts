@@ -126,7 +126,7 @@ export function listArrivals(
   after: string | null,
   limit: number,
 ): Arrivals {
-  const giver = { storeId: storeIdIn(storeIdOf(store)), startId: latestStart(store) };
+  const giver = { storeId: storeIdIn(storeIdOf(store)), historyId: latestStart(store) };
   const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
   const end = (row?.next ?? 1) - 1;
   const events: ArrivedEvent[] = [];
@@ -169,7 +169,7 @@ function numberAfter(
   if (cursor.storeId !== giver.storeId) throw ofAnotherStore();
   const [no = -1, ...more] = cursor.numbers;
   if (no < 0 || more.length > 0) throw malformed();
-  if (cursor.startId === null || !followsStart(store, cursor.startId, no)) throw ofAnotherHistory();
+  if (cursor.historyId === null || !followsStart(store, cursor.historyId, no)) throw ofAnotherHistory();
   if (no > end) throw fromTheFuture();
   const gone = store.get<{ event: number }>('SELECT event FROM expired_arrivals WHERE tenant = ?', tenant ?? null);
   if (gone !== undefined && no < gone.event) throw expired();
