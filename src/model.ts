@@ -85,16 +85,6 @@ export interface MatchKey {
   readonly raw: string;
 }
 
-/**
- * All match keys of a user in 93 bits: the same for the same keys, different for different ones but for a chance that
- * nobody lives to see (processor/person-mark.ts). Good for shortcuts in memory; never stored.
- */
-export interface PersonMark {
-  readonly a: number;
-  readonly b: number;
-  readonly c: number;
-}
-
 /** Our own number of a node, small and never reused; the public id is `Node.id`. */
 export type NodeNumber = number;
 

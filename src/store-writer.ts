@@ -10,7 +10,7 @@
 
 import type { Changes, Snapshot } from './identity/graph.ts';
 import type { LostRecords, ProcessedLog } from './log-continuity.ts';
-import type { KeyKind, MatchKey, NodeNumber, Origin, PersonMark, TenantId } from './model.ts';
+import type { KeyKind, MatchKey, NodeNumber, Origin, TenantId } from './model.ts';
 import type { CountedCurrency } from './stored/currency.ts';
 
 /** A log record without its body. */
@@ -34,7 +34,6 @@ export interface RecordHeader {
 
 /** Somebody by their match keys. */
 export interface Named {
-  readonly person: PersonMark;
   readonly keys: readonly MatchKey[];
 }
 
@@ -142,7 +141,7 @@ export interface RecordToStore {
 
 /** A person all of whose match keys are now in one profile, and the node of the strongest. */
 export interface Settled {
-  readonly person: PersonMark;
+  readonly user: Named;
   readonly node: NodeNumber;
 }
 

@@ -47,7 +47,6 @@ export const QUICK: readonly string[] = [
   'test/processor/decide.test.ts',
   'test/processor/known-texts.test.ts',
   'test/processor/packing.test.ts',
-  'test/processor/person-mark.test.ts',
   'test/processor/poison.test.ts',
   'test/processor/time.test.ts',
 ];

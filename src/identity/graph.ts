@@ -4,14 +4,12 @@
  * users always give the same changes; nobody else has these, though others may have larger ones.
  */
 
-import type { KeyKind, MatchKey, NodeNumber, Origin, PersonMark, RefusalReason } from '../model.ts';
+import type { KeyKind, MatchKey, NodeNumber, Origin, RefusalReason } from '../model.ts';
 
 /** One accepted user, as far as identity is concerned. */
 export interface Claimant {
   readonly origin: Origin;
   readonly keyKind: KeyKind;
-  /** All keys in one mark; for shortcuts. */
-  readonly person?: PersonMark;
   /** Without junk, at most one of a type, strongest first (rule 4). May be empty. */
   readonly keys: readonly MatchKey[];
 }

@@ -98,7 +98,7 @@ function newlySettled(answer: Answer, users: readonly PreparedUser[], outcomes: 
   for (const [index, { node, refusals }] of outcomes.entries()) {
     const user = users[index] as PreparedUser;
     if (node === null || refusals.length > 0 || answer.snapshot.settledNodeOf?.(user) !== undefined) continue;
-    settled.push({ person: user.person, node });
+    settled.push({ user, node });
   }
   return settled;
 }

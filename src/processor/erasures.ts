@@ -7,7 +7,6 @@
 
 import type { MatchKey } from '../model.ts';
 import type { Answer, Tombstone } from '../store-writer.ts';
-import { markOf } from './person-mark.ts';
 import type { PreparedUser } from './prepare.ts';
 
 export class Erasures {
@@ -33,7 +32,7 @@ export class Erasures {
     const keys = user.keys.filter((key) => !erased.includes(key));
     if (keys[0]?.type === 'user_id') {
       const { origin, keyKind, junk, events, statement } = user;
-      return { origin, keyKind, junk, events, statement, keys, person: markOf(keys) };
+      return { origin, keyKind, junk, events, statement, keys };
     }
     const erasedAt = Math.max(...erased.map((key) => this.#erasedAt(key)));
     for (const key of keys) {

@@ -14,19 +14,16 @@ import type { PreparedRecord, PreparedUser } from './prepare.ts';
 /** Of a user: all that is there whoever it is. */
 export const USER = {
   index: 0,
-  markA: 1,
-  markB: 2,
-  markC: 3,
-  names: 4,
-  fields: 5,
-  properties: 7,
-  isCut: 9,
-  junk: 10,
-  events: 11,
-  size: 12,
+  names: 1,
+  fields: 2,
+  properties: 4,
+  isCut: 6,
+  junk: 7,
+  events: 8,
+  size: 9,
 } as const;
 const EVENT = { name: 0, properties: 1, id: 3, amounts: 5, currency: 6, size: 7 } as const;
-export const KEY = { type: 0, value: 1, raw: 3, size: 5 } as const;
+const KEY = { type: 0, value: 1, raw: 3, size: 5 } as const;
 /** How an amount is packed; two of them in one integer. */
 export const AMOUNT = { none: 0, number: 1, text: 2 } as const;
 export const AMOUNT_KINDS = 3;
@@ -70,9 +67,8 @@ function packRejection(packer: Packer, { userIndex, message, payload }: Rejectio
   packer.text(payload);
 }
 
-function packUser(packer: Packer, { origin, person, junk, events, statement, keys }: PreparedUser): void {
+function packUser(packer: Packer, { origin, junk, events, statement, keys }: PreparedUser): void {
   const at = roomForUser(packer, origin.userIndex);
-  setMark(packer, at, person.a, person.b, person.c);
   let junkBits = NO_JUNK;
   for (const type of junk) junkBits |= 1 << IDENTIFIER_TYPES.indexOf(type);
   setJunk(packer, at, junkBits);
@@ -109,12 +105,6 @@ export function roomForUser(packer: Packer, userIndex: number): number {
   const at = packer.room(USER.size);
   packer.set(at + USER.index, userIndex);
   return at;
-}
-
-export function setMark(packer: Packer, user: number, a: number, b: number, c: number): void {
-  packer.set(user + USER.markA, a);
-  packer.set(user + USER.markB, b);
-  packer.set(user + USER.markC, c);
 }
 
 /** One bit a type. */

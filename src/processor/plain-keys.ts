@@ -6,8 +6,7 @@
 import { isNoJunk, matchKeyOf, type MatchOptions } from '../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import { type Characters, NO_TEXT, type Packer } from './packer.ts';
-import { packKey, setJunk, setMark } from './packing.ts';
-import { MarkSum, PLAIN_LENGTH_MAX } from './person-mark.ts';
+import { packKey, setJunk } from './packing.ts';
 import { type PlainWalk, QUOTE } from './plain-walk.ts';
 
 const TYPES = IDENTIFIER_TYPES.length;
@@ -29,13 +28,12 @@ function plainEnd(characters: Characters, start: number, type: number): number {
   const stops = type === EMAIL ? STOP | CAPITAL : STOP;
   let at = start;
   while (((KINDS[characters[at] as number] as number) & stops) === 0) at++;
-  const isPlain = characters[at] === QUOTE && at > start && at - start <= PLAIN_LENGTH_MAX && type !== PHONE_NUMBER;
+  const isPlain = characters[at] === QUOTE && at > start && type !== PHONE_NUMBER;
   return isPlain ? at : -1;
 }
 
 export class PlainKeys {
   readonly #packer: Packer;
-  readonly #mark = new MarkSum();
   /** By type: where the value begins and ends, and what the client wrote if that is something else. */
   readonly #starts = new Int32Array(TYPES);
   readonly #ends = new Int32Array(TYPES);
@@ -50,7 +48,6 @@ export class PlainKeys {
 
   clear(): void {
     this.#starts.fill(NO_TEXT);
-    this.#mark.clear();
     this.#count = 0;
     this.#junk = 0;
   }
@@ -64,7 +61,6 @@ export class PlainKeys {
     if (end < 0 || !isNoJunk(first, characters[end - 1] as number, end - start, options)) {
       return walk.string() && this.#takeText(walk, base, type, options);
     }
-    this.#mark.addPlain(type, characters, start, end);
     this.#add(type, base + start, base + end, NO_TEXT, NO_TEXT);
     return walk.goPast(end);
   }
@@ -79,7 +75,6 @@ export class PlainKeys {
       const { value, raw } = key;
       const valueStart = value === raw ? start : this.#packer.other(value);
       const isSame = value === raw;
-      this.#mark.add(type, value);
       this.#add(type, valueStart, valueStart + value.length, isSame ? NO_TEXT : start, isSame ? NO_TEXT : end);
     }
     return true;
@@ -96,7 +91,6 @@ export class PlainKeys {
   /** To be called when the events of the user are packed. */
   pack(user: number): void {
     const packer = this.#packer;
-    setMark(packer, user, this.#mark.a, this.#mark.b, this.#mark.c);
     setJunk(packer, user, this.#junk);
     packer.integer(this.#count);
     for (let type = 0; type < TYPES; type++) {

@@ -6,11 +6,10 @@
 
 import type { Claimant } from '../identity/graph.ts';
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
-import { markOf } from './person-mark.ts';
 import { statementOf } from '../identity/statements.ts';
 import { bodyHashOf } from '../body-hash.ts';
 import type { LogRecord } from '../log.ts';
-import { type IdentifierType, type KeyKind, LIMITS, type Origin, type PersonMark } from '../model.ts';
+import { type IdentifierType, type KeyKind, LIMITS, type Origin } from '../model.ts';
 import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { currencyOf, NO_REVENUE } from '../stored/currency.ts';
 import { saidNames } from '../stored/said-names.ts';
@@ -29,7 +28,6 @@ export interface PreparedEvent extends EventToStore {
 }
 
 export interface PreparedUser extends Named, Claimant {
-  readonly person: PersonMark;
   readonly junk: readonly IdentifierType[];
   readonly events: readonly PreparedEvent[];
   readonly statement: StatementToStore | null;
@@ -154,7 +152,6 @@ function prepareUser(user: JsonObject, origin: Origin, keyKind: KeyKind, options
   return {
     origin,
     keyKind,
-    person: markOf(keys),
     keys,
     junk,
     events,

@@ -12,11 +12,10 @@ import {
   type KeyKind,
   type MatchKey,
   type Origin,
-  type PersonMark,
 } from '../model.ts';
 import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import type { Packed } from './packer.ts';
-import { AMOUNT, AMOUNT_KINDS, type Amount, KEY, NO_JUNK, USER } from './packing.ts';
+import { AMOUNT, AMOUNT_KINDS, type Amount, NO_JUNK, USER } from './packing.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
 import { Unpacker } from './unpacker.ts';
 
@@ -71,16 +70,13 @@ function unpackRejection(unpacker: Unpacker): RejectionToStore {
 
 function unpackUser(unpacker: Unpacker, { receivedAt, traceId, keyKind }: RecordHeader): PreparedUser {
   const origin: Origin = { receivedAt, traceId, userIndex: unpacker.integer() };
-  const person: PersonMark = { a: unpacker.integer(), b: unpacker.integer(), c: unpacker.integer() };
   const statement = unpackStatement(unpacker);
   const junk = unpackJunk(unpacker.integer());
   const count = unpacker.integer();
   const events: PreparedEvent[] = [];
   for (let index = 0; index < count; index++) events.push(unpackEvent(unpacker, index));
-  const keysAt = unpacker.at;
-  const keys = unpacker.integer();
-  unpacker.goTo(unpacker.at + keys * KEY.size);
-  return new UnpackedUser(origin, keyKind, person, junk, events, statement, unpacker, keysAt);
+  const keys = listOf(unpacker, unpackKey);
+  return { origin, keyKind, junk, events, statement, keys };
 }
 
 function unpackStatement(unpacker: Unpacker): StatementToStore | null {
@@ -112,47 +108,6 @@ function unpackEvent(unpacker: Unpacker, eventIndex: number): PreparedEvent {
 function unpackAmount(unpacker: Unpacker, kind: number): Amount {
   if (kind === AMOUNT.none) return null;
   return kind === AMOUNT.number ? unpacker.number() : unpacker.text();
-}
-
-/** Who is known by all keys together is not looked up by each of them; so those stay packed until they are asked for. */
-class UnpackedUser implements PreparedUser {
-  readonly origin: Origin;
-  readonly keyKind: KeyKind;
-  readonly person: PersonMark;
-  readonly junk: readonly IdentifierType[];
-  readonly events: readonly PreparedEvent[];
-  readonly statement: StatementToStore | null;
-  readonly #unpacker: Unpacker;
-  readonly #keysAt: number;
-  #keys: readonly MatchKey[] | null = null;
-
-  constructor(
-    origin: Origin,
-    keyKind: KeyKind,
-    person: PersonMark,
-    junk: readonly IdentifierType[],
-    events: readonly PreparedEvent[],
-    statement: StatementToStore | null,
-    unpacker: Unpacker,
-    keysAt: number,
-  ) {
-    this.origin = origin;
-    this.keyKind = keyKind;
-    this.person = person;
-    this.junk = junk;
-    this.events = events;
-    this.statement = statement;
-    this.#unpacker = unpacker;
-    this.#keysAt = keysAt;
-  }
-
-  get keys(): readonly MatchKey[] {
-    if (this.#keys === null) {
-      this.#unpacker.goTo(this.#keysAt);
-      this.#keys = listOf(this.#unpacker, unpackKey);
-    }
-    return this.#keys;
-  }
 }
 
 function unpackKey(unpacker: Unpacker): MatchKey {

@@ -29,9 +29,6 @@ export type HashOfKey = (tenant: number, kind: number, value: string) => KeyHash
 /** Beyond all types of match keys: what else is hashed. */
 export const HASHED = { idempotencyKey: 252, eventId: 253, names: 254, severalKeys: 255 } as const;
 
-/** So many bits of the rest make the hash of several keys one of 53 bits. */
-const COMPANY_REST = 2 ** 5;
-
 const LANES = 3;
 /** 2^33 - 9. */
 const PRIME = 8_589_934_583;
@@ -89,12 +86,11 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
   };
 }
 
-/** All keys of a user in one safe integer: for whoever is known by one of them already. */
-export function companyOf(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): number {
+/** All match keys of a user together, strongest first: by it a person is known again. */
+export function personHash(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): KeyHash {
   let text = '';
   for (const { type, value } of keys) text += `${type}${value.length}:${value}`;
-  const { hash, rest } = hashOf(tenant, HASHED.severalKeys, text);
-  return hash * COMPANY_REST + (rest % COMPANY_REST);
+  return hashOf(tenant, HASHED.severalKeys, text);
 }
 
 /** Modulo the prime; for sums that are exact. A remainder of doubles would take longer than all the rest. */

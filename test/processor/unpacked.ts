@@ -5,8 +5,8 @@ import type { PreparedRecord } from '../../src/processor/prepare.ts';
 export function plain(records: readonly PreparedRecord[]): PreparedRecord[] {
   return records.map(({ header, users, rejections }) => ({
     header,
-    users: users.map(({ origin, keyKind, person, keys, junk, events, statement }) => {
-      return { origin, keyKind, person, keys, junk, events, statement };
+    users: users.map(({ origin, keyKind, keys, junk, events, statement }) => {
+      return { origin, keyKind, keys, junk, events, statement };
     }),
     rejections,
   }));

@@ -14,9 +14,10 @@
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
 import { type LostRecords, type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
-import type { MatchKey, NodeNumber, PersonMark, TenantId } from '../../model.ts';
+import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
 import {
   type Answer,
+  type Named,
   type Question,
   type RecordHeader,
   type Retention,
@@ -110,7 +111,6 @@ interface Shared {
   readonly logName: string;
   readonly tenants: StoreTenants;
   readonly numbers: StoreNumbers;
-  readonly people: KnownPeople;
   readonly days: StoreDays;
   readonly shard: number;
 }
@@ -121,6 +121,7 @@ class PostgresStoreWriter implements StoreWriter {
   readonly #sweep: StoreSweep;
   readonly #balance: StoreBalance;
   #hashOf: HashOfKey | undefined;
+  #people: KnownPeople | undefined;
 
   constructor({ pool, logName }: PostgresWriterSetup) {
     this.#pool = pool;
@@ -128,7 +129,6 @@ class PostgresStoreWriter implements StoreWriter {
       logName,
       tenants: new StoreTenants(),
       numbers: new StoreNumbers(),
-      people: new KnownPeople(),
       days: new StoreDays(pool),
       shard: randomInt(SHARDS),
     };
@@ -151,7 +151,9 @@ class PostgresStoreWriter implements StoreWriter {
 
   async begin(): Promise<WriteTransaction> {
     this.#hashOf ??= await hashesOf(this.#pool);
-    return new PostgresWriteTransaction(await this.#pool.begin(TRANSACTION_SETTINGS), this.#shared, this.#hashOf);
+    this.#people ??= new KnownPeople(this.#hashOf);
+    const transaction = await this.#pool.begin(TRANSACTION_SETTINGS);
+    return new PostgresWriteTransaction(transaction, this.#shared, this.#hashOf, this.#people);
   }
 
   async lostRecords(): Promise<number> {
@@ -180,16 +182,17 @@ class PostgresStoreWriter implements StoreWriter {
 }
 
 const NO_ACTS: Acts = { acts: 0, lastErasedAt: 0 };
-const NOBODY: ReadonlyMap<PersonMark, NodeNumber> = new Map();
+const NOBODY: ReadonlyMap<Named, NodeNumber> = new Map();
 
-function peopleIn({ settled }: TenantBatch): Map<PersonMark, NodeNumber> {
-  return new Map(settled.map(({ person, node }) => [person, node]));
+function peopleIn({ settled }: TenantBatch): Map<Named, NodeNumber> {
+  return new Map(settled.map(({ user, node }) => [user, node]));
 }
 
 class PostgresWriteTransaction implements WriteTransaction {
   readonly #transaction: PostgresTransaction;
   readonly #client: PostgresClient;
   readonly #shared: Shared;
+  readonly #people: KnownPeople;
   readonly #books: WriterBooks;
   readonly #firstUses: FirstUses;
   readonly #locked: LockedNodes = new Map();
@@ -200,9 +203,10 @@ class PostgresWriteTransaction implements WriteTransaction {
   /** Set where the database is not as this writer left it. */
   #isOutdated = false;
   /** By tenant: whom to remember once it is committed. */
-  readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonMark, NodeNumber>])[] = [];
+  readonly #met: (readonly [tenant: number, people: ReadonlyMap<Named, NodeNumber>])[] = [];
 
-  constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey) {
+  constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey, people: KnownPeople) {
+    this.#people = people;
     this.#firstUses = new FirstUses(hashOf);
     this.#transaction = transaction;
     this.#client = transaction.client;
@@ -239,7 +243,7 @@ class PostgresWriteTransaction implements WriteTransaction {
       tenant: tenants.get(question.tenantId) as number,
       nextNode: firsts[index] as number,
     }));
-    const { people } = this.#shared;
+    const people = this.#people;
     const graph = await lookUpGraph(this.#client, asked, people);
     for (const [node, known] of graph.locked) this.#locked.set(node, known);
     // From here on all statements see what an act has done that we waited for.
@@ -312,18 +316,18 @@ class PostgresWriteTransaction implements WriteTransaction {
     this.#shared.tenants.confirm(this);
     this.#shared.numbers.confirm();
     for (const [tenant, people] of this.#met) {
-      this.#shared.people.learn(tenant, this.#acts.get(tenant) ?? 0, people);
+      this.#people.learn(tenant, this.#acts.get(tenant) ?? 0, people);
     }
   }
 
   async rollback(): Promise<void> {
-    const { tenants, numbers, people, days } = this.#shared;
+    const { tenants, numbers, days } = this.#shared;
     const isAll = this.#isOutdated || !this.#client.isUsable;
     tenants.forget(this);
     numbers.forget(isAll);
     if (isAll) {
       tenants.forgetAll();
-      people.forgetAll();
+      this.#people.forgetAll();
       days.forget();
     }
     await this.#transaction.rollback();

@@ -9,7 +9,7 @@
  */
 
 import type { ProfileState, Snapshot } from '../../identity/graph.ts';
-import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber, type PersonMark } from '../../model.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber } from '../../model.ts';
 import { type Named, type Question, StoreConflictError } from '../../store-writer.ts';
 import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -100,7 +100,7 @@ export interface Graph {
   /** In the order of the questions. */
   readonly snapshots: Snapshot[];
   /** Of each question, those who have nothing to decide, and whether any of them is known from before. */
-  readonly settled: readonly Map<PersonMark, NodeNumber>[];
+  readonly settled: readonly Map<Named, NodeNumber>[];
   readonly hasRemembered: readonly boolean[];
   readonly locked: LockedNodes;
 }
@@ -108,7 +108,7 @@ export interface Graph {
 /** A question, without those who are known from before. */
 interface Rest extends Asked {
   readonly users: readonly Named[];
-  readonly settled: Map<PersonMark, NodeNumber>;
+  readonly settled: Map<Named, NodeNumber>;
   readonly hasRemembered: boolean;
 }
 
@@ -137,7 +137,7 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
     return {
       nextNode,
       nodeOf: ({ type, value }) => nodes[type].get(value),
-      settledNodeOf: ({ person }) => (person === undefined ? undefined : settled.get(person)),
+      settledNodeOf: (user) => settled.get(user),
       rootOf: (node) => known(roots.get(node)),
       profileOf: (root) => known(profiles.get(root)),
     };
@@ -152,11 +152,11 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
 
 function withoutRemembered(asked: Asked, people: KnownPeople, toLock: Set<NodeNumber>): Rest {
   const { tenant, question } = asked;
-  const settled = new Map<PersonMark, NodeNumber>();
-  const users = question.users.filter(({ person }) => {
-    const node = people.nodeOf(tenant, person, question.receivedAtMin);
+  const settled = new Map<Named, NodeNumber>();
+  const users = question.users.filter((user) => {
+    const node = people.nodeOf(tenant, user, question.receivedAtMin);
     if (node === undefined) return true;
-    settled.set(person, node);
+    settled.set(user, node);
     toLock.add(node);
     return false;
   });
@@ -213,10 +213,11 @@ function settle(
   toLock: Set<NodeNumber>,
   candidates: Set<NodeNumber>,
 ): void {
-  for (const { person, keys } of users) {
+  for (const user of users) {
+    const { keys } = user;
     const node = settledNodeOf(keys, nodes, roots);
     if (node !== undefined) {
-      settled.set(person, node);
+      settled.set(user, node);
       toLock.add(node);
       continue;
     }

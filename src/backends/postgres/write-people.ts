@@ -9,9 +9,10 @@
  * is always looked up.
  */
 
-import type { NodeNumber, PersonMark } from '../../model.ts';
-import { StoreConflictError } from '../../store-writer.ts';
-import { PeopleByMark } from '../../stored/people-by-mark.ts';
+import type { NodeNumber } from '../../model.ts';
+import { type Named, StoreConflictError } from '../../store-writer.ts';
+import { type HashOfKey, personHash } from '../../stored/keyed-hash.ts';
+import { PeopleByHash } from '../../stored/people-by-hash.ts';
 import { int4s } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 
@@ -73,16 +74,21 @@ async function readInvalidations(
 }
 
 export class KnownPeople {
-  /** By generation, which belongs to one tenant. */
-  readonly #people = new PeopleByMark();
+  /** Hashed with a generation, which belongs to one tenant. */
+  readonly #people = new PeopleByHash();
+  readonly #hashOf: HashOfKey;
   readonly #generations = new Map<number, Acts & { readonly generation: number }>();
   #lastGeneration = 0;
 
+  constructor(hashOf: HashOfKey) {
+    this.#hashOf = hashOf;
+  }
+
   /** Undefined says nothing. `receivedAtMin` is the oldest of the batch. */
-  nodeOf(tenant: number, person: PersonMark, receivedAtMin: number): NodeNumber | undefined {
+  nodeOf(tenant: number, { keys }: Named, receivedAtMin: number): NodeNumber | undefined {
     const known = this.#generations.get(tenant);
     if (known === undefined || known.lastErasedAt >= receivedAtMin) return undefined;
-    return this.#people.get(known.generation, person);
+    return this.#people.get(personHash(this.#hashOf, known.generation, keys));
   }
 
   /** Whether nothing was undone since the last call. Drops whom the acts since then were about; false at first, too. */
@@ -101,10 +107,12 @@ export class KnownPeople {
   }
 
   /** After a commit, what was found in a transaction in which `isCurrent` was true, when there were so many acts. */
-  learn(tenant: number, acts: number, people: Iterable<readonly [person: PersonMark, node: NodeNumber]>): void {
+  learn(tenant: number, acts: number, people: Iterable<readonly [user: Named, node: NodeNumber]>): void {
     const known = this.#generations.get(tenant);
     if (known?.acts !== acts) return;
-    for (const [person, node] of people) this.#people.set(known.generation, person, node);
+    for (const [{ keys }, node] of people) {
+      this.#people.set(personHash(this.#hashOf, known.generation, keys), node);
+    }
   }
 
   /** Of nodes that are gone. */

@@ -89,16 +89,17 @@ suite('After an act on one person, a writer on PostgreSQL', { skip: whyNoPostgre
   test('does not learn what was found before an act that it has seen since', async (context) => {
     const { pool } = await openFor(context);
     await pool.query('INSERT INTO invalidations (tenant, act, nodes) VALUES (1, 1, $1)', [[10]]);
-    const [people, mark] = [new KnownPeople(), { a: 1, b: 2, c: 3 }];
+    const people = new KnownPeople(() => ({ hash: 1, rest: 2 }));
+    const user = { keys: [] };
     const now = { acts: 0, lastErasedAt: 0 };
     assert.equal(await people.isCurrent(pool, 1, now), false, 'at first');
     assert.equal(await people.isCurrent(pool, 1, now), true);
-    people.learn(1, 0, [[mark, 10]]);
-    assert.equal(people.nodeOf(1, mark, START), 10);
+    people.learn(1, 0, [[user, 10]]);
+    assert.equal(people.nodeOf(1, user, START), 10);
     assert.equal(await people.isCurrent(pool, 1, { ...now, acts: 1 }), false);
     // Of a transaction that was committed before the act, and is heard of after it.
-    people.learn(1, 0, [[mark, 10]]);
-    assert.equal(people.nodeOf(1, mark, START), undefined);
+    people.learn(1, 0, [[user, 10]]);
+    assert.equal(people.nodeOf(1, user, START), undefined);
   });
 
   test('finds a bounded number of acts', async (context) => {

@@ -6,7 +6,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, NewIdentifier } from '../../../identity/graph.ts';
 import { IDENTIFIER_TYPES } from '../../../model.ts';
-import type { StoreMatchKeys } from './match-keys.ts';
+import { companyOf, type StoreMatchKeys } from './match-keys.ts';
 import { rememberingUuidBytes } from '../uuids.ts';
 
 export class StoreChanges {
@@ -74,7 +74,7 @@ export class StoreChanges {
     let end = first + 1;
     while (isTogether(identifiers[first], identifiers[end])) end += 1;
     const keys = identifiers.slice(first, end).map(({ key }) => key);
-    return this.#keys.companyOf(tenant, keys);
+    return companyOf(this.#keys.personHash(tenant, keys));
   }
 }
 

@@ -7,10 +7,11 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../../identity/graph.ts';
 import type { MatchKey, NodeNumber, Origin } from '../../../model.ts';
-import type { Question, Settled } from '../../../store-writer.ts';
+import type { Named, Question, Settled } from '../../../store-writer.ts';
 import { GenerationCache } from '../../../stored/generation-cache.ts';
-import { PeopleByMark } from '../../../stored/people-by-mark.ts';
-import type { KeyOwner, StoreMatchKeys } from './match-keys.ts';
+import type { KeyHash } from '../../../stored/keyed-hash.ts';
+import { PeopleByHash } from '../../../stored/people-by-hash.ts';
+import { companyOf, type StoreMatchKeys } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 
 const CACHED_ROOTS_MAX = 100_000;
@@ -58,7 +59,7 @@ export class StoreGraph {
   readonly #traceIdOf: StatementSync;
   #isAnybodyApart: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
-  readonly #people = new PeopleByMark();
+  readonly #people = new PeopleByHash();
   readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
 
   constructor(database: DatabaseSync, keys: StoreMatchKeys) {
@@ -87,8 +88,8 @@ export class StoreGraph {
   }
 
   /**
-   * Of all nodes of profiles that were erased or unmerged. The keys behind a mark are all of one profile, so a mark that
-   * leads to no node of these profiles is still right.
+   * Of all nodes of profiles that were erased or unmerged. All keys of somebody who is known are of one profile, so who
+   * leads to no node of these profiles is still known.
    */
   drop(nodes: ReadonlySet<NodeNumber>): void {
     this.#people.drop(nodes);
@@ -99,14 +100,20 @@ export class StoreGraph {
   snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
     const nodes = new Map<MatchKey, NodeNumber>();
     const roots = new Map<NodeNumber, NodeNumber>();
+    const settled = new Map<Named, NodeNumber>();
     for (const user of question.users) {
-      if (this.#people.get(tenant, user.person) !== undefined) continue;
-      const node = this.#settledNodeOf(tenant, user.keys, nodes, roots);
-      if (node !== UNKNOWN) this.#people.set(tenant, user.person, node);
+      const person = this.#keys.personHash(tenant, user.keys);
+      let node = this.#people.get(person);
+      if (node === undefined) {
+        node = this.#settledNodeOf(tenant, user.keys, person, nodes, roots);
+        if (node === UNKNOWN) continue;
+        this.#people.set(person, node);
+      }
+      settled.set(user, node);
     }
     return {
       nextNode,
-      settledNodeOf: ({ person }) => (person === undefined ? undefined : this.#people.get(tenant, person)),
+      settledNodeOf: (user) => settled.get(user),
       nodeOf: (key) => {
         const node = nodes.get(key) ?? this.#nodeOf(tenant, key);
         return node === UNKNOWN ? undefined : node;
@@ -120,13 +127,14 @@ export class StoreGraph {
   learn(tenant: number, { aliases }: Changes, settled: readonly Settled[]): void {
     for (const [node, root] of aliases) this.#roots.set(node, root);
     // Whoever was new a moment ago is known by now, and will come again.
-    for (const { person, node } of settled) this.#people.set(tenant, person, node);
+    for (const { user, node } of settled) this.#people.set(this.#keys.personHash(tenant, user.keys), node);
   }
 
   /** Looks all keys up. The node of the strongest if all have nodes of one profile, else UNKNOWN. */
   #settledNodeOf(
     tenant: number,
     keys: readonly MatchKey[],
+    person: KeyHash,
     nodes: Map<MatchKey, NodeNumber>,
     roots: Map<NodeNumber, NodeNumber>,
   ): NodeNumber {
@@ -136,7 +144,7 @@ export class StoreGraph {
     for (const key of keys) {
       const owner = this.#keys.find(tenant, key);
       // Most people come with the keys that they came with at first: then the strongest says all.
-      if (owner !== undefined && key === keys[0] && this.#cameWith(tenant, keys, owner)) return owner.node;
+      if (owner !== undefined && key === keys[0] && owner.company === companyOf(person)) return owner.node;
       const node = owner?.node ?? UNKNOWN;
       nodes.set(key, node);
       if (node === UNKNOWN) {
@@ -150,10 +158,6 @@ export class StoreGraph {
       if (root !== common) isSettled = false;
     }
     return isSettled ? strongest : UNKNOWN;
-  }
-
-  #cameWith(tenant: number, keys: readonly MatchKey[], { company }: KeyOwner): boolean {
-    return company === this.#keys.companyOf(tenant, keys);
   }
 
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {

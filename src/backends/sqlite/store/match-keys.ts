@@ -7,7 +7,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
-import { companyOf, type HashOfKey, type Key, type KeyHash, keyHashes } from '../../../stored/keyed-hash.ts';
+import { type HashOfKey, type Key, type KeyHash, keyHashes, personHash } from '../../../stored/keyed-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Entry, RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
@@ -25,6 +25,8 @@ export const MATCH_KEYS: RunsShape = {
 /** Runs of all nodes are merged. */
 const ONE_GROUP = 0;
 const NO_COMPANY = 0;
+/** So many bits of the rest make the hash of several keys one of 53 bits. */
+const COMPANY_REST = 2 ** 5;
 
 export interface KeyOwner {
   readonly node: NodeNumber;
@@ -53,8 +55,8 @@ export class StoreMatchKeys {
   }
 
   /** Strongest first. */
-  companyOf(tenant: number, keys: readonly Key[]): number {
-    return companyOf(this.#hashOf, tenant, keys);
+  personHash(tenant: number, keys: readonly Key[]): KeyHash {
+    return personHash(this.#hashOf, tenant, keys);
   }
 
   /** To be called before the transaction is committed. */
@@ -76,6 +78,11 @@ export class StoreMatchKeys {
   merge(): void {
     this.#buffered.runs.merge(0);
   }
+}
+
+/** All keys of a user in one safe integer: for whoever is known by one of them already. */
+export function companyOf({ hash, rest }: KeyHash): number {
+  return hash * COMPANY_REST + (rest % COMPANY_REST);
 }
 
 /** For others: in runs of `MATCH_KEYS`. */
