@@ -17,7 +17,6 @@ export interface Packed {
   readonly wide: Uint16Array<ArrayBuffer>;
   readonly text: string;
   readonly words: readonly string[];
-  readonly integers: Int32Array<ArrayBuffer>;
   readonly numbers: Float64Array<ArrayBuffer>;
 }
 
@@ -57,7 +56,6 @@ export interface Taken {
 export interface Place {
   readonly narrow: number;
   readonly wide: number;
-  readonly integers: number;
   readonly numbers: number;
 }
 
@@ -73,8 +71,6 @@ export class Packer {
   /** What stands for each. */
   readonly #words = new Map<string, number>();
   #batch = 0;
-  #integers = new Int32Array(FIRST_NUMBERS);
-  #integerCount = 0;
   #numbers = new Float64Array(FIRST_NUMBERS);
   #numberCount = 0;
 
@@ -87,32 +83,26 @@ export class Packer {
     return this.#batch;
   }
 
-  integer(value: number): void {
-    if (this.#integerCount === this.#integers.length) this.#integers = grown(this.#integers, 1, Int32Array);
-    this.#integers[this.#integerCount++] = value;
+  number(value: number): void {
+    this.set(this.room(1), value);
   }
 
-  /** Room for integers that are `set` later. */
+  /** Room for numbers that are `set` later. */
   room(count: number): number {
-    const place = this.#integerCount;
-    if (place + count > this.#integers.length) this.#integers = grown(this.#integers, count, Int32Array);
-    this.#integerCount = place + count;
+    const place = this.#numberCount;
+    if (place + count > this.#numbers.length) this.#numbers = grown(this.#numbers, count, Float64Array);
+    this.#numberCount = place + count;
     return place;
   }
 
   set(place: number, value: number): void {
-    this.#integers[place] = value;
-  }
-
-  number(value: number): void {
-    if (this.#numberCount === this.#numbers.length) this.#numbers = grown(this.#numbers, 1, Float64Array);
-    this.#numbers[this.#numberCount++] = value;
+    this.#numbers[place] = value;
   }
 
   text(value: string | null): void {
     const start = value === null ? NO_TEXT : this.other(value);
-    this.integer(start);
-    this.integer(value === null ? NO_TEXT : start + value.length);
+    this.number(start);
+    this.number(value === null ? NO_TEXT : start + value.length);
   }
 
   /** Where the text begins. */
@@ -172,18 +162,12 @@ export class Packer {
   }
 
   place(): Place {
-    return {
-      narrow: this.#narrowCount,
-      wide: this.#wideCount,
-      integers: this.#integerCount,
-      numbers: this.#numberCount,
-    };
+    return { narrow: this.#narrowCount, wide: this.#wideCount, numbers: this.#numberCount };
   }
 
-  goBack({ narrow, wide, integers, numbers }: Place): void {
+  goBack({ narrow, wide, numbers }: Place): void {
     this.#narrowCount = narrow;
     this.#wideCount = wide;
-    this.#integerCount = integers;
     this.#numberCount = numbers;
   }
 
@@ -200,7 +184,6 @@ export class Packer {
       wide: firstOf(this.#wide, this.#wideCount, Uint16Array),
       text: this.#joined.join(''),
       words: [...this.#words.keys()],
-      integers: this.#integers.slice(0, this.#integerCount),
       numbers: this.#numbers.slice(0, this.#numberCount),
     };
     this.clear();
@@ -208,7 +191,7 @@ export class Packer {
   }
 
   clear(): void {
-    this.goBack({ narrow: 0, wide: 0, integers: 0, numbers: 0 });
+    this.goBack({ narrow: 0, wide: 0, numbers: 0 });
     this.#joined = [];
     this.#loose = [];
     this.#otherLength = 0;
@@ -217,7 +200,6 @@ export class Packer {
     this.#batch = (this.#batch + 1) | 0;
     if (!isKept(this.#narrow)) this.#narrow = new Uint8Array(0);
     if (!isKept(this.#wide)) this.#wide = new Uint16Array(0);
-    if (this.#integers.length > KEPT_NUMBERS_MAX) this.#integers = new Int32Array(FIRST_NUMBERS);
     if (this.#numbers.length > KEPT_NUMBERS_MAX) this.#numbers = new Float64Array(FIRST_NUMBERS);
   }
 }
@@ -234,11 +216,7 @@ function firstOf<T extends Characters>(array: T, count: number, Type: new (memor
 }
 
 /** By as much as is needed, and at least to twice its size. */
-function grown<T extends Characters | Int32Array | Float64Array>(
-  array: T,
-  more: number,
-  Type: new (length: number) => T,
-): T {
+function grown<T extends Characters | Float64Array>(array: T, more: number, Type: new (length: number) => T): T {
   const larger = new Type(Math.max(array.length * 2, array.length + more));
   larger.set(array);
   return larger;

@@ -12,7 +12,7 @@ import { NO_TEXT, type Packer } from './packer.ts';
 import type { PreparedRecord, PreparedUser } from './prepare.ts';
 
 /** Of a user: all that is there whoever it is. */
-export const USER = {
+const USER = {
   index: 0,
   names: 1,
   fields: 2,
@@ -37,32 +37,32 @@ export function packRecord(packer: Packer, { header, users, rejections }: Prepar
   const count = packer.room(1);
   for (const user of users) packUser(packer, user);
   packer.set(count, users.length);
-  packer.integer(rejections.length);
+  packer.number(rejections.length);
   for (const rejection of rejections) packRejection(packer, rejection);
 }
 
 export function packHeader(packer: Packer, header: RecordHeader): void {
   packer.number(header.position);
   packer.number(header.receivedAt);
-  packer.integer(header.partition);
-  packer.integer(KEY_KINDS.indexOf(header.keyKind));
-  packer.integer(header.firstUserIndex);
-  packer.integer(header.usersAccepted);
-  packer.integer(header.usersRejected);
-  packer.integer(header.eventsAccepted);
-  packer.integer(packer.word(header.tenantId));
-  packer.integer(packer.word(header.keyId));
+  packer.number(header.partition);
+  packer.number(KEY_KINDS.indexOf(header.keyKind));
+  packer.number(header.firstUserIndex);
+  packer.number(header.usersAccepted);
+  packer.number(header.usersRejected);
+  packer.number(header.eventsAccepted);
+  packer.number(packer.word(header.tenantId));
+  packer.number(packer.word(header.keyId));
   packer.text(header.traceId);
   packer.text(header.idempotencyKey);
   packer.text(header.bodyHash);
 }
 
 export function packNoRejections(packer: Packer): void {
-  packer.integer(0);
+  packer.number(0);
 }
 
 function packRejection(packer: Packer, { userIndex, message, payload }: RejectionToStore): void {
-  packer.integer(userIndex);
+  packer.number(userIndex);
   packer.text(message);
   packer.text(payload);
 }
@@ -91,7 +91,7 @@ function packUser(packer: Packer, { origin, junk, events, statement, keys }: Pre
     const currencyWord = currency === NO_REVENUE ? NO_TEXT : packer.word(currency);
     packEvent(packer, packer.word(name), start, end, idStart, idEnd, timestamp, revenue, value, currencyWord);
   }
-  packer.integer(keys.length);
+  packer.number(keys.length);
   for (const { type, value, raw } of keys) {
     const start = packer.other(value);
     const rawStart = raw === value ? NO_TEXT : packer.other(raw);
@@ -114,6 +114,8 @@ export function setJunk(packer: Packer, user: number, junk: number): void {
 
 export function setNothingSaid(packer: Packer, user: number): void {
   setNames(packer, user, NO_TEXT, false);
+  setFields(packer, user, NO_TEXT, NO_TEXT);
+  setProperties(packer, user, NO_TEXT, NO_TEXT);
 }
 
 /** A word. */

@@ -92,7 +92,7 @@ export class PlainKeys {
   pack(user: number): void {
     const packer = this.#packer;
     setJunk(packer, user, this.#junk);
-    packer.integer(this.#count);
+    packer.number(this.#count);
     for (let type = 0; type < TYPES; type++) {
       const start = this.#starts[type] as number;
       if (start === NO_TEXT) continue;

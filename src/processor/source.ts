@@ -128,8 +128,8 @@ export function serveRecords(port: MessagePort, log: LogReader, options: MatchOp
       (prepared) => {
         const { packed, next, isOneOfMany } = prepared;
         const reply: Reply = { call, ...prepared };
-        const { narrow, wide, integers, numbers } = packed;
-        port.postMessage(reply, [narrow.buffer, wide.buffer, integers.buffer, numbers.buffer]);
+        const { narrow, wide, numbers } = packed;
+        port.postMessage(reply, [narrow.buffer, wide.buffer, numbers.buffer]);
         // At the end of the log there is nothing to prepare: it is asked for again when there is more.
         if (!isOneOfMany) return;
         const following = readPacked(reading, preparer, { partition, position: next, bytesMax });

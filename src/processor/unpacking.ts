@@ -14,10 +14,10 @@ import {
   type Origin,
 } from '../model.ts';
 import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
-import type { Packed } from './packer.ts';
-import { AMOUNT, AMOUNT_KINDS, type Amount, NO_JUNK, USER } from './packing.ts';
+import { releaseMemory } from '../threads.ts';
+import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed, textOf } from './packer.ts';
+import { AMOUNT, AMOUNT_KINDS, type Amount, NO_JUNK } from './packing.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
-import { Unpacker } from './unpacker.ts';
 
 /** Most lists are empty. */
 const NONE: readonly never[] = [];
@@ -25,7 +25,7 @@ const NONE: readonly never[] = [];
 export function unpack(packed: Packed): readonly PreparedRecord[] {
   const unpacker = new Unpacker(packed);
   const records: PreparedRecord[] = [];
-  while (unpacker.at < packed.integers.length) records.push(unpackRecord(unpacker));
+  while (!unpacker.isEnd) records.push(unpackRecord(unpacker));
   return records;
 }
 
@@ -39,7 +39,7 @@ function unpackRecord(unpacker: Unpacker): PreparedRecord {
 }
 
 function listOf<T>(unpacker: Unpacker, unpackItem: (unpacker: Unpacker) => T): readonly T[] {
-  let left = unpacker.integer();
+  let left = unpacker.number();
   if (left === 0) return NONE;
   const items: T[] = [];
   for (; left > 0; left--) items.push(unpackItem(unpacker));
@@ -50,12 +50,12 @@ function unpackHeader(unpacker: Unpacker): RecordHeader {
   return {
     position: unpacker.number(),
     receivedAt: unpacker.number(),
-    partition: unpacker.integer(),
-    keyKind: KEY_KINDS[unpacker.integer()] as KeyKind,
-    firstUserIndex: unpacker.integer(),
-    usersAccepted: unpacker.integer(),
-    usersRejected: unpacker.integer(),
-    eventsAccepted: unpacker.integer(),
+    partition: unpacker.number(),
+    keyKind: KEY_KINDS[unpacker.number()] as KeyKind,
+    firstUserIndex: unpacker.number(),
+    usersAccepted: unpacker.number(),
+    usersRejected: unpacker.number(),
+    eventsAccepted: unpacker.number(),
     tenantId: unpacker.word(),
     keyId: unpacker.word(),
     traceId: unpacker.text(),
@@ -65,14 +65,14 @@ function unpackHeader(unpacker: Unpacker): RecordHeader {
 }
 
 function unpackRejection(unpacker: Unpacker): RejectionToStore {
-  return { userIndex: unpacker.integer(), message: unpacker.text(), payload: unpacker.text() };
+  return { userIndex: unpacker.number(), message: unpacker.text(), payload: unpacker.text() };
 }
 
 function unpackUser(unpacker: Unpacker, { receivedAt, traceId, keyKind }: RecordHeader): PreparedUser {
-  const origin: Origin = { receivedAt, traceId, userIndex: unpacker.integer() };
+  const origin: Origin = { receivedAt, traceId, userIndex: unpacker.number() };
   const statement = unpackStatement(unpacker);
-  const junk = unpackJunk(unpacker.integer());
-  const count = unpacker.integer();
+  const junk = unpackJunk(unpacker.number());
+  const count = unpacker.number();
   const events: PreparedEvent[] = [];
   for (let index = 0; index < count; index++) events.push(unpackEvent(unpacker, index));
   const keys = listOf(unpacker, unpackKey);
@@ -81,11 +81,9 @@ function unpackUser(unpacker: Unpacker, { receivedAt, traceId, keyKind }: Record
 
 function unpackStatement(unpacker: Unpacker): StatementToStore | null {
   const names = unpacker.optionalWord();
-  if (names === null) {
-    unpacker.goTo(unpacker.at + USER.junk - USER.fields);
-    return null;
-  }
-  return { names, fields: unpacker.text(), properties: unpacker.text(), isCut: unpacker.integer() === 1 };
+  const [fields, properties] = [unpacker.optionalText(), unpacker.optionalText()];
+  const isCut = unpacker.number() === 1;
+  return names === null ? null : { names, fields: fields ?? '', properties: properties ?? '', isCut };
 }
 
 function unpackJunk(bits: number): readonly IdentifierType[] {
@@ -96,7 +94,7 @@ function unpackEvent(unpacker: Unpacker, eventIndex: number): PreparedEvent {
   const name = unpacker.word();
   const properties = unpacker.text();
   const eventId = unpacker.optionalText();
-  const kinds = unpacker.integer();
+  const kinds = unpacker.number();
   // No word is no revenue, which is the empty text.
   const currency = unpacker.word();
   const timestamp = unpacker.number();
@@ -111,7 +109,60 @@ function unpackAmount(unpacker: Unpacker, kind: number): Amount {
 }
 
 function unpackKey(unpacker: Unpacker): MatchKey {
-  const type = IDENTIFIER_TYPES[unpacker.integer()] as IdentifierType;
+  const type = IDENTIFIER_TYPES[unpacker.number()] as IdentifierType;
   const value = unpacker.text();
   return { type, value, raw: unpacker.optionalText() ?? value };
+}
+
+/** One after the other. Takes the memory of the texts over: they are strings from here on, and it is given back. */
+class Unpacker {
+  readonly #narrow: string;
+  readonly #wide: string;
+  readonly #other: string;
+  readonly #words: readonly string[];
+  readonly #numbers: Float64Array;
+  #next = 0;
+
+  constructor({ narrow, wide, text, words, numbers }: Packed) {
+    this.#narrow = textOf(narrow, 0, narrow.length);
+    this.#wide = textOf(wide, 0, wide.length);
+    releaseMemory(narrow.buffer);
+    releaseMemory(wide.buffer);
+    this.#other = text;
+    this.#words = words;
+    this.#numbers = numbers;
+  }
+
+  get isEnd(): boolean {
+    return this.#next === this.#numbers.length;
+  }
+
+  number(): number {
+    return this.#numbers[this.#next++] as number;
+  }
+
+  optionalText(): string | null {
+    const start = this.number();
+    const end = this.number();
+    if (start < 0) return this.#word(start);
+    if (start < FIRST_WIDE) return this.#narrow.substring(start, end);
+    if (start < FIRST_OTHER) return this.#wide.substring(start - FIRST_WIDE, end - FIRST_WIDE);
+    return this.#other.substring(start - FIRST_OTHER, end - FIRST_OTHER);
+  }
+
+  text(): string {
+    return this.optionalText() ?? '';
+  }
+
+  optionalWord(): string | null {
+    return this.#word(this.number());
+  }
+
+  word(): string {
+    return this.optionalWord() ?? '';
+  }
+
+  #word(word: number): string | null {
+    return word === NO_TEXT ? null : (this.#words[FIRST_WORD - word] as string);
+  }
 }
