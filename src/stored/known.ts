@@ -85,3 +85,11 @@ export function boundedText(groups: readonly Group[]): string | null {
     if (text.length <= KNOWN_LENGTH_MAX || count === 1) return text;
   }
 }
+
+/** Of what a node knows, two parts as they are stored, in either order: of each name the newest origin counts. */
+export function mergedKnown(a: string, b: string): string {
+  const said = groupsIn(b).map(([receivedAt, traceId, userIndex, fields, properties]) => {
+    return { origin: { receivedAt, traceId, userIndex }, fields, properties };
+  });
+  return boundedText(stateAll(groupsIn(a), said)) ?? a;
+}

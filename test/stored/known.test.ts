@@ -4,8 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { type Group, stateAll } from '../../src/identity/statements.ts';
-import { boundedText, groupsIn } from '../../src/stored/known.ts';
-import { mergedKnown, newerOfSameNames } from '../../src/stored/merged-known.ts';
+import { boundedText, mergedKnown } from '../../src/stored/known.ts';
 
 const NAMES = ['a', 'b', '__proto__', '7', 'quo"te', 'back\\', 'é', '\ud800', 'a,b', '{', ']]', ''];
 const values = fc.oneof(
@@ -48,42 +47,5 @@ suite('What a node knows in two parts', () => {
       }),
       { numRuns: 2_000 },
     );
-  });
-
-  test('is the newer part where both are one group of the same names', () => {
-    fc.assert(
-      fc.property(groups, fc.array(values, { minLength: 8, maxLength: 8 }), ([, , , fields, properties], others) => {
-        const next = (): unknown => others.pop() ?? 0;
-        const changed = (object: Group[3]): Group[3] =>
-          Object.fromEntries(Object.keys(object).map((name) => [name, next()]));
-        const old = JSON.stringify([[1, 'trace-b', 9, fields, properties]]);
-        const young = JSON.stringify([[2, 'trace-a', 0, changed(fields), changed(properties)]]);
-        assert.equal(newerOfSameNames(old, young), young);
-        assert.equal(newerOfSameNames(young, old), young);
-      }),
-      { numRuns: 1_000 },
-    );
-  });
-
-  test('is found without parsing only where that is certain', () => {
-    const one = '[[1,"t",0,{},{"a":1,"b":[{"c":"]}"}]}]]';
-    for (const other of [
-      '[[2,"t",0,{},{"a":1}]]',
-      '[[2,"t",0,{},{"a":1,"b":2,"c":3}]]',
-      '[[2,"t",0,{},{"b":1,"a":2}]]',
-      '[[2,"t",0,{"a":1,"b":2},{}]]',
-      '[[2,"t",0,{},{"a":1,"b":2}],[1,"t",0,{},{"c":1}]]',
-      '[[2,"t",0,{},{"a":1,"b":2}',
-      '[[2,"t',
-      '[]',
-    ]) {
-      assert.equal(newerOfSameNames(one, other), null, other);
-      assert.equal(newerOfSameNames(other, one), null, other);
-    }
-    // Of the same time, the trace decides, and then the place in the request.
-    const [early, late] = ['[[1,"s",5,{},{"a":1}]]', '[[1,"t",0,{},{"a":2}]]'];
-    assert.equal(newerOfSameNames(early, late), late);
-    assert.equal(newerOfSameNames(late, early), late);
-    assert.equal(groupsIn(mergedKnown(one, '[[3,"t",0,{},{"a":2}]]')).length, 2);
   });
 });

@@ -14,7 +14,7 @@
 
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { NodeNumber } from '../../../model.ts';
-import { mergedKnown } from '../../../stored/merged-known.ts';
+import { mergedKnown } from '../../../stored/known.ts';
 import { NO_SHAPE } from './shape-hash.ts';
 import { combineEntries, type Entry, NO_BYTES, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
