@@ -24,19 +24,6 @@ function digitOf(code: number): number {
   return (code & 0xf) + ((code & LETTER_BITS) === 0 ? 0 : LETTER_VALUE);
 }
 
-/** Like `uuidBytes`, for one id many times in a row: all users of a request have its trace_id. */
-export function rememberingUuidBytes(): (uuid: string) => Uint8Array {
-  let last = '';
-  let bytes = new Uint8Array();
-  return (uuid) => {
-    if (uuid !== last) {
-      last = uuid;
-      bytes = new Uint8Array(uuidBytes(uuid));
-    }
-    return bytes;
-  };
-}
-
 export function uuidText(bytes: Uint8Array): string {
   const hex = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;

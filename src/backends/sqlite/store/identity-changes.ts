@@ -7,15 +7,13 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, NewIdentifier } from '../../../identity/graph.ts';
 import { IDENTIFIER_TYPES } from '../../../model.ts';
 import { companyOf, type StoreMatchKeys } from './match-keys.ts';
-import { rememberingUuidBytes } from '../uuids.ts';
+import { uuidBytes } from '../uuids.ts';
 
 export class StoreChanges {
   readonly #identifier: StatementSync;
   readonly #merge: StatementSync;
   readonly #alias: StatementSync;
   readonly #refusal: StatementSync;
-  readonly #traceBytes = rememberingUuidBytes();
-
   readonly #keys: StoreMatchKeys;
 
   constructor(database: DatabaseSync, keys: StoreMatchKeys) {
@@ -43,7 +41,7 @@ export class StoreChanges {
         this.#identifier.run(tenant, typeNo, value, node, differentRaw, null, null, null);
         continue;
       }
-      const traceId = this.#traceBytes(origin.traceId);
+      const traceId = uuidBytes(origin.traceId);
       this.#identifier.run(tenant, typeNo, value, node, differentRaw, origin.receivedAt, traceId, origin.userIndex);
     }
     for (const { nodes, from, into, via, origin } of changes.merges) {
@@ -56,7 +54,7 @@ export class StoreChanges {
         IDENTIFIER_TYPES.indexOf(via.type),
         via.raw,
         origin.receivedAt,
-        this.#traceBytes(origin.traceId),
+        uuidBytes(origin.traceId),
         origin.userIndex,
       );
     }
@@ -65,7 +63,7 @@ export class StoreChanges {
       const { type, value, raw } = key;
       const { receivedAt, traceId, userIndex } = origin;
       const typeNo = IDENTIFIER_TYPES.indexOf(type);
-      this.#refusal.run(node, typeNo, value, reason, raw, receivedAt, this.#traceBytes(traceId), userIndex, receivedAt);
+      this.#refusal.run(node, typeNo, value, reason, raw, receivedAt, uuidBytes(traceId), userIndex, receivedAt);
     }
   }
   /** Null unless this is the first of those that a user brought to one node. */

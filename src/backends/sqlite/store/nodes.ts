@@ -28,7 +28,7 @@ import { PROFILE_GROUP, PROFILE_RUNS, PROFILE_SIZES } from './profile-runs.ts';
 import { NO_SHAPE, ShapeHashes } from './shape-hash.ts';
 import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { NODES_PER_BLOCK } from './schema.ts';
-import { rememberingUuidBytes, uuidBytes } from '../uuids.ts';
+import { uuidBytes } from '../uuids.ts';
 
 const GATHERED_NODES_MAX = 100_000;
 /** Of what is known of them: ordinary people fit, a few with megabytes each do not. */
@@ -39,7 +39,6 @@ const IDLE_MERGE_BYTES = 1024 * 1024;
 export class StoreNodes {
   readonly #insert: StatementSync;
   readonly #insertBlock: StatementSync;
-  readonly #traceBytes = rememberingUuidBytes();
   readonly #shapes: ShapeHashes;
   readonly #gathered = new ProfileMemtable();
   readonly #runs: SortedRuns;
@@ -102,7 +101,7 @@ export class StoreNodes {
   ): void {
     const { receivedAt, traceId, userIndex } = origin;
     const id = uuidBytes(nodeIdOf(tenant.id, origin));
-    this.#insert.run(node, tenant.no, id, receivedAt, this.#traceBytes(traceId), userIndex);
+    this.#insert.run(node, tenant.no, id, receivedAt, uuidBytes(traceId), userIndex);
     const { events, first, last } = sumOf(visits);
     const seen = { events, first: Math.min(receivedAt, first), last: Math.max(receivedAt, last) };
     this.#gathered.add(node, seen, this.#updateOf(visits));
