@@ -1,6 +1,6 @@
 /**
  * Texts, numbers and lists of them, one behind the other, in memory that goes to another thread for next to nothing. What
- * was packed is to be unpacked (`unpacker.ts`) in the same order; `packing.ts` knows which.
+ * was packed is to be unpacked (`unpacking.ts`) in the same order; `packing.ts` knows which.
  *
  * Most texts are parts of a body, so bodies are taken over as they are, and of a text it is told where it begins and
  * ends: in `narrow` a body that is ASCII, in `wide` any other. Texts that come again and again are words: each is told

@@ -8,13 +8,13 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../../identity/graph.ts';
 import type { MatchKey, NodeNumber, Origin } from '../../../model.ts';
 import type { Named, Question, Settled } from '../../../store-writer.ts';
-import { GenerationCache } from '../../../stored/generation-cache.ts';
 import type { KeyHash } from '../../../stored/keyed-hash.ts';
 import { PeopleByHash } from '../../../stored/people-by-hash.ts';
 import { companyOf, type StoreMatchKeys } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 
-const CACHED_ROOTS_MAX = 100_000;
+/** Of survivors that are remembered; with more, it starts over. */
+const CACHED_ROOTS_MAX = 200_000;
 
 /** Places in IDENTIFIER_TYPES. */
 const USER_ID = 0;
@@ -60,7 +60,7 @@ export class StoreGraph {
   #isAnybodyApart: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new PeopleByHash();
-  readonly #roots = new GenerationCache<NodeNumber, NodeNumber>(CACHED_ROOTS_MAX);
+  readonly #roots = new Map<NodeNumber, NodeNumber>();
 
   constructor(database: DatabaseSync, keys: StoreMatchKeys) {
     this.#keys = keys;
@@ -169,6 +169,7 @@ export class StoreGraph {
     if (cached !== undefined) return cached;
     const row = this.#aliasOf.get(node) as { root: number } | undefined;
     const root = row?.root ?? node;
+    if (this.#roots.size >= CACHED_ROOTS_MAX) this.#roots.clear();
     this.#roots.set(node, root);
     return root;
   }

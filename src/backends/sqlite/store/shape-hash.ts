@@ -5,7 +5,6 @@
  * compared as text. Relies on what the edge rejects: halves of surrogate pairs, which would be alike, and NUL, which separates names.
  */
 
-import { ownCopy } from '../../../stored/generation-cache.ts';
 import { HASHED, type HashOfKey } from '../../../stored/keyed-hash.ts';
 
 /** Of properties that several updates have set, and of none. */
@@ -34,7 +33,8 @@ export class ShapeHashes {
     if (this.#hashes.size >= REMEMBERED_MAX) this.#hashes.clear();
     const { hash, rest } = this.#hashOf(NO_TENANT, HASHED.names, names);
     const shape = rest * HASH_PART + (Math.abs(hash) % HASH_PART);
-    this.#hashes.set(ownCopy(names), shape);
+    // A copy: the text may be a slice of a whole batch (processor/unpacking.ts), which would stay in memory with it.
+    this.#hashes.set(` ${names}`.slice(1), shape);
     return shape;
   }
 }
