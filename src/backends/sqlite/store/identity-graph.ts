@@ -6,7 +6,7 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../../identity/graph.ts';
-import type { MatchKey, NodeNumber, Origin } from '../../../model.ts';
+import type { MatchKey, NodeNumber } from '../../../model.ts';
 import type { Named, Question, Settled } from '../../../store-writer.ts';
 import type { KeyHash } from '../../../stored/keyed-hash.ts';
 import { PeopleByHash } from '../../../stored/people-by-hash.ts';
@@ -24,29 +24,10 @@ const ANON_ID = 3;
 
 /** The value is that of a user_id only. */
 type IdentifierRow = readonly [type: number | null, value: string | null];
-type RootRow = readonly [...IdentifierRow, receivedAt: number, userIndex: number];
+type RootRow = readonly [...IdentifierRow, receivedAt: number, traceId: Uint8Array, userIndex: number];
 
 /** Nobody's node: that a key is unknown is worth remembering within a batch. */
 const UNKNOWN = 0;
-
-/** Two origins nearly always differ in their times, so the trace is read only when somebody asks for it. */
-class StoredOrigin implements Origin {
-  readonly receivedAt: number;
-  readonly userIndex: number;
-  readonly #readTraceId: () => Uint8Array;
-  #traceId: string | undefined;
-
-  constructor(receivedAt: number, userIndex: number, readTraceId: () => Uint8Array) {
-    this.receivedAt = receivedAt;
-    this.userIndex = userIndex;
-    this.#readTraceId = readTraceId;
-  }
-
-  get traceId(): string {
-    this.#traceId ??= uuidText(this.#readTraceId());
-    return this.#traceId;
-  }
-}
 
 export class StoreGraph {
   readonly #keys: StoreMatchKeys;
@@ -56,7 +37,6 @@ export class StoreGraph {
   readonly #identifiersOf: StatementSync;
   readonly #apartFrom: StatementSync;
   readonly #anyApart: StatementSync;
-  readonly #traceIdOf: StatementSync;
   #isAnybodyApart: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new PeopleByHash();
@@ -70,13 +50,12 @@ export class StoreGraph {
     this.#identifiersOf = database.prepare(`SELECT ${identifier} FROM identifiers WHERE node = ?`);
     // One question instead of two: whoever merges people asks for two of them each time.
     this.#rootWithIdentifiers = database.prepare(
-      `SELECT ${identifier}, nodes.received_at, nodes.user_index
+      `SELECT ${identifier}, nodes.received_at, nodes.trace_id, nodes.user_index
        FROM nodes LEFT JOIN identifiers ON node = no WHERE no = ?`,
     );
     for (const statement of [this.#nodesOf, this.#identifiersOf, this.#rootWithIdentifiers]) {
       statement.setReturnArrays(true);
     }
-    this.#traceIdOf = database.prepare('SELECT trace_id FROM nodes WHERE no = ?');
     this.#anyApart = database.prepare('SELECT 1 FROM apart LIMIT 1');
     this.#apartFrom = database.prepare('SELECT node_b FROM apart WHERE node_a = ? ORDER BY node_b');
   }
@@ -185,14 +164,14 @@ export class StoreGraph {
       if (type === USER_ID) userId = value;
     };
     const ofRoot = this.#rootWithIdentifiers.all(root) as unknown as readonly RootRow[];
-    const [, , receivedAt, userIndex] = ofRoot[0] as RootRow;
+    const [, , receivedAt, traceId, userIndex] = ofRoot[0] as RootRow;
     for (const [type, value] of ofRoot) count([type, value]);
     for (const [node] of merged) {
       for (const row of this.#identifiersOf.all(node)) count(row as unknown as IdentifierRow);
     }
     return {
       root,
-      origin: new StoredOrigin(receivedAt, userIndex, () => this.#traceIdOf.get(root)?.trace_id as Uint8Array),
+      origin: { receivedAt, traceId: uuidText(traceId), userIndex },
       nodes,
       userId,
       emails: counts[EMAIL] ?? 0,
