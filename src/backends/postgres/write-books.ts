@@ -9,6 +9,7 @@
 
 import type { EventToStore, RecordHeader, RecordToStore } from '../../store-writer.ts';
 import { amountToSum, type CountedCurrency } from '../../stored/currency.ts';
+import { LEDGER_COLUMNS, RECEIPT_COLUMNS, ReceivedSums } from '../../stored/received-sums.ts';
 import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
 import { float8s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -49,21 +50,6 @@ const INSERT_COUNTS = {
       revenue = CASE WHEN abs(counts.revenue / 2 + excluded.revenue / 2) > ${LARGEST} / 2
         THEN sign(counts.revenue) * ${LARGEST} ELSE counts.revenue + excluded.revenue END`,
 };
-
-const LEDGER_COLUMNS = [
-  'users_received',
-  'users_stored',
-  'users_duplicates',
-  'users_erased',
-  'users_set_aside',
-  'users_rejected',
-  'events_received',
-  'events_stored',
-  'events_duplicates',
-  'events_erased',
-  'events_set_aside',
-] as const;
-type LedgerSums = Record<(typeof LEDGER_COLUMNS)[number], number>;
 
 const ADD_TO_LEDGER = {
   name: 'store_add_to_ledger',
@@ -120,24 +106,10 @@ interface Bucket {
   revenue: number;
 }
 
-interface LedgerRow extends LedgerSums {
-  readonly tenant: number;
-  readonly hour: number;
-}
-
-interface ReceiptRow {
-  readonly tenant: number;
-  readonly minute: number;
-  usersAccepted: number;
-  usersRejected: number;
-  eventsAccepted: number;
-}
-
 export class WriterBooks {
   readonly #shard: number;
   readonly #buckets = new Map<string, Bucket>();
-  readonly #ledger = new Map<string, LedgerRow>();
-  readonly #receipts = new Map<string, ReceiptRow>();
+  readonly #received = new ReceivedSums();
   readonly #profiles = new Map<number, number>();
 
   constructor(shard: number) {
@@ -151,13 +123,7 @@ export class WriterBooks {
         this.#count(tenant, HOUR_MS, event);
       }
     }
-    const row = this.#received(tenant, header);
-    row.users_stored += userTally.stored;
-    row.users_duplicates += userTally.duplicates;
-    row.users_erased += userTally.erased;
-    row.events_stored += eventTally.stored;
-    row.events_duplicates += eventTally.duplicates;
-    row.events_erased += eventTally.erased;
+    this.#received.add(tenant, header, userTally, eventTally);
   }
 
   /** More profiles; fewer where it is below 0. */
@@ -166,16 +132,15 @@ export class WriterBooks {
   }
 
   addSetAside(tenant: number, header: RecordHeader): void {
-    const row = this.#received(tenant, header);
-    row.users_set_aside += header.usersAccepted;
-    row.events_set_aside += header.eventsAccepted;
+    this.#received.addFailed(tenant, header);
   }
 
   /** The last to be called before the transaction is committed. */
   async flush(client: Queryable): Promise<void> {
     await this.#flushCounts(client);
-    await this.#flushLedger(client);
-    await this.#flushReceipts(client);
+    const { hours, minutes } = this.#received.take();
+    if (hours.length > 0) await client.query(ADD_TO_LEDGER, [this.#shard, ...columnsOf(hours, LEDGER_COLUMNS)]);
+    if (minutes.length > 0) await client.query(ADD_TO_RECEIPTS, [this.#shard, ...columnsOf(minutes, RECEIPT_COLUMNS)]);
     await addProfiles(client, this.#shard, [...this.#profiles]);
     this.#profiles.clear();
   }
@@ -191,22 +156,6 @@ export class WriterBooks {
     bucket.events += 1;
     const amount = amountToSum(revenue, currency);
     if (amount !== 0) bucket.amounts.push(amount);
-  }
-
-  #received(tenant: number, { receivedAt, usersAccepted, usersRejected, eventsAccepted }: RecordHeader): LedgerRow {
-    const minute = startOf(receivedAt, MINUTE_MS);
-    const inMinute = this.#receipts.get(`${tenant} ${minute}`) ?? newReceipt(tenant, minute);
-    this.#receipts.set(`${tenant} ${minute}`, inMinute);
-    inMinute.usersAccepted += usersAccepted;
-    inMinute.usersRejected += usersRejected;
-    inMinute.eventsAccepted += eventsAccepted;
-    const hour = startOf(receivedAt, HOUR_MS);
-    const row = this.#ledger.get(`${tenant} ${hour}`) ?? newLedgerRow(tenant, hour);
-    this.#ledger.set(`${tenant} ${hour}`, row);
-    row.users_received += usersAccepted;
-    row.users_rejected += usersRejected;
-    row.events_received += eventsAccepted;
-    return row;
   }
 
   async #flushCounts(client: Queryable): Promise<void> {
@@ -230,41 +179,15 @@ export class WriterBooks {
     const added = buckets.filter((bucket) => !stored.has(bucket));
     if (added.length > 0) await client.query(INSERT_COUNTS, [...sumColumns(added), this.#shard]);
   }
-
-  async #flushLedger(client: Queryable): Promise<void> {
-    const rows = [...this.#ledger.values()].sort((a, b) => a.tenant - b.tenant || a.hour - b.hour);
-    this.#ledger.clear();
-    if (rows.length === 0) return;
-    await client.query(ADD_TO_LEDGER, [
-      this.#shard,
-      int4s(rows.map(({ tenant }) => tenant)),
-      int8s(rows.map(({ hour }) => hour)),
-      ...LEDGER_COLUMNS.map((name) => int8s(rows.map((row) => row[name]))),
-    ]);
-  }
-
-  async #flushReceipts(client: Queryable): Promise<void> {
-    const rows = [...this.#receipts.values()].sort((a, b) => a.tenant - b.tenant || a.minute - b.minute);
-    this.#receipts.clear();
-    if (rows.length === 0) return;
-    await client.query(ADD_TO_RECEIPTS, [
-      this.#shard,
-      int4s(rows.map(({ tenant }) => tenant)),
-      int8s(rows.map(({ minute }) => minute)),
-      int8s(rows.map(({ usersAccepted }) => usersAccepted)),
-      int8s(rows.map(({ usersRejected }) => usersRejected)),
-      int8s(rows.map(({ eventsAccepted }) => eventsAccepted)),
-    ]);
-  }
 }
 
-function newLedgerRow(tenant: number, hour: number): LedgerRow {
-  const sums = Object.fromEntries(LEDGER_COLUMNS.map((name) => [name, 0])) as LedgerSums;
-  return { tenant, hour, ...sums };
-}
-
-function newReceipt(tenant: number, minute: number): ReceiptRow {
-  return { tenant, minute, usersAccepted: 0, usersRejected: 0, eventsAccepted: 0 };
+function columnsOf<Column extends string>(
+  rows: readonly (Record<Column, number> & { readonly tenant: number; readonly start: number })[],
+  columns: readonly Column[],
+): Buffer[] {
+  const starts = int8s(rows.map(({ start }) => start));
+  const sums = columns.map((column) => int8s(rows.map((row) => row[column])));
+  return [int4s(rows.map(({ tenant }) => tenant)), starts, ...sums];
 }
 
 /** One order for everybody, so that two writers of one shard never wait for each other. */

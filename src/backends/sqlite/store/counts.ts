@@ -1,7 +1,7 @@
 /**
- * The sums that the writer keeps: events by minute and hour, with their revenue by currency, the number of profiles, and
- * the books by hour of receipt. They are gathered in
- * memory and written once per transaction, however many batches it has.
+ * The sums that the writer keeps: events by minute and hour, with their revenue by currency, the number of profiles, the
+ * ledger by hour of receipt, and what came in by minute of receipt. They are gathered in memory and written once per
+ * transaction, however many batches it has.
  *
  * Invariant: a sum of revenues does not depend on where transactions end. The stored sum is fetched at the first event
  * of a bucket, and each event is added to it in the order of the log.
@@ -10,7 +10,8 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { EventToStore, RecordHeader, Tally } from '../../../store-writer.ts';
 import { amountToSum, type CountedCurrency } from '../../../stored/currency.ts';
-import { HOUR_MS, MINUTE_MS } from '../../../stored/sums.ts';
+import { LEDGER_COLUMNS, RECEIPT_COLUMNS, ReceivedSums } from '../../../stored/received-sums.ts';
+import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../../stored/sums.ts';
 
 interface Bucket {
   readonly tenant: number;
@@ -30,36 +31,6 @@ interface Minute extends Bucket {
 /** By currency, then name. */
 type MinutesOfStart = Map<CountedCurrency, Map<string, Minute>>;
 
-interface LedgerRow {
-  readonly tenant: number;
-  readonly hour: number;
-  usersReceived: number;
-  usersStored: number;
-  usersDuplicates: number;
-  usersErased: number;
-  usersSetAside: number;
-  usersRejected: number;
-  eventsReceived: number;
-  eventsStored: number;
-  eventsDuplicates: number;
-  eventsErased: number;
-  eventsSetAside: number;
-}
-
-const LEDGER_COLUMNS = [
-  'users_received',
-  'users_stored',
-  'users_duplicates',
-  'users_erased',
-  'users_set_aside',
-  'users_rejected',
-  'events_received',
-  'events_stored',
-  'events_duplicates',
-  'events_erased',
-  'events_set_aside',
-] as const;
-
 /** The tenant, and how many more profiles it has. */
 export const ADD_PROFILES =
   'INSERT INTO profile_counts VALUES (?, ?) ON CONFLICT DO UPDATE SET profiles = profiles + excluded.profiles';
@@ -68,14 +39,14 @@ export class StoreBooks {
   readonly #selectBucket: StatementSync;
   readonly #writeBucket: StatementSync;
   readonly #addToLedger: StatementSync;
+  readonly #addToReceipts: StatementSync;
   /** By tenant, then start of the minute. */
   readonly #minutes = new Map<number, Map<number, MinutesOfStart>>();
   readonly #hours = new Map<string, Bucket>();
-  readonly #ledger = new Map<string, LedgerRow>();
+  readonly #received = new ReceivedSums();
   readonly #addProfiles: StatementSync;
   /** By tenant: how many more profiles there are. */
   readonly #profiles = new Map<number, number>();
-  #lastRow: LedgerRow | undefined;
 
   constructor(database: DatabaseSync) {
     this.#selectBucket = database.prepare(
@@ -87,12 +58,8 @@ export class StoreBooks {
        ON CONFLICT DO UPDATE SET events = excluded.events, revenue = excluded.revenue`,
     );
     this.#addProfiles = database.prepare(ADD_PROFILES);
-    const names = LEDGER_COLUMNS.join(', ');
-    const sums = LEDGER_COLUMNS.map((name) => `${name} = ${name} + excluded.${name}`).join(', ');
-    this.#addToLedger = database.prepare(
-      `INSERT INTO ledger (tenant, hour, ${names}, users_expired, events_expired)
-       VALUES (?, ?, ${LEDGER_COLUMNS.map(() => '?').join(', ')}, 0, 0) ON CONFLICT DO UPDATE SET ${sums}`,
-    );
+    this.#addToLedger = database.prepare(addTo('ledger', 'hour', LEDGER_COLUMNS, ['users_expired', 'events_expired']));
+    this.#addToReceipts = database.prepare(addTo('receipts', 'minute', RECEIPT_COLUMNS));
   }
 
   /** More profiles; fewer where it is below 0. */
@@ -102,7 +69,7 @@ export class StoreBooks {
 
   countEvent(tenant: number, event: Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>): void {
     const { timestamp, name, revenue, currency } = event;
-    const start = Math.floor(timestamp / MINUTE_MS) * MINUTE_MS;
+    const start = startOf(timestamp, MINUTE_MS);
     // Not by one text made of both: making it would cost more than looking up twice.
     const names = this.#minutes.get(tenant)?.get(start)?.get(currency);
     const minute = names?.get(name) ?? this.#minute(tenant, start, name, currency);
@@ -112,25 +79,11 @@ export class StoreBooks {
   }
 
   bookRecord(tenant: number, header: RecordHeader, users: Tally, events: Tally): void {
-    const row = this.#ledgerRow(tenant, header.receivedAt);
-    row.usersReceived += header.usersAccepted;
-    row.usersRejected += header.usersRejected;
-    row.eventsReceived += header.eventsAccepted;
-    row.usersStored += users.stored;
-    row.usersDuplicates += users.duplicates;
-    row.usersErased += users.erased;
-    row.eventsStored += events.stored;
-    row.eventsDuplicates += events.duplicates;
-    row.eventsErased += events.erased;
+    this.#received.add(tenant, header, users, events);
   }
 
   bookSetAside(tenant: number, header: RecordHeader): void {
-    const row = this.#ledgerRow(tenant, header.receivedAt);
-    row.usersReceived += header.usersAccepted;
-    row.usersRejected += header.usersRejected;
-    row.eventsReceived += header.eventsAccepted;
-    row.usersSetAside += header.usersAccepted;
-    row.eventsSetAside += header.eventsAccepted;
+    this.#received.addFailed(tenant, header);
   }
 
   /** To be called before the transaction is committed. */
@@ -141,22 +94,12 @@ export class StoreBooks {
       }
     }
     for (const hour of this.#hours.values()) this.#write(hour);
-    for (const row of this.#ledger.values()) {
-      this.#addToLedger.run(
-        row.tenant,
-        row.hour,
-        row.usersReceived,
-        row.usersStored,
-        row.usersDuplicates,
-        row.usersErased,
-        row.usersSetAside,
-        row.usersRejected,
-        row.eventsReceived,
-        row.eventsStored,
-        row.eventsDuplicates,
-        row.eventsErased,
-        row.eventsSetAside,
-      );
+    const { hours, minutes } = this.#received.take();
+    for (const sums of hours) {
+      this.#addToLedger.run(sums.tenant, sums.start, ...LEDGER_COLUMNS.map((column) => sums[column]));
+    }
+    for (const sums of minutes) {
+      this.#addToReceipts.run(sums.tenant, sums.start, ...RECEIPT_COLUMNS.map((column) => sums[column]));
     }
     for (const [tenant, more] of this.#profiles) this.#addProfiles.run(tenant, more);
     this.forget();
@@ -166,8 +109,7 @@ export class StoreBooks {
     this.#profiles.clear();
     this.#minutes.clear();
     this.#hours.clear();
-    this.#ledger.clear();
-    this.#lastRow = undefined;
+    this.#received.clear();
   }
 
   #write({ tenant, width, start, eventName, currency, events, revenue }: Bucket): void {
@@ -175,7 +117,7 @@ export class StoreBooks {
   }
 
   #minute(tenant: number, start: number, name: string, currency: CountedCurrency): Minute {
-    const hourStart = Math.floor(start / HOUR_MS) * HOUR_MS;
+    const hourStart = startOf(start, HOUR_MS);
     // A currency has no space in it.
     const hourName = `${tenant} ${hourStart} ${currency} ${name}`;
     const hour = this.#hours.get(hourName) ?? this.#stored(tenant, HOUR_MS, hourStart, name, currency);
@@ -193,37 +135,17 @@ export class StoreBooks {
     const { events = 0, revenue = 0 } = (row ?? {}) as { events?: number; revenue?: number };
     return { tenant, width, start, eventName, currency, events, revenue };
   }
+}
 
-  #ledgerRow(tenant: number, receivedAt: number): LedgerRow {
-    const hour = Math.floor(receivedAt / HOUR_MS) * HOUR_MS;
-    // Nearly always that of the record before.
-    if (this.#lastRow?.hour === hour && this.#lastRow.tenant === tenant) return this.#lastRow;
-    const name = `${tenant} ${hour}`;
-    const known = this.#ledger.get(name);
-    if (known !== undefined) return (this.#lastRow = known);
-    const row: LedgerRow = {
-      tenant,
-      hour,
-      usersReceived: 0,
-      usersStored: 0,
-      usersDuplicates: 0,
-      usersErased: 0,
-      usersSetAside: 0,
-      usersRejected: 0,
-      eventsReceived: 0,
-      eventsStored: 0,
-      eventsDuplicates: 0,
-      eventsErased: 0,
-      eventsSetAside: 0,
-    };
-    this.#ledger.set(name, row);
-    this.#lastRow = row;
-    return row;
-  }
+/** `others` are columns that begin with 0, and are changed elsewhere. */
+function addTo(table: string, start: string, columns: readonly string[], others: readonly string[] = []): string {
+  const values = [...columns.map(() => '?'), ...others.map(() => '0')].join(', ');
+  const sums = columns.map((name) => `${name} = ${name} + excluded.${name}`).join(', ');
+  return `INSERT INTO ${table} (tenant, ${[start, ...columns, ...others].join(', ')}) VALUES (?, ?, ${values})
+    ON CONFLICT DO UPDATE SET ${sums}`;
 }
 
 function add(bucket: Bucket, revenue: number): void {
   bucket.events += 1;
-  // Two absurd amounts must not add up to something that is no number.
-  bucket.revenue = Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, bucket.revenue + revenue));
+  bucket.revenue = finite(bucket.revenue + revenue);
 }

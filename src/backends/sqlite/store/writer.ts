@@ -41,7 +41,6 @@ import { StoreChanges } from './identity-changes.ts';
 import { StoreGraph } from './identity-graph.ts';
 import { hashesOf, StoreMatchKeys } from './match-keys.ts';
 import { StoreNodes } from './nodes.ts';
-import { StoreReceipts } from './receipts.ts';
 import { StoreRejections } from './rejections.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { openStoreFile, storeDamageText, WAL_PAGES, withDamageInWords } from './schema.ts';
@@ -102,7 +101,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #nodes: StoreNodes;
   readonly #changes: StoreChanges;
   readonly #books: StoreBooks;
-  readonly #receipts: StoreReceipts;
   readonly #tables: EventTables;
   readonly #rejections: StoreRejections;
   readonly #tombstones: Tombstones;
@@ -130,7 +128,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#nodes = new StoreNodes(database, hashOf, profileSizes);
     this.#changes = new StoreChanges(database, this.#keys);
     this.#books = new StoreBooks(database);
-    this.#receipts = new StoreReceipts(database);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
     this.#rejections = new StoreRejections(database);
     this.#tombstones = new Tombstones(database);
@@ -221,7 +218,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#attempt(() => {
       const tenant = this.#tenant(header.tenantId);
       this.#books.bookSetAside(tenant.no, header);
-      this.#receipts.count(tenant.no, header);
       this.#database
         .prepare('INSERT INTO set_aside VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)')
         .run(tenant.no, header.partition, header.position, header.receivedAt, uuidBytes(header.traceId), at, cause);
@@ -248,7 +244,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#attempt(() => {
       this.#nodes.flush();
       this.#books.flush();
-      this.#receipts.flush();
       this.#tables.flush();
       this.#keys.flush();
       this.#firstUses.flush();
@@ -363,7 +358,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #forgetWhatIsCheap(): void {
     this.#nodes.forget();
     this.#books.forget();
-    this.#receipts.forget();
     this.#tables.forget();
     this.#tenants.clear();
   }
@@ -445,7 +439,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     // Those of a repeated request were kept the first time; its trace names them all the same.
     if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
     this.#books.bookRecord(tenant.no, header, record.userTally, record.eventTally);
-    this.#receipts.count(tenant.no, header);
   }
 }
 
