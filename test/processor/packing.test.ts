@@ -10,7 +10,6 @@ import { type PreparedRecord, prepareRecord } from '../../src/processor/prepare.
 import { serveRecords, sourceInThread, sourceOnTheSpot } from '../../src/processor/source.ts';
 import { unpack } from '../../src/processor/unpacking.ts';
 import { entriesOf } from './history.ts';
-import { plain } from './unpacked.ts';
 
 const OPTIONS = { defaultCountry: 'DE', junkValues: new Set<string>() };
 const BATCH_RECORDS = 7;
@@ -39,12 +38,12 @@ function connected(log: LogReader) {
 function throughPacker(records: readonly PreparedRecord[]): readonly PreparedRecord[] {
   const packer = new Packer();
   for (const record of records) packRecord(packer, record);
-  return plain(unpack(packer.finish()));
+  return unpack(packer.finish());
 }
 
 suite('Packing', () => {
   test('a mixed history comes out as it went in', () => {
-    const prepared = plain(RECORDS.map((record) => prepareRecord(record, OPTIONS)));
+    const prepared = RECORDS.map((record) => prepareRecord(record, OPTIONS));
     assert.ok(prepared.some(({ rejections }) => rejections.length > 0));
     assert.ok(prepared.some(({ users }) => users.some(({ junk }) => junk.length > 0)));
     assert.ok(prepared.some(({ users }) => users.some(({ keys }) => keys.some(({ raw, value }) => raw !== value))));
@@ -77,10 +76,10 @@ suite('A source in another thread', () => {
         assert.equal(problem, null);
         assert.equal(next, position + records.length);
         if (bytesMax === 1) assert.equal(records.length, 1);
-        found.push(...plain(records));
+        found.push(...records);
         position = next;
       }
-      assert.deepEqual(found, plain(expected));
+      assert.deepEqual(found, expected);
       assert.equal(new Set(reads).size, reads.length);
       close();
     }
@@ -156,11 +155,11 @@ suite('A source in another thread', () => {
     assert.ok(first);
     const text = Buffer.from(first.body).toString().trimEnd();
     const body = new Uint8Array(Buffer.from(text.padEnd(2 * 1024 * 1024, ' ')));
-    const expected = plain([prepareRecord({ ...first, body }, OPTIONS)]);
+    const expected = [prepareRecord({ ...first, body }, OPTIONS)];
     const { source, close } = connected(logOf([{ ...first, body }]));
     const { records } = await source.read(0, 0, 1);
     close();
-    assert.deepEqual(plain(records), expected);
+    assert.deepEqual(records, expected);
     assert.equal(body.buffer.detached, true);
     const packer = new Packer();
     for (const record of expected) packRecord(packer, record);

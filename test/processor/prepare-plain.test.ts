@@ -11,7 +11,6 @@ import { validateRequest } from '../../src/validation/validate-request.ts';
 import { arbitraryUser, textOf } from '../validation/arbitrary-users.ts';
 import { entriesOf } from './history.ts';
 import { ordinaryRequest, request } from './requests.ts';
-import { plain } from './unpacked.ts';
 
 const OPTIONS = { defaultCountry: 'DE', junkValues: new Set<string>() };
 const RECORD = {
@@ -30,7 +29,7 @@ const PREPARER = new PlainPreparer(PACKER, OPTIONS);
 
 function preparePlain(text: string): readonly PreparedUser[] | null {
   const isPacked = PREPARER.pack({ ...RECORD, body: Buffer.from(text) }, headerOf(RECORD)) !== null;
-  const records = plain(unpack(PACKER.finish()));
+  const records = unpack(PACKER.finish());
   assert.equal(records.length, isPacked ? 1 : 0);
   assert.deepEqual(records[0]?.header ?? headerOf(RECORD), headerOf(RECORD));
   return records[0]?.users ?? null;
@@ -171,7 +170,7 @@ suite('Preparing without parsing', () => {
       const expected = records.map((record, index) => {
         return { header: headerOf(record), ...prepareParsed(texts[index] ?? '', record, OPTIONS) };
       });
-      assert.deepEqual(plain(unpack(preparer.prepare(records))), expected);
+      assert.deepEqual(unpack(preparer.prepare(records)), expected);
     };
     fc.assert(fc.property(bodies, check), { numRuns: 300 });
   });
@@ -182,7 +181,7 @@ suite('Preparing without parsing', () => {
       const large = user(`,"long":"${text.repeat(1_500_000)}","revenue":1,"more":1`);
       const bodies = [large, user(',"a":1'), large, ...Array.from({ length: 8_000 }, () => user(',"b":1'))];
       const records = bodies.map((body) => Object.assign({}, RECORD, { body: Buffer.from(body) }));
-      const prepared = plain(unpack(preparer.prepare(records)));
+      const prepared = unpack(preparer.prepare(records));
       assert.equal(prepared.length, records.length);
       for (const index of [0, 1, 2, 3, records.length - 1]) {
         const body = (records[index]?.body ?? '').toString();
