@@ -283,6 +283,7 @@ export function eventTableSchema(no: number): string {
       tenant      INTEGER NOT NULL,
       events      INTEGER NOT NULL,
       numbers     BLOB    NOT NULL,
+      text_bytes  INTEGER NOT NULL,
       texts       BLOB    NOT NULL
     ) STRICT;
     CREATE TABLE records_${no} (
@@ -315,7 +316,7 @@ const READER_CACHE_KIB = 16 * 1_024;
 export const WAL_PAGES = 1_024;
 
 /** One more with every change of what is stored, until 1.0: stores of these are refused. */
-const UNRELEASED_FORMATS: readonly string[] = ['', ''];
+const UNRELEASED_FORMATS: readonly string[] = ['', '', ''];
 
 const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
 
