@@ -48,11 +48,12 @@ const MINUS = 0x2d;
 const POINT = 0x2e;
 const ZERO = 0x30;
 const NINE = 0x39;
-const COLON = 0x3a;
+export const COLON = 0x3a;
 export const OPEN_BRACKET = 0x5b;
-const BACKSLASH = 0x5c;
+export const BACKSLASH = 0x5c;
 const CLOSE_BRACKET = 0x5d;
 const LOWER_E = 0x65;
+export const LOWER_F = 0x66;
 export const LOWER_N = 0x6e;
 const LOWER_U = 0x75;
 export const OPEN_BRACE = 0x7b;
@@ -119,11 +120,13 @@ export class JsonScanner {
   /** The brackets that are open in `skipValue`. */
   #brackets: Uint8Array = NO_BRACKETS;
   readonly #lastQuote: number;
-  #text: string | null = null;
+  #text: string | null;
   #error: JsonError | null = null;
 
-  constructor(bytes: Uint8Array) {
+  /** The text is that of the bytes, for a caller that has it; half of a surrogate pair in it may be U+FFFD in the bytes. */
+  constructor(bytes: Uint8Array, text: string | null = null) {
     this.bytes = bytes;
+    this.#text = text;
     this.#lastQuote = bytes.lastIndexOf(QUOTE);
   }
 
@@ -493,7 +496,7 @@ function isSame(bytes: Uint8Array, start: number, word: Uint8Array): boolean {
   return true;
 }
 
-function isWhiteSpace(code: number): boolean {
+export function isWhiteSpace(code: number): boolean {
   return code === SPACE || code === LINE_FEED || code === CARRIAGE_RETURN || code === TAB;
 }
 
