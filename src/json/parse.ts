@@ -2,7 +2,7 @@
  * `JSON.parse` for whatever clients sent, and for what is stored of it. The engine's own misreads property names that are
  * written with an escape: it compares the raw text of a name with names that it expects, so after `{"a":1,"\\n":1}` the
  * second name of `{"a":1,"\nb":1}` becomes a backslash and an n (https://github.com/nodejs/node/issues/63785). A text with
- * such a name is built from the scanner instead, which takes several times as long; few texts have one.
+ * such a name is built from the scanner instead, which takes twice as long; few texts have one.
  *
  * Invariant: the result is what the specification of `JSON.parse` says, at any depth. Goes over a text in linear time.
  */
