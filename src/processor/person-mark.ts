@@ -10,7 +10,6 @@
 
 import { randomFillSync } from 'node:crypto';
 import { IDENTIFIER_TYPES, LIMITS, type MatchKey, type PersonMark } from '../model.ts';
-import type { Characters } from './packer.ts';
 
 const LANES = 3;
 /** 2^31 - 1. */
@@ -74,7 +73,7 @@ export class MarkSum {
   }
 
   /** Adds a key that is ASCII, and not longer than `PLAIN_LENGTH_MAX`. */
-  addPlain(type: number, characters: Characters, start: number, end: number): void {
+  addPlain(type: number, bytes: Uint8Array, start: number, end: number): void {
     const table = factors[type] as Float64Array;
     const mark = markOfLength(end - start);
     // Sums that began with an integer would not be kept as doubles: three times as slow.
@@ -84,14 +83,14 @@ export class MarkSum {
     let place = LANES;
     let at = start;
     for (; at < end - 1; at += 2) {
-      const pair = (characters[at] as number) | ((characters[at + 1] as number) << ASCII_BITS);
+      const pair = (bytes[at] as number) | ((bytes[at + 1] as number) << ASCII_BITS);
       a += pair * (table[place] as number);
       b += pair * (table[place + 1] as number);
       c += pair * (table[place + 2] as number);
       place += LANES;
     }
     if (at < end) {
-      const last = characters[at] as number;
+      const last = bytes[at] as number;
       a += last * (table[place] as number);
       b += last * (table[place + 1] as number);
       c += last * (table[place + 2] as number);

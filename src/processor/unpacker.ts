@@ -4,7 +4,7 @@
  */
 
 import { releaseMemory } from '../threads.ts';
-import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed, textOf } from './packer.ts';
+import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed } from './packer.ts';
 
 export class Unpacker {
   readonly #narrow: string;
@@ -17,8 +17,8 @@ export class Unpacker {
   #nextNumber = 0;
 
   constructor({ narrow, wide, text, words, integers, numbers }: Packed) {
-    this.#narrow = textOf(narrow, 0, narrow.length);
-    this.#wide = textOf(wide, 0, wide.length);
+    this.#narrow = Buffer.from(narrow.buffer).toString('latin1');
+    this.#wide = Buffer.from(wide.buffer).toString('utf8');
     releaseMemory(narrow.buffer);
     releaseMemory(wide.buffer);
     this.#other = text;
