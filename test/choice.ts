@@ -45,9 +45,9 @@ export const QUICK: readonly string[] = [
   'test/house-rules.test.ts',
   'test/metrics.test.ts',
   'test/processor/decide.test.ts',
-  'test/processor/known-texts.test.ts',
   'test/processor/packing.test.ts',
   'test/processor/poison.test.ts',
+  'test/processor/shape-trie.test.ts',
   'test/processor/time.test.ts',
 ];
 

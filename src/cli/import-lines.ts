@@ -11,6 +11,7 @@ import { OperatorError } from '../errors.ts';
 import { LIMITS } from '../model.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { findJsonError } from '../json/error.ts';
+import { parseJson } from '../json/parse.ts';
 import { isObject } from '../validation/shape.ts';
 
 const BATCH_USERS_MAX = 500;
@@ -112,7 +113,7 @@ function readText(text: string, bytes: Buffer): ReadLine {
   if (text.trim() === '') return { kind: 'blank' };
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch {
     return { kind: 'bad', bytes, reason: notJson(text), isJson: false };
   }

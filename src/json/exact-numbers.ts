@@ -3,23 +3,18 @@
  * digits, 1e400, -0) becomes a `JSON.rawJSON` object, which `JSON.stringify` writes back digit for digit. Numbers that
  * keep their value are plain numbers, so `1.50` comes back as `1.5`.
  *
- * Invariant: without such a number the result is that of `JSON.parse`. A quick scan decides that for nearly all texts.
- * Limit: where something is nested thousands deep, too deep for a
- * reviver, numbers are rounded as `JSON.parse` rounds them; no valid user is nested deeper than 64.
+ * Invariant: without such a number the result is that of `parseJson`. A quick scan decides that for nearly all texts.
  */
+
+import { buildValue, parseJson } from './parse.ts';
 
 /** What `JSON.rawJSON` makes: a frozen object that holds the source text of a number. */
 export interface RawNumber {
   readonly rawJSON: string;
 }
 
-interface ReviverContext {
-  readonly source?: string;
-}
-
 /** The part of `JSON` that the type library does not know yet. */
 interface ExactJson {
-  parse(text: string, reviver: (key: string, value: unknown, context: ReviverContext) => unknown): unknown;
   rawJSON(source: string): RawNumber;
 }
 
@@ -32,8 +27,6 @@ const exact = JSON as unknown as ExactJson;
 const DANGEROUS_RUN_CHARACTERS = 16;
 const LARGE_EXPONENT_OR_MINUS_ZERO = /(?:\d[eE][+-]?\d{3,}|-0[.0]*(?:[eE][+-]?\d+)?)(?=[,\]}\s]|$)/;
 
-/** Every number, and what looks like one inside of strings. */
-const NUMBERS = /(?<![^[:,\s])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[,\]}\s]|$)/g;
 const NUMBER_PARTS = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
 const POINT = 0x2e;
@@ -42,13 +35,7 @@ const NINE = 0x39;
 
 /** Throws as `JSON.parse` does. */
 export function parseExact(text: string): unknown {
-  if (!mayLoseDigits(text) || !losesDigits(text)) return JSON.parse(text);
-  try {
-    return exact.parse(text, keepDigits);
-  } catch (error) {
-    if (error instanceof RangeError) return JSON.parse(text);
-    throw error;
-  }
+  return mayLoseDigits(text) ? buildValue(text, exactNumberOf) : parseJson(text);
 }
 
 /** Quick, and wrong in one direction only. */
@@ -74,15 +61,9 @@ function isDigitOrPoint(text: string, at: number): boolean {
   return code <= NINE && (code >= ZERO || code === POINT);
 }
 
-/** Reads all numbers, which costs less than a reviver: 0.1 + 0.2 has 17 digits, and loses none. */
-function losesDigits(text: string): boolean {
-  for (const [source] of text.matchAll(NUMBERS)) if (!survives(source, Number(source))) return true;
-  return false;
-}
-
-function keepDigits(_key: string, value: unknown, { source }: ReviverContext): unknown {
-  if (typeof value !== 'number' || source === undefined || survives(source, value)) return value;
-  return exact.rawJSON(source);
+function exactNumberOf(source: string): number | RawNumber {
+  const value = Number(source);
+  return survives(source, value) ? value : exact.rawJSON(source);
 }
 
 /** Whether the double has the very value that the source says. */

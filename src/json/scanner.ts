@@ -1,9 +1,9 @@
 /**
  * The one JSON scanner: a pull parser over UTF-8 bytes. It goes forward once, checks the whole grammar, and builds nothing:
  * a caller that wants a value takes its place in the bytes (`at`) or in the decoded text (`offset`, `text`), so what is kept
- * of a body is what the client wrote, to the last digit. Four uses: `validation/accept-plain.ts` (is this ordinary request
- * valid?), `processor/prepare.ts` (users, match keys, events), `backends/kafka/body-users.ts` (where users begin and end),
- * `json/error.ts` (where and why a text is not JSON).
+ * of a body is what the client wrote, to the last digit. Five uses: `validation/accept-plain.ts` (is this ordinary request
+ * valid?), `processor/prepare-plain.ts` (users, match keys, events), `backends/kafka/body-users.ts` (where users begin and end),
+ * `json/parse.ts` (values, where `JSON.parse` cannot make them), `json/error.ts` (where and why a text is not JSON).
  *
  *     const scanner = new JsonScanner(bytes);
  *     if (scanner.openObject()) {
@@ -16,13 +16,16 @@
  *
  * - `openObject`, `openArray`, `string`, `number` go past a token of that kind; they return false, and go nowhere, if
  *   another kind comes next. `skipValue` goes past any value. Every value has to be gone past before the next `nextKey`.
- * - `nextKey` gives the number of a known key, `OTHER` or `END`; `nextElement` whether there is one.
+ * - `nextKey` gives the number of a known key, `OTHER` or `END`; `nextInternedKey` that of any key; `nextElement` whether
+ *   there is one.
  * - Errors are sticky: the first one is kept in `error` and takes the scanner to the end, so that every loop ends. A caller
  *   need not look at each step, but must look at `finish()`.
  *
  * Invariant: without an error the text is JSON exactly when `JSON.parse` says so, provided that the bytes are UTF-8. Limits:
  * it does not compare keys, so of a key given twice the caller sees both, in order. Depth takes a byte a level, and no stack.
  */
+
+import type { StringInterner } from './string-interner.ts';
 
 /** What `nextKey` gives for a key that is not among the known ones. */
 export const OTHER = -1;
@@ -43,20 +46,21 @@ const CARRIAGE_RETURN = 0x0d;
 const SPACE = 0x20;
 export const QUOTE = 0x22;
 const PLUS = 0x2b;
-const COMMA = 0x2c;
-const MINUS = 0x2d;
+export const COMMA = 0x2c;
+export const MINUS = 0x2d;
 const POINT = 0x2e;
-const ZERO = 0x30;
+export const ZERO = 0x30;
 const NINE = 0x39;
-const COLON = 0x3a;
+export const COLON = 0x3a;
 export const OPEN_BRACKET = 0x5b;
-const BACKSLASH = 0x5c;
+export const BACKSLASH = 0x5c;
 const CLOSE_BRACKET = 0x5d;
 const LOWER_E = 0x65;
+export const LOWER_F = 0x66;
 export const LOWER_N = 0x6e;
 const LOWER_U = 0x75;
 export const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
+export const CLOSE_BRACE = 0x7d;
 /** No JSON text holds it outside of a string; what `peek` gives at the end. */
 const NOTHING = 0;
 
@@ -107,9 +111,14 @@ export class JsonScanner {
   isEscaped = false;
   /** Whether any string or key so far has an escape of U+0000, or of half of a surrogate pair. */
   hasRiskyEscape = false;
-  /** Whether the last number has an exponent. */
+  /** Of the last number: whether it has an exponent. */
   hasExponent = false;
-  /** Of all keys so far. */
+  /** All of its digits before an exponent, as one integer, and how many are behind the point. Exact for 15 of them. */
+  digits = 0;
+  fractionDigits = 0;
+  /** Whether any white space was gone past so far, outside of strings. */
+  hasWhiteSpace = false;
+  /** Of all keys so far, but for those that `nextInternedKey` expected. */
   longestKeyBytes = 0;
   /** Of all values that were skipped so far: how many arrays and objects were inside one another. */
   deepest = 0;
@@ -119,12 +128,17 @@ export class JsonScanner {
   /** The brackets that are open in `skipValue`. */
   #brackets: Uint8Array = NO_BRACKETS;
   readonly #lastQuote: number;
-  #text: string | null = null;
+  #text: string | null;
   #error: JsonError | null = null;
 
-  constructor(bytes: Uint8Array) {
+  /** The text is that of the bytes, for a caller that has it; half of a surrogate pair in it may be U+FFFD in the bytes. */
+  constructor(bytes: Uint8Array, text: string | null = null) {
     this.bytes = bytes;
-    this.#lastQuote = bytes.lastIndexOf(QUOTE);
+    this.#text = text;
+    // A buffer's own lastIndexOf takes as long as scanning a hundred bytes.
+    let at = bytes.length - 1;
+    while (at >= 0 && bytes[at] !== QUOTE) at--;
+    this.#lastQuote = at;
   }
 
   /** The first error; null if there was none. */
@@ -172,6 +186,7 @@ export class JsonScanner {
     const { length } = bytes;
     let { at } = this;
     while (at < length && isWhiteSpace(bytes[at] as number)) at++;
+    if (at > this.at) this.hasWhiteSpace = true;
     this.at = at;
     return at < length ? (bytes[at] as number) : NOTHING;
   }
@@ -205,6 +220,28 @@ export class JsonScanner {
     return this.#key(isFirst) ? this.#numberOfKey(known) : END;
   }
 
+  /**
+   * The same, and the key is looked up among all that were met: gives its number, or `OTHER` if it cannot be known. The
+   * one that came after `before` the last time is tried first, which spares looking for the end of the key.
+   */
+  nextInternedKey(keys: StringInterner, before: number): number {
+    const { bytes, at } = this;
+    const isFirst = bytes[at - 1] === OPEN_BRACE;
+    const start = isFirst ? at + 1 : at + 2;
+    if (bytes[start - 1] === QUOTE && (isFirst || bytes[at] === COMMA)) {
+      const likely = keys.likelyAfter(before);
+      const end = keys.endIfAt(bytes, start, likely);
+      if (end >= 0 && bytes[end + 1] === COLON) {
+        this.at = start - 1;
+        this.plainString(end);
+        this.at++;
+        return likely;
+      }
+    }
+    if (this.nextKey(NO_KEYS) === END) return END;
+    return this.isEscaped ? OTHER : keys.find(bytes, this.stringStart, this.stringEnd, before);
+  }
+
   /** Goes to the next element of an array, or past the end of the array. */
   nextElement(): boolean {
     const isFirst = this.bytes[this.at - 1] === OPEN_BRACKET;
@@ -227,6 +264,15 @@ export class JsonScanner {
   string(): boolean {
     if (this.peek() !== QUOTE) return false;
     return this.#string();
+  }
+
+  /** Goes past a string of which the caller has seen that it is plain ASCII up to its closing quote. */
+  plainString(closingQuote: number): void {
+    this.stringStart = this.at + 1;
+    this.stringEnd = closingQuote;
+    this.isEscaped = false;
+    this.#surplusBefore = this.#surplus;
+    this.at = closingQuote + 1;
   }
 
   number(): boolean {
@@ -406,41 +452,40 @@ export class JsonScanner {
   #number(first: number): boolean {
     const { bytes } = this;
     const { length } = bytes;
-    let at = this.at;
-    if (first === MINUS) at++;
-    if (at < length && bytes[at] === ZERO) {
-      at++;
-      if (at < length && isDigit(bytes[at] as number)) {
-        this.at = at;
-        this.#fail('number with a leading zero', null);
-        return false;
-      }
-    } else {
-      at = this.#digits(at);
+    const start = first === MINUS ? this.at + 1 : this.at;
+    let at = start;
+    let digits = 0;
+    for (; at < length && isDigit(bytes[at] as number); at++) digits = digits * 10 + ((bytes[at] as number) - ZERO);
+    if (at === start) return this.#noDigit(at);
+    if (bytes[start] === ZERO && at > start + 1) {
+      this.at = start + 1;
+      this.#fail('number with a leading zero', null);
+      return false;
     }
-    if (at < length && bytes[at] === POINT) at = this.#digits(at + 1);
+    this.fractionDigits = 0;
+    if (at < length && bytes[at] === POINT) {
+      const fraction = ++at;
+      for (; at < length && isDigit(bytes[at] as number); at++) digits = digits * 10 + ((bytes[at] as number) - ZERO);
+      if (at === fraction) return this.#noDigit(at);
+      this.fractionDigits = at - fraction;
+    }
+    this.digits = digits;
     this.hasExponent = at < length && ((bytes[at] as number) | 0x20) === LOWER_E;
     if (this.hasExponent) {
       at++;
       if (at < length && (bytes[at] === PLUS || bytes[at] === MINUS)) at++;
-      at = this.#digits(at);
+      const exponent = at;
+      while (at < length && isDigit(bytes[at] as number)) at++;
+      if (at === exponent) return this.#noDigit(at);
     }
-    if (this.#error !== null) return false;
     this.at = at;
     return true;
   }
 
-  /** Where the digits end that begin there; there has to be one. */
-  #digits(start: number): number {
-    const { bytes } = this;
-    const { length } = bytes;
-    let at = start;
-    while (at < length && isDigit(bytes[at] as number)) at++;
-    if (at === start && this.#error === null) {
-      this.at = at;
-      this.#unexpected('a digit');
-    }
-    return at;
+  #noDigit(at: number): false {
+    this.at = at;
+    this.#unexpected('a digit');
+    return false;
   }
 
   #word(first: number, isFirst: boolean): boolean {
@@ -493,7 +538,7 @@ function isSame(bytes: Uint8Array, start: number, word: Uint8Array): boolean {
   return true;
 }
 
-function isWhiteSpace(code: number): boolean {
+export function isWhiteSpace(code: number): boolean {
   return code === SPACE || code === LINE_FEED || code === CARRIAGE_RETURN || code === TAB;
 }
 

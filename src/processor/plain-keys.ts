@@ -1,13 +1,13 @@
 /**
- * The match keys of one user, as they are met on a walk over its record. Invariant: the same as `matchKeysOf`. A value
- * that is what it is gets one look at each of its characters and makes no text.
+ * The match keys of one user, as they are found in its record. Invariant: the same as `matchKeysOf`. A value that is
+ * matched as it is written makes no string.
  */
 
 import { isNoJunk, matchKeyOf, type MatchOptions } from '../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
-import { type Characters, NO_TEXT, type Packer } from './packer.ts';
+import { BACKSLASH, type JsonScanner, QUOTE } from '../json/scanner.ts';
+import { NO_TEXT, type Packer } from './packer.ts';
 import { packKey, setJunk } from './packing.ts';
-import { type PlainWalk, QUOTE } from './plain-walk.ts';
 
 const TYPES = IDENTIFIER_TYPES.length;
 const EMAIL = IDENTIFIER_TYPES.indexOf('email');
@@ -17,23 +17,22 @@ const PHONE_NUMBER = IDENTIFIER_TYPES.indexOf('phone_number');
 const STOP = 1;
 /** Of an email, which is matched in lower case. */
 const CAPITAL = 2;
-const KINDS = new Uint8Array(2 ** 16)
-  .fill(STOP)
-  .fill(0, 0x21, 0x7f)
-  .fill(CAPITAL, 0x41, 0x5b)
-  .fill(STOP, QUOTE, QUOTE + 1);
+const KINDS = new Uint8Array(256).fill(STOP).fill(0, 0x21, 0x7f).fill(CAPITAL, 0x41, 0x5b);
+KINDS[QUOTE] = STOP;
+KINDS[BACKSLASH] = STOP;
 
-/** Where its closing quote is; negative if its value may have to be normalised. */
-function plainEnd(characters: Characters, start: number, type: number): number {
+/** Where the closing quote is of a value that need not be normalised; -1 for any other. */
+function plainEnd(bytes: Uint8Array, start: number, type: number): number {
   const stops = type === EMAIL ? STOP | CAPITAL : STOP;
   let at = start;
-  while (((KINDS[characters[at] as number] as number) & stops) === 0) at++;
-  const isPlain = characters[at] === QUOTE && at > start && type !== PHONE_NUMBER;
+  while (at < bytes.length && ((KINDS[bytes[at] as number] as number) & stops) === 0) at++;
+  const isPlain = bytes[at] === QUOTE && at > start && type !== PHONE_NUMBER;
   return isPlain ? at : -1;
 }
 
 export class PlainKeys {
   readonly #packer: Packer;
+  readonly #options: MatchOptions;
   /** By type: where the value begins and ends, and what the client wrote if that is something else. */
   readonly #starts = new Int32Array(TYPES);
   readonly #ends = new Int32Array(TYPES);
@@ -42,8 +41,9 @@ export class PlainKeys {
   #count = 0;
   #junk = 0;
 
-  constructor(packer: Packer) {
+  constructor(packer: Packer, options: MatchOptions) {
     this.#packer = packer;
+    this.#options = options;
   }
 
   clear(): void {
@@ -52,30 +52,34 @@ export class PlainKeys {
     this.#junk = 0;
   }
 
-  /** The string that comes next is the value of that type; `base` is what its places are told from. */
-  take(walk: PlainWalk, base: number, type: number, options: MatchOptions): boolean {
-    const { characters } = walk;
-    const start = walk.at + 1;
-    const end = plainEnd(characters, start, type);
-    const first = characters[start] as number;
-    if (end < 0 || !isNoJunk(first, characters[end - 1] as number, end - start, options)) {
-      return walk.string() && this.#takeText(walk, base, type, options);
+  /** The next string is the value of that type; `base` is what the first unit of the body is packed as. */
+  take(scanner: JsonScanner, base: number, type: number): boolean {
+    if (scanner.peek() !== QUOTE) return false;
+    const { bytes } = scanner;
+    const start = scanner.at + 1;
+    const end = plainEnd(bytes, start, type);
+    if (end >= 0 && isNoJunk(bytes[start] as number, bytes[end - 1] as number, end - start, this.#options)) {
+      scanner.plainString(end);
+      this.#add(type, base + scanner.stringStartOffset, base + scanner.stringEndOffset, NO_TEXT, NO_TEXT);
+      return true;
     }
-    this.#add(type, base + start, base + end, NO_TEXT, NO_TEXT);
-    return walk.goPast(end);
+    return scanner.string() && this.#takeText(scanner, base, type);
   }
 
-  #takeText(walk: PlainWalk, base: number, type: number, options: MatchOptions): boolean {
-    const key = matchKeyOf(IDENTIFIER_TYPES[type] as IdentifierType, walk.text(), options);
-    const start = base + walk.textStart;
-    const end = base + walk.textEnd;
+  #takeText(scanner: JsonScanner, base: number, type: number): boolean {
+    const spanStart = base + scanner.stringStartOffset;
+    const spanEnd = base + scanner.stringEndOffset;
+    const key = matchKeyOf(IDENTIFIER_TYPES[type] as IdentifierType, scanner.stringText(), this.#options);
     if (key === 'junk') {
       this.#junk |= 1 << type;
     } else if (key !== null) {
       const { value, raw } = key;
-      const valueStart = value === raw ? start : this.#packer.other(value);
-      const isSame = value === raw;
-      this.#add(type, valueStart, valueStart + value.length, isSame ? NO_TEXT : start, isSame ? NO_TEXT : end);
+      if (value === raw) {
+        this.#add(type, spanStart, spanEnd, NO_TEXT, NO_TEXT);
+      } else {
+        const valueStart = this.#packer.other(value);
+        this.#add(type, valueStart, valueStart + value.length, spanStart, spanEnd);
+      }
     }
     return true;
   }

@@ -15,7 +15,7 @@ import {
 } from '../model.ts';
 import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
 import { releaseMemory } from '../threads.ts';
-import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed, textOf } from './packer.ts';
+import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed } from './packer.ts';
 import { AMOUNT, AMOUNT_KINDS, type Amount, NO_JUNK } from './packing.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
 
@@ -124,8 +124,8 @@ class Unpacker {
   #next = 0;
 
   constructor({ narrow, wide, text, words, numbers }: Packed) {
-    this.#narrow = textOf(narrow, 0, narrow.length);
-    this.#wide = textOf(wide, 0, wide.length);
+    this.#narrow = Buffer.from(narrow.buffer).toString('latin1');
+    this.#wide = Buffer.from(wide.buffer).toString('utf8');
     releaseMemory(narrow.buffer);
     releaseMemory(wide.buffer);
     this.#other = text;

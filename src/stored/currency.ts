@@ -8,6 +8,8 @@
  * currencies. Amounts in another currency are counted, not summed: nobody knows whether they may be added.
  */
 
+import { parseJson } from '../json/parse.ts';
+
 /** As it is stored beside sums: a code such as `EUR`, or one of the three below. Codes are in capitals, these are not. */
 export type CountedCurrency = string;
 
@@ -32,7 +34,7 @@ export function currencyOf(given: unknown): CountedCurrency {
 /** Of a stored event, whose properties are a JSON object. */
 export function currencyOfStored(revenue: number | string | null, properties: string): CountedCurrency {
   if (revenue === null) return NO_REVENUE;
-  const given: unknown = JSON.parse(properties);
+  const given: unknown = parseJson(properties);
   return currencyOf(Object.getOwnPropertyDescriptor(given, 'currency')?.value);
 }
 

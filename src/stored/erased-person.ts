@@ -6,6 +6,7 @@
  */
 
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
+import { parseJson } from '../json/parse.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 
 export interface ErasedKey {
@@ -25,7 +26,7 @@ export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): 
   return (payload) => {
     let user: unknown;
     try {
-      user = JSON.parse(payload);
+      user = parseJson(payload);
     } catch {
       const text = payload.toLowerCase();
       const isIn = (value: string): boolean => text.includes(JSON.stringify(value).toLowerCase());
@@ -44,7 +45,7 @@ export const EVENT_ID_IN_PROPERTIES = '"$event_id"';
 /** The `$event_id` among the properties of an event; undefined for none. */
 export function eventIdOf(properties: string): string | undefined {
   if (!properties.includes(EVENT_ID_IN_PROPERTIES)) return undefined;
-  const eventId = memberOf(JSON.parse(properties), '$event_id');
+  const eventId = memberOf(parseJson(properties), '$event_id');
   return typeof eventId === 'string' ? eventId : undefined;
 }
 

@@ -10,6 +10,7 @@
 
 import { setImmediate as yieldToOthers } from 'node:timers/promises';
 import type { Group } from '../identity/statements.ts';
+import { parseJson } from '../json/parse.ts';
 import type { IdentifierType, NodeNumber } from '../model.ts';
 import {
   type FoundPerson,
@@ -242,7 +243,7 @@ function hasNameLike(known: string, firstWord: string): boolean {
 
 /** Numbers that lose digits here do not matter: only names and texts are looked at. */
 function groupsOf(known: string): readonly Group[] {
-  return JSON.parse(known) as readonly Group[];
+  return parseJson(known) as readonly Group[];
 }
 
 /** Up to the first letter of which only this program knows the other case. */

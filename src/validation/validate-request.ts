@@ -8,6 +8,7 @@
 
 import { LIMITS, type Rejection } from '../model.ts';
 import { describeJsonError } from '../json/error.ts';
+import { parseJson } from '../json/parse.ts';
 import { isObject } from './shape.ts';
 import { firstViolation } from './validate-user.ts';
 
@@ -30,7 +31,7 @@ export function validateRequest(text: string): RequestVerdict {
   if (text === '') return unusable('body is empty, expected a JSON object');
   let body: unknown;
   try {
-    body = JSON.parse(text);
+    body = parseJson(text);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     return unusable(`body is not valid JSON: ${describeJsonError(text) ?? 'its syntax is wrong'}`);

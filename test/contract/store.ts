@@ -147,6 +147,44 @@ function storeProfilesContract(open: OpenStore): void {
       assert.equal(event.properties, `{"__proto__":${digits}}`);
     });
 
+    test('a property name that JSON writes with an escape is not taken for another', async () => {
+      // The name of the second begins, as it is written, with that of the first.
+      for (const [user_id, name] of [
+        ['first', '\\n'],
+        ['second', '\nb'],
+      ] as const) {
+        const values = { a: 1, [name]: { a: 1, [name]: 2 } };
+        // Twice, so that what is known is read back to be folded.
+        for (const plan of ['free', 'pro']) {
+          const rejected = { identifiers: { user_id }, ...values };
+          await send(under, [person({ user_id }, [values], { ...values, plan }), rejected]);
+        }
+        const { userProperties, id } = await profileOf(under, 'user_id', user_id);
+        const text = JSON.stringify(values[name]);
+        assert.deepEqual(
+          new Map([...userProperties].map(([key, { value }]) => [key, value])),
+          new Map([
+            ['a', '1'],
+            [name, text],
+            ['plan', '"pro"'],
+          ]),
+        );
+        const events = await eventsOf(under, { profileId: id });
+        assert.deepEqual(
+          events.map(({ properties }) => properties),
+          [JSON.stringify(values), JSON.stringify(values)],
+        );
+        const { rows } = await under.store.rejections(TENANT, {
+          reason: null,
+          from: null,
+          to: null,
+          limit: 1,
+          cursor: null,
+        });
+        assert.equal(rows[0]?.payload, JSON.stringify({ identifiers: { user_id }, ...values }));
+      }
+    });
+
     test('why it is one person: links, merges and counted refusals with their requests, oldest first (rule 15)', async () => {
       const [one, two] = [START, START + 10];
       const first = await send(under, [person({ anon_id: 'a' })], { receivedAt: one });

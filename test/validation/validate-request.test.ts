@@ -141,3 +141,9 @@ test('six hundred thousand keys in a property are data', () => {
   const members = Array.from({ length: 600_000 }, (_, index) => `"k${index}":0`);
   assert.deepEqual(validateRequest(withProperty(`{${members.join()}}`)), ACCEPTED);
 });
+
+test('U+0000 in an escaped name is found, also where JSON.parse would take the name for one that it met before', () => {
+  JSON.parse('{"a":1,"\\\\u00":1}');
+  const verdict = validateRequest(withProperty('{"a":1,"\\u0000bcd":1}'));
+  assert.match(verdict.ok ? (verdict.rejections[0]?.message ?? '') : '', /contains a character that cannot be stored/);
+});
