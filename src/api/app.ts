@@ -20,7 +20,7 @@ import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
 import { TrustedProxies } from '../trusted-proxies.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
-import { sendError } from './answers.ts';
+import { sendError } from './responses.ts';
 import { registerAuditRoutes } from './audit.ts';
 import { type DashboardPageParts, registerDashboardPage } from './dashboard-page.ts';
 import { registerEventRoutes } from './events.ts';
@@ -30,12 +30,13 @@ import { registerLedgerRoutes } from './ledger.ts';
 import { type LiveParts, registerLiveRoutes } from './live.ts';
 import { ConflictError } from './member-route.ts';
 import { registerMemberRoutes } from './members.ts';
+import { describeRoutes } from './openapi-document.ts';
 import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from './operators.ts';
 import { BadParameterError, NotFoundError } from './parameters.ts';
 import { registerProfileSearch } from './profile-search.ts';
 import { registerProfileRoutes } from './profiles.ts';
 import { registerReceiptRoutes } from './receipts.ts';
-import { registerRejectionRoutes } from './rejections.ts';
+import { registerRejectionRoutes } from './routes/rejections.ts';
 import { registerSessionRoutes, sendSlowed, SlowedError } from './session.ts';
 import type { TenantParts } from './tenant-route.ts';
 import { registerTraceRoutes } from './traces.ts';
@@ -78,11 +79,12 @@ const PUBLISHABLE_BEARER = /^[Bb][Ee][Aa][Rr][Ee][Rr] +pk_/;
 const PUBLISHABLE_REFUSED = 'publishable keys may only be used under /ingest/';
 
 /** Everything but the ingest path. */
-export function buildApp(options: AppOptions): FastifyInstance {
+export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const app = frame(options);
+  await describeRoutes(app, options);
   ignoreStrangersForwarding(app, new TrustedProxies(options.config.trustedProxies));
   registerOperatorRoutes(app, options);
-  registerDocsRoutes(app, options);
+  registerDocsRoutes(app);
   registerDashboardPage(app, options);
   registerProfileRoutes(app, options);
   registerProfileSearch(app, options);

@@ -6,14 +6,14 @@
 
 import type { FastifyInstance } from 'fastify';
 import { raw } from './json-text.ts';
-import { cursor, limit, text } from './parameters.ts';
+import { cursor, limit, textParameter } from './parameters.ts';
 import { timeText } from './stored-answers.ts';
 import { addTenantRoute, type TenantParts } from './tenant-route.ts';
 
 const TRACE_ID_CHARACTERS = 36;
 
 export const AUDIT_PARAMETERS = {
-  trace_id: text('Only the act of this call: the `trace_id` of its answer.', TRACE_ID_CHARACTERS),
+  trace_id: textParameter('Only the act of this call: the `trace_id` of its answer.', TRACE_ID_CHARACTERS),
   limit,
   cursor,
 };

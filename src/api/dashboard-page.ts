@@ -13,7 +13,7 @@ import { extname } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, gzip, constants as zlib } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { sendError } from './answers.ts';
+import { sendError } from './responses.ts';
 
 const BUILT_PAGE = new URL('../../dashboard/dist/', import.meta.url);
 const INDEX = 'index.html';

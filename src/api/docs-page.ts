@@ -218,7 +218,7 @@ function answers(document: OpenApiDocument, operation: Operation): Html {
 
 function answerBody(document: OpenApiDocument, response: Response): Html {
   const headers = Object.keys(response.headers).map((name) => html` <code>${name}</code>`);
-  const content = Object.entries(response.content).map(([type, media]) =>
+  const content = Object.entries(response.content ?? {}).map(([type, media]) =>
     type === 'application/json' && (media.examples || media.schema.$ref)
       ? html`${(media.schema.anyOf ?? [media.schema]).map((shape) => schemaTable(document, shape, 'answer'))}${exampleBlocks(media)}`
       : html`<p><code>${type}</code></p>`,

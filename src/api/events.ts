@@ -9,13 +9,13 @@ import { BadCursorError, type Interval } from '../store.ts';
 import type { Json } from './json-text.ts';
 import {
   BadParameterError,
-  choice,
+  choiceParameter,
   cursor,
   limit,
   type ParameterKind,
   refuseEmptyRange,
-  text,
-  time,
+  textParameter,
+  timeParameter,
 } from './parameters.ts';
 import { include, peopleOf } from './person-of-event.ts';
 import { eventAnswer, eventPageAnswer, timeText } from './stored-answers.ts';
@@ -23,9 +23,9 @@ import { addTenantRoute, type Call, type TenantParts } from './tenant-route.ts';
 
 /** Also of the timeline of one profile. */
 export const EVENT_PARAMETERS = {
-  event_name: text('Only events of this name.', LIMITS.eventNameCharactersMax),
-  from: time("Only events at or after this time, by the event's own `timestamp`. ISO 8601."),
-  to: time("Only events before this time, by the event's own `timestamp`. ISO 8601."),
+  event_name: textParameter('Only events of this name.', LIMITS.eventNameCharactersMax),
+  from: timeParameter("Only events at or after this time, by the event's own `timestamp`. ISO 8601."),
+  to: timeParameter("Only events before this time, by the event's own `timestamp`. ISO 8601."),
   include,
   limit,
   cursor,
@@ -43,14 +43,14 @@ export const ALL_EVENTS_PARAMETERS = { ...EVENT_PARAMETERS, after };
 const INTERVALS: readonly Interval[] = ['minute', 'hour', 'day'];
 
 export const COUNT_PARAMETERS = {
-  interval: choice('Width of a bucket, in UTC; `hour` unless given.', INTERVALS),
-  from: time(
+  interval: choiceParameter('Width of a bucket, in UTC; `hour` unless given.', INTERVALS),
+  from: timeParameter(
     "Start of the range, by the events' own `timestamp`. A bucket that overlaps the range is given whole, with its events before `from`. A day before `to` unless given; for days, 30 days.",
   ),
-  to: time(
+  to: timeParameter(
     "End of the range, by the events' own `timestamp`. A bucket that overlaps the range is given whole, with its events from `to` on. Now, unless given.",
   ),
-  group_by: choice('`event_name` gives a bucket for each event name.', ['event_name']),
+  group_by: choiceParameter('`event_name` gives a bucket for each event name.', ['event_name']),
 };
 
 const DAY_MS = 86_400_000;

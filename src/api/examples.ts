@@ -7,6 +7,9 @@ import { ERRORS } from '../errors.ts';
 
 export const TRACE_ID = '019a8267-8f3a-7c41-9d0e-5b6a7f21c3de';
 
+/** When the request of `TRACE_ID` was received. */
+export const AT = '2026-11-14T09:30:01.210Z';
+
 /** One user that is fine, one without an identifier. */
 export const PARTLY_VALID_REQUEST = {
   users: [
@@ -31,7 +34,7 @@ export const PARTLY_VALID_REQUEST = {
   ],
 };
 
-const NO_IDENTIFIER = 'at least one identifier is required (user_id, email, phone_number, or anon_id)';
+export const NO_IDENTIFIER = 'at least one identifier is required (user_id, email, phone_number, or anon_id)';
 
 export const PARTLY_VALID_ANSWER = {
   trace_id: TRACE_ID,

@@ -10,7 +10,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { Books, LedgerHour } from '../store.ts';
 import type { Json } from './json-text.ts';
-import { refuseEmptyRange, time } from './parameters.ts';
+import { refuseEmptyRange, timeParameter } from './parameters.ts';
 import { timeText } from './stored-answers.ts';
 import { addTenantRoute, type TenantParts } from './tenant-route.ts';
 
@@ -18,8 +18,10 @@ const HOUR_MS = 3_600_000;
 const DEFAULT_RANGE_MS = 7 * 24 * HOUR_MS;
 
 export const LEDGER_PARAMETERS = {
-  from: time('Only hours from the one of this time on. ISO 8601. Unless given, 7 days before `to`, or before now.'),
-  to: time('Only hours that begin before this time. ISO 8601.'),
+  from: timeParameter(
+    'Only hours from the one of this time on. ISO 8601. Unless given, 7 days before `to`, or before now.',
+  ),
+  to: timeParameter('Only hours that begin before this time. ISO 8601.'),
 };
 
 const NO_BOOKS: Books = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, setAside: 0, pending: 0 };

@@ -9,11 +9,11 @@ import { isUsable } from '../keys/cache.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../model.ts';
 import { METRIC, readCounter } from '../metrics.ts';
 import { BadCursorError, type Store } from '../store.ts';
-import { sendError } from './answers.ts';
+import { sendError } from './responses.ts';
 import type { HealthParts } from './health.ts';
 import { LiveFeed, type LiveFeedParts, personOf } from './live-feed.ts';
 import { type LiveFilter, LiveListener, type LiveStart } from './live-listener.ts';
-import { BadParameterError, choice, type ParameterKind, readParameters, text } from './parameters.ts';
+import { BadParameterError, choiceParameter, type ParameterKind, readParameters, textParameter } from './parameters.ts';
 import { include } from './person-of-event.ts';
 import { authenticate, BEARER, ensureTenantDecorator, type TenantParts, uuidOf } from './tenant-route.ts';
 
@@ -41,11 +41,14 @@ const profileId: ParameterKind<string | null> = {
 };
 
 export const LIVE_PARAMETERS = {
-  event_name: text('Only events of this name.', LIMITS.eventNameCharactersMax),
+  event_name: textParameter('Only events of this name.', LIMITS.eventNameCharactersMax),
   profile_id: profileId,
-  key_id: text('Only events that came with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
+  key_id: textParameter('Only events that came with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
   include,
-  environment: choice('For sessions, which have no header here: whose events. A key has its own.', ENVIRONMENTS),
+  environment: choiceParameter(
+    'For sessions, which have no header here: whose events. A key has its own.',
+    ENVIRONMENTS,
+  ),
 };
 
 export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void {

@@ -8,7 +8,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Member, MemberStore } from '../members.ts';
 import { type FoundSession, findSession } from '../sign-in/session.ts';
-import { sendError, sendJson, sendNothing, sendUnauthorized } from './answers.ts';
+import { sendError, sendJson, sendNothing, sendUnauthorized } from './responses.ts';
 import type { Json } from './json-text.ts';
 import { BadParameterError } from './parameters.ts';
 import { isSameOrigin, NOT_SAME_ORIGIN } from './same-origin.ts';

@@ -14,7 +14,6 @@ import { FIND_PROFILE_PARAMETERS, IDENTITY_PARAMETERS, PROFILE_PARAMETERS } from
 import * as examples from './reading-examples.ts';
 import { READING_SCHEMAS as schemas } from './reading-schemas.ts';
 import { RECEIPT_PARAMETERS } from './receipts.ts';
-import { REASON_PARAMETERS, REJECTION_PARAMETERS } from './rejections.ts';
 import { TRACE_LIST_PARAMETERS, TRACE_PARAMETERS } from './traces.ts';
 
 export const READING_TAG = {
@@ -93,8 +92,6 @@ export function readingPaths(): Record<string, PathItem> {
     '/events/counts': { get: counts() },
     '/traces': { get: traces() },
     '/traces/{trace_id}': { get: trace() },
-    '/rejections': { get: rejections() },
-    '/rejections/reasons': { get: rejectionReasons() },
     '/receipts': { get: receipts() },
     '/ledger': { get: ledger() },
     '/audit': { get: audit() },
@@ -264,29 +261,6 @@ function trace(): Operation {
     path: traceId,
     query: TRACE_PARAMETERS,
     responses: { 200: answer('The trace.', json(schemas.Trace, ['trace', 'A processed request', examples.TRACE])) },
-  });
-}
-
-function rejections(): Operation {
-  const content = json(schemas.RejectionPage, ['rejections', 'Rejected users', examples.REJECTION_PAGE]);
-  return operation({
-    operationId: 'listRejections',
-    summary: 'Rejected users',
-    description: 'Users that were not valid, with the reason and what was sent. Kept for 7 days, bounded in size.',
-    query: REJECTION_PARAMETERS,
-    responses: { 200: answer('Rejected users.', content) },
-  });
-}
-
-function rejectionReasons(): Operation {
-  const content = json(schemas.RejectionReasons, ['reasons', 'One reason', examples.REJECTION_REASONS]);
-  return operation({
-    operationId: 'listRejectionReasons',
-    summary: 'Why users are rejected',
-    description:
-      'The reasons of `GET /rejections`, with how many users each has and the newest of them. At most 100, the most frequent first. Counts those that are kept; `GET /receipts` and the books count all.',
-    query: REASON_PARAMETERS,
-    responses: { 200: answer('Reasons.', content) },
   });
 }
 

@@ -8,6 +8,8 @@ import type { FastifyInstance } from 'fastify';
 import { RETRY_AFTER_SECONDS } from '../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../metrics.ts';
 import type { Role } from '../model.ts';
+import { docsPage, docsPolicy } from './docs-page.ts';
+import { generatedDocument } from './openapi-document.ts';
 
 export interface OperatorParts {
   readonly version: string;
@@ -39,37 +41,23 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
   });
 }
 
-export function registerDocsRoutes(app: FastifyInstance, parts: OperatorParts): void {
-  // Loaded and made when first asked for: loading the schemas alone takes 100 ms, which the start need not wait for.
-  let description: ReturnType<typeof describe> | undefined;
-  const described = async (): ReturnType<typeof describe> => {
-    description ??= describe(parts);
-    try {
-      return await description;
-    } catch (error) {
-      // What went wrong once (too many open files, say) may go well the next time.
-      description = undefined;
-      throw error;
+export function registerDocsRoutes(app: FastifyInstance): void {
+  // Made when first asked for, which is after the address of the server is known.
+  let description: { readonly text: string; readonly page: string } | undefined;
+  const described = () => {
+    if (description === undefined) {
+      const document = generatedDocument(app);
+      description = { text: JSON.stringify(document), page: docsPage(document) };
     }
+    return description;
   };
 
-  app.get('/openapi.json', async (_request, reply) => {
-    const { text } = await described();
-    return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(text);
+  app.get('/openapi.json', (_request, reply) => {
+    reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(described().text);
   });
 
-  app.get('/docs', async (_request, reply) => {
-    const { page, policy } = await described();
-    reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': policy });
-    return reply.type('text/html; charset=utf-8').send(page);
+  app.get('/docs', (_request, reply) => {
+    reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': docsPolicy() });
+    reply.type('text/html; charset=utf-8').send(described().page);
   });
-}
-
-async function describe(parts: OperatorParts): Promise<{ text: string; page: string; policy: string }> {
-  const [{ openApiDocument }, { docsPage, docsPolicy }] = await Promise.all([
-    import('./openapi.ts'),
-    import('./docs-page.ts'),
-  ]);
-  const document = openApiDocument(parts);
-  return { text: JSON.stringify(document), page: docsPage(document), policy: docsPolicy() };
 }

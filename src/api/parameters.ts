@@ -61,7 +61,7 @@ function unknownText(name: string, known: readonly string[]): string {
   return `unknown parameter ${shown}: ${known.length === 0 ? 'there are none' : `there are ${known.join(', ')}`}`;
 }
 
-export function text(description: string, charactersMax: number): ParameterKind<string | null> {
+export function textParameter(description: string, charactersMax: number): ParameterKind<string | null> {
   return {
     description,
     schema: { type: 'string', maxLength: charactersMax },
@@ -76,9 +76,9 @@ export function text(description: string, charactersMax: number): ParameterKind<
   };
 }
 
-/** Like `text`, where there is nothing to do without it. */
-export function neededText(description: string, charactersMax: number): ParameterKind<string> {
-  const { schema, read } = text(description, charactersMax);
+/** Like `textParameter`, for what a call cannot do without. */
+export function requiredTextParameter(description: string, charactersMax: number): ParameterKind<string> {
+  const { schema, read } = textParameter(description, charactersMax);
   return {
     description,
     schema,
@@ -92,7 +92,7 @@ export function neededText(description: string, charactersMax: number): Paramete
 }
 
 /** A plus sign that nobody encoded arrives as a space; no time has a space in it. */
-export function time(description: string): ParameterKind<number | null> {
+export function timeParameter(description: string): ParameterKind<number | null> {
   return {
     description,
     schema: { type: 'string', examples: [TIME_EXAMPLE] },
@@ -105,7 +105,7 @@ export function time(description: string): ParameterKind<number | null> {
   };
 }
 
-export function choice<Choice extends string>(
+export function choiceParameter<Choice extends string>(
   description: string,
   choices: readonly Choice[],
 ): ParameterKind<Choice | null> {

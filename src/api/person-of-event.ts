@@ -6,9 +6,9 @@
 import { IDENTIFIER_TYPES, type TenantId } from '../model.ts';
 import type { Store, StoredPerson } from '../store.ts';
 import type { Json } from './json-text.ts';
-import { choice } from './parameters.ts';
+import { choiceParameter } from './parameters.ts';
 
-export const include = choice(
+export const include = choiceParameter(
   '`person` adds `person` to each: the name and the first identifiers of its profile, or null without one.',
   ['person'],
 );

@@ -8,7 +8,7 @@
 import type { FastifyInstance } from 'fastify';
 import { IDENTIFIER_TYPES, LIMITS } from '../model.ts';
 import type { FoundPerson, PeopleQuery } from '../store.ts';
-import { BadParameterError, choice, cursor, limit, text } from './parameters.ts';
+import { BadParameterError, choiceParameter, cursor, limit, textParameter } from './parameters.ts';
 import { valueToMatch } from './profiles.ts';
 import { profileAnswer, timeText } from './stored-answers.ts';
 import { addTenantRoute, type Call, type TenantParts } from './tenant-route.ts';
@@ -17,16 +17,16 @@ import { addTenantRoute, type Call, type TenantParts } from './tenant-route.ts';
 const SEARCH_MS = 500;
 
 export const SEARCH_PARAMETERS = {
-  value: text(
+  value: textParameter(
     'The beginning of an identifier, of whatever type, or of a word of a name; or an identifier or the id of a profile as a whole. Capitals do not matter. Everyone unless given. A plus sign at the start of a phone number may be sent as it is.',
     LIMITS.identifierCharactersMax,
   ),
-  property: text('Only people who have this user property or profile field.', LIMITS.propertyKeyCharactersMax),
-  property_value: text(
+  property: textParameter('Only people who have this user property or profile field.', LIMITS.propertyKeyCharactersMax),
+  property_value: textParameter(
     'Only people of whom `property` has this value: a text as it is, anything else as JSON (`5`, `true`).',
     LIMITS.identifierCharactersMax,
   ),
-  include: choice(
+  include: choiceParameter(
     '`last_event` adds `last_event_at`: the `timestamp` of the newest event of each, or null without events.',
     ['last_event'],
   ),

@@ -10,20 +10,33 @@ import type { StoredIdentity } from '../store.ts';
 import { EVENT_PARAMETERS } from './events.ts';
 import { type AskedIdentifier, chainAnswer } from './identity-chain.ts';
 import type { Json } from './json-text.ts';
-import { BadParameterError, choice, NO_PARAMETERS, NotFoundError, refuseEmptyRange, text } from './parameters.ts';
+import {
+  BadParameterError,
+  choiceParameter,
+  NO_PARAMETERS,
+  NotFoundError,
+  refuseEmptyRange,
+  textParameter,
+} from './parameters.ts';
 import { peopleOf } from './person-of-event.ts';
 import { eventPageAnswer, identityAnswer, profileAnswer } from './stored-answers.ts';
 import { addTenantRoute, type Call, type TenantParts, uuidOf } from './tenant-route.ts';
 
-const provenance = choice('`1` adds, for each field and property, the request that told it and when.', ['0', '1']);
+const provenance = choiceParameter('`1` adds, for each field and property, the request that told it and when.', [
+  '0',
+  '1',
+]);
 
 export const PROFILE_PARAMETERS = { provenance };
 
 export const FIND_PROFILE_PARAMETERS = {
-  user_id: text('Your own id of the person.', LIMITS.identifierCharactersMax),
-  email: text('E-mail address, in capitals or not.', LIMITS.identifierCharactersMax),
-  phone_number: text('Phone number. A plus sign at the start may be sent as it is.', LIMITS.identifierCharactersMax),
-  anon_id: text('Id of a browser or device.', LIMITS.identifierCharactersMax),
+  user_id: textParameter('Your own id of the person.', LIMITS.identifierCharactersMax),
+  email: textParameter('E-mail address, in capitals or not.', LIMITS.identifierCharactersMax),
+  phone_number: textParameter(
+    'Phone number. A plus sign at the start may be sent as it is.',
+    LIMITS.identifierCharactersMax,
+  ),
+  anon_id: textParameter('Id of a browser or device.', LIMITS.identifierCharactersMax),
   provenance,
 };
 
@@ -32,11 +45,11 @@ const TYPED_IDENTIFIER = /^([^:]*):([^]+)$/;
 const TYPED_IDENTIFIER_CHARACTERS_MAX = 'phone_number:'.length + LIMITS.identifierCharactersMax;
 
 export const IDENTITY_PARAMETERS = {
-  from: text(
+  from: textParameter(
     'With `to`: adds `chain`, which tells why the two are one person. A type, a colon and a value, such as `email:ada@example.com`.',
     TYPED_IDENTIFIER_CHARACTERS_MAX,
   ),
-  to: text('The other end of the chain, such as `anon_id:anon-7f3c`.', TYPED_IDENTIFIER_CHARACTERS_MAX),
+  to: textParameter('The other end of the chain, such as `anon_id:anon-7f3c`.', TYPED_IDENTIFIER_CHARACTERS_MAX),
 };
 
 export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts): void {

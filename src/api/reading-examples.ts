@@ -3,18 +3,16 @@
  * looked around without a name, Ada placed an order, and when she signed in it turned out that the two are one person. Tests check them against their schemas.
  */
 
-import { PARTLY_VALID_REQUEST, TRACE_ID } from './examples.ts';
+import { AT, NO_IDENTIFIER, TRACE_ID } from './examples.ts';
 
 const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
 const MERGED_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';
 const ANON_TRACE_ID = '019a8262-f0d8-7a19-8b3e-90c4d1f2a6b7';
 const LOGIN_TRACE_ID = '019a8268-7b04-7e5d-a6c1-2f80b93d47ea';
 const ACT_TRACE_ID = '019a8299-41c0-7d02-94aa-6e5f3b7c1d08';
-const AT = '2026-11-14T09:30:01.210Z';
 const LOGIN_AT = '2026-11-14T09:31:02.020Z';
 const ANON_AT = '2026-11-14T09:25:00.312Z';
 const KEY_ID = 'key_7Hq2mZx04LbT';
-const NO_IDENTIFIER = 'at least one identifier is required (user_id, email, phone_number, or anon_id)';
 
 export const PROFILE = {
   id: PROFILE_ID,
@@ -184,25 +182,6 @@ export const TRACE = {
     { ...ACCEPTED_USER, merged: [], warnings: [], message: null },
     { ...REJECTED_USER, message: NO_IDENTIFIER },
   ],
-};
-
-export const REJECTION_PAGE = {
-  rejections: [
-    {
-      trace_id: TRACE_ID,
-      userIndex: 1,
-      received_at: AT,
-      message: NO_IDENTIFIER,
-      reason: NO_IDENTIFIER,
-      payload: PARTLY_VALID_REQUEST.users[1],
-      payload_is_cut: false,
-    },
-  ],
-  next_cursor: null,
-};
-
-export const REJECTION_REASONS = {
-  reasons: [{ reason: NO_IDENTIFIER, users: 1, last_at: AT, trace_id: TRACE_ID, userIndex: 1 }],
 };
 
 export const RECEIPTS = {

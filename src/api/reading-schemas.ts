@@ -126,41 +126,6 @@ const Trace = Type.Object(
   { title: 'Trace', description: 'What became of a request.' },
 );
 
-const RejectionPage = Type.Object(
-  {
-    rejections: Type.Array(
-      Type.Object({
-        trace_id: traceId('The request.'),
-        userIndex,
-        received_at: time('When it came in.'),
-        message: Type.String({ description: 'The first rule that the user breaks.' }),
-        reason: Type.String({ description: 'The message without indexes.' }),
-        payload: Type.Unknown({ description: 'The user as it was sent; its beginning, as a text, if it was cut.' }),
-        payload_is_cut: Type.Boolean({ description: 'Whether it was too large to keep whole.' }),
-      }),
-      { description: 'Newest first.' },
-    ),
-    next_cursor: nextCursor,
-  },
-  { title: 'RejectionPage', description: 'Users that were not valid.' },
-);
-
-const RejectionReasons = Type.Object(
-  {
-    reasons: Type.Array(
-      Type.Object({
-        reason: Type.String({ description: 'The message without indexes. `GET /rejections` takes it.' }),
-        users: count('Rejected users that are kept: of one request at most 100.'),
-        last_at: time('When the newest of them came in.'),
-        trace_id: traceId('The request of the newest.'),
-        userIndex,
-      }),
-      { maxItems: 100, description: 'The most frequent first.' },
-    ),
-  },
-  { title: 'RejectionReasons', description: 'What is wrong with users that were not valid, and how often.' },
-);
-
 const Receipts = Type.Object(
   {
     minutes: Type.Array(
@@ -252,8 +217,6 @@ export const READING_SCHEMAS = {
   TracePage,
   CurrencySum,
   Trace,
-  RejectionPage,
-  RejectionReasons,
   Receipts,
   Ledger,
   Books,

@@ -6,7 +6,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { ReceiptMinute } from '../store.ts';
 import type { Json } from './json-text.ts';
-import { BadParameterError, time } from './parameters.ts';
+import { BadParameterError, timeParameter } from './parameters.ts';
 import { timeText } from './stored-answers.ts';
 import { addTenantRoute, type Call, type TenantParts } from './tenant-route.ts';
 
@@ -15,8 +15,10 @@ const MINUTES_DEFAULT = 60;
 const MINUTES_MAX = 1_440;
 
 export const RECEIPT_PARAMETERS = {
-  from: time('From the minute of this time on. ISO 8601. Unless given, so that there are 60 minutes up to `to`.'),
-  to: time('Only minutes that begin before this time. ISO 8601. Now, unless given.'),
+  from: timeParameter(
+    'From the minute of this time on. ISO 8601. Unless given, so that there are 60 minutes up to `to`.',
+  ),
+  to: timeParameter('Only minutes that begin before this time. ISO 8601. Now, unless given.'),
 };
 
 export function registerReceiptRoutes(app: FastifyInstance, parts: TenantParts): void {

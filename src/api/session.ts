@@ -14,7 +14,7 @@ import { type Browser, changePassword, type SignedIn, signIn } from '../sign-in/
 import { tokenHashOf } from '../sign-in/token.ts';
 import { TrustedProxies } from '../trusted-proxies.ts';
 import { isLongerThan } from '../validation/characters.ts';
-import { sendError, sendJson, sendNothing } from './answers.ts';
+import { sendError, sendJson, sendNothing } from './responses.ts';
 import type { Json } from './json-text.ts';
 import { addMemberRoute, addPageRoute, type MemberParts, readTexts } from './member-route.ts';
 import { BadParameterError, NotFoundError } from './parameters.ts';

@@ -9,14 +9,16 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Static, TSchema } from 'typebox';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Act, ApiKey, Store } from '../store.ts';
-import { sendError, sendJson, sendUnauthorized } from './answers.ts';
-import type { Json } from './json-text.ts';
+import { sendError, sendJson, sendUnauthorized } from './responses.ts';
+import type { Json, JsonOf } from './json-text.ts';
 import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
-import { type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
+import { NO_PARAMETERS, type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
+import { type JsonResponse, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
 import { sessionTokenOf } from './session-cookie.ts';
 
 export interface TenantParts extends MemberParts {
@@ -69,6 +71,23 @@ declare module 'fastify' {
   }
 }
 
+export const READING: RouteKind = {
+  tag: 'Reading back',
+  security: [{ secretKey: [] }],
+  errors: [400, 401, 403, 500, 503],
+};
+
+/** A route of a tenant: its schema, and the handler that responds to it. */
+export interface TenantEndpoint<Kinds extends ParameterKinds, Body extends TSchema> {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly url: string;
+  /** Reading back unless given. */
+  readonly kind?: RouteKind;
+  readonly schema: RouteSchema & { readonly query?: Kinds; readonly response: JsonResponse<Body> };
+  /** Null: there is no such thing (404). */
+  readonly handler: (call: Call<Kinds>) => Promise<JsonOf<Static<Body>> | null>;
+}
+
 export const BEARER = /^Bearer +(\S+) *$/i;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -94,6 +113,34 @@ export function addTenantRoute<Kinds extends ParameterKinds>(
       const answer = id === null ? null : await route.answer(call);
       if (id !== null) parts.onRead();
       return answer === null ? sendError(reply, 'not_found') : sendJson(reply, route.status ?? 200, answer);
+    },
+  });
+}
+
+export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
+  app: FastifyInstance,
+  parts: TenantParts,
+  { method, url, kind = READING, schema, handler }: TenantEndpoint<Kinds, Body>,
+): void {
+  ensureTenantDecorator(app);
+  const { query = NO_PARAMETERS as Kinds } = schema;
+  const status = schema.response.status ?? 200;
+  app.route({
+    method,
+    url,
+    ...routeOptions(schema, kind),
+    onRequest: (request, reply) => authenticate(parts, request, reply),
+    handler: async (request, reply) => {
+      const { tenantId, session, body, id: traceId } = request;
+      if (tenantId === null) throw new Error('a request without a tenant got to its handler');
+      const parameters = readParameters(query, request.url);
+      const id = pathId(request.params);
+      if (id === null) return sendError(reply, 'not_found');
+      const by = session === null ? { key_id: request.keyId ?? '' } : { member_id: session.member.id };
+      const { store, receiptTime } = parts;
+      const response = await handler({ tenantId, store, parameters, id, body, traceId, now: receiptTime(), by });
+      parts.onRead();
+      return response === null ? sendError(reply, 'not_found') : sendJson(reply, status, response as Json);
     },
   });
 }

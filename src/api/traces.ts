@@ -4,13 +4,16 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { choice, cursor, limit } from './parameters.ts';
+import { choiceParameter, cursor, limit } from './parameters.ts';
 import { include, peopleOf } from './person-of-event.ts';
 import { traceAnswer, traceSummaryAnswer } from './stored-answers.ts';
 import { addTenantRoute, type TenantParts } from './tenant-route.ts';
 
 export const TRACE_LIST_PARAMETERS = {
-  status: choice('Only requests that are still to be processed, or that are processed.', ['pending', 'processed']),
+  status: choiceParameter('Only requests that are still to be processed, or that are processed.', [
+    'pending',
+    'processed',
+  ]),
   limit,
   cursor,
 };

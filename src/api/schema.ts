@@ -1,0 +1,50 @@
+/**
+ * Pieces that the schemas of routes have in common. Schemas are JSON Schema made with TypeBox, so that what a handler
+ * responds with is checked against its schema by the compiler. A schema with a title is a component of the OpenAPI
+ * document, under its title.
+ */
+
+import { type Static, type TSchema, Type } from 'typebox';
+import { IDENTIFIER_TYPES } from '../model.ts';
+
+export function orNull<Schema extends TSchema>(schema: Schema, description: string) {
+  return Type.Union([schema, Type.Null()], { description });
+}
+
+/** One of several texts. */
+export function oneOf<Choice extends string>(choices: readonly Choice[], description: string) {
+  return Type.Unsafe<Choice>({ type: 'string', enum: choices, description });
+}
+
+/** An object with any keys. */
+export function mapOf<Schema extends TSchema>(values: Schema, description: string) {
+  return Type.Unsafe<Record<string, Static<Schema>>>({ type: 'object', additionalProperties: values, description });
+}
+
+export function text(description: string) {
+  return Type.String({ description });
+}
+
+export function time(description: string) {
+  return Type.String({ format: 'date-time', description });
+}
+
+export function timeOrNull(description: string) {
+  return orNull(Type.String({ format: 'date-time' }), description);
+}
+
+export function uuid(description: string) {
+  return Type.String({ format: 'uuid', description });
+}
+
+export function uuidOrNull(description: string) {
+  return orNull(Type.String({ format: 'uuid' }), description);
+}
+
+export function count(description: string) {
+  return Type.Integer({ minimum: 0, description });
+}
+
+export const userIndex = count('Position of the user in that request, counted from 0.');
+export const identifierType = oneOf(IDENTIFIER_TYPES, 'Kind of identifier.');
+export const nextCursor = orNull(Type.String(), 'Send it as `cursor` for the next page; null when there is no more.');
