@@ -8,11 +8,23 @@
 import { isDeepStrictEqual } from 'node:util';
 import swagger from '@fastify/swagger';
 import type { FastifyInstance } from 'fastify';
-import { ERRORS } from '../errors.ts';
-import { openApiDocument } from './openapi.ts';
-import type { JsonSchema, OpenApiDocument, Operation, PathItem, Reference, Response } from './openapi-types.ts';
+import { ERRORS, RETRY_AFTER_SECONDS } from '../errors.ts';
+import { errorResponses } from './error-responses.ts';
+import * as examples from './examples.ts';
+import { INGEST_OPERATION } from './ingest-operation.ts';
+import type {
+  Header,
+  JsonSchema,
+  OpenApiDocument,
+  Operation,
+  PathItem,
+  Reference,
+  Response,
+  SecurityScheme,
+} from './openapi-types.ts';
+import { ERROR_ROWS, LIMIT_ROWS, USER_RULES } from './reference.ts';
 
-const RETRYABLE = new Set(Object.values(ERRORS).flatMap(({ status, retryable }) => (retryable ? String(status) : [])));
+const OPENAPI_VERSION = '3.1.1';
 
 export interface DocumentOptions {
   readonly version: string;
@@ -20,16 +32,17 @@ export interface DocumentOptions {
   readonly serverUrl?: string;
 }
 
+type Paths = Readonly<Record<string, PathItem>>;
+
 /** Before the first route: later ones are then part of the document. */
 export async function describeRoutes(app: FastifyInstance, options: DocumentOptions): Promise<void> {
-  const { components } = openApiDocument(options);
   await app.register(swagger, {
     hideUntagged: true,
     stripBasePath: false,
     convertConstToEnum: false,
-    openapi: { openapi: '3.1.1', components: { securitySchemes: components.securitySchemes as never } },
+    openapi: { openapi: OPENAPI_VERSION, components: { securitySchemes: SECURITY_SCHEMES as never } },
     transformObject: (generated) => {
-      if (!('openapiObject' in generated)) throw new Error('the document is not OpenAPI 3');
+      if (!('openapiObject' in generated)) throw new Error('the generated document is not OpenAPI 3');
       return documentOf(generated.openapiObject.paths as unknown as Paths, options) as never;
     },
   });
@@ -40,19 +53,96 @@ export function generatedDocument(app: FastifyInstance): OpenApiDocument {
   return app.swagger() as unknown as OpenApiDocument;
 }
 
-type Paths = Readonly<Record<string, PathItem>>;
+const TAGS = [
+  { name: 'Events', description: 'For applications: send events.' },
+  {
+    name: 'Reading back',
+    description: [
+      'Who is this, what did they do, why are these two one person, and what became of my request. With a secret key; publishable keys get 403.',
+      'Lists are newest first, 50 at a time: send `next_cursor` as `cursor` for what follows. What is received meanwhile neither repeats nor hides anything. Times are ISO 8601 in UTC. An empty parameter counts as absent; an unknown one is refused.',
+    ].join('\n\n'),
+  },
+  {
+    name: 'Dashboard',
+    description: [
+      'What the dashboard at `/dashboard` calls besides *Reading back*: the live stream and the health of the server, which a secret key opens too, and sessions, members and keys, which API keys do not open: they need the cookie of a signed-in member.',
+      'A change must come from the page itself: `Origin` has to be that of the server, otherwise the response is 403. Bodies are JSON. A session opens the calls of *Reading back* too: there the header `Sluice-Environment` says whose data is meant, and on `GET /live` the parameter `environment`.',
+    ].join('\n\n'),
+  },
+  {
+    name: 'Operations',
+    description: 'For operators: health, metrics and this description. No key needed.',
+  },
+];
+
+const HEADERS: Readonly<Record<string, Header>> = {
+  TraceId: {
+    description: 'Names this request. On every response, also where the body has no `trace_id`.',
+    schema: { type: 'string', format: 'uuid', examples: [examples.TRACE_ID] },
+  },
+  RetryAfter: {
+    description: 'Seconds to wait before the first retry; double it each time.',
+    schema: { type: 'integer', minimum: 1, examples: [RETRY_AFTER_SECONDS] },
+  },
+  Allow: {
+    description: 'The methods that this path has.',
+    schema: { type: 'string', examples: ['GET, HEAD'] },
+  },
+};
+
+const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
+  secretKey: {
+    type: 'http',
+    scheme: 'bearer',
+    description:
+      'A secret key, `sk_prod_…` or `sk_dev_…`. For servers only: it may do everything. Keep it out of browsers and apps.',
+  },
+  publishableKey: {
+    type: 'http',
+    scheme: 'bearer',
+    description:
+      'A publishable key, `pk_…`. Safe to show in browsers and apps: it may send events under `/ingest/` and nothing else.',
+  },
+  publishableKeyInQuery: {
+    type: 'apiKey',
+    in: 'query',
+    name: 'key',
+    description:
+      'A publishable key in the address, for a page that is closing and cannot set headers. `Content-Type: text/plain` is taken with it, and with it alone.',
+  },
+  session: {
+    type: 'apiKey',
+    in: 'cookie',
+    name: 'sluice_session',
+    description: 'The cookie of a member who is signed in to the dashboard.',
+  },
+};
 
 function documentOf(paths: Paths, options: DocumentOptions): OpenApiDocument {
-  const byHand = openApiDocument(options);
-  const components = new Map<string, JsonSchema>();
-  const completed = withReferences(mapOperations(paths, complete), components) as Paths;
+  const schemas = new Map<string, JsonSchema>();
+  const described = { '/ingest/events': { post: INGEST_OPERATION }, ...mapOperations(paths, complete) };
   return {
-    ...byHand,
-    paths: { ...byHand.paths, ...completed },
-    components: {
-      ...byHand.components,
-      schemas: { ...byHand.components.schemas, ...Object.fromEntries(components) },
+    openapi: OPENAPI_VERSION,
+    info: {
+      title: 'Sluice',
+      version: options.version,
+      summary: 'A gate that lets a flow of customer events in, fast, without losing any.',
+      description:
+        'Send customer events as JSON, in batches of users. A 202 means that the accepted users are on disk: they survive a crash and a power cut. When Sluice cannot promise that, it responds with 503 and says when to try again. Then ask who a person is, what they did, and why two identifiers are one person.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
+    servers: [{ url: options.serverUrl ?? '/', description: 'This server.' }],
+    tags: TAGS,
+    paths: withReferences(described, schemas) as Paths,
+    components: {
+      responses: withReferences(errorResponses(), schemas) as Record<string, Response>,
+      schemas: Object.fromEntries(schemas),
+      headers: HEADERS,
+      securitySchemes: SECURITY_SCHEMES,
+    },
+    'x-errors': ERROR_ROWS,
+    'x-limits': LIMIT_ROWS,
+    'x-user-rules': USER_RULES,
   };
 }
 
@@ -63,6 +153,8 @@ function mapOperations(paths: Paths, map: (operation: Operation) => Operation): 
   ]);
   return Object.fromEntries(entries) as Paths;
 }
+
+const RETRYABLE = new Set(Object.values(ERRORS).flatMap(({ status, retryable }) => (retryable ? String(status) : [])));
 
 function complete(operation: Operation): Operation {
   const responses = Object.entries(operation.responses as Readonly<Record<string, Response>>).map(
@@ -92,8 +184,8 @@ function withReferences(value: unknown, components: Map<string, JsonSchema>): un
     );
   if (!('title' in value) || typeof value.title !== 'string') return inner();
   const { title } = value;
-  // In its place before those inside it: components are in the order in which a reader meets them.
   const known = components.get(title);
+  // In its place before those inside it: components are in the order in which a reader meets them.
   if (known === undefined) components.set(title, {});
   const schema = inner();
   if (known !== undefined && !isDeepStrictEqual(known, schema)) throw new Error(`two schemas have the title ${title}`);

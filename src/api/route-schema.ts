@@ -7,6 +7,7 @@
 import type { FastifySchema } from 'fastify';
 import type { TSchema } from 'typebox';
 import { type Json, jsonText } from './json-text.ts';
+import type { JsonSchema, MediaType } from './openapi-types.ts';
 import type { ParameterKinds } from './parameters.ts';
 
 export interface JsonResponse<Body extends TSchema = TSchema> {
@@ -31,10 +32,12 @@ export interface RouteSchema {
   readonly query?: ParameterKinds;
   readonly headers?: Readonly<Record<string, TSchema>>;
   readonly body?: TSchema;
-  readonly response: JsonResponse | typeof NO_CONTENT | OtherResponse;
+  readonly response: RouteResponse | readonly RouteResponse[];
   /** Besides those of all routes of its kind. */
   readonly errors?: readonly ErrorStatus[];
 }
+
+type RouteResponse = JsonResponse | typeof NO_CONTENT | OtherResponse;
 
 /** Anything but JSON of one shape, as the OpenAPI document has it. */
 export interface OtherResponse {
@@ -92,8 +95,8 @@ function fastifySchema(schema: RouteSchema, kind: RouteKind): FastifySchema {
     ...(params !== undefined && { params: objectSchema(params) }),
     ...(query !== undefined && { querystring: querySchema(query) }),
     ...(headers !== undefined && { headers: { type: 'object', properties: headers } }),
-    ...(body !== undefined && { body }),
-    response: { ...responseSchema(response), ...Object.fromEntries(errors) },
+    ...(body !== undefined && { body: { description: 'JSON.', ...body } }),
+    response: Object.fromEntries([...errors, ...[response].flat().map(responseSchema)]),
   };
 }
 
@@ -107,17 +110,16 @@ function querySchema(kinds: ParameterKinds) {
   return { type: 'object', properties: Object.fromEntries(properties), required };
 }
 
-function responseSchema(response: RouteSchema['response']): Record<number, object> {
-  if (!('body' in response)) {
-    return 'content' in response ? { 200: response } : { 204: { type: 'null', description: response.description } };
-  }
-  const { status = 200, description, body, examples } = response;
-  return { [status]: { description, content: jsonContent(body, examples) } };
+function responseSchema(response: RouteResponse): [status: number, schema: object] {
+  if ('content' in response) return [200, response];
+  const { status = 200, description } = response;
+  if (!('body' in response)) return [status, { type: 'null', description }];
+  return [status, { description, content: jsonContent(response.body, response.examples) }];
 }
 
-export function jsonContent(schema: TSchema, examples?: Examples) {
-  if (examples === undefined) return { 'application/json': { schema } };
-  return { 'application/json': { schema, examples: namedExamples(examples) } };
+export function jsonContent(body: TSchema, examples?: Examples): Readonly<Record<string, MediaType>> {
+  const schema = body as JsonSchema;
+  return { 'application/json': examples === undefined ? { schema } : { schema, examples: namedExamples(examples) } };
 }
 
 export function namedExamples(examples: Examples): Record<string, { summary: string; value: unknown }> {

@@ -48,3 +48,12 @@ export function count(description: string) {
 export const userIndex = count('Position of the user in that request, counted from 0.');
 export const identifierType = oneOf(IDENTIFIER_TYPES, 'Kind of identifier.');
 export const nextCursor = orNull(Type.String(), 'Send it as `cursor` for the next page; null when there is no more.');
+
+const asWritten = Type.Array(Type.String(), { description: 'As clients first wrote them, oldest first.' });
+
+export function identifiersOf(description: string) {
+  return Type.Object(
+    { user_id: asWritten, email: asWritten, phone_number: asWritten, anon_id: asWritten },
+    { description },
+  );
+}

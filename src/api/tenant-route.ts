@@ -1,11 +1,9 @@
 /**
  * The one way in to what belongs to a tenant. A route that is made here sees the tenant of its secret key and nothing
- * else: who has no usable key is answered 401 before the body is read, and a key store that cannot be asked is 503.
+ * else: without a usable key the response is 401 before the body is read, and a key store that cannot be asked is 503.
  * The key is taken from the `Authorization` header alone, since addresses end up in logs and histories. Without that
  * header the cookie of a signed-in member will do: the tenant is the member's account in the environment that the page
  * names, and changes must come from our own page.
- *
- * Routes give back what to answer as a value; a thing that is not there is null, and answered 404.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -15,7 +13,7 @@ import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Act, ApiKey, Store } from '../store.ts';
 import { sendError, sendJson, sendUnauthorized } from './responses.ts';
-import type { Json, JsonOf } from './json-text.ts';
+import type { JsonOf } from './json-text.ts';
 import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
 import { NO_PARAMETERS, type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
 import { type JsonResponse, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
@@ -51,17 +49,6 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly by: NonNullable<Act['by']>;
 }
 
-export interface TenantRoute<Kinds extends ParameterKinds> {
-  readonly method: 'GET' | 'POST' | 'DELETE';
-  readonly url: string;
-  readonly parameters: Kinds;
-  /** 200 unless said otherwise. */
-  readonly status?: number;
-  /** For sessions of callers that cannot set headers: the environment may stand in the query instead. */
-  readonly environmentInQuery?: boolean;
-  readonly answer: (call: Call<Kinds>) => Promise<Json>;
-}
-
 declare module 'fastify' {
   interface FastifyRequest {
     /** Set by the hook that looks at the key or the cookie; null on routes that belong to no tenant. */
@@ -77,8 +64,15 @@ export const READING: RouteKind = {
   errors: [400, 401, 403, 500, 503],
 };
 
+/** For the dashboard, and open to a secret key as well. */
+export const DASHBOARD_READING: RouteKind = {
+  ...READING,
+  tag: 'Dashboard',
+  security: [{ secretKey: [] }, { session: [] }],
+};
+
 /** A route of a tenant: its schema, and the handler that responds to it. */
-export interface TenantEndpoint<Kinds extends ParameterKinds, Body extends TSchema> {
+export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> {
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly url: string;
   /** Reading back unless given. */
@@ -91,36 +85,10 @@ export interface TenantEndpoint<Kinds extends ParameterKinds, Body extends TSche
 export const BEARER = /^Bearer +(\S+) *$/i;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-export function addTenantRoute<Kinds extends ParameterKinds>(
-  app: FastifyInstance,
-  parts: TenantParts,
-  route: TenantRoute<Kinds>,
-): void {
-  ensureTenantDecorator(app);
-  app.route({
-    method: route.method,
-    url: route.url,
-    onRequest: (request, reply) => authenticate(parts, request, reply, route.environmentInQuery),
-    handler: async (request, reply) => {
-      const { tenantId } = request;
-      if (tenantId === null) throw new Error('a request without a tenant got to its handler');
-      const parameters = readParameters(route.parameters, request.url);
-      const id = pathId(request.params);
-      const { store, receiptTime } = parts;
-      const by = request.session === null ? { key_id: request.keyId ?? '' } : { member_id: request.session.member.id };
-      const { body, id: traceId } = request;
-      const call = { tenantId, store, parameters, id: id ?? '', body, traceId, now: receiptTime(), by };
-      const answer = id === null ? null : await route.answer(call);
-      if (id !== null) parts.onRead();
-      return answer === null ? sendError(reply, 'not_found') : sendJson(reply, route.status ?? 200, answer);
-    },
-  });
-}
-
 export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app: FastifyInstance,
   parts: TenantParts,
-  { method, url, kind = READING, schema, handler }: TenantEndpoint<Kinds, Body>,
+  { method, url, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
 ): void {
   ensureTenantDecorator(app);
   const { query = NO_PARAMETERS as Kinds } = schema;
@@ -140,7 +108,7 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
       const { store, receiptTime } = parts;
       const response = await handler({ tenantId, store, parameters, id, body, traceId, now: receiptTime(), by });
       parts.onRead();
-      return response === null ? sendError(reply, 'not_found') : sendJson(reply, status, response as Json);
+      return response === null ? sendError(reply, 'not_found') : sendJson(reply, status, response);
     },
   });
 }
@@ -153,7 +121,7 @@ export function ensureTenantDecorator(app: FastifyInstance): void {
   app.decorateRequest('keyId', null);
 }
 
-/** Sets the tenant of the request, or answers it. */
+/** Sets the tenant of the request, or responds to it. */
 export async function authenticate(
   parts: TenantParts,
   request: FastifyRequest,
@@ -203,7 +171,7 @@ export function servedEnvironments(environment: 'any' | Environment): readonly E
   return environment === 'any' ? ENVIRONMENTS : [environment];
 }
 
-/** All ids are UUIDs; what is none cannot be there, and nobody needs to ask for it. Null for such. */
+/** All ids are UUIDs; null for anything else, which cannot be there. */
 function pathId(params: unknown): string | null {
   if (typeof params !== 'object' || params === null) return '';
   const [given] = Object.values(params);

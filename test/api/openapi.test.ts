@@ -6,10 +6,10 @@ import { Check } from 'typebox/value';
 import * as examples from '../../src/api/examples.ts';
 import { follow, type JsonSchema, type Operation, type Response } from '../../src/api/openapi-types.ts';
 import { USER_RULES } from '../../src/api/reference.ts';
-import { IngestRequest, User } from '../../src/api/schemas.ts';
+import { IngestRequest, User } from '../../src/api/ingest-operation.ts';
 import { ERRORS } from '../../src/errors.ts';
 import { validateRequest } from '../../src/validation/validate-request.ts';
-import { openApiDocument } from './document.ts';
+import { inlined, openApiDocument } from './document.ts';
 import { startApp } from './running-app.ts';
 import { users } from './users.ts';
 
@@ -26,16 +26,8 @@ function responsesOf(operation: Operation): [string, Response][] {
   ]);
 }
 
-/** A schema with its references put in place, so that it can be checked on its own. */
-function inlined(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(inlined);
-  if (typeof value !== 'object' || value === null) return value;
-  if ('$ref' in value) return inlined(follow(DOCUMENT.components.schemas, value as { $ref: string }));
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, inlined(inner)]));
-}
-
 function matches(schema: JsonSchema, value: unknown): boolean {
-  return Check(inlined(schema) as object, value);
+  return Check(inlined(DOCUMENT, schema) as object, value);
 }
 
 /** The paths of the tree of routes that Fastify prints, written as OpenAPI writes them. */
@@ -192,23 +184,23 @@ describe('the example requests', () => {
   test('the first one is valid by its schema and accepted by the validator', () => {
     const request = bodies?.examples?.['valid']?.value;
     assert.ok(bodies && matches(bodies.schema, request));
-    assert.deepEqual(rejectionsOf(request), examples.SMALL_ANSWER.errors);
+    assert.deepEqual(rejectionsOf(request), examples.SMALL_RESPONSE.errors);
   });
 
   test('of the second one the validator rejects exactly the user that the example answer says', () => {
     const request = bodies?.examples?.['partly_valid']?.value as typeof examples.PARTLY_VALID_REQUEST;
     const [good, bad] = request.users;
     assert.ok(Check(User, good) && !Check(User, bad));
-    assert.deepEqual(rejectionsOf(request), examples.PARTLY_VALID_ANSWER.errors);
-    assert.equal(examples.PARTLY_VALID_ANSWER.users_rejected, 1);
-    assert.equal(examples.PARTLY_VALID_ANSWER.users_accepted, 1);
+    assert.deepEqual(rejectionsOf(request), examples.PARTLY_VALID_RESPONSE.errors);
+    assert.equal(examples.PARTLY_VALID_RESPONSE.users_rejected, 1);
+    assert.equal(examples.PARTLY_VALID_RESPONSE.users_accepted, 1);
   });
 
   test('the failed ones fail with the texts of their example answers', () => {
-    assert.deepEqual(rejectionsOf(examples.ALL_INVALID_REQUEST), examples.ALL_INVALID_ANSWER.errors);
+    assert.deepEqual(rejectionsOf(examples.ALL_INVALID_REQUEST), examples.ALL_INVALID_RESPONSE.errors);
     assert.deepEqual(validateRequest(JSON.stringify(examples.UNUSABLE_REQUEST)), {
       ok: false,
-      message: examples.UNUSABLE_ANSWER.message,
+      message: examples.UNUSABLE_RESPONSE.message,
     });
   });
 });

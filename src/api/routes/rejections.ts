@@ -11,7 +11,7 @@ import { AT, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.t
 import { raw } from '../json-text.ts';
 import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
 import { count, nextCursor, text, time, userIndex, uuid } from '../schema.ts';
-import { timeText } from '../stored-answers.ts';
+import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const REASON_CHARACTERS_MAX = 1_000;

@@ -1,0 +1,179 @@
+/**
+ * The routes for operators: health checks, metrics and version, which every role serves, and the description of the
+ * API for tools and for people. They need no key and read nothing that belongs to a tenant. Nothing here waits:
+ * `/livez` responds as long as the event loop turns.
+ */
+
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import { Type } from 'typebox';
+import { RETRY_AFTER_SECONDS } from '../../errors.ts';
+import { METRICS_CONTENT_TYPE } from '../../metrics.ts';
+import { type Role, ROLES } from '../../model.ts';
+import { docsPage, docsPolicy } from '../docs-page.ts';
+import { generatedDocument } from '../openapi-document.ts';
+import { type RouteKind, routeOptions, type RouteSchema } from '../route-schema.ts';
+import { oneOf, text } from '../schema.ts';
+
+export interface OperatorParts {
+  readonly version: string;
+  readonly role: Role;
+  /** Where clients reach this server, if that is known. */
+  readonly serverUrl?: string;
+  readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
+  readonly renderMetrics: () => string;
+}
+
+const OPERATIONS: RouteKind = { tag: 'Operations', security: [], errors: [403, 500] };
+
+export const role = oneOf(ROLES, 'What this server does of all that Sluice does.');
+
+const Alive = Type.Object(
+  { status: Type.Literal('alive') },
+  { title: 'Alive', description: 'The process runs and responds.' },
+);
+
+const Ready = Type.Object(
+  { status: Type.Literal('ready') },
+  { title: 'Ready', description: 'It does its work; a server that takes events in accepts them.' },
+);
+
+const NotReady = Type.Object(
+  {
+    status: Type.Literal('not ready'),
+    reasons: Type.Array(Type.String(), { description: 'Why, for an operator.' }),
+  },
+  { title: 'NotReady', description: 'It cannot do its work for now; events are refused.' },
+);
+
+const Version = Type.Object(
+  { version: text('Of Sluice.'), role },
+  { title: 'Version', description: 'What runs here.' },
+);
+
+export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorParts): void {
+  get(
+    app,
+    '/livez',
+    {
+      operationId: 'livez',
+      summary: 'Is the process alive?',
+      description: 'Restart the process when this stops responding.',
+      response: { description: 'Alive.', body: Alive, examples: { alive: ['Alive', { status: 'alive' }] } },
+    },
+    (reply) => reply.header('cache-control', 'no-store').send({ status: 'alive' }),
+  );
+
+  get(
+    app,
+    '/readyz',
+    {
+      operationId: 'readyz',
+      summary: 'Is it ready for its work?',
+      description:
+        'Send traffic only while this is 200. It is 503 while events cannot be accepted (the disk is full, nearly full or failing; Kafka cannot be reached), for the roles `processor` and `api` while PostgreSQL cannot be reached, for every role until PostgreSQL was first reached, and from the moment a shutdown begins: requests are served for `SLUICE_DRAIN` more.',
+      response: [
+        { description: 'Ready.', body: Ready, examples: { ready: ['Ready', { status: 'ready' }] } },
+        {
+          status: 503,
+          description: 'Not now.',
+          body: NotReady,
+          examples: {
+            not_ready: ['Not ready', { status: 'not ready', reasons: ['less than 256 MB of disk are free'] }],
+          },
+        },
+      ],
+    },
+    (reply) => {
+      const { ready, reasons } = parts.readiness();
+      reply.header('cache-control', 'no-store');
+      if (ready) return reply.send({ status: 'ready' });
+      return reply.code(503).header('retry-after', RETRY_AFTER_SECONDS).send({ status: 'not ready', reasons });
+    },
+  );
+
+  get(
+    app,
+    '/metrics',
+    {
+      operationId: 'metrics',
+      summary: 'Metrics for Prometheus',
+      description:
+        'All threads of this process, summed. Labels never name a tenant, a key or anything that a client chose.',
+      response: {
+        description: 'Prometheus text, format 0.0.4.',
+        content: { 'text/plain': { schema: { type: 'string' } } },
+      },
+    },
+    (reply) => reply.header('cache-control', 'no-store').type(METRICS_CONTENT_TYPE).send(parts.renderMetrics()),
+  );
+
+  get(
+    app,
+    '/version',
+    {
+      operationId: 'version',
+      summary: 'Which version is this?',
+      description: 'And which role it has.',
+      response: {
+        description: 'What runs here.',
+        body: Version,
+        examples: { version: ['Version', { version: '1.2.3', role: 'all' }] },
+      },
+    },
+    (reply) => reply.header('cache-control', 'no-store').send({ version: parts.version, role: parts.role }),
+  );
+}
+
+export function registerDocsRoutes(app: FastifyInstance): void {
+  // Made when first asked for, which is after the address of the server is known.
+  let made: { readonly text: string; readonly page: string } | undefined;
+  const description = () => {
+    if (made === undefined) {
+      const document = generatedDocument(app);
+      made = { text: JSON.stringify(document), page: docsPage(document) };
+    }
+    return made;
+  };
+
+  get(
+    app,
+    '/openapi.json',
+    {
+      operationId: 'openapi',
+      summary: 'This description',
+      description: 'OpenAPI 3.1, for tools.',
+      response: {
+        description: 'An OpenAPI 3.1 document.',
+        content: { 'application/json': { schema: { type: 'object' } } },
+      },
+    },
+    (reply) => {
+      reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8');
+      return reply.send(description().text);
+    },
+  );
+
+  get(
+    app,
+    '/docs',
+    {
+      operationId: 'docs',
+      summary: 'This description, for people',
+      description: 'One page, without scripts.',
+      response: { description: 'An HTML page.', content: { 'text/html': { schema: { type: 'string' } } } },
+    },
+    (reply) => {
+      reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': docsPolicy() });
+      return reply.type('text/html; charset=utf-8').send(description().page);
+    },
+  );
+}
+
+function get(
+  app: FastifyInstance,
+  url: string,
+  schema: RouteSchema,
+  respond: (reply: FastifyReply) => FastifyReply,
+): void {
+  app.get(url, { ...routeOptions(schema, OPERATIONS) }, (_request, reply) => respond(reply));
+}
