@@ -8,7 +8,7 @@ import { ERRORS, type ErrorCode } from '../errors.ts';
 import * as examples from './examples.ts';
 import { jsonContent } from './route-schema.ts';
 import type { Response } from './openapi-types.ts';
-import { count, text } from './schema.ts';
+import { count, list, object, text } from './schema.ts';
 
 export const traceId = Type.String({
   format: 'uuid',
@@ -17,34 +17,28 @@ export const traceId = Type.String({
 
 const message = text('What is wrong and where, for a person.');
 
-const UserError = Type.Object(
-  {
-    userIndex: count('Position of the user in `users`, counted from 0.'),
-    message: text('The first rule that the user breaks.'),
-  },
-  { title: 'UserError', description: 'Why one user was rejected.' },
-);
-
-export const userErrors = Type.Array(UserError, {
-  description: 'One entry per rejected user, in order of `userIndex`.',
+const UserError = object('UserError', 'Why one user was rejected.', {
+  userIndex: count('Position of the user in `users`, counted from 0.'),
+  message: text('The first rule that the user breaks.'),
 });
 
-const ValidationFailed = Type.Object(
+export const userErrors = list(UserError, 'One entry per rejected user, in order of `userIndex`.');
+
+const ValidationFailed = object(
+  'ValidationFailed',
+  'Nothing was accepted: every user is invalid, or the payload is unusable (then `message` says why).',
   {
     error: Type.Literal(ERRORS.validation_failed.text),
     trace_id: traceId,
     errors: userErrors,
     message: Type.Optional(message),
   },
-  {
-    title: 'ValidationFailed',
-    description: 'Nothing was accepted: every user is invalid, or the payload is unusable (then `message` says why).',
-  },
 );
 
-const Unauthorized = Type.Object(
+const Unauthorized = object(
+  'Unauthorized',
+  'The key is missing, wrong, revoked, expired or of the other environment.',
   { error: Type.Literal(ERRORS.unauthorized.text) },
-  { title: 'Unauthorized', description: 'The key is missing, wrong, revoked, expired or of the other environment.' },
 );
 
 interface ErrorWords {

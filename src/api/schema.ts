@@ -4,8 +4,17 @@
  * document, under its title.
  */
 
-import { type Static, type TSchema, Type } from 'typebox';
+import { type Static, type TProperties, type TSchema, Type } from 'typebox';
 import { IDENTIFIER_TYPES } from '../model.ts';
+
+/** An object that has a name. */
+export function object<Fields extends TProperties>(title: string, description: string, fields: Fields) {
+  return Type.Object(fields, { title, description });
+}
+
+export function list<Item extends TSchema>(items: Item, description: string) {
+  return Type.Array(items, { description });
+}
 
 export function orNull<Schema extends TSchema>(schema: Schema, description: string) {
   return Type.Union([schema, Type.Null()], { description });
@@ -23,6 +32,23 @@ export function mapOf<Schema extends TSchema>(values: Schema, description: strin
 
 export function text(description: string) {
   return Type.String({ description });
+}
+
+export function textOrNull(description: string) {
+  return orNull(Type.String(), description);
+}
+
+export function numberOrNull(description: string) {
+  return orNull(Type.Number(), description);
+}
+
+export function flag(description: string) {
+  return Type.Boolean({ description });
+}
+
+/** What a client chose: any JSON value. */
+export function anyJson(description: string) {
+  return Type.Unknown({ description });
 }
 
 export function time(description: string) {
@@ -47,7 +73,7 @@ export function count(description: string) {
 
 export const userIndex = count('Position of the user in that request, counted from 0.');
 export const identifierType = oneOf(IDENTIFIER_TYPES, 'Kind of identifier.');
-export const nextCursor = orNull(Type.String(), 'Send it as `cursor` for the next page; null when there is no more.');
+export const nextCursor = textOrNull('Send it as `cursor` for the next page; null when there is no more.');
 
 const asWritten = Type.Array(Type.String(), { description: 'As clients first wrote them, oldest first.' });
 

@@ -7,7 +7,7 @@
 import type { ReactNode } from 'react';
 import { useQueryValue } from '../router.tsx';
 import { formatBytes, formatDuration, formatNumber, Time, useNow } from '../time.tsx';
-import type { Health } from '../types.ts';
+import type { Health } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { Code } from '../ui/code.tsx';

@@ -5,30 +5,26 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import { ACT_AT, ACT_TRACE_ID, PROFILE_ID } from '../examples.ts';
 import { raw } from '../json-text.ts';
 import { cursor, limit, textParameter } from '../parameters.ts';
-import { nextCursor, oneOf, time, uuid } from '../schema.ts';
+import { anyJson, list, nextCursor, object, oneOf, time, uuid } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const TRACE_ID_CHARACTERS = 36;
 
-const AuditAct = Type.Object(
-  {
-    kind: oneOf(['unmerge', 'erase'], 'What was done.'),
-    trace_id: uuid('The call that did it.'),
-    at: time('When.'),
-    detail: Type.Unknown({ description: 'To what.' }),
-  },
-  { title: 'AuditAct', description: 'One unmerge or erasure.' },
-);
+const AuditAct = object('AuditAct', 'One unmerge or erasure.', {
+  kind: oneOf(['unmerge', 'erase'], 'What was done.'),
+  trace_id: uuid('The call that did it.'),
+  at: time('When.'),
+  detail: anyJson('To what.'),
+});
 
-const AuditPage = Type.Object(
-  { acts: Type.Array(AuditAct, { description: 'Newest first.' }), next_cursor: nextCursor },
-  { title: 'AuditPage', description: 'Acts of this API that changed what is stored.' },
-);
+const AuditPage = object('AuditPage', 'Acts of this API that changed what is stored.', {
+  acts: list(AuditAct, 'Newest first.'),
+  next_cursor: nextCursor,
+});
 
 const AUDIT_PAGE = {
   acts: [{ kind: 'erase', trace_id: ACT_TRACE_ID, at: ACT_AT, detail: { profile_id: PROFILE_ID } }],

@@ -19,89 +19,81 @@ import {
 } from '../parameters.ts';
 import { include, peopleOf } from '../person-of-event.ts';
 import { BadParameterError } from '../responses.ts';
-import { count, identifiersOf, mapOf, nextCursor, orNull, text, time, userIndex, uuid, uuidOrNull } from '../schema.ts';
+import {
+  count,
+  identifiersOf,
+  list,
+  mapOf,
+  nextCursor,
+  numberOrNull,
+  object,
+  orNull,
+  text,
+  textOrNull,
+  time,
+  userIndex,
+  uuid,
+  uuidOrNull,
+} from '../schema.ts';
 import { eventJson, eventPageJson, timeText } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 
-export const Person = Type.Object(
-  {
-    id: uuid('The profile as it is now.'),
-    name: orNull(
-      Type.String(),
-      '`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.',
-    ),
-    identifiers: identifiersOf('The oldest three of each type.'),
-  },
-  { title: 'Person', description: 'The name and identifiers of a person.' },
-);
+export const Person = object('Person', 'The name and identifiers of a person.', {
+  id: uuid('The profile as it is now.'),
+  name: textOrNull('`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.'),
+  identifiers: identifiersOf('The oldest three of each type.'),
+});
 
 /** Part of events and of users of traces. */
 export const person = Type.Optional(
   orNull(Person, 'With `include=person`: the name and identifiers of the person; null without a profile.'),
 );
 
-export const StoredEvent = Type.Object(
-  {
-    id: text('Names the event: trace_id, userIndex and position among the events of the user.'),
-    event_name: text('What happened.'),
-    timestamp: time('When it happened.'),
-    received_at: time('When the server received it.'),
-    revenue: orNull(Type.Number(), 'As sent; null without one.'),
-    event_value: orNull(Type.Number(), 'As sent; null without one.'),
-    properties: mapOf(Type.Unknown(), 'Custom properties. Numbers keep their value, however many digits they have.'),
-    profile_id: uuidOrNull('The profile that it belongs to now; null when all identifiers of the user were junk.'),
-    trace_id: uuid('The request that it came with.'),
-    userIndex,
-    key_id: text('The key that its request came with.'),
-    person,
-  },
-  { title: 'StoredEvent', description: 'One thing that happened.' },
-);
+export const StoredEvent = object('StoredEvent', 'One thing that happened.', {
+  id: text('Names the event: trace_id, userIndex and position among the events of the user.'),
+  event_name: text('What happened.'),
+  timestamp: time('When it happened.'),
+  received_at: time('When the server received it.'),
+  revenue: numberOrNull('As sent; null without one.'),
+  event_value: numberOrNull('As sent; null without one.'),
+  properties: mapOf(Type.Unknown(), 'Custom properties. Numbers keep their value, however many digits they have.'),
+  profile_id: uuidOrNull('The profile that it belongs to now; null when all identifiers of the user were junk.'),
+  trace_id: uuid('The request that it came with.'),
+  userIndex,
+  key_id: text('The key that its request came with.'),
+  person,
+});
 
-export const EventPage = Type.Object(
-  { events: Type.Array(StoredEvent, { description: 'Newest first.' }), next_cursor: nextCursor },
-  { title: 'EventPage', description: 'Events, newest first by `timestamp`.' },
-);
+export const EventPage = object('EventPage', 'Events, newest first by `timestamp`.', {
+  events: list(StoredEvent, 'Newest first.'),
+  next_cursor: nextCursor,
+});
 
-const Arrivals = Type.Object(
-  {
-    events: Type.Array(StoredEvent, { description: 'Oldest first, in order of arrival.' }),
-    last: text('Send it as `after` for what comes next.'),
-  },
-  { title: 'Arrivals', description: 'With `after`: events in order of arrival.' },
-);
+const Arrivals = object('Arrivals', 'With `after`: events in order of arrival.', {
+  events: list(StoredEvent, 'Oldest first, in order of arrival.'),
+  last: text('Send it as `after` for what comes next.'),
+});
 
-const CurrencySum = Type.Object(
-  {
-    currency: orNull(
-      Type.String(),
-      'The event property `currency`: three letters, in capitals. `other` for all that is not three letters, null for revenue without a currency.',
-    ),
-    events: count('Events with revenue in this currency.'),
-    revenue: orNull(
-      Type.Number(),
-      'Sum of their revenue, a double; null for `other`, because amounts of different currencies are never added.',
-    ),
-  },
-  { title: 'CurrencySum', description: 'Revenue in one currency.' },
-);
+const CurrencySum = object('CurrencySum', 'Revenue in one currency.', {
+  currency: textOrNull(
+    'The event property `currency`: three letters, in capitals. `other` for all that is not three letters, null for revenue without a currency.',
+  ),
+  events: count('Events with revenue in this currency.'),
+  revenue: numberOrNull(
+    'Sum of their revenue, a double; null for `other`, because amounts of different currencies are never added.',
+  ),
+});
 
-const CountBucket = Type.Object(
-  {
-    start: time('Start of the bucket, UTC.'),
-    event_name: Type.Optional(text('With `group_by=event_name`.')),
-    events: count('Events in the whole bucket.'),
-    revenue: Type.Array(CurrencySum, {
-      description: 'Sums of their revenue, one for each currency; empty when no event has revenue.',
-    }),
-  },
-  { title: 'CountBucket', description: 'The events of one minute, hour or day.' },
-);
+const CountBucket = object('CountBucket', 'The events of one minute, hour or day.', {
+  start: time('Start of the bucket, UTC.'),
+  event_name: Type.Optional(text('With `group_by=event_name`.')),
+  events: count('Events in the whole bucket.'),
+  revenue: list(CurrencySum, 'Sums of their revenue, one for each currency; empty when no event has revenue.'),
+});
 
-const Counts = Type.Object(
-  { buckets: Type.Array(CountBucket, { description: 'Buckets without events are left out.' }) },
-  { title: 'Counts', description: 'Events by time.' },
-);
+const Counts = object('Counts', 'Events by time.', {
+  buckets: list(CountBucket, 'Buckets without events are left out.'),
+});
 
 /** Also of the timeline of one profile. */
 export const EVENT_PARAMETERS = {

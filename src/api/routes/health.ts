@@ -11,7 +11,7 @@ import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes
 import { processes } from '../../roles.ts';
 import type { Store } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
-import { count, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
+import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { DASHBOARD_READING, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { type OperatorParts, role } from './operations.ts';
@@ -27,75 +27,63 @@ export interface HealthParts {
 /** More than this are not counted: who has one of them has a bug to look for. */
 const SET_ASIDE_MAX = 1_000;
 
-const Setting = Type.Object(
-  {
-    name: text('Name of the environment variable.'),
-    value: text('What is in effect.'),
-    default: text('What would be, if nothing was set.'),
-    source: oneOf(['default', 'environment', 'flag'], 'Where the value came from.'),
-    description: text('What it does.'),
-  },
-  { title: 'Setting', description: 'One setting of the server.' },
-);
+const Setting = object('Setting', 'One setting of the server.', {
+  name: text('Name of the environment variable.'),
+  value: text('What is in effect.'),
+  default: text('What would be, if nothing was set.'),
+  source: oneOf(['default', 'environment', 'flag'], 'Where the value came from.'),
+  description: text('What it does.'),
+});
 
-const Health = Type.Object(
-  {
-    status: oneOf(['ready', 'not ready'], 'As `/readyz` says.'),
-    reasons: Type.Array(Type.String(), { description: 'Why events are refused, if they are.' }),
-    version: text('Of Sluice.'),
-    role,
-    node: text('Version of Node.js.'),
-    started_at: time('When this process started.'),
-    backlog_bytes: count('In the log and not yet processed.'),
-    backlog_bytes_max: count('With more than this, events are refused.'),
-    lag_seconds: orNull(
-      Type.Number({ minimum: 0 }),
-      'Age of the oldest request that is not yet processed; null on a server that processes none.',
-    ),
-    disk_free_bytes: orNull(
-      Type.Integer({ minimum: 0 }),
-      'Free where the data is kept; null on a server that keeps none on its disk.',
-    ),
-    disk_free_bytes_min: count('With less than this, events are refused.'),
-    last_backup_at: timeOrNull(
-      'When the last successful `sluice backup` of the data folder began: all that was acknowledged before is in it. Null while there was none; backups by other means, such as of PostgreSQL, are not seen.',
-    ),
-    clock_held_seconds: Type.Number({
-      minimum: 0,
-      description:
-        'How far the clock is ahead of `received_at`, because it jumped and is not believed; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
-    }),
-    clock_behind_seconds: Type.Number({
-      minimum: 0,
-      description:
-        'How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, set it.',
-    }),
-    memory_bytes: count('Resident memory of the process.'),
-    ledger_difference: orNull(
-      Type.Number(),
-      'Events that are not accounted for: anything but 0 is a bug; null on a server that processes nothing.',
-    ),
-    log_missing_records: orNull(
-      Type.Number(),
-      'Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing.',
-    ),
-    log_lost_records: orNull(
-      Type.Number(),
-      'Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing.',
-    ),
-    records_set_aside: count('Failed records: requests that could not be processed, kept for an operator to look at.'),
-    requests: Type.Array(
-      Type.Object({ status: count('Status of HTTP.'), requests: count('Responses with it since `started_at`.') }),
-      {
-        description:
-          'Responses to requests under `/ingest/`, of the whole server. Those that were rejected as a whole are counted nowhere else: they belong to no account.',
-      },
-    ),
-    edges: count('Threads that take requests.'),
-    settings: Type.Array(Setting, { description: 'All settings.' }),
-  },
-  { title: 'Health', description: 'How the server is.' },
-);
+const Health = object('Health', 'How the server is.', {
+  status: oneOf(['ready', 'not ready'], 'As `/readyz` says.'),
+  reasons: list(Type.String(), 'Why events are refused, if they are.'),
+  version: text('Of Sluice.'),
+  role,
+  node: text('Version of Node.js.'),
+  started_at: time('When this process started.'),
+  backlog_bytes: count('In the log and not yet processed.'),
+  backlog_bytes_max: count('With more than this, events are refused.'),
+  lag_seconds: orNull(
+    Type.Number({ minimum: 0 }),
+    'Age of the oldest request that is not yet processed; null on a server that processes none.',
+  ),
+  disk_free_bytes: orNull(
+    Type.Integer({ minimum: 0 }),
+    'Free where the data is kept; null on a server that keeps none on its disk.',
+  ),
+  disk_free_bytes_min: count('With less than this, events are refused.'),
+  last_backup_at: timeOrNull(
+    'When the last successful `sluice backup` of the data folder began: all that was acknowledged before is in it. Null while there was none; backups by other means, such as of PostgreSQL, are not seen.',
+  ),
+  clock_held_seconds: Type.Number({
+    minimum: 0,
+    description:
+      'How far the clock is ahead of `received_at`, because it jumped and is not believed; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
+  }),
+  clock_behind_seconds: Type.Number({
+    minimum: 0,
+    description:
+      'How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, set it.',
+  }),
+  memory_bytes: count('Resident memory of the process.'),
+  ledger_difference: numberOrNull(
+    'Events that are not accounted for: anything but 0 is a bug; null on a server that processes nothing.',
+  ),
+  log_missing_records: numberOrNull(
+    'Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing.',
+  ),
+  log_lost_records: numberOrNull(
+    'Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing.',
+  ),
+  records_set_aside: count('Failed records: requests that could not be processed, kept for an operator to look at.'),
+  requests: list(
+    Type.Object({ status: count('Status of HTTP.'), requests: count('Responses with it since `started_at`.') }),
+    'Responses to requests under `/ingest/`, of the whole server. Those that were rejected as a whole are counted nowhere else: they belong to no account.',
+  ),
+  edges: count('Threads that take requests.'),
+  settings: list(Setting, 'All settings.'),
+});
 
 export function registerHealthRoutes(app: FastifyInstance, parts: HealthParts & OperatorParts & TenantParts): void {
   tenantRoute(app, parts, {

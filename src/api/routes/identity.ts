@@ -31,7 +31,7 @@ import {
 import { textParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
-import { identifierType, oneOf, text, time, userIndex, uuid } from '../schema.ts';
+import { identifierType, list, object, oneOf, text, time, userIndex, uuid } from '../schema.ts';
 import { identityJson, mergeJson, timeText } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute, uuidOf } from '../tenant-route.ts';
 import { PROFILE_PARAMS, valueToMatch } from './profiles.ts';
@@ -53,83 +53,66 @@ const joinedNodes = Type.Unsafe<readonly [string, string]>({
   description: 'Of a merge: where `via` belongs, and what it was joined to.',
 });
 
-const ChainStep = Type.Object(
-  {
-    kind: oneOf(
-      ['link', 'merge'],
-      '`link`: an identifier was seen for the first time. `merge`: two profiles became one.',
-    ),
-    type: Type.Optional(identifierType),
-    value: Type.Optional(text('Of a link: the identifier.')),
-    node: Type.Optional(uuid('Of a link: where the identifier belongs.')),
-    from: Type.Optional(uuid('Of a merge: what was merged away.')),
-    into: Type.Optional(uuid('Of a merge: what remained.')),
-    via: Type.Optional(via),
-    nodes: Type.Optional(joinedNodes),
-    trace_id: uuid('The request that did it.'),
-    userIndex,
-    at: time('When the server received it.'),
-    text: text('The step as a sentence.'),
-  },
-  { title: 'ChainStep', description: 'One step of the way from one identifier to another.' },
-);
+const ChainStep = object('ChainStep', 'One step of the way from one identifier to another.', {
+  kind: oneOf(
+    ['link', 'merge'],
+    '`link`: an identifier was seen for the first time. `merge`: two profiles became one.',
+  ),
+  type: Type.Optional(identifierType),
+  value: Type.Optional(text('Of a link: the identifier.')),
+  node: Type.Optional(uuid('Of a link: where the identifier belongs.')),
+  from: Type.Optional(uuid('Of a merge: what was merged away.')),
+  into: Type.Optional(uuid('Of a merge: what remained.')),
+  via: Type.Optional(via),
+  nodes: Type.Optional(joinedNodes),
+  trace_id: uuid('The request that did it.'),
+  userIndex,
+  at: time('When the server received it.'),
+  text: text('The step as a sentence.'),
+});
 
-const LinkedIdentifier = Type.Object(
-  {
-    type: identifierType,
-    value: text('As the client first wrote it.'),
-    node: uuid('Where it belongs, for ever: see `nodes` of the merges.'),
-    first_trace_id: uuid('The first request with it.'),
-    userIndex,
-    first_seen: time('When the server received that request.'),
-  },
-  { title: 'LinkedIdentifier', description: 'An identifier, and the request that brought it.' },
-);
+const LinkedIdentifier = object('LinkedIdentifier', 'An identifier, and the request that brought it.', {
+  type: identifierType,
+  value: text('As the client first wrote it.'),
+  node: uuid('Where it belongs, for ever: see `nodes` of the merges.'),
+  first_trace_id: uuid('The first request with it.'),
+  userIndex,
+  first_seen: time('When the server received that request.'),
+});
 
-const Merge = Type.Object(
-  {
-    from: uuid('What was merged away.'),
-    into: uuid('What remained.'),
-    via,
-    nodes: joinedNodes,
-    trace_id: uuid('The request that did it. Unmerge takes this.'),
-    userIndex,
-    at: time('When the server received it.'),
-  },
-  { title: 'Merge', description: 'A merge, and its cause.' },
-);
+const Merge = object('Merge', 'A merge, and its cause.', {
+  from: uuid('What was merged away.'),
+  into: uuid('What remained.'),
+  via,
+  nodes: joinedNodes,
+  trace_id: uuid('The request that did it. Unmerge takes this.'),
+  userIndex,
+  at: time('When the server received it.'),
+});
 
-const Refusal = Type.Object(
-  {
-    type: identifierType,
-    value: text('The identifier that was not linked.'),
-    reason: oneOf(
-      Object.keys(REFUSAL_REASONS) as RefusalReason[],
-      Object.entries(REFUSAL_REASONS)
-        .map(([code, words]) => `\`${code}\`: ${words}`)
-        .join('; '),
-    ),
-    trace_id: uuid('The first request that was refused so.'),
-    userIndex,
-    at: time('When the server received it.'),
-    count: Type.Integer({ minimum: 1, description: 'How often it happened.' }),
-  },
-  { title: 'Refusal', description: 'A link that was refused.' },
-);
+const Refusal = object('Refusal', 'A link that was refused.', {
+  type: identifierType,
+  value: text('The identifier that was not linked.'),
+  reason: oneOf(
+    Object.keys(REFUSAL_REASONS) as RefusalReason[],
+    Object.entries(REFUSAL_REASONS)
+      .map(([code, words]) => `\`${code}\`: ${words}`)
+      .join('; '),
+  ),
+  trace_id: uuid('The first request that was refused so.'),
+  userIndex,
+  at: time('When the server received it.'),
+  count: Type.Integer({ minimum: 1, description: 'How often it happened.' }),
+});
 
-const Identity = Type.Object(
-  {
-    identifiers: Type.Array(LinkedIdentifier, { description: 'Every identifier, and where it came from.' }),
-    merges: Type.Array(Merge, { description: 'Every merge, and its cause.' }),
-    refusals: Type.Array(Refusal, {
-      description: 'What was not linked or merged when a record went to this profile, and why not.',
-    }),
-    chain: Type.Optional(
-      Type.Array(ChainStep, { minItems: 1, description: 'With `from` and `to`: the one way from one to the other.' }),
-    ),
-  },
-  { title: 'Identity', description: 'Why this is one person.' },
-);
+const Identity = object('Identity', 'Why this is one person.', {
+  identifiers: list(LinkedIdentifier, 'Every identifier, and where it came from.'),
+  merges: list(Merge, 'Every merge, and its cause.'),
+  refusals: list(Refusal, 'What was not linked or merged when a record went to this profile, and why not.'),
+  chain: Type.Optional(
+    Type.Array(ChainStep, { minItems: 1, description: 'With `from` and `to`: the one way from one to the other.' }),
+  ),
+});
 
 const UnmergeRequest = Type.Object(
   { trace_id: uuid('The request whose merges are to be undone.') },
@@ -141,16 +124,11 @@ const UnmergeRequest = Type.Object(
   },
 );
 
-const Unmerged = Type.Object(
-  {
-    trace_id: uuid('Names this unmerge. It is in the audit.'),
-    undone: Type.Integer({ minimum: 1, description: 'Merges that were undone.' }),
-    profile_ids: Type.Array(Type.String({ format: 'uuid' }), {
-      description: 'The profiles that there are now instead of one, oldest first.',
-    }),
-  },
-  { title: 'Unmerged', description: 'The result of an unmerge.' },
-);
+const Unmerged = object('Unmerged', 'The result of an unmerge.', {
+  trace_id: uuid('Names this unmerge. It is in the audit.'),
+  undone: Type.Integer({ minimum: 1, description: 'Merges that were undone.' }),
+  profile_ids: list(Type.String({ format: 'uuid' }), 'The profiles that there are now instead of one, oldest first.'),
+});
 
 const TYPED_IDENTIFIER = /^([^:]*):([^]+)$/;
 /** The longest type, a colon, and the longest identifier. */

@@ -14,7 +14,7 @@ import type { ApiKey, KeyStore, NewKey } from '../../store.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
 import { BadParameterError } from '../responses.ts';
-import { oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
+import { flag, list, object, oneOf, text, textOrNull, time, timeOrNull } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { servedEnvironments } from '../tenant-route.ts';
 
@@ -34,54 +34,40 @@ export interface KeyParts extends MemberParts {
 const name = Type.String({ minLength: 1, maxLength: 100, description: 'The name of the key, for people.' });
 const kind = oneOf(KEY_KINDS, 'Secret keys may do everything, publishable ones may only send events.');
 export const environment = oneOf(ENVIRONMENTS, 'Which of the two environments.');
-const origins = Type.Array(Type.String(), {
-  description: 'Where browsers may use a publishable key; empty: anywhere.',
-});
+const origins = list(Type.String(), 'Where browsers may use a publishable key; empty: anywhere.');
 const keyText = text('The key in full. It is in this response and never again.');
 
-const Key = Type.Object(
-  {
-    id: text('Names the key, and is harmless.'),
-    name,
-    kind,
-    environment,
-    prefix: text('How the key begins.'),
-    last_four: text('Its last four characters.'),
-    origins,
-    created_at: time('When it was made.'),
-    expires_at: timeOrNull('When it ends by itself.'),
-    revoked_at: timeOrNull('When it was revoked.'),
-    last_used_at: timeOrNull('When it was last used, give or take some seconds.'),
-    leak_suspected_at: timeOrNull('When a secret key was first used from a web page of another site.'),
-    leak_origin: orNull(Type.String(), 'That site.'),
-    state: oneOf(['active', 'expired', 'revoked'], 'Whether it works.'),
-    is_unused: Type.Boolean({ description: 'Active, and neither made nor used within 30 days.' }),
-  },
-  { title: 'Key', description: 'An API key, without what is secret of it.' },
-);
+const Key = object('Key', 'An API key, without what is secret of it.', {
+  id: text('Names the key, and is harmless.'),
+  name,
+  kind,
+  environment,
+  prefix: text('How the key begins.'),
+  last_four: text('Its last four characters.'),
+  origins,
+  created_at: time('When it was made.'),
+  expires_at: timeOrNull('When it ends by itself.'),
+  revoked_at: timeOrNull('When it was revoked.'),
+  last_used_at: timeOrNull('When it was last used, give or take some seconds.'),
+  leak_suspected_at: timeOrNull('When a secret key was first used from a web page of another site.'),
+  leak_origin: textOrNull('That site.'),
+  state: oneOf(['active', 'expired', 'revoked'], 'Whether it works.'),
+  is_unused: flag('Active, and neither made nor used within 30 days.'),
+});
 
-const KeyList = Type.Object(
-  { keys: Type.Array(Key, { description: 'Newest first.' }) },
-  { title: 'KeyList', description: 'The keys of an account.' },
-);
+const KeyList = object('KeyList', 'The keys of an account.', { keys: list(Key, 'Newest first.') });
 
-const KeyOptions = Type.Object(
-  {
-    name,
-    kind,
-    environment,
-    expires_at: Type.Optional(timeOrNull('When it ends by itself.')),
-    origins: Type.Optional(origins),
-  },
-  { title: 'KeyOptions', description: 'What the key shall be.' },
-);
+const KeyOptions = object('KeyOptions', 'What the key shall be.', {
+  name,
+  kind,
+  environment,
+  expires_at: Type.Optional(timeOrNull('When it ends by itself.')),
+  origins: Type.Optional(origins),
+});
 
-const CreatedKey = Type.Object({ key: keyText, row: Key }, { title: 'CreatedKey', description: 'A new key.' });
+const CreatedKey = object('CreatedKey', 'A new key.', { key: keyText, row: Key });
 
-const RolledKey = Type.Object(
-  { key: keyText, row: Key, old: Key },
-  { title: 'RolledKey', description: 'A new key, and the one that it replaces.' },
-);
+const RolledKey = object('RolledKey', 'A new key, and the one that it replaces.', { key: keyText, row: Key, old: Key });
 
 export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
   const callOf = ({ member, now }: MemberCall): KeyCall => ({

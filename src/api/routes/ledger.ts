@@ -11,56 +11,45 @@ import type { FastifyInstance } from 'fastify';
 import { Type } from 'typebox';
 import type { Books } from '../../store.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
-import { count, time } from '../schema.ts';
+import { count, flag, list, object, time } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const HOUR_MS = 3_600_000;
 const DEFAULT_RANGE_MS = 7 * 24 * HOUR_MS;
 
-const LedgerSums = Type.Object(
-  {
-    received: count('Acknowledged with a 202.'),
-    stored: count('Stored, and can be read.'),
-    duplicates: count('Left out: sent before, with the same `Idempotency-Key` or `$event_id`.'),
-    erased: count('Erased on request, or not stored because the person was erased.'),
-    expired: count('Removed at the end of their retention.'),
-    set_aside: count('Failed records: they could not be processed, and are kept for an operator to look at.'),
-    pending: count('Durable, and not processed yet.'),
-    difference: Type.Integer({ description: 'Received, less all of these. Anything but 0 is a bug.' }),
-  },
-  { title: 'LedgerSums', description: 'What became of what was received.' },
-);
+const LedgerSums = object('LedgerSums', 'What became of what was received.', {
+  received: count('Acknowledged with a 202.'),
+  stored: count('Stored, and can be read.'),
+  duplicates: count('Left out: sent before, with the same `Idempotency-Key` or `$event_id`.'),
+  erased: count('Erased on request, or not stored because the person was erased.'),
+  expired: count('Removed at the end of their retention.'),
+  set_aside: count('Failed records: they could not be processed, and are kept for an operator to look at.'),
+  pending: count('Durable, and not processed yet.'),
+  difference: Type.Integer({ description: 'Received, less all of these. Anything but 0 is a bug.' }),
+});
 
-const LedgerHour = Type.Object(
-  {
-    hour: time('Start of the hour of receipt, UTC.'),
-    users: LedgerSums,
-    events: LedgerSums,
-    users_rejected: count('Users that were not valid. They are not part of the sums.'),
-  },
-  { title: 'LedgerHour', description: 'What was received in one hour.' },
-);
+const LedgerHour = object('LedgerHour', 'What was received in one hour.', {
+  hour: time('Start of the hour of receipt, UTC.'),
+  users: LedgerSums,
+  events: LedgerSums,
+  users_rejected: count('Users that were not valid. They are not part of the sums.'),
+});
 
-const Ledger = Type.Object(
-  {
-    balanced: Type.Boolean({
-      description: 'Whether every hour there ever was adds up, and no record is missing but those in `lost_records`.',
-    }),
-    missing_records: count(
-      'Requests that the store relies on and the event log has lost, of all tenants: anything but 0 needs an operator.',
-    ),
-    lost_records: count(
-      'Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good.',
-    ),
-    hours: Type.Array(LedgerHour, { description: 'Newest first. Hours without requests are left out.' }),
-    totals: Type.Object(
-      { users: LedgerSums, events: LedgerSums },
-      { description: 'Over all hours, not only those above.' },
-    ),
-  },
-  { title: 'Ledger', description: 'Every event is accounted for.' },
-);
+const Ledger = object('Ledger', 'Every event is accounted for.', {
+  balanced: flag('Whether every hour there ever was adds up, and no record is missing but those in `lost_records`.'),
+  missing_records: count(
+    'Requests that the store relies on and the event log has lost, of all tenants: anything but 0 needs an operator.',
+  ),
+  lost_records: count(
+    'Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good.',
+  ),
+  hours: list(LedgerHour, 'Newest first. Hours without requests are left out.'),
+  totals: Type.Object(
+    { users: LedgerSums, events: LedgerSums },
+    { description: 'Over all hours, not only those above.' },
+  ),
+});
 
 const ALL_STORED = { duplicates: 0, erased: 0, expired: 0, set_aside: 0, pending: 0, difference: 0 };
 const USERS = { received: 3, stored: 3, ...ALL_STORED };

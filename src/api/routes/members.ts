@@ -11,45 +11,37 @@ import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute, readTexts } 
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';
 import { ownUrl } from '../same-origin.ts';
-import { orNull, text, time, timeOrNull } from '../schema.ts';
+import { flag, list, object, text, textOrNull, time, timeOrNull } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 
 export const email = text('An e-mail address.');
 
-const Member = Type.Object(
-  {
-    id: text('Names the member.'),
-    email,
-    created_at: time('Since when.'),
-    last_signed_in_at: timeOrNull('When they last signed in.'),
-    is_you: Type.Boolean({ description: 'Whether it is the member who asks.' }),
-  },
-  { title: 'Member', description: 'A person who may sign in to the account.' },
-);
+const Member = object('Member', 'A person who may sign in to the account.', {
+  id: text('Names the member.'),
+  email,
+  created_at: time('Since when.'),
+  last_signed_in_at: timeOrNull('When they last signed in.'),
+  is_you: flag('Whether it is the member who asks.'),
+});
 
 const invitation = { id: text('Names the invitation.'), expires_at: time('Until when it can be accepted.') };
 
-const Invitation = Type.Object(
-  {
-    ...invitation,
-    email: orNull(Type.String(), 'For whom; null when anyone with the link may use it.'),
-    created_at: time('When it was made.'),
-  },
-  { title: 'Invitation', description: 'An invitation that can still be accepted.' },
-);
+const Invitation = object('Invitation', 'An invitation that can still be accepted.', {
+  ...invitation,
+  email: textOrNull('For whom; null when anyone with the link may use it.'),
+  created_at: time('When it was made.'),
+});
 
-const MemberList = Type.Object(
-  {
-    members: Type.Array(Member, { description: 'Oldest first.' }),
-    invitations: Type.Array(Invitation, { description: 'Those that can still be accepted.' }),
-  },
-  { title: 'MemberList', description: 'Who may sign in to an account, and who is invited.' },
-);
+const MemberList = object('MemberList', 'Who may sign in to an account, and who is invited.', {
+  members: list(Member, 'Oldest first.'),
+  invitations: list(Invitation, 'Those that can still be accepted.'),
+});
 
-const CreatedInvitation = Type.Object(
-  { ...invitation, email, link: text('For the person. It is in this response and never again.') },
-  { title: 'CreatedInvitation', description: 'An invitation. Nothing is mailed.' },
-);
+const CreatedInvitation = object('CreatedInvitation', 'An invitation. Nothing is mailed.', {
+  ...invitation,
+  email,
+  link: text('For the person. It is in this response and never again.'),
+});
 
 export function registerMemberRoutes(app: FastifyInstance, parts: MemberParts): void {
   memberRoute(app, parts, {

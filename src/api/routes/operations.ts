@@ -12,7 +12,7 @@ import { type Role, ROLES } from '../../model.ts';
 import { docsPage, docsPolicy } from '../docs-page.ts';
 import { generatedDocument } from '../openapi-document.ts';
 import { type RouteKind, routeOptions, type RouteSchema } from '../route-schema.ts';
-import { oneOf, text } from '../schema.ts';
+import { list, object, oneOf, text } from '../schema.ts';
 
 export interface OperatorParts {
   readonly version: string;
@@ -27,28 +27,18 @@ const OPERATIONS: RouteKind = { tag: 'Operations', security: [], errors: [403, 5
 
 export const role = oneOf(ROLES, 'What this server does of all that Sluice does.');
 
-const Alive = Type.Object(
-  { status: Type.Literal('alive') },
-  { title: 'Alive', description: 'The process runs and responds.' },
-);
+const Alive = object('Alive', 'The process runs and responds.', { status: Type.Literal('alive') });
 
-const Ready = Type.Object(
-  { status: Type.Literal('ready') },
-  { title: 'Ready', description: 'It does its work; a server that takes events in accepts them.' },
-);
+const Ready = object('Ready', 'It does its work; a server that takes events in accepts them.', {
+  status: Type.Literal('ready'),
+});
 
-const NotReady = Type.Object(
-  {
-    status: Type.Literal('not ready'),
-    reasons: Type.Array(Type.String(), { description: 'Why, for an operator.' }),
-  },
-  { title: 'NotReady', description: 'It cannot do its work for now; events are refused.' },
-);
+const NotReady = object('NotReady', 'It cannot do its work for now; events are refused.', {
+  status: Type.Literal('not ready'),
+  reasons: list(Type.String(), 'Why, for an operator.'),
+});
 
-const Version = Type.Object(
-  { version: text('Of Sluice.'), role },
-  { title: 'Version', description: 'What runs here.' },
-);
+const Version = object('Version', 'What runs here.', { version: text('Of Sluice.'), role });
 
 export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorParts): void {
   get(

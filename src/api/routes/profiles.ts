@@ -13,7 +13,20 @@ import { ACT_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
 import { peopleOf } from '../person-of-event.ts';
 import { BadParameterError } from '../responses.ts';
-import { count, identifiersOf, mapOf, nextCursor, oneOf, time, timeOrNull, uuid } from '../schema.ts';
+import {
+  anyJson,
+  count,
+  flag,
+  identifiersOf,
+  list,
+  mapOf,
+  nextCursor,
+  object,
+  oneOf,
+  time,
+  timeOrNull,
+  uuid,
+} from '../schema.ts';
 import { eventPageJson, profileJson, timeText } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage } from './events.ts';
@@ -21,75 +34,60 @@ import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage } from './events.ts';
 /** Long enough for hundreds of thousands of people, short enough for a person who waits. */
 const SEARCH_MS = 500;
 
-const PropertySource = Type.Object(
-  {
-    value: Type.Unknown({ description: 'The value, as on the profile.' }),
-    trace_id: uuid('The request that set it.'),
-    received_at: time('When the server received that request.'),
-  },
-  { title: 'PropertySource', description: 'A value, and the request that set it.' },
-);
+const PropertySource = object('PropertySource', 'A value, and the request that set it.', {
+  value: anyJson('The value, as on the profile.'),
+  trace_id: uuid('The request that set it.'),
+  received_at: time('When the server received that request.'),
+});
 
-const Profile = Type.Object(
-  {
-    id: uuid('Names the profile. Stays the same while others are merged into it.'),
-    merged_ids: Type.Array(Type.String({ format: 'uuid' }), {
-      description: 'Ids of profiles that were merged into it. They continue to stand for this profile.',
+const Profile = object('Profile', 'One person, as far as is known.', {
+  id: uuid('Names the profile. Stays the same while others are merged into it.'),
+  merged_ids: list(
+    Type.String({ format: 'uuid' }),
+    'Ids of profiles that were merged into it. They continue to stand for this profile.',
+  ),
+  identifiers: identifiersOf('What the person is known by.'),
+  profile_fields: mapOf(Type.String(), 'Profile fields, the newest of each.'),
+  user_properties: mapOf(
+    Type.Unknown(),
+    'Attributes, the newest of each. Numbers keep their value, however many digits they have.',
+  ),
+  first_seen: time('When the first request about the person was received.'),
+  last_seen: time('When the latest request about the person was received.'),
+  event_count: count('Events of this profile.'),
+  provenance: Type.Optional(
+    object('Provenance', 'With `provenance=1`: which request set each value.', {
+      profile_fields: mapOf(PropertySource, 'By name.'),
+      user_properties: mapOf(PropertySource, 'By name.'),
     }),
-    identifiers: identifiersOf('What the person is known by.'),
-    profile_fields: mapOf(Type.String(), 'Profile fields, the newest of each.'),
-    user_properties: mapOf(
-      Type.Unknown(),
-      'Attributes, the newest of each. Numbers keep their value, however many digits they have.',
-    ),
-    first_seen: time('When the first request about the person was received.'),
-    last_seen: time('When the latest request about the person was received.'),
-    event_count: count('Events of this profile.'),
-    provenance: Type.Optional(
-      Type.Object(
-        { profile_fields: mapOf(PropertySource, 'By name.'), user_properties: mapOf(PropertySource, 'By name.') },
-        { title: 'Provenance', description: 'With `provenance=1`: which request set each value.' },
-      ),
-    ),
-  },
-  { title: 'Profile', description: 'One person, as far as is known.' },
-);
+  ),
+});
 
-const ProfileMatch = Type.Object(
-  {
-    matched: Type.Array(oneOf(MATCHED_BY, 'What matched.'), {
-      description:
-        'What begins with the value: types of identifiers, or `name`; `id` where it is the id of the profile. Empty without a value.',
-    }),
-    profile: Profile,
-    last_event_at: Type.Optional(timeOrNull('With `include=last_event`: when its newest event happened.')),
-  },
-  { title: 'ProfileMatch', description: 'A person that was found.' },
-);
+const ProfileMatch = object('ProfileMatch', 'A person that was found.', {
+  matched: list(
+    oneOf(MATCHED_BY, 'What matched.'),
+    'What begins with the value: types of identifiers, or `name`; `id` where it is the id of the profile. Empty without a value.',
+  ),
+  profile: Profile,
+  last_event_at: Type.Optional(timeOrNull('With `include=last_event`: when its newest event happened.')),
+});
 
-const ProfileMatches = Type.Object(
-  {
-    profiles: Type.Array(ProfileMatch, {
-      description: 'Those that the whole value belongs to, then the others, newest first. Each profile once.',
-    }),
-    next_cursor: nextCursor,
-    is_partial: Type.Boolean({
-      description:
-        'Whether the page ended before its limit because the search took too long: not everyone was looked at yet, and `next_cursor` continues.',
-    }),
-  },
-  { title: 'ProfileMatches', description: 'People that were found.' },
-);
+const ProfileMatches = object('ProfileMatches', 'People that were found.', {
+  profiles: list(
+    ProfileMatch,
+    'Those that the whole value belongs to, then the others, newest first. Each profile once.',
+  ),
+  next_cursor: nextCursor,
+  is_partial: flag(
+    'Whether the page ended before its limit because the search took too long: not everyone was looked at yet, and `next_cursor` continues.',
+  ),
+});
 
-const ProfileCount = Type.Object(
-  { profiles: count('Profiles there are now.') },
-  { title: 'ProfileCount', description: 'How many people there are.' },
-);
+const ProfileCount = object('ProfileCount', 'How many people there are.', {
+  profiles: count('Profiles there are now.'),
+});
 
-const Erased = Type.Object(
-  { trace_id: uuid('Names this erasure. It is in the audit.') },
-  { title: 'Erased', description: 'The profile is gone.' },
-);
+const Erased = object('Erased', 'The profile is gone.', { trace_id: uuid('Names this erasure. It is in the audit.') });
 
 /** In the path of everything about one profile. */
 export const PROFILE_PARAMS: Readonly<Record<string, TSchema>> = {

@@ -4,10 +4,9 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import { timeParameter } from '../parameters.ts';
 import { BadParameterError } from '../responses.ts';
-import { count, time } from '../schema.ts';
+import { count, list, object, time } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
@@ -15,22 +14,16 @@ const MINUTE_MS = 60_000;
 const MINUTES_DEFAULT = 60;
 const MINUTES_MAX = 1_440;
 
-const ReceiptMinute = Type.Object(
-  {
-    start: time('Start of the minute of receipt, UTC.'),
-    users_accepted: count('Users that were valid.'),
-    users_rejected: count('Users that were not.'),
-    events_accepted: count('Events of the valid ones.'),
-  },
-  { title: 'ReceiptMinute', description: 'What was received in one minute.' },
-);
+const ReceiptMinute = object('ReceiptMinute', 'What was received in one minute.', {
+  start: time('Start of the minute of receipt, UTC.'),
+  users_accepted: count('Users that were valid.'),
+  users_rejected: count('Users that were not.'),
+  events_accepted: count('Events of the valid ones.'),
+});
 
-const Receipts = Type.Object(
-  {
-    minutes: Type.Array(ReceiptMinute, { description: 'Oldest first. Minutes without requests are left out.' }),
-  },
-  { title: 'Receipts', description: 'What was received, by minute.' },
-);
+const Receipts = object('Receipts', 'What was received, by minute.', {
+  minutes: list(ReceiptMinute, 'Oldest first. Minutes without requests are left out.'),
+});
 
 const RECEIPTS = {
   minutes: [

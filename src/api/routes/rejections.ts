@@ -10,7 +10,7 @@ import type { StoredRejection } from '../../store.ts';
 import { AT, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
 import { raw } from '../json-text.ts';
 import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
-import { count, nextCursor, text, time, userIndex, uuid } from '../schema.ts';
+import { anyJson, count, flag, list, nextCursor, object, text, time, userIndex, uuid } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
@@ -21,39 +21,32 @@ const INDEXES = /\[\d+\]/g;
 const from = timeParameter('Only users received at or after this time. ISO 8601.');
 const to = timeParameter('Only users received before this time. ISO 8601.');
 
-const Rejection = Type.Object(
-  {
-    trace_id: uuid('The request.'),
-    userIndex,
-    received_at: time('When the server received it.'),
-    message: text('The first rule that the user breaks.'),
-    reason: text('The message without indexes.'),
-    payload: Type.Unknown({ description: 'The user as it was sent; its beginning, as a text, if it was cut.' }),
-    payload_is_cut: Type.Boolean({ description: 'Whether it was too large to keep whole.' }),
-  },
-  { title: 'Rejection', description: 'One user that was not valid.' },
-);
+const Rejection = object('Rejection', 'One user that was not valid.', {
+  trace_id: uuid('The request.'),
+  userIndex,
+  received_at: time('When the server received it.'),
+  message: text('The first rule that the user breaks.'),
+  reason: text('The message without indexes.'),
+  payload: anyJson('The user as it was sent; its beginning, as a text, if it was cut.'),
+  payload_is_cut: flag('Whether it was too large to keep whole.'),
+});
 
-const RejectionPage = Type.Object(
-  { rejections: Type.Array(Rejection, { description: 'Newest first.' }), next_cursor: nextCursor },
-  { title: 'RejectionPage', description: 'Users that were not valid.' },
-);
+const RejectionPage = object('RejectionPage', 'Users that were not valid.', {
+  rejections: list(Rejection, 'Newest first.'),
+  next_cursor: nextCursor,
+});
 
-const RejectionReason = Type.Object(
-  {
-    reason: text('The message without indexes. `GET /rejections` takes it.'),
-    users: count('Rejected users that are kept: of one request at most 100.'),
-    last_at: time('When the server received the newest of them.'),
-    trace_id: uuid('The request of the newest.'),
-    userIndex,
-  },
-  { title: 'RejectionReason', description: 'One reason, and how often it occurred.' },
-);
+const RejectionReason = object('RejectionReason', 'One reason, and how often it occurred.', {
+  reason: text('The message without indexes. `GET /rejections` takes it.'),
+  users: count('Rejected users that are kept: of one request at most 100.'),
+  last_at: time('When the server received the newest of them.'),
+  trace_id: uuid('The request of the newest.'),
+  userIndex,
+});
 
-const RejectionReasons = Type.Object(
-  { reasons: Type.Array(RejectionReason, { maxItems: REASONS_MAX, description: 'The most frequent first.' }) },
-  { title: 'RejectionReasons', description: 'What is wrong with users that were not valid, and how often.' },
-);
+const RejectionReasons = object('RejectionReasons', 'What is wrong with users that were not valid, and how often.', {
+  reasons: Type.Array(RejectionReason, { maxItems: REASONS_MAX, description: 'The most frequent first.' }),
+});
 
 export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts): void {
   tenantRoute(app, parts, {

@@ -19,7 +19,7 @@ import { type MemberParts, memberRoute, pageRoute, readTexts } from '../member-r
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';
 import { ownUrl } from '../same-origin.ts';
-import { oneOf, orNull, text, time } from '../schema.ts';
+import { list, object, oneOf, text, textOrNull, time } from '../schema.ts';
 import { addressOf, clearSessionCookie, sessionTokenOf, setSessionCookie } from '../session-cookie.ts';
 import { timeText } from '../stored-json.ts';
 import { servedEnvironments } from '../tenant-route.ts';
@@ -35,34 +35,28 @@ export interface SessionParts extends MemberParts {
 const WRONG = 'e-mail or password is wrong';
 const NO_INVITATION = 'this link was used, has expired or was withdrawn; ask for a new one';
 
-const Session = Type.Object(
-  {
-    member: Type.Object({ id: text('Names the member.'), email }, { description: 'Who is signed in.' }),
-    account: Type.Object(
-      { id: text('Names the account.'), name: text('The name of the account.') },
-      { description: 'Whose data it is.' },
-    ),
-    environments: Type.Array(environment, { description: 'Those that this server serves.' }),
-    server: Type.Object(
-      { url: text('Where it is reached.'), version: text('Of Sluice.') },
-      { description: 'This server.' },
-    ),
-  },
-  { title: 'Session', description: 'Who is signed in, and to what.' },
-);
+const Session = object('Session', 'Who is signed in, and to what.', {
+  member: Type.Object({ id: text('Names the member.'), email }, { description: 'Who is signed in.' }),
+  account: Type.Object(
+    { id: text('Names the account.'), name: text('The name of the account.') },
+    { description: 'Whose data it is.' },
+  ),
+  environments: list(environment, 'Those that this server serves.'),
+  server: Type.Object(
+    { url: text('Where it is reached.'), version: text('Of Sluice.') },
+    { description: 'This server.' },
+  ),
+});
 
-const InvitationLook = Type.Object(
-  {
-    kind: oneOf(
-      ['first', 'invitation', 'reset'],
-      'For the first member of an account, for another one, or for a new password.',
-    ),
-    account_name: text('Of which account.'),
-    email: orNull(Type.String(), 'For whom; null when anyone with the link may use it.'),
-    expires_at: time('Until when it can be accepted.'),
-  },
-  { title: 'InvitationLook', description: 'What an invitation is for.' },
-);
+const InvitationLook = object('InvitationLook', 'What an invitation is for.', {
+  kind: oneOf(
+    ['first', 'invitation', 'reset'],
+    'For the first member of an account, for another one, or for a new password.',
+  ),
+  account_name: text('Of which account.'),
+  email: textOrNull('For whom; null when anyone with the link may use it.'),
+  expires_at: time('Until when it can be accepted.'),
+});
 
 const SIGNED_IN = { description: 'Signed in; the cookie is set.', body: Session };
 const token = text('From the link.');

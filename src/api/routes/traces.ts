@@ -8,7 +8,21 @@ import { Type } from 'typebox';
 import { AT, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { choiceParameter, cursor, limit } from '../parameters.ts';
 import { include, peopleOf } from '../person-of-event.ts';
-import { count, nextCursor, oneOf, orNull, text, time, timeOrNull, userIndex, uuid, uuidOrNull } from '../schema.ts';
+import {
+  count,
+  list,
+  nextCursor,
+  object,
+  oneOf,
+  orNull,
+  text,
+  textOrNull,
+  time,
+  timeOrNull,
+  userIndex,
+  uuid,
+  uuidOrNull,
+} from '../schema.ts';
 import { traceJson, traceSummaryJson } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { person } from './events.ts';
@@ -31,40 +45,35 @@ const ofTrace = {
   ),
 };
 
-const TraceSummary = Type.Object(
-  { ...ofTrace, events: count('Events that were stored, or that wait to be.') },
-  { title: 'TraceSummary', description: 'What became of a request, in numbers.' },
-);
+const TraceSummary = object('TraceSummary', 'What became of a request, in numbers.', {
+  ...ofTrace,
+  events: count('Events that were stored, or that wait to be.'),
+});
 
-const TracePage = Type.Object(
-  {
-    traces: Type.Array(TraceSummary, { description: 'Newest first. A page may be short and still have a cursor.' }),
-    next_cursor: nextCursor,
-  },
-  { title: 'TracePage', description: 'The most recent requests.' },
-);
+const TracePage = object('TracePage', 'The most recent requests.', {
+  traces: list(TraceSummary, 'Newest first. A page may be short and still have a cursor.'),
+  next_cursor: nextCursor,
+});
 
-const TracedUser = Type.Object(
-  {
-    userIndex,
-    status: oneOf(['accepted', 'rejected'], 'As the 202 said.'),
-    profile_id: uuidOrNull('The profile as it is now; null while there is none.'),
-    events: count('Events that are stored.'),
-    duplicate_events: Type.Optional(count('Events that were stored before, by `$event_id`.')),
-    merged: Type.Array(Type.Object({ from: uuid('What was merged away.'), into: uuid('What remained.') }), {
-      description: 'Merges that this user caused and that were not undone.',
-    }),
-    warnings: Type.Array(Type.String(), { description: 'Notes that you may want to act on.' }),
-    message: orNull(Type.String(), 'Why the user was rejected; null if it was not.'),
-    person,
-  },
-  { title: 'TracedUser', description: 'What became of one user of a request.' },
-);
+const TracedUser = object('TracedUser', 'What became of one user of a request.', {
+  userIndex,
+  status: oneOf(['accepted', 'rejected'], 'As the 202 said.'),
+  profile_id: uuidOrNull('The profile as it is now; null while there is none.'),
+  events: count('Events that are stored.'),
+  duplicate_events: Type.Optional(count('Events that were stored before, by `$event_id`.')),
+  merged: list(
+    Type.Object({ from: uuid('What was merged away.'), into: uuid('What remained.') }),
+    'Merges that this user caused and that were not undone.',
+  ),
+  warnings: list(Type.String(), 'Notes that you may want to act on.'),
+  message: textOrNull('Why the user was rejected; null if it was not.'),
+  person,
+});
 
-const Trace = Type.Object(
-  { ...ofTrace, users: Type.Array(TracedUser, { description: 'What became of each user.' }) },
-  { title: 'Trace', description: 'What became of a request.' },
-);
+const Trace = object('Trace', 'What became of a request.', {
+  ...ofTrace,
+  users: list(TracedUser, 'What became of each user.'),
+});
 
 const NUMBERS = {
   trace_id: TRACE_ID,
