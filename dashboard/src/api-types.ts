@@ -1244,7 +1244,7 @@ export interface components {
         };
         /**
          * Forbidden
-         * @description The key is known, but may not do this.
+         * @description The key may not be used here.
          */
         readonly Forbidden: {
             /** @constant */
@@ -1274,7 +1274,7 @@ export interface components {
         };
         /**
          * MethodNotAllowed
-         * @description See the `Allow` header.
+         * @description Not with this method: see the `Allow` header.
          */
         readonly MethodNotAllowed: {
             /** @constant */
@@ -1304,7 +1304,7 @@ export interface components {
         };
         /**
          * Conflict
-         * @description It conflicts with what is stored.
+         * @description It conflicts with something that is stored.
          */
         readonly Conflict: {
             /** @constant */
@@ -1334,7 +1334,7 @@ export interface components {
         };
         /**
          * TooManyAttempts
-         * @description Wait `Retry-After` seconds.
+         * @description Attempts that failed are slowed: wait `Retry-After` seconds.
          */
         readonly TooManyAttempts: {
             /** @constant */
@@ -1364,7 +1364,7 @@ export interface components {
         };
         /**
          * Unavailable
-         * @description Not now: try again after `Retry-After` seconds.
+         * @description Cannot take it now: try again after `Retry-After` seconds, backing off.
          */
         readonly Unavailable: {
             /** @constant */

@@ -19,7 +19,7 @@ import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
 import { TrustedProxies } from '../trusted-proxies.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
-import { describeRoutes } from './openapi-document.ts';
+import { collectRoutes, generateDocument } from './openapi-document.ts';
 import { RefusedError, sendError, sendRefused } from './responses.ts';
 import { registerAuditRoutes } from './routes/audit.ts';
 import { type DashboardPageParts, registerDashboardPage } from './routes/dashboard-page.ts';
@@ -76,9 +76,9 @@ const PUBLISHABLE_BEARER = /^[Bb][Ee][Aa][Rr][Ee][Rr] +pk_/;
 const PUBLISHABLE_REFUSED = 'publishable keys may only be used under /ingest/';
 
 /** Everything but the ingest path. */
-export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
+export function buildApp(options: AppOptions): FastifyInstance {
   const app = frame(options);
-  await describeRoutes(app, options);
+  const routes = collectRoutes(app);
   ignoreStrangersForwarding(app, new TrustedProxies(options.config.trustedProxies));
   // In the order of the OpenAPI document.
   registerProfileRoutes(app, options);
@@ -95,7 +95,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   registerMemberRoutes(app, options);
   registerKeyRoutes(app, options);
   registerOperatorRoutes(app, options);
-  registerDocsRoutes(app);
+  registerDocsRoutes(app, () => generateDocument(routes, options));
   registerDashboardPage(app, options);
 
   refuseOtherMethods(app, new Map(app.methodsByPath));

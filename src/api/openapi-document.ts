@@ -6,8 +6,7 @@
  */
 
 import { isDeepStrictEqual } from 'node:util';
-import swagger from '@fastify/swagger';
-import type { FastifyInstance } from 'fastify';
+import Fastify, { type FastifyInstance, type RouteOptions } from 'fastify';
 import { ERRORS, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { errorResponses } from './error-responses.ts';
 import * as examples from './examples.ts';
@@ -34,23 +33,40 @@ export interface DocumentOptions {
 
 type Paths = Readonly<Record<string, PathItem>>;
 
-/** Before the first route: later ones are then part of the document. */
-export async function describeRoutes(app: FastifyInstance, options: DocumentOptions): Promise<void> {
+/** A route with a schema. */
+type DescribedRoute = Pick<RouteOptions, 'method' | 'url' | 'schema'>;
+
+/** Before the first route: grows while routes are added. */
+export function collectRoutes(app: FastifyInstance): readonly DescribedRoute[] {
+  const routes: DescribedRoute[] = [];
+  app.addHook('onRoute', ({ method, url, schema }) => {
+    if (schema !== undefined && method !== 'HEAD') routes.push({ method, url, schema });
+  });
+  return routes;
+}
+
+/**
+ * In an app of its own, which never listens and is gone afterwards: the generator takes time and memory to load, and few
+ * servers are ever asked for the document.
+ */
+export async function generateDocument(
+  routes: readonly DescribedRoute[],
+  options: DocumentOptions,
+): Promise<OpenApiDocument> {
+  const { default: swagger } = await import('@fastify/swagger');
+  const app = Fastify({ logger: false, exposeHeadRoutes: false });
+  app.setValidatorCompiler(() => () => true).setSerializerCompiler(() => String);
   await app.register(swagger, {
     hideUntagged: true,
     stripBasePath: false,
     convertConstToEnum: false,
     openapi: { openapi: OPENAPI_VERSION, components: { securitySchemes: SECURITY_SCHEMES as never } },
-    transformObject: (generated) => {
-      if (!('openapiObject' in generated)) throw new Error('the generated document is not OpenAPI 3');
-      return documentOf(generated.openapiObject.paths as unknown as Paths, options) as never;
-    },
   });
-}
-
-/** Once the app is ready. */
-export function generatedDocument(app: FastifyInstance): OpenApiDocument {
-  return app.swagger() as unknown as OpenApiDocument;
+  for (const route of routes) app.route({ ...route, handler: () => undefined });
+  await app.ready();
+  const { paths } = app.swagger();
+  await app.close();
+  return documentOf(paths as unknown as Paths, options);
 }
 
 const TAGS = [

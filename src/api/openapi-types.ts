@@ -1,6 +1,6 @@
 /**
  * The part of OpenAPI 3.1 that Sluice uses, as types, and how a reference is followed. Types only as wide as what
- * `openapi.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
+ * `openapi-document.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
  */
 
 import type { ErrorRow, LimitRow, UserRule } from './reference.ts';

@@ -144,7 +144,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const app =
     reading === null || keys === null
       ? buildOperatorApp(frame)
-      : await buildApp(
+      : buildApp(
           appOptions(parts, frame, {
             reading,
             keys,

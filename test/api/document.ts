@@ -1,15 +1,14 @@
 /** The OpenAPI document of an app that has nothing behind it: what there is to call does not depend on that. */
 
-import { generatedDocument } from '../../src/api/openapi-document.ts';
 import { follow, type OpenApiDocument } from '../../src/api/openapi-types.ts';
 import { type StartOptions, startApp } from './running-app.ts';
 
 export async function openApiDocument(options: Pick<StartOptions, 'serverUrl'> = {}): Promise<OpenApiDocument> {
   const cleanups: (() => unknown)[] = [];
-  const { app } = await startApp({ after: (cleanup) => void cleanups.push(cleanup as () => unknown) }, options);
-  const document = generatedDocument(app);
+  const { call } = await startApp({ after: (cleanup) => void cleanups.push(cleanup as () => unknown) }, options);
+  const { text } = await call('GET', '/openapi.json');
   for (const cleanup of cleanups) await cleanup();
-  return document;
+  return JSON.parse(text) as OpenApiDocument;
 }
 
 /** A schema of the document with its references put in place, so that it can be checked on its own. */

@@ -44,7 +44,7 @@ export function brokenStore(): Store & KeyStore & MemberStore {
 export async function startApp(context: Pick<TestContext, 'after'>, options: StartOptions = {}): Promise<RunningApp> {
   const errors: { error: unknown; traceId: string }[] = [];
   let traces = 0;
-  const app = await buildApp({
+  const app = buildApp({
     serverFactory: (everythingElse): Server =>
       createServer((incoming, response) => {
         if (incoming.url === '/ingest/events') response.writeHead(202).end('fast path');

@@ -10,7 +10,7 @@ import { RETRY_AFTER_SECONDS } from '../../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../../metrics.ts';
 import { type Role, ROLES } from '../../model.ts';
 import { docsPage, docsPolicy } from '../docs-page.ts';
-import { generatedDocument } from '../openapi-document.ts';
+import type { OpenApiDocument } from '../openapi-types.ts';
 import { type RouteKind, routeOptions, type RouteSchema } from '../route-schema.ts';
 import { list, object, oneOf, text } from '../schema.ts';
 
@@ -114,15 +114,18 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
   );
 }
 
-export function registerDocsRoutes(app: FastifyInstance): void {
-  // Made when first asked for, which is after the address of the server is known.
-  let made: { readonly text: string; readonly page: string } | undefined;
-  const description = () => {
-    if (made === undefined) {
-      const document = generatedDocument(app);
-      made = { text: JSON.stringify(document), page: docsPage(document) };
+/** `generate` is called when the description is first asked for, which is after the address of the server is known. */
+export function registerDocsRoutes(app: FastifyInstance, generate: () => Promise<OpenApiDocument>): void {
+  let description: Promise<{ readonly text: string; readonly page: string }> | undefined;
+  const described = async () => {
+    description ??= generate().then((document) => ({ text: JSON.stringify(document), page: docsPage(document) }));
+    try {
+      return await description;
+    } catch (error) {
+      // What went wrong once (too many open files, say) may go well the next time.
+      description = undefined;
+      throw error;
     }
-    return made;
   };
 
   get(
@@ -137,9 +140,9 @@ export function registerDocsRoutes(app: FastifyInstance): void {
         content: { 'application/json': { schema: { type: 'object' } } },
       },
     },
-    (reply) => {
-      reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8');
-      return reply.send(description().text);
+    async (reply) => {
+      const { text } = await described();
+      return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(text);
     },
   );
 
@@ -152,9 +155,10 @@ export function registerDocsRoutes(app: FastifyInstance): void {
       description: 'One page, without scripts.',
       response: { description: 'An HTML page.', content: { 'text/html': { schema: { type: 'string' } } } },
     },
-    (reply) => {
+    async (reply) => {
+      const { page } = await described();
       reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': docsPolicy() });
-      return reply.type('text/html; charset=utf-8').send(description().page);
+      return reply.type('text/html; charset=utf-8').send(page);
     },
   );
 }
@@ -163,7 +167,7 @@ function get(
   app: FastifyInstance,
   url: string,
   schema: RouteSchema,
-  respond: (reply: FastifyReply) => FastifyReply,
+  respond: (reply: FastifyReply) => FastifyReply | Promise<FastifyReply>,
 ): void {
   app.get(url, { ...routeOptions(schema, OPERATIONS) }, (_request, reply) => respond(reply));
 }
