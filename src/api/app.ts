@@ -19,7 +19,7 @@ import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
 import { TrustedProxies } from '../trusted-proxies.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
-import { collectRoutes, generateDocument } from './openapi-document.ts';
+import type { DescribedRoute } from './openapi-document.ts';
 import { RefusedError, sendError, sendRefused } from './responses.ts';
 import { registerAuditRoutes } from './routes/audit.ts';
 import { type DashboardPageParts, registerDashboardPage } from './routes/dashboard-page.ts';
@@ -95,7 +95,10 @@ export function buildApp(options: AppOptions): FastifyInstance {
   registerMemberRoutes(app, options);
   registerKeyRoutes(app, options);
   registerOperatorRoutes(app, options);
-  registerDocsRoutes(app, () => generateDocument(routes, options));
+  registerDocsRoutes(app, async () => {
+    const { generateDocument } = await import('./openapi-document.ts');
+    return generateDocument(routes, options);
+  });
   registerDashboardPage(app, options);
 
   refuseOtherMethods(app, new Map(app.methodsByPath));
@@ -122,6 +125,15 @@ export function buildOperatorApp(options: AppFrame): FastifyInstance {
   registerOperatorRoutes(app, options);
   refuseOtherMethods(app, new Map(app.methodsByPath));
   return app;
+}
+
+/** Grows while routes are added. */
+function collectRoutes(app: FastifyInstance): readonly DescribedRoute[] {
+  const routes: DescribedRoute[] = [];
+  app.addHook('onRoute', ({ method, url, schema }) => {
+    if (schema !== undefined && method !== 'HEAD') routes.push({ method, url, schema });
+  });
+  return routes;
 }
 
 function frame(options: AppFrame): FastifyInstance {

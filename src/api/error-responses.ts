@@ -3,10 +3,11 @@
  * refer to. Texts and whether to retry come from the table in `errors.ts`.
  */
 
-import { type TSchema, Type } from 'typebox';
+import type { TSchema } from 'typebox';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import * as examples from './examples.ts';
 import type { Response } from './openapi-types.ts';
+import { Type } from './json-schema.ts';
 import { type Examples, jsonContent } from './route-schema.ts';
 import { count, list, object, text } from './schema.ts';
 

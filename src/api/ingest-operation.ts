@@ -7,10 +7,11 @@
  * Schema has no words for impossible dates, depth of nesting or unpaired surrogates.
  */
 
-import { type TSchema, Type } from 'typebox';
+import type { TSchema } from 'typebox';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../model.ts';
 import { traceId, userErrors } from './error-responses.ts';
 import * as examples from './examples.ts';
+import { Type } from './json-schema.ts';
 import type { Operation, Parameter } from './openapi-types.ts';
 import { jsonContent } from './route-schema.ts';
 

@@ -4,8 +4,9 @@
  * document, under its title.
  */
 
-import { type Static, type TProperties, type TSchema, Type } from 'typebox';
+import type { Static, TProperties, TSchema } from 'typebox';
 import { IDENTIFIER_TYPES } from '../model.ts';
+import { Type } from './json-schema.ts';
 
 /** An object that has a name. */
 export function object<Fields extends TProperties>(title: string, description: string, fields: Fields) {

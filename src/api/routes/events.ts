@@ -4,10 +4,10 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import { LIMITS } from '../../model.ts';
 import { BadCursorError, type Interval } from '../../store.ts';
 import { AT, IDENTIFIERS, KEY_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
 import {
   choiceParameter,
   cursor,

@@ -5,12 +5,12 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import type { Config, Sources } from '../../config.ts';
 import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../../metrics.ts';
 import { processes } from '../../roles.ts';
 import type { Store } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
+import { Type } from '../json-schema.ts';
 import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { DASHBOARD_READING, type TenantParts, tenantRoute } from '../tenant-route.ts';

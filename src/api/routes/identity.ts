@@ -5,7 +5,6 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import { chainBetween } from '../../identity/explain.ts';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import {
@@ -28,6 +27,7 @@ import {
   PROFILE_ID,
   TRACE_ID,
 } from '../examples.ts';
+import { Type } from '../json-schema.ts';
 import { textParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';

@@ -4,7 +4,6 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import { KeyStoreUnavailableError } from '../../keys/cache.ts';
 import { createKey, type KeyWishes, mistakesIn } from '../../keys/create.ts';
 import { OVERLAP_MS_MAX, rollKey } from '../../keys/roll.ts';
@@ -12,6 +11,7 @@ import { keyState } from '../../keys/state.ts';
 import { type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
 import type { ApiKey, KeyStore, NewKey } from '../../store.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
+import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
 import { BadParameterError } from '../responses.ts';
 import { flag, list, object, oneOf, text, textOrNull, time, timeOrNull } from '../schema.ts';

@@ -8,8 +8,8 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import type { Books } from '../../store.ts';
+import { Type } from '../json-schema.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
 import { count, flag, list, object, time } from '../schema.ts';
 import { timeText } from '../stored-json.ts';

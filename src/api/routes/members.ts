@@ -4,9 +4,9 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import { comparableEmail } from '../../members.ts';
 import { emailMistake, invite, invitationLink, OPEN_INVITATIONS_MAX } from '../../sign-in/invite.ts';
+import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute, readTexts } from '../member-route.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';

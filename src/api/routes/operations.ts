@@ -5,11 +5,10 @@
  */
 
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import { Type } from 'typebox';
 import { RETRY_AFTER_SECONDS } from '../../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../../metrics.ts';
 import { type Role, ROLES } from '../../model.ts';
-import { docsPage, docsPolicy } from '../docs-page.ts';
+import { Type } from '../json-schema.ts';
 import type { OpenApiDocument } from '../openapi-types.ts';
 import { type RouteKind, routeOptions, type RouteSchema } from '../route-schema.ts';
 import { list, object, oneOf, text } from '../schema.ts';
@@ -116,9 +115,13 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
 
 /** `generate` is called when the description is first asked for, which is after the address of the server is known. */
 export function registerDocsRoutes(app: FastifyInstance, generate: () => Promise<OpenApiDocument>): void {
-  let description: Promise<{ readonly text: string; readonly page: string }> | undefined;
+  const make = async () => {
+    const [document, { docsPage, docsPolicy }] = await Promise.all([generate(), import('../docs-page.ts')]);
+    return { text: JSON.stringify(document), page: docsPage(document), policy: docsPolicy() };
+  };
+  let description: ReturnType<typeof make> | undefined;
   const described = async () => {
-    description ??= generate().then((document) => ({ text: JSON.stringify(document), page: docsPage(document) }));
+    description ??= make();
     try {
       return await description;
     } catch (error) {
@@ -156,8 +159,8 @@ export function registerDocsRoutes(app: FastifyInstance, generate: () => Promise
       response: { description: 'An HTML page.', content: { 'text/html': { schema: { type: 'string' } } } },
     },
     async (reply) => {
-      const { page } = await described();
-      reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': docsPolicy() });
+      const { page, policy } = await described();
+      reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': policy });
       return reply.type('text/html; charset=utf-8').send(page);
     },
   );

@@ -5,11 +5,12 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { type TSchema, Type } from 'typebox';
+import type { TSchema } from 'typebox';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../../model.ts';
 import { type FoundPerson, MATCHED_BY, type PeopleQuery } from '../../store.ts';
 import { ACT_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
 import { peopleOf } from '../person-of-event.ts';
 import { BadParameterError } from '../responses.ts';

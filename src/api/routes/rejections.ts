@@ -5,9 +5,9 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import type { StoredRejection } from '../../store.ts';
 import { AT, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
 import { raw } from '../json-text.ts';
 import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
 import { anyJson, count, flag, list, nextCursor, object, text, time, userIndex, uuid } from '../schema.ts';

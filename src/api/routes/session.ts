@@ -5,7 +5,6 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
 import type { Config } from '../../config.ts';
 import type { Environment } from '../../model.ts';
 import type { Member } from '../../members.ts';
@@ -15,6 +14,7 @@ import { type Browser, changePassword, type SignedIn, signIn } from '../../sign-
 import { tokenHashOf } from '../../sign-in/token.ts';
 import { TrustedProxies } from '../../trusted-proxies.ts';
 import { isLongerThan } from '../../validation/characters.ts';
+import { Type } from '../json-schema.ts';
 import { type MemberParts, memberRoute, pageRoute, readTexts } from '../member-route.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';

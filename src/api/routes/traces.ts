@@ -4,8 +4,8 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { Type } from 'typebox';
 import { AT, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit } from '../parameters.ts';
 import { include, peopleOf } from '../person-of-event.ts';
 import {
