@@ -880,6 +880,8 @@ export interface components {
             readonly status: "ready" | "not ready";
             /** @description Why events are refused, if they are. */
             readonly reasons: readonly string[];
+            /** @description What the start of this server found that an operator should know, such as a missing or old `log-ends`. */
+            readonly warnings: readonly string[];
             /** @description Of Sluice. */
             readonly version: string;
             /**

@@ -38,6 +38,10 @@ const Setting = object('Setting', 'One setting of the server.', {
 const Health = object('Health', 'How the server is.', {
   status: oneOf(['ready', 'not ready'], 'As `/readyz` says.'),
   reasons: list(Type.String(), 'Why events are refused, if they are.'),
+  warnings: list(
+    Type.String(),
+    'What the start of this server found that an operator should know, such as a missing or old `log-ends`.',
+  ),
   version: text('Of Sluice.'),
   role,
   node: text('Version of Node.js.'),
