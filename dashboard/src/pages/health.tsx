@@ -251,8 +251,8 @@ const COLUMNS: readonly Column<Setting>[] = [
 ];
 
 function SettingValue({ value }: { value: Setting['value'] }): ReactNode {
-  if (value === null || value === '') return <span className="muted">not set</span>;
-  return <code>{String(value)}</code>;
+  if (value === '') return <span className="muted">not set</span>;
+  return <code>{value}</code>;
 }
 
 function Settings({ settings }: { settings: Health['settings'] }): ReactNode {
