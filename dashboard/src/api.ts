@@ -6,7 +6,7 @@
 
 import { parseExactly } from './exact-json.ts';
 import { navigate, signInPath } from './router.tsx';
-import type { Environment } from './types.ts';
+import type { Environment } from './api-constants.ts';
 
 export class ApiError extends Error {
   override readonly name = 'ApiError';

@@ -18,7 +18,7 @@ import {
 } from './router.tsx';
 import { SessionGate, useSession } from './session.tsx';
 import { Shell } from './shell.tsx';
-import type { Environment } from './types.ts';
+import type { Environment } from './api-constants.ts';
 import { Loading } from './ui/notice.tsx';
 
 function notLoaded(cause: unknown): never {

@@ -5,7 +5,8 @@
  */
 
 import { linkKey, mergeKey, refusalKey } from './identity-names.ts';
-import { IDENTIFIER_TYPES, type Identity, type LinkedIdentifier, type Merge, type Refusal } from './types.ts';
+import { IDENTIFIER_TYPES } from './api-constants.ts';
+import type { Identity, LinkedIdentifier, Merge, Refusal } from './api-types.ts';
 
 /** Beyond these, a folded graph leaves out and counts. */
 export const FOLD_LIMITS = { identifiersMax: 30, nodesMax: 15, refusalsMax: 8 } as const;

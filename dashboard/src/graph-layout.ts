@@ -7,7 +7,7 @@
 
 import { type FoldOptions, type ShownGraph, type ShownMerge, type ShownNode, shownGraph } from './graph-fold.ts';
 import { linkKey, mergeKey, refusalKey } from './identity-names.ts';
-import type { Identity, LinkedIdentifier, Merge, Refusal } from './types.ts';
+import type { Identity, LinkedIdentifier, Merge, Refusal } from './api-types.ts';
 
 export interface Box {
   readonly x: number;

@@ -4,8 +4,8 @@
  * unique: one user of one request has at most one identifier of each type. Pure.
  */
 
-import { IDENTIFIER_TYPES, type ChainStep, type Identity, type LinkedIdentifier } from './types.ts';
-import type { Merge, Refusal, RefusalReason } from './types.ts';
+import { IDENTIFIER_TYPES } from './api-constants.ts';
+import type { ChainStep, Identity, LinkedIdentifier, Merge, Refusal } from './api-types.ts';
 
 export function linkKey({ first_trace_id: traceId, userIndex, type }: LinkedIdentifier): string {
   return `link.${traceId}.${userIndex}.${type}`;
@@ -66,7 +66,7 @@ export function keysOfChain({ identifiers, merges }: Identity, chain: readonly C
 }
 
 /** What the record was refused for, in words; a person reads these beside the identifier. */
-export const REFUSAL_WORDS: Readonly<Record<RefusalReason, { readonly short: string; readonly long: string }>> = {
+export const REFUSAL_WORDS: Readonly<Record<Refusal['reason'], { readonly short: string; readonly long: string }>> = {
   other_user_id: {
     short: 'belongs to another user_id',
     long: 'It belongs to a profile with another user_id. A profile has one user_id, ever: two people on one device stay two people.',

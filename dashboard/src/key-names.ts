@@ -2,9 +2,9 @@
  * Which of several keys of one name is which. A rolled key keeps its name, so while both work there are two of it. Pure.
  */
 
-import type { ApiKey } from './types.ts';
+import type { Key } from './api-types.ts';
 
-type Named = Pick<ApiKey, 'id' | 'name' | 'kind' | 'environment' | 'created_at' | 'state'>;
+type Named = Pick<Key, 'id' | 'name' | 'kind' | 'environment' | 'created_at' | 'state'>;
 
 /** Words by id of a key, for active keys that share name, kind and environment with another active one. */
 export function sameNames(keys: readonly Named[]): Map<string, string> {

@@ -4,7 +4,8 @@
  */
 
 import { shortId } from './identity-names.ts';
-import type { IdentifierType, Person, Profile } from './types.ts';
+import type { IdentifierType } from './api-constants.ts';
+import type { Person, Profile } from './api-types.ts';
 
 const BY_IDENTIFIER: readonly IdentifierType[] = ['email', 'user_id', 'phone_number', 'anon_id'];
 const NAME_CHARACTERS_MAX = 120;

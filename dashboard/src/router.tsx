@@ -5,7 +5,7 @@
  */
 
 import { type AnchorHTMLAttributes, type MouseEvent, type ReactNode, useMemo, useSyncExternalStore } from 'react';
-import { ENVIRONMENTS, type Environment } from './types.ts';
+import { ENVIRONMENTS, type Environment } from './api-constants.ts';
 
 export interface Address {
   readonly path: string;

@@ -7,7 +7,7 @@
 import { createContext, type ReactNode, useContext, useEffect, useState } from 'react';
 import { ApiError, get, send } from './api.ts';
 import { navigate } from './router.tsx';
-import type { Session } from './types.ts';
+import type { Session } from './api-types.ts';
 import { ErrorNotice, Loading } from './ui/notice.tsx';
 
 const SessionContext = createContext<Session | null>(null);

@@ -8,7 +8,7 @@ import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { Link, useAddress, viewPath } from './router.tsx';
 import { signOut, useSession } from './session.tsx';
 import { applyTheme, currentTheme, type Theme } from './theme.ts';
-import type { Environment } from './types.ts';
+import type { Environment } from './api-constants.ts';
 import { Button } from './ui/button.tsx';
 import { Icon, type IconName, Logo } from './ui/icons.tsx';
 

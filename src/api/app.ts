@@ -1,16 +1,15 @@
 /**
  * The Fastify app: everything but the ingest path. It listens on nothing itself; `serverFactory` takes its handler and
- * gives it the requests that are not for the fast path. Every answer carries `X-Trace-Id` and the security headers, a
- * publishable key is turned away whatever the path, and an unexpected exception becomes a 500 that tells the client
- * nothing but the trace_id.
+ * gives it the requests that are not for the fast path. Every response carries `X-Trace-Id` and the security headers, a
+ * publishable key is refused whatever the path, and an unexpected exception becomes a 500 that has nothing in it but the
+ * trace_id.
  *
- * Routes live in files of their own, one `register…Routes(app, …)` each, called from `buildApp`; methods that a path
- * does not have are then answered 405 without further ado. A path that only another role serves is a 404 that names it.
+ * Routes are in `routes/`, one file for each noun and one `register…Routes(app, …)` each, called from `buildApp`; methods
+ * that a path does not have then get 405. A path that only another role serves is a 404 that names it.
  */
 
 import { METHODS, type RequestListener, type Server } from 'node:http';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import type { ErrorCode } from '../errors.ts';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import type { Role } from '../model.ts';
@@ -20,25 +19,24 @@ import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
 import { TrustedProxies } from '../trusted-proxies.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
-import { sendError } from './answers.ts';
-import { registerAuditRoutes } from './audit.ts';
-import { type DashboardPageParts, registerDashboardPage } from './dashboard-page.ts';
-import { registerEventRoutes } from './events.ts';
-import { type HealthParts, registerHealthRoutes } from './health.ts';
-import { type KeyParts, registerKeyRoutes } from './keys.ts';
-import { registerLedgerRoutes } from './ledger.ts';
-import { type LiveParts, registerLiveRoutes } from './live.ts';
-import { ConflictError } from './member-route.ts';
-import { registerMemberRoutes } from './members.ts';
-import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from './operators.ts';
-import { BadParameterError, NotFoundError } from './parameters.ts';
-import { registerProfileSearch } from './profile-search.ts';
-import { registerProfileRoutes } from './profiles.ts';
-import { registerReceiptRoutes } from './receipts.ts';
-import { registerRejectionRoutes } from './rejections.ts';
-import { registerSessionRoutes, sendSlowed, SlowedError } from './session.ts';
+import type { DescribedRoute } from './openapi-document.ts';
+import { RefusedError, sendError, sendRefused } from './responses.ts';
+import { registerAuditRoutes } from './routes/audit.ts';
+import { type DashboardPageParts, registerDashboardPage } from './routes/dashboard-page.ts';
+import { registerEventRoutes } from './routes/events.ts';
+import { type HealthParts, registerHealthRoutes } from './routes/health.ts';
+import { registerIdentityRoutes } from './routes/identity.ts';
+import { type KeyParts, registerKeyRoutes } from './routes/keys.ts';
+import { registerLedgerRoutes } from './routes/ledger.ts';
+import { type LiveParts, registerLiveRoutes } from './routes/live.ts';
+import { registerMemberRoutes } from './routes/members.ts';
+import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from './routes/operations.ts';
+import { registerProfileRoutes } from './routes/profiles.ts';
+import { registerReceiptRoutes } from './routes/receipts.ts';
+import { registerRejectionRoutes } from './routes/rejections.ts';
+import { registerSessionRoutes } from './routes/session.ts';
+import { registerTraceRoutes } from './routes/traces.ts';
 import type { TenantParts } from './tenant-route.ts';
-import { registerTraceRoutes } from './traces.ts';
 
 /** What the app of every role needs. */
 export interface AppFrame extends OperatorParts {
@@ -80,23 +78,28 @@ const PUBLISHABLE_REFUSED = 'publishable keys may only be used under /ingest/';
 /** Everything but the ingest path. */
 export function buildApp(options: AppOptions): FastifyInstance {
   const app = frame(options);
+  const routes = collectRoutes(app);
   ignoreStrangersForwarding(app, new TrustedProxies(options.config.trustedProxies));
-  registerOperatorRoutes(app, options);
-  registerDocsRoutes(app, options);
-  registerDashboardPage(app, options);
+  // In the order of the OpenAPI document.
   registerProfileRoutes(app, options);
-  registerProfileSearch(app, options);
+  registerIdentityRoutes(app, options);
   registerEventRoutes(app, options);
   registerTraceRoutes(app, options);
   registerRejectionRoutes(app, options);
   registerReceiptRoutes(app, options);
   registerLedgerRoutes(app, options);
   registerAuditRoutes(app, options);
+  registerLiveRoutes(app, options);
+  registerHealthRoutes(app, options);
   registerSessionRoutes(app, options);
   registerMemberRoutes(app, options);
   registerKeyRoutes(app, options);
-  registerHealthRoutes(app, options);
-  registerLiveRoutes(app, options);
+  registerOperatorRoutes(app, options);
+  registerDocsRoutes(app, async () => {
+    const { generateDocument } = await import('./openapi-document.ts');
+    return generateDocument(routes, options);
+  });
+  registerDashboardPage(app, options);
 
   refuseOtherMethods(app, new Map(app.methodsByPath));
   return app;
@@ -122,6 +125,15 @@ export function buildOperatorApp(options: AppFrame): FastifyInstance {
   registerOperatorRoutes(app, options);
   refuseOtherMethods(app, new Map(app.methodsByPath));
   return app;
+}
+
+/** Grows while routes are added. */
+function collectRoutes(app: FastifyInstance): readonly DescribedRoute[] {
+  const routes: DescribedRoute[] = [];
+  app.addHook('onRoute', ({ method, url, schema }) => {
+    if (schema !== undefined && method !== 'HEAD') routes.push({ method, url, schema });
+  });
+  return routes;
 }
 
 function frame(options: AppFrame): FastifyInstance {
@@ -158,9 +170,8 @@ function frame(options: AppFrame): FastifyInstance {
       options.onUnavailable(error, request.id);
       return sendError(reply, 'unavailable');
     }
-    if (error instanceof SlowedError) return sendSlowed(reply, error.waitMs);
     const refusal = refusalOf(error);
-    if (refusal !== null) return sendError(reply, refusal.code, refusal.message);
+    if (refusal !== null) return sendRefused(reply, refusal);
     options.onError(error, request.id);
     return sendError(reply, 'internal');
   });
@@ -199,16 +210,14 @@ function isUnavailable(error: unknown): error is Error {
 const TOO_BUSY = 'too many people are signing in at this moment; try again';
 
 /** Fastify's own refusals of a request have codes that start with FST_: the client's doing. All else is ours. */
-function refusalOf(error: unknown): { code: ErrorCode; message?: string } | null {
+function refusalOf(error: unknown): RefusedError | null {
+  if (error instanceof RefusedError) return error;
+  if (error instanceof TooBusyError) return new RefusedError('unavailable', TOO_BUSY);
+  if (error instanceof BadCursorError) return new RefusedError('bad_request', `cursor ${error.message}`);
   if (!(error instanceof Error)) return null;
-  if (error instanceof BadParameterError) return { code: 'bad_request', message: error.message };
-  if (error instanceof NotFoundError) return { code: 'not_found', message: error.message };
-  if (error instanceof ConflictError) return { code: 'conflict', message: error.message };
-  if (error instanceof TooBusyError) return { code: 'unavailable', message: TOO_BUSY };
-  if (error instanceof BadCursorError) return { code: 'bad_request', message: `cursor ${error.message}` };
   const { code, statusCode } = error as Partial<FastifyError>;
   if (code === undefined || !code.startsWith('FST_') || statusCode === undefined || statusCode > 499) return null;
-  return statusCode === 413 ? { code: 'too_large' } : { code: 'bad_request', message: error.message };
+  return statusCode === 413 ? new RefusedError('too_large') : new RefusedError('bad_request', error.message);
 }
 
 function refuseOtherMethods(app: FastifyInstance, allowed: ReadonlyMap<string, ReadonlySet<string>>): void {

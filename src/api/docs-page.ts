@@ -8,7 +8,7 @@ import { codeBlock, type Html, html, inline, jsonBlock, prose, render } from './
 import { schemaTable, table, typeText } from './docs-schema.ts';
 import { DOCS_STYLE } from './docs-style.ts';
 import { errorTable, limitTable, tone, userRules } from './docs-tables.ts';
-import { SMALL_ANSWER, SMALL_REQUEST } from './examples.ts';
+import { SMALL_RESPONSE, SMALL_REQUEST } from './examples.ts';
 import { follow, type MediaType, type OpenApiDocument, type Operation, type Response } from './openapi-types.ts';
 
 /** Shown where the document does not know its own address. */
@@ -129,7 +129,7 @@ navigator.sendBeacon('${url}/ingest/events?key=pk_…', body);`;
   <p>Send one user with one event:</p>
   ${codeBlock(send)}
   <p>The answer is a 202. From now on the event survives a crash and a power cut:</p>
-  ${jsonBlock(SMALL_ANSWER)}
+  ${jsonBlock(SMALL_RESPONSE)}
   <p>From a web page, with a publishable key, even while the page is closing:</p>
   ${codeBlock(beacon)}
 </section>`;
@@ -218,7 +218,7 @@ function answers(document: OpenApiDocument, operation: Operation): Html {
 
 function answerBody(document: OpenApiDocument, response: Response): Html {
   const headers = Object.keys(response.headers).map((name) => html` <code>${name}</code>`);
-  const content = Object.entries(response.content).map(([type, media]) =>
+  const content = Object.entries(response.content ?? {}).map(([type, media]) =>
     type === 'application/json' && (media.examples || media.schema.$ref)
       ? html`${(media.schema.anyOf ?? [media.schema]).map((shape) => schemaTable(document, shape, 'answer'))}${exampleBlocks(media)}`
       : html`<p><code>${type}</code></p>`,

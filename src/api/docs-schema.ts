@@ -1,6 +1,6 @@
 /**
  * A JSON Schema as a table that a person can read: one row per field, fields of fields indented under them, references
- * followed. Knows the keywords that `schemas.ts` uses. Schemas here do not refer to themselves, so this ends.
+ * followed. Knows the keywords that the schemas here use. Schemas here do not refer to themselves, so this ends.
  */
 
 import { type Html, html, inline, type Part } from './docs-html.ts';

@@ -1,13 +1,36 @@
 /**
- * Example requests and answers for the OpenAPI document and the docs page. They belong together: the answers are what
- * the server says to these very requests (trace_ids aside), and tests send them through the validator to prove it.
+ * Example requests and responses for the OpenAPI document and the docs page, as far as several routes share them. They
+ * tell one story: someone looked around without a name, Ada placed an order, and when she signed in it turned out that
+ * the two are one person. The responses to ingest requests are what the server sends to these very requests (trace_ids
+ * aside), and tests send them through the validator to prove it.
  */
 
 import { ERRORS } from '../errors.ts';
 
+/** The request with the order, and when it was received. */
 export const TRACE_ID = '019a8267-8f3a-7c41-9d0e-5b6a7f21c3de';
+export const AT = '2026-11-14T09:30:01.210Z';
+export const PROCESSED_AT = '2026-11-14T09:30:01.248Z';
+/** The one before it, without a name. */
+export const ANON_TRACE_ID = '019a8262-f0d8-7a19-8b3e-90c4d1f2a6b7';
+export const ANON_AT = '2026-11-14T09:25:00.312Z';
+/** The sign-in after it. */
+export const LOGIN_TRACE_ID = '019a8268-7b04-7e5d-a6c1-2f80b93d47ea';
+export const LOGIN_AT = '2026-11-14T09:31:02.020Z';
+/** An unmerge, or an erasure. */
+export const ACT_TRACE_ID = '019a8299-41c0-7d02-94aa-6e5f3b7c1d08';
+export const ACT_AT = '2026-11-14T10:24:40.128Z';
+export const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
+export const MERGED_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';
+export const KEY_ID = 'key_7Hq2mZx04LbT';
+export const IDENTIFIERS = {
+  user_id: ['u-1042'],
+  email: ['ada@example.com'],
+  phone_number: [],
+  anon_id: ['anon-7f3c'],
+};
 
-/** One user that is fine, one without an identifier. */
+/** One user that is valid, one without an identifier. */
 export const PARTLY_VALID_REQUEST = {
   users: [
     {
@@ -31,9 +54,9 @@ export const PARTLY_VALID_REQUEST = {
   ],
 };
 
-const NO_IDENTIFIER = 'at least one identifier is required (user_id, email, phone_number, or anon_id)';
+export const NO_IDENTIFIER = 'at least one identifier is required (user_id, email, phone_number, or anon_id)';
 
-export const PARTLY_VALID_ANSWER = {
+export const PARTLY_VALID_RESPONSE = {
   trace_id: TRACE_ID,
   users_accepted: 1,
   users_rejected: 1,
@@ -44,11 +67,11 @@ export const SMALL_REQUEST = {
   users: [{ identifiers: { user_id: 'u-1042' }, events: [{ event_name: 'signed_up' }] }],
 };
 
-export const SMALL_ANSWER = { trace_id: TRACE_ID, users_accepted: 1, users_rejected: 0, errors: [] };
+export const SMALL_RESPONSE = { trace_id: TRACE_ID, users_accepted: 1, users_rejected: 0, errors: [] };
 
 export const ALL_INVALID_REQUEST = { users: [{ identifiers: { user_id: 'u-1042' }, events: [] }] };
 
-export const ALL_INVALID_ANSWER = {
+export const ALL_INVALID_RESPONSE = {
   error: ERRORS.validation_failed.text,
   trace_id: TRACE_ID,
   errors: [{ userIndex: 0, message: 'events array is required and must not be empty' }],
@@ -56,7 +79,7 @@ export const ALL_INVALID_ANSWER = {
 
 export const UNUSABLE_REQUEST = { users: [] };
 
-export const UNUSABLE_ANSWER = {
+export const UNUSABLE_RESPONSE = {
   error: ERRORS.validation_failed.text,
   trace_id: TRACE_ID,
   errors: [],

@@ -1,7 +1,8 @@
 /**
- * JSON answers that carry values which are JSON text already. What the store kept of a client is spliced in as it is,
+ * JSON responses that carry values which are JSON text already. What the store kept of a client is spliced in as it is,
  * so that numbers keep their digits and keys such as `__proto__` stay keys; all else is escaped here and nowhere else.
- * Text is taken as it is only in the wrapping of `raw`, and only what the store calls `JsonText` belongs in there.
+ * Text is taken as it is only in the wrapping of `raw`, and only what the store calls `JsonText` belongs in there. This is
+ * why Fastify does not serialize responses by their schemas: it would parse and print such values, and change them.
  */
 
 import type { JsonText } from '../store.ts';
@@ -23,6 +24,19 @@ export type Json =
   | readonly Json[]
   | ReadonlyMap<string, Json>
   | { readonly [key: string]: Json };
+
+/** What is written as a `Value`: the value itself, or JSON text or a Map in its place. */
+export type JsonOf<Value> = unknown extends Value
+  ? Json
+  : Value extends readonly (infer Item)[]
+    ? readonly JsonOf<Item>[]
+    : Value extends object
+      ? RawJson | ReadonlyMap<string, JsonOf<Value[keyof Value]>> | JsonObjectOf<Value>
+      : Value | (Value extends number | string ? RawJson : never);
+
+type JsonObjectOf<Value extends object> = {
+  readonly [Key in keyof Value]: JsonOf<Value[Key]> | (object extends Pick<Value, Key> ? undefined : never);
+};
 
 export function raw(text: JsonText): RawJson {
   return { [TEXT]: text };

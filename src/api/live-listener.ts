@@ -10,7 +10,7 @@ import type { ServerResponse } from 'node:http';
 import type { ArrivedEvent } from '../store.ts';
 import { jsonText } from './json-text.ts';
 import type { People } from './person-of-event.ts';
-import { eventAnswer } from './stored-answers.ts';
+import { eventJson } from './stored-json.ts';
 
 const EVENTS_PER_SECOND_MAX = 50;
 /** A second's worth of ordinary events. What listeners of one tenant have in common is in memory once. */
@@ -61,7 +61,7 @@ export class LiveEvent {
   }
 
   #written(people?: People): Buffer {
-    return Buffer.from(messageOf('event', this.event.place, jsonText(eventAnswer(this.event, people))));
+    return Buffer.from(messageOf('event', this.event.place, jsonText(eventJson(this.event, people))));
   }
 }
 

@@ -1,17 +1,19 @@
 /**
  * The one way in to what belongs to a signed-in member: keys, members, invitations. A route that is made here sees the
  * member of the browser's cookie and nothing of another account. A change that does not come from our own page is refused
- * first (403), then who is not signed in (401), both before the body is read; a store that cannot be asked is 503. API
- * keys open nothing here.
+ * first (403), then a request without a session (401), both before the body is read; a store that cannot be asked is 503.
+ * API keys open nothing here.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
 import type { Member, MemberStore } from '../members.ts';
 import { type FoundSession, findSession } from '../sign-in/session.ts';
-import { sendError, sendJson, sendNothing, sendUnauthorized } from './answers.ts';
-import type { Json } from './json-text.ts';
-import { BadParameterError } from './parameters.ts';
+import type { JsonOf } from './json-text.ts';
+import { BadParameterError, sendError, sendJson, sendNothing, sendUnauthorized } from './responses.ts';
+import { type JsonResponse, type NO_CONTENT, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
 import { isSameOrigin, NOT_SAME_ORIGIN } from './same-origin.ts';
+import { text } from './schema.ts';
 import { sessionTokenOf, setSessionCookie } from './session-cookie.ts';
 
 export interface MemberParts {
@@ -21,31 +23,36 @@ export interface MemberParts {
   readonly now: () => number;
 }
 
-export interface MemberCall {
-  readonly member: Member;
+export interface PageCall {
   /** What stands for `:id` in the path, as it was sent; empty where the path has none. */
   readonly id: string;
   readonly body: unknown;
-  /** Of this very request. */
-  readonly traceId: string;
   readonly now: number;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
 }
 
-export interface MemberRoute {
-  readonly method: 'GET' | 'POST' | 'DELETE';
-  readonly url: string;
-  /** 200 unless said otherwise. */
-  readonly status?: number;
-  /** Null: there is no such thing. Undefined: done, and there is nothing to say (204). */
-  readonly answer: (call: MemberCall) => Promise<Json | undefined>;
+export interface MemberCall extends PageCall {
+  readonly member: Member;
 }
 
-/** Answered 409. */
-export class ConflictError extends Error {
-  override readonly name = 'ConflictError';
+type MemberResponse = JsonResponse | typeof NO_CONTENT;
+
+interface PageRoute<Call, Response extends MemberResponse> {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly url: string;
+  readonly schema: RouteSchema & { readonly response: Response };
+  /** Null: there is no such thing (404). Undefined: done, and there is nothing to say (204). */
+  readonly handler: (
+    call: Call,
+  ) => Promise<(Response extends JsonResponse<infer Body> ? JsonOf<Static<Body>> : undefined) | null>;
 }
+
+/** In the path of everything about one key, member or invitation. */
+export const ID_PARAMS = { id: text('As the list gives it.') };
+
+const MEMBER: RouteKind = { tag: 'Dashboard', security: [{ session: [] }], errors: [401, 403, 500, 503] };
+const OPEN: RouteKind = { ...MEMBER, security: [] };
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -54,43 +61,55 @@ declare module 'fastify' {
   }
 }
 
-export function addMemberRoute(app: FastifyInstance, parts: MemberParts, route: MemberRoute): void {
-  addPageRoute(app, parts, {
+/** A route for members who are signed in. */
+export function memberRoute<Response extends MemberResponse>(
+  app: FastifyInstance,
+  parts: MemberParts,
+  route: PageRoute<MemberCall, Response>,
+): void {
+  const authenticate = async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
+    request.session = await sessionOf(parts, request, reply);
+    return request.session === null ? sendUnauthorized(reply) : undefined;
+  };
+  addRoute(app, parts, MEMBER, authenticate, {
     ...route,
-    authenticate: async (request, reply) => {
-      request.session = await sessionOf(parts, request, reply);
-      return request.session === null ? sendUnauthorized(reply) : undefined;
-    },
-    handler: async (request, reply) => {
-      const { session, body, id: traceId, params } = request;
+    handler: (call) => {
+      const { session } = call.request;
       if (session === null) throw new Error('a request without a member got to its handler');
-      const id = (params as { id?: string }).id ?? '';
-      const { member } = session;
-      const answer = await route.answer({ member, id, body, traceId, now: parts.now(), request, reply });
-      if (answer === undefined) return sendNothing(reply);
-      return answer === null ? sendError(reply, 'not_found') : sendJson(reply, route.status ?? 200, answer);
+      return route.handler({ ...call, member: session.member });
     },
   });
 }
 
-export interface PageRoute {
-  readonly method: 'GET' | 'POST' | 'DELETE';
-  readonly url: string;
-  readonly authenticate?: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>;
-  readonly handler: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+/** A route that only our own page may call, signed in or not. */
+export function pageRoute<Response extends MemberResponse>(
+  app: FastifyInstance,
+  parts: MemberParts,
+  route: PageRoute<PageCall, Response>,
+): void {
+  addRoute(app, parts, OPEN, async () => undefined, route);
 }
 
-/** A route that only our own page may call, signed in or not. */
-export function addPageRoute(app: FastifyInstance, parts: MemberParts, route: PageRoute): void {
+function addRoute<Response extends MemberResponse>(
+  app: FastifyInstance,
+  parts: MemberParts,
+  kind: RouteKind,
+  authenticate: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>,
+  { method, url, schema, handler }: PageRoute<PageCall, Response>,
+): void {
   ensureSessionDecorator(app);
   app.route({
-    method: route.method,
-    url: route.url,
-    onRequest: async (request, reply) => {
-      if (refusesForeign(parts, request, reply)) return reply;
-      return route.authenticate?.(request, reply);
+    method,
+    url,
+    ...routeOptions(schema, kind),
+    onRequest: async (request, reply) => (refusesForeign(parts, request, reply) ? reply : authenticate(request, reply)),
+    handler: async (request, reply) => {
+      const id = (request.params as { id?: string }).id ?? '';
+      const response = await handler({ id, body: request.body, now: parts.now(), request, reply });
+      if (response === undefined) return sendNothing(reply);
+      if (response === null) return sendError(reply, 'not_found');
+      return sendJson(reply, schema.response.status ?? 200, response);
     },
-    handler: route.handler,
   });
 }
 
@@ -98,7 +117,7 @@ export function ensureSessionDecorator(app: FastifyInstance): void {
   if (!app.hasRequestDecorator('session')) app.decorateRequest('session', null);
 }
 
-/** Answers 403 to a change that comes from elsewhere, and says whether it did. */
+/** Responds 403 to a change that comes from elsewhere, and says whether it did. */
 export function refusesForeign(parts: MemberParts, request: FastifyRequest, reply: FastifyReply): boolean {
   if (isSameOrigin(request.method, request.headers, parts.publicUrl)) return false;
   sendError(reply, 'forbidden', NOT_SAME_ORIGIN);

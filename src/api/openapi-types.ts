@@ -1,6 +1,6 @@
 /**
  * The part of OpenAPI 3.1 that Sluice uses, as types, and how a reference is followed. Types only as wide as what
- * `openapi.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
+ * `openapi-document.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
  */
 
 import type { ErrorRow, LimitRow, UserRule } from './reference.ts';
@@ -49,7 +49,8 @@ export interface Header {
 export interface Response {
   readonly description: string;
   readonly headers: Readonly<Record<string, Header | Reference>>;
-  readonly content: Readonly<Record<string, MediaType>>;
+  /** None where there is no body. */
+  readonly content?: Readonly<Record<string, MediaType>>;
 }
 
 export interface Parameter {
@@ -58,6 +59,7 @@ export interface Parameter {
   readonly required: boolean;
   readonly description: string;
   readonly schema: JsonSchema;
+  readonly example?: unknown;
 }
 
 export interface Operation {

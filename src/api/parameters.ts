@@ -1,7 +1,7 @@
 /**
  * Parameters of a query, once: how each is read, what it may be and what it means. Routes read requests by them and
  * the OpenAPI document lists them. What does not fit is refused with the name of the parameter and what is expected;
- * nothing is guessed and nothing unknown is passed over. Plain objects rather than TypeBox, which takes 100 ms to load.
+ * nothing is guessed and nothing unknown is passed over. Ajv would coerce values, and say it in other words.
  *
  * An empty value counts as absent, unless a parameter says otherwise.
  */
@@ -9,6 +9,7 @@
 import { isLongerThan, isStorable } from '../validation/characters.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import type { JsonSchema } from './openapi-types.ts';
+import { BadParameterError } from './responses.ts';
 
 export interface ParameterKind<Value> {
   readonly description: string;
@@ -26,16 +27,6 @@ export type ValuesOf<Kinds extends ParameterKinds> = {
 };
 
 export const NO_PARAMETERS = {} as const;
-
-/** The message goes to the client, who wrote what is wrong. */
-export class BadParameterError extends Error {
-  override readonly name = 'BadParameterError';
-}
-
-/** Answered 404, with a message that says which of several things is not there. */
-export class NotFoundError extends Error {
-  override readonly name = 'NotFoundError';
-}
 
 export const PAGE_LIMIT_DEFAULT = 50;
 export const PAGE_LIMIT_MAX = 500;
@@ -61,7 +52,7 @@ function unknownText(name: string, known: readonly string[]): string {
   return `unknown parameter ${shown}: ${known.length === 0 ? 'there are none' : `there are ${known.join(', ')}`}`;
 }
 
-export function text(description: string, charactersMax: number): ParameterKind<string | null> {
+export function textParameter(description: string, charactersMax: number): ParameterKind<string | null> {
   return {
     description,
     schema: { type: 'string', maxLength: charactersMax },
@@ -76,9 +67,9 @@ export function text(description: string, charactersMax: number): ParameterKind<
   };
 }
 
-/** Like `text`, where there is nothing to do without it. */
-export function neededText(description: string, charactersMax: number): ParameterKind<string> {
-  const { schema, read } = text(description, charactersMax);
+/** Like `textParameter`, for what a call cannot do without. */
+export function requiredTextParameter(description: string, charactersMax: number): ParameterKind<string> {
+  const { schema, read } = textParameter(description, charactersMax);
   return {
     description,
     schema,
@@ -91,8 +82,8 @@ export function neededText(description: string, charactersMax: number): Paramete
   };
 }
 
-/** A plus sign that nobody encoded arrives as a space; no time has a space in it. */
-export function time(description: string): ParameterKind<number | null> {
+/** A plus sign that is not encoded arrives as a space; no time has a space in it. */
+export function timeParameter(description: string): ParameterKind<number | null> {
   return {
     description,
     schema: { type: 'string', examples: [TIME_EXAMPLE] },
@@ -105,7 +96,7 @@ export function time(description: string): ParameterKind<number | null> {
   };
 }
 
-export function choice<Choice extends string>(
+export function choiceParameter<Choice extends string>(
   description: string,
   choices: readonly Choice[],
 ): ParameterKind<Choice | null> {
@@ -123,7 +114,7 @@ export function choice<Choice extends string>(
 }
 
 export const limit: ParameterKind<number> = {
-  description: `How many to give at most: 1 to ${PAGE_LIMIT_MAX}, ${PAGE_LIMIT_DEFAULT} unless given.`,
+  description: `At most so many: 1 to ${PAGE_LIMIT_MAX}, ${PAGE_LIMIT_DEFAULT} unless given.`,
   schema: { type: 'integer', minimum: 1, maximum: PAGE_LIMIT_MAX, default: PAGE_LIMIT_DEFAULT },
   read: (given, name) => {
     if (given === undefined || given === '') return PAGE_LIMIT_DEFAULT;
@@ -134,7 +125,7 @@ export const limit: ParameterKind<number> = {
 };
 
 export const cursor: ParameterKind<string | null> = {
-  description: 'Where to go on: `next_cursor` of the answer before, as it is. The other parameters stay the same.',
+  description: 'Where to continue: `next_cursor` of the response before, as it is. The other parameters stay the same.',
   schema: { type: 'string' },
   read: (given) => (given === undefined || given === '' ? null : given),
 };

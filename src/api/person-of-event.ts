@@ -1,14 +1,13 @@
 /**
- * `include=person`: what to call the person of an event or of a user of a trace, so that a page that shows fifty of them
- * need not ask fifty times. Looked up for all of them at once, after they were read: one who was erased in between is null.
+ * `include=person`: the name and identifiers of the person of an event or of a user of a trace, so that a page that shows fifty
+ * of them need not ask fifty times. Looked up for all of them at once, after they were read: one who was erased in between is null.
  */
 
 import { IDENTIFIER_TYPES, type TenantId } from '../model.ts';
 import type { Store, StoredPerson } from '../store.ts';
-import type { Json } from './json-text.ts';
-import { choice } from './parameters.ts';
+import { choiceParameter } from './parameters.ts';
 
-export const include = choice(
+export const include = choiceParameter(
   '`person` adds `person` to each: the name and the first identifiers of its profile, or null without one.',
   ['person'],
 );
@@ -16,7 +15,7 @@ export const include = choice(
 /** By the id of the profile. */
 export type People = ReadonlyMap<string, StoredPerson>;
 
-/** Undefined where nobody asked for them. */
+/** Undefined unless asked for. */
 export async function peopleOf(
   store: Store,
   tenantId: TenantId,
@@ -28,8 +27,8 @@ export async function peopleOf(
   return ids.size === 0 ? new Map() : store.people(tenantId, [...ids]);
 }
 
-/** Undefined, and so left out of the response, where nobody asked for it. */
-export function personAnswer(people: People | undefined, profileId: string | null): Json | undefined {
+/** Undefined, and so left out of the response, unless asked for. */
+export function personJson(people: People | undefined, profileId: string | null) {
   if (people === undefined) return undefined;
   const person = profileId === null ? undefined : people.get(profileId);
   if (person === undefined) return null;

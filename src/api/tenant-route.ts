@@ -1,22 +1,22 @@
 /**
  * The one way in to what belongs to a tenant. A route that is made here sees the tenant of its secret key and nothing
- * else: who has no usable key is answered 401 before the body is read, and a key store that cannot be asked is 503.
+ * else: without a usable key the response is 401 before the body is read, and a key store that cannot be asked is 503.
  * The key is taken from the `Authorization` header alone, since addresses end up in logs and histories. Without that
  * header the cookie of a signed-in member will do: the tenant is the member's account in the environment that the page
  * names, and changes must come from our own page.
- *
- * Routes give back what to answer as a value; a thing that is not there is null, and answered 404.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Static, TSchema } from 'typebox';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Act, ApiKey, Store } from '../store.ts';
-import { sendError, sendJson, sendUnauthorized } from './answers.ts';
-import type { Json } from './json-text.ts';
+import { sendError, sendJson, sendUnauthorized } from './responses.ts';
+import type { JsonOf } from './json-text.ts';
 import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
-import { type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
+import { NO_PARAMETERS, type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
+import { type JsonResponse, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
 import { sessionTokenOf } from './session-cookie.ts';
 
 export interface TenantParts extends MemberParts {
@@ -49,17 +49,6 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly by: NonNullable<Act['by']>;
 }
 
-export interface TenantRoute<Kinds extends ParameterKinds> {
-  readonly method: 'GET' | 'POST' | 'DELETE';
-  readonly url: string;
-  readonly parameters: Kinds;
-  /** 200 unless said otherwise. */
-  readonly status?: number;
-  /** For sessions of callers that cannot set headers: the environment may stand in the query instead. */
-  readonly environmentInQuery?: boolean;
-  readonly answer: (call: Call<Kinds>) => Promise<Json>;
-}
-
 declare module 'fastify' {
   interface FastifyRequest {
     /** Set by the hook that looks at the key or the cookie; null on routes that belong to no tenant. */
@@ -69,31 +58,57 @@ declare module 'fastify' {
   }
 }
 
+export const READING: RouteKind = {
+  tag: 'Reading back',
+  security: [{ secretKey: [] }],
+  errors: [400, 401, 403, 500, 503],
+};
+
+/** For the dashboard, and open to a secret key as well. */
+export const DASHBOARD_READING: RouteKind = {
+  ...READING,
+  tag: 'Dashboard',
+  security: [{ secretKey: [] }, { session: [] }],
+};
+
+/** A route of a tenant: its schema, and the handler that responds to it. */
+export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly url: string;
+  /** Reading back unless given. */
+  readonly kind?: RouteKind;
+  readonly schema: RouteSchema & { readonly query?: Kinds; readonly response: JsonResponse<Body> };
+  /** Null: there is no such thing (404). */
+  readonly handler: (call: Call<Kinds>) => Promise<JsonOf<Static<Body>> | null>;
+}
+
 export const BEARER = /^Bearer +(\S+) *$/i;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-export function addTenantRoute<Kinds extends ParameterKinds>(
+export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app: FastifyInstance,
   parts: TenantParts,
-  route: TenantRoute<Kinds>,
+  { method, url, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
 ): void {
   ensureTenantDecorator(app);
+  const { query = NO_PARAMETERS as Kinds } = schema;
+  const status = schema.response.status ?? 200;
   app.route({
-    method: route.method,
-    url: route.url,
-    onRequest: (request, reply) => authenticate(parts, request, reply, route.environmentInQuery),
+    method,
+    url,
+    ...routeOptions(schema, kind),
+    onRequest: (request, reply) => authenticate(parts, request, reply),
     handler: async (request, reply) => {
-      const { tenantId } = request;
+      const { tenantId, session, body, id: traceId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
-      const parameters = readParameters(route.parameters, request.url);
+      const parameters = readParameters(query, request.url);
       const id = pathId(request.params);
+      if (id === null) return sendError(reply, 'not_found');
+      const by = session === null ? { key_id: request.keyId ?? '' } : { member_id: session.member.id };
       const { store, receiptTime } = parts;
-      const by = request.session === null ? { key_id: request.keyId ?? '' } : { member_id: request.session.member.id };
-      const { body, id: traceId } = request;
-      const call = { tenantId, store, parameters, id: id ?? '', body, traceId, now: receiptTime(), by };
-      const answer = id === null ? null : await route.answer(call);
-      if (id !== null) parts.onRead();
-      return answer === null ? sendError(reply, 'not_found') : sendJson(reply, route.status ?? 200, answer);
+      const response = await handler({ tenantId, store, parameters, id, body, traceId, now: receiptTime(), by });
+      parts.onRead();
+      return response === null ? sendError(reply, 'not_found') : sendJson(reply, status, response);
     },
   });
 }
@@ -106,7 +121,7 @@ export function ensureTenantDecorator(app: FastifyInstance): void {
   app.decorateRequest('keyId', null);
 }
 
-/** Sets the tenant of the request, or answers it. */
+/** Sets the tenant of the request, or responds to it. */
 export async function authenticate(
   parts: TenantParts,
   request: FastifyRequest,
@@ -156,7 +171,7 @@ export function servedEnvironments(environment: 'any' | Environment): readonly E
   return environment === 'any' ? ENVIRONMENTS : [environment];
 }
 
-/** All ids are UUIDs; what is none cannot be there, and nobody needs to ask for it. Null for such. */
+/** All ids are UUIDs; null for anything else, which cannot be there. */
 function pathId(params: unknown): string | null {
   if (typeof params !== 'object' || params === null) return '';
   const [given] = Object.values(params);

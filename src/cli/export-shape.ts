@@ -4,7 +4,7 @@
  */
 
 import { type Json, jsonText, raw } from '../api/json-text.ts';
-import { eventAnswer, profileAnswer } from '../api/stored-answers.ts';
+import { eventJson, profileJson } from '../api/stored-json.ts';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { Provenance, StoredEvent, StoredProfile } from '../store.ts';
 
@@ -47,7 +47,7 @@ export const EVENT_SHAPE: Shape<StoredEvent> = {
     { name: 'userIndex', kind: 'integer', nullable: false },
     text('key_id'),
   ],
-  json: (event) => jsonText(eventAnswer(event)),
+  json: (event) => jsonText(eventJson(event)),
   cells: (event) => [
     textCell(event.id),
     textCell(event.eventName),
@@ -75,7 +75,7 @@ export const PROFILE_SHAPE: Shape<StoredProfile> = {
     time('last_seen'),
     { name: 'event_count', kind: 'integer', nullable: false },
   ],
-  json: (profile) => jsonText(profileAnswer(profile, false)),
+  json: (profile) => jsonText(profileJson(profile, false)),
   cells: (profile) => [
     textCell(profile.id),
     textCell(JSON.stringify(profile.mergedIds)),

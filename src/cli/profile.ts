@@ -5,7 +5,7 @@
  */
 
 import { jsonText } from '../api/json-text.ts';
-import { eventAnswer, identityAnswer, profileAnswer } from '../api/stored-answers.ts';
+import { eventJson, identityJson, profileJson } from '../api/stored-json.ts';
 import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts';
 import { matchOptionsOf } from '../match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
@@ -94,9 +94,9 @@ async function find(store: Store, tenant: Tenant, who: Who, options: MatchOption
 
 function jsonOf({ profile, identity, events }: Found): string {
   return jsonText({
-    profile: profileAnswer(profile, true),
-    identity: identityAnswer(identity, undefined),
-    events: events.map((event) => eventAnswer(event)),
+    profile: profileJson(profile, true),
+    identity: identityJson(identity),
+    events: events.map((event) => eventJson(event)),
   });
 }
 

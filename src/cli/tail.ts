@@ -5,7 +5,7 @@
  */
 
 import { jsonText } from '../api/json-text.ts';
-import { eventAnswer } from '../api/stored-answers.ts';
+import { eventJson } from '../api/stored-json.ts';
 import { parseDurationMs } from '../config-values.ts';
 import type { Store, StoredEvent } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
@@ -42,7 +42,7 @@ export async function runTail(args: readonly string[], shell: Shell): Promise<nu
   const eventName = flags.values.get('event') ?? null;
   const show = (event: StoredEvent): void => {
     if (eventName !== null && event.eventName !== eventName) return;
-    shell.out(flags.switches.has('json') ? `${jsonText(eventAnswer(event))}\n` : `${lineOf(event, shell, ink)}\n`);
+    shell.out(flags.switches.has('json') ? `${jsonText(eventJson(event))}\n` : `${lineOf(event, shell, ink)}\n`);
   };
   await withStore(shell, place.config, async (store) => {
     const tenant = await waitForTenant(shell, store, place);

@@ -4,7 +4,7 @@
  */
 
 import { jsonText } from '../api/json-text.ts';
-import { traceAnswer } from '../api/stored-answers.ts';
+import { traceJson } from '../api/stored-json.ts';
 import type { Config } from '../config.ts';
 import type { StoredTrace, TracedUser } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
@@ -38,7 +38,7 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
     shell.out(isJson ? `${JSON.stringify({ error: 'not found', trace_id: id })}\n` : unknownTrace(id, config));
     return 1;
   }
-  shell.out(isJson ? `${jsonText(traceAnswer(trace))}\n` : describe(trace, shell.now(), ink));
+  shell.out(isJson ? `${jsonText(traceJson(trace))}\n` : describe(trace, shell.now(), ink));
   return 0;
 }
 

@@ -4,12 +4,20 @@ import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import type { TSchema } from 'typebox';
 import { Check, Errors } from 'typebox/value';
-import { DASHBOARD_SCHEMAS as schemas } from '../../src/api/dashboard-schemas.ts';
 import { allocateMetrics } from '../../src/metrics.ts';
+import { inlined, openApiDocument } from './document.ts';
 import { startMemberApp } from './member-app.ts';
 
-/** Fields that nobody described are found too: a schema lets them pass. */
-function assertIs(schema: TSchema, value: unknown): void {
+const DOCUMENT = await openApiDocument();
+
+function schemaOf(title: string): TSchema {
+  assert.ok(title in DOCUMENT.components.schemas, title);
+  return inlined(DOCUMENT, DOCUMENT.components.schemas[title]) as TSchema;
+}
+
+/** Fields that are not described are found too: a schema lets them pass. */
+function assertIs(title: string, value: unknown): void {
+  const schema = schemaOf(title);
   assert.ok(Check(schema, value), JSON.stringify([Errors(schema, value), value]));
   const fields = (schema as { properties?: object }).properties ?? {};
   assert.deepEqual(Object.keys(value as object).sort(), Object.keys(fields).sort());
@@ -29,31 +37,31 @@ suite('The schemas of what the page is answered', () => {
   test('are right about health', async (t) => {
     const { get } = await start(t);
     const health = await get('/health');
-    assertIs(schemas.Health, health);
+    assertIs('Health', health);
     const setting = (health as { settings: object[] }).settings[0] ?? {};
     assert.deepEqual(Object.keys(setting), ['name', 'value', 'default', 'source', 'description']);
   });
 
   test('are right about keys', async (t) => {
     const { get, post } = await start(t);
-    const wishes = { name: 'Shop', kind: 'publishable', environment: 'production', origins: ['https://shop.example'] };
-    assert.ok(Check(schemas.KeyWishes, wishes));
-    const made = (await post('/keys', wishes)) as { row: { id: string } };
-    assertIs(schemas.MadeKey, made);
-    assertIs(schemas.Key, made.row);
-    assertIs(schemas.RolledKey, await post(`/keys/${made.row.id}/roll`, { overlap_seconds: 60 }));
-    assertIs(schemas.Key, await post(`/keys/${made.row.id}/revoke`, { name: 'Shop' }));
-    assertIs(schemas.KeyList, await get('/keys'));
+    const options = { name: 'Shop', kind: 'publishable', environment: 'production', origins: ['https://shop.example'] };
+    assert.ok(Check(schemaOf('KeyOptions'), options));
+    const made = (await post('/keys', options)) as { row: { id: string } };
+    assertIs('CreatedKey', made);
+    assertIs('Key', made.row);
+    assertIs('RolledKey', await post(`/keys/${made.row.id}/roll`, { overlap_seconds: 60 }));
+    assertIs('Key', await post(`/keys/${made.row.id}/revoke`, { name: 'Shop' }));
+    assertIs('KeyList', await get('/keys'));
   });
 
   test('are right about sessions, members and invitations', async (t) => {
     const { get, post, invitationFor } = await start(t);
-    assertIs(schemas.Session, await get('/session'));
-    assertIs(schemas.MadeInvitation, await post('/invitations', { email: 'bob@example.com' }));
-    assertIs(schemas.MemberList, await get('/members'));
+    assertIs('Session', await get('/session'));
+    assertIs('CreatedInvitation', await post('/invitations', { email: 'bob@example.com' }));
+    assertIs('MemberList', await get('/members'));
     for (const email of ['eve@example.com', undefined]) {
       const token = await invitationFor(email === undefined ? {} : { email });
-      assertIs(schemas.InvitationLook, await post('/invitations/look', { token }));
+      assertIs('InvitationLook', await post('/invitations/look', { token }));
     }
   });
 });

@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openApiDocument } from '../../src/api/openapi.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
 import { makeKey as makeUnknownKey } from '../../src/keys/format.ts';
 import type { ApiKey } from '../../src/store.ts';
+import { openApiDocument } from './document.ts';
 import { PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { type AskOptions, NOW, startReadingApp } from './reading-app.ts';
 import { brokenStore } from './running-app.ts';
@@ -17,7 +17,7 @@ interface ReadingCall {
 }
 
 /** One good call for each operation that the document describes: a new one is in every test here from its first day. */
-const CALLS: readonly ReadingCall[] = Object.entries(openApiDocument({ version: '1' }).paths).flatMap(([path, item]) =>
+const CALLS: readonly ReadingCall[] = Object.entries((await openApiDocument()).paths).flatMap(([path, item]) =>
   Object.entries(item)
     .filter(([, { tags }]) => tags.includes('Reading back'))
     .map(([name]): ReadingCall => {

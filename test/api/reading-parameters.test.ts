@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { readParameters, time } from '../../src/api/parameters.ts';
+import { readParameters, timeParameter } from '../../src/api/parameters.ts';
 import type { PeopleQuery } from '../../src/store.ts';
 import { NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { NOW, startReadingApp } from './reading-app.ts';
@@ -312,7 +312,7 @@ test('whatever stands in a query, it is understood or refused, and nothing else 
 });
 
 test('every time is read as it was meant, whether or not its plus sign was encoded', () => {
-  const kinds = { from: time('') };
+  const kinds = { from: timeParameter('') };
   fc.assert(
     fc.property(
       fc.date({ min: new Date('0001-01-01'), max: new Date('9998-01-01'), noInvalidDate: true }),

@@ -6,7 +6,8 @@ import * as fc from 'fast-check';
 import { FOLD_LIMITS, shownGraph } from '../../dashboard/src/graph-fold.ts';
 import { type Box, type GraphLayout, layoutGraph } from '../../dashboard/src/graph-layout.ts';
 import { linkKey, mergeKey, REFUSAL_WORDS } from '../../dashboard/src/identity-names.ts';
-import { IDENTIFIER_TYPES, type Identity, type IdentifierType } from '../../dashboard/src/types.ts';
+import { IDENTIFIER_TYPES, type IdentifierType } from '../../dashboard/src/api-constants.ts';
+import type { Identity } from '../../dashboard/src/api-types.ts';
 
 const SURVIVOR = 'node-0';
 /** In pixels, of the widest fonts that the page may get. */

@@ -3,13 +3,14 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { adviceFor } from '../../dashboard/src/pages/health-advice.ts';
-import type { Health } from '../../dashboard/src/types.ts';
+import type { Health } from '../../dashboard/src/api-types.ts';
 
 const WELL: Health = {
   status: 'ready',
   reasons: [],
   warnings: [],
   version: '1.2.3',
+  role: 'all',
   node: '26.0.0',
   started_at: '2026-11-15T12:00:00.000Z',
   backlog_bytes: 0,

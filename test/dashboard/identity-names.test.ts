@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { nodeNames } from '../../dashboard/src/identity-names.ts';
-import type { IdentifierType, LinkedIdentifier } from '../../dashboard/src/types.ts';
+import type { IdentifierType } from '../../dashboard/src/api-constants.ts';
+import type { LinkedIdentifier } from '../../dashboard/src/api-types.ts';
 
 function link(node: string, type: IdentifierType, value: string, second: number): LinkedIdentifier {
   const first_seen = new Date(Date.UTC(2026, 10, 15, 9, 0, second)).toISOString();

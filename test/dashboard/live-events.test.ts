@@ -24,7 +24,7 @@ function event(n: number): Event {
     profile_id: null,
     trace_id: `t${n}`,
     userIndex: 0,
-    key_id: null,
+    key_id: 'key_1',
   };
 }
 

@@ -8,7 +8,7 @@ import { shortId } from '../identity-names.ts';
 import { useKeyNames } from '../use-key-names.ts';
 import { Link, navigate, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import type { AuditAct, AuditPage, Members } from '../types.ts';
+import type { AuditAct, AuditPage, MemberList } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { DataTable } from '../ui/data-table.tsx';
@@ -75,7 +75,7 @@ export default function Audit(): ReactNode {
 
 /** A key, or a member of the account; acts of before this was kept have neither. */
 function useActorName(): (act: AuditAct) => string {
-  const { data } = useData<Members>('/members');
+  const { data } = useData<MemberList>('/members');
   const keyName = useKeyNames();
   return ({ detail }) => {
     const by = fieldOf(detail, 'by');

@@ -7,7 +7,7 @@ import { type FormEvent, type ReactNode, useState } from 'react';
 import { ApiError, send } from '../api.ts';
 import { useEnvironment } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
-import type { Erased, Health, Profile } from '../types.ts';
+import type { Erased, Health, Profile } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { TextField } from '../ui/field.tsx';

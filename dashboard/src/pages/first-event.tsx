@@ -10,7 +10,8 @@ import { Link, useEnvironment, viewPath } from '../router.tsx';
 import { useSession } from '../session.tsx';
 import { curlLine } from '../snippets.ts';
 import { Time } from '../time.tsx';
-import type { Environment, EventPage, KeyMade, RejectionReasons, Event as StoredEvent } from '../types.ts';
+import type { Environment } from '../api-constants.ts';
+import type { CreatedKey, EventPage, RejectionReasons, StoredEvent } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { Code, Json } from '../ui/code.tsx';
@@ -93,7 +94,7 @@ function KeyStep({ environment }: { environment: Environment }): ReactNode {
     setError(undefined);
     try {
       const name = `first ${environment} key, from the dashboard`;
-      const made = await send<KeyMade>(environment, 'POST', '/keys', { name, kind: 'secret', environment });
+      const made = await send<CreatedKey>(environment, 'POST', '/keys', { name, kind: 'secret', environment });
       setKey(made.key);
     } catch (cause) {
       setError(cause instanceof ApiError ? cause : new ApiError('The key could not be made.', 0, null));

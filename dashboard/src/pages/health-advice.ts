@@ -3,7 +3,7 @@
  * known here are still shown on the page, and get the advice to run the doctor, which is below all of it.
  */
 
-import type { Health } from '../types.ts';
+import type { Health } from '../api-types.ts';
 
 export interface Advice {
   readonly tone: 'warn' | 'bad';

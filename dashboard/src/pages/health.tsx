@@ -7,7 +7,7 @@
 import type { ReactNode } from 'react';
 import { useQueryValue } from '../router.tsx';
 import { formatBytes, formatDuration, formatNumber, Time, useNow } from '../time.tsx';
-import type { Health } from '../types.ts';
+import type { Health } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { Code } from '../ui/code.tsx';
@@ -251,8 +251,8 @@ const COLUMNS: readonly Column<Setting>[] = [
 ];
 
 function SettingValue({ value }: { value: Setting['value'] }): ReactNode {
-  if (value === null || value === '') return <span className="muted">not set</span>;
-  return <code>{String(value)}</code>;
+  if (value === '') return <span className="muted">not set</span>;
+  return <code>{value}</code>;
 }
 
 function Settings({ settings }: { settings: Health['settings'] }): ReactNode {

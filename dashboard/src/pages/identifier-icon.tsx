@@ -5,7 +5,8 @@
 
 import type { ReactNode } from 'react';
 import { shortId } from '../identity-names.ts';
-import type { IdentifierType, LinkedIdentifier } from '../types.ts';
+import type { IdentifierType } from '../api-constants.ts';
+import type { LinkedIdentifier } from '../api-types.ts';
 
 const PATHS: Readonly<Record<IdentifierType | 'merge' | 'refusal', string>> = {
   user_id:

@@ -8,7 +8,7 @@ import type { ApiError } from '../api.ts';
 import { findByKey, linkKey, nodeNames } from '../identity-names.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { Time } from '../time.tsx';
-import type { ChainStep, Identity, LinkedIdentifier } from '../types.ts';
+import type { ChainStep, Identity, LinkedIdentifier } from '../api-types.ts';
 import { Card } from '../ui/card.tsx';
 import { SelectField, type SelectOption } from '../ui/field.tsx';
 import { ErrorNotice, Loading } from '../ui/notice.tsx';

@@ -9,7 +9,7 @@ import { layoutGraph } from '../graph-layout.ts';
 import { findByKey, keysOfChain, linkKey, mergeKey, nodeNames } from '../identity-names.ts';
 import { useQueryValue } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
-import type { Identity, Merge, Profile } from '../types.ts';
+import type { Identity, Merge, Profile } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { Empty } from '../ui/empty.tsx';

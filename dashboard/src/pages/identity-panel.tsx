@@ -7,7 +7,7 @@ import type { ReactNode } from 'react';
 import { findByKey, REFUSAL_WORDS } from '../identity-names.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import type { Identity, LinkedIdentifier, Merge, Refusal } from '../types.ts';
+import type { Identity, LinkedIdentifier, Merge, Refusal } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { IdentifierText, NodeName, type NodeNames } from './identifier-icon.tsx';
 

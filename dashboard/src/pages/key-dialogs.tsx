@@ -7,7 +7,8 @@ import { type FormEvent, type ReactNode, useState } from 'react';
 import { ApiError, send } from '../api.ts';
 import { useEnvironment } from '../router.tsx';
 import { useSession } from '../session.tsx';
-import type { ApiKey, Environment, KeyKind, KeyMade } from '../types.ts';
+import type { Environment } from '../api-constants.ts';
+import type { CreatedKey, Key } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
@@ -40,7 +41,7 @@ const UNSAVED_KEY = {
 };
 
 /** Keys may share a name: after a roll, two do. */
-function titleName(apiKey: ApiKey | undefined): string {
+function titleName(apiKey: Key | undefined): string {
   return apiKey === undefined ? '' : `${apiKey.name} (…${apiKey.last_four})`;
 }
 
@@ -70,12 +71,12 @@ interface CreateProps {
 }
 
 export function CreateKeyDialog({ isOpen, onClose, onCreated }: CreateProps): ReactNode {
-  const [made, setMade] = useState<KeyMade>();
+  const [made, setMade] = useState<CreatedKey>();
   const close = (): void => {
     setMade(undefined);
     onClose();
   };
-  const show = (key: KeyMade): void => {
+  const show = (key: CreatedKey): void => {
     setMade(key);
     onCreated();
   };
@@ -93,14 +94,14 @@ export function CreateKeyDialog({ isOpen, onClose, onCreated }: CreateProps): Re
 
 interface FormProps {
   readonly onClose: () => void;
-  readonly onMade: (made: KeyMade) => void;
+  readonly onMade: (made: CreatedKey) => void;
 }
 
 function CreateForm({ onClose, onMade }: FormProps): ReactNode {
   const { environments } = useSession();
   const current = useEnvironment();
   const [name, setName] = useState('');
-  const [kind, setKind] = useState<KeyKind>('secret');
+  const [kind, setKind] = useState<Key['kind']>('secret');
   const [environment, setEnvironment] = useState<Environment>(current);
   const [days, setDays] = useState('');
   const [origins, setOrigins] = useState('');
@@ -113,7 +114,7 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
       expires_at: days === '' ? null : timeInDays(Number(days)),
       origins: kind === 'publishable' ? origins.split(/[\s,]+/).filter((origin) => origin !== '') : [],
     };
-    onMade(await send<KeyMade>(current, 'POST', '/keys', body));
+    onMade(await send<CreatedKey>(current, 'POST', '/keys', body));
   });
   return (
     <form className="form" onSubmit={create}>
@@ -131,7 +132,7 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
         hint="Secret ones stay on servers. Publishable ones may stand in web pages and apps."
         options={KINDS}
         value={kind}
-        onChange={(event) => setKind(event.target.value as KeyKind)}
+        onChange={(event) => setKind(event.target.value as Key['kind'])}
       />
       <SelectField
         label="Environment"
@@ -159,18 +160,18 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
 
 interface RollProps {
   /** Undefined while the dialog is closed. */
-  readonly apiKey: ApiKey | undefined;
+  readonly apiKey: Key | undefined;
   readonly onClose: () => void;
   readonly onRolled: () => void;
 }
 
 export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNode {
-  const [made, setMade] = useState<KeyMade>();
+  const [made, setMade] = useState<CreatedKey>();
   const close = (): void => {
     setMade(undefined);
     onClose();
   };
-  const show = (key: KeyMade): void => {
+  const show = (key: CreatedKey): void => {
     setMade(key);
     onRolled();
   };
@@ -188,13 +189,13 @@ export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNo
   );
 }
 
-function RollForm({ apiKey, onClose, onMade }: FormProps & { apiKey: ApiKey }): ReactNode {
+function RollForm({ apiKey, onClose, onMade }: FormProps & { apiKey: Key }): ReactNode {
   const environment = useEnvironment();
   const [overlap, setOverlap] = useState('86400');
   const [error, isBusy, ask] = useAsking();
   const roll = ask(async () => {
     const body = { overlap_seconds: Number(overlap) };
-    onMade(await send<KeyMade>(environment, 'POST', `/keys/${apiKey.id}/roll`, body));
+    onMade(await send<CreatedKey>(environment, 'POST', `/keys/${apiKey.id}/roll`, body));
   });
   return (
     <form className="form" onSubmit={roll}>
@@ -222,7 +223,7 @@ function RollForm({ apiKey, onClose, onMade }: FormProps & { apiKey: ApiKey }): 
 
 interface RevokeProps {
   /** Undefined while the dialog is closed. */
-  readonly apiKey: ApiKey | undefined;
+  readonly apiKey: Key | undefined;
   readonly onClose: () => void;
 }
 
@@ -234,12 +235,12 @@ export function RevokeKeyDialog({ apiKey, onClose }: RevokeProps): ReactNode {
   );
 }
 
-function RevokeForm({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }): ReactNode {
+function RevokeForm({ apiKey, onClose }: { apiKey: Key; onClose: () => void }): ReactNode {
   const environment = useEnvironment();
   const [typed, setTyped] = useState('');
   const [error, isBusy, ask] = useAsking();
   const revoke = ask(async () => {
-    await send<ApiKey>(environment, 'POST', `/keys/${apiKey.id}/revoke`, { name: apiKey.name });
+    await send<Key>(environment, 'POST', `/keys/${apiKey.id}/revoke`, { name: apiKey.name });
     onClose();
   });
   return (

@@ -6,7 +6,7 @@
 import { useState } from 'react';
 import { useEnvironment, useQueryValue } from '../router.tsx';
 import { Time } from '../time.tsx';
-import type { ApiKey } from '../types.ts';
+import type { Key, KeyList } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -29,10 +29,10 @@ const SHOWN = [
   { value: 'all', label: 'All keys, also revoked and expired' },
 ];
 
-type Open = { readonly kind: 'roll' | 'revoke'; readonly key: ApiKey };
+type Open = { readonly kind: 'roll' | 'revoke'; readonly key: Key };
 
 export default function KeysPage() {
-  const { data, error, reload } = useData<{ keys: ApiKey[] }>('/keys', { everyMs: RELOAD_MS });
+  const { data, error, reload } = useData<KeyList>('/keys', { everyMs: RELOAD_MS });
   const [shown, setShown] = useQueryValue('show');
   const [dialog, setDialog] = useQueryValue('dialog');
   const [open, setOpen] = useState<Open>();
@@ -83,7 +83,7 @@ export default function KeysPage() {
   );
 }
 
-function columnsWith(open: (which: Open) => void, words: ReadonlyMap<string, string>): Column<ApiKey>[] {
+function columnsWith(open: (which: Open) => void, words: ReadonlyMap<string, string>): Column<Key>[] {
   return [
     { key: 'name', label: 'Name', render: (key) => <KeyName apiKey={key} sameName={words.get(key.id)} /> },
     {
@@ -136,7 +136,7 @@ function columnsWith(open: (which: Open) => void, words: ReadonlyMap<string, str
   ];
 }
 
-function KeyName({ apiKey, sameName }: { apiKey: ApiKey; sameName: string | undefined }) {
+function KeyName({ apiKey, sameName }: { apiKey: Key; sameName: string | undefined }) {
   const {
     id,
     name,
@@ -170,7 +170,7 @@ function KeyName({ apiKey, sameName }: { apiKey: ApiKey; sameName: string | unde
   );
 }
 
-function KeyState({ apiKey: { state, expires_at: expiresAt, revoked_at: revokedAt } }: { apiKey: ApiKey }) {
+function KeyState({ apiKey: { state, expires_at: expiresAt, revoked_at: revokedAt } }: { apiKey: Key }) {
   if (state === 'revoked' && revokedAt !== null) {
     return (
       <span>

@@ -5,7 +5,7 @@
 
 import type { ReactNode } from 'react';
 import { Time } from '../time.tsx';
-import type { EventPage } from '../types.ts';
+import type { EventPage } from '../api-types.ts';
 import { useData } from '../use-data.ts';
 
 export function LastSeen({ profileId }: { profileId: string }): ReactNode {

@@ -5,7 +5,7 @@
  * older ones that were asked for come on top of it until new ones push them out, all of them together.
  */
 
-import type { Event as StoredEvent } from '../types.ts';
+import type { StoredEvent } from '../api-types.ts';
 
 export const ROWS_MAX = 200;
 /** How many the view asks for when it opens, and when it goes on after a pause or a lost connection. */

@@ -9,7 +9,8 @@ import { ApiError, get } from '../api.ts';
 import { shortId } from '../identity-names.ts';
 import { nameOf } from '../person-name.ts';
 import { Link, navigate, useAddress, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
-import type { ApiKey, Counts, Environment, Profile, ProfileMatch, ProfileSearch } from '../types.ts';
+import type { Environment } from '../api-constants.ts';
+import type { Counts, Key, Profile, ProfileMatch, ProfileMatches } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
 import { Icon } from '../ui/icons.tsx';
@@ -20,7 +21,7 @@ const NAMES_OFFERED_MAX = 100;
 const FOUND_MAX = 10;
 const NAMES_ID = 'live-names';
 
-export function LiveFilters({ keys }: { keys: readonly ApiKey[] }): ReactNode {
+export function LiveFilters({ keys }: { keys: readonly Key[] }): ReactNode {
   const environment = useEnvironment();
   const { query } = useAddress();
   const [name] = useQueryValue('name');
@@ -164,7 +165,7 @@ function usePersonSearch(environment: Environment, setProfileId: (id: string) =>
     setIsBusy(true);
     try {
       const path = `/profiles/search?limit=${FOUND_MAX}&value=${encodeURIComponent(value)}`;
-      const { profiles } = await get<ProfileSearch>(environment, path);
+      const { profiles } = await get<ProfileMatches>(environment, path);
       setFound(profiles);
       if (profiles.length === 0) setProblem('No one has this identifier or name.');
       if (profiles.length === 1 && profiles[0] !== undefined) setProfileId(profiles[0].profile.id);
@@ -194,7 +195,7 @@ function usePersonSearch(environment: Environment, setProfileId: (id: string) =>
 }
 
 /** Revoked keys too: their events are still there. A key of the address that is not known is offered as it is. */
-function keyOptions(keys: readonly ApiKey[], environment: Environment, keyId: string) {
+function keyOptions(keys: readonly Key[], environment: Environment, keyId: string) {
   const own = keys.filter((key) => key.environment === environment);
   const options = own.map(({ id, name, prefix, last_four: lastFour, state }) => ({
     value: id,

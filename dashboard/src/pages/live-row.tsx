@@ -7,7 +7,8 @@ import { memo, type ReactNode, useId } from 'react';
 import { labelOf } from '../person-name.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import { IDENTIFIER_TYPES, type Keys, type Person, type Event as StoredEvent } from '../types.ts';
+import { IDENTIFIER_TYPES } from '../api-constants.ts';
+import type { KeyList, Person, StoredEvent } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Json } from '../ui/code.tsx';
 import { CopyButton } from '../ui/copy-button.tsx';
@@ -18,7 +19,7 @@ import '../styles/live-row.css';
 export interface LiveRowProps {
   readonly event: StoredEvent;
   readonly isOpen: boolean;
-  readonly keys: Keys | undefined;
+  readonly keys: KeyList | undefined;
   /** With the id, or '' to close. */
   readonly onOpen: (id: string, options?: { replace?: boolean }) => void;
 }
@@ -74,7 +75,7 @@ export const LiveRow = memo(function LiveRow({ event, isOpen, keys, onOpen }: Li
   );
 });
 
-function EventDetail({ id, event, keys }: { id: string; event: StoredEvent; keys: Keys | undefined }): ReactNode {
+function EventDetail({ id, event, keys }: { id: string; event: StoredEvent; keys: KeyList | undefined }): ReactNode {
   const [as, setAs] = useQueryValue('as');
   const isRaw = as === 'raw';
   return (
@@ -94,7 +95,7 @@ function EventDetail({ id, event, keys }: { id: string; event: StoredEvent; keys
   );
 }
 
-function PrettyEvent({ event, keys }: { event: StoredEvent; keys: Keys | undefined }): ReactNode {
+function PrettyEvent({ event, keys }: { event: StoredEvent; keys: KeyList | undefined }): ReactNode {
   const environment = useEnvironment();
   const { properties, revenue, event_value: eventValue, timestamp, received_at: receivedAt, trace_id: traceId } = event;
   const key = keys?.keys.find(({ id }) => id === event.key_id);

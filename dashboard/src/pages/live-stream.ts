@@ -7,7 +7,8 @@
 
 import { get } from '../api.ts';
 import { parseExactly } from '../exact-json.ts';
-import type { Environment, LiveSkipped, Event as StoredEvent } from '../types.ts';
+import type { Environment } from '../api-constants.ts';
+import type { StoredEvent } from '../api-types.ts';
 
 export type Connection = 'connecting' | 'open' | 'lost' | 'resting';
 
@@ -64,7 +65,7 @@ export function followLive(path: string, listener: LiveListener): () => void {
       batchTimer ??= setTimeout(tellBatch, BATCH_MS);
     });
     mine.addEventListener('skipped', ({ data }: MessageEvent<string>) => {
-      listener.onSkipped((JSON.parse(data) as LiveSkipped).events);
+      listener.onSkipped((JSON.parse(data) as { readonly events: number }).events);
     });
     mine.addEventListener('error', () => {
       listener.onConnection('lost');

@@ -8,7 +8,7 @@ import { type ReactNode, useEffect, useEffectEvent, useReducer, useRef, useState
 import { ApiError, get } from '../api.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
-import type { EventPage, Keys } from '../types.ts';
+import type { EventPage, KeyList } from '../api-types.ts';
 import { Badge, type Tone } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -31,7 +31,7 @@ export default function LivePage(): ReactNode {
   const [profileId] = useQueryValue('person');
   const [keyId] = useQueryValue('key');
   const [isPaused, setIsPaused] = useState(false);
-  const keys = useData<Keys>('/keys');
+  const keys = useData<KeyList>('/keys');
   const filter = { eventName, profileId, keyId };
   return (
     <Page title="Live">
@@ -56,7 +56,7 @@ function listPath({ eventName, profileId }: LiveFilter, limit: number): string {
 
 interface LiveFeedProps {
   readonly filter: LiveFilter;
-  readonly keys: Keys | undefined;
+  readonly keys: KeyList | undefined;
   readonly isPaused: boolean;
   readonly onPause: (isPaused: boolean) => void;
 }

@@ -6,12 +6,12 @@
 import { type ReactNode, useEffect, useRef } from 'react';
 import { useSession } from '../session.tsx';
 import { browserSnippet, curlLine, isOnThisMachineOnly } from '../snippets.ts';
-import type { KeyMade } from '../types.ts';
+import type { CreatedKey } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
 import { Notice } from '../ui/notice.tsx';
 
-export function NewKeyWords({ made, onClose }: { made: KeyMade; onClose: () => void }): ReactNode {
+export function NewKeyWords({ made, onClose }: { made: CreatedKey; onClose: () => void }): ReactNode {
   const { server } = useSession();
   const words = useRef<HTMLDivElement>(null);
   const { key, row } = made;

@@ -9,7 +9,7 @@ import type { ApiError } from '../api.ts';
 import { type CountPiece, countPieces, type Range, type RangeName, timesQuery } from '../overview-range.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
 import { formatBytes, formatDuration, formatNumber, Time } from '../time.tsx';
-import type { Books, CountBucket, Counts, Health, Ledger, RejectionReasons } from '../types.ts';
+import type { CountBucket, Counts, Health, Ledger, LedgerSums, RejectionReasons } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
@@ -214,7 +214,7 @@ export interface BooksCardProps {
   readonly onRetry: () => void;
 }
 
-const BOOK_LINES: readonly { readonly name: keyof Books; readonly label: string; readonly isRare: boolean }[] = [
+const BOOK_LINES: readonly { readonly name: keyof LedgerSums; readonly label: string; readonly isRare: boolean }[] = [
   { name: 'received', label: 'Received', isRare: false },
   { name: 'stored', label: 'Stored', isRare: false },
   { name: 'duplicates', label: 'Duplicates', isRare: true },

@@ -9,7 +9,7 @@ import type { ReactNode } from 'react';
 import { type Range, timesQuery } from '../overview-range.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
-import type { Counts, Ledger, ProfileCount, Receipts } from '../types.ts';
+import type { Counts, Ledger, ProfileCount, Receipts } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { Chart, type Series } from '../ui/chart.tsx';

@@ -5,7 +5,7 @@
  */
 
 import { placeIn, type Range } from '../overview-range.ts';
-import type { CountBucket, Counts, CurrencySum, LedgerHour, Receipts } from '../types.ts';
+import type { CountBucket, Counts, CurrencySum, LedgerHour, Receipts } from '../api-types.ts';
 
 /** Adds up, per bucket of the range, one number of each row. Rows outside of it are left out. */
 export function addUp<Row>(

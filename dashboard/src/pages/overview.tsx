@@ -9,7 +9,7 @@ import { type ReactNode, useState } from 'react';
 import { addressQuery, type Clock, clockOf, type Range, type RangeText, rangeOf } from '../overview-range.ts';
 import { Link, useAddress, useEnvironment, viewPath } from '../router.tsx';
 import { useNow } from '../time.tsx';
-import type { Ledger } from '../types.ts';
+import type { Ledger } from '../api-types.ts';
 import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';

@@ -8,8 +8,8 @@ import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
 import { nameOf } from '../person-name.ts';
 import { Link, navigate, useAddress, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import { IDENTIFIER_TYPES, type ProfileMatch, type ProfileSearch } from '../types.ts';
-import type { ProfileCount } from '../types-people.ts';
+import { IDENTIFIER_TYPES } from '../api-constants.ts';
+import type { ProfileCount, ProfileMatch, ProfileMatches } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -100,7 +100,7 @@ function searchPath(filter: Filter): string {
 }
 
 function Found({ filter }: { filter: Filter }): ReactNode {
-  const list = usePages<ProfileSearch>(searchPath(filter));
+  const list = usePages<ProfileMatches>(searchPath(filter));
   const { pages, isBusy, isLoading, hasMore, error, loadMore } = list;
   const found = pages.flatMap(({ profiles }) => profiles);
   const partial = pages.length - 1 - pages.findLastIndex(({ is_partial: isPartial }) => !isPartial);
@@ -123,7 +123,7 @@ function Found({ filter }: { filter: Filter }): ReactNode {
   );
 }
 
-function PeopleEnd({ list, count }: { list: Pages<ProfileSearch>; count: number }): ReactNode {
+function PeopleEnd({ list, count }: { list: Pages<ProfileMatches>; count: number }): ReactNode {
   if (list.pages.length > 0 && count === 0 && !list.hasMore) return null;
   const isPartial = list.pages.at(-1)?.is_partial === true;
   return (

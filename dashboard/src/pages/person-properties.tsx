@@ -7,7 +7,8 @@ import type { ReactNode } from 'react';
 import { ExactNumber } from '../exact-json.ts';
 import { Link, useAddress, useEnvironment, viewPath } from '../router.tsx';
 import { Time } from '../time.tsx';
-import { IDENTIFIER_TYPES, type Profile, type Told } from '../types.ts';
+import { IDENTIFIER_TYPES } from '../api-constants.ts';
+import type { Profile, PropertySource } from '../api-types.ts';
 import { Card } from '../ui/card.tsx';
 import { Json } from '../ui/code.tsx';
 import { type Column, DataTable } from '../ui/data-table.tsx';
@@ -15,7 +16,7 @@ import { IdentifierText } from './identifier-icon.tsx';
 
 const IDENTIFIERS_SHOWN_MAX = 12;
 
-interface NamedValue extends Told {
+interface NamedValue extends PropertySource {
   readonly name: string;
 }
 
@@ -55,7 +56,7 @@ export function PersonProperties({ profile }: { profile: Profile }): ReactNode {
   );
 }
 
-function namedValues(told: Readonly<Record<string, Told>> | undefined): NamedValue[] {
+function namedValues(told: Readonly<Record<string, PropertySource>> | undefined): NamedValue[] {
   return Object.entries(told ?? {})
     .map(([name, one]) => ({ name, value: one.value, trace_id: one.trace_id, received_at: one.received_at }))
     .toSorted((a, b) => (a.name < b.name ? -1 : 1));

@@ -7,7 +7,7 @@ import { type FormEvent, type ReactNode, useCallback, useEffect, useState } from
 import { ApiError, get } from '../api.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber, formatUtc } from '../time.tsx';
-import type { EventPage, Event } from '../types.ts';
+import type { EventPage, StoredEvent } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -22,7 +22,7 @@ const dayFormat = new Intl.DateTimeFormat('en-GB', { weekday: 'long', day: 'nume
 const timeFormat = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 
 interface Loaded {
-  readonly events: readonly Event[];
+  readonly events: readonly StoredEvent[];
   readonly cursor: string | null;
 }
 
@@ -149,7 +149,7 @@ function NameFilter({ eventName, names, onChange }: NameFilterProps): ReactNode 
   );
 }
 
-function Days({ events }: { events: readonly Event[] }): ReactNode {
+function Days({ events }: { events: readonly StoredEvent[] }): ReactNode {
   const [open, setOpen] = useQueryValue('open');
   const days = Map.groupBy(events, ({ timestamp }) => dayFormat.format(Date.parse(timestamp)));
   return (
@@ -174,7 +174,7 @@ function Days({ events }: { events: readonly Event[] }): ReactNode {
 }
 
 interface EventRowProps {
-  readonly event: Event;
+  readonly event: StoredEvent;
   readonly isOpen: boolean;
   readonly onToggle: () => void;
 }
@@ -198,7 +198,7 @@ function EventRow({ event, isOpen, onToggle }: EventRowProps): ReactNode {
 }
 
 /** A few properties in one line, to tell events of one name apart. */
-function summaryOf({ properties }: Event): string {
+function summaryOf({ properties }: StoredEvent): string {
   const PROPERTIES_MAX = 3;
   return Object.entries(properties)
     .slice(0, PROPERTIES_MAX)
@@ -207,7 +207,7 @@ function summaryOf({ properties }: Event): string {
     .slice(0, 160);
 }
 
-function EventDetails({ event }: { event: Event }): ReactNode {
+function EventDetails({ event }: { event: StoredEvent }): ReactNode {
   const environment = useEnvironment();
   const [isRaw, setIsRaw] = useState(false);
   return (

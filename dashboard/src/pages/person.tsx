@@ -8,7 +8,7 @@ import { shortId } from '../identity-names.ts';
 import { nameOf } from '../person-name.ts';
 import { Link, useAddress, useEnvironment, useQueryValue, viewOf, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import type { Erased, Profile } from '../types.ts';
+import type { Erased, Profile } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';

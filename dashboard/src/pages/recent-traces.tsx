@@ -8,7 +8,7 @@ import { shortId } from '../identity-names.ts';
 import { useKeyNames } from '../use-key-names.ts';
 import { Link, navigate, useAddress, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import type { TracePage, TraceSummary } from '../types.ts';
+import type { TracePage, TraceSummary } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { type Column, DataTable } from '../ui/data-table.tsx';

@@ -9,7 +9,7 @@ import { Link, useAddress, useEnvironment, useQueryValue, viewPath } from '../ro
 import { fromQuery, REJECTED_RANGES, type RejectedRange, rejectedRangeOf } from '../rejected-range.ts';
 import { adviceFor } from '../rejection-advice.ts';
 import { formatNumber, Time, useNow } from '../time.tsx';
-import type { Rejection, RejectionPage, RejectionReason, RejectionReasons } from '../types.ts';
+import type { Rejection, RejectionPage, RejectionReason, RejectionReasons } from '../api-types.ts';
 import { Code, Json } from '../ui/code.tsx';
 import { Empty } from '../ui/empty.tsx';
 import { Icon } from '../ui/icons.tsx';

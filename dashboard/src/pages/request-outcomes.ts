@@ -4,7 +4,7 @@
  * request without a good key belongs to no account.
  */
 
-import type { Health } from '../types.ts';
+import type { Health } from '../api-types.ts';
 
 type Requests = Health['requests'];
 

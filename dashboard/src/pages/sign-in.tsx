@@ -7,7 +7,7 @@ import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'rea
 import { ApiError, send } from '../api.ts';
 import { navigate, safeNext, useAddress } from '../router.tsx';
 import { rememberSession } from '../session.tsx';
-import type { Session } from '../types.ts';
+import type { Session } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { focusFirst, TextField } from '../ui/field.tsx';
 import { Logo } from '../ui/icons.tsx';

@@ -7,7 +7,7 @@ import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'rea
 import { ApiError, send } from '../api.ts';
 import { Time } from '../time.tsx';
 import { isOnThisMachineOnly } from '../snippets.ts';
-import type { InvitationMade } from '../types.ts';
+import type { CreatedInvitation } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
 import { Dialog } from '../ui/dialog.tsx';
@@ -30,13 +30,13 @@ export function InviteDialog({ isOpen, onClose, onInvited }: InviteDialogProps):
 
 function InviteForm({ onClose, onInvited }: Omit<InviteDialogProps, 'isOpen'>): ReactNode {
   const [email, setEmail] = useState('');
-  const [made, setMade] = useState<InvitationMade>();
+  const [made, setMade] = useState<CreatedInvitation>();
   const { run, isBusy, error } = useSending();
 
   if (made !== undefined) return <InvitationLink made={made} onClose={onClose} />;
   const invite = (): Promise<void> =>
     run(async () => {
-      setMade(await send<InvitationMade>(null, 'POST', '/invitations', { email }));
+      setMade(await send<CreatedInvitation>(null, 'POST', '/invitations', { email }));
       onInvited();
     });
   return (
@@ -68,7 +68,7 @@ function InviteForm({ onClose, onInvited }: Omit<InviteDialogProps, 'isOpen'>): 
   );
 }
 
-function InvitationLink({ made, onClose }: { made: InvitationMade; onClose: () => void }): ReactNode {
+function InvitationLink({ made, onClose }: { made: CreatedInvitation; onClose: () => void }): ReactNode {
   const words = useRef<HTMLParagraphElement>(null);
   // The button that had the focus is gone.
   useEffect(() => words.current?.focus(), []);

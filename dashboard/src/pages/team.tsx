@@ -5,7 +5,7 @@
 
 import { type ReactNode, useState } from 'react';
 import { Time } from '../time.tsx';
-import type { Invitation, Member, Members } from '../types.ts';
+import type { Invitation, Member, MemberList } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -17,7 +17,7 @@ import { InviteDialog, RemoveDialog, type Removal } from './team-dialogs.tsx';
 import { PasswordCard } from './team-password.tsx';
 
 export default function Team(): ReactNode {
-  const { data, error, reload } = useData<Members>('/members');
+  const { data, error, reload } = useData<MemberList>('/members');
   const [isInviting, setIsInviting] = useState(false);
   const [removal, setRemoval] = useState<Removal | null>(null);
 

@@ -6,7 +6,7 @@
 import type { ReactNode } from 'react';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import type { AuditAct, AuditPage } from '../types.ts';
+import type { AuditAct, AuditPage } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { Json } from '../ui/code.tsx';

@@ -8,7 +8,7 @@ import { Link, navigate, useAddress, useEnvironment, viewOf, viewPath } from '..
 import { useSession } from '../session.tsx';
 import { formatDuration, formatNumber, Time } from '../time.tsx';
 import { traceIdOf } from '../trace-id.ts';
-import type { Keys, Trace } from '../types.ts';
+import type { KeyList, Trace } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -148,7 +148,7 @@ function TraceHead({ trace }: { trace: Trace }): ReactNode {
 
 function KeyFact({ keyId }: { keyId: string | null }): ReactNode {
   const environment = useEnvironment();
-  const { data } = useData<Keys>(keyId === null ? null : '/keys');
+  const { data } = useData<KeyList>(keyId === null ? null : '/keys');
   if (keyId === null) return null;
   const key = data?.keys.find(({ id }) => id === keyId);
   return (

@@ -8,7 +8,7 @@ import { ApiError, send } from '../api.ts';
 import { nodeNames } from '../identity-names.ts';
 import { nameOf } from '../person-name.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
-import type { Identity, Merge, Profile, Unmerged } from '../types.ts';
+import type { Identity, Merge, Profile, Unmerged } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { ErrorNotice, Notice } from '../ui/notice.tsx';

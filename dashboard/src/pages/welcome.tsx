@@ -8,7 +8,7 @@ import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'rea
 import { ApiError, send } from '../api.ts';
 import { Link, navigate } from '../router.tsx';
 import { rememberSession } from '../session.tsx';
-import type { InvitationLook, Session } from '../types.ts';
+import type { InvitationLook, Session } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { focusFirst, TextField } from '../ui/field.tsx';
 import { Logo } from '../ui/icons.tsx';

@@ -13,9 +13,9 @@ import { extname } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, gzip, constants as zlib } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { sendError } from './answers.ts';
+import { sendError } from '../responses.ts';
 
-const BUILT_PAGE = new URL('../../dashboard/dist/', import.meta.url);
+const BUILT_PAGE = new URL('../../../dashboard/dist/', import.meta.url);
 const INDEX = 'index.html';
 const ASSETS = 'assets/';
 const NOT_BUILT = 'The dashboard is not built yet. Run: npm run build:dashboard\n';

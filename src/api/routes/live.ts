@@ -5,17 +5,26 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { isUsable } from '../keys/cache.ts';
-import { ENVIRONMENTS, LIMITS, type TenantId } from '../model.ts';
-import { METRIC, readCounter } from '../metrics.ts';
-import { BadCursorError, type Store } from '../store.ts';
-import { sendError } from './answers.ts';
+import { isUsable } from '../../keys/cache.ts';
+import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
+import { METRIC, readCounter } from '../../metrics.ts';
+import { BadCursorError, type Store } from '../../store.ts';
 import type { HealthParts } from './health.ts';
-import { LiveFeed, type LiveFeedParts, personOf } from './live-feed.ts';
-import { type LiveFilter, LiveListener, type LiveStart } from './live-listener.ts';
-import { BadParameterError, choice, type ParameterKind, readParameters, text } from './parameters.ts';
-import { include } from './person-of-event.ts';
-import { authenticate, BEARER, ensureTenantDecorator, type TenantParts, uuidOf } from './tenant-route.ts';
+import { LiveFeed, type LiveFeedParts, personOf } from '../live-feed.ts';
+import { type LiveFilter, LiveListener, type LiveStart } from '../live-listener.ts';
+import { choiceParameter, type ParameterKind, readParameters, textParameter } from '../parameters.ts';
+import { include } from '../person-of-event.ts';
+import { BadParameterError, sendError } from '../responses.ts';
+import { routeOptions, type RouteSchema } from '../route-schema.ts';
+import { text } from '../schema.ts';
+import {
+  authenticate,
+  BEARER,
+  DASHBOARD_READING,
+  ensureTenantDecorator,
+  type TenantParts,
+  uuidOf,
+} from '../tenant-route.ts';
 
 export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
   /** Aborted when the server begins to stop: streams would keep it waiting. */
@@ -40,12 +49,33 @@ const profileId: ParameterKind<string | null> = {
   },
 };
 
-export const LIVE_PARAMETERS = {
-  event_name: text('Only events of this name.', LIMITS.eventNameCharactersMax),
+const LIVE_PARAMETERS = {
+  event_name: textParameter('Only events of this name.', LIMITS.eventNameCharactersMax),
   profile_id: profileId,
-  key_id: text('Only events that came with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
+  key_id: textParameter('Only events that came with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
   include,
-  environment: choice('For sessions, which have no header here: whose events. A key has its own.', ENVIRONMENTS),
+  environment: choiceParameter(
+    'For sessions, which have no header here: whose events. A key has its own.',
+    ENVIRONMENTS,
+  ),
+};
+
+const LIVE_SCHEMA: RouteSchema = {
+  operationId: 'live',
+  summary: 'Watch events arrive',
+  description: [
+    'Server-sent events: `event` with an event as `GET /events` gives it, within a second of its 202, in order of arrival. At most 50 a second: of a burst the newest, up to a second later; `skipped` with `{"events":n}` says how many were left out. Events of more than 1 MB are skipped too.',
+    'With `Last-Event-ID`, which browsers send by themselves, it continues where it was. It ends when the key or session does. At most 20 at once for an account and environment, and 200 in all; beyond that the response is 503.',
+  ].join('\n\n'),
+  query: LIVE_PARAMETERS,
+  headers: {
+    'Last-Event-ID': text('The `id` of the last message that was received: what followed it is sent first.'),
+  },
+  response: {
+    description: 'A stream that stays open.',
+    content: { 'text/event-stream': { schema: { type: 'string' } } },
+  },
+  errors: [404],
 };
 
 export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void {
@@ -57,6 +87,7 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
   app.route({
     method: 'GET',
     url: '/live',
+    ...routeOptions(LIVE_SCHEMA, DASHBOARD_READING),
     onRequest: (request, reply) => authenticate(parts, request, reply, true),
     handler: async (request, reply) => {
       const { tenantId } = request;
@@ -124,7 +155,7 @@ function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
   reply.headers({
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-store',
-    // Some proxies gather answers unless they are told not to.
+    // Some proxies buffer responses unless this header says not to.
     'x-accel-buffering': 'no',
   });
   for (const [name, value] of Object.entries(reply.getHeaders())) {

@@ -1,6 +1,6 @@
 /**
- * How what the store keeps looks in an answer: names as the contract has them, times in UTC with milliseconds, values
- * of clients as they came. Pure.
+ * How what the store keeps looks in a response: names as the contract has them, times in UTC with milliseconds, values
+ * of clients as they came. Routes check it against their schemas; the command line prints the same. Pure.
  */
 
 import { IDENTIFIER_TYPES } from '../model.ts';
@@ -9,19 +9,20 @@ import type {
   Provenance,
   StoredEvent,
   StoredIdentity,
+  StoredMerge,
   StoredProfile,
   StoredTrace,
   TracedUser,
   TraceSummary,
 } from '../store.ts';
-import { type Json, raw } from './json-text.ts';
-import { type People, personAnswer } from './person-of-event.ts';
+import { raw } from './json-text.ts';
+import { type People, personJson } from './person-of-event.ts';
 
 export function timeText(milliseconds: number): string {
   return new Date(milliseconds).toISOString();
 }
 
-export function profileAnswer(profile: StoredProfile, withProvenance: boolean): Json {
+export function profileJson(profile: StoredProfile, withProvenance: boolean) {
   return {
     id: profile.id,
     merged_ids: profile.mergedIds,
@@ -40,21 +41,21 @@ export function profileAnswer(profile: StoredProfile, withProvenance: boolean): 
   };
 }
 
-function valuesOf(told: ReadonlyMap<string, Provenance>): Json {
-  return new Map([...told].map(([name, { value }]) => [name, raw(value)]));
+function valuesOf(values: ReadonlyMap<string, Provenance>) {
+  return new Map([...values].map(([name, { value }]) => [name, raw(value)]));
 }
 
-function provenanceOf(told: ReadonlyMap<string, Provenance>): Json {
+function provenanceOf(values: ReadonlyMap<string, Provenance>) {
   return new Map(
-    [...told].map(([name, { value, traceId, receivedAt }]): [string, Json] => [
+    [...values].map(([name, { value, traceId, receivedAt }]) => [
       name,
       { value: raw(value), trace_id: traceId, received_at: timeText(receivedAt) },
     ]),
   );
 }
 
-/** With `people`, what to call the one that it belongs to. */
-export function eventAnswer(event: StoredEvent, people?: People): Json {
+/** With `people`, also the person that it belongs to. */
+export function eventJson(event: StoredEvent, people?: People) {
   return {
     id: event.id,
     event_name: event.eventName,
@@ -67,15 +68,15 @@ export function eventAnswer(event: StoredEvent, people?: People): Json {
     trace_id: event.traceId,
     userIndex: event.userIndex,
     key_id: event.keyId,
-    person: personAnswer(people, event.profileId),
+    person: personJson(people, event.profileId),
   };
 }
 
-export function eventPageAnswer({ rows, nextCursor }: Page<StoredEvent>, people?: People): Json {
-  return { events: rows.map((event) => eventAnswer(event, people)), next_cursor: nextCursor };
+export function eventPageJson({ rows, nextCursor }: Page<StoredEvent>, people?: People) {
+  return { events: rows.map((event) => eventJson(event, people)), next_cursor: nextCursor };
 }
 
-export function identityAnswer(identity: StoredIdentity, chain: Json | undefined): Json {
+export function identityJson(identity: StoredIdentity) {
   return {
     identifiers: identity.identifiers.map(({ type, value, nodeId, traceId, userIndex, at }) => ({
       type,
@@ -85,15 +86,7 @@ export function identityAnswer(identity: StoredIdentity, chain: Json | undefined
       userIndex,
       first_seen: timeText(at),
     })),
-    merges: identity.merges.map(({ from, into, nodes, via, traceId, userIndex, at }) => ({
-      from,
-      into,
-      via: { type: via.type, value: via.value },
-      nodes,
-      trace_id: traceId,
-      userIndex,
-      at: timeText(at),
-    })),
+    merges: identity.merges.map(mergeJson),
     refusals: identity.refusals.map(({ type, value, reason, traceId, userIndex, at, count }) => ({
       type,
       value,
@@ -103,11 +96,22 @@ export function identityAnswer(identity: StoredIdentity, chain: Json | undefined
       at: timeText(at),
       count,
     })),
-    chain,
   };
 }
 
-export function traceSummaryAnswer(trace: TraceSummary): Json {
+export function mergeJson({ from, into, nodes, via, traceId, userIndex, at }: StoredMerge) {
+  return {
+    from,
+    into,
+    via: { type: via.type, value: via.value },
+    nodes,
+    trace_id: traceId,
+    userIndex,
+    at: timeText(at),
+  };
+}
+
+export function traceSummaryJson(trace: TraceSummary) {
   return {
     trace_id: trace.traceId,
     status: trace.status,
@@ -121,7 +125,7 @@ export function traceSummaryAnswer(trace: TraceSummary): Json {
   };
 }
 
-export function traceAnswer(trace: StoredTrace, people?: People): Json {
+export function traceJson(trace: StoredTrace, people?: People) {
   return {
     trace_id: trace.traceId,
     status: trace.status,
@@ -131,11 +135,11 @@ export function traceAnswer(trace: StoredTrace, people?: People): Json {
     users_rejected: trace.usersRejected,
     duplicate_of: trace.duplicateOf,
     key_id: trace.keyId,
-    users: trace.users.map((user) => tracedUserAnswer(user, people)),
+    users: trace.users.map((user) => tracedUserJson(user, people)),
   };
 }
 
-function tracedUserAnswer(user: TracedUser, people: People | undefined): Json {
+function tracedUserJson(user: TracedUser, people: People | undefined) {
   return {
     userIndex: user.userIndex,
     status: user.status,
@@ -145,6 +149,6 @@ function tracedUserAnswer(user: TracedUser, people: People | undefined): Json {
     merged: user.merged.map(({ from, into }) => ({ from, into })),
     warnings: user.warnings,
     message: user.message,
-    person: personAnswer(people, user.profileId),
+    person: personJson(people, user.profileId),
   };
 }

@@ -1,0 +1,1462 @@
+/**
+ * What the server responds with, as /openapi.json describes it. Generated: change the schema of the route, then run
+ * `npm run generate:api-types`. Values that clients chose (properties, payloads) are `unknown`: show them with `Json` or
+ * as text, never as anything else. Numbers among them that a double cannot hold are `ExactNumber` (exact-json.ts).
+ */
+
+export type paths = Record<string, never>;
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /**
+         * IngestRequest
+         * @description A batch of users with their events.
+         */
+        readonly IngestRequest: {
+            /** @description The users of this request. */
+            readonly users: readonly components["schemas"]["User"][];
+        };
+        /**
+         * User
+         * @description One person and what that person did. Each user is validated independently of the others.
+         */
+        readonly User: {
+            readonly identifiers: components["schemas"]["Identifiers"];
+            readonly user_properties?: components["schemas"]["UserProperties"] | null;
+            /** @description At least one event. */
+            readonly events: readonly components["schemas"]["Event"][];
+        };
+        /**
+         * Identifiers
+         * @description Who the person is: at least one of `user_id`, `email`, `phone_number` and `anon_id`, neither null nor blank. Any other key is a profile field.
+         */
+        readonly Identifiers: ({
+            /**
+             * @description Your own id of the person.
+             * @example u-1042
+             */
+            readonly user_id?: string | null;
+            /**
+             * @description E-mail address.
+             * @example ada@example.com
+             */
+            readonly email?: string | null;
+            /**
+             * @description Phone number, best with the country code.
+             * @example +351210000000
+             */
+            readonly phone_number?: string | null;
+            /**
+             * @description Id of a browser or device before the person is known.
+             * @example anon-7f3c
+             */
+            readonly anon_id?: string | null;
+        } & {
+            readonly [key: string]: string | null;
+        }) | {
+            readonly user_id: string;
+        } | {
+            readonly email: string;
+        } | {
+            readonly phone_number: string;
+        } | {
+            readonly anon_id: string;
+        };
+        /**
+         * UserProperties
+         * @description Attributes of the person, kept on the profile. The last write wins, key by key; keys that are not sent stay as they are.
+         */
+        readonly UserProperties: {
+            readonly [key: string]: unknown;
+        };
+        /**
+         * Event
+         * @description One thing that happened. Any other key is a custom property of the event.
+         */
+        readonly Event: {
+            /**
+             * @description What happened. Not blank.
+             * @example order_completed
+             */
+            readonly event_name: string;
+            /**
+             * @description When it happened: an ISO 8601 calendar date or date-time, extended or basic form, with `Z`, an offset, or neither for UTC. Without it, the time of receipt counts.
+             * @example 2026-11-14T09:30:00Z
+             */
+            readonly timestamp?: string | null;
+            /**
+             * @description Revenue tied to the event, within the range of a double.
+             * @example 49.9
+             */
+            readonly revenue?: number | null;
+            /**
+             * @description Numeric value of the event, within the range of a double.
+             * @example 3
+             */
+            readonly event_value?: number | null;
+            /** @description Your own id of the event: the same id again within 7 days is stored once. A plain `event_id` is a custom property. */
+            readonly $event_id?: string | null;
+        } & {
+            readonly [key: string]: unknown;
+        };
+        /**
+         * IngestAccepted
+         * @description At least one user was accepted. Look at `users_rejected` and `errors` too.
+         */
+        readonly IngestAccepted: {
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description Users that are valid, and durable. */
+            readonly users_accepted: number;
+            /** @description Users that are not valid. They are kept with the reason, for people to look at (`GET /rejections`), and are not processed. */
+            readonly users_rejected: number;
+            /** @description One entry per rejected user, in order of `userIndex`. */
+            readonly errors: readonly components["schemas"]["UserError"][];
+        };
+        /**
+         * UserError
+         * @description Why one user was rejected.
+         */
+        readonly UserError: {
+            /** @description Position of the user in `users`, counted from 0. */
+            readonly userIndex: number;
+            /** @description The first rule that the user breaks. */
+            readonly message: string;
+        };
+        /**
+         * Profile
+         * @description One person, as far as is known.
+         */
+        readonly Profile: {
+            /**
+             * Format: uuid
+             * @description Names the profile. Stays the same while others are merged into it.
+             */
+            readonly id: string;
+            /** @description Ids of profiles that were merged into it. They continue to stand for this profile. */
+            readonly merged_ids: readonly string[];
+            /** @description What the person is known by. */
+            readonly identifiers: {
+                /** @description As clients first wrote them, oldest first. */
+                readonly user_id: readonly string[];
+                /** @description As clients first wrote them, oldest first. */
+                readonly email: readonly string[];
+                /** @description As clients first wrote them, oldest first. */
+                readonly phone_number: readonly string[];
+                /** @description As clients first wrote them, oldest first. */
+                readonly anon_id: readonly string[];
+            };
+            /** @description Profile fields, the newest of each. */
+            readonly profile_fields: {
+                readonly [key: string]: string;
+            };
+            /** @description Attributes, the newest of each. Numbers keep their value, however many digits they have. */
+            readonly user_properties: {
+                readonly [key: string]: unknown;
+            };
+            /**
+             * Format: date-time
+             * @description When the first request about the person was received.
+             */
+            readonly first_seen: string;
+            /**
+             * Format: date-time
+             * @description When the latest request about the person was received.
+             */
+            readonly last_seen: string;
+            /** @description Events of this profile. */
+            readonly event_count: number;
+            readonly provenance?: components["schemas"]["Provenance"];
+        };
+        /**
+         * Provenance
+         * @description With `provenance=1`: which request set each value.
+         */
+        readonly Provenance: {
+            /** @description By name. */
+            readonly profile_fields: {
+                readonly [key: string]: components["schemas"]["PropertySource"];
+            };
+            /** @description By name. */
+            readonly user_properties: {
+                readonly [key: string]: components["schemas"]["PropertySource"];
+            };
+        };
+        /**
+         * PropertySource
+         * @description A value, and the request that set it.
+         */
+        readonly PropertySource: {
+            /** @description The value, as on the profile. */
+            readonly value: unknown;
+            /**
+             * Format: uuid
+             * @description The request that set it.
+             */
+            readonly trace_id: string;
+            /**
+             * Format: date-time
+             * @description When the server received that request.
+             */
+            readonly received_at: string;
+        };
+        /**
+         * ProfileMatches
+         * @description People that were found.
+         */
+        readonly ProfileMatches: {
+            /** @description Those that the whole value belongs to, then the others, newest first. Each profile once. */
+            readonly profiles: readonly components["schemas"]["ProfileMatch"][];
+            /** @description Send it as `cursor` for the next page; null when there is no more. */
+            readonly next_cursor: string | null;
+            /** @description Whether the page ended before its limit because the search took too long: not everyone was looked at yet, and `next_cursor` continues. */
+            readonly is_partial: boolean;
+        };
+        /**
+         * ProfileMatch
+         * @description A person that was found.
+         */
+        readonly ProfileMatch: {
+            /** @description What begins with the value: types of identifiers, or `name`; `id` where it is the id of the profile. Empty without a value. */
+            readonly matched: readonly ("user_id" | "email" | "phone_number" | "anon_id" | "name" | "id")[];
+            readonly profile: components["schemas"]["Profile"];
+            /** @description With `include=last_event`: when its newest event happened. */
+            readonly last_event_at?: string | null;
+        };
+        /**
+         * ProfileCount
+         * @description How many people there are.
+         */
+        readonly ProfileCount: {
+            /** @description Profiles there are now. */
+            readonly profiles: number;
+        };
+        /**
+         * Erased
+         * @description The profile is gone.
+         */
+        readonly Erased: {
+            /**
+             * Format: uuid
+             * @description Names this erasure. It is in the audit.
+             */
+            readonly trace_id: string;
+        };
+        /**
+         * EventPage
+         * @description Events, newest first by `timestamp`.
+         */
+        readonly EventPage: {
+            /** @description Newest first. */
+            readonly events: readonly components["schemas"]["StoredEvent"][];
+            /** @description Send it as `cursor` for the next page; null when there is no more. */
+            readonly next_cursor: string | null;
+        };
+        /**
+         * StoredEvent
+         * @description One thing that happened.
+         */
+        readonly StoredEvent: {
+            /** @description Names the event: trace_id, userIndex and position among the events of the user. */
+            readonly id: string;
+            /** @description What happened. */
+            readonly event_name: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            readonly timestamp: string;
+            /**
+             * Format: date-time
+             * @description When the server received it.
+             */
+            readonly received_at: string;
+            /** @description As sent; null without one. */
+            readonly revenue: number | null;
+            /** @description As sent; null without one. */
+            readonly event_value: number | null;
+            /** @description Custom properties. Numbers keep their value, however many digits they have. */
+            readonly properties: {
+                readonly [key: string]: unknown;
+            };
+            /** @description The profile that it belongs to now; null when all identifiers of the user were junk. */
+            readonly profile_id: string | null;
+            /**
+             * Format: uuid
+             * @description The request that it came with.
+             */
+            readonly trace_id: string;
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /** @description The key that its request came with. */
+            readonly key_id: string;
+            /** @description With `include=person`: the name and identifiers of the person; null without a profile. */
+            readonly person?: components["schemas"]["Person"] | null;
+        };
+        /**
+         * Person
+         * @description The name and identifiers of a person.
+         */
+        readonly Person: {
+            /**
+             * Format: uuid
+             * @description The profile as it is now.
+             */
+            readonly id: string;
+            /** @description `first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any. */
+            readonly name: string | null;
+            /** @description The oldest three of each type. */
+            readonly identifiers: {
+                /** @description As clients first wrote them, oldest first. */
+                readonly user_id: readonly string[];
+                /** @description As clients first wrote them, oldest first. */
+                readonly email: readonly string[];
+                /** @description As clients first wrote them, oldest first. */
+                readonly phone_number: readonly string[];
+                /** @description As clients first wrote them, oldest first. */
+                readonly anon_id: readonly string[];
+            };
+        };
+        /**
+         * Identity
+         * @description Why this is one person.
+         */
+        readonly Identity: {
+            /** @description Every identifier, and where it came from. */
+            readonly identifiers: readonly components["schemas"]["LinkedIdentifier"][];
+            /** @description Every merge, and its cause. */
+            readonly merges: readonly components["schemas"]["Merge"][];
+            /** @description What was not linked or merged when a record went to this profile, and why not. */
+            readonly refusals: readonly components["schemas"]["Refusal"][];
+            /** @description With `from` and `to`: the one way from one to the other. */
+            readonly chain?: readonly components["schemas"]["ChainStep"][];
+        };
+        /**
+         * LinkedIdentifier
+         * @description An identifier, and the request that brought it.
+         */
+        readonly LinkedIdentifier: {
+            /**
+             * @description Kind of identifier.
+             * @enum {string}
+             */
+            readonly type: "user_id" | "email" | "phone_number" | "anon_id";
+            /** @description As the client first wrote it. */
+            readonly value: string;
+            /**
+             * Format: uuid
+             * @description Where it belongs, for ever: see `nodes` of the merges.
+             */
+            readonly node: string;
+            /**
+             * Format: uuid
+             * @description The first request with it.
+             */
+            readonly first_trace_id: string;
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /**
+             * Format: date-time
+             * @description When the server received that request.
+             */
+            readonly first_seen: string;
+        };
+        /**
+         * Merge
+         * @description A merge, and its cause.
+         */
+        readonly Merge: {
+            /**
+             * Format: uuid
+             * @description What was merged away.
+             */
+            readonly from: string;
+            /**
+             * Format: uuid
+             * @description What remained.
+             */
+            readonly into: string;
+            /** @description The identifier that led from one to the other. */
+            readonly via: {
+                /**
+                 * @description Kind of identifier.
+                 * @enum {string}
+                 */
+                readonly type: "user_id" | "email" | "phone_number" | "anon_id";
+                /** @description As the client wrote it. */
+                readonly value: string;
+            };
+            /** @description Of a merge: where `via` belongs, and what it was joined to. */
+            readonly nodes: readonly [
+                string,
+                string
+            ];
+            /**
+             * Format: uuid
+             * @description The request that did it. Unmerge takes this.
+             */
+            readonly trace_id: string;
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /**
+             * Format: date-time
+             * @description When the server received it.
+             */
+            readonly at: string;
+        };
+        /**
+         * Refusal
+         * @description A link that was refused.
+         */
+        readonly Refusal: {
+            /**
+             * @description Kind of identifier.
+             * @enum {string}
+             */
+            readonly type: "user_id" | "email" | "phone_number" | "anon_id";
+            /** @description The identifier that was not linked. */
+            readonly value: string;
+            /**
+             * @description `other_user_id`: it belongs to a profile with another user_id; `limit`: the profile has as many of these as a profile may have; `publishable_key`: a publishable key may not join known people, nor give them new names; `cannot_link`: an unmerge said that these are two people
+             * @enum {string}
+             */
+            readonly reason: "other_user_id" | "limit" | "publishable_key" | "cannot_link";
+            /**
+             * Format: uuid
+             * @description The first request that was refused so.
+             */
+            readonly trace_id: string;
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /**
+             * Format: date-time
+             * @description When the server received it.
+             */
+            readonly at: string;
+            /** @description How often it happened. */
+            readonly count: number;
+        };
+        /**
+         * ChainStep
+         * @description One step of the way from one identifier to another.
+         */
+        readonly ChainStep: {
+            /**
+             * @description `link`: an identifier was seen for the first time. `merge`: two profiles became one.
+             * @enum {string}
+             */
+            readonly kind: "link" | "merge";
+            /**
+             * @description Kind of identifier.
+             * @enum {string}
+             */
+            readonly type?: "user_id" | "email" | "phone_number" | "anon_id";
+            /** @description Of a link: the identifier. */
+            readonly value?: string;
+            /**
+             * Format: uuid
+             * @description Of a link: where the identifier belongs.
+             */
+            readonly node?: string;
+            /**
+             * Format: uuid
+             * @description Of a merge: what was merged away.
+             */
+            readonly from?: string;
+            /**
+             * Format: uuid
+             * @description Of a merge: what remained.
+             */
+            readonly into?: string;
+            /** @description The identifier that led from one to the other. */
+            readonly via?: {
+                /**
+                 * @description Kind of identifier.
+                 * @enum {string}
+                 */
+                readonly type: "user_id" | "email" | "phone_number" | "anon_id";
+                /** @description As the client wrote it. */
+                readonly value: string;
+            };
+            /** @description Of a merge: where `via` belongs, and what it was joined to. */
+            readonly nodes?: readonly [
+                string,
+                string
+            ];
+            /**
+             * Format: uuid
+             * @description The request that did it.
+             */
+            readonly trace_id: string;
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /**
+             * Format: date-time
+             * @description When the server received it.
+             */
+            readonly at: string;
+            /** @description The step as a sentence. */
+            readonly text: string;
+        };
+        /**
+         * UnmergeRequest
+         * @description Which request to take back; `merges` of the identity names it.
+         */
+        readonly UnmergeRequest: {
+            /**
+             * Format: uuid
+             * @description The request whose merges are to be undone.
+             */
+            readonly trace_id: string;
+        };
+        /**
+         * Unmerged
+         * @description The result of an unmerge.
+         */
+        readonly Unmerged: {
+            /**
+             * Format: uuid
+             * @description Names this unmerge. It is in the audit.
+             */
+            readonly trace_id: string;
+            /** @description Merges that were undone. */
+            readonly undone: number;
+            /** @description The profiles that there are now instead of one, oldest first. */
+            readonly profile_ids: readonly string[];
+        };
+        /**
+         * Arrivals
+         * @description With `after`: events in order of arrival.
+         */
+        readonly Arrivals: {
+            /** @description Oldest first, in order of arrival. */
+            readonly events: readonly components["schemas"]["StoredEvent"][];
+            /** @description Send it as `after` for what comes next. */
+            readonly last: string;
+        };
+        /**
+         * Counts
+         * @description Events by time.
+         */
+        readonly Counts: {
+            /** @description Buckets without events are left out. */
+            readonly buckets: readonly components["schemas"]["CountBucket"][];
+        };
+        /**
+         * CountBucket
+         * @description The events of one minute, hour or day.
+         */
+        readonly CountBucket: {
+            /**
+             * Format: date-time
+             * @description Start of the bucket, UTC.
+             */
+            readonly start: string;
+            /** @description With `group_by=event_name`. */
+            readonly event_name?: string;
+            /** @description Events in the whole bucket. */
+            readonly events: number;
+            /** @description Sums of their revenue, one for each currency; empty when no event has revenue. */
+            readonly revenue: readonly components["schemas"]["CurrencySum"][];
+        };
+        /**
+         * CurrencySum
+         * @description Revenue in one currency.
+         */
+        readonly CurrencySum: {
+            /** @description The event property `currency`: three letters, in capitals. `other` for all that is not three letters, null for revenue without a currency. */
+            readonly currency: string | null;
+            /** @description Events with revenue in this currency. */
+            readonly events: number;
+            /** @description Sum of their revenue, a double; null for `other`, because amounts of different currencies are never added. */
+            readonly revenue: number | null;
+        };
+        /**
+         * TracePage
+         * @description The most recent requests.
+         */
+        readonly TracePage: {
+            /** @description Newest first. A page may be short and still have a cursor. */
+            readonly traces: readonly components["schemas"]["TraceSummary"][];
+            /** @description Send it as `cursor` for the next page; null when there is no more. */
+            readonly next_cursor: string | null;
+        };
+        /**
+         * TraceSummary
+         * @description What became of a request, in numbers.
+         */
+        readonly TraceSummary: {
+            /**
+             * Format: uuid
+             * @description The request.
+             */
+            readonly trace_id: string;
+            /**
+             * @description `pending` from the 202 on, `processed` once it can be read back.
+             * @enum {string}
+             */
+            readonly status: "pending" | "processed";
+            /**
+             * Format: date-time
+             * @description When the server received it.
+             */
+            readonly received_at: string;
+            /** @description When it was processed; null while pending. */
+            readonly processed_at: string | null;
+            /** @description As the 202 said. */
+            readonly users_accepted: number;
+            /** @description As the 202 said. */
+            readonly users_rejected: number;
+            /** @description The request with the same `Idempotency-Key` and body that was stored instead; null for all others. */
+            readonly duplicate_of: string | null;
+            /** @description The key that it came with; null for what could not be processed and is not kept any more. */
+            readonly key_id: string | null;
+            /** @description Events that were stored, or that wait to be. */
+            readonly events: number;
+        };
+        /**
+         * Trace
+         * @description What became of a request.
+         */
+        readonly Trace: {
+            /**
+             * Format: uuid
+             * @description The request.
+             */
+            readonly trace_id: string;
+            /**
+             * @description `pending` from the 202 on, `processed` once it can be read back.
+             * @enum {string}
+             */
+            readonly status: "pending" | "processed";
+            /**
+             * Format: date-time
+             * @description When the server received it.
+             */
+            readonly received_at: string;
+            /** @description When it was processed; null while pending. */
+            readonly processed_at: string | null;
+            /** @description As the 202 said. */
+            readonly users_accepted: number;
+            /** @description As the 202 said. */
+            readonly users_rejected: number;
+            /** @description The request with the same `Idempotency-Key` and body that was stored instead; null for all others. */
+            readonly duplicate_of: string | null;
+            /** @description The key that it came with; null for what could not be processed and is not kept any more. */
+            readonly key_id: string | null;
+            /** @description What became of each user. */
+            readonly users: readonly components["schemas"]["TracedUser"][];
+        };
+        /**
+         * TracedUser
+         * @description What became of one user of a request.
+         */
+        readonly TracedUser: {
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /**
+             * @description As the 202 said.
+             * @enum {string}
+             */
+            readonly status: "accepted" | "rejected";
+            /** @description The profile as it is now; null while there is none. */
+            readonly profile_id: string | null;
+            /** @description Events that are stored. */
+            readonly events: number;
+            /** @description Events that were stored before, by `$event_id`. */
+            readonly duplicate_events?: number;
+            /** @description Merges that this user caused and that were not undone. */
+            readonly merged: readonly {
+                /**
+                 * Format: uuid
+                 * @description What was merged away.
+                 */
+                readonly from: string;
+                /**
+                 * Format: uuid
+                 * @description What remained.
+                 */
+                readonly into: string;
+            }[];
+            /** @description Notes that you may want to act on. */
+            readonly warnings: readonly string[];
+            /** @description Why the user was rejected; null if it was not. */
+            readonly message: string | null;
+            /** @description With `include=person`: the name and identifiers of the person; null without a profile. */
+            readonly person?: components["schemas"]["Person"] | null;
+        };
+        /**
+         * RejectionPage
+         * @description Users that were not valid.
+         */
+        readonly RejectionPage: {
+            /** @description Newest first. */
+            readonly rejections: readonly components["schemas"]["Rejection"][];
+            /** @description Send it as `cursor` for the next page; null when there is no more. */
+            readonly next_cursor: string | null;
+        };
+        /**
+         * Rejection
+         * @description One user that was not valid.
+         */
+        readonly Rejection: {
+            /**
+             * Format: uuid
+             * @description The request.
+             */
+            readonly trace_id: string;
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /**
+             * Format: date-time
+             * @description When the server received it.
+             */
+            readonly received_at: string;
+            /** @description The first rule that the user breaks. */
+            readonly message: string;
+            /** @description The message without indexes. */
+            readonly reason: string;
+            /** @description The user as it was sent; its beginning, as a text, if it was cut. */
+            readonly payload: unknown;
+            /** @description Whether it was too large to keep whole. */
+            readonly payload_is_cut: boolean;
+        };
+        /**
+         * RejectionReasons
+         * @description What is wrong with users that were not valid, and how often.
+         */
+        readonly RejectionReasons: {
+            /** @description The most frequent first. */
+            readonly reasons: readonly components["schemas"]["RejectionReason"][];
+        };
+        /**
+         * RejectionReason
+         * @description One reason, and how often it occurred.
+         */
+        readonly RejectionReason: {
+            /** @description The message without indexes. `GET /rejections` takes it. */
+            readonly reason: string;
+            /** @description Rejected users that are kept: of one request at most 100. */
+            readonly users: number;
+            /**
+             * Format: date-time
+             * @description When the server received the newest of them.
+             */
+            readonly last_at: string;
+            /**
+             * Format: uuid
+             * @description The request of the newest.
+             */
+            readonly trace_id: string;
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+        };
+        /**
+         * Receipts
+         * @description What was received, by minute.
+         */
+        readonly Receipts: {
+            /** @description Oldest first. Minutes without requests are left out. */
+            readonly minutes: readonly components["schemas"]["ReceiptMinute"][];
+        };
+        /**
+         * ReceiptMinute
+         * @description What was received in one minute.
+         */
+        readonly ReceiptMinute: {
+            /**
+             * Format: date-time
+             * @description Start of the minute of receipt, UTC.
+             */
+            readonly start: string;
+            /** @description Users that were valid. */
+            readonly users_accepted: number;
+            /** @description Users that were not. */
+            readonly users_rejected: number;
+            /** @description Events of the valid ones. */
+            readonly events_accepted: number;
+        };
+        /**
+         * Ledger
+         * @description Every event is accounted for.
+         */
+        readonly Ledger: {
+            /** @description Whether every hour there ever was adds up, and no record is missing but those in `lost_records`. */
+            readonly balanced: boolean;
+            /** @description Requests that the store relies on and the event log has lost, of all tenants: anything but 0 needs an operator. */
+            readonly missing_records: number;
+            /** @description Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good. */
+            readonly lost_records: number;
+            /** @description Newest first. Hours without requests are left out. */
+            readonly hours: readonly components["schemas"]["LedgerHour"][];
+            /** @description Over all hours, not only those above. */
+            readonly totals: {
+                readonly users: components["schemas"]["LedgerSums"];
+                readonly events: components["schemas"]["LedgerSums"];
+            };
+        };
+        /**
+         * LedgerHour
+         * @description What was received in one hour.
+         */
+        readonly LedgerHour: {
+            /**
+             * Format: date-time
+             * @description Start of the hour of receipt, UTC.
+             */
+            readonly hour: string;
+            readonly users: components["schemas"]["LedgerSums"];
+            readonly events: components["schemas"]["LedgerSums"];
+            /** @description Users that were not valid. They are not part of the sums. */
+            readonly users_rejected: number;
+        };
+        /**
+         * LedgerSums
+         * @description What became of what was received.
+         */
+        readonly LedgerSums: {
+            /** @description Acknowledged with a 202. */
+            readonly received: number;
+            /** @description Stored, and can be read. */
+            readonly stored: number;
+            /** @description Left out: sent before, with the same `Idempotency-Key` or `$event_id`. */
+            readonly duplicates: number;
+            /** @description Erased on request, or not stored because the person was erased. */
+            readonly erased: number;
+            /** @description Removed at the end of their retention. */
+            readonly expired: number;
+            /** @description Failed records: they could not be processed, and are kept for an operator to look at. */
+            readonly set_aside: number;
+            /** @description Durable, and not processed yet. */
+            readonly pending: number;
+            /** @description Received, less all of these. Anything but 0 is a bug. */
+            readonly difference: number;
+        };
+        /**
+         * AuditPage
+         * @description Acts of this API that changed what is stored.
+         */
+        readonly AuditPage: {
+            /** @description Newest first. */
+            readonly acts: readonly components["schemas"]["AuditAct"][];
+            /** @description Send it as `cursor` for the next page; null when there is no more. */
+            readonly next_cursor: string | null;
+        };
+        /**
+         * AuditAct
+         * @description One unmerge or erasure.
+         */
+        readonly AuditAct: {
+            /**
+             * @description What was done.
+             * @enum {string}
+             */
+            readonly kind: "unmerge" | "erase";
+            /**
+             * Format: uuid
+             * @description The call that did it.
+             */
+            readonly trace_id: string;
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            readonly at: string;
+            /** @description To what. */
+            readonly detail: unknown;
+        };
+        /**
+         * Health
+         * @description How the server is.
+         */
+        readonly Health: {
+            /**
+             * @description As `/readyz` says.
+             * @enum {string}
+             */
+            readonly status: "ready" | "not ready";
+            /** @description Why events are refused, if they are. */
+            readonly reasons: readonly string[];
+            /** @description What the start of this server found that an operator should know, such as a missing or old `log-ends`. */
+            readonly warnings: readonly string[];
+            /** @description Of Sluice. */
+            readonly version: string;
+            /**
+             * @description What this server does of all that Sluice does.
+             * @enum {string}
+             */
+            readonly role: "all" | "edge" | "processor" | "api";
+            /** @description Version of Node.js. */
+            readonly node: string;
+            /**
+             * Format: date-time
+             * @description When this process started.
+             */
+            readonly started_at: string;
+            /** @description In the log and not yet processed. */
+            readonly backlog_bytes: number;
+            /** @description With more than this, events are refused. */
+            readonly backlog_bytes_max: number;
+            /** @description Age of the oldest request that is not yet processed; null on a server that processes none. */
+            readonly lag_seconds: number | null;
+            /** @description Free where the data is kept; null on a server that keeps none on its disk. */
+            readonly disk_free_bytes: number | null;
+            /** @description With less than this, events are refused. */
+            readonly disk_free_bytes_min: number;
+            /** @description When the last successful `sluice backup` of the data folder began: all that was acknowledged before is in it. Null while there was none; backups by other means, such as of PostgreSQL, are not seen. */
+            readonly last_backup_at: string | null;
+            /** @description How far the clock is ahead of `received_at`, because it jumped and is not believed; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that. */
+            readonly clock_held_seconds: number;
+            /** @description How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, set it. */
+            readonly clock_behind_seconds: number;
+            /** @description Resident memory of the process. */
+            readonly memory_bytes: number;
+            /** @description Events that are not accounted for: anything but 0 is a bug; null on a server that processes nothing. */
+            readonly ledger_difference: number | null;
+            /** @description Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing. */
+            readonly log_missing_records: number | null;
+            /** @description Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing. */
+            readonly log_lost_records: number | null;
+            /** @description Failed records: requests that could not be processed, kept for an operator to look at. */
+            readonly records_set_aside: number;
+            /** @description Responses to requests under `/ingest/`, of the whole server. Those that were rejected as a whole are counted nowhere else: they belong to no account. */
+            readonly requests: readonly {
+                /** @description Status of HTTP. */
+                readonly status: number;
+                /** @description Responses with it since `started_at`. */
+                readonly requests: number;
+            }[];
+            /** @description Threads that take requests. */
+            readonly edges: number;
+            /** @description All settings. */
+            readonly settings: readonly components["schemas"]["Setting"][];
+        };
+        /**
+         * Setting
+         * @description One setting of the server.
+         */
+        readonly Setting: {
+            /** @description Name of the environment variable. */
+            readonly name: string;
+            /** @description What is in effect. */
+            readonly value: string;
+            /** @description What would be, if nothing was set. */
+            readonly default: string;
+            /**
+             * @description Where the value came from.
+             * @enum {string}
+             */
+            readonly source: "default" | "environment" | "flag";
+            /** @description What it does. */
+            readonly description: string;
+        };
+        /**
+         * Session
+         * @description Who is signed in, and to what.
+         */
+        readonly Session: {
+            /** @description Who is signed in. */
+            readonly member: {
+                /** @description Names the member. */
+                readonly id: string;
+                /** @description An e-mail address. */
+                readonly email: string;
+            };
+            /** @description Whose data it is. */
+            readonly account: {
+                /** @description Names the account. */
+                readonly id: string;
+                /** @description The name of the account. */
+                readonly name: string;
+            };
+            /** @description Those that this server serves. */
+            readonly environments: readonly ("production" | "development")[];
+            /** @description This server. */
+            readonly server: {
+                /** @description Where it is reached. */
+                readonly url: string;
+                /** @description Of Sluice. */
+                readonly version: string;
+            };
+        };
+        /**
+         * InvitationLook
+         * @description What an invitation is for.
+         */
+        readonly InvitationLook: {
+            /**
+             * @description For the first member of an account, for another one, or for a new password.
+             * @enum {string}
+             */
+            readonly kind: "first" | "invitation" | "reset";
+            /** @description Of which account. */
+            readonly account_name: string;
+            /** @description For whom; null when anyone with the link may use it. */
+            readonly email: string | null;
+            /**
+             * Format: date-time
+             * @description Until when it can be accepted.
+             */
+            readonly expires_at: string;
+        };
+        /**
+         * MemberList
+         * @description Who may sign in to an account, and who is invited.
+         */
+        readonly MemberList: {
+            /** @description Oldest first. */
+            readonly members: readonly components["schemas"]["Member"][];
+            /** @description Those that can still be accepted. */
+            readonly invitations: readonly components["schemas"]["Invitation"][];
+        };
+        /**
+         * Member
+         * @description A person who may sign in to the account.
+         */
+        readonly Member: {
+            /** @description Names the member. */
+            readonly id: string;
+            /** @description An e-mail address. */
+            readonly email: string;
+            /**
+             * Format: date-time
+             * @description Since when.
+             */
+            readonly created_at: string;
+            /** @description When they last signed in. */
+            readonly last_signed_in_at: string | null;
+            /** @description Whether it is the member who asks. */
+            readonly is_you: boolean;
+        };
+        /**
+         * Invitation
+         * @description An invitation that can still be accepted.
+         */
+        readonly Invitation: {
+            /** @description Names the invitation. */
+            readonly id: string;
+            /**
+             * Format: date-time
+             * @description Until when it can be accepted.
+             */
+            readonly expires_at: string;
+            /** @description For whom; null when anyone with the link may use it. */
+            readonly email: string | null;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            readonly created_at: string;
+        };
+        /**
+         * CreatedInvitation
+         * @description An invitation. Nothing is mailed.
+         */
+        readonly CreatedInvitation: {
+            /** @description Names the invitation. */
+            readonly id: string;
+            /**
+             * Format: date-time
+             * @description Until when it can be accepted.
+             */
+            readonly expires_at: string;
+            /** @description An e-mail address. */
+            readonly email: string;
+            /** @description For the person. It is in this response and never again. */
+            readonly link: string;
+        };
+        /**
+         * KeyList
+         * @description The keys of an account.
+         */
+        readonly KeyList: {
+            /** @description Newest first. */
+            readonly keys: readonly components["schemas"]["Key"][];
+        };
+        /**
+         * Key
+         * @description An API key, without what is secret of it.
+         */
+        readonly Key: {
+            /** @description Names the key, and is harmless. */
+            readonly id: string;
+            /** @description The name of the key, for people. */
+            readonly name: string;
+            /**
+             * @description Secret keys may do everything, publishable ones may only send events.
+             * @enum {string}
+             */
+            readonly kind: "secret" | "publishable";
+            /**
+             * @description Which of the two environments.
+             * @enum {string}
+             */
+            readonly environment: "production" | "development";
+            /** @description How the key begins. */
+            readonly prefix: string;
+            /** @description Its last four characters. */
+            readonly last_four: string;
+            /** @description Where browsers may use a publishable key; empty: anywhere. */
+            readonly origins: readonly string[];
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            readonly created_at: string;
+            /** @description When it ends by itself. */
+            readonly expires_at: string | null;
+            /** @description When it was revoked. */
+            readonly revoked_at: string | null;
+            /** @description When it was last used, give or take some seconds. */
+            readonly last_used_at: string | null;
+            /** @description When a secret key was first used from a web page of another site. */
+            readonly leak_suspected_at: string | null;
+            /** @description That site. */
+            readonly leak_origin: string | null;
+            /**
+             * @description Whether it works.
+             * @enum {string}
+             */
+            readonly state: "active" | "expired" | "revoked";
+            /** @description Active, and neither made nor used within 30 days. */
+            readonly is_unused: boolean;
+        };
+        /**
+         * KeyOptions
+         * @description What the key shall be.
+         */
+        readonly KeyOptions: {
+            /** @description The name of the key, for people. */
+            readonly name: string;
+            /**
+             * @description Secret keys may do everything, publishable ones may only send events.
+             * @enum {string}
+             */
+            readonly kind: "secret" | "publishable";
+            /**
+             * @description Which of the two environments.
+             * @enum {string}
+             */
+            readonly environment: "production" | "development";
+            /** @description When it ends by itself. */
+            readonly expires_at?: string | null;
+            /** @description Where browsers may use a publishable key; empty: anywhere. */
+            readonly origins?: readonly string[];
+        };
+        /**
+         * CreatedKey
+         * @description A new key.
+         */
+        readonly CreatedKey: {
+            /** @description The key in full. It is in this response and never again. */
+            readonly key: string;
+            readonly row: components["schemas"]["Key"];
+        };
+        /**
+         * RolledKey
+         * @description A new key, and the one that it replaces.
+         */
+        readonly RolledKey: {
+            /** @description The key in full. It is in this response and never again. */
+            readonly key: string;
+            readonly row: components["schemas"]["Key"];
+            readonly old: components["schemas"]["Key"];
+        };
+        /**
+         * Alive
+         * @description The process runs and responds.
+         */
+        readonly Alive: {
+            /** @constant */
+            readonly status: "alive";
+        };
+        /**
+         * Ready
+         * @description It does its work; a server that takes events in accepts them.
+         */
+        readonly Ready: {
+            /** @constant */
+            readonly status: "ready";
+        };
+        /**
+         * NotReady
+         * @description It cannot do its work for now; events are refused.
+         */
+        readonly NotReady: {
+            /** @constant */
+            readonly status: "not ready";
+            /** @description Why, for an operator. */
+            readonly reasons: readonly string[];
+        };
+        /**
+         * Version
+         * @description What runs here.
+         */
+        readonly Version: {
+            /** @description Of Sluice. */
+            readonly version: string;
+            /**
+             * @description What this server does of all that Sluice does.
+             * @enum {string}
+             */
+            readonly role: "all" | "edge" | "processor" | "api";
+        };
+        /**
+         * ValidationFailed
+         * @description Nothing was accepted: every user is invalid, or the payload is unusable (then `message` says why).
+         */
+        readonly ValidationFailed: {
+            /** @constant */
+            readonly error: "validation failed";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description One entry per rejected user, in order of `userIndex`. */
+            readonly errors: readonly components["schemas"]["UserError"][];
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * Unauthorized
+         * @description The key is missing, wrong, revoked, expired or of the other environment.
+         */
+        readonly Unauthorized: {
+            /** @constant */
+            readonly error: "unauthorized";
+        };
+        /**
+         * BadRequest
+         * @description The request cannot be understood.
+         */
+        readonly BadRequest: {
+            /** @constant */
+            readonly error: "bad request";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * Forbidden
+         * @description The key may not be used here.
+         */
+        readonly Forbidden: {
+            /** @constant */
+            readonly error: "forbidden";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * NotFound
+         * @description There is no such thing, or nothing at this path.
+         */
+        readonly NotFound: {
+            /** @constant */
+            readonly error: "not found";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * MethodNotAllowed
+         * @description Not with this method: see the `Allow` header.
+         */
+        readonly MethodNotAllowed: {
+            /** @constant */
+            readonly error: "method not allowed";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * RequestTimeout
+         * @description The request did not arrive in time.
+         */
+        readonly RequestTimeout: {
+            /** @constant */
+            readonly error: "request timeout";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * Conflict
+         * @description It conflicts with something that is stored.
+         */
+        readonly Conflict: {
+            /** @constant */
+            readonly error: "conflict";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * PayloadTooLarge
+         * @description The body is over 10 MB; outside `/ingest/`, over 64 kB.
+         */
+        readonly PayloadTooLarge: {
+            /** @constant */
+            readonly error: "payload too large";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * TooManyAttempts
+         * @description Attempts that failed are slowed: wait `Retry-After` seconds.
+         */
+        readonly TooManyAttempts: {
+            /** @constant */
+            readonly error: "too many attempts";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * InternalError
+         * @description A fault on our side. Nothing was promised.
+         */
+        readonly InternalError: {
+            /** @constant */
+            readonly error: "internal error";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+        /**
+         * Unavailable
+         * @description Cannot take it now: try again after `Retry-After` seconds, backing off.
+         */
+        readonly Unavailable: {
+            /** @constant */
+            readonly error: "service temporarily unavailable";
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message?: string;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type IngestRequest = components['schemas']['IngestRequest'];
+export type User = components['schemas']['User'];
+export type Identifiers = components['schemas']['Identifiers'];
+export type UserProperties = components['schemas']['UserProperties'];
+export type Event = components['schemas']['Event'];
+export type IngestAccepted = components['schemas']['IngestAccepted'];
+export type UserError = components['schemas']['UserError'];
+export type Profile = components['schemas']['Profile'];
+export type Provenance = components['schemas']['Provenance'];
+export type PropertySource = components['schemas']['PropertySource'];
+export type ProfileMatches = components['schemas']['ProfileMatches'];
+export type ProfileMatch = components['schemas']['ProfileMatch'];
+export type ProfileCount = components['schemas']['ProfileCount'];
+export type Erased = components['schemas']['Erased'];
+export type EventPage = components['schemas']['EventPage'];
+export type StoredEvent = components['schemas']['StoredEvent'];
+export type Person = components['schemas']['Person'];
+export type Identity = components['schemas']['Identity'];
+export type LinkedIdentifier = components['schemas']['LinkedIdentifier'];
+export type Merge = components['schemas']['Merge'];
+export type Refusal = components['schemas']['Refusal'];
+export type ChainStep = components['schemas']['ChainStep'];
+export type UnmergeRequest = components['schemas']['UnmergeRequest'];
+export type Unmerged = components['schemas']['Unmerged'];
+export type Arrivals = components['schemas']['Arrivals'];
+export type Counts = components['schemas']['Counts'];
+export type CountBucket = components['schemas']['CountBucket'];
+export type CurrencySum = components['schemas']['CurrencySum'];
+export type TracePage = components['schemas']['TracePage'];
+export type TraceSummary = components['schemas']['TraceSummary'];
+export type Trace = components['schemas']['Trace'];
+export type TracedUser = components['schemas']['TracedUser'];
+export type RejectionPage = components['schemas']['RejectionPage'];
+export type Rejection = components['schemas']['Rejection'];
+export type RejectionReasons = components['schemas']['RejectionReasons'];
+export type RejectionReason = components['schemas']['RejectionReason'];
+export type Receipts = components['schemas']['Receipts'];
+export type ReceiptMinute = components['schemas']['ReceiptMinute'];
+export type Ledger = components['schemas']['Ledger'];
+export type LedgerHour = components['schemas']['LedgerHour'];
+export type LedgerSums = components['schemas']['LedgerSums'];
+export type AuditPage = components['schemas']['AuditPage'];
+export type AuditAct = components['schemas']['AuditAct'];
+export type Health = components['schemas']['Health'];
+export type Setting = components['schemas']['Setting'];
+export type Session = components['schemas']['Session'];
+export type InvitationLook = components['schemas']['InvitationLook'];
+export type MemberList = components['schemas']['MemberList'];
+export type Member = components['schemas']['Member'];
+export type Invitation = components['schemas']['Invitation'];
+export type CreatedInvitation = components['schemas']['CreatedInvitation'];
+export type KeyList = components['schemas']['KeyList'];
+export type Key = components['schemas']['Key'];
+export type KeyOptions = components['schemas']['KeyOptions'];
+export type CreatedKey = components['schemas']['CreatedKey'];
+export type RolledKey = components['schemas']['RolledKey'];
+export type Alive = components['schemas']['Alive'];
+export type Ready = components['schemas']['Ready'];
+export type NotReady = components['schemas']['NotReady'];
+export type Version = components['schemas']['Version'];
+export type ValidationFailed = components['schemas']['ValidationFailed'];
+export type Unauthorized = components['schemas']['Unauthorized'];
+export type BadRequest = components['schemas']['BadRequest'];
+export type Forbidden = components['schemas']['Forbidden'];
+export type NotFound = components['schemas']['NotFound'];
+export type MethodNotAllowed = components['schemas']['MethodNotAllowed'];
+export type RequestTimeout = components['schemas']['RequestTimeout'];
+export type Conflict = components['schemas']['Conflict'];
+export type PayloadTooLarge = components['schemas']['PayloadTooLarge'];
+export type TooManyAttempts = components['schemas']['TooManyAttempts'];
+export type InternalError = components['schemas']['InternalError'];
+export type Unavailable = components['schemas']['Unavailable'];
+export type $defs = Record<string, never>;
+export type operations = Record<string, never>;

@@ -1,0 +1,200 @@
+/**
+ * `POST /ingest/events` for the OpenAPI document, by hand: the hot path is not in Fastify. What it takes and what it
+ * responds with is described here alone.
+ *
+ * The edge validates requests with `validation/`, not with these schemas; every request that it accepts without a
+ * rejection also matches `IngestRequest` (a property test holds them together). The other way round it is not so: JSON
+ * Schema has no words for impossible dates, depth of nesting or unpaired surrogates.
+ */
+
+import type { TSchema } from 'typebox';
+import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../model.ts';
+import { traceId, userErrors } from './error-responses.ts';
+import * as examples from './examples.ts';
+import { Type } from './json-schema.ts';
+import type { Operation, Parameter } from './openapi-types.ts';
+import { jsonContent } from './route-schema.ts';
+
+/** `null` counts as absent wherever a field is optional. */
+function optional<Schema extends TSchema>(schema: Schema, description: string, examples: unknown[] = []) {
+  const notes = examples.length === 0 ? { description } : { description, examples };
+  return Type.Optional(Type.Union([schema, Type.Null()], notes));
+}
+
+const propertyNames = Type.String({ maxLength: LIMITS.propertyKeyCharactersMax });
+const identifierText = Type.String({ maxLength: LIMITS.identifierCharactersMax });
+
+/** Present, a string and not blank: only then does an identifier count. */
+function names(type: IdentifierType): object {
+  return { required: [type], properties: { [type]: { type: 'string', pattern: '\\S' } } };
+}
+
+const Identifiers = Type.Object(
+  {
+    user_id: optional(identifierText, 'Your own id of the person.', ['u-1042']),
+    email: optional(identifierText, 'E-mail address.', ['ada@example.com']),
+    phone_number: optional(identifierText, 'Phone number, best with the country code.', ['+351210000000']),
+    anon_id: optional(identifierText, 'Id of a browser or device before the person is known.', ['anon-7f3c']),
+  },
+  {
+    title: 'Identifiers',
+    description:
+      'Who the person is: at least one of `user_id`, `email`, `phone_number` and `anon_id`, neither null nor blank. Any other key is a profile field.',
+    propertyNames,
+    additionalProperties: Type.Union([Type.String(), Type.Null()], {
+      description: 'Profile field, always text, such as `first_name`, `city` or `country`.',
+    }),
+    anyOf: IDENTIFIER_TYPES.map(names),
+  },
+);
+
+const Event = Type.Object(
+  {
+    event_name: Type.String({
+      minLength: 1,
+      maxLength: LIMITS.eventNameCharactersMax,
+      pattern: '\\S',
+      description: 'What happened. Not blank.',
+      examples: ['order_completed'],
+    }),
+    timestamp: optional(
+      Type.String(),
+      'When it happened: an ISO 8601 calendar date or date-time, extended or basic form, with `Z`, an offset, or neither for UTC. Without it, the time of receipt counts.',
+      ['2026-11-14T09:30:00Z'],
+    ),
+    revenue: optional(Type.Number(), 'Revenue tied to the event, within the range of a double.', [49.9]),
+    event_value: optional(Type.Number(), 'Numeric value of the event, within the range of a double.', [3]),
+    $event_id: optional(
+      Type.String({ minLength: 1, maxLength: LIMITS.eventIdCharactersMax }),
+      'Your own id of the event: the same id again within 7 days is stored once. A plain `event_id` is a custom property.',
+    ),
+  },
+  {
+    title: 'Event',
+    description: 'One thing that happened. Any other key is a custom property of the event.',
+    propertyNames,
+    additionalProperties: Type.Unknown({
+      description:
+        'Custom property: any JSON value. Numbers keep their value, however many digits they have; `1.10` comes back as `1.1`.',
+    }),
+  },
+);
+
+const UserProperties = Type.Object(
+  {},
+  {
+    title: 'UserProperties',
+    description:
+      'Attributes of the person, kept on the profile. The last write wins, key by key; keys that are not sent stay as they are.',
+    propertyNames,
+    additionalProperties: Type.Unknown({ description: 'An attribute of yours, such as `plan`.' }),
+  },
+);
+
+export const User = Type.Object(
+  {
+    identifiers: Identifiers,
+    user_properties: Type.Optional(Type.Union([UserProperties, Type.Null()])),
+    events: Type.Array(Event, { minItems: 1, description: 'At least one event.' }),
+  },
+  {
+    title: 'User',
+    description: 'One person and what that person did. Each user is validated independently of the others.',
+  },
+);
+
+export const IngestRequest = Type.Object(
+  {
+    users: Type.Array(User, {
+      minItems: 1,
+      maxItems: LIMITS.usersPerRequestMax,
+      description: 'The users of this request.',
+    }),
+  },
+  { title: 'IngestRequest', description: 'A batch of users with their events.' },
+);
+
+const IngestAccepted = Type.Object(
+  {
+    trace_id: traceId,
+    users_accepted: Type.Integer({ minimum: 1, description: 'Users that are valid, and durable.' }),
+    users_rejected: Type.Integer({
+      minimum: 0,
+      description:
+        'Users that are not valid. They are kept with the reason, for people to look at (`GET /rejections`), and are not processed.',
+    }),
+    errors: userErrors,
+  },
+  {
+    title: 'IngestAccepted',
+    description: 'At least one user was accepted. Look at `users_rejected` and `errors` too.',
+  },
+);
+
+const INGEST_PARAMETERS: readonly Parameter[] = [
+  {
+    name: 'Idempotency-Key',
+    in: 'header',
+    required: false,
+    description:
+      'Your own name for this request, so that a retry is safe: a second request with the same key and the same body (byte for byte, after decompression) within 24 hours gets 202 and is not stored again, and its trace says `duplicate_of`. With another body it is not a retry: it is stored, and its trace carries a warning.',
+    schema: { type: 'string', minLength: 1, maxLength: LIMITS.idempotencyKeyCharactersMax },
+  },
+  {
+    name: 'Content-Encoding',
+    in: 'header',
+    required: false,
+    description: 'How the body is compressed, if it is. The size limit holds after decompression too.',
+    schema: { type: 'string', enum: ['gzip', 'deflate', 'br', 'zstd', 'identity'] },
+  },
+];
+
+const VALID = 'One user, one event';
+const PARTLY_VALID = 'One valid user, and one without an identifier';
+
+export const INGEST_OPERATION: Operation = {
+  operationId: 'ingestEvents',
+  tags: ['Events'],
+  summary: 'Send users and their events',
+  description: [
+    'Each user is validated independently: valid users are accepted even when others in the same request fail. The 202 is sent only once the accepted users are durable. **Look at `users_rejected` and `errors` on every 202.**',
+    '**Retrying.** On 503 and 408, and when no response came, send the same request again with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a repeat within 24 hours counts once. The same key with another body is not a retry: it is stored, with a warning on its trace. Any other response would be the same the next time.',
+    '**From a browser.** CORS is open here, without credentials, for publishable keys; a key may be limited to certain origins. A page that is closing cannot preflight: let it send the same JSON as `text/plain` to `/ingest/events?key=pk_…`, with `navigator.sendBeacon` for example.',
+  ].join('\n\n'),
+  security: [{ secretKey: [] }, { publishableKey: [] }, { publishableKeyInQuery: [] }],
+  parameters: INGEST_PARAMETERS,
+  requestBody: {
+    required: true,
+    description: 'UTF-8 JSON, at most 10 MB. `null` for an optional field counts as absent.',
+    content: {
+      ...jsonContent(IngestRequest, {
+        valid: [VALID, examples.SMALL_REQUEST],
+        partly_valid: [PARTLY_VALID, examples.PARTLY_VALID_REQUEST],
+      }),
+      'text/plain': {
+        schema: {
+          type: 'string',
+          contentMediaType: 'application/json',
+          contentSchema: IngestRequest,
+          description: 'The same JSON; only with a publishable key in the query.',
+        },
+      },
+    },
+  },
+  responses: {
+    202: {
+      description: 'At least one user was accepted, and is durable.',
+      headers: { 'X-Trace-Id': { $ref: '#/components/headers/TraceId' } },
+      content: jsonContent(IngestAccepted, {
+        valid: [VALID, examples.SMALL_RESPONSE],
+        partly_valid: [PARTLY_VALID, examples.PARTLY_VALID_RESPONSE],
+      }),
+    },
+    400: { $ref: '#/components/responses/ValidationFailed' },
+    401: { $ref: '#/components/responses/Unauthorized' },
+    403: { $ref: '#/components/responses/OriginForbidden' },
+    408: { $ref: '#/components/responses/RequestTimeout' },
+    413: { $ref: '#/components/responses/PayloadTooLarge' },
+    503: { $ref: '#/components/responses/Unavailable' },
+  },
+};

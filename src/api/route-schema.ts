@@ -1,0 +1,127 @@
+/**
+ * What every route declares about itself, beside its handler: what it is for, what it takes and what it responds with.
+ * Responses are checked against it by the compiler, requests are read by it (`parameters.ts`), and `/openapi.json` is
+ * generated from it (`openapi.ts`). Errors that all routes of a kind have in common are added here, by kind.
+ */
+
+import type { FastifySchema } from 'fastify';
+import type { TSchema } from 'typebox';
+import { type Json, jsonText } from './json-text.ts';
+import type { JsonSchema, MediaType } from './openapi-types.ts';
+import type { ParameterKinds } from './parameters.ts';
+
+export interface JsonResponse<Body extends TSchema = TSchema> {
+  /** 200 unless given. */
+  readonly status?: number;
+  readonly description: string;
+  readonly body: Body;
+  /** By name: a summary and the response. A test checks them against the schema. */
+  readonly examples?: Examples;
+}
+
+export type Examples = Readonly<Record<string, readonly [summary: string, value: unknown]>>;
+
+/** Done, and there is nothing to say. */
+export const NO_CONTENT = { status: 204, description: 'Done. The response has no body.' } as const;
+
+export interface RouteSchema {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description: string;
+  readonly params?: Readonly<Record<string, TSchema>>;
+  readonly query?: ParameterKinds;
+  readonly headers?: Readonly<Record<string, TSchema>>;
+  readonly body?: TSchema;
+  readonly response: RouteResponse | readonly RouteResponse[];
+  /** Besides those of all routes of its kind. */
+  readonly errors?: readonly ErrorStatus[];
+}
+
+type RouteResponse = JsonResponse | typeof NO_CONTENT | OtherResponse;
+
+/** Anything but JSON of one shape, as the OpenAPI document has it. */
+export interface OtherResponse {
+  readonly description: string;
+  readonly content: Readonly<Record<string, object>>;
+}
+
+/** What routes of one kind have in common. */
+export interface RouteKind {
+  readonly tag: string;
+  readonly security: readonly Readonly<Record<string, readonly string[]>>[];
+  readonly errors: readonly ErrorStatus[];
+}
+
+/** The shared responses of the OpenAPI document, by status. */
+const ERROR_RESPONSES = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  409: 'Conflict',
+  413: 'PayloadTooLarge',
+  429: 'TooManyAttempts',
+  500: 'InternalError',
+  503: 'Unavailable',
+} as const;
+
+export type ErrorStatus = keyof typeof ERROR_RESPONSES;
+
+/**
+ * The options of a Fastify route. Neither Ajv nor fast-json-stringify has a part in it: requests are refused in our own
+ * words by `parameters.ts`, and responses carry JSON text that must not be parsed (`json-text.ts`).
+ */
+export function routeOptions(schema: RouteSchema, kind: RouteKind) {
+  return {
+    schema: fastifySchema(schema, kind),
+    validatorCompiler: () => () => true,
+    serializerCompiler: () => (body: unknown) => jsonText(body as Json),
+  };
+}
+
+/** As @fastify/swagger takes it. */
+function fastifySchema(schema: RouteSchema, kind: RouteKind): FastifySchema {
+  const { operationId, summary, description, params, query, headers, body, response } = schema;
+  const statuses = [...kind.errors, ...(schema.errors ?? [])];
+  if (params !== undefined) statuses.push(404);
+  if (body !== undefined) statuses.push(400, 413);
+  const errors = statuses.map((status) => [status, { $ref: `#/components/responses/${ERROR_RESPONSES[status]}` }]);
+  return {
+    operationId,
+    summary,
+    description,
+    tags: [kind.tag],
+    security: kind.security,
+    ...(params !== undefined && { params: objectSchema(params) }),
+    ...(query !== undefined && { querystring: querySchema(query) }),
+    ...(headers !== undefined && { headers: { type: 'object', properties: headers } }),
+    ...(body !== undefined && { body: { description: 'JSON.', ...body } }),
+    response: Object.fromEntries([...errors, ...[response].flat().map(responseSchema)]),
+  };
+}
+
+function objectSchema(properties: Readonly<Record<string, unknown>>) {
+  return { type: 'object', properties, required: Object.keys(properties) };
+}
+
+function querySchema(kinds: ParameterKinds) {
+  const properties = Object.entries(kinds).map(([name, { schema, description }]) => [name, { ...schema, description }]);
+  const required = Object.entries(kinds).flatMap(([name, { isRequired }]) => (isRequired === true ? name : []));
+  return { type: 'object', properties: Object.fromEntries(properties), required };
+}
+
+function responseSchema(response: RouteResponse): [status: number, schema: object] {
+  if ('content' in response) return [200, response];
+  const { status = 200, description } = response;
+  if (!('body' in response)) return [status, { type: 'null', description }];
+  return [status, { description, content: jsonContent(response.body, response.examples) }];
+}
+
+export function jsonContent(body: TSchema, examples?: Examples): Readonly<Record<string, MediaType>> {
+  const schema = body as JsonSchema;
+  return { 'application/json': examples === undefined ? { schema } : { schema, examples: namedExamples(examples) } };
+}
+
+export function namedExamples(examples: Examples): Record<string, { summary: string; value: unknown }> {
+  return Object.fromEntries(Object.entries(examples).map(([name, [summary, value]]) => [name, { summary, value }]));
+}

@@ -1,0 +1,255 @@
+/**
+ * `GET /events` and `GET /events/counts`: what happened, of all profiles of a tenant. Events come newest first by their
+ * own timestamps, or, for those who follow along, in order of arrival (`after`). Counts are bounded in buckets.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { LIMITS } from '../../model.ts';
+import { BadCursorError, type Interval } from '../../store.ts';
+import { AT, IDENTIFIERS, KEY_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
+import {
+  choiceParameter,
+  cursor,
+  limit,
+  type ParameterKind,
+  refuseEmptyRange,
+  textParameter,
+  timeParameter,
+} from '../parameters.ts';
+import { include, peopleOf } from '../person-of-event.ts';
+import { BadParameterError } from '../responses.ts';
+import {
+  count,
+  identifiersOf,
+  list,
+  mapOf,
+  nextCursor,
+  numberOrNull,
+  object,
+  orNull,
+  text,
+  textOrNull,
+  time,
+  userIndex,
+  uuid,
+  uuidOrNull,
+} from '../schema.ts';
+import { eventJson, eventPageJson, timeText } from '../stored-json.ts';
+import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
+
+export const Person = object('Person', 'The name and identifiers of a person.', {
+  id: uuid('The profile as it is now.'),
+  name: textOrNull('`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.'),
+  identifiers: identifiersOf('The oldest three of each type.'),
+});
+
+/** Part of events and of users of traces. */
+export const person = Type.Optional(
+  orNull(Person, 'With `include=person`: the name and identifiers of the person; null without a profile.'),
+);
+
+export const StoredEvent = object('StoredEvent', 'One thing that happened.', {
+  id: text('Names the event: trace_id, userIndex and position among the events of the user.'),
+  event_name: text('What happened.'),
+  timestamp: time('When it happened.'),
+  received_at: time('When the server received it.'),
+  revenue: numberOrNull('As sent; null without one.'),
+  event_value: numberOrNull('As sent; null without one.'),
+  properties: mapOf(Type.Unknown(), 'Custom properties. Numbers keep their value, however many digits they have.'),
+  profile_id: uuidOrNull('The profile that it belongs to now; null when all identifiers of the user were junk.'),
+  trace_id: uuid('The request that it came with.'),
+  userIndex,
+  key_id: text('The key that its request came with.'),
+  person,
+});
+
+export const EventPage = object('EventPage', 'Events, newest first by `timestamp`.', {
+  events: list(StoredEvent, 'Newest first.'),
+  next_cursor: nextCursor,
+});
+
+const Arrivals = object('Arrivals', 'With `after`: events in order of arrival.', {
+  events: list(StoredEvent, 'Oldest first, in order of arrival.'),
+  last: text('Send it as `after` for what comes next.'),
+});
+
+const CurrencySum = object('CurrencySum', 'Revenue in one currency.', {
+  currency: textOrNull(
+    'The event property `currency`: three letters, in capitals. `other` for all that is not three letters, null for revenue without a currency.',
+  ),
+  events: count('Events with revenue in this currency.'),
+  revenue: numberOrNull(
+    'Sum of their revenue, a double; null for `other`, because amounts of different currencies are never added.',
+  ),
+});
+
+const CountBucket = object('CountBucket', 'The events of one minute, hour or day.', {
+  start: time('Start of the bucket, UTC.'),
+  event_name: Type.Optional(text('With `group_by=event_name`.')),
+  events: count('Events in the whole bucket.'),
+  revenue: list(CurrencySum, 'Sums of their revenue, one for each currency; empty when no event has revenue.'),
+});
+
+const Counts = object('Counts', 'Events by time.', {
+  buckets: list(CountBucket, 'Buckets without events are left out.'),
+});
+
+/** Also of the timeline of one profile. */
+export const EVENT_PARAMETERS = {
+  event_name: textParameter('Only events of this name.', LIMITS.eventNameCharactersMax),
+  from: timeParameter("Only events at or after this time, by the event's own `timestamp`. ISO 8601."),
+  to: timeParameter("Only events before this time, by the event's own `timestamp`. ISO 8601."),
+  include,
+  limit,
+  cursor,
+};
+
+const after: ParameterKind<string | null | undefined> = {
+  description:
+    'Gives events in order of arrival, oldest first, after this cursor: `last` of the response before, as it is. Empty (`after=`): from now on; `oldest`: all that is stored. Goes with `limit` and `include` alone. A cursor after which events may be missing is refused with 400 and a `message` that says why.',
+  schema: { type: 'string' },
+  read: (given) => (given === '' ? null : given),
+};
+
+const ALL_EVENTS_PARAMETERS = { ...EVENT_PARAMETERS, after };
+
+const INTERVALS: readonly Interval[] = ['minute', 'hour', 'day'];
+
+const COUNT_PARAMETERS = {
+  interval: choiceParameter('Width of a bucket, in UTC; `hour` unless given.', INTERVALS),
+  from: timeParameter(
+    "Start of the range, by the events' own `timestamp`. A bucket that overlaps the range is given whole, with its events before `from`. A day before `to` unless given; for days, 30 days.",
+  ),
+  to: timeParameter(
+    "End of the range, by the events' own `timestamp`. A bucket that overlaps the range is given whole, with its events from `to` on. Now, unless given.",
+  ),
+  group_by: choiceParameter('`event_name` gives a bucket for each event name.', ['event_name']),
+};
+
+const DAY_MS = 86_400_000;
+const INTERVAL_MS: Readonly<Record<Interval, number>> = { minute: 60_000, hour: 3_600_000, day: DAY_MS };
+const DEFAULT_RANGE_MS: Readonly<Record<Interval, number>> = { minute: DAY_MS, hour: DAY_MS, day: 30 * DAY_MS };
+export const BUCKETS_MAX = 10_000;
+
+const EVENT = {
+  id: `${TRACE_ID}.0.0`,
+  event_name: 'order_completed',
+  timestamp: '2026-11-14T09:30:00.000Z',
+  received_at: AT,
+  revenue: 49.9,
+  event_value: null,
+  properties: { currency: 'EUR', order_id: 'A-10018' },
+  profile_id: PROFILE_ID,
+  trace_id: TRACE_ID,
+  userIndex: 0,
+  key_id: KEY_ID,
+};
+
+export const EVENT_PAGE_EXAMPLES = {
+  events: ['Events', { events: [EVENT], next_cursor: null }],
+  person: [
+    'With include=person',
+    {
+      events: [{ ...EVENT, person: { id: PROFILE_ID, name: 'Ada', identifiers: IDENTIFIERS } }],
+      next_cursor: null,
+    },
+  ],
+} as const;
+
+const COUNTS = {
+  buckets: [
+    {
+      start: '2026-11-14T09:00:00.000Z',
+      event_name: 'order_completed',
+      events: 3,
+      revenue: [
+        { currency: 'EUR', events: 2, revenue: 79.8 },
+        { currency: 'USD', events: 1, revenue: 25 },
+      ],
+    },
+    { start: '2026-11-14T09:00:00.000Z', event_name: 'page_viewed', events: 2, revenue: [] },
+    { start: '2026-11-14T09:00:00.000Z', event_name: 'signed_in', events: 1, revenue: [] },
+  ],
+};
+
+export function registerEventRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/events',
+    schema: {
+      operationId: 'listEvents',
+      summary: 'All events',
+      description:
+        'The events of all profiles, newest first by their own `timestamp`; or, with `after`, in order of arrival, for those who follow along: begin with `after=` (from now on) or `after=oldest`, then send `last` of each response as the next `after`. `last` is good for as long as the events after it are stored; where events may be missing, the response is 400 with a `message`.',
+      query: ALL_EVENTS_PARAMETERS,
+      response: {
+        description: 'Events.',
+        body: Type.Union([EventPage, Arrivals]),
+        examples: { ...EVENT_PAGE_EXAMPLES, arrivals: ['With after', { events: [EVENT], last: 'MTcz' }] },
+      },
+    },
+    handler: (call) => (call.parameters.after === undefined ? listEvents(call) : listArrivals(call)),
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/events/counts',
+    schema: {
+      operationId: 'countEvents',
+      summary: 'Events by time',
+      description:
+        "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. A bucket that overlaps the range is given whole: to count a range exactly, let `from` and `to` be the starts of buckets. Revenue is summed per currency, never across currencies. At most 10,000 buckets.",
+      query: COUNT_PARAMETERS,
+      response: { description: 'Buckets.', body: Counts, examples: { counts: ['By event name', COUNTS] } },
+    },
+    handler: countEvents,
+  });
+}
+
+async function listEvents({ store, tenantId, parameters }: Call<typeof ALL_EVENTS_PARAMETERS>) {
+  const { event_name: eventName, from, to, limit, cursor } = parameters;
+  refuseEmptyRange(from, to);
+  const page = await store.events(tenantId, { profileId: null, eventName, from, to, limit, cursor });
+  if (page === undefined) return null;
+  return eventPageJson(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
+}
+
+async function listArrivals({ store, tenantId, parameters }: Call<typeof ALL_EVENTS_PARAMETERS>) {
+  const { after = null, limit, include: included, ...others } = parameters;
+  for (const [name, value] of Object.entries(others)) {
+    if (value !== null) throw new BadParameterError(`after cannot be combined with ${name}`);
+  }
+  try {
+    const { events, last } = await store.arrivals(tenantId, after, limit);
+    const people = await peopleOf(store, tenantId, included !== null, events);
+    return { events: events.map((event) => eventJson(event, people)), last };
+  } catch (error) {
+    if (!(error instanceof BadCursorError)) throw error;
+    throw new BadParameterError(`after ${error.message}`);
+  }
+}
+
+async function countEvents({ store, tenantId, parameters, now }: Call<typeof COUNT_PARAMETERS>) {
+  const interval = parameters.interval ?? 'hour';
+  const to = parameters.to ?? now;
+  const from = parameters.from ?? to - DEFAULT_RANGE_MS[interval];
+  if (from >= to) throw new BadParameterError('from must be before to, which is now unless given');
+  const width = INTERVAL_MS[interval];
+  const buckets = Math.ceil(to / width) - Math.floor(from / width);
+  if (buckets > BUCKETS_MAX) {
+    const counted = `${buckets.toLocaleString('en')} buckets of one ${interval} each`;
+    const most = BUCKETS_MAX.toLocaleString('en');
+    throw new BadParameterError(`from and to span ${counted}, at most ${most} are given: choose a longer interval`);
+  }
+  const byEventName = parameters.group_by === 'event_name';
+  const rows = await store.counts(tenantId, { interval, from, to, byEventName });
+  return {
+    buckets: rows.map(({ start, eventName, events, revenue }) => ({
+      start: timeText(start),
+      event_name: byEventName ? (eventName ?? undefined) : undefined,
+      events,
+      revenue: revenue.map((sum) => ({ currency: sum.currency, events: sum.events, revenue: sum.revenue })),
+    })),
+  };
+}

@@ -1,0 +1,176 @@
+/**
+ * `GET /health`: how the server is, for a person. What `/readyz` and `/metrics` say to machines, with the limits beside the
+ * numbers and the settings in effect. It is of the whole server, so it has sums only and nothing of any tenant; like
+ * everything else it needs a key or a session.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import type { Config, Sources } from '../../config.ts';
+import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../../metrics.ts';
+import { processes } from '../../roles.ts';
+import type { Store } from '../../store.ts';
+import { StoreUnavailableError } from '../../store-writer.ts';
+import { Type } from '../json-schema.ts';
+import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { DASHBOARD_READING, type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { type OperatorParts, role } from './operations.ts';
+
+export interface HealthParts {
+  readonly config: Config;
+  readonly sources: Sources;
+  /** What the start found that an operator should know. */
+  readonly startWarnings: readonly string[];
+  readonly metricsBuffer: SharedArrayBuffer;
+}
+
+/** More than this are not counted: who has one of them has a bug to look for. */
+const SET_ASIDE_MAX = 1_000;
+
+const Setting = object('Setting', 'One setting of the server.', {
+  name: text('Name of the environment variable.'),
+  value: text('What is in effect.'),
+  default: text('What would be, if nothing was set.'),
+  source: oneOf(['default', 'environment', 'flag'], 'Where the value came from.'),
+  description: text('What it does.'),
+});
+
+const Health = object('Health', 'How the server is.', {
+  status: oneOf(['ready', 'not ready'], 'As `/readyz` says.'),
+  reasons: list(Type.String(), 'Why events are refused, if they are.'),
+  warnings: list(
+    Type.String(),
+    'What the start of this server found that an operator should know, such as a missing or old `log-ends`.',
+  ),
+  version: text('Of Sluice.'),
+  role,
+  node: text('Version of Node.js.'),
+  started_at: time('When this process started.'),
+  backlog_bytes: count('In the log and not yet processed.'),
+  backlog_bytes_max: count('With more than this, events are refused.'),
+  lag_seconds: orNull(
+    Type.Number({ minimum: 0 }),
+    'Age of the oldest request that is not yet processed; null on a server that processes none.',
+  ),
+  disk_free_bytes: orNull(
+    Type.Integer({ minimum: 0 }),
+    'Free where the data is kept; null on a server that keeps none on its disk.',
+  ),
+  disk_free_bytes_min: count('With less than this, events are refused.'),
+  last_backup_at: timeOrNull(
+    'When the last successful `sluice backup` of the data folder began: all that was acknowledged before is in it. Null while there was none; backups by other means, such as of PostgreSQL, are not seen.',
+  ),
+  clock_held_seconds: Type.Number({
+    minimum: 0,
+    description:
+      'How far the clock is ahead of `received_at`, because it jumped and is not believed; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
+  }),
+  clock_behind_seconds: Type.Number({
+    minimum: 0,
+    description:
+      'How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, set it.',
+  }),
+  memory_bytes: count('Resident memory of the process.'),
+  ledger_difference: numberOrNull(
+    'Events that are not accounted for: anything but 0 is a bug; null on a server that processes nothing.',
+  ),
+  log_missing_records: numberOrNull(
+    'Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing.',
+  ),
+  log_lost_records: numberOrNull(
+    'Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing.',
+  ),
+  records_set_aside: count('Failed records: requests that could not be processed, kept for an operator to look at.'),
+  requests: list(
+    Type.Object({ status: count('Status of HTTP.'), requests: count('Responses with it since `started_at`.') }),
+    'Responses to requests under `/ingest/`, of the whole server. Those that were rejected as a whole are counted nowhere else: they belong to no account.',
+  ),
+  edges: count('Threads that take requests.'),
+  settings: list(Setting, 'All settings.'),
+});
+
+export function registerHealthRoutes(app: FastifyInstance, parts: HealthParts & OperatorParts & TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/health',
+    kind: DASHBOARD_READING,
+    schema: {
+      operationId: 'health',
+      summary: 'How the server is',
+      description:
+        'What `/readyz` and `/metrics` say to machines, for a person: with the limits, and the settings in effect. Of the whole server; nothing in it belongs to a tenant.',
+      response: { description: 'How it is.', body: Health },
+    },
+    handler: async ({ store }) => ({
+      ...healthJson(parts, await recordsSetAside(store, parts.metricsBuffer)),
+      settings: await settingsJson(parts.config, parts.sources),
+    }),
+  });
+}
+
+function healthJson(parts: HealthParts & OperatorParts, setAside: number) {
+  const { config, metricsBuffer, version, readiness } = parts;
+  const { ready, reasons } = readiness();
+  // A gauge that was not set yet is of a part that has had nothing to do.
+  const gauge = (index: Parameters<typeof readGauge>[1]): number => readGauge(metricsBuffer, index) ?? 0;
+  const hasProcessor = processes(config.role);
+  return {
+    status: ready ? ('ready' as const) : ('not ready' as const),
+    reasons,
+    warnings: parts.startWarnings,
+    version,
+    role: config.role,
+    node: process.versions.node,
+    started_at: timeText(performance.timeOrigin),
+    backlog_bytes: gauge(METRIC.backlog_bytes),
+    backlog_bytes_max: config.backlogBytesMax,
+    lag_seconds: hasProcessor ? gauge(METRIC.processor_lag) : null,
+    disk_free_bytes: config.logUrl === '' ? gauge(METRIC.disk_free_bytes) : null,
+    disk_free_bytes_min: config.diskFreeBytesMin,
+    last_backup_at: lastBackupAt(metricsBuffer),
+    clock_held_seconds: gauge(METRIC.clock_held),
+    clock_behind_seconds: gauge(METRIC.clock_behind),
+    memory_bytes: residentMemoryBytes(),
+    ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
+    log_missing_records: hasProcessor ? gauge(METRIC.log_missing_records) : null,
+    log_lost_records: hasProcessor ? gauge(METRIC.log_lost_records) : null,
+    records_set_aside: setAside,
+    requests: requestsJson(metricsBuffer),
+    edges: config.edges,
+  };
+}
+
+function lastBackupAt(metricsBuffer: SharedArrayBuffer): string | null {
+  const seconds = readGauge(metricsBuffer, METRIC.last_backup);
+  return seconds === null ? null : timeText(seconds * 1_000);
+}
+
+/** Of all accounts: requests without a valid key belong to none. */
+function requestsJson(metricsBuffer: SharedArrayBuffer): { status: number; requests: number }[] {
+  return [...REQUESTS_BY_STATUS]
+    .map(([status, counter]) => ({ status, requests: readCounter(metricsBuffer, counter) }))
+    .filter(({ requests }) => requests > 0);
+}
+
+/** The counter starts with the process, the store remembers; without the store, the counter is better than nothing. */
+async function recordsSetAside(store: Store, metricsBuffer: SharedArrayBuffer): Promise<number> {
+  try {
+    return (await store.setAside(SET_ASIDE_MAX)).length;
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError)) throw error;
+    return readCounter(metricsBuffer, METRIC.records_set_aside);
+  }
+}
+
+/** As `sluice config` shows them: without passwords. */
+async function settingsJson(config: Config, sources: Sources) {
+  // Loaded when first asked for: an edge needs the settings, and not their table.
+  const { describeConfig, formatSetting, SETTINGS } = await import('../../config.ts');
+  return describeConfig(config, sources).map(({ setting, env, value, source, description }) => ({
+    name: env,
+    value,
+    default: formatSetting(setting, SETTINGS[setting].default),
+    source,
+    description,
+  }));
+}

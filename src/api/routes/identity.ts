@@ -1,0 +1,334 @@
+/**
+ * `GET /profiles/{id}/identity`: why a profile is one person, and `POST /profiles/{id}/unmerge`, which undoes a merge.
+ * With two identifiers the identity has the chain between them: each step is one user of one request, with a sentence
+ * for people. The chain is found by `identity/explain.ts`; it is the only one there is (rule 15).
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { chainBetween } from '../../identity/explain.ts';
+import type { MatchOptions } from '../../identity/match-keys.ts';
+import {
+  IDENTIFIER_TYPES,
+  type IdentifierType,
+  LIMITS,
+  type NodeNumber,
+  REFUSAL_REASONS,
+  type RefusalReason,
+} from '../../model.ts';
+import type { IdentifierLink, StoredIdentity, StoredMerge } from '../../store.ts';
+import {
+  ACT_TRACE_ID,
+  ANON_AT,
+  ANON_TRACE_ID,
+  AT,
+  LOGIN_AT,
+  LOGIN_TRACE_ID,
+  MERGED_ID,
+  PROFILE_ID,
+  TRACE_ID,
+} from '../examples.ts';
+import { Type } from '../json-schema.ts';
+import { textParameter } from '../parameters.ts';
+import { BadParameterError, RefusedError } from '../responses.ts';
+import { namedExamples } from '../route-schema.ts';
+import { identifierType, list, object, oneOf, text, time, userIndex, uuid } from '../schema.ts';
+import { identityJson, mergeJson, timeText } from '../stored-json.ts';
+import { type Call, type TenantParts, tenantRoute, uuidOf } from '../tenant-route.ts';
+import { PROFILE_PARAMS, valueToMatch } from './profiles.ts';
+
+const via = Type.Object(
+  { type: identifierType, value: text('As the client wrote it.') },
+  { description: 'The identifier that led from one to the other.' },
+);
+
+const joinedNodes = Type.Unsafe<readonly [string, string]>({
+  type: 'array',
+  prefixItems: [
+    { type: 'string', format: 'uuid' },
+    { type: 'string', format: 'uuid' },
+  ],
+  items: { type: 'string', format: 'uuid' },
+  minItems: 2,
+  maxItems: 2,
+  description: 'Of a merge: where `via` belongs, and what it was joined to.',
+});
+
+const ChainStep = object('ChainStep', 'One step of the way from one identifier to another.', {
+  kind: oneOf(
+    ['link', 'merge'],
+    '`link`: an identifier was seen for the first time. `merge`: two profiles became one.',
+  ),
+  type: Type.Optional(identifierType),
+  value: Type.Optional(text('Of a link: the identifier.')),
+  node: Type.Optional(uuid('Of a link: where the identifier belongs.')),
+  from: Type.Optional(uuid('Of a merge: what was merged away.')),
+  into: Type.Optional(uuid('Of a merge: what remained.')),
+  via: Type.Optional(via),
+  nodes: Type.Optional(joinedNodes),
+  trace_id: uuid('The request that did it.'),
+  userIndex,
+  at: time('When the server received it.'),
+  text: text('The step as a sentence.'),
+});
+
+const LinkedIdentifier = object('LinkedIdentifier', 'An identifier, and the request that brought it.', {
+  type: identifierType,
+  value: text('As the client first wrote it.'),
+  node: uuid('Where it belongs, for ever: see `nodes` of the merges.'),
+  first_trace_id: uuid('The first request with it.'),
+  userIndex,
+  first_seen: time('When the server received that request.'),
+});
+
+const Merge = object('Merge', 'A merge, and its cause.', {
+  from: uuid('What was merged away.'),
+  into: uuid('What remained.'),
+  via,
+  nodes: joinedNodes,
+  trace_id: uuid('The request that did it. Unmerge takes this.'),
+  userIndex,
+  at: time('When the server received it.'),
+});
+
+const Refusal = object('Refusal', 'A link that was refused.', {
+  type: identifierType,
+  value: text('The identifier that was not linked.'),
+  reason: oneOf(
+    Object.keys(REFUSAL_REASONS) as RefusalReason[],
+    Object.entries(REFUSAL_REASONS)
+      .map(([code, words]) => `\`${code}\`: ${words}`)
+      .join('; '),
+  ),
+  trace_id: uuid('The first request that was refused so.'),
+  userIndex,
+  at: time('When the server received it.'),
+  count: Type.Integer({ minimum: 1, description: 'How often it happened.' }),
+});
+
+const Identity = object('Identity', 'Why this is one person.', {
+  identifiers: list(LinkedIdentifier, 'Every identifier, and where it came from.'),
+  merges: list(Merge, 'Every merge, and its cause.'),
+  refusals: list(Refusal, 'What was not linked or merged when a record went to this profile, and why not.'),
+  chain: Type.Optional(
+    Type.Array(ChainStep, { minItems: 1, description: 'With `from` and `to`: the one way from one to the other.' }),
+  ),
+});
+
+const UnmergeRequest = Type.Object(
+  { trace_id: uuid('The request whose merges are to be undone.') },
+  {
+    title: 'UnmergeRequest',
+    description: 'Which request to take back; `merges` of the identity names it.',
+    additionalProperties: false,
+    'x-examples': namedExamples({ unmerge: ['Undo what one request merged', { trace_id: TRACE_ID }] }),
+  },
+);
+
+const Unmerged = object('Unmerged', 'The result of an unmerge.', {
+  trace_id: uuid('Names this unmerge. It is in the audit.'),
+  undone: Type.Integer({ minimum: 1, description: 'Merges that were undone.' }),
+  profile_ids: list(Type.String({ format: 'uuid' }), 'The profiles that there are now instead of one, oldest first.'),
+});
+
+const TYPED_IDENTIFIER = /^([^:]*):([^]+)$/;
+/** The longest type, a colon, and the longest identifier. */
+const TYPED_IDENTIFIER_CHARACTERS_MAX = 'phone_number:'.length + LIMITS.identifierCharactersMax;
+
+const IDENTITY_PARAMETERS = {
+  from: textParameter(
+    'With `to`: adds `chain`, which explains why the two are one person. A type, a colon and a value, such as `email:ada@example.com`.',
+    TYPED_IDENTIFIER_CHARACTERS_MAX,
+  ),
+  to: textParameter('The other end of the chain, such as `anon_id:anon-7f3c`.', TYPED_IDENTIFIER_CHARACTERS_MAX),
+};
+
+const ANON_LINK: IdentifierLink = {
+  type: 'anon_id',
+  value: 'anon-7f3c',
+  normalised: 'anon-7f3c',
+  nodeId: PROFILE_ID,
+  traceId: ANON_TRACE_ID,
+  userIndex: 0,
+  at: Date.parse(ANON_AT),
+};
+const USER_LINK: IdentifierLink = {
+  ...ANON_LINK,
+  type: 'user_id',
+  value: 'u-1042',
+  nodeId: MERGED_ID,
+  traceId: TRACE_ID,
+  at: Date.parse(AT),
+};
+const MERGE: StoredMerge = {
+  from: MERGED_ID,
+  into: PROFILE_ID,
+  via: { type: 'anon_id', value: 'anon-7f3c' },
+  nodes: [PROFILE_ID, MERGED_ID],
+  traceId: LOGIN_TRACE_ID,
+  userIndex: 0,
+  at: Date.parse(LOGIN_AT),
+};
+const IDENTITY = identityJson({
+  id: PROFILE_ID,
+  identifiers: [ANON_LINK, USER_LINK, { ...USER_LINK, type: 'email', value: 'ada@example.com' }],
+  merges: [MERGE],
+  refusals: [],
+});
+const IDENTITY_WITH_CHAIN = { ...IDENTITY, chain: [linkStep(ANON_LINK), mergeStep(MERGE), linkStep(USER_LINK)] };
+
+export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/profiles/:id/identity',
+    schema: {
+      operationId: 'profileIdentity',
+      summary: 'Why this is one person',
+      description:
+        'Every identifier with the request that brought it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the one chain of requests that makes these two identifiers one person; 404 if one of them is not of this profile, and `message` says which. A refusal is listed on the profile that the record went to, not on that of the refused identifier.',
+      params: PROFILE_PARAMS,
+      query: IDENTITY_PARAMETERS,
+      response: {
+        description: 'The causes.',
+        body: Identity,
+        examples: {
+          identity: ['Everything that made this one person', IDENTITY],
+          chain: ['Why an anonymous visitor is a customer', IDENTITY_WITH_CHAIN],
+        },
+      },
+    },
+    handler: (call) => explainProfile(call, parts.matchOptions),
+  });
+
+  tenantRoute(app, parts, {
+    method: 'POST',
+    url: '/profiles/:id/unmerge',
+    schema: {
+      operationId: 'unmergeProfile',
+      summary: 'Undo a merge',
+      description:
+        'Undoes, exactly, the merges that one request caused in this profile: properties, events and identifiers go back to where they belong. Later requests do not merge the same profiles again. 400 if that request merged nothing here. The act is in the audit, under the `trace_id` of this response.',
+      params: PROFILE_PARAMS,
+      body: UnmergeRequest,
+      response: {
+        description: 'Undone.',
+        body: Unmerged,
+        examples: {
+          unmerged: ['Undone', { trace_id: ACT_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] }],
+        },
+      },
+    },
+    handler: async ({ store, tenantId, id, body, traceId, now, by }) => {
+      const mergedBy = mergedByOf(body);
+      const result = await store.unmerge(tenantId, id, mergedBy, { traceId, at: now, by });
+      if (result === undefined) return null;
+      if (result.undone === 0) throw new BadParameterError(`request ${mergedBy} merged nothing in this profile`);
+      return { trace_id: traceId, undone: result.undone, profile_ids: result.profileIds };
+    },
+  });
+}
+
+function mergedByOf(body: unknown): string {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw new BadParameterError('the body must be a JSON object with trace_id');
+  }
+  const { trace_id: given, ...others } = body as { trace_id?: unknown };
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) throw new BadParameterError('the body must have trace_id and nothing else');
+  const mergedBy = uuidOf(given);
+  if (mergedBy === null) throw new BadParameterError('trace_id must be the trace_id of the request that merged');
+  return mergedBy;
+}
+
+interface AskedIdentifier {
+  readonly type: IdentifierType;
+  /** Normalised. */
+  readonly value: string;
+}
+
+async function explainProfile(
+  { store, tenantId, id, parameters }: Call<typeof IDENTITY_PARAMETERS>,
+  options: MatchOptions,
+) {
+  const { from, to } = parameters;
+  if ((from === null) !== (to === null)) throw new BadParameterError('from and to are given together or not at all');
+  const ends =
+    from === null || to === null
+      ? null
+      : ([await askedIdentifier('from', from, options), await askedIdentifier('to', to, options)] as const);
+  const identity = await store.identity(tenantId, id);
+  if (identity === undefined) return null;
+  if (ends === null) return identityJson(identity);
+  refuseStrangers(identity, ends[0], ends[1]);
+  const chain = chainOf(identity, ...ends);
+  return chain === undefined ? null : { ...identityJson(identity), chain };
+}
+
+async function askedIdentifier(name: string, given: string, options: MatchOptions): Promise<AskedIdentifier> {
+  const [, typeText, value] = TYPED_IDENTIFIER.exec(given) ?? [];
+  const type = IDENTIFIER_TYPES.find((one) => one === typeText);
+  if (type === undefined || value === undefined) {
+    const types = IDENTIFIER_TYPES.join(', ');
+    throw new BadParameterError(
+      `${name} must be a type (${types}), a colon and a value, such as email:ada@example.com`,
+    );
+  }
+  return { type, value: await valueToMatch(type, value, options) };
+}
+
+function refuseStrangers({ identifiers }: StoredIdentity, from: AskedIdentifier, to: AskedIdentifier): void {
+  const isStranger = ({ type, value }: AskedIdentifier): boolean =>
+    !identifiers.some((link) => link.type === type && link.normalised === value);
+  const names = Object.entries({ from, to }).flatMap(([name, asked]) => (isStranger(asked) ? [name] : []));
+  if (names.length === 1) throw new RefusedError('not_found', `${names[0]} is not an identifier of this profile`);
+  if (names.length === 2) throw new RefusedError('not_found', 'from and to are not identifiers of this profile');
+}
+
+/** Undefined if one of the two is not an identifier of this profile. */
+function chainOf(identity: StoredIdentity, from: AskedIdentifier, to: AskedIdentifier) {
+  // The graph is searched by number; here nodes have ids alone.
+  const numbers = new Map<string, NodeNumber>();
+  const numberOf = (nodeId: string): NodeNumber => {
+    const number = numbers.get(nodeId) ?? numbers.size;
+    numbers.set(nodeId, number);
+    return number;
+  };
+  const links = identity.identifiers.map((link) => ({
+    link,
+    key: { type: link.type, value: link.normalised },
+    node: numberOf(link.nodeId),
+    origin: { receivedAt: link.at, traceId: link.traceId, userIndex: link.userIndex },
+  }));
+  const merges = identity.merges.map((merge) => ({
+    merge,
+    nodes: [numberOf(merge.nodes[0]), numberOf(merge.nodes[1])] as const,
+  }));
+  const chain = chainBetween(from, to, links, merges);
+  if (chain === undefined) return undefined;
+  const first = linkStep(chain.from.link);
+  const last = linkStep(chain.to.link);
+  const steps = chain.merges.map(({ merge }) => mergeStep(merge));
+  return chain.from === chain.to ? [first] : [first, ...steps, last];
+}
+
+function linkStep({ type, value, nodeId, traceId, userIndex, at }: IdentifierLink) {
+  return {
+    kind: 'link' as const,
+    type,
+    value,
+    node: nodeId,
+    trace_id: traceId,
+    userIndex,
+    at: timeText(at),
+    text: `${type} ${value} was first seen on ${timeText(at)}, in users[${userIndex}] of request ${traceId}, and belongs to ${nodeId} since.`,
+  };
+}
+
+function mergeStep(merge: StoredMerge) {
+  const { from, into, nodes, via, traceId, userIndex, at } = merge;
+  const [reached, joined] = nodes;
+  return {
+    kind: 'merge' as const,
+    ...mergeJson(merge),
+    text: `On ${timeText(at)}, users[${userIndex}] of request ${traceId} had ${via.type} ${via.value}, which belongs to ${reached}, beside an identifier of ${joined}: so the two are one person, and ${from} was merged into ${into}.`,
+  };
+}

@@ -1,0 +1,269 @@
+/**
+ * API keys as a member manages them: listed, made, revoked, rolled. A key is shown in full in the response that made it
+ * and never again. Each call sees the keys of one account; those of another are not found, whatever is done to them.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { KeyStoreUnavailableError } from '../../keys/cache.ts';
+import { createKey, type KeyWishes, mistakesIn } from '../../keys/create.ts';
+import { OVERLAP_MS_MAX, rollKey } from '../../keys/roll.ts';
+import { keyState } from '../../keys/state.ts';
+import { type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
+import type { ApiKey, KeyStore, NewKey } from '../../store.ts';
+import { parseIso8601 } from '../../validation/iso8601.ts';
+import { Type } from '../json-schema.ts';
+import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
+import { BadParameterError } from '../responses.ts';
+import { flag, list, object, oneOf, text, textOrNull, time, timeOrNull } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { servedEnvironments } from '../tenant-route.ts';
+
+const DAY_MS = 86_400_000;
+/** A key that was neither made nor used for so long is probably forgotten. */
+export const UNUSED_MS = 30 * DAY_MS;
+export const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
+/** More than anybody has a use for; all of them are read to be listed. */
+export const ACTIVE_KEYS_MAX = 500;
+
+export interface KeyParts extends MemberParts {
+  readonly keyStore: KeyStore;
+  /** Of which keys are let in. */
+  readonly environment: 'any' | Environment;
+}
+
+const name = Type.String({ minLength: 1, maxLength: 100, description: 'The name of the key, for people.' });
+const kind = oneOf(KEY_KINDS, 'Secret keys may do everything, publishable ones may only send events.');
+export const environment = oneOf(ENVIRONMENTS, 'Which of the two environments.');
+const origins = list(Type.String(), 'Where browsers may use a publishable key; empty: anywhere.');
+const keyText = text('The key in full. It is in this response and never again.');
+
+const Key = object('Key', 'An API key, without what is secret of it.', {
+  id: text('Names the key, and is harmless.'),
+  name,
+  kind,
+  environment,
+  prefix: text('How the key begins.'),
+  last_four: text('Its last four characters.'),
+  origins,
+  created_at: time('When it was made.'),
+  expires_at: timeOrNull('When it ends by itself.'),
+  revoked_at: timeOrNull('When it was revoked.'),
+  last_used_at: timeOrNull('When it was last used, give or take some seconds.'),
+  leak_suspected_at: timeOrNull('When a secret key was first used from a web page of another site.'),
+  leak_origin: textOrNull('That site.'),
+  state: oneOf(['active', 'expired', 'revoked'], 'Whether it works.'),
+  is_unused: flag('Active, and neither made nor used within 30 days.'),
+});
+
+const KeyList = object('KeyList', 'The keys of an account.', { keys: list(Key, 'Newest first.') });
+
+const KeyOptions = object('KeyOptions', 'What the key shall be.', {
+  name,
+  kind,
+  environment,
+  expires_at: Type.Optional(timeOrNull('When it ends by itself.')),
+  origins: Type.Optional(origins),
+});
+
+const CreatedKey = object('CreatedKey', 'A new key.', { key: keyText, row: Key });
+
+const RolledKey = object('RolledKey', 'A new key, and the one that it replaces.', { key: keyText, row: Key, old: Key });
+
+export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
+  const callOf = ({ member, now }: MemberCall): KeyCall => ({
+    keyStore: parts.keyStore,
+    accountId: member.accountId,
+    now,
+  });
+  memberRoute(app, parts, {
+    method: 'GET',
+    url: '/keys',
+    schema: {
+      operationId: 'listKeys',
+      summary: 'List the keys',
+      description: 'Of the account, in both environments.',
+      response: { description: 'Keys.', body: KeyList },
+    },
+    handler: (call) => listKeys(callOf(call)),
+  });
+  memberRoute(app, parts, {
+    method: 'POST',
+    url: '/keys',
+    schema: {
+      operationId: 'createKey',
+      summary: 'Make a key',
+      description: 'The key itself is in this response and never again.',
+      body: KeyOptions,
+      response: { status: 201, description: 'The key.', body: CreatedKey },
+    },
+    handler: (call) => makeKey(callOf(call), optionsOf(call.body, servedEnvironments(parts.environment))),
+  });
+  memberRoute(app, parts, {
+    method: 'POST',
+    url: '/keys/:id/revoke',
+    schema: {
+      operationId: 'revokeKey',
+      summary: 'Revoke a key',
+      description: 'It is refused within two seconds, for ever.',
+      params: ID_PARAMS,
+      body: Type.Object({ name: text('The name of the key, so that none is revoked by a slip.') }),
+      response: { description: 'The key as it is now.', body: Key },
+    },
+    handler: (call) => revokeKey(callOf(call), call.id, call.body),
+  });
+  memberRoute(app, parts, {
+    method: 'POST',
+    url: '/keys/:id/roll',
+    schema: {
+      operationId: 'rollKey',
+      summary: 'Replace a key',
+      description:
+        'Makes another with the same name, kind, environment and origins; the old one ends after the overlap.',
+      params: ID_PARAMS,
+      body: Type.Object({
+        overlap_seconds: Type.Integer({
+          minimum: 0,
+          maximum: OVERLAP_SECONDS_MAX,
+          description: 'How long the old key still works; never longer than it would have.',
+        }),
+      }),
+      response: { status: 201, description: 'Both keys.', body: RolledKey },
+    },
+    handler: (call) => rollOwnKey(callOf(call), call.id, call.body),
+  });
+}
+
+/** What each of the acts on keys is called with. */
+interface KeyCall {
+  readonly keyStore: KeyStore;
+  readonly accountId: string;
+  readonly now: number;
+}
+
+async function listKeys({ keyStore, accountId, now }: KeyCall) {
+  const own = await asked(keyStore.list(accountId));
+  return { keys: own.map((key) => keyJson(key, now)) };
+}
+
+async function makeKey({ keyStore, accountId, now }: KeyCall, options: KeyWishes) {
+  const active = (await asked(keyStore.list(accountId))).filter((key) => keyState(key, now) === 'active');
+  if (active.length >= ACTIVE_KEYS_MAX) {
+    throw new BadParameterError(`the account has ${ACTIVE_KEYS_MAX} active keys: revoke some that nobody needs`);
+  }
+  const { key, row } = await storeKey(keyStore, { ...options, accountId, now });
+  return { key, row: keyJson(unusedKey(row), now) };
+}
+
+/** Null when the account has no such key. The name is asked for so that no other key is revoked by a slip. */
+async function revokeKey(call: KeyCall, id: string, body: unknown) {
+  const { name } = fieldsOf(body, ['name']);
+  const own = await findOwn(call, id);
+  if (own === undefined) return null;
+  if (name !== own.name) throw new BadParameterError('name must be the name of the key that is to be revoked');
+  const revoked = await asked(call.keyStore.revoke(id, call.now));
+  return revoked === undefined ? null : keyJson(revoked, call.now);
+}
+
+/** Null when the account has no such key. */
+async function rollOwnKey({ keyStore, accountId, now }: KeyCall, id: string, body: unknown) {
+  const overlapMs = overlapMsOf(fieldsOf(body, ['overlap_seconds']).overlap_seconds);
+  const result = await asked(rollKey(keyStore, { id, accountId, overlapMs, now }));
+  if (result.kind === 'unknown') return null;
+  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: make a new one instead`);
+  const { key, row, old } = result;
+  return { key, row: keyJson(unusedKey(row), now), old: keyJson(old, now) };
+}
+
+function keyJson(key: ApiKey, now: number) {
+  const state = keyState(key, now);
+  return {
+    id: key.id,
+    name: key.name,
+    kind: key.kind,
+    environment: key.environment,
+    prefix: key.prefix,
+    last_four: key.lastFour,
+    origins: key.origins,
+    created_at: timeText(key.createdAt),
+    expires_at: timeTextOrNull(key.expiresAt),
+    revoked_at: timeTextOrNull(key.revokedAt),
+    last_used_at: timeTextOrNull(key.lastUsedAt),
+    leak_suspected_at: timeTextOrNull(key.leakSuspectedAt),
+    leak_origin: key.leakOrigin,
+    state,
+    is_unused: state === 'active' && now - Math.max(key.createdAt, key.lastUsedAt ?? 0) > UNUSED_MS,
+  };
+}
+
+function timeTextOrNull(milliseconds: number | null): string | null {
+  return milliseconds === null ? null : timeText(milliseconds);
+}
+
+async function findOwn({ keyStore, accountId }: KeyCall, id: string): Promise<ApiKey | undefined> {
+  return (await asked(keyStore.list(accountId))).find((key) => key.id === id);
+}
+
+/** Invalid options are refused in the words of the command line, all of them at once. */
+function storeKey(keyStore: KeyStore, options: Parameters<typeof createKey>[1]): Promise<{ key: string; row: NewKey }> {
+  const mistakes = mistakesIn(options, options.now);
+  if (mistakes.length > 0) throw new BadParameterError(mistakes.join(' '));
+  return asked(createKey(keyStore, options));
+}
+
+async function asked<T>(response: Promise<T>): Promise<T> {
+  try {
+    return await response;
+  } catch (cause) {
+    throw new KeyStoreUnavailableError('the key store cannot be read or written', { cause });
+  }
+}
+
+/** Responses do not name the account: there is only one. */
+function unusedKey(row: NewKey): ApiKey {
+  return { ...row, accountName: '', revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
+}
+
+/** A key for an environment that this server does not serve would look active, and open nothing. */
+function optionsOf(body: unknown, served: readonly Environment[]): KeyWishes {
+  const fields = fieldsOf(body, ['name', 'kind', 'environment', 'expires_at', 'origins']);
+  const { name, origins = [] } = fields;
+  if (typeof name !== 'string') throw new BadParameterError('name must be a text');
+  const kind = KEY_KINDS.find((one) => one === fields.kind);
+  if (kind === undefined) throw new BadParameterError(`kind must be ${KEY_KINDS.join(' or ')}`);
+  const environment = served.find((one) => one === fields.environment);
+  if (environment === undefined) throw new BadParameterError(`environment must be ${served.join(' or ')}`);
+  if (!isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
+  return { name, kind, environment, origins, expiresAt: expiryOf(fields.expires_at) };
+}
+
+function isTexts(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((one) => typeof one === 'string');
+}
+
+function expiryOf(given: unknown): number | null {
+  if (given === undefined || given === null) return null;
+  const milliseconds = typeof given === 'string' ? parseIso8601(given) : undefined;
+  if (milliseconds === undefined) {
+    throw new BadParameterError('expires_at must be an ISO 8601 time, such as 2027-01-31T00:00:00Z, or null');
+  }
+  return milliseconds;
+}
+
+function overlapMsOf(seconds: unknown): number {
+  if (typeof seconds === 'number' && Number.isInteger(seconds) && seconds >= 0 && seconds <= OVERLAP_SECONDS_MAX) {
+    return seconds * 1_000;
+  }
+  const most = OVERLAP_SECONDS_MAX.toLocaleString('en');
+  throw new BadParameterError(`overlap_seconds must be a whole number from 0 to ${most}`);
+}
+
+/** The fields of a JSON object, all of them known: a misspelt one that does nothing is worse than a refusal. */
+function fieldsOf<Name extends string>(body: unknown, names: readonly Name[]): Partial<Record<Name, unknown>> {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw new BadParameterError(`the body must be a JSON object with ${names.join(', ')}`);
+  }
+  if (Object.keys(body).some((key) => !names.some((name) => name === key))) {
+    throw new BadParameterError(`the body has an unknown field: there are ${names.join(', ')}`);
+  }
+  return body;
+}

@@ -1,0 +1,133 @@
+/**
+ * `GET /ledger`: every event of a tenant is accounted for, by hour of receipt. What was received is stored, a duplicate,
+ * erased, expired, a failed record or still pending; any difference is a bug, and `balanced` says at a glance whether
+ * there is one anywhere. Hours are those asked for, totals and `balanced` are over all of them. `missing_records`
+ * compares the end of the log with the position of the store, over all tenants: requests that the log has lost belong to
+ * hours and tenants unknown. Once an operator has given them up they are in `lost_records` instead, for good, and no
+ * longer keep `balanced` false: nothing is left to decide.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import type { Books } from '../../store.ts';
+import { Type } from '../json-schema.ts';
+import { refuseEmptyRange, timeParameter } from '../parameters.ts';
+import { count, flag, list, object, time } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+
+const HOUR_MS = 3_600_000;
+const DEFAULT_RANGE_MS = 7 * 24 * HOUR_MS;
+
+const LedgerSums = object('LedgerSums', 'What became of what was received.', {
+  received: count('Acknowledged with a 202.'),
+  stored: count('Stored, and can be read.'),
+  duplicates: count('Left out: sent before, with the same `Idempotency-Key` or `$event_id`.'),
+  erased: count('Erased on request, or not stored because the person was erased.'),
+  expired: count('Removed at the end of their retention.'),
+  set_aside: count('Failed records: they could not be processed, and are kept for an operator to look at.'),
+  pending: count('Durable, and not processed yet.'),
+  difference: Type.Integer({ description: 'Received, less all of these. Anything but 0 is a bug.' }),
+});
+
+const LedgerHour = object('LedgerHour', 'What was received in one hour.', {
+  hour: time('Start of the hour of receipt, UTC.'),
+  users: LedgerSums,
+  events: LedgerSums,
+  users_rejected: count('Users that were not valid. They are not part of the sums.'),
+});
+
+const Ledger = object('Ledger', 'Every event is accounted for.', {
+  balanced: flag('Whether every hour there ever was adds up, and no record is missing but those in `lost_records`.'),
+  missing_records: count(
+    'Requests that the store relies on and the event log has lost, of all tenants: anything but 0 needs an operator.',
+  ),
+  lost_records: count(
+    'Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good.',
+  ),
+  hours: list(LedgerHour, 'Newest first. Hours without requests are left out.'),
+  totals: Type.Object(
+    { users: LedgerSums, events: LedgerSums },
+    { description: 'Over all hours, not only those above.' },
+  ),
+});
+
+const ALL_STORED = { duplicates: 0, erased: 0, expired: 0, set_aside: 0, pending: 0, difference: 0 };
+const USERS = { received: 3, stored: 3, ...ALL_STORED };
+const EVENTS = { received: 4, stored: 4, ...ALL_STORED };
+const LEDGER = {
+  balanced: true,
+  missing_records: 0,
+  lost_records: 0,
+  hours: [{ hour: '2026-11-14T09:00:00.000Z', users: USERS, events: EVENTS, users_rejected: 1 }],
+  totals: { users: USERS, events: EVENTS },
+};
+
+export function registerLedgerRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/ledger',
+    schema: {
+      operationId: 'getLedger',
+      summary: 'Reconciliation',
+      description:
+        'By hour of receipt, users and events: what was received is stored, a duplicate, erased, expired, a failed record or pending. It adds up at every moment.',
+      query: {
+        from: timeParameter(
+          'Only hours from the one of this time on. ISO 8601. Unless given, 7 days before `to`, or before now.',
+        ),
+        to: timeParameter('Only hours that begin before this time. ISO 8601.'),
+      },
+      response: { description: 'The ledger.', body: Ledger, examples: { ledger: ['A balanced ledger', LEDGER] } },
+    },
+    handler: async ({ store, tenantId, parameters, now }) => {
+      refuseEmptyRange(parameters.from, parameters.to);
+      // Not bounded by now: a clock that was set back must not hide the hours that are ahead of it.
+      const { to } = parameters;
+      const from = parameters.from ?? (to ?? now) - DEFAULT_RANGE_MS;
+      const { hours, missingRecords, lost } = await store.ledger(tenantId, { from: null, to: null });
+      const shown = hours
+        .filter(({ hour }) => hour + HOUR_MS > from && (to === null || hour < to))
+        .toSorted((left, right) => right.hour - left.hour);
+      return {
+        balanced:
+          missingRecords === 0 &&
+          hours.every(({ users, events }) => differenceOf(users) === 0 && differenceOf(events) === 0),
+        missing_records: missingRecords,
+        lost_records: lost.reduce((sum, { records }) => sum + records, 0),
+        hours: shown.map(({ hour, users, events, rejectedUsers }) => ({
+          hour: timeText(hour),
+          users: sumsJson(users),
+          events: sumsJson(events),
+          users_rejected: rejectedUsers,
+        })),
+        totals: {
+          users: sumsJson(totalOf(hours.map(({ users }) => users))),
+          events: sumsJson(totalOf(hours.map(({ events }) => events))),
+        },
+      };
+    },
+  });
+}
+
+function sumsJson(sums: Books) {
+  const { received, stored, duplicates, erased, expired, setAside, pending } = sums;
+  const difference = differenceOf(sums);
+  return { received, stored, duplicates, erased, expired, set_aside: setAside, pending, difference };
+}
+
+function differenceOf({ received, stored, duplicates, erased, expired, setAside, pending }: Books): number {
+  return received - stored - duplicates - erased - expired - setAside - pending;
+}
+
+function totalOf(all: readonly Books[]): Books {
+  const total = (name: keyof Books): number => all.reduce((sum, sums) => sum + sums[name], 0);
+  return {
+    received: total('received'),
+    stored: total('stored'),
+    duplicates: total('duplicates'),
+    erased: total('erased'),
+    expired: total('expired'),
+    setAside: total('setAside'),
+    pending: total('pending'),
+  };
+}

@@ -1,0 +1,142 @@
+/**
+ * `/members` and `/invitations`: who may sign in to an account, and who is invited. A member sees those of the own
+ * account and no others. The link of an invitation is in the response that makes it, and never again; nothing is mailed.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { comparableEmail } from '../../members.ts';
+import { emailMistake, invite, invitationLink, OPEN_INVITATIONS_MAX } from '../../sign-in/invite.ts';
+import { Type } from '../json-schema.ts';
+import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute, readTexts } from '../member-route.ts';
+import { BadParameterError, RefusedError } from '../responses.ts';
+import { NO_CONTENT } from '../route-schema.ts';
+import { ownUrl } from '../same-origin.ts';
+import { flag, list, object, text, textOrNull, time, timeOrNull } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+
+export const email = text('An e-mail address.');
+
+const Member = object('Member', 'A person who may sign in to the account.', {
+  id: text('Names the member.'),
+  email,
+  created_at: time('Since when.'),
+  last_signed_in_at: timeOrNull('When they last signed in.'),
+  is_you: flag('Whether it is the member who asks.'),
+});
+
+const invitation = { id: text('Names the invitation.'), expires_at: time('Until when it can be accepted.') };
+
+const Invitation = object('Invitation', 'An invitation that can still be accepted.', {
+  ...invitation,
+  email: textOrNull('For whom; null when anyone with the link may use it.'),
+  created_at: time('When it was made.'),
+});
+
+const MemberList = object('MemberList', 'Who may sign in to an account, and who is invited.', {
+  members: list(Member, 'Oldest first.'),
+  invitations: list(Invitation, 'Those that can still be accepted.'),
+});
+
+const CreatedInvitation = object('CreatedInvitation', 'An invitation. Nothing is mailed.', {
+  ...invitation,
+  email,
+  link: text('For the person. It is in this response and never again.'),
+});
+
+export function registerMemberRoutes(app: FastifyInstance, parts: MemberParts): void {
+  memberRoute(app, parts, {
+    method: 'GET',
+    url: '/members',
+    schema: {
+      operationId: 'listMembers',
+      summary: 'Who may sign in',
+      description: 'The members of the account, and the invitations that are open.',
+      response: { description: 'Members.', body: MemberList },
+    },
+    handler: async ({ member, now }) => {
+      const [members, invitations] = await Promise.all([
+        parts.members.members(member.accountId),
+        parts.members.invitations(member.accountId, now),
+      ]);
+      return {
+        members: members.map(({ id, email, createdAt, lastSignedInAt }) => ({
+          id,
+          email,
+          created_at: timeText(createdAt),
+          last_signed_in_at: lastSignedInAt === null ? null : timeText(lastSignedInAt),
+          is_you: id === member.id,
+        })),
+        invitations: invitations.map(({ id, email, createdAt, expiresAt }) => ({
+          id,
+          email,
+          created_at: timeText(createdAt),
+          expires_at: timeText(expiresAt),
+        })),
+      };
+    },
+  });
+
+  memberRoute(app, parts, {
+    method: 'DELETE',
+    url: '/members/:id',
+    schema: {
+      operationId: 'removeMember',
+      summary: 'Remove a member',
+      description: 'Their sessions end. Members cannot remove themselves.',
+      params: ID_PARAMS,
+      response: NO_CONTENT,
+      errors: [409],
+    },
+    handler: async ({ member, id }) => {
+      if (id === member.id) throw new RefusedError('conflict', 'you cannot remove yourself; ask another member to');
+      return (await parts.members.removeMember(member.accountId, id)) ? undefined : null;
+    },
+  });
+
+  memberRoute(app, parts, {
+    method: 'POST',
+    url: '/invitations',
+    schema: {
+      operationId: 'invite',
+      summary: 'Invite a person',
+      description: 'Gives a link that works once, within 7 days. Nothing is mailed.',
+      body: Type.Object({ email }),
+      response: { status: 201, description: 'The invitation.', body: CreatedInvitation },
+      errors: [409],
+    },
+    handler: (call) => inviteByEmail(parts, call),
+  });
+
+  memberRoute(app, parts, {
+    method: 'DELETE',
+    url: '/invitations/:id',
+    schema: {
+      operationId: 'withdrawInvitation',
+      summary: 'Withdraw an invitation',
+      description: 'The link no longer works.',
+      params: ID_PARAMS,
+      response: NO_CONTENT,
+    },
+    handler: async ({ member, id }) =>
+      (await parts.members.removeInvitation(member.accountId, id)) ? undefined : null,
+  });
+}
+
+/** Says nothing about members of other accounts: such an invitation is made, and cannot be accepted. */
+async function inviteByEmail({ members, publicUrl }: MemberParts, { member, body, request, now }: MemberCall) {
+  const email = readTexts(body, ['email']).email.trim();
+  const mistake = emailMistake(email);
+  if (mistake !== undefined) throw new BadParameterError(mistake);
+  const colleagues = await members.members(member.accountId);
+  if (colleagues.some((one) => comparableEmail(one.email) === comparableEmail(email))) {
+    throw new RefusedError('conflict', 'email is that of a member of this account already');
+  }
+  const { accountId } = member;
+  const made = await invite(members, { accountId, kind: 'invitation', email, member: null }, now);
+  if (made === undefined) {
+    const message = `there are ${OPEN_INVITATIONS_MAX} open invitations already; withdraw some first`;
+    throw new RefusedError('conflict', message);
+  }
+  const link = invitationLink(ownUrl(request.headers, publicUrl), made.token);
+  return { id: made.id, email, link, expires_at: timeText(made.expiresAt) };
+}

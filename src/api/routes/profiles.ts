@@ -1,0 +1,338 @@
+/**
+ * `/profiles`: who a person is and what they did, search, and erasure. An id that was merged away stands for the
+ * surviving profile everywhere. There is no index for the beginning of an identifier or name: a search goes through all
+ * people for SEARCH_MS a call, and says with `is_partial` that it did not get through.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import type { TSchema } from 'typebox';
+import type { MatchOptions } from '../../identity/match-keys.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../../model.ts';
+import { type FoundPerson, MATCHED_BY, type PeopleQuery } from '../../store.ts';
+import { ACT_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
+import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
+import { peopleOf } from '../person-of-event.ts';
+import { BadParameterError } from '../responses.ts';
+import {
+  anyJson,
+  count,
+  flag,
+  identifiersOf,
+  list,
+  mapOf,
+  nextCursor,
+  object,
+  oneOf,
+  time,
+  timeOrNull,
+  uuid,
+} from '../schema.ts';
+import { eventPageJson, profileJson, timeText } from '../stored-json.ts';
+import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage } from './events.ts';
+
+/** Long enough for hundreds of thousands of people, short enough for a person who waits. */
+const SEARCH_MS = 500;
+
+const PropertySource = object('PropertySource', 'A value, and the request that set it.', {
+  value: anyJson('The value, as on the profile.'),
+  trace_id: uuid('The request that set it.'),
+  received_at: time('When the server received that request.'),
+});
+
+const Profile = object('Profile', 'One person, as far as is known.', {
+  id: uuid('Names the profile. Stays the same while others are merged into it.'),
+  merged_ids: list(
+    Type.String({ format: 'uuid' }),
+    'Ids of profiles that were merged into it. They continue to stand for this profile.',
+  ),
+  identifiers: identifiersOf('What the person is known by.'),
+  profile_fields: mapOf(Type.String(), 'Profile fields, the newest of each.'),
+  user_properties: mapOf(
+    Type.Unknown(),
+    'Attributes, the newest of each. Numbers keep their value, however many digits they have.',
+  ),
+  first_seen: time('When the first request about the person was received.'),
+  last_seen: time('When the latest request about the person was received.'),
+  event_count: count('Events of this profile.'),
+  provenance: Type.Optional(
+    object('Provenance', 'With `provenance=1`: which request set each value.', {
+      profile_fields: mapOf(PropertySource, 'By name.'),
+      user_properties: mapOf(PropertySource, 'By name.'),
+    }),
+  ),
+});
+
+const ProfileMatch = object('ProfileMatch', 'A person that was found.', {
+  matched: list(
+    oneOf(MATCHED_BY, 'What matched.'),
+    'What begins with the value: types of identifiers, or `name`; `id` where it is the id of the profile. Empty without a value.',
+  ),
+  profile: Profile,
+  last_event_at: Type.Optional(timeOrNull('With `include=last_event`: when its newest event happened.')),
+});
+
+const ProfileMatches = object('ProfileMatches', 'People that were found.', {
+  profiles: list(
+    ProfileMatch,
+    'Those that the whole value belongs to, then the others, newest first. Each profile once.',
+  ),
+  next_cursor: nextCursor,
+  is_partial: flag(
+    'Whether the page ended before its limit because the search took too long: not everyone was looked at yet, and `next_cursor` continues.',
+  ),
+});
+
+const ProfileCount = object('ProfileCount', 'How many people there are.', {
+  profiles: count('Profiles there are now.'),
+});
+
+const Erased = object('Erased', 'The profile is gone.', { trace_id: uuid('Names this erasure. It is in the audit.') });
+
+/** In the path of everything about one profile. */
+export const PROFILE_PARAMS: Readonly<Record<string, TSchema>> = {
+  id: uuid('Id of a profile. One that was merged away stands for the surviving profile.'),
+};
+
+const provenance = choiceParameter('`1` adds, for each field and property, the request that set it and when.', [
+  '0',
+  '1',
+]);
+
+const FIND_PARAMETERS = {
+  user_id: textParameter('Your own id of the person.', LIMITS.identifierCharactersMax),
+  email: textParameter('E-mail address, in capitals or not.', LIMITS.identifierCharactersMax),
+  phone_number: textParameter(
+    'Phone number. A plus sign at the start may be sent as it is.',
+    LIMITS.identifierCharactersMax,
+  ),
+  anon_id: textParameter('Id of a browser or device.', LIMITS.identifierCharactersMax),
+  provenance,
+};
+
+const SEARCH_PARAMETERS = {
+  value: textParameter(
+    'The beginning of an identifier, of whatever type, or of a word of a name; or an identifier or the id of a profile as a whole. Capitals do not matter. Everyone unless given. A plus sign at the start of a phone number may be sent as it is.',
+    LIMITS.identifierCharactersMax,
+  ),
+  property: textParameter('Only people who have this user property or profile field.', LIMITS.propertyKeyCharactersMax),
+  property_value: textParameter(
+    'Only people of whom `property` has this value: a text as it is, anything else as JSON (`5`, `true`).',
+    LIMITS.identifierCharactersMax,
+  ),
+  include: choiceParameter(
+    '`last_event` adds `last_event_at`: the `timestamp` of the newest event of each, or null without events.',
+    ['last_event'],
+  ),
+  limit,
+  cursor,
+};
+
+type SearchCall = Call<typeof SEARCH_PARAMETERS>;
+
+const PROFILE = {
+  id: PROFILE_ID,
+  merged_ids: [MERGED_ID],
+  identifiers: IDENTIFIERS,
+  profile_fields: { city: 'Lisbon', country: 'PT', first_name: 'Ada' },
+  user_properties: { newsletter: true, plan: 'pro' },
+  first_seen: ANON_AT,
+  last_seen: LOGIN_AT,
+  event_count: 4,
+};
+
+const PROFILE_WITH_PROVENANCE = {
+  ...PROFILE,
+  profile_fields: { city: 'Lisbon' },
+  user_properties: { plan: 'pro' },
+  provenance: {
+    profile_fields: { city: { value: 'Lisbon', trace_id: TRACE_ID, received_at: AT } },
+    user_properties: { plan: { value: 'pro', trace_id: TRACE_ID, received_at: AT } },
+  },
+};
+
+const PROFILE_RESPONSE = {
+  description: 'The profile.',
+  body: Profile,
+  examples: {
+    profile: ['A profile', PROFILE],
+    provenance: ['With provenance=1, shortened', PROFILE_WITH_PROVENANCE],
+  },
+} as const;
+
+export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/profiles',
+    schema: {
+      operationId: 'findProfile',
+      summary: 'Find a person by an identifier',
+      description:
+        'Takes exactly one of `user_id`, `email`, `phone_number` and `anon_id`, and matches it as identifiers of events are matched: e-mail addresses in capitals or not, phone numbers with or without spaces.',
+      query: FIND_PARAMETERS,
+      response: PROFILE_RESPONSE,
+      errors: [404],
+    },
+    handler: (call) => findProfile(call, parts.matchOptions),
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/profiles/search',
+    schema: {
+      operationId: 'searchProfiles',
+      summary: 'Search for people',
+      description:
+        'People by the beginning of any identifier or of a name, by a property, or all of them. Those whose identifier or id is the whole value come first, at once. The others follow newest first, by when their profile was made: for these the server goes through all people for up to half a second a call. `is_partial` says that it did not get through; `next_cursor` continues. Over all pages, no match is missing.',
+      query: SEARCH_PARAMETERS,
+      response: {
+        description: 'The people that were found.',
+        body: ProfileMatches,
+        examples: {
+          matches: [
+            'One profile',
+            { profiles: [{ matched: ['email', 'name'], profile: PROFILE }], next_cursor: null, is_partial: false },
+          ],
+        },
+      },
+    },
+    handler: async ({ store, tenantId, parameters }) => {
+      const query = await queryOf(parameters, parts.matchOptions);
+      const { rows, nextCursor, isPartial } = await store.searchPeople(tenantId, query);
+      const lastEvents = parameters.include === null ? null : await lastEventsOf(store, tenantId, rows);
+      const profiles = rows.map(({ matched, profile }, index) => ({
+        matched,
+        profile: profileJson(profile, false),
+        last_event_at: lastEvents?.[index],
+      }));
+      return { profiles, next_cursor: nextCursor, is_partial: isPartial };
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/profiles/count',
+    schema: {
+      operationId: 'countProfiles',
+      summary: 'Count people',
+      description:
+        'How many profiles there are now. Merged profiles count as one, erased ones not at all, and a profile stays when its events expire. Requests that are still being processed are not included.',
+      response: {
+        description: 'The number of profiles.',
+        body: ProfileCount,
+        examples: { count: ['Three people', { profiles: 3 }] },
+      },
+    },
+    handler: async ({ store, tenantId }) => ({ profiles: await store.profileCount(tenantId) }),
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/profiles/:id',
+    schema: {
+      operationId: 'getProfile',
+      summary: 'Get a profile',
+      description: 'By its id, or by the id of a profile that was merged into it.',
+      params: PROFILE_PARAMS,
+      query: { provenance },
+      response: PROFILE_RESPONSE,
+    },
+    handler: async ({ store, tenantId, id, parameters }) => {
+      const profile = await store.profile(tenantId, id);
+      return profile === undefined ? null : profileJson(profile, parameters.provenance === '1');
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'DELETE',
+    url: '/profiles/:id',
+    schema: {
+      operationId: 'eraseProfile',
+      summary: 'Erase a person',
+      description:
+        'Erases the profile, its identifiers and its events, for good. What was received before the erasure and is processed late does not bring them back; what is received after it starts a new profile. The act itself is kept in the audit, without personal data.',
+      params: PROFILE_PARAMS,
+      response: {
+        status: 202,
+        description: 'Erased.',
+        body: Erased,
+        examples: { erased: ['Erased', { trace_id: ACT_TRACE_ID }] },
+      },
+    },
+    handler: async ({ store, tenantId, id, traceId, now, by }) => {
+      const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
+      return isKnown ? { trace_id: traceId } : null;
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/profiles/:id/events',
+    schema: {
+      operationId: 'profileEvents',
+      summary: 'What a person did',
+      description: 'The events of one profile, newest first by their own `timestamp`.',
+      params: PROFILE_PARAMS,
+      query: EVENT_PARAMETERS,
+      response: { description: 'Events.', body: EventPage, examples: EVENT_PAGE_EXAMPLES },
+    },
+    handler: async ({ store, tenantId, id, parameters }) => {
+      const { event_name: eventName, from, to, limit, cursor } = parameters;
+      refuseEmptyRange(from, to);
+      const page = await store.events(tenantId, { profileId: id, eventName, from, to, limit, cursor });
+      if (page === undefined) return null;
+      return eventPageJson(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
+    },
+  });
+}
+
+async function findProfile({ store, tenantId, parameters }: Call<typeof FIND_PARAMETERS>, options: MatchOptions) {
+  const asked = IDENTIFIER_TYPES.filter((type) => parameters[type] !== null);
+  const [type] = asked;
+  if (type === undefined || asked.length > 1) {
+    throw new BadParameterError(`exactly one of ${IDENTIFIER_TYPES.join(', ')} is required`);
+  }
+  const normalised = await valueToMatch(type, parameters[type] ?? '', options);
+  const profile = await store.findProfile(tenantId, type, normalised);
+  return profile === undefined ? null : profileJson(profile, parameters.provenance === '1');
+}
+
+export async function valueToMatch(type: IdentifierType, given: string, options: MatchOptions): Promise<string> {
+  // Loaded when first needed: it brings the tables of all phone numbers, which the start need not wait for.
+  const { normalise } = await import('../../identity/match-keys.ts');
+  // A plus sign that is not encoded arrives as a space.
+  return normalise(type, type === 'phone_number' ? given.replace(/^ /, '+') : given, options);
+}
+
+/** One after the other: a list must not take all connections of the store. */
+async function lastEventsOf(
+  store: SearchCall['store'],
+  tenantId: SearchCall['tenantId'],
+  rows: readonly FoundPerson[],
+): Promise<(string | null)[]> {
+  const query = { eventName: null, from: null, to: null, limit: 1, cursor: null };
+  const times: (string | null)[] = [];
+  for (const { profile } of rows) {
+    const [newest] = (await store.events(tenantId, { ...query, profileId: profile.id }))?.rows ?? [];
+    times.push(newest === undefined ? null : timeText(newest.timestamp));
+  }
+  return times;
+}
+
+async function queryOf(parameters: SearchCall['parameters'], options: MatchOptions): Promise<PeopleQuery> {
+  const { value, property: name, property_value: propertyValue, limit, cursor } = parameters;
+  if (name === null && propertyValue !== null) throw new BadParameterError('property_value goes with property');
+  // A plus sign that is not encoded arrives as a space.
+  const text = value?.replace(/^ (?=\d)/, '+').trim() ?? '';
+  const types = text === '' ? [] : IDENTIFIER_TYPES;
+  const exact = types.map(async (type) => ({ type, normalised: await valueToMatch(type, text, options) }));
+  return {
+    text: text === '' ? null : text,
+    exact: await Promise.all(exact),
+    property: name === null ? null : { name, value: propertyValue },
+    budgetMs: SEARCH_MS,
+    limit,
+    cursor,
+  };
+}

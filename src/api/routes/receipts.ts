@@ -1,0 +1,79 @@
+/**
+ * `GET /receipts`: users accepted and rejected, and events, by minute of receipt. As the edge counted them, whatever
+ * became of them since: repeated requests are included, and so are people who were erased. At most a day at once.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { timeParameter } from '../parameters.ts';
+import { BadParameterError } from '../responses.ts';
+import { count, list, object, time } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+
+const MINUTE_MS = 60_000;
+const MINUTES_DEFAULT = 60;
+const MINUTES_MAX = 1_440;
+
+const ReceiptMinute = object('ReceiptMinute', 'What was received in one minute.', {
+  start: time('Start of the minute of receipt, UTC.'),
+  users_accepted: count('Users that were valid.'),
+  users_rejected: count('Users that were not.'),
+  events_accepted: count('Events of the valid ones.'),
+});
+
+const Receipts = object('Receipts', 'What was received, by minute.', {
+  minutes: list(ReceiptMinute, 'Oldest first. Minutes without requests are left out.'),
+});
+
+const RECEIPTS = {
+  minutes: [
+    { start: '2026-11-14T09:25:00.000Z', users_accepted: 1, users_rejected: 0, events_accepted: 1 },
+    { start: '2026-11-14T09:30:00.000Z', users_accepted: 1, users_rejected: 1, events_accepted: 2 },
+    { start: '2026-11-14T09:31:00.000Z', users_accepted: 1, users_rejected: 0, events_accepted: 1 },
+  ],
+};
+
+export function registerReceiptRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/receipts',
+    schema: {
+      operationId: 'listReceipts',
+      summary: 'What was received, by minute',
+      description:
+        'Users accepted and rejected, and events, by minute of receipt (UTC), from the moment of the response on: as they were counted then, whatever became of them since. Requests that got 400 because no user was valid are included. A minute that overlaps the range is given whole. The last 60 minutes unless a range is given, at most 1,440 at once, kept for 7 days.',
+      query: {
+        from: timeParameter(
+          'From the minute of this time on. ISO 8601. Unless given, so that there are 60 minutes up to `to`.',
+        ),
+        to: timeParameter('Only minutes that begin before this time. ISO 8601. Now, unless given.'),
+      },
+      response: { description: 'Minutes.', body: Receipts, examples: { receipts: ['Three minutes', RECEIPTS] } },
+    },
+    handler: async ({ store, tenantId, parameters, now }) => {
+      // What was received at this very moment belongs to it.
+      const to = parameters.to ?? now + 1;
+      const lastMinute = Math.floor((to - 1) / MINUTE_MS) * MINUTE_MS;
+      const from = parameters.from ?? lastMinute - (MINUTES_DEFAULT - 1) * MINUTE_MS;
+      if (from >= to) throw new BadParameterError('from must be before to, which is now unless given');
+      refuseLongRange(from, to);
+      const { minutes } = await store.receipts(tenantId, { from, to });
+      return {
+        minutes: minutes.map(({ start, usersAccepted, usersRejected, eventsAccepted }) => ({
+          start: timeText(start),
+          users_accepted: usersAccepted,
+          users_rejected: usersRejected,
+          events_accepted: eventsAccepted,
+        })),
+      };
+    },
+  });
+}
+
+/** By whole minutes: a client that asks for the last day gets it, also when the request took a second to arrive. */
+function refuseLongRange(from: number, to: number): void {
+  const minutes = Math.floor((to - from) / MINUTE_MS);
+  if (minutes <= MINUTES_MAX) return;
+  const [asked, most] = [minutes, MINUTES_MAX].map((count) => count.toLocaleString('en'));
+  throw new BadParameterError(`from and to span ${asked} minutes, at most ${most} are given: ask for less at once`);
+}

@@ -1,0 +1,148 @@
+/**
+ * `GET /rejections`: users that failed validation, with the reason and what was sent, so that a person can see both.
+ * A payload that was too large to keep whole is given as text, as far as it was kept. `GET /rejections/reasons` counts
+ * those that are kept, by reason.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import type { StoredRejection } from '../../store.ts';
+import { AT, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
+import { raw } from '../json-text.ts';
+import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
+import { anyJson, count, flag, list, nextCursor, object, text, time, userIndex, uuid } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+
+const REASON_CHARACTERS_MAX = 1_000;
+const REASONS_MAX = 100;
+const INDEXES = /\[\d+\]/g;
+
+const from = timeParameter('Only users received at or after this time. ISO 8601.');
+const to = timeParameter('Only users received before this time. ISO 8601.');
+
+const Rejection = object('Rejection', 'One user that was not valid.', {
+  trace_id: uuid('The request.'),
+  userIndex,
+  received_at: time('When the server received it.'),
+  message: text('The first rule that the user breaks.'),
+  reason: text('The message without indexes.'),
+  payload: anyJson('The user as it was sent; its beginning, as a text, if it was cut.'),
+  payload_is_cut: flag('Whether it was too large to keep whole.'),
+});
+
+const RejectionPage = object('RejectionPage', 'Users that were not valid.', {
+  rejections: list(Rejection, 'Newest first.'),
+  next_cursor: nextCursor,
+});
+
+const RejectionReason = object('RejectionReason', 'One reason, and how often it occurred.', {
+  reason: text('The message without indexes. `GET /rejections` takes it.'),
+  users: count('Rejected users that are kept: of one request at most 100.'),
+  last_at: time('When the server received the newest of them.'),
+  trace_id: uuid('The request of the newest.'),
+  userIndex,
+});
+
+const RejectionReasons = object('RejectionReasons', 'What is wrong with users that were not valid, and how often.', {
+  reasons: Type.Array(RejectionReason, { maxItems: REASONS_MAX, description: 'The most frequent first.' }),
+});
+
+export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/rejections',
+    schema: {
+      operationId: 'listRejections',
+      summary: 'Rejected users',
+      description: 'Users that were not valid, with the reason and what was sent. Kept for 7 days, bounded in size.',
+      query: {
+        reason: textParameter(
+          'Only users rejected for this reason: a `message`, with or without its indexes.',
+          REASON_CHARACTERS_MAX,
+        ),
+        from,
+        to,
+        limit,
+        cursor,
+      },
+      response: {
+        description: 'Rejected users.',
+        body: RejectionPage,
+        examples: {
+          rejections: [
+            'Rejected users',
+            {
+              rejections: [
+                {
+                  trace_id: TRACE_ID,
+                  userIndex: 1,
+                  received_at: AT,
+                  message: NO_IDENTIFIER,
+                  reason: NO_IDENTIFIER,
+                  payload: PARTLY_VALID_REQUEST.users[1],
+                  payload_is_cut: false,
+                },
+              ],
+              next_cursor: null,
+            },
+          ],
+        },
+      },
+    },
+    handler: async ({ store, tenantId, parameters }) => {
+      const { from, to, limit, cursor } = parameters;
+      refuseEmptyRange(from, to);
+      const reason = parameters.reason?.replaceAll(INDEXES, '[]') ?? null;
+      const { rows, nextCursor } = await store.rejections(tenantId, { reason, from, to, limit, cursor });
+      return { rejections: rows.map(rejectionJson), next_cursor: nextCursor };
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/rejections/reasons',
+    schema: {
+      operationId: 'listRejectionReasons',
+      summary: 'Why users are rejected',
+      description:
+        'The reasons of `GET /rejections`, with how many users each has and the newest of them. At most 100, the most frequent first. Counts those that are kept; `GET /receipts` and `GET /ledger` count all.',
+      query: { from, to },
+      response: {
+        description: 'Reasons.',
+        body: RejectionReasons,
+        examples: {
+          reasons: [
+            'One reason',
+            { reasons: [{ reason: NO_IDENTIFIER, users: 1, last_at: AT, trace_id: TRACE_ID, userIndex: 1 }] },
+          ],
+        },
+      },
+    },
+    handler: async ({ store, tenantId, parameters: { from, to } }) => {
+      refuseEmptyRange(from, to);
+      const reasons = await store.rejectionReasons(tenantId, { from, to });
+      return {
+        reasons: reasons.map(({ reason, users, lastAt, traceId, userIndex }) => ({
+          reason,
+          users,
+          last_at: timeText(lastAt),
+          trace_id: traceId,
+          userIndex,
+        })),
+      };
+    },
+  });
+}
+
+function rejectionJson({ traceId, userIndex, receivedAt, message, reason, payload, payloadIsCut }: StoredRejection) {
+  return {
+    trace_id: traceId,
+    userIndex,
+    received_at: timeText(receivedAt),
+    message,
+    reason,
+    payload: payloadIsCut ? payload : raw(payload),
+    payload_is_cut: payloadIsCut,
+  };
+}

@@ -1,0 +1,218 @@
+/**
+ * `/session` and the two open calls of `/invitations`: how a browser gets a session, keeps it and ends it. Only our
+ * own page may call them. A wrong e-mail and a wrong password get the same words after about the same time; guesses are
+ * slowed for each e-mail and each address. Neither passwords, tokens nor e-mails go to a log.
+ */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Config } from '../../config.ts';
+import type { Environment } from '../../model.ts';
+import type { Member } from '../../members.ts';
+import { acceptInvitation, lookAtInvitation } from '../../sign-in/invite.ts';
+import { PASSWORD_CHARACTERS_MAX, passwordMistake, Passwords } from '../../sign-in/password.ts';
+import { type Browser, changePassword, type SignedIn, signIn } from '../../sign-in/session.ts';
+import { tokenHashOf } from '../../sign-in/token.ts';
+import { TrustedProxies } from '../../trusted-proxies.ts';
+import { isLongerThan } from '../../validation/characters.ts';
+import { Type } from '../json-schema.ts';
+import { type MemberParts, memberRoute, pageRoute, readTexts } from '../member-route.ts';
+import { BadParameterError, RefusedError } from '../responses.ts';
+import { NO_CONTENT } from '../route-schema.ts';
+import { ownUrl } from '../same-origin.ts';
+import { list, object, oneOf, text, textOrNull, time } from '../schema.ts';
+import { addressOf, clearSessionCookie, sessionTokenOf, setSessionCookie } from '../session-cookie.ts';
+import { timeText } from '../stored-json.ts';
+import { servedEnvironments } from '../tenant-route.ts';
+import { environment } from './keys.ts';
+import { email } from './members.ts';
+
+export interface SessionParts extends MemberParts {
+  readonly environment: 'any' | Environment;
+  readonly version: string;
+  readonly config: Pick<Config, 'edges' | 'trustedProxies'>;
+}
+
+const WRONG = 'e-mail or password is wrong';
+const NO_INVITATION = 'this link was used, has expired or was withdrawn; ask for a new one';
+
+const Session = object('Session', 'Who is signed in, and to what.', {
+  member: Type.Object({ id: text('Names the member.'), email }, { description: 'Who is signed in.' }),
+  account: Type.Object(
+    { id: text('Names the account.'), name: text('The name of the account.') },
+    { description: 'Whose data it is.' },
+  ),
+  environments: list(environment, 'Those that this server serves.'),
+  server: Type.Object(
+    { url: text('Where it is reached.'), version: text('Of Sluice.') },
+    { description: 'This server.' },
+  ),
+});
+
+const InvitationLook = object('InvitationLook', 'What an invitation is for.', {
+  kind: oneOf(
+    ['first', 'invitation', 'reset'],
+    'For the first member of an account, for another one, or for a new password.',
+  ),
+  account_name: text('Of which account.'),
+  email: textOrNull('For whom; null when anyone with the link may use it.'),
+  expires_at: time('Until when it can be accepted.'),
+});
+
+const SIGNED_IN = { description: 'Signed in; the cookie is set.', body: Session };
+const token = text('From the link.');
+const newPassword = (description: string) => Type.String({ minLength: 10, maxLength: 200, description });
+
+export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts): void {
+  const { members } = parts;
+  // One for each edge, since it bounds what an edge computes at once.
+  const passwords = new Passwords(parts.config.edges);
+  const proxies = new TrustedProxies(parts.config.trustedProxies);
+  const browserOf = (request: FastifyRequest): Browser => ({
+    address: addressOf(request, proxies),
+    token: sessionTokenOf(request.headers),
+  });
+
+  memberRoute(app, parts, {
+    method: 'GET',
+    url: '/session',
+    schema: {
+      operationId: 'getSession',
+      summary: 'Who is signed in',
+      description: 'The member of the cookie.',
+      response: { description: 'The session.', body: Session },
+    },
+    handler: async ({ member, request }) => sessionJson(parts, request, member),
+  });
+
+  pageRoute(app, parts, {
+    method: 'POST',
+    url: '/session',
+    schema: {
+      operationId: 'signIn',
+      summary: 'Sign in',
+      description: 'With e-mail and password. Attempts that fail are slowed, for each e-mail and each address.',
+      body: Type.Object({ email, password: text('The password.') }),
+      response: SIGNED_IN,
+      errors: [429],
+    },
+    handler: async ({ body, now, request, reply }) => {
+      const { email, password } = readTexts(body, ['email', 'password']);
+      refuseLong('password', password);
+      const result = await signIn(members, passwords, { email, password, browser: browserOf(request) }, now);
+      if (result.outcome === 'slowed') throw tooManyAttempts(result.waitMs);
+      if (result.outcome === 'wrong') throw new RefusedError('unauthorized', WRONG);
+      return newSessionJson(parts, reply, result);
+    },
+  });
+
+  pageRoute(app, parts, {
+    method: 'DELETE',
+    url: '/session',
+    schema: {
+      operationId: 'signOut',
+      summary: 'Sign out',
+      description: 'Ends the session and clears the cookie.',
+      response: NO_CONTENT,
+    },
+    handler: async ({ request, reply }) => {
+      const tokenHash = tokenHashOf(sessionTokenOf(request.headers));
+      if (tokenHash !== undefined) await members.endSession(tokenHash);
+      clearSessionCookie(reply, parts.publicUrl);
+      return undefined;
+    },
+  });
+
+  memberRoute(app, parts, {
+    method: 'POST',
+    url: '/session/password',
+    schema: {
+      operationId: 'changePassword',
+      summary: 'Change the password',
+      description: 'All other sessions of the member end.',
+      body: Type.Object({
+        current_password: text('The one that is to be replaced.'),
+        new_password: newPassword('The new one: 10 to 200 characters.'),
+      }),
+      response: NO_CONTENT,
+      errors: [429],
+    },
+    handler: async ({ member, body, request, reply, now }) => {
+      const { current_password: current, new_password: next } = readTexts(body, ['current_password', 'new_password']);
+      refuseLong('current_password', current);
+      const mistake = passwordMistake('new_password', next);
+      if (mistake !== undefined) throw new BadParameterError(mistake);
+      const browser = browserOf(request);
+      const result = await changePassword(members, passwords, { member, current, next, browser }, now);
+      if (result.outcome === 'slowed') throw tooManyAttempts(result.waitMs);
+      if (result.outcome === 'wrong') throw new BadParameterError('current_password is wrong');
+      setSessionCookie(reply, result.token, parts.publicUrl);
+      return undefined;
+    },
+  });
+
+  pageRoute(app, parts, {
+    method: 'POST',
+    url: '/invitations/look',
+    schema: {
+      operationId: 'lookAtInvitation',
+      summary: 'What a link is for',
+      description: 'Of a one-time link that can still be used.',
+      body: Type.Object({ token }),
+      response: { description: 'What it is for.', body: InvitationLook },
+      errors: [404],
+    },
+    handler: async ({ body, now }) => {
+      const invitation = await lookAtInvitation(members, readTexts(body, ['token']).token, now);
+      if (invitation === undefined) throw new RefusedError('not_found', NO_INVITATION);
+      const { kind, accountName, email, expiresAt } = invitation;
+      return { kind, account_name: accountName, email, expires_at: timeText(expiresAt) };
+    },
+  });
+
+  pageRoute(app, parts, {
+    method: 'POST',
+    url: '/invitations/accept',
+    schema: {
+      operationId: 'acceptInvitation',
+      summary: 'Use a link',
+      description: 'Makes the member, or sets the new password, and signs in. Once for each link.',
+      body: Type.Object({ token, email: Type.Optional(email), password: newPassword('10 to 200 characters.') }),
+      response: SIGNED_IN,
+      errors: [404],
+    },
+    handler: async ({ body, request, reply }) => {
+      const { token, password, email = null } = readTexts(body, ['token', 'password'], ['email']);
+      const given = { token, password, email, browser: browserOf(request) };
+      const result = await acceptInvitation(members, passwords, given, parts.now);
+      if (result.outcome === 'gone') throw new RefusedError('not_found', NO_INVITATION);
+      if (result.outcome === 'refused') throw new BadParameterError(result.mistake);
+      return newSessionJson(parts, reply, result);
+    },
+  });
+}
+
+function tooManyAttempts(waitMs: number): RefusedError {
+  const seconds = Math.max(1, Math.ceil(waitMs / 1_000));
+  const message = `too many attempts failed; try again in ${seconds} ${seconds === 1 ? 'second' : 'seconds'}`;
+  return new RefusedError('too_many_attempts', message, seconds);
+}
+
+function newSessionJson(parts: SessionParts, reply: FastifyReply, { member, token }: SignedIn) {
+  setSessionCookie(reply, token, parts.publicUrl);
+  return sessionJson(parts, reply.request, member);
+}
+
+function sessionJson(parts: SessionParts, request: FastifyRequest, member: Member) {
+  return {
+    member: { id: member.id, email: member.email },
+    account: { id: member.accountId, name: member.accountName },
+    environments: servedEnvironments(parts.environment),
+    server: { url: ownUrl(request.headers, parts.publicUrl), version: parts.version },
+  };
+}
+
+/** No password is so long, and each character of it costs time to hash. */
+function refuseLong(field: string, password: string): void {
+  if (!isLongerThan(password, PASSWORD_CHARACTERS_MAX)) return;
+  throw new BadParameterError(`${field} must have at most ${PASSWORD_CHARACTERS_MAX} characters`);
+}

@@ -1,0 +1,154 @@
+/**
+ * `GET /traces`: the most recent requests. `GET /traces/{trace_id}`: what became of one. Right from the moment of the
+ * 202: pending first, then processed, with the profile of each user, the merges it caused, and warnings.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { AT, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
+import { choiceParameter, cursor, limit } from '../parameters.ts';
+import { include, peopleOf } from '../person-of-event.ts';
+import {
+  count,
+  list,
+  nextCursor,
+  object,
+  oneOf,
+  orNull,
+  text,
+  textOrNull,
+  time,
+  timeOrNull,
+  userIndex,
+  uuid,
+  uuidOrNull,
+} from '../schema.ts';
+import { traceJson, traceSummaryJson } from '../stored-json.ts';
+import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { person } from './events.ts';
+
+const STATUSES = ['pending', 'processed'] as const;
+
+const ofTrace = {
+  trace_id: uuid('The request.'),
+  status: oneOf(STATUSES, '`pending` from the 202 on, `processed` once it can be read back.'),
+  received_at: time('When the server received it.'),
+  processed_at: timeOrNull('When it was processed; null while pending.'),
+  users_accepted: count('As the 202 said.'),
+  users_rejected: count('As the 202 said.'),
+  duplicate_of: uuidOrNull(
+    'The request with the same `Idempotency-Key` and body that was stored instead; null for all others.',
+  ),
+  key_id: orNull(
+    text('Id of a key.'),
+    'The key that it came with; null for what could not be processed and is not kept any more.',
+  ),
+};
+
+const TraceSummary = object('TraceSummary', 'What became of a request, in numbers.', {
+  ...ofTrace,
+  events: count('Events that were stored, or that wait to be.'),
+});
+
+const TracePage = object('TracePage', 'The most recent requests.', {
+  traces: list(TraceSummary, 'Newest first. A page may be short and still have a cursor.'),
+  next_cursor: nextCursor,
+});
+
+const TracedUser = object('TracedUser', 'What became of one user of a request.', {
+  userIndex,
+  status: oneOf(['accepted', 'rejected'], 'As the 202 said.'),
+  profile_id: uuidOrNull('The profile as it is now; null while there is none.'),
+  events: count('Events that are stored.'),
+  duplicate_events: Type.Optional(count('Events that were stored before, by `$event_id`.')),
+  merged: list(
+    Type.Object({ from: uuid('What was merged away.'), into: uuid('What remained.') }),
+    'Merges that this user caused and that were not undone.',
+  ),
+  warnings: list(Type.String(), 'Notes that you may want to act on.'),
+  message: textOrNull('Why the user was rejected; null if it was not.'),
+  person,
+});
+
+const Trace = object('Trace', 'What became of a request.', {
+  ...ofTrace,
+  users: list(TracedUser, 'What became of each user.'),
+});
+
+const NUMBERS = {
+  trace_id: TRACE_ID,
+  status: 'processed',
+  received_at: AT,
+  processed_at: PROCESSED_AT,
+  users_accepted: 1,
+  users_rejected: 1,
+};
+
+const TRACE_PAGE = {
+  traces: [{ ...NUMBERS, events: 2, duplicate_of: null, key_id: KEY_ID }],
+  next_cursor: null,
+};
+
+const TRACE = {
+  ...NUMBERS,
+  duplicate_of: null,
+  key_id: KEY_ID,
+  users: [
+    { userIndex: 0, status: 'accepted', profile_id: PROFILE_ID, events: 2, merged: [], warnings: [], message: null },
+    {
+      userIndex: 1,
+      status: 'rejected',
+      profile_id: null,
+      events: 0,
+      merged: [],
+      warnings: [],
+      message: NO_IDENTIFIER,
+    },
+  ],
+};
+
+export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/traces',
+    schema: {
+      operationId: 'listTraces',
+      summary: 'The most recent requests',
+      description:
+        'Ingest requests by their `trace_id`, newest first, with what became of each in numbers. A request that is still to be processed is listed from the moment of the 202.',
+      query: {
+        status: choiceParameter('Only requests that are still to be processed, or that are processed.', STATUSES),
+        limit,
+        cursor,
+      },
+      response: {
+        description: 'Requests.',
+        body: TracePage,
+        examples: { traces: ['A processed request', TRACE_PAGE] },
+      },
+    },
+    handler: async ({ store, tenantId, parameters }) => {
+      const { rows, nextCursor } = await store.traces(tenantId, parameters);
+      return { traces: rows.map(traceSummaryJson), next_cursor: nextCursor };
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/traces/:trace_id',
+    schema: {
+      operationId: 'getTrace',
+      summary: 'What became of a request',
+      description:
+        'Right from the moment of the 202: `pending` first, `processed` soon after. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
+      params: { trace_id: uuid('The `trace_id` of the response to an ingest request.') },
+      query: { include },
+      response: { description: 'The trace.', body: Trace, examples: { trace: ['A processed request', TRACE] } },
+    },
+    handler: async ({ store, tenantId, id, parameters }) => {
+      const trace = await store.trace(tenantId, id);
+      if (trace === undefined) return null;
+      return traceJson(trace, await peopleOf(store, tenantId, parameters.include !== null, trace.users));
+    },
+  });
+}
