@@ -1,6 +1,6 @@
 /**
- * Pieces that the schemas of routes have in common. Schemas are JSON Schema made with TypeBox, so that what a handler
- * responds with is checked against its schema by the compiler. A schema with a title is a component of the OpenAPI
+ * Pieces that the schemas of routes have in common. Schemas are JSON Schema with TypeBox's types, so that what a
+ * handler responds with is checked against its schema by the compiler. A schema with a title is a component of the OpenAPI
  * document, under its title.
  */
 
