@@ -4,10 +4,12 @@
  *
  * A wall clock that steps ahead of the time that has passed is followed up to a bound, and beyond it held: the clock goes
  * on from where it was, at the speed of the time that passes, until the wall clock is right again. The bound is larger at
- * a start, since a server may have been down for long. A wall clock that is behind is waited for at half speed, and
- * when it overtakes, that counts as a step too.
+ * a start, since a server may have been down for long, and only there: whatever the wall clock shows at the start, a step
+ * after it is that of a running server. A wall clock that is behind is waited for at half speed, and when it overtakes,
+ * that counts as a step too.
  *
- * Limits: a step within the bound is believed. A server that has never stored anything believes whatever it is shown.
+ * Limits: a step within the bound is believed. A server that has never stored anything believes the first time that it
+ * is shown, also where its clock is set only after the start.
  */
 
 import { uptime } from 'node:os';
@@ -68,8 +70,10 @@ export class TrustedClock {
   #expected: number;
   /** How far ahead of `#expected` the wall clock is still believed. */
   #aheadMsMax: number;
-  #isBelieved = false;
+  /** Whether the wall clock is judged by the bound of a start. */
+  #isStarting = true;
   #isHeld = false;
+  #isHeldSinceStart = true;
   /** Until when retention waits, by `monotonic`, and the time that it goes by until then. */
   #retentionWaitsUntil = Number.NEGATIVE_INFINITY;
   #timeBeforeJump = 0;
@@ -86,6 +90,7 @@ export class TrustedClock {
     this.#monotonic = sources.monotonic();
     this.#slept = sources.uptime() - this.#monotonic;
     this.#advance(0);
+    if (newest !== 0) this.#endStart();
   }
 
   /** Milliseconds since 1970, a whole number; never less than before. */
@@ -123,9 +128,9 @@ export class TrustedClock {
     return Math.max(0, Math.floor(this.#time) - this.#wall);
   }
 
-  /** Whether the wall clock was right, or behind, once since the start. */
-  get isBelieved(): boolean {
-    return this.#isBelieved;
+  /** Whether the wall clock was too far ahead at the start, and has not been right, or behind, since. */
+  get isHeldSinceStart(): boolean {
+    return this.#isHeldSinceStart;
   }
 
   #advance(elapsed: number): void {
@@ -136,14 +141,15 @@ export class TrustedClock {
       this.#time += elapsed;
     } else if (this.#wall < waited) {
       this.#time = waited;
-      // Times of receipt are ahead of it already: what it gains on them from now on is no standstill of the server.
-      if (this.#wall >= CLOCK_EARLIEST) this.#bind();
     } else {
       const before = this.#time;
       this.#time = this.#wall;
       this.#waitBeforeRemoving(before, elapsed);
       this.#believe(elapsed);
     }
+    if (!this.#isHeld) this.#isHeldSinceStart = false;
+    // A new installation starts when its clock is set. Any other has times to compare it with, however wrong it is.
+    if (this.#isStarting && this.#wall >= CLOCK_EARLIEST) this.#endStart();
   }
 
   /**
@@ -151,23 +157,22 @@ export class TrustedClock {
    * one large one, and those of months are not.
    */
   #believe(elapsed: number): void {
-    if (!this.#isBelieved) {
+    if (this.#isStarting) {
       this.#expected = this.#wall;
-      this.#bind();
     } else if (this.#wall > this.#expected) {
       this.#expected = Math.min(this.#wall, this.#expected + (elapsed * this.#jumpMsMax) / DAY_MS);
     }
   }
 
   /** From now on the wall clock is that of a running server. */
-  #bind(): void {
-    this.#isBelieved = true;
+  #endStart(): void {
+    this.#isStarting = false;
     this.#aheadMsMax = this.#jumpMsMax;
   }
 
   #waitBeforeRemoving(before: number, elapsed: number): void {
     const jump = this.#time - before - elapsed;
-    if (jump <= (this.#isBelieved ? RETENTION_JUMP_MS : RETENTION_GAP_MS) || !Number.isFinite(this.#aheadMsMax)) return;
+    if (jump <= (this.#isStarting ? RETENTION_GAP_MS : RETENTION_JUMP_MS) || !Number.isFinite(this.#aheadMsMax)) return;
     const isWaiting = this.#monotonic < this.#retentionWaitsUntil;
     if (!isWaiting) this.#timeBeforeJump = Math.floor(before);
     this.#retentionWaitsUntil = this.#monotonic + RETENTION_WAIT_MS;
@@ -221,7 +226,7 @@ export function watchClock({ clock, metrics, logger }: ClockWatchParts): () => v
       received_at: new Date(time).toISOString(),
       wall_clock_ahead_seconds: Math.round((heldMs - behindMs) / 1_000),
     };
-    if (state === 'held') logger.error(line, heldText(clock.isBelieved));
+    if (state === 'held') logger.error(line, heldText(clock.isHeldSinceStart));
     else if (state === 'behind') logger.warn(line, BEHIND_TEXT);
     else logger.info(line, 'the clock is right again: received_at follows it');
     told = state;
@@ -235,8 +240,8 @@ export function watchClock({ clock, metrics, logger }: ClockWatchParts): () => v
 const BEHIND_TEXT =
   'the clock is behind the newest received_at, which goes on at half speed until the clock has caught up; if the clock is wrong, set it';
 
-function heldText(isBelieved: boolean): string {
-  return isBelieved
-    ? 'the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not believed, and received_at goes on from before; set the clock right, or restart the server if the clock is right'
-    : 'the clock is ahead of the newest received_at by more than SLUICE_CLOCK_GAP_MAX: it is not believed, and received_at goes on from there; set the clock right, or start once with a larger SLUICE_CLOCK_GAP_MAX if the clock is right';
+function heldText(isHeldSinceStart: boolean): string {
+  return isHeldSinceStart
+    ? 'the clock was ahead of the newest received_at by more than SLUICE_CLOCK_GAP_MAX at the start: it is not believed, and received_at goes on from there; set the clock right, and restart the server if this goes on; if the clock is right already, start once with a larger SLUICE_CLOCK_GAP_MAX'
+    : 'the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not believed, and received_at goes on from before; set the clock right, or restart the server if the clock is right';
 }

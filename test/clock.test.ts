@@ -113,7 +113,7 @@ suite('The clock of received_at', () => {
     assert.equal(machine.receive(), before);
     assert.equal(machine.run(3 * DAY_MS), before + 3 * DAY_MS);
     assert.equal(machine.clock.heldMs, TEN_YEARS_MS);
-    assert.equal(machine.clock.isBelieved, true);
+    assert.equal(machine.clock.isHeldSinceStart, false);
   });
 
   test('ends a hold by itself when the wall clock is right again', () => {
@@ -216,18 +216,41 @@ suite('The clock of received_at', () => {
     assert.equal(machine.receive(), machine.wall);
     machine.restart(181 * DAY_MS);
     assert.equal(machine.receive(), START + 180 * DAY_MS + 1);
-    assert.equal(machine.clock.isBelieved, false);
+    assert.equal(machine.clock.isHeldSinceStart, true);
     assert.equal(machine.clock.heldMs, 181 * DAY_MS - 1);
   });
 
-  test('follows a clock that is set only after the start as it would have at the start', () => {
-    const machine = new Machine(START, 0);
-    machine.run(HOUR_MS);
-    machine.wall = START + 30 * DAY_MS;
-    assert.equal(machine.run(HOUR_MS), machine.wall);
-    // From then on it is bound as any other.
-    machine.step(2 * DAY_MS);
-    assert.ok(machine.run(HOUR_MS) < machine.wall);
+  test('counts a step after the start as one while it runs, whatever the clock was at the start', () => {
+    for (const days of [-7_300, -3_652, -400, -370, -300, -1, 181, 400, 7_300]) {
+      for (const ahead of [25 * HOUR_MS, 8 * DAY_MS, 100 * DAY_MS, 400 * DAY_MS]) {
+        const machine = new Machine();
+        machine.step(days * DAY_MS);
+        machine.restart(SECOND_MS);
+        const before = machine.receive();
+        machine.wall = START + SECOND_MS + ahead;
+        assert.equal(machine.receive(), before, `${days} days at the start, then ${ahead / HOUR_MS} hours ahead`);
+        assert.equal(machine.run(HOUR_MS), before + HOUR_MS);
+        assert.equal(machine.clock.isHeldSinceStart, days > 0);
+        // It is right after all: a start finds out.
+        if (ahead > BOUNDS.gapMsMax) continue;
+        machine.restart(SECOND_MS);
+        assert.equal(machine.receive(), machine.wall);
+      }
+    }
+  });
+
+  test('follows a clock that was wrong at the start and is set right within the bound', () => {
+    for (const days of [-20_000, -400, -1, 181, 7_300]) {
+      const machine = new Machine();
+      machine.step(days * DAY_MS);
+      machine.restart(23 * HOUR_MS);
+      machine.run(10 * SECOND_MS, SECOND_MS);
+      machine.step(-days * DAY_MS);
+      assert.equal(machine.receive(), machine.wall);
+      assert.ok(machine.clock.retentionTime() <= START + 10 * SECOND_MS + 1, 'retention waits');
+      machine.step(2 * HOUR_MS);
+      assert.ok(machine.run(SECOND_MS) < machine.wall, 'that counted');
+    }
   });
 
   test('gives no edge an older time than another has given out, while each measures for itself', () => {
@@ -308,6 +331,52 @@ suite('The clock of received_at', () => {
     assert.equal(machine.receive(), CLOCK_EARLIEST);
     machine.wall = START;
     assert.equal(machine.receive(), START);
+    // Only the first time is believed.
+    machine.step(2 * DAY_MS);
+    assert.equal(machine.receive(), START);
+  });
+
+  test('gains no more than the bound, what is given back of it and what was waited, over any start and any steps after it', () => {
+    const years = fc.integer({ min: -20 * 365 * DAY_MS, max: 20 * 365 * DAY_MS });
+    // Near the times that the rules speak of, and anywhere. Negative is behind the newest event.
+    const wall = fc.oneof(
+      years,
+      fc.integer({ min: -3 * DAY_MS, max: 3 * DAY_MS }),
+      fc.constantFrom(-400, -370, -300, 100, 180, 181).map((days) => days * DAY_MS),
+    );
+    const act = fc.record({
+      // Against the time that a right clock shows, if it is set at all.
+      wall: fc.option(wall),
+      passes: fc.oneof(fc.integer({ min: 0, max: 20 * SECOND_MS }), fc.integer({ min: 0, max: 2 * DAY_MS })),
+    });
+    const jumpMsMax = 12 * HOUR_MS;
+    fc.assert(
+      fc.property(wall, fc.array(act, { maxLength: 30, size: 'max' }), (atStart, acts) => {
+        const machine = new Machine(START, START + atStart, { ...BOUNDS, jumpMsMax });
+        const first = machine.receive();
+        const isFollowed = atStart > 0 && atStart <= BOUNDS.gapMsMax + 1;
+        assert.equal(first, isFollowed ? START + atStart : START + 1, 'the rule of a start');
+        const received = [{ at: first, passed: 0, waited: 0 }];
+        let passed = 0;
+        let waited = 0;
+        for (const { wall, passes } of acts) {
+          if (wall !== null) machine.wall = START + passed + wall;
+          // At half speed, so it has caught up after twice the difference.
+          waited += Math.min(passes, 2 * Math.max(0, machine.newest - machine.wall)) / 2;
+          machine.pass(passes);
+          passed += passes;
+          const at = machine.receive();
+          for (const before of received) {
+            const span = passed - before.passed;
+            // A clock that was behind may make up for what was waited until then.
+            const allowed = span + jumpMsMax + (span * jumpMsMax) / DAY_MS + before.waited;
+            assert.ok(at - before.at <= allowed + 2, `${at - before.at} ms in ${span} ms`);
+          }
+          received.push({ at, passed, waited });
+        }
+      }),
+      { numRuns: 1_000 },
+    );
   });
 
   test('never goes back, never stands, and never runs away, over steps, sleep and restarts', () => {
