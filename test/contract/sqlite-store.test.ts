@@ -1,7 +1,6 @@
 /** The store's contract on SQLite, and what only SQLite's file does. */
 
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -15,6 +14,7 @@ import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqli
 import { processBatch } from '../../src/processor/batch.ts';
 import { OLDEST } from '../../src/stored/cursor.ts';
 import { entriesOf } from '../processor/history.ts';
+import { incompressibleText } from '../incompressible.ts';
 import { removeFolder, sleep, temporaryFolder } from '../server.ts';
 import { arrivedAfter, cursorFrom, cursorWords } from './store-arrivals.ts';
 import { storeContract } from './store.ts';
@@ -159,8 +159,7 @@ suite('The file of the SQLite store', () => {
 
   test('retention gives the space back', async () => {
     await inFile(async (under) => {
-      // Nothing that can be compressed.
-      const padded = () => ({ pad: randomBytes(20_000).toString('base64') });
+      const padded = () => ({ pad: incompressibleText(20_000) });
       const users = Array.from({ length: 40 }, (_, n) => person({ user_id: `u${n}` }, [padded(), padded()]));
       for (let n = 0; n < 40; n++) await feed(under, [request(users, { receivedAt: START })]);
       const pagesOf = (): number => {

@@ -17,12 +17,15 @@ import { startCheckpointer } from '../../checkpointer-thread.ts';
 import { entry } from '../../contract/log-entries.ts';
 import { eventsOf, person, send, type StoreUnderTest } from '../../contract/store-feeding.ts';
 import { folderIn, launch, type Scope } from '../../faults/scope.ts';
+import { incompressibleText } from '../../incompressible.ts';
 import { eventually, post, user } from '../../server.ts';
 
 const MEGABYTE = 1024 * 1024;
-const EVENTS = Array.from({ length: 20 }, () => ({ pad: 'x'.repeat(20_000) }));
 /** Of 20 MB. */
-const MANY = Array.from({ length: 50 }, (_, n) => person({ user_id: `u${n}` }, EVENTS));
+const MANY = Array.from({ length: 50 }, (_, n) => {
+  const events = Array.from({ length: 20 }, () => ({ pad: incompressibleText(20_000) }));
+  return person({ user_id: `u${n}` }, events);
+});
 
 function sizeOf(file: string): number {
   return existsSync(file) ? statSync(file).size : 0;
@@ -100,7 +103,7 @@ suite('A segment of the log', () => {
     });
     const [segment] = listSegments(folder, 0);
     assert.ok(segment);
-    const pad = 'x'.repeat(MEGABYTE);
+    const pad = incompressibleText(MEGABYTE);
     await eventually('some of it is in the file', async () => {
       await log.append(entry({ users: [{ pad }] }));
       return sizeOf(segment.file) > 5 * MEGABYTE;
