@@ -123,8 +123,8 @@ export interface MissingRecords {
   readonly from: number;
   readonly to: number;
   readonly processed: number;
-  /** Whether it is certain that nothing was acknowledged beyond `to`: else the note of that is gone, or older. */
-  readonly isCertain: boolean;
+  /** Why it is not certain that nothing was acknowledged beyond `to`; null where it is. */
+  readonly doubt: string | null;
 }
 
 /** What a start has to say of a local log, or would have to. */
@@ -137,24 +137,26 @@ export interface LogInspection {
   readonly unknownEnds: readonly number[];
   /** None while a server runs, and none where it is refused. */
   readonly missing: readonly MissingRecords[];
+  /** What earlier starts found that cannot be known, and when. Also while a server runs. */
+  readonly noted: readonly { readonly at: number; readonly words: string }[];
 }
 
 /** Whether it is certain that no acknowledged record is lost by it. */
-export function isHarmless({ to, processed, isCertain }: MissingRecords): boolean {
-  return processed >= to && isCertain;
+export function isHarmless({ to, processed, doubt }: MissingRecords): boolean {
+  return processed >= to && doubt === null;
 }
 
 /** In the words of a start and of `sluice doctor`. */
 export function missingRecordsText(missing: MissingRecords): string {
-  const { partition, from, to, processed, isCertain } = missing;
+  const { partition, from, to, processed, doubt } = missing;
   const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
   const what = `the log has lost its newest records, ${positions} of partition ${partition}`;
   if (isHarmless(missing)) return `${what}; the store has all of them, so nothing is lost`;
   if (processed >= to) {
-    return `${what}; the store has all of these, but log-ends is missing or older, so it is not known whether more were acknowledged`;
+    return `${what}; the store has all of these, but ${doubt}, so it is not known whether more were acknowledged`;
   }
   const lost = Math.max(from, processed);
-  const more = isCertain ? '' : ', and whether more were is not known: log-ends is missing or older';
+  const more = doubt === null ? '' : `, and whether more were is not known: ${doubt}`;
   return `${what}; those from position ${lost} on were acknowledged and are not processed${more}`;
 }
 

@@ -173,11 +173,13 @@ async function problemOfLocalLog(folder: string, pool: Database): Promise<string
  */
 export async function prepareDataFolder(config: Config): Promise<string[]> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder }, { assertOwnSegments }, { noteUnknownEnds, partitionsWithoutEnd }] = await Promise.all([
-    import('./backends/sqlite/installation.ts'),
-    import('./backends/sqlite/log/segment-chain.ts'),
-    import('./backends/sqlite/log/end-of-log.ts'),
-  ]);
+  const [{ tieDataFolder }, { assertOwnSegments }, { noteUnknownEnds, partitionsWithoutEnd }, { noteLogWarning }] =
+    await Promise.all([
+      import('./backends/sqlite/installation.ts'),
+      import('./backends/sqlite/log/segment-chain.ts'),
+      import('./backends/sqlite/log/end-of-log.ts'),
+      import('./backends/sqlite/log/warnings.ts'),
+    ]);
   const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   if (logUrl !== '') return warnings;
   const folder = logFolderOf(dataFolder);
@@ -191,8 +193,10 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
   }
   const unknown = partitionsWithoutEnd(folder, storePositions);
   if (unknown.length === 0) return warnings;
+  const words = `${unknownEndsText(unknown)}; the ends that the log has are noted now`;
+  noteLogWarning(folder, words);
   noteUnknownEnds(folder, unknown);
-  return [...warnings, `${unknownEndsText(unknown)}; the ends that the log has are noted now`];
+  return [...warnings, words];
 }
 
 /** Throws `LogCorruptError` where the store was made from another log. */
@@ -215,11 +219,12 @@ async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number,
  * none yet, null where it cannot be read.
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
-  const [{ allMissingAtEnd, partitionsWithoutEnd }, { assertOwnSegments }, { problemOfPositions }, checkup, reading] =
+  const [ends, { assertOwnSegments }, { problemOfPositions }, { readLogWarnings }, checkup, reading] =
     await Promise.all([
       import('./backends/sqlite/log/end-of-log.ts'),
       import('./backends/sqlite/log/segment-chain.ts'),
       import('./backends/sqlite/log/positions.ts'),
+      import('./backends/sqlite/log/warnings.ts'),
       import('./backends/sqlite/checkup.ts'),
       import('./reading-traces.ts'),
     ]);
@@ -229,15 +234,17 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
     problemOfPositions(folder),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((words) => words !== null);
+  const noted = readLogWarnings(folder);
   // What a server writes to is not at rest.
   const isAtRest = !checkup.lockHolderOf(config.dataFolder).isHeld;
   const refusedSegments = isAtRest ? checkup.unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
-    return { refusals, refusedSegments, unknownEnds: [], missing: [] };
+    return { refusals, refusedSegments, unknownEnds: [], missing: [], noted };
   }
   const positions = store ? (await store.ledger(null, reading.NO_HOURS)).positions : new Map<number, number>();
-  const unknownEnds = partitionsWithoutEnd(folder, positions);
-  return { refusals, refusedSegments, unknownEnds, missing: store === null ? [] : allMissingAtEnd(folder, positions) };
+  const unknownEnds = ends.partitionsWithoutEnd(folder, positions);
+  const missing = store === null ? [] : ends.allMissingAtEnd(folder, positions);
+  return { refusals, refusedSegments, unknownEnds, missing, noted };
 }
 
 async function refusalBy(check: () => Promise<void>): Promise<string | null> {

@@ -126,6 +126,14 @@ async function openShared(
   };
 }
 
+/** With what was found of a local log: by its writer, which may open long after the start, and by earlier starts. */
+export async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => readonly string[]> {
+  if (config.logUrl !== '') return () => startWarnings;
+  const { readLogWarnings } = await import('./backends/sqlite/log/warnings.ts');
+  const folder = logFolderOf(config.dataFolder);
+  return () => [...new Set([...startWarnings, ...readLogWarnings(folder).map(({ words }) => words)])];
+}
+
 /** The main thread looks at Kafka, and whether the topic is the one of this database, before any other thread uses it. */
 function refuseUntilPrepared({ logUrl }: Config, databaseTrouble: () => string | null): void {
   const trouble = databaseTrouble();

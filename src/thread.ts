@@ -22,10 +22,10 @@ import { yieldToOthers } from './threads.ts';
 
 /** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
 async function runEdge(setup: EdgeSetup): Promise<void> {
-  const { config, sources, startWarnings, index, connectionsMax, metricsBuffer, version } = setup;
+  const { config, sources, index, connectionsMax, metricsBuffer, version } = setup;
   const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
-    const { openEdgeParts } = await import('./thread-parts.ts');
+    const { openEdgeParts, warningsOf } = await import('./thread-parts.ts');
     let databaseTrouble = setup.databaseTrouble;
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'database') databaseTrouble = message.trouble;
@@ -52,7 +52,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         ...opened.parts,
         config,
         sources,
-        startWarnings,
+        startWarnings: await warningsOf(setup),
         connectionsMax,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),

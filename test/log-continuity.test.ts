@@ -92,14 +92,14 @@ suite('A partition that is not written to any more', () => {
         ]),
         metrics: null,
         onFatal: assert.fail,
-        onMissing: ({ partition, to, processed, isCertain }) => told.push([partition, to, processed, isCertain]),
+        onMissing: ({ partition, to, processed, doubt }) => told.push([partition, to, processed, doubt]),
       });
       await appender.close();
       assert.equal(told.length, warnings);
     }
     assert.deepEqual(told, [
-      [0, 4, 4, true],
-      [1, 3, 3, true],
+      [0, 4, 4, null],
+      [1, 3, 3, null],
     ]);
     const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
     scope.defer(() => reading.close());

@@ -880,7 +880,7 @@ export interface components {
             readonly status: "ready" | "not ready";
             /** @description Why events are refused, if they are. */
             readonly reasons: readonly string[];
-            /** @description What the start of this server found that an operator should know, such as a missing or old `log-ends`. */
+            /** @description What the start of this server found that an operator should know, and what it or an earlier one found of the log that cannot be known, such as a missing or old `log-ends`, until `log-warnings` in the data folder is removed. */
             readonly warnings: readonly string[];
             /** @description Of Sluice. */
             readonly version: string;

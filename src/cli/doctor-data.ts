@@ -43,10 +43,12 @@ type Positions = ReadonlyMap<number, number>;
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   return withLog(parts, [well('log', 'there is none yet')], async (log) => {
-    const { refusals, refusedSegments, unknownEnds, missing } = await parts.inspectLocalLog();
+    const { refusals, refusedSegments, unknownEnds, missing, noted } = await parts.inspectLocalLog();
     const findings = refusals.map((words) => broken('log', words, REFUSED_ADVICE));
     if (unknownEnds.length > 0) findings.push(warning('log', unknownEndsText(unknownEnds), UNKNOWN_ENDS_ADVICE));
     findings.push(...missing.map(lostEndFinding));
+    for (const { at, words } of noted)
+      findings.push(warning('log', `${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
     const processed = await processedPositions(parts);
     let count = 0;
     for (const partition of await log.partitions()) {
@@ -70,6 +72,9 @@ export const checkLog: Check = async (parts) => {
 const REFUSED_ADVICE = 'Until then a server refuses to start, and one that runs does not process.';
 const UNKNOWN_ENDS_ADVICE =
   'If you have log-ends as it was last, put it back before the next start. If not, there is nothing to do: the next start notes the ends that the log has.';
+
+const NOTED_ADVICE =
+  'If you still have the files that were lost, docs/operating.md says how to put them back: "The log and the store do not match". When this is dealt with, remove log-warnings in the data folder.';
 
 /** Of the end that a local log has lost, before the start that goes on behind it. */
 function lostEndFinding(missing: MissingRecords): Finding {
@@ -161,7 +166,7 @@ function missingFinding(
     return warning('log', message, 'Without the store it is not known whether they were processed: see "store" below.');
   }
   if (next !== undefined && processed >= next.firstPosition) {
-    const advice = 'Nothing to do. The mark may be removed with the segments before it.';
+    const advice = 'Nothing to do for these. The mark may be removed with the segments before it.';
     return warning('log', `${message}; the store has processed all of them`, advice);
   }
   return broken(

@@ -32,7 +32,7 @@ import { LargeBodyValidator } from './validate-body.ts';
 export interface EdgeParts {
   readonly config: Config;
   readonly sources: Sources;
-  readonly startWarnings: readonly string[];
+  readonly startWarnings: () => readonly string[];
   /** Connections of clients at once, over all edges. */
   readonly connectionsMax: number;
   /** Null where no events are taken in. */

@@ -43,7 +43,7 @@ suite('GET /health', () => {
     two.inc(METRIC.requests_401, 12);
     const settings = loadConfig({ env: { SLUICE_BACKLOG_MAX: '1GB', SLUICE_EDGES: '2' }, args: [] });
     const startWarnings = ['log-ends is missing'];
-    const { ask: read } = await startReadingApp(t, { metricsBuffer, startWarnings, ...settings });
+    const { ask: read } = await startReadingApp(t, { metricsBuffer, startWarnings: () => startWarnings, ...settings });
     const {
       settings: rows,
       started_at: startedAt,

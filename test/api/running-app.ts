@@ -63,7 +63,7 @@ export async function startApp(context: Pick<TestContext, 'after'>, options: Sta
     members: brokenStore(),
     keyStore: brokenStore(),
     ...loadConfig({ env: {}, args: [] }),
-    startWarnings: [],
+    startWarnings: () => [],
     metricsBuffer: allocateMetrics(1),
     stopping: new AbortController().signal,
     publicUrl: '',

@@ -412,6 +412,61 @@ suite('Before a start the doctor says what the start says', () => {
   }
 });
 
+const UNKNOWN_LOSSES: Readonly<Record<string, (folder: string, earlier: string) => void>> = {
+  'log/ and log-ends are both of an earlier time': (folder, earlier) => {
+    rmSync(join(folder, 'log'), { recursive: true });
+    for (const name of ['log', 'log-ends']) cpSync(join(earlier, name), join(folder, name), { recursive: true });
+  },
+  'log/ and log-ends are gone': (folder) => {
+    for (const name of ['log', 'log-ends']) rmSync(join(folder, name), { recursive: true });
+  },
+  'log/0 and log-ends are gone beside PostgreSQL': (folder) => {
+    for (const name of ['log/0', 'log-ends']) rmSync(join(folder, name), { recursive: true });
+  },
+};
+
+suite('That it is not known whether more was acknowledged is said by the start, by /health and by the doctor', () => {
+  for (const [what, damage] of Object.entries(UNKNOWN_LOSSES)) {
+    const isShared = what.endsWith('PostgreSQL');
+    test(`where ${what}, and until an operator removes the note`, {
+      skip: isShared ? whyNoPostgres() : false,
+    }, async () => {
+      await using scope = new AsyncDisposableStack();
+      const [folder, earlier] = [folderIn(scope), folderIn(scope)];
+      const env: Record<string, string> = isShared ? { STORE_URL: await (await testPostgres()).newDatabase() } : {};
+      const first = await launch(scope, { dataFolder: folder, env });
+      const { key } = first;
+      await send(first, key, 2);
+      for (const name of ['log', 'log-ends']) cpSync(join(folder, name), join(earlier, name), { recursive: true });
+      await send(first, key, 2);
+      await stored(first, key, 4);
+      await first.kill();
+      damage(folder, earlier);
+
+      const second = await launch(scope, { dataFolder: folder, env });
+      const said =
+        /the log has lost its newest records, [^;]+; the store has all of these, [^:]*whether more were acknowledged/;
+      const [words = ''] = said.exec(second.stderr()) ?? [];
+      assert.ok(words, second.stderr());
+      assert.ok((await warningsOf(second, key)).includes(words));
+      const beside = await doctor(folder, env);
+      assert.equal(beside.code, 2, beside.words);
+      assert.ok(beside.words.includes(`${words} (found by the start at `), beside.words);
+      await second.stop();
+
+      const later = await doctor(folder, env);
+      assert.ok(later.words.includes(`${words} (found by the start at `), later.words);
+      rmSync(join(folder, 'log-warnings'));
+      assert.doesNotMatch((await doctor(folder, env)).words, /whether more were acknowledged/);
+    });
+  }
+});
+
+async function warningsOf(server: TestServer, key: string): Promise<string[]> {
+  const response = await fetch(`${server.baseUrl}/health`, { headers: { authorization: `Bearer ${key}` } });
+  return ((await response.json()) as { warnings: string[] }).warnings;
+}
+
 /** What the writer of the only partition that is used now says. */
 async function missingAtStart(folder: string, storePosition: number): Promise<string[]> {
   const said: string[] = [];

@@ -19,8 +19,8 @@ import { type OperatorParts, role } from './operations.ts';
 export interface HealthParts {
   readonly config: Config;
   readonly sources: Sources;
-  /** What the start found that an operator should know. */
-  readonly startWarnings: readonly string[];
+  /** What the start found that an operator should know, as of now: some of it is found after the start. */
+  readonly startWarnings: () => readonly string[];
   readonly metricsBuffer: SharedArrayBuffer;
 }
 
@@ -40,7 +40,7 @@ const Health = object('Health', 'How the server is.', {
   reasons: list(Type.String(), 'Why events are refused, if they are.'),
   warnings: list(
     Type.String(),
-    'What the start of this server found that an operator should know, such as a missing or old `log-ends`.',
+    'What the start of this server found that an operator should know, and what it or an earlier one found of the log that cannot be known, such as a missing or old `log-ends`, until `log-warnings` in the data folder is removed.',
   ),
   version: text('Of Sluice.'),
   role,
@@ -117,7 +117,7 @@ function healthJson(parts: HealthParts & OperatorParts, setAside: number) {
   return {
     status: ready ? ('ready' as const) : ('not ready' as const),
     reasons,
-    warnings: parts.startWarnings,
+    warnings: parts.startWarnings(),
     version,
     role: config.role,
     node: process.versions.node,

@@ -39,7 +39,7 @@ const ATTEMPTS_MAX = 3;
 
 /** What a server, or another command, makes anew by itself. */
 const TRANSIENT =
-  /^(lock\.db|log-(ends|name)(\..*)?|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
+  /^(lock\.db|log-(ends|name|warnings)(\..*)?|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
 const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*|\d+)$|(-wal|-shm|-journal|\.draft)$/;
 
 export interface CopySetup {

@@ -48,7 +48,9 @@ export function missingAtEnd(
   const processed = storePositions.get(partition) ?? 0;
   const acknowledged = readLogEnd(folder, partition);
   const to = Math.max(processed, findCommittedPosition(folder, partition), acknowledged);
-  return to <= end ? null : { partition, from: end, to, processed, isCertain: acknowledged === to };
+  if (to <= end) return null;
+  const doubt = acknowledged === to ? null : 'log-ends is missing or older';
+  return { partition, from: end, to, processed, doubt };
 }
 
 /** Of all partitions. For a folder on which no server runs. */

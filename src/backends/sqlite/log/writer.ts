@@ -18,7 +18,7 @@ import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { releaseMemory } from '../../../threads.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
-import type { MissingRecords } from '../../../log-continuity.ts';
+import { type MissingRecords, missingRecordsText } from '../../../log-continuity.ts';
 import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
 import { LogEnds, readLogEnd } from './ends.ts';
 import { fullDiskText, recoverSegment } from './recovery.ts';
@@ -43,6 +43,7 @@ import {
   type Segment,
   type SegmentId,
 } from './segments.ts';
+import { noteLogWarning } from './warnings.ts';
 
 export interface WriterSetup {
   readonly folder: string;
@@ -185,7 +186,11 @@ class Writer {
     const missing = missingAtEnd(folder, partition, end, storePositions);
     // Out of the way of the mark that tells what is missing from there on, if anything is.
     if (unfinished !== undefined) removeSegment(unfinished.file);
-    if (missing !== null) this.#markMissingAtEnd(missing);
+    if (missing !== null) {
+      // Before anything changes: afterwards the log seems to be complete.
+      if (missing.doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
+      this.#markMissingAtEnd(missing);
+    }
     return { end: missing?.to ?? end, missing };
   }
 
