@@ -219,17 +219,26 @@ async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number,
  * none yet, null where it cannot be read.
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
-  const [ends, { assertOwnSegments }, { problemOfPositions }, { readLogWarnings }, checkup, reading] =
-    await Promise.all([
-      import('./backends/sqlite/log/end-of-log.ts'),
-      import('./backends/sqlite/log/segment-chain.ts'),
-      import('./backends/sqlite/log/positions.ts'),
-      import('./backends/sqlite/log/warnings.ts'),
-      import('./backends/sqlite/checkup.ts'),
-      import('./reading-traces.ts'),
-    ]);
+  const [
+    { readLogInstallation },
+    ends,
+    { assertOwnSegments },
+    { problemOfPositions },
+    { readLogWarnings },
+    checkup,
+    reading,
+  ] = await Promise.all([
+    import('./backends/sqlite/installation.ts'),
+    import('./backends/sqlite/log/end-of-log.ts'),
+    import('./backends/sqlite/log/segment-chain.ts'),
+    import('./backends/sqlite/log/positions.ts'),
+    import('./backends/sqlite/log/warnings.ts'),
+    import('./backends/sqlite/checkup.ts'),
+    import('./reading-traces.ts'),
+  ]);
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
+    await refusalBy(async () => void readLogInstallation(folder)),
     await refusalBy(async () => assertOwnSegments(folder)),
     problemOfPositions(folder),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
@@ -252,7 +261,7 @@ async function refusalBy(check: () => Promise<void>): Promise<string | null> {
     await check();
     return null;
   } catch (error) {
-    if (!(error instanceof LogCorruptError)) throw error;
+    if (!(error instanceof LogCorruptError) && !(error instanceof OperatorError)) throw error;
     return error.message;
   }
 }

@@ -69,7 +69,7 @@ export const checkLog: Check = async (parts) => {
   });
 };
 
-const REFUSED_ADVICE = 'Until then a server refuses to start, and one that runs does not process.';
+const REFUSED_ADVICE = 'Until then a server refuses to start, and one that runs may not process.';
 const UNKNOWN_ENDS_ADVICE =
   'If you have log-ends as it was last, put it back before the next start. If not, there is nothing to do: the next start notes the ends that the log has.';
 

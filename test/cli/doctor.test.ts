@@ -391,6 +391,25 @@ suite('sluice doctor', () => {
     assert.equal((await examine(folder.data)).code, 0);
   });
 
+  test('log/installation that was cut, emptied or overwritten is reported in the words of a start', async (context) => {
+    const folder = openDataFolder(context);
+    const { data } = folder;
+    tieDataFolder(data);
+    await healthyFolder(folder);
+    const file = join(logFolderOf(data), 'installation');
+    const id = readFileSync(file, 'utf8');
+    for (const text of [id.slice(0, 18), '', 'x'.repeat(36)]) {
+      writeFileSync(file, text);
+      const { code, trouble, findings } = await examine(data);
+      assert.equal(code, 1, trouble);
+      assert.throws(
+        () => tieDataFolder(data),
+        ({ message }: Error) => trouble.includes(message),
+      );
+      assert.ok(!findings.some(({ message }) => message.includes('a start would accept')));
+    }
+  });
+
   test('backlog: without a server it waits safely; with one that stands still it is broken', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);

@@ -275,6 +275,21 @@ suite('log-ends', () => {
     assert.deepEqual(await prepare(folder), []);
   });
 
+  test('of another installation refuses the start by its name, and no segment is blamed for it', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, other] = [await usedFolder(scope, 2), await usedFolder(scope, 2)];
+    const own = readFileSync(join(folder, 'log-ends'));
+    cpSync(join(other, 'log-ends'), join(folder, 'log-ends'));
+    const refused = /log-ends does not belong there: it is of another log .* move this one away/;
+    await assert.rejects(prepare(folder), refused);
+    const { code, words } = await doctor(folder);
+    assert.equal(code, 1, words);
+    assert.match(words, refused);
+    assert.doesNotMatch(words, /\.lost/);
+    writeFileSync(join(folder, 'log-ends'), own);
+    assert.deepEqual(await prepare(folder), []);
+  });
+
   test('is not doubted after kill -9, before a commit or between the commit and its note', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
@@ -369,7 +384,19 @@ const DAMAGED_LOGS: Readonly<Record<string, DamagedLog>> = {
     waiting: 0,
     damage: (folder) => rmSync(join(folder, 'log'), { recursive: true }),
     code: 2,
-    says: /positions 1 to 3 of partition 0; the store has all of them, so nothing is lost/,
+    says: /positions 1 to 3 of partition 0; the store has all of these, but no segment is left that log-ends can be compared with, so it is not known whether more were acknowledged/,
+  },
+  'log/0 is gone, and a log-ends was put back that ends where the store does': {
+    processed: 3,
+    waiting: 0,
+    damage: async (folder) => {
+      const earlier = readFileSync(join(folder, 'log-ends'));
+      await appendAll(folder, entries(2));
+      rmSync(join(folder, 'log', '0'), { recursive: true });
+      writeFileSync(join(folder, 'log-ends'), earlier);
+    },
+    code: 2,
+    says: /the store has all of these, but no segment is left that log-ends can be compared with, so it is not known/,
   },
   'log/ and log-ends are gone, so that nothing is certain': {
     processed: 3,

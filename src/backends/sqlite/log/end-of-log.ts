@@ -49,8 +49,13 @@ export function missingAtEnd(
   const acknowledged = readLogEnd(folder, partition);
   const to = Math.max(processed, findCommittedPosition(folder, partition), acknowledged);
   if (to <= end) return null;
-  const doubt = acknowledged === to ? null : 'log-ends is missing or older';
-  return { partition, from: end, to, processed, doubt };
+  return { partition, from: end, to, processed, doubt: doubtOf(folder, partition, acknowledged === to) };
+}
+
+/** A `log-ends` of an earlier time is told by the segments. Without any, it may end where the store does by chance. */
+function doubtOf(folder: string, partition: number, isNoted: boolean): string | null {
+  if (!isNoted) return 'log-ends is missing or older';
+  return listSegments(folder, partition).length > 0 ? null : 'no segment is left that log-ends can be compared with';
 }
 
 /** Of all partitions. For a folder on which no server runs. */

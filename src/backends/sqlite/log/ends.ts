@@ -1,7 +1,7 @@
 /**
  * `log-ends`, a small text file beside the folder of the log. It holds one line for each partition: the position after the
  * last acknowledged record; the position after the commit under way; the first position and the id of the segment that the
- * last acknowledged record is in. A writer updates the second number before each commit, and the line after it and before
+ * last acknowledged record is in; half of the name of the log, by which a file of another log is recognized. A writer updates the second number before each commit, and the line after it and before
  * the 202, both without a sync of their own. So kill -9 leaves a log that ends between the two numbers. A log that ends
  * before the first has lost acknowledged records, however that came about: a segment moved away, a write-ahead log cut
  * short, a `log/` of yesterday. A log that ends behind the second has a `log-ends` of an earlier time: a copy that was put
@@ -14,13 +14,16 @@ import { dirname } from 'node:path';
 import { FileIdentity } from '../../../file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
+import { findLogName } from './name.ts';
 import type { SegmentId } from './segments.ts';
 
 const DIGITS = 16;
-const LINE_BYTES = 4 * (DIGITS + 1);
+const LINE_BYTES = 5 * (DIGITS + 1);
 /** Of the second number in a line. */
 const NEXT_OFFSET = DIGITS + 1;
-const LINE = /^(\d{16}) (\d{16}) (\d{16}) ([0-9a-f]{16})\n$/;
+const LINE = /^(\d{16}) (\d{16}) (\d{16}) ([0-9a-f]{16}) ([0-9a-f]{16})\n$/;
+/** In a line that was written before the log had a name. */
+const NO_LOG = '0'.repeat(DIGITS);
 /** Of an end behind which no segment with records is known; no segment begins at 0. */
 export const NO_SEGMENT: SegmentId = { position: 0, id: '0'.repeat(DIGITS) };
 
@@ -32,11 +35,14 @@ export interface LogEndNote {
   readonly next: number;
   /** The one that the last acknowledged record is in. */
   readonly segment: SegmentId;
+  /** Half of the name of the log that it is of. */
+  readonly log: string;
 }
 
 export class LogEnds {
   readonly #file: string;
   readonly #offset: number;
+  readonly #log: string;
   #descriptor: number;
   #identity: FileIdentity;
   /** As in the file. */
@@ -47,7 +53,9 @@ export class LogEnds {
     this.#file = endsFileOf(folder);
     this.#offset = partition * LINE_BYTES;
     const note = readLogEndNote(folder, partition);
-    this.#line = note === undefined ? lineOf(first, NO_SEGMENT) : lineOf(note.position, note.segment, note.next);
+    this.#log = halfOf(findLogName(folder));
+    const { position, segment, next } = note ?? { position: first, segment: NO_SEGMENT, next: first };
+    this.#line = lineOf({ position, next, segment, log: this.#log });
     this.#descriptor = openForUpdate(this.#file);
     this.#identity = new FileIdentity(this.#file);
     if (note === undefined) this.#write(this.#line);
@@ -60,7 +68,7 @@ export class LogEnds {
 
   /** After the commit, and before anything in it is acknowledged. */
   write(position: number, segment: SegmentId): void {
-    this.#line = lineOf(position, segment);
+    this.#line = lineOf({ position, next: position, segment, log: this.#log });
     if (!this.remake()) this.#write(this.#line);
   }
 
@@ -100,6 +108,16 @@ export function readLogEndNote(folder: string, partition: number): LogEndNote | 
   return text === undefined ? undefined : noteIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES));
 }
 
+/** Whether the file has a line of another log than the one in the folder. */
+export function isOfAnotherLog(folder: string): boolean {
+  const logName = findLogName(folder);
+  if (logName === undefined) return false;
+  return readLogEnds(folder).some((_, partition) => {
+    const log = readLogEndNote(folder, partition)?.log ?? NO_LOG;
+    return log !== NO_LOG && log !== halfOf(logName);
+  });
+}
+
 /** Undefined where there is no file. */
 function readEnds(folder: string): string | undefined {
   try {
@@ -120,14 +138,18 @@ function digitsOf(position: number): string {
   return String(position).padStart(DIGITS, '0');
 }
 
-function lineOf(position: number, segment: SegmentId, next = position): string {
-  return `${digitsOf(position)} ${digitsOf(next)} ${digitsOf(segment.position)} ${segment.id}\n`;
+function lineOf({ position, next, segment, log }: LogEndNote): string {
+  return `${digitsOf(position)} ${digitsOf(next)} ${digitsOf(segment.position)} ${segment.id} ${log}\n`;
+}
+
+function halfOf(logName: string | undefined): string {
+  return logName?.replaceAll(/^local:|-/g, '').slice(0, DIGITS) ?? NO_LOG;
 }
 
 function noteIn(line: string): LogEndNote | undefined {
-  const [, position, next, segmentPosition, id] = LINE.exec(line) ?? [];
-  if (id === undefined) return undefined;
-  return { position: Number(position), next: Number(next), segment: { position: Number(segmentPosition), id } };
+  const [, position, next, segmentPosition, id, log] = LINE.exec(line) ?? [];
+  if (id === undefined || log === undefined) return undefined;
+  return { position: Number(position), next: Number(next), segment: { position: Number(segmentPosition), id }, log };
 }
 
 /** Made if it is missing, and never emptied. */

@@ -10,7 +10,7 @@
  */
 
 import { ForeignSegmentError } from '../../../log.ts';
-import { readLogEndNote } from './ends.ts';
+import { isOfAnotherLog, readLogEndNote } from './ends.ts';
 import { assertOneName } from './name.ts';
 import {
   assertNotForeign,
@@ -22,9 +22,16 @@ import {
   type SegmentIdentity,
 } from './segments.ts';
 
-/** Throws `ForeignSegmentError` for the first segment that was written elsewhere. */
+/** Throws `ForeignSegmentError` for the first segment that was written elsewhere, and for such a `log-ends`. */
 export function assertOwnSegments(folder: string): void {
   assertOneName(folder);
+  if (isOfAnotherLog(folder)) {
+    throw new ForeignSegmentError(
+      `${folder}-ends does not belong there: it is of another log than ${folder}, such as that of another installation. Put back ` +
+        'the one that was here. If it is gone for good, move this one away: the next start notes the ends that the log has. ' +
+        'Leave the segments as they are.',
+    );
+  }
   for (const partition of listPartitions(folder)) {
     const found: { readonly segment: Segment; readonly identity: SegmentIdentity }[] = [];
     for (const segment of listSegments(folder, partition).filter(holdsRecords)) {

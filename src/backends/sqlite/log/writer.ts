@@ -21,6 +21,7 @@ import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log-continuity.ts';
 import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
 import { LogEnds, readLogEnd } from './ends.ts';
+import { localLogName } from './name.ts';
 import { fullDiskText, recoverSegment } from './recovery.ts';
 import {
   assertNotForeign,
@@ -135,6 +136,8 @@ class Writer {
     const { end, missing } = this.#recover(setup.partition);
     this.#nextPosition = end;
     this.#missing = missing === null ? [] : [missing];
+    // Each line of log-ends says which log it is of.
+    localLogName(setup.folder);
     this.#ends = new LogEnds(setup.folder, setup.partition, this.#nextPosition);
     if (setup.partition === 0) this.#recoverUnused();
     this.#segment = newSegmentId(this.#nextPosition);
