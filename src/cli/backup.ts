@@ -189,6 +189,10 @@ async function writeBackup(backup: NewBackup, shell: BackupShell): Promise<Manif
     renameSync(draft, target);
     syncPath(dirname(target));
     return manifest;
+  } catch (error) {
+    // Also where the disk of the data folder was too full to note it.
+    rmSync(draftOf(target), { recursive: true, force: true });
+    throw error;
   } finally {
     removeUnfinishedBackup(dataFolder);
   }

@@ -208,7 +208,7 @@ export const checkBacklog: Check = async (parts) => {
     }
     const firstLookAt = parts.now();
     await parts.pause(SECOND_LOOK_MS);
-    const processed = advance(before.positions, await positionsOf(store));
+    const processed = await recordsBetween(log, before.positions, await positionsOf(store));
     const between = formatSpan(Math.max(SECOND_LOOK_MS, parts.now() - firstLookAt));
     if (processed === 0) {
       const advice = isShared
@@ -267,9 +267,18 @@ async function lookAtBacklog(log: LogReader, positions: Positions): Promise<Back
   return { positions, records, bytes: records === 0 ? 0 : bytes, oldest };
 }
 
-function advance(before: Positions, after: Positions): number {
+/** Not the difference of the positions: behind records that were given up, a billion of them are left out. */
+export async function recordsBetween(log: LogReader, before: Positions, after: Positions): Promise<number> {
   let sum = 0;
-  for (const [partition, position] of after) sum += position - (before.get(partition) ?? 0);
+  for (const [partition, end] of after) {
+    let position = before.get(partition) ?? 0;
+    while (position < end) {
+      const page = await log.headers(partition, position, Math.min(HEADERS_PER_LOOK, end - position));
+      sum += page.headers.filter((header) => header.position < end).length;
+      if (page.headers.length === 0) break;
+      position = page.next;
+    }
+  }
   return sum;
 }
 

@@ -91,15 +91,22 @@ function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
 }
 
 const FULL_DISK: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT']);
+/** Primary codes of SQLite: read-only, a failing disk, a full one, a file that cannot be opened. */
+const SQLITE_READONLY = 8;
+const SQLITE_IOERR = 10;
+const SQLITE_FULL = 13;
+const SQLITE_CANTOPEN = 14;
+const SQLITE_OF_FILES: ReadonlySet<number> = new Set([SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN]);
 
 /**
  * A full disk, a folder that may not be written: in words, without a stack; anything else as it is. `folder` is where the
  * command writes.
  */
 export function inWords(error: unknown, folder?: string): unknown {
-  const isOfFiles = error instanceof Error && 'syscall' in error && 'code' in error;
-  if (!isOfFiles) return error;
-  if (FULL_DISK.has(error.code)) {
+  if (!(error instanceof Error && 'code' in error)) return error;
+  const sqliteCode = 'errcode' in error ? Number(error.errcode) & 0xff : 0;
+  if (!('syscall' in error) && !SQLITE_OF_FILES.has(sqliteCode)) return error;
+  if (FULL_DISK.has(error.code) || sqliteCode === SQLITE_FULL) {
     const disk = folder === undefined ? 'that this command writes to' : `of ${folder}`;
     return new OperatorError(
       `The disk ${disk} is full. Free some space there, or use another disk; then run it again.`,

@@ -610,6 +610,17 @@ suite('A backup that cannot be made', () => {
     const words = `The disk of ${place} is full. Free some space there, or use another disk; then run it again.`;
     assert.equal((await backup(['--verify', target], { checkFolder: full })).err, words);
     assert.equal((await backup(['--to', join(place, 'c'), '--data', data], { copyDataFolder: full })).err, words);
+    const fullDatabase = (): never => {
+      using database = new DatabaseSync(':memory:');
+      database.exec('PRAGMA max_page_count = 1; CREATE TABLE one (id INTEGER)');
+      return assert.fail('there is space in the database');
+    };
+    const ofData = await backup(['--to', join(place, 'c'), '--data', data], { lockDataFolder: fullDatabase });
+    assert.equal(ofData.err, words);
+    assert.deepEqual(
+      readdirSync(place).filter((name) => name.startsWith('c')),
+      [],
+    );
     const into = join(place, 'd');
     const { err } = await restore(['--from', target, '--data', into, '--verify'], { checkFolder: full });
     assert.match(err, /^The disk of .*\/d is full\./);

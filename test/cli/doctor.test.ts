@@ -26,11 +26,13 @@ import { isBackupRunning } from '../../src/backends/sqlite/backup/lock.ts';
 import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
 import { problemOfInstallation, tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
 import { listSegments, markMissing } from '../../src/backends/sqlite/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import type { Finding } from '../../src/cli/doctor-checks.ts';
+import { recordsBetween } from '../../src/cli/doctor-data.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { LogCorruptError } from '../../src/log.ts';
@@ -423,6 +425,21 @@ suite('sluice doctor', () => {
     const stuck = await examine(folder.data, [], { lockHolder: () => ({ isHeld: true, pid: process.pid }) });
     assert.equal(stuck.code, 1);
     assert.match(stuck.trouble, /broken backlog: .*nothing was processed within 1s/);
+  });
+
+  test('backlog: what was processed is counted in records, whatever positions were left out behind one that was given up', async (context) => {
+    const folder = openDataFolder(context);
+    await folder.append([{ users: [user('eve')] }]);
+    const [first] = listSegments(logFolderOf(folder.data), 0);
+    renameSync(first?.file ?? '', `${first?.file}.lost`);
+    rmSync(join(folder.data, 'log-ends'));
+    await folder.append([{ users: [user('eve')] }, { users: [user('zoe')] }]);
+    const log = openSqliteLogReader({ folder: logFolderOf(folder.data), retentionMs: 1e15, now: Date.now });
+    const { next } = await log.headers(0, 0, 10);
+    assert.ok(next > 1_000_000_000);
+    assert.equal(await recordsBetween(log, new Map([[0, 1]]), new Map([[0, next]])), 2);
+    assert.equal(await recordsBetween(log, new Map([[0, next]]), new Map([[0, next]])), 0);
+    await log.close();
   });
 
   test('store: damage to its structure is found; one that is too large for that is left to --deep, and doctor says so', async (context) => {

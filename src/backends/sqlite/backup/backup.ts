@@ -25,7 +25,7 @@ import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from
 import { type BackupLock, lockForBackup } from './lock.ts';
 import { lockHolderOf } from '../checkup.ts';
 import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from '../database.ts';
-import { isFullDisk } from '../disk.ts';
+import { canWrite, isFullDisk } from '../disk.ts';
 import { readLogInstallation } from '../installation.ts';
 import { readLogEnd } from '../log/ends.ts';
 import { findLogName } from '../log/name.ts';
@@ -271,11 +271,18 @@ function notBackedUp(message: string, cause: unknown): OperatorError {
   return new OperatorError(`${message} ${next}`, { cause });
 }
 
-function inWords(error: unknown, { into }: CopySetup): unknown {
+function inWords(error: unknown, { dataFolder, into }: CopySetup): unknown {
   if (error instanceof LogCorruptError || error instanceof LogUnavailableError) {
     return notBackedUp(error.message, error);
   }
   if (!isFullDisk(error)) return error;
+  // To read a database, SQLite may make a small file beside it.
+  if (canWrite(into)) {
+    return new OperatorError(
+      `The disk of ${resolve(dataFolder)} is full, and a few kilobytes are needed there to read the data. Free some space there; then run it again.`,
+      { cause: error },
+    );
+  }
   return new OperatorError(
     `The disk of ${dirname(resolve(into))} is full. Free some space there, or choose another place.`,
     {

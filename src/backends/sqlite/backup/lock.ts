@@ -10,7 +10,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
 import { ownLike } from '../../../backup/files.ts';
 import { isBusy } from '../database.ts';
-import { isOutOfFiles } from '../disk.ts';
+import { isFullDisk, isOutOfFiles } from '../disk.ts';
 
 const FILE = 'backup-lock.db';
 /** A reader that looks whether a backup runs takes a lock for a moment. */
@@ -20,7 +20,20 @@ export interface BackupLock {
   release(): void;
 }
 
+/** On a full disk, too, where a backup is what is needed, as long as the disk can still make an empty file. */
 export function lockForBackup(logFolder: string): BackupLock {
+  try {
+    return lock(logFolder);
+  } catch (error) {
+    if (!isFullDisk(error)) throw error;
+    throw new OperatorError(
+      `The disk of ${resolve(logFolder, '..')} is full, so that the backup cannot lock the data folder. Free a few kilobytes there; then run it again.`,
+      { cause: error },
+    );
+  }
+}
+
+function lock(logFolder: string): BackupLock {
   const file = join(logFolder, FILE);
   if (!existsSync(file)) {
     closeSync(openSync(file, 'a', 0o600));
@@ -28,7 +41,8 @@ export function lockForBackup(logFolder: string): BackupLock {
   }
   const database = new DatabaseSync(file, { timeout: BUSY_MS });
   try {
-    database.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
+    // Nothing is ever written to it, and a journal would take space.
+    database.exec('PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (error) {
     database.close();
     if (!isBusy(error)) throw error;
