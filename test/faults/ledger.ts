@@ -12,6 +12,7 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import type { LogRecord } from '../../src/log.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { sleep } from '../server.ts';
+import { incompressibleText } from '../incompressible.ts';
 import type { Scope } from './scope.ts';
 import { Connection, ConnectionLostError, type RawAnswer } from './connection.ts';
 
@@ -23,11 +24,11 @@ export class Ledger {
   readonly sent = new Map<string, { readonly hash: string; readonly users: number }>();
   /** trace_id → Idempotency-Key, written after the 202. */
   readonly acknowledged = new Map<string, string>();
-  readonly #padding: string;
+  readonly #paddingBytes: number;
   #count = 0;
 
   constructor(paddingBytes = 200) {
-    this.#padding = 'x'.repeat(paddingBytes);
+    this.#paddingBytes = paddingBytes;
   }
 
   /** A request that was never sent before, with 1 to 5 users. */
@@ -36,7 +37,7 @@ export class Ledger {
     const idempotencyKey = `request-${this.#count}`;
     const users = Array.from({ length: 1 + (this.#count % USERS_PER_REQUEST_MAX) }, (_, index) => ({
       identifiers: { user_id: `user-${this.#count}-${index}` },
-      events: [{ event_name: 'tested', padding: this.#padding }],
+      events: [{ event_name: 'tested', padding: incompressibleText(this.#paddingBytes) }],
     }));
     const body = JSON.stringify({ users });
     this.sent.set(idempotencyKey, { hash: hashOf(body), users: users.length });

@@ -13,6 +13,7 @@ import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../../src/met
 import { Housekeeping } from '../../src/processor/housekeeping.ts';
 import { Processor, type ProcessorParts } from '../../src/processor/processor.ts';
 import { folderIn } from '../faults/scope.ts';
+import { incompressibleText } from '../incompressible.ts';
 import { eventually } from '../server.ts';
 import { entryOf, traceIdOf } from './history.ts';
 import { appendAll, PROCESSED_AT, rememberingLogger, withStore } from './processing.ts';
@@ -23,7 +24,7 @@ const PARTITIONS = [0, 1, 2];
 const BAD = 1;
 const ENTRIES = 60;
 /** So long that the least that is read of a partition holds a few. */
-const PADDING = 'x'.repeat(20_000);
+const PADDING = incompressibleText(20_000);
 
 function entryFor(partition: number, n: number): LogEntry {
   return entryOf([{ identifiers: { user_id: `user-${partition}-${n}` }, events: [{ event_name: 'sent', PADDING }] }], {
