@@ -1,8 +1,9 @@
 /**
  * The file that `sluice migrate` leaves in a data folder: the embedded store and keys there are being moved, or were, and
  * history goes on elsewhere. While it is there nobody writes to the embedded files: going on in both places would make
- * two histories, and a key that is revoked in one would still be good in the other. It names the move, so that a move
- * goes on only from a folder that was left alone since. Whoever wants the embedded files back removes the file.
+ * two histories, and a key that is revoked in one would still be good in the other. It names the move, as the database does
+ * that was filled by it: so a move continues only from a folder that was left alone since, and a server uses the folder
+ * only with that database or a copy of it. To get the embedded files back, the operator removes the file.
  */
 
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
@@ -21,6 +22,9 @@ export interface MoveMarker {
 }
 
 const FILE = 'moved.json';
+const LEAVE_BEHIND =
+  'To use the database in STORE_URL without the data and the log of this folder, start on another data folder: --data ' +
+  'FOLDER or SLUICE_DATA.';
 
 export function moveMarkerFileOf(dataFolder: string): string {
   return join(dataFolder, FILE);
@@ -73,14 +77,35 @@ export function refuseMovedFolder(dataFolder: string): void {
   );
 }
 
-/** For whoever is about to use PostgreSQL with the log of this folder. */
+/** Before PostgreSQL is used with the log of this folder. */
 export function refuseUnmovedFolder(dataFolder: string): void {
-  if (readMoveMarker(dataFolder)?.state === 'moved') return;
-  const left = [storeFileOf(dataFolder), keyFileOf(dataFolder)].filter((file) => existsSync(file));
-  if (left.length === 0) return;
-  throw new OperatorError(
+  const problem = problemOfUnmovedFolder(dataFolder);
+  if (problem !== null) throw new OperatorError(problem);
+}
+
+/** Whether the folder holds embedded data that was not moved, in words; null where it does not. */
+export function problemOfUnmovedFolder(dataFolder: string): string | null {
+  if (readMoveMarker(dataFolder)?.state === 'moved') return null;
+  if (![storeFileOf(dataFolder), keyFileOf(dataFolder)].some((file) => existsSync(file))) return null;
+  return (
     `STORE_URL is set, but the data in ${resolve(dataFolder)} was not moved to PostgreSQL. Move it: sluice migrate ` +
-      `--data ${dataFolder} --to URL. To leave it behind, put ${left.map((file) => resolve(file)).join(' and ')} elsewhere.`,
+    `--data ${dataFolder} --to URL. ${LEAVE_BEHIND}`
+  );
+}
+
+/**
+ * Whether the data of this folder was moved to another database than the given one, in words; null where it was not.
+ * `moveId`: of the move that filled the database, undefined where none did. A dump has it too, so a restored database is
+ * accepted wherever it is.
+ */
+export function problemOfOtherDatabase(dataFolder: string, moveId: string | undefined): string | null {
+  const marker = readMoveMarker(dataFolder);
+  if (marker?.state !== 'moved' || marker.id === moveId) return null;
+  const other = moveId === undefined ? 'was not filled by any migration' : 'was filled by another migration';
+  return (
+    `The data in ${resolve(dataFolder)} was moved to PostgreSQL at ${marker.place} (${marker.at}) and continues there, but ` +
+    `the database in STORE_URL ${other}: its data does not belong to this folder. Set STORE_URL to the database at ` +
+    `${marker.place}, or to one that a dump of it was restored into. ${LEAVE_BEHIND}`
   );
 }
 

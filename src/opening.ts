@@ -18,7 +18,7 @@ import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } fr
 import { assertProcessed, type LogInspection, unknownEndsText } from './log-continuity.ts';
 import { hasLostKeys, refuseLostKeys } from './lost-keys.ts';
 import type { MemberStore } from './members.ts';
-import { refuseMovedFolder } from './move-marker.ts';
+import { problemOfOtherDatabase, refuseMovedFolder, refuseUnmovedFolder } from './move-marker.ts';
 import { createReading } from './reading.ts';
 import type { KeyStore, Store } from './store.ts';
 import { StoreUnavailableError } from './store-writer.ts';
@@ -61,10 +61,13 @@ function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: nu
 
 /**
  * All that has to be true of a database before a server uses it; runs once, when the database first responds. Makes its
- * tables, or brings them up to date. Refused where a move into it is not finished.
+ * tables, or brings them up to date. Refused where a move into it is not finished, and where the data folder was moved to
+ * another database, or not moved at all; then nothing is made.
  */
 export async function prepareDatabase(config: Config): Promise<void> {
-  const [{ migrate }, { refuseUnfinishedMove }, { continueArrivalNumbers }] = await Promise.all([
+  const { dataFolder, logUrl } = config;
+  if (logUrl === '') refuseUnmovedFolder(dataFolder);
+  const [{ migrate }, { findMove, refuseUnfinishedMove }, { continueArrivalNumbers }] = await Promise.all([
     import('./backends/postgres/migrations.ts'),
     import('./backends/postgres/moves.ts'),
     import('./backends/postgres/arrival-numbers.ts'),
@@ -72,9 +75,11 @@ export async function prepareDatabase(config: Config): Promise<void> {
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
     await inWords(config, async () => {
+      const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMove(pool))?.id) : null;
+      if (problem !== null) throw new OperatorError(problem);
       await migrate(pool);
       await refuseUnfinishedMove(pool);
-      if (config.logUrl === '') await tieLocalLog(config, pool);
+      if (logUrl === '') await tieLocalLog(config, pool);
       await continueArrivalNumbers(pool);
     });
   } finally {
@@ -519,13 +524,22 @@ async function findDatabase(config: Config): Promise<Database | undefined> {
 export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
   const pool = await openDatabase(config, 'doctor', FEW_CONNECTIONS);
   try {
-    const { databaseFacts } = await import('./backends/postgres/checkup.ts');
+    const [{ databaseFacts }, { findMove, problemOfUnfinishedMove }] = await Promise.all([
+      import('./backends/postgres/checkup.ts'),
+      import('./backends/postgres/moves.ts'),
+    ]);
     const facts = await databaseFacts(pool);
+    const move = await findMove(pool);
+    const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, move?.id) : null;
     const folder = logFolderOf(config.dataFolder);
     // Without the last of its tables, it has not taken in anything yet.
     const hasLog =
       config.logUrl === '' && existsSync(folder) && facts.migrations !== null && facts.migrationsMissing === 0;
-    return { ...facts, problemOfLog: hasLog ? await problemOfLocalLog(folder, pool) : null };
+    return {
+      ...facts,
+      problemOfMove: problemOfFolder ?? problemOfUnfinishedMove(move),
+      problemOfLog: hasLog ? await problemOfLocalLog(folder, pool) : null,
+    };
   } finally {
     await pool.close();
   }

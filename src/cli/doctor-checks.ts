@@ -83,6 +83,11 @@ export interface DatabaseFacts {
   /** Of the oldest transaction that is open, in this database or another one of the server. */
   readonly oldestTransactionMs: number;
   readonly isStandby: boolean;
+  /**
+   * Whether the data folder was moved to another database, or a move into this one is not finished, in the words of a start;
+   * null where neither is so.
+   */
+  readonly problemOfMove: string | null;
   /** Whether the log in the data folder is of another installation, in the words of a start; null where it is not. */
   readonly problemOfLog: string | null;
 }

@@ -7,7 +7,7 @@ import { isRestoreUnfinished } from '../backup/restore-marker.ts';
 import type { Config } from '../config.ts';
 import type { LogReader } from '../log.ts';
 import type { LogInspection } from '../log-continuity.ts';
-import { refuseMovedFolder } from '../move-marker.ts';
+import { problemOfUnmovedFolder, refuseMovedFolder } from '../move-marker.ts';
 import type { Store } from '../store.ts';
 import {
   broken,
@@ -96,6 +96,7 @@ export async function examine(parts: DoctorParts): Promise<Finding[]> {
   const { storeUrl, logUrl } = parts.config;
   const findings = await attempt('settings', checkSettings, parts);
   const essential: readonly NamedCheck[] = [
+    ...(storeUrl !== '' && logUrl === '' ? [['data folder', checkIsMoved] as const] : []),
     ...(storeUrl === '' ? [] : [['database', checkDatabase] as const]),
     ...(logUrl === '' ? FOLDER_CHECKS : []),
     ...(storeUrl === '' ? [['store', checkIsHere] as const, ['data folder', checkIsOneInstallation] as const] : []),
@@ -114,6 +115,12 @@ export async function examine(parts: DoctorParts): Promise<Finding[]> {
 async function checkIsHere({ dataFolder }: DoctorParts): Promise<Finding[]> {
   refuseMovedFolder(dataFolder);
   return [];
+}
+
+/** As at a start: with PostgreSQL, embedded data that was left in the folder would be missing. */
+async function checkIsMoved({ dataFolder }: DoctorParts): Promise<Finding[]> {
+  const problem = problemOfUnmovedFolder(dataFolder);
+  return problem === null ? [] : [broken('data folder', problem, 'Until then a server refuses to start.')];
 }
 
 /** Of parts that do not belong together, all that follows would be wrong. */

@@ -129,7 +129,8 @@ async function migrate(
     refuse(wishes, target, marker, state);
     const at = shell.now();
     const begun: MoveMarker = {
-      id: marker?.id ?? randomUUID(),
+      // A new one each time: with that of a move that was begun elsewhere, two databases could finish under one id.
+      id: randomUUID(),
       state: 'moving',
       place: target.place,
       at: new Date(at).toISOString(),

@@ -5,11 +5,13 @@
  */
 
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { migrate } from '../../src/backends/postgres/migrations.ts';
@@ -29,6 +31,7 @@ import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { PROCESSED_AT, processAll } from '../processor/processing.ts';
 import { eventually, post, removeFolder, temporaryFolder, type TestServer } from '../server.ts';
 import { ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { findTool } from '../tools.ts';
 import { fillInstallation, type Installation } from './embedded-installation.ts';
 import {
   assertSameArrivals,
@@ -41,11 +44,15 @@ import {
   runProgram,
 } from './migrating.ts';
 
+const run = promisify(execFile);
 /** Enough for something of everything. */
 const RECORDS = 240;
 const SLOW = { timeout: 120_000 };
 const OWN_SERVER = { ...SLOW, skip: whyNoPostgres('own') };
 const DYING_PROGRAM = fileURLToPath(new URL('./migrate-program.ts', import.meta.url));
+
+const NEW_KEY = ['keys', 'create', '--name', 'new', '--kind', 'secret', '--env', 'production'];
+const OTHER_DATABASE = /was moved to PostgreSQL at .* the database in STORE_URL was filled by another migration/;
 
 suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   /** Filled once; every test moves a copy. */
@@ -200,6 +207,45 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     },
   );
 
+  test(
+    'after a second migration the first database is refused, and a dump of the second is accepted',
+    SLOW,
+    async () => {
+      await using scope = new AsyncDisposableStack();
+      const [folder, first, second] = [copyIn(scope), await newDatabase(), await newDatabase()];
+      assert.equal((await migrateHere(['--data', folder, '--to', first])).code, 0);
+      rmSync(moveMarkerFileOf(folder));
+      assert.equal((await migrateHere(['--data', folder, '--to', second])).code, 0);
+
+      // Its data would be that of before: erased people back, new keys gone.
+      const old = { STORE_URL: first };
+      assert.match(await refusedStart({ dataFolder: folder, env: old }), OTHER_DATABASE);
+      const examined = await runProgram(['doctor', '--data', folder, '--json'], old);
+      assert.match(brokenIn(examined.out), OTHER_DATABASE);
+      const created = await runProgram([...NEW_KEY, '--data', folder], old);
+      assert.equal(created.code, 1);
+      assert.match(created.err, OTHER_DATABASE);
+
+      const restored = await newDatabase();
+      await copyByDump(folderIn(scope), second, restored);
+      await launch(scope, { dataFolder: folder, env: { STORE_URL: restored } });
+      // What the refusal names for an operator who wants the old database all the same.
+      await launch(scope, { dataFolder: join(folderIn(scope), 'new'), env: old });
+    },
+  );
+
+  test('a move that was begun in two databases is finished in one of them only', SLOW, async () => {
+    await using scope = new AsyncDisposableStack();
+    const [folder, first, second] = [copyIn(scope), await newDatabase(), await newDatabase()];
+    const stopping = new AbortController();
+    stopping.abort();
+    await assert.rejects(migrateHere(['--data', folder, '--to', first], { stop: stopping.signal }));
+    const half = await runProgram(['doctor', '--data', folderIn(scope), '--json'], { STORE_URL: first });
+    assert.match(brokenIn(half.out), /being filled by "sluice migrate", and that is not finished/);
+    assert.equal((await migrateHere(['--data', folder, '--to', second])).code, 0);
+    await assert.rejects(migrateHere(['--data', folder, '--to', first]), saying(/was moved to .* and goes on there/));
+  });
+
   test('once moved, an embedded server and commands on keys refuse the folder, and moving again does nothing', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
@@ -337,12 +383,27 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await assert.rejects(prepareDatabase(config), saying(/being filled by "sluice migrate".*not finished/));
   });
 
-  test('a server with STORE_URL refuses a folder whose data was not moved', async () => {
+  test('a folder whose data was not moved is refused with STORE_URL, and each advice of that works', SLOW, async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
-    const words = await refusedStart({ dataFolder: folder, env: { STORE_URL: url } });
+    const env = { STORE_URL: url };
+    const words = await refusedStart({ dataFolder: folder, env });
     assert.match(words, /was not moved to PostgreSQL\. Move it: sluice migrate --data/);
+    assert.match(words, /start on another data folder: --data FOLDER/);
     assert.ok(!words.includes(new URL(url).password));
+    const examined = await runProgram(['doctor', '--data', folder, '--json'], env);
+    assert.equal(examined.code, 1);
+    assert.ok(words.includes(brokenIn(examined.out)), examined.out);
+    const refused = await runProgram([...NEW_KEY, '--data', folder], env);
+    assert.equal(refused.code, 1);
+    assert.ok(words.includes(refused.err.trim()), refused.err);
+
+    const other = { STORE_URL: await newDatabase() };
+    const created = await runProgram([...NEW_KEY, '--data', join(folderIn(scope), 'new')], other);
+    assert.equal(created.code, 0, created.err);
+    await launch(scope, { dataFolder: join(folderIn(scope), 'new'), env: other });
+    assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
+    await launch(scope, { dataFolder: folder, env });
   });
 
   test('mistakes are told all at once, by the name of the flag, without passwords', async () => {
@@ -378,6 +439,20 @@ interface TraceAnswer {
 async function trace(server: TestServer, key: string, traceId: string): Promise<TraceAnswer | undefined> {
   const answer = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
   return answer.status === 200 ? ((await answer.json()) as TraceAnswer) : undefined;
+}
+
+/** The words of the one finding of the doctor that says that something is broken. */
+function brokenIn(json: string): string {
+  const { findings } = JSON.parse(json) as { findings: { state: string; message: string }[] };
+  const broken = findings.filter(({ state }) => state === 'broken');
+  assert.equal(broken.length, 1, json);
+  return broken[0]?.message ?? '';
+}
+
+async function copyByDump(folder: string, from: string, to: string): Promise<void> {
+  const file = join(folder, 'database.dump');
+  await run(findTool('pg_dump') ?? 'pg_dump', ['--format=custom', `--file=${file}`, from]);
+  await run(findTool('pg_restore') ?? 'pg_restore', ['--exit-on-error', '--no-owner', `--dbname=${to}`, file]);
 }
 
 function saying(words: RegExp): (error: unknown) => true {

@@ -1,12 +1,13 @@
 /**
  * The tables that remember a move into this database (`moving.ts`): which one it is, and how far each of its parts has
- * come. One move at most ever fills a database, since it has to be empty before. Until the move is finished no server may
- * work on it: `refuseUnfinishedMove`, at every start.
+ * come. One move at most ever fills a database, since it has to be empty before. Its id is in the marker of the data folder
+ * as well (`move-marker.ts`), and in every dump. Until the move is finished no server may work on the database:
+ * `refuseUnfinishedMove`, at every start.
  */
 
 import { OperatorError } from '../../errors.ts';
 import type { PartName, PartProgress } from '../../moving.ts';
-import type { Queryable } from './pool.ts';
+import { type Queryable, SCHEMA } from './pool.ts';
 
 export const MOVES_MIGRATIONS: readonly string[] = [
   `
@@ -54,6 +55,14 @@ export async function readMove(connection: Queryable): Promise<MoveRow | undefin
   return rows[0];
 }
 
+/** The same before the tables are made or complete. */
+export async function findMove(connection: Queryable): Promise<MoveRow | undefined> {
+  const { rows } = await connection.query<{ isThere: boolean }>(
+    `SELECT to_regclass('${SCHEMA}.moves') IS NOT NULL AS "isThere"`,
+  );
+  return rows[0]?.isThere === true ? readMove(connection) : undefined;
+}
+
 export async function readProgress(connection: Queryable): Promise<Map<PartName, PartProgress>> {
   const { rows } = await connection.query<PartProgress & { readonly part: PartName }>(
     'SELECT part, position, rows, is_done AS "isDone" FROM move_parts',
@@ -61,12 +70,17 @@ export async function readProgress(connection: Queryable): Promise<Map<PartName,
   return new Map(rows.map(({ part, ...progress }) => [part, progress]));
 }
 
-/** For every server, before it opens a store: half of a history must not be gone on with. */
+/** For every server, before it opens a store: it must not continue half of a history. */
 export async function refuseUnfinishedMove(connection: Queryable): Promise<void> {
-  const move = await readMove(connection);
-  if (move === undefined || move.finishedAt !== null) return;
-  throw new OperatorError(
+  const problem = problemOfUnfinishedMove(await readMove(connection));
+  if (problem !== null) throw new OperatorError(problem);
+}
+
+/** In words; null where there is none. */
+export function problemOfUnfinishedMove(move: MoveRow | undefined): string | null {
+  if (move === undefined || move.finishedAt !== null) return null;
+  return (
     'The database in STORE_URL is being filled by "sluice migrate", and that is not finished. Run the same "sluice ' +
-      'migrate" again: it goes on where it stopped. To give it up, drop the schema "sluice" of the database.',
+    'migrate" again: it goes on where it stopped. To give it up, drop the schema "sluice" of the database.'
   );
 }
