@@ -9,7 +9,8 @@
  * Invariant: what was made of a record and the position after it are committed together, so each record has exactly
  * one effect, wherever the process dies. A record that makes this code throw is tried `TRIES_MAX` times by itself, then
  * set aside with its cause, and the others go on. A store that cannot be written now is waited for. Whenever it is not
- * certain what the store holds (another processor came first, a commit was not answered) the positions are read anew.
+ * certain what the store holds (another processor came first, a commit was not answered) the positions are read anew; and
+ * from time to time while there is nothing to do, because a database may be set back then and no commit would fail.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -45,6 +46,8 @@ const CONFLICTS_TOLD = 50;
 const PARTITION_BYTES_MIN = 64 * 1024;
 /** Of a log that counts its records. */
 const FIRST_POSITION = 1;
+/** How often the positions are read anew while there is nothing to do. */
+const POSITIONS_INTERVAL_MS = 5_000;
 /** How often what was committed is made safe from a power loss, so that the log may let go of it. */
 const DURABLE_INTERVAL_MS = 5_000;
 
@@ -72,6 +75,8 @@ export interface ProcessorParts {
   readonly transactionUsersMax?: number;
   /** 1 where others write the same store; as many as fit unless given. */
   readonly batchesPerTransaction?: 1;
+  /** How often an idle processor reads its positions anew; every few seconds unless given. */
+  readonly positionsIntervalMs?: number;
 }
 
 interface Read extends PreparedBatch {
@@ -91,6 +96,8 @@ export class Processor {
   #processed: ProcessedLog = { positions: new Map(), lastTraceIds: new Map() };
   /** Whether that may be out of date. */
   #isUncertain = true;
+  readonly #positionsIntervalMs: number;
+  #positionsReadAt = 0;
   /** Partitions in which the log goes on from what the store has: looked at once, when a partition becomes ours. */
   readonly #continued = new Set<number>();
   /** The partitions that were ours at the last look. */
@@ -119,6 +126,7 @@ export class Processor {
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
     this.#transactionUsersMax = parts.transactionUsersMax ?? TRANSACTION_USERS_MAX;
+    this.#positionsIntervalMs = parts.positionsIntervalMs ?? POSITIONS_INTERVAL_MS;
   }
 
   /** Resolves after `stop`, with everything committed. Rejects only when going on would be wrong. */
@@ -131,7 +139,10 @@ export class Processor {
       if (found) {
         busyAt = performance.now();
         await sleep(TURN_MS);
-      } else if (performance.now() - busyAt > IDLE_MS && (await this.#catchUp())) await sleep(REST_MS);
+        continue;
+      }
+      if (performance.now() - this.#positionsReadAt >= this.#positionsIntervalMs) this.#isUncertain = true;
+      if (performance.now() - busyAt > IDLE_MS && (await this.#catchUp())) await sleep(REST_MS);
       else await this.#parts.waitForMore();
     }
     await this.#patience.guard('settle', () => this.#makeDurable());
@@ -196,6 +207,8 @@ export class Processor {
     const partitions = await log.partitions();
     if (this.#isUncertain || partitions.some((partition) => !this.#partitions.includes(partition))) {
       this.#processed = await writer.processed();
+      this.#positionsReadAt = performance.now();
+      this.#noteSetBack(partitions, this.#processed.positions);
       this.#committed = this.#processed.positions;
       this.#isUncertain = false;
     }
@@ -204,6 +217,22 @@ export class Processor {
     for (const partition of this.#carefulUntil.keys()) {
       if (!partitions.includes(partition)) this.#carefulUntil.delete(partition);
     }
+  }
+
+  /** Positions never go back by themselves: the store is an earlier one, and its log must still be this one. */
+  #noteSetBack(partitions: readonly number[], positions: ReadonlyMap<number, number>): void {
+    const setBack: number[] = [];
+    let records = 0;
+    for (const partition of partitions) {
+      const behind = (this.#committed.get(partition) ?? 0) - (positions.get(partition) ?? 0);
+      if (behind <= 0) continue;
+      setBack.push(partition);
+      records += behind;
+      this.#continued.delete(partition);
+    }
+    if (setBack.length === 0) return;
+    const line = { partitions: setBack, records };
+    this.#parts.logger.warn(line, 'the store was set back to an earlier moment: processing again what it has lost');
   }
 
   /** After an error in a transaction. Throws it on unless it is a conflict, or may be the fault of a record. */

@@ -90,6 +90,14 @@ export class PostgresPool implements Queryable {
     return this.#connections.closed;
   }
 
+  /**
+   * How often another server, set back perhaps, may have come to the address: a connection broke, or none was open. One that
+   * was closed because it was not used does not count.
+   */
+  get interruptions(): number {
+    return this.#connections.interruptions;
+  }
+
   /** Another handle of the same connections, to be closed by whoever gets it. */
   share(): PostgresPool {
     return new PostgresPool(this.#connections);
@@ -257,6 +265,7 @@ class Connections {
   readonly pool: Pool;
   handles = 0;
   closed = 0;
+  interruptions = 0;
   readonly #open = new Set<PoolClient>();
 
   constructor(options: PoolOptions) {
@@ -266,11 +275,18 @@ class Connections {
       max: options.max,
       idleTimeoutMillis: IDLE_CONNECTION_MS,
     });
-    this.pool.on('error', (error) => options.onIdleError?.(error));
+    this.pool.on('error', (error) => {
+      this.interruptions += 1;
+      options.onIdleError?.(error);
+    });
+    this.pool.on('release', (error: unknown) => {
+      if (error) this.interruptions += 1;
+    });
     this.pool.on('connect', (client) => this.#open.add(client));
     this.pool.on('remove', (client) => {
       this.closed += 1;
       this.#open.delete(client);
+      if (this.#open.size === 0) this.interruptions += 1;
     });
   }
 

@@ -7,8 +7,9 @@
  * A batch takes a fixed number of round trips, however many users it has. Every commit survives a power loss, unless the
  * server is set up otherwise. Over transactions only that is kept in memory
  * which stays true whatever others write (write-people.ts, write-tenants.ts), or shows when it does not (store-days.ts). All
- * of it is forgotten when the database may have been set back (a failover that lost transactions): after a lost
- * connection, and when a partition is not at the position that the last transaction left it at.
+ * of it is forgotten when the database may have been set back (a failover that lost transactions, a dump restored in its
+ * place): after a lost connection, whether it was in use or not, and when a partition is not at the position that the last
+ * transaction left it at.
  */
 
 import { randomInt } from 'node:crypto';
@@ -122,6 +123,7 @@ class PostgresStoreWriter implements StoreWriter {
   readonly #balance: StoreBalance;
   #hashOf: HashOfKey | undefined;
   #people: KnownPeople | undefined;
+  #interruptions = 0;
 
   constructor({ pool, logName }: PostgresWriterSetup) {
     this.#pool = pool;
@@ -150,10 +152,30 @@ class PostgresStoreWriter implements StoreWriter {
   }
 
   async begin(): Promise<WriteTransaction> {
-    this.#hashOf ??= await hashesOf(this.#pool);
-    this.#people ??= new KnownPeople(this.#hashOf);
     const transaction = await this.#pool.begin(TRANSACTION_SETTINGS);
+    try {
+      // Now that it has a connection: if that breaks, the transaction fails.
+      this.#forgetIfInterrupted();
+      this.#hashOf ??= await hashesOf(this.#pool);
+      this.#people ??= new KnownPeople(this.#hashOf);
+    } catch (error) {
+      await transaction.rollback();
+      throw error;
+    }
     return new PostgresWriteTransaction(transaction, this.#shared, this.#hashOf, this.#people);
+  }
+
+  /** The processor may have read its positions anew since, so that none of them would show that the database is another. */
+  #forgetIfInterrupted(): void {
+    const { interruptions } = this.#pool;
+    if (interruptions === this.#interruptions) return;
+    this.#interruptions = interruptions;
+    const { tenants, numbers, days } = this.#shared;
+    tenants.forgetAll();
+    numbers.forget(true);
+    days.forget();
+    this.#people = undefined;
+    this.#hashOf = undefined;
   }
 
   async lostRecords(): Promise<number> {

@@ -1,19 +1,27 @@
 /**
  * A database that is set back while processors and API servers run, as by a failover that lost transactions: what they
- * remember of tenants, people and days may not be there any more, and its numbers may be given to others.
+ * remember of tenants, people and days may not be there any more, and its numbers may be given to others. What was lost is
+ * stored again from the log, also while nothing is sent.
  */
 
 import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { openPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
+import { openSqliteLogReader } from '../../../src/backends/sqlite/log/reader.ts';
+import { logFolderOf } from '../../../src/data-folder.ts';
 import type { TenantId } from '../../../src/model.ts';
+import { allocateMetrics, metricsWriter } from '../../../src/metrics.ts';
 import { processBatch } from '../../../src/processor/batch.ts';
+import { Processor } from '../../../src/processor/processor.ts';
 import { type StoreWriter, StoreConflictError } from '../../../src/store-writer.ts';
 import { DAY_MS, OTHER_TENANT, person, request, START, TENANT } from '../../contract/store-feeding.ts';
-import { whyNoPostgres } from '../../servers/postgres.ts';
-import { eventually } from '../../server.ts';
-import { databaseFor } from './database.ts';
+import { appendAll, rememberingLogger } from '../../processor/processing.ts';
+import { testPostgres, whyNoPostgres } from '../../servers/postgres.ts';
+import { eventually, removeFolder, temporaryFolder } from '../../server.ts';
+import { databaseFor, migratedDatabase, type TestDatabase, testPoolOptions } from './database.ts';
 
 const LOG = 'test:log';
 const CONTEXT = {
@@ -82,6 +90,55 @@ async function setUp(context: TestContext) {
   return { writer, other, reader, setBack, namesOf };
 }
 
+/** As an operator restores a dump in place: for a moment there is no database of this name. */
+async function putInPlaceOf(url: string, restored: string, waitUntilNoticed: () => Promise<unknown>): Promise<void> {
+  const [name, restoredName] = [url, restored].map((each) => new URL(each).pathname.slice(1));
+  const server = await openPool(testPoolOptions(new URL('/postgres', url).href, { max: 1 }));
+  try {
+    await server.query(`ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
+    await server.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1', [name]);
+    await waitUntilNoticed();
+    await server.query(`ALTER DATABASE ${name} RENAME TO ${name}_old`);
+    await server.query(`ALTER DATABASE ${restoredName} RENAME TO ${name}`);
+  } finally {
+    await server.close();
+  }
+}
+
+/** A processor of a local log, and a store to read what it wrote. */
+async function setUpProcessor(context: TestContext, folder: string, { connect }: TestDatabase) {
+  const log = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: () => START });
+  const writer = openPostgresStoreWriter({ pool: await connect(), logName: log.name });
+  const reader = openPostgresStore({ pool: await connect({ max: 1 }), logName: log.name });
+  const { logger, lines } = rememberingLogger();
+  const processor = new Processor({
+    ...CONTEXT,
+    log,
+    writer,
+    logger,
+    metrics: metricsWriter(allocateMetrics(1), 0),
+    waitForMore: () => sleep(10),
+    betweenTransactions: () => Promise.resolve(),
+    batchesPerTransaction: 1,
+    positionsIntervalMs: 50,
+  });
+  const running = processor.run();
+  let isOpen = true;
+  const close = async (): Promise<void> => {
+    if (!isOpen) return;
+    isOpen = false;
+    processor.stop();
+    await running;
+    await Promise.all([writer.close(), reader.close(), log.close()]);
+  };
+  const namesOf = async (tenantId: TenantId): Promise<string[]> => {
+    const { rows } = await reader.profiles(tenantId, { limit: 10, cursor: null });
+    return rows.flatMap((row) => row.identifiers.user_id).sort();
+  };
+  context.after(close);
+  return { namesOf, lines, close };
+}
+
 suite('A database that was set back under running servers', { skip: whyNoPostgres() }, () => {
   test('has tenants and days as it says itself, not as they were', async (context) => {
     const { writer, other, reader, setBack, namesOf } = await setUp(context);
@@ -111,5 +168,39 @@ suite('A database that was set back under running servers', { skip: whyNoPostgre
     for (const name of ['ada', 'bob']) {
       assert.equal((await reader.findProfile(TENANT, 'user_id', name))?.eventCount, 1);
     }
+  });
+
+  test('is brought up to date from the log while nothing is sent', async (context) => {
+    const folder = temporaryFolder();
+    context.after(() => removeFolder(folder));
+    const database = await migratedDatabase();
+    const append = (tenantId: TenantId, names: readonly string[]): Promise<void> =>
+      appendAll(
+        folder,
+        names.map((name) => request([person({ user_id: name })], { tenantId })),
+      );
+    await append(TENANT, ['ada']);
+    const before = await setUpProcessor(context, folder, database);
+    await eventually('the first is stored', async () => (await before.namesOf(TENANT)).length === 1);
+    await before.close();
+    const restored = await (await testPostgres()).newDatabase(database.url);
+    const other = await openPool(testPoolOptions(restored, { max: 1 }));
+    // It has the number that a tenant got in the database which is replaced.
+    await other.query(`INSERT INTO tenants (id) VALUES ('acct_third/production')`);
+    await other.close();
+    await append(OTHER_TENANT, ['bob', 'cleo']);
+    await append(TENANT, ['dora']);
+    const { namesOf, lines } = await setUpProcessor(context, folder, database);
+    await eventually('all are stored', async () => (await namesOf(TENANT)).length === 2);
+
+    await putInPlaceOf(database.url, restored, () =>
+      eventually('the processor waits', () => lines.some((line) => line.includes('not currently accepting'))),
+    );
+    const names = async (tenantId: TenantId): Promise<string[]> => namesOf(tenantId).catch(() => []);
+    await eventually('it is logged', () => lines.some((line) => line.includes('set back')));
+    await eventually('all are stored again', async () => (await names(TENANT)).includes('dora'));
+    assert.deepEqual(await namesOf(TENANT), ['ada', 'dora']);
+    assert.deepEqual(await namesOf(OTHER_TENANT), ['bob', 'cleo']);
+    assert.deepEqual(await namesOf('acct_third/production'), []);
   });
 });
