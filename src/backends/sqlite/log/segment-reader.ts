@@ -10,7 +10,7 @@
 import { existsSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
-import type { KeyKind, Rejection } from '../../../model.ts';
+import { type KeyKind, LIMITS, type Rejection } from '../../../model.ts';
 import { decompress } from '../compression.ts';
 import { isDamage } from '../database.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
@@ -23,7 +23,6 @@ import {
   lastPosition,
   openSegmentForReading,
   PAGE_BYTES,
-  RECORD_BYTES_MAX,
   recordChecksum,
 } from './segments.ts';
 
@@ -126,7 +125,7 @@ function readRows(database: DatabaseSync, stretch: Stretch, last: number): LogRe
 /** The body as it was received; undefined where anything in the record is not what was written. */
 function wholeBody(row: HeaderRow, stored: Uint8Array): Uint8Array | undefined {
   try {
-    const body = decompress(stored, row.body_bytes, RECORD_BYTES_MAX);
+    const body = decompress(stored, row.body_bytes, LIMITS.bodyBytesMax);
     return recordChecksum(row, body) === row.checksum ? body : undefined;
   } catch (error) {
     if (isDamage(error)) return undefined;

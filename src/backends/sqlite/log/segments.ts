@@ -99,7 +99,7 @@ const BUSY_TIMEOUT_MS = 5_000;
  * Twice what the largest record can take: a body of 10 MB, and a message for each of its users. A damaged page may claim
  * that a body has 2 GB and lead SQLite round in circles to fetch them; this stops it.
  */
-export const RECORD_BYTES_MAX = 64 * 1024 * 1024;
+const RECORD_BYTES_MAX = 64 * 1024 * 1024;
 /** About 20 users. Below it, compressing costs more than a twentieth of what a request takes in all (decision 034). */
 export const COMPRESSED_BODY_BYTES_MIN = 8 * 1024;
 /** More records than a segment can hold: so far behind a segment that was given up the next one begins. */
