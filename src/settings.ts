@@ -175,7 +175,7 @@ export const SETTINGS = {
     placeholder: 'SIZE',
     kind: bytes(MB),
     default: 64 * MB,
-    description: 'The event log starts a new file after so many bytes of requests; large ones are stored compressed.',
+    description: 'The event log starts a new file when the current one has grown to this size.',
   }),
   logRetentionMs: setting({
     env: 'SLUICE_LOG_RETENTION',
