@@ -2,14 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { zstdCompressSync } from 'node:zlib';
-import { isDamage } from '../../../src/backends/sqlite/database.ts';
-import {
-  type Block,
-  type BlockEvent,
-  BlockWriter,
-  unpackBlock,
-} from '../../../src/backends/sqlite/store/event-blocks.ts';
+import { type BlockEvent, BlockWriter, unpackBlock } from '../../../src/backends/sqlite/store/event-blocks.ts';
 import { uuidBytes, uuidText } from '../../../src/backends/sqlite/uuids.ts';
 
 const TENANT = 7;
@@ -71,48 +64,6 @@ suite('A block of events', () => {
     const [first, second] = blockOf([event(1, { name: 'a\uD83D', properties: '{}' }), event(2, { name: '\uDE00b' })]);
     assert.deepEqual([first?.name, second?.name], ['a\uFFFD', '\uFFFDb']);
     assert.deepEqual([first?.properties, second?.properties], ['{}', '{}']);
-  });
-
-  const many = Array.from({ length: 60 }, (_, n) =>
-    event(n + 1, { properties: `{"page":"/products/${n * 7_919}","referrer":"https://example.com"}` }),
-  );
-
-  function packed(): Block {
-    const writer = new BlockWriter();
-    for (const one of many) writer.add(one.no, one.node, one.record, one.userIndex, one);
-    const { numbers, ...block } = writer.take();
-    return { ...block, numbers: Uint8Array.from(numbers) };
-  }
-
-  test('many texts are compressed and come out as they went in, a few stay as they are', () => {
-    const block = packed();
-    assert.ok(block.texts.byteLength < block.text_bytes / 2, `${block.texts.byteLength} of ${block.text_bytes} bytes`);
-    assert.deepEqual(unpackBlock(TENANT, block), many);
-    const writer = new BlockWriter();
-    writer.add(9, 27, 1, 9, event(9));
-    const small = writer.take();
-    assert.equal(small.texts.byteLength, small.text_bytes);
-  });
-
-  test('compressed texts that are damaged are never read as data, and take no memory', () => {
-    const block = packed();
-    const bomb = { ...block, texts: zstdCompressSync(Buffer.alloc(256 * 1024 * 1024)) };
-    const damagedBlocks: Block[] = [
-      ...[1, 2 ** 31, 2 ** 52].map((more) => ({ ...block, text_bytes: block.text_bytes + more })),
-      { ...block, text_bytes: block.text_bytes - 1 },
-      { ...block, texts: block.texts.subarray(0, -1) },
-      bomb,
-      { ...bomb, text_bytes: 256 * 1024 * 1024 },
-    ];
-    for (let at = 0; at < block.texts.byteLength; at += 7) {
-      const texts = Uint8Array.from(block.texts);
-      texts[at] = (texts[at] ?? 0) ^ 0x20;
-      damagedBlocks.push({ ...block, texts });
-    }
-    const before = process.memoryUsage().rss;
-    for (const one of damagedBlocks) assert.throws(() => unpackBlock(TENANT, one), isDamage);
-    const grown = process.memoryUsage().rss - before;
-    assert.ok(grown < 100 * 1024 * 1024, `it took ${grown} bytes of memory`);
   });
 
   test('a writer begins afresh after a block was taken or cleared', () => {

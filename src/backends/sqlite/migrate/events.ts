@@ -6,7 +6,7 @@
 
 import { currencyOfStored } from '../../../stored/currency.ts';
 import { columnsOf, type Chunk } from '../../../moving.ts';
-import { type Block, type BlockEvent, unpackBlock } from '../store/event-blocks.ts';
+import { type BlockEvent, unpackBlock } from '../store/event-blocks.ts';
 import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
 import type { StoreConnection } from '../store/connection.ts';
 import { countStored } from '../store/stored-events.ts';
@@ -60,9 +60,11 @@ function* recordRuns(store: StoreConnection, table: number, after: number): Gene
   }
 }
 
-interface BlockRow extends Block {
+interface BlockRow {
   readonly first_event: number;
   readonly tenant: number;
+  readonly numbers: Uint8Array;
+  readonly texts: Uint8Array;
 }
 
 interface Surroundings {
@@ -74,7 +76,7 @@ interface Surroundings {
 
 function* eventRuns(store: StoreConnection, table: number, after: number): Generator<Run> {
   const blocks = store.iterate<BlockRow>(
-    `SELECT first_event, tenant, numbers, text_bytes, texts FROM events_${table} WHERE first_event > ? ORDER BY first_event`,
+    `SELECT first_event, tenant, numbers, texts FROM events_${table} WHERE first_event > ? ORDER BY first_event`,
     after,
   );
   let around: Surroundings | undefined;

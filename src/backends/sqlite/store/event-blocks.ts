@@ -4,13 +4,11 @@
  * A block holds events of one tenant in the order of their numbers: `numbers` has all that is a number, in columns
  * (columnar/column-block.ts); `texts` is all names, amounts and properties, one after the other, in UTF-8. Amounts are
  * texts, since not all are whole numbers. Lengths are those of the texts in JavaScript. Properties begin with a brace, so
- * that half a character at the end of a name never meets its other half. They are compressed (`compression.ts`) where there
- * are enough of them.
+ * that half a character at the end of a name never meets its other half.
  */
 
 import { ColumnBlock, encodeBlock, type Rows } from '../../../columnar/column-block.ts';
-import { LIMITS, type NodeNumber } from '../../../model.ts';
-import { compress, decompress } from '../compression.ts';
+import type { NodeNumber } from '../../../model.ts';
 
 export interface BlockEvent {
   readonly no: number;
@@ -30,8 +28,6 @@ export interface BlockEvent {
 
 export interface Block {
   readonly numbers: Uint8Array;
-  /** Before they were compressed. */
-  readonly text_bytes: number;
   readonly texts: Uint8Array;
 }
 
@@ -59,11 +55,6 @@ export const BLOCK_EVENTS_MAX = 64;
 /** About what the numbers of a block take, and those of an event in it. */
 const BLOCK_BYTES = 110;
 const EVENT_BYTES = 12;
-
-/** Below it, compressing takes longer than it is worth. */
-const COMPRESSED_TEXT_BYTES_MIN = 2 * 1024;
-/** More than the texts of a block can have: those of one event that fills a request. */
-const TEXT_BYTES_MAX = 4 * LIMITS.bodyBytesMax;
 
 const IN_ORDER = Uint32Array.from({ length: BLOCK_EVENTS_MAX }, (_, at) => at);
 
@@ -113,11 +104,9 @@ export class BlockWriter {
   /** The numbers are overwritten by what is encoded next. */
   take(): Block {
     const rows: Rows = { columns: this.#columns, bytes: null, count: this.#events };
-    const numbers = encodeBlock(rows, IN_ORDER, 0, this.#events);
-    const texts = Buffer.from(this.#texts);
+    const block = { numbers: encodeBlock(rows, IN_ORDER, 0, this.#events), texts: Buffer.from(this.#texts) };
     this.clear();
-    const text_bytes = texts.byteLength;
-    return { numbers, text_bytes, texts: text_bytes < COMPRESSED_TEXT_BYTES_MIN ? texts : compress(texts) };
+    return block;
   }
 
   clear(): void {
@@ -149,10 +138,8 @@ function amountOf(kind: number, text: string): number | string | null {
   return kind === AMOUNT.number ? Number(text) : text;
 }
 
-/** Throws where the texts are damaged. */
-export function unpackBlock(tenant: number, { numbers, text_bytes, texts: stored }: Block): BlockEvent[] {
+export function unpackBlock(tenant: number, { numbers, texts }: Block): BlockEvent[] {
   const block = new ColumnBlock(numbers, COLUMNS, false);
-  const texts = decompress(stored, text_bytes, TEXT_BYTES_MAX);
   const text = Buffer.from(texts.buffer, texts.byteOffset, texts.byteLength).toString();
   const events: BlockEvent[] = [];
   let at = 0;

@@ -12,11 +12,8 @@ import { EventIndex } from './event-index.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema, openStoreFile, withDamageInWords } from './schema.ts';
 
-/**
- * Before compression; as events usually are, four blocks fill a page of the store afterwards. Larger blocks take less
- * space, and longer to read one event from (decision 034). An event that is larger has a block of its own.
- */
-const BLOCK_BYTES_MAX = 5_600;
+/** Two blocks fill a page of the store; an event that is larger has a block of its own. */
+const BLOCK_BYTES_MAX = 4_060;
 
 /** So few that a transaction takes some tens of milliseconds. */
 const IDLE_MERGED_ENTRIES = 10_000;
@@ -93,8 +90,8 @@ export class EventTables {
   endBlock(): void {
     const { events } = this.#block;
     if (events === 0) return;
-    const { numbers, text_bytes, texts } = this.#block.take();
-    this.#newest?.insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, text_bytes, texts);
+    const { numbers, texts } = this.#block.take();
+    this.#newest?.insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, texts);
   }
 
   /** To be called before the transaction is committed. */
@@ -148,7 +145,7 @@ export class EventTables {
       timestampMin: row.timestamp_min ?? Number.POSITIVE_INFINITY,
       timestampMax: row.timestamp_max ?? Number.NEGATIVE_INFINITY,
       receivedMax: row.received_max ?? Number.NEGATIVE_INFINITY,
-      insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?, ?)`),
+      insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
       insertRecord: this.#database.prepare(
         `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       ),

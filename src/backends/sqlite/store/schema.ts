@@ -283,7 +283,6 @@ export function eventTableSchema(no: number): string {
       tenant      INTEGER NOT NULL,
       events      INTEGER NOT NULL,
       numbers     BLOB    NOT NULL,
-      text_bytes  INTEGER NOT NULL,
       texts       BLOB    NOT NULL
     ) STRICT;
     CREATE TABLE records_${no} (
