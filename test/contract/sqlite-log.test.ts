@@ -1,16 +1,14 @@
 /** The event log's contract on SQLite, and what only SQLite's segments do. */
 
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, suite, test } from 'node:test';
-import { zstdCompressSync } from 'node:zlib';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
-import { type LogAppender, LogCorruptError, type LogRecord, LogUnavailableError } from '../../src/log.ts';
+import { type LogAppender, LogCorruptError, LogUnavailableError } from '../../src/log.ts';
 import { startCheckpointer } from '../checkpointer-thread.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
@@ -36,12 +34,6 @@ function setupOf(folder: string, partition: number): AppenderSetup {
 
 function openIn(folder: string, partition = 0): Promise<LogAppender> {
   return openSqliteLogAppender(setupOf(folder, partition));
-}
-
-function folderCopy(folder: string): string {
-  const copy = join(dirname(folder), 'copy');
-  cpSync(folder, copy, { recursive: true });
-  return copy;
 }
 
 function sqliteLog(): Promise<LogUnderTest> {
@@ -305,112 +297,13 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  /** A body that is compressed, between two that are not. */
-  async function fillAround(folder: string): Promise<LogRecord[]> {
-    const appender = await openIn(folder);
-    const users = Array.from({ length: 500 }, (_, n) => ({ identifiers: { user_id: `person-${n}` } }));
-    for (const body of [[{ n: 1 }], users, [{ n: 3 }]]) await appender.append(entry({ users: body }));
-    await appender.close();
-    const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-    const records = await readAll(reader, 0);
-    await reader.close();
-    assert.deepEqual(JSON.parse(Buffer.from(records[1]?.body ?? []).toString()), { users });
-    return records;
-  }
-
-  function inSegmentOf(folder: string, change: (database: DatabaseSync) => void): void {
-    const [segment] = listSegments(folder, 0);
-    assert.ok(segment);
-    const database = new DatabaseSync(segment.file);
-    change(database);
-    database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
-    database.close();
-  }
-
-  test('a large body is stored compressed, a small one and one that does not get smaller as they are', async () => {
-    await inFolder(async (folder) => {
-      await fillAround(folder);
-      const appender = await openIn(folder);
-      const body = randomBytes(50_000);
-      await appender.append(entry({ body: Buffer.from(body) }));
-      await appender.close();
-      const rows = listSegments(folder, 0).flatMap(({ file }) => {
-        const database = new DatabaseSync(file, { readOnly: true });
-        const found = database.prepare('SELECT body_bytes, length(body) AS stored FROM records').all();
-        database.close();
-        return found.map((row) => [Number(row['body_bytes']), Number(row['stored'])] as const);
-      });
-      assert.deepEqual(
-        rows.map(([bytes, stored]) => (stored < bytes / 4 ? 'compressed' : bytes - stored)),
-        [0, 'compressed', 0, 0],
-      );
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-      assert.ok(body.equals((await readAll(reader, 0))[3]?.body ?? Buffer.alloc(0)));
-      await reader.close();
-    });
-  });
-
-  test('bodies are read up to the size asked for as they were received, not as they are stored', async () => {
-    await inFolder(async (folder) => {
-      await fill(folder, 5);
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-      const { records } = await reader.read(0, 0, 25_000);
-      assert.equal(records.length, 3);
-      await reader.close();
-    });
-  });
-
-  test('a compressed record that is damaged is refused, and those before it are read', async () => {
-    await inFolder(async (folder) => {
-      const [first] = await fillAround(folder);
-      const whole = folderCopy(folder);
-      const bomb = zstdCompressSync(Buffer.alloc(256 * 1024 * 1024));
-      const changes: ((database: DatabaseSync) => void)[] = [
-        ...[-1, 1, 1e9, 2 ** 52].map((more) => (database: DatabaseSync) => {
-          database.prepare('UPDATE records SET body_bytes = body_bytes + ? WHERE position = 2').run(more);
-        }),
-        ...['x', -5, 0.5].map((size) => (database: DatabaseSync) => {
-          // What damage to a page can make of a column, whatever its type says.
-          database.enableDefensive?.(false);
-          database.exec('PRAGMA writable_schema = ON');
-          database.exec(
-            "UPDATE sqlite_schema SET sql = replace(replace(sql, ') STRICT', ')'), 'INTEGER NOT NULL', '')",
-          );
-          database.exec('PRAGMA writable_schema = RESET');
-          database.prepare('UPDATE records SET body_bytes = ? WHERE position = 2').run(size);
-        }),
-        (database) => database.exec('UPDATE records SET body = substr(body, 1, length(body) - 1) WHERE position = 2'),
-        (database) =>
-          database.exec("UPDATE records SET body = CAST(x'28b52ffd' || substr(body, 9) AS BLOB) WHERE position = 2"),
-        (database) => database.prepare('UPDATE records SET body = ? WHERE position = 2').run(bomb),
-        (database) => {
-          const sql = 'UPDATE records SET body = ?, body_bytes = 268435456 WHERE position = 2';
-          database.prepare(sql).run(bomb);
-        },
-      ];
-      const before = process.memoryUsage().rss;
-      for (const change of changes) {
-        rmSync(folder, { recursive: true });
-        cpSync(whole, folder, { recursive: true });
-        inSegmentOf(folder, change);
-        const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-        assert.deepEqual((await reader.read(0, 0, 1e6)).records, [first], String(change));
-        const damaged = { name: 'LogCorruptError', message: /position 2 of the log segment .* is damaged/ };
-        await assert.rejects(reader.read(0, 2, 1e6), damaged, String(change));
-        await reader.close();
-      }
-      const grown = process.memoryUsage().rss - before;
-      assert.ok(grown < 100 * 1024 * 1024, `reading what is damaged took ${grown} bytes of memory`);
-    });
-  });
-
-  test('a segment without the sizes of its bodies, as versions before the first release wrote it, is refused in words', async () => {
+  test('a segment without a count of events, as versions before the first release wrote it, is refused in words', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 3);
       const [segment] = listSegments(folder, 0);
       assert.ok(segment);
       const database = new DatabaseSync(segment.file);
-      database.exec('ALTER TABLE records DROP COLUMN body_bytes; PRAGMA wal_checkpoint(TRUNCATE)');
+      database.exec('ALTER TABLE records DROP COLUMN event_count; PRAGMA wal_checkpoint(TRUNCATE)');
       database.close();
       const inWords = {
         message: /\.db was written by an older, unreleased version of Sluice; use a new data folder\.$/,

@@ -50,11 +50,9 @@ export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
 /** More than a record takes besides its body and its rejections. */
 const HEADER_BYTES = 256;
 
-/** In memory, when it is read. A damaged size must not make a batch look small. */
-const BODY_BYTES = 'max(body_bytes, length(body))';
 const SUMS = `
   SELECT count(*) AS count, max(position) AS last, sum(bytes) AS bytes, sum(more) AS more
-  FROM (SELECT position, ${BODY_BYTES} AS bytes, coalesce(length(rejections), 0) AS more FROM records
+  FROM (SELECT position, length(body) AS bytes, coalesce(length(rejections), 0) AS more FROM records
         WHERE position >= ? AND position < ? ORDER BY position LIMIT ?)`;
 const SUMS_MAX = 3;
 /** If no more than these would fit, they are looked at one by one. */
@@ -97,7 +95,7 @@ export function runOfMany(database: DatabaseSync, { from, until }: Stretch, byte
 
 export function runOfFew(database: DatabaseSync, stretch: Stretch, bytesMax: number): Run {
   const sizes = database.prepare(
-    `SELECT position, ${BODY_BYTES} AS bytes, coalesce(length(rejections), 0) AS more
+    `SELECT position, length(body) AS bytes, coalesce(length(rejections), 0) AS more
      FROM records WHERE position >= ? AND position < ? ORDER BY position`,
   );
   let last = stretch.from - 1;

@@ -10,9 +10,7 @@
 import { existsSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
-import { type KeyKind, LIMITS, type Rejection } from '../../../model.ts';
-import { decompress } from '../compression.ts';
-import { isDamage } from '../database.ts';
+import type { KeyKind, Rejection } from '../../../model.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
 import { restoreOrGiveUp, runOfFew, runOfMany, type Stretch } from './record-range.ts';
 import {
@@ -34,7 +32,7 @@ export class UnreadableSegmentError extends LogCorruptError {}
 
 /** All columns but the body, in the order of `HeaderValues`. */
 const HEADER_COLUMNS =
-  'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, body_bytes, checksum';
+  'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, checksum';
 
 type HeaderValues = [
   number,
@@ -47,7 +45,6 @@ type HeaderValues = [
   number,
   number,
   string | null,
-  number,
   number,
 ];
 
@@ -93,11 +90,10 @@ function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRec
   const records: LogRecord[] = [];
   for (const values of headers) {
     const row = toRow(values);
-    const stored = run.bodies.subarray(offset, offset + values[12]);
-    const body = row.position === position ? wholeBody(row, stored) : undefined;
-    if (body === undefined) break;
+    const body = run.bodies.subarray(offset, offset + values[11]);
+    if (row.position !== position || recordChecksum(row, body) !== row.checksum) break;
     records.push(toRecord(row, stretch, body));
-    offset += stored.byteLength;
+    offset += body.byteLength;
     position += 1;
   }
   if (records.length === 0) throw damaged(stretch, position);
@@ -112,25 +108,13 @@ function readRows(database: DatabaseSync, stretch: Stretch, last: number): LogRe
   );
   let position = stretch.from;
   for (const found of select.all(stretch.from, last)) {
-    const { body: stored, ...row } = found as unknown as HeaderRow & { readonly body: Uint8Array };
-    const body = row.position === position ? wholeBody(row, stored) : undefined;
-    if (body === undefined) break;
+    const { body, ...row } = found as unknown as HeaderRow & { readonly body: Uint8Array };
+    if (row.position !== position || recordChecksum(row, body) !== row.checksum) break;
     records.push(toRecord(row, stretch, body));
     position += 1;
   }
   if (records.length === 0) throw damaged(stretch, position);
   return records;
-}
-
-/** The body as it was received; undefined where anything in the record is not what was written. */
-function wholeBody(row: HeaderRow, stored: Uint8Array): Uint8Array | undefined {
-  try {
-    const body = decompress(stored, row.body_bytes, LIMITS.bodyBytesMax);
-    return recordChecksum(row, body) === row.checksum ? body : undefined;
-  } catch (error) {
-    if (isDamage(error)) return undefined;
-    throw error;
-  }
 }
 
 /** Of those that are there. */
@@ -251,8 +235,7 @@ function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
     user_count: values[7],
     event_count: values[8],
     rejections: values[9],
-    body_bytes: values[10],
-    checksum: values[11],
+    checksum: values[10],
   };
 }
 

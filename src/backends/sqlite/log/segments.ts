@@ -27,7 +27,6 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { crc32 } from 'node:zlib';
 import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import { compress } from '../compression.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { findLogName, localLogName } from './name.ts';
 
@@ -55,8 +54,6 @@ export interface HeaderRow {
   readonly event_count: number;
   /** JSON of the rejections; null when there are none. */
   readonly rejections: string | null;
-  /** Of the body as it was received; it may be compressed (`compression.ts`). */
-  readonly body_bytes: number;
   readonly checksum: number;
 }
 
@@ -73,7 +70,6 @@ const SCHEMA = `
     user_count      INTEGER NOT NULL,
     event_count     INTEGER NOT NULL,
     rejections      TEXT,
-    body_bytes      INTEGER NOT NULL,
     checksum        INTEGER NOT NULL,
     body            BLOB    NOT NULL
   ) STRICT;
@@ -100,8 +96,6 @@ const BUSY_TIMEOUT_MS = 5_000;
  * that a body has 2 GB and lead SQLite round in circles to fetch them; this stops it.
  */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024;
-/** About 20 users. Below it, compressing costs more than a twentieth of what a request takes in all (decision 034). */
-export const COMPRESSED_BODY_BYTES_MIN = 8 * 1024;
 /** More records than a segment can hold: so far behind a segment that was given up the next one begins. */
 export const LOST_POSITIONS = 1_000_000_000;
 
@@ -286,14 +280,11 @@ export function createSegment(
   return database;
 }
 
-export type RowToInsert = Omit<HeaderRow, 'body_bytes' | 'checksum'>;
-
 export function insertStatement(database: DatabaseSync): StatementSync {
-  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
 }
 
-export function insertRecord(insert: StatementSync, row: RowToInsert, body: Uint8Array): void {
-  const stored = body.byteLength < COMPRESSED_BODY_BYTES_MIN ? body : compress(body);
+export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): void {
   insert.run(
     row.position,
     row.trace_id,
@@ -305,9 +296,8 @@ export function insertRecord(insert: StatementSync, row: RowToInsert, body: Uint
     row.user_count,
     row.event_count,
     row.rejections,
-    body.byteLength,
     recordChecksum(row, body),
-    stored,
+    body,
   );
 }
 
@@ -387,12 +377,12 @@ export function assertNotForeign(folder: string, partition: number, { file, firs
   }
 }
 
-/** Segments of the versions that came before the first release had no `body_bytes`, or did not say which one they are. */
+/** Segments of the versions that came before the first release had no `event_count`, or did not say which one they are. */
 export function assertCurrentFormat(database: DatabaseSync, file: string): void {
   const columns = database.prepare("SELECT name FROM pragma_table_info('records')").all();
   const isMarked =
     database.prepare("SELECT 1 FROM pragma_table_info('segment') WHERE name = 'previous_id'").get() !== undefined;
-  if (columns.length === 0 || (isMarked && columns.some(({ name }) => name === 'body_bytes'))) return;
+  if (columns.length === 0 || (isMarked && columns.some(({ name }) => name === 'event_count'))) return;
   throw new LogCorruptError(
     `The log segment ${file} was written by an older, unreleased version of Sluice; use a new data folder.`,
   );
@@ -423,11 +413,8 @@ export function removeSegment(file: string): void {
   for (const suffix of ['-shm', '-wal', '']) rmSync(file + suffix, { force: true });
 }
 
-/**
- * CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. It is of the body as it was
- * received, so that it covers compression too.
- */
-export function recordChecksum(row: RowToInsert, body: Uint8Array): number {
+/** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */
+export function recordChecksum(row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): number {
   const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${row.event_count}\n${optional(row.rejections)}\n`;
   return crc32(body, crc32(head));
 }
