@@ -65,9 +65,6 @@ async function showsMissing(server: TestServer, key: string, records: number, re
   );
 }
 
-/** With which a compressed body begins. */
-const ZSTD_FRAME = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
-
 suite('A log that lost records in its middle before they were processed', () => {
   test('counts and names them, stores all before them, and goes on when exactly they are given up', async () => {
     await using scope = new AsyncDisposableStack();
@@ -92,8 +89,7 @@ suite('A log that lost records in its middle before they were processed', () => 
 
     move(gone.file, join(folder, 'elsewhere.db'));
     const bytes = readFileSync(altered.file);
-    const inFrame = bytes.lastIndexOf(ZSTD_FRAME) + 20;
-    bytes.writeUInt8(bytes.readUInt8(inFrame) ^ 1, inFrame);
+    bytes.write('T', bytes.lastIndexOf('"tested"') + 1);
     writeFileSync(altered.file, bytes);
     const doctor = async (...args: string[]): Promise<string> => {
       const { code, stdout } = await runSluice(['doctor', ...args], { SLUICE_DATA: folder, SLUICE_DISK_FREE_MIN: '0' });
