@@ -14,6 +14,7 @@ import type { TenantId } from './model.ts';
 import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
 import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './stored/cursor.ts';
 import type {
+  Arrivals,
   Books,
   LedgerHour,
   Page,
@@ -46,12 +47,15 @@ export function createReading(store: Store, log: LogReader): Store {
       return page && pageFor(tenantId, page);
     },
     arrivals: async (tenantId, after, limit) => {
-      const own = after === null || after === OLDEST ? after : withoutTenant(after, tenantId);
-      const { events, last, ...more } = await store.arrivals(tenantId, own, limit);
+      const own = after === null ? null : ownPlace(tenantId, after);
+      return arrivalsFor(tenantId, await store.arrivals(tenantId, own, limit));
+    },
+    newestArrivals: async (tenantId, after, filter, limit) => {
+      const page = await store.newestArrivals(tenantId, ownPlace(tenantId, after), filter, limit);
+      const { skipped } = page;
       return {
-        ...more,
-        events: events.map((event) => Object.assign(event, { place: withTenant(event.place, tenantId) })),
-        last: withTenant(last, tenantId),
+        ...arrivalsFor(tenantId, page),
+        skipped: skipped && { ...skipped, place: withTenant(skipped.place, tenantId) },
       };
     },
     counts: (...args) => store.counts(...args),
@@ -104,6 +108,20 @@ export function createReading(store: Store, log: LogReader): Store {
 function ownQuery<Query extends PageRequest>(tenantId: TenantId, query: Query): Query {
   const { cursor } = query;
   return cursor === null ? query : { ...query, cursor: pageWithoutTenant(cursor, tenantId) };
+}
+
+/** The place of a cursor of arrivals as the store gave it. Throws `BadCursorError` for one of another tenant. */
+function ownPlace(tenantId: TenantId, after: string): string {
+  return after === OLDEST ? after : withoutTenant(after, tenantId);
+}
+
+/** With places that only this tenant can use. */
+function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrivals): Arrivals {
+  return {
+    events: events.map((event) => Object.assign(event, { place: withTenant(event.place, tenantId) })),
+    last: withTenant(last, tenantId),
+    lastSequence,
+  };
 }
 
 /** With a cursor that only this tenant can use. */

@@ -191,6 +191,19 @@ export interface Arrivals {
   readonly lastSequence: number;
 }
 
+/** Which arrivals a live view shows; null for any. */
+export interface ArrivalFilter {
+  readonly eventName: string | null;
+  /** Of the person that has this id now; none for an id that there is not. */
+  readonly profileId: string | null;
+  readonly keyId: string | null;
+}
+
+export interface NewestArrivals extends Arrivals {
+  /** The matching events that came before these and are left out, and where the last of them is. */
+  readonly skipped: { readonly events: number; readonly place: string; readonly sequence: number } | null;
+}
+
 /** By the events' own timestamps: from (inclusive) to (exclusive), milliseconds. */
 export interface EventQuery extends PageRequest {
   readonly profileId: string | null;
@@ -458,6 +471,11 @@ export interface Store {
    * stored; one after which events may be missing is rejected with `BadCursorError`, whose message says how to go on.
    */
   arrivals(tenantId: TenantId, after: string | null, limit: number): Promise<Arrivals>;
+  /**
+   * For live views, which show a few events of many: looks through what arrived after a place as `arrivals` does, and
+   * gives the newest that match, at most `limit`, in the order of arrival. It may end before the end, too.
+   */
+  newestArrivals(tenantId: TenantId, after: string, filter: ArrivalFilter, limit: number): Promise<NewestArrivals>;
   counts(tenantId: TenantId, query: CountQuery): Promise<CountBucket[]>;
   identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined>;
   /** Undefined for an unknown profile. */

@@ -1,24 +1,27 @@
 /**
- * Reads arrivals for all who listen: one reading a tenant, however many streams it has, POLLS a second and only after the
- * processor has stored something. A stream gets every event after its start, each once: one that starts in the past, or
- * while others are ahead, reads on by itself until it is level with its tenant, and then goes along.
+ * Reads arrivals for all open streams: one read every POLL_MS for all streams of a tenant that have the same filter, and only after the
+ * processor has stored something. A stream shows a few events of thousands a second, so the store looks through the rest and
+ * counts it. A stream that starts in the past reads by itself until it is level with the others, and then goes along.
  *
- * Limits: LISTENERS_MAX streams in all and LISTENERS_PER_TENANT_MAX a tenant, each edge for itself; a tenant that stores
- * more than PAGES_PER_POLL pages between two polls is shown late, and a stream that starts in the past reads no faster. What
- * it cannot show of that is counted and told as `skipped`, like all that comes too fast.
+ * Limits: LISTENERS_MAX streams in all and LISTENERS_PER_TENANT_MAX a tenant, on each edge; a tenant that stores more
+ * between two polls than the store looks through in one call is shown late.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TenantId } from '../model.ts';
-import { type Arrivals, BadCursorError, type Store } from '../store.ts';
+import { BadCursorError, type NewestArrivals, type Store } from '../store.ts';
 import { type People, peopleOf } from './person-of-event.ts';
-import { LiveEvent, type LiveListener, type LiveStart } from './live-listener.ts';
+import {
+  EVENTS_PER_SECOND_MAX,
+  LiveEvent,
+  type LiveFilter,
+  type LiveListener,
+  type LiveStart,
+} from './live-listener.ts';
 
 export const LISTENERS_MAX = 200;
 export const LISTENERS_PER_TENANT_MAX = 20;
 const POLL_MS = 200;
-const PAGE_EVENTS = 500;
-const PAGES_PER_POLL = 10;
 const NOBODY: People = new Map();
 
 export interface LiveFeedParts {
@@ -30,8 +33,10 @@ export interface LiveFeedParts {
   readonly onUnavailable: (error: Error, traceId: string) => void;
 }
 
-/** The streams of one tenant that are level with each other, and up to where they are. */
+/** The streams of one tenant with the same filter that are level with each other, and up to where they are. */
 interface Channel {
+  readonly tenantId: TenantId;
+  readonly filter: LiveFilter;
   readonly listeners: Set<LiveListener>;
   at: LiveStart;
   /** There may be more to read. */
@@ -41,7 +46,8 @@ interface Channel {
 
 export class LiveFeed {
   readonly #parts: LiveFeedParts;
-  readonly #channels = new Map<TenantId, Channel>();
+  /** By `channelName`. */
+  readonly #channels = new Map<string, Channel>();
   /** Of all streams, level or not yet. */
   readonly #listeners = new Map<LiveListener, TenantId>();
   readonly #reserved = new Map<TenantId, number>();
@@ -92,10 +98,10 @@ export class LiveFeed {
       clearInterval(this.#timer);
       this.#timer = undefined;
     }
-    const channel = tenantId === undefined ? undefined : this.#channels.get(tenantId);
-    if (tenantId === undefined || channel === undefined) return;
-    channel.listeners.delete(listener);
-    if (channel.listeners.size === 0) this.#channels.delete(tenantId);
+    if (tenantId === undefined) return;
+    const name = channelName(tenantId, listener.filter);
+    const channel = this.#channels.get(name);
+    if (channel?.listeners.delete(listener) && channel.listeners.size === 0) this.#channels.delete(name);
   }
 
   /** Ends all streams, and takes no more. */
@@ -109,59 +115,58 @@ export class LiveFeed {
     const stored = this.#parts.storedEvents();
     const hasMoved = stored !== this.#storedEventsSeen;
     this.#storedEventsSeen = stored;
-    for (const [tenantId, channel] of this.#channels) {
+    for (const channel of this.#channels.values()) {
       if (hasMoved) channel.isBehind = true;
-      if (channel.isBehind && !channel.isReading) void this.#readOn(tenantId, channel);
+      if (channel.isBehind && !channel.isReading) void this.#readOn(channel);
     }
     const now = this.#parts.now();
     for (const listener of this.#listeners.keys()) listener.tick(now);
   }
 
-  async #readOn(tenantId: TenantId, channel: Channel): Promise<void> {
+  async #readOn(channel: Channel): Promise<void> {
     channel.isReading = true;
+    channel.isBehind = false;
     try {
-      for (let pages = 0; pages < PAGES_PER_POLL && channel.listeners.size > 0; pages += 1) {
-        channel.isBehind = false;
-        const { page, people } = await this.#read(tenantId, channel.at, channel.listeners);
-        // A page may end before the end. The one that finds nothing new is the last.
-        channel.isBehind ||= page.last !== channel.at.place;
-        this.#deliver(page, people, channel.listeners);
-        channel.at = { place: page.last, sequence: page.lastSequence };
-        if (page.events.length < PAGE_EVENTS) break;
-      }
+      const { page, people } = await this.#read(channel.tenantId, channel.at, channel.filter);
+      // A page may end before the end. The one that finds nothing new is the last.
+      channel.isBehind ||= page.last !== channel.at.place;
+      this.#deliver(page, people, channel.listeners);
+      channel.at = { place: page.last, sequence: page.lastSequence };
     } catch (error) {
       channel.isBehind = true;
       this.#tell(error, [...channel.listeners][0]);
       // The store was set back: clients come back with the places up to which they got, and are told what to do.
-      if (error instanceof BadCursorError) this.#endChannel(tenantId, channel);
+      if (error instanceof BadCursorError) this.#endChannel(channel);
     } finally {
       channel.isReading = false;
     }
   }
 
-  #endChannel(tenantId: TenantId, channel: Channel): void {
-    this.#channels.delete(tenantId);
+  #endChannel(channel: Channel): void {
+    this.#channels.delete(channelName(channel.tenantId, channel.filter));
     for (const listener of channel.listeners) listener.close();
   }
 
   /** Nothing is awaited between the look at the channel and joining it, so no event falls in between. */
   async #bringLevel(tenantId: TenantId, listener: LiveListener): Promise<void> {
+    const { filter } = listener;
+    const name = channelName(tenantId, filter);
     try {
-      for (let pages = 1; listener.isOpen; pages += 1) {
-        const channel = this.#channels.get(tenantId);
+      while (listener.isOpen) {
+        const channel = this.#channels.get(name);
         if (channel === undefined) {
-          const { place, sequence } = listener;
+          const at = { place: listener.place, sequence: listener.sequence };
           const listeners = new Set([listener]);
-          this.#channels.set(tenantId, { listeners, at: { place, sequence }, isBehind: true, isReading: false });
+          this.#channels.set(name, { tenantId, filter, listeners, at, isBehind: true, isReading: false });
           return;
         }
         if (listener.sequence >= channel.at.sequence) {
           channel.listeners.add(listener);
           return;
         }
-        const { page, people } = await this.#read(tenantId, listener, [listener]);
+        const { page, people } = await this.#read(tenantId, listener, filter);
         this.#deliver(page, people, [listener]);
-        if (pages % PAGES_PER_POLL === 0) await sleep(POLL_MS, undefined, { ref: false });
+        await sleep(POLL_MS, undefined, { ref: false });
       }
     } catch (error) {
       // It comes back by itself, with the place up to which it got.
@@ -173,25 +178,19 @@ export class LiveFeed {
   async #read(
     tenantId: TenantId,
     { place }: LiveStart,
-    listeners: Iterable<LiveListener>,
-  ): Promise<{ readonly page: Arrivals; readonly people: People }> {
+    filter: LiveFilter,
+  ): Promise<{ readonly page: NewestArrivals; readonly people: People }> {
     const { store } = this.#parts;
-    const page = await store.arrivals(tenantId, place, PAGE_EVENTS);
-    if (page.events.length === 0) return { page, people: NOBODY };
-    // After the events were read, so that no merge between the two hides one.
-    for (const listener of listeners) {
-      if (listener.filter.profileId === null) continue;
-      listener.person = await personOf(store, tenantId, listener.filter.profileId);
-    }
-    const shown = [...listeners].flatMap((listener) => listener.showsPersonOf(page.events));
-    return { page, people: (await peopleOf(store, tenantId, shown.length > 0, shown)) ?? NOBODY };
+    const { eventName, profileId, keyId, includesPerson } = filter;
+    const page = await store.newestArrivals(tenantId, place, { eventName, profileId, keyId }, EVENTS_PER_SECOND_MAX);
+    return { page, people: (await peopleOf(store, tenantId, includesPerson, page.events)) ?? NOBODY };
   }
 
-  #deliver({ events, last, lastSequence }: Arrivals, people: People, listeners: Iterable<LiveListener>): void {
+  #deliver({ events, last, lastSequence, skipped }: NewestArrivals, people: People, to: Iterable<LiveListener>): void {
     const now = this.#parts.now();
     const written = events.map((event) => new LiveEvent(event, people));
-    for (const listener of listeners) {
-      listener.offer(written, now);
+    for (const listener of to) {
+      listener.offer(written, skipped, now);
       if (listener.sequence < lastSequence) listener.moveTo({ place: last, sequence: lastSequence });
     }
   }
@@ -202,8 +201,6 @@ export class LiveFeed {
   }
 }
 
-/** All ids that stand for a person now; none for one that there is not. */
-export async function personOf(store: Store, tenantId: TenantId, id: string): Promise<ReadonlySet<string>> {
-  const profile = await store.profile(tenantId, id);
-  return new Set(profile === undefined ? [] : [profile.id, ...profile.mergedIds]);
+function channelName(tenantId: TenantId, { eventName, profileId, keyId, includesPerson }: LiveFilter): string {
+  return JSON.stringify([tenantId, eventName, profileId, keyId, includesPerson]);
 }

@@ -7,12 +7,12 @@
  */
 
 import type { ServerResponse } from 'node:http';
-import type { ArrivedEvent } from '../store.ts';
+import type { ArrivalFilter, ArrivedEvent, NewestArrivals } from '../store.ts';
 import { jsonText } from './json-text.ts';
 import type { People } from './person-of-event.ts';
 import { eventJson } from './stored-json.ts';
 
-const EVENTS_PER_SECOND_MAX = 50;
+export const EVENTS_PER_SECOND_MAX = 50;
 /** A second's worth of ordinary events. What listeners of one tenant have in common is in memory once. */
 const BUFFERED_BYTES_MAX = 2_097_152;
 /** Larger ones are in the API; on a page they would help nobody. */
@@ -25,11 +25,7 @@ const STUCK_MS = 30_000;
 const GOODBYE_MS = 1_000;
 const RETRY_MS = 1_000;
 
-export interface LiveFilter {
-  readonly eventName: string | null;
-  /** As it was asked for; it may have been merged into another since. */
-  readonly profileId: string | null;
-  readonly keyId: string | null;
+export interface LiveFilter extends ArrivalFilter {
   /** Whether events come with what to call their person. */
   readonly includesPerson: boolean;
 }
@@ -65,18 +61,15 @@ export class LiveEvent {
   }
 }
 
-/** Matches, and is to be written when there is room. Without bytes: it is too large to be written at all. */
-interface Waiting {
-  readonly place: string;
-  readonly bytes: Buffer | null;
-}
+/** An event that is to be written when there is room; or, without bytes, how many cannot be, up to this place. */
+type Waiting =
+  | { readonly place: string; readonly bytes: Buffer; readonly events: 1 }
+  | { readonly place: string; readonly bytes: null; readonly events: number };
 
 export class LiveListener {
   readonly filter: LiveFilter;
   /** Names the request that opened the stream. */
   readonly traceId: string;
-  /** Ids that stand for the person who is asked for, by the last look. */
-  person: ReadonlySet<string>;
   readonly #response: ServerResponse;
   #place: string;
   #sequence: number;
@@ -92,13 +85,9 @@ export class LiveListener {
   #wroteAt: number;
   #stuckSince: number | null = null;
 
-  constructor(
-    response: ServerResponse,
-    parts: { filter: LiveFilter; person: ReadonlySet<string>; start: LiveStart; traceId: string; now: number },
-  ) {
+  constructor(response: ServerResponse, parts: { filter: LiveFilter; start: LiveStart; traceId: string; now: number }) {
     this.#response = response;
     this.filter = parts.filter;
-    this.person = parts.person;
     this.traceId = parts.traceId;
     this.#place = parts.start.place;
     this.#sequence = parts.start.sequence;
@@ -120,31 +109,23 @@ export class LiveListener {
     return !this.#response.writableEnded && !this.#response.destroyed;
   }
 
-  /** What was read together, in order of arrival. Events that it had before are passed over. */
-  offer(lives: readonly LiveEvent[], now: number): void {
-    const matching: LiveEvent[] = [];
+  /**
+   * What was read together, in order of arrival, and what was skipped before it. Events that the stream had before are passed
+   * over; of events that were skipped and it had in part, all are counted.
+   */
+  offer(lives: readonly LiveEvent[], skipped: NewestArrivals['skipped'], now: number): void {
+    const isNews = skipped !== null && skipped.sequence > this.#sequence;
+    if (isNews) this.moveTo(skipped);
+    if (!this.isOpen) return;
+    if (isNews) this.#wait({ place: skipped.place, bytes: null, events: skipped.events });
     for (const live of lives) {
       if (live.event.sequence <= this.#sequence) continue;
       this.moveTo(live.event);
-      if (this.#matches(live.event)) matching.push(live);
-    }
-    if (!this.isOpen) return;
-    // Most of a burst is left out without ever being written out.
-    for (const { event } of matching.slice(0, -EVENTS_PER_SECOND_MAX)) this.#wait({ place: event.place, bytes: null });
-    for (const live of matching.slice(-EVENTS_PER_SECOND_MAX)) {
-      const { event } = live;
       const bytes = this.filter.includesPerson ? live.bytesWithPerson : live.bytes;
-      this.#wait({ place: event.place, bytes: bytes.length > EVENT_BYTES_MAX ? null : bytes });
+      const { place } = live.event;
+      this.#wait(bytes.length > EVENT_BYTES_MAX ? { place, bytes: null, events: 1 } : { place, bytes, events: 1 });
     }
     this.#writeWaiting(now);
-  }
-
-  /** Those of a page that may be written with their person: the others of a burst are left out. */
-  showsPersonOf(events: readonly ArrivedEvent[]): readonly ArrivedEvent[] {
-    if (!this.filter.includesPerson) return [];
-    return events
-      .filter((event) => event.sequence > this.#sequence && this.#matches(event))
-      .slice(-EVENTS_PER_SECOND_MAX);
   }
 
   /** Nothing before it is of any more interest. */
@@ -177,13 +158,6 @@ export class LiveListener {
     response.once('close', () => clearTimeout(timer));
   }
 
-  #matches({ eventName, profileId, keyId }: ArrivedEvent): boolean {
-    const { filter } = this;
-    if (filter.eventName !== null && filter.eventName !== eventName) return false;
-    if (filter.keyId !== null && filter.keyId !== keyId) return false;
-    return filter.profileId === null || (profileId !== null && this.person.has(profileId));
-  }
-
   #wait(one: Waiting): void {
     this.#waiting.push(one);
     this.#waitingBytes += one.bytes?.length ?? 0;
@@ -199,8 +173,8 @@ export class LiveListener {
     return oldest;
   }
 
-  #skip({ place }: Waiting): void {
-    this.#skipped += 1;
+  #skip({ place, events }: Waiting): void {
+    this.#skipped += events;
     this.#skippedPlace = place;
   }
 

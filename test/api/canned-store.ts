@@ -117,6 +117,12 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       },
       { events: [], last: 'first', lastSequence: 0 },
     ),
+    newestArrivals: answers('newestArrivals', () => ({ events: [], last: 'last', lastSequence: 1, skipped: null }), {
+      events: [],
+      last: 'first',
+      lastSequence: 0,
+      skipped: null,
+    }),
     counts: answers(
       'counts',
       () => [{ start: HOUR, eventName: 'x', events: 2, revenue: [{ currency: 'EUR', events: 1, revenue: 0.5 }] }],

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { suite, type TestContext, test } from 'node:test';
 import { LiveFeed } from '../../src/api/live-feed.ts';
 import { LiveEvent, LiveListener } from '../../src/api/live-listener.ts';
-import { type ArrivedEvent, BadCursorError, type Store } from '../../src/store.ts';
+import { type ArrivedEvent, BadCursorError, type NewestArrivals, type Store } from '../../src/store.ts';
 import { eventually } from '../server.ts';
 import { EVENT } from './canned-store.ts';
 
@@ -27,7 +27,7 @@ async function listen(context: TestContext, isReading = true) {
   });
   const response = await opened.promise;
   const start = { place: 'start', sequence: 0 };
-  const parts = { filter: NO_FILTER, person: new Set<string>(), start, traceId: 'trace', now: START };
+  const parts = { filter: NO_FILTER, start, traceId: 'trace', now: START };
   const listener = new LiveListener(response, parts);
   const incoming = await answered;
   incoming
@@ -58,6 +58,10 @@ function events(from: number, to: number): LiveEvent[] {
   return Array.from({ length: to - from + 1 }, (_, n) => event(from + n));
 }
 
+function skippedUpTo(sequence: number, count: number): NonNullable<NewestArrivals['skipped']> {
+  return { events: count, place: `place-${sequence}`, sequence };
+}
+
 function numbered(from: number, to: number): string[] {
   return events(from, to).map(({ event: { sequence } }) => `event ${sequence}`);
 }
@@ -76,8 +80,8 @@ suite('A live stream', () => {
 
   test('passes over what it has had, and writes JSON on one line', async (t) => {
     const { listener, comes, text } = await listen(t);
-    listener.offer([event(1), event(1)], START);
-    listener.offer([event(1), event(2, { properties: '{"a":\r\n[1,\n2]}' })], START);
+    listener.offer([event(1), event(1)], null, START);
+    listener.offer([event(1), event(2, { properties: '{"a":\r\n[1,\n2]}' })], null, START);
     await comes('id: place-2\n');
     await comes('[1, 2]');
     const messages = text().split('\n\n').slice(1, -1);
@@ -92,16 +96,16 @@ suite('A live stream', () => {
 
   test('shows the last 50 of a burst, and says in its place what it left out', async (t) => {
     const { listener, comes, shown } = await listen(t);
-    listener.offer(events(1, 300), START);
+    listener.offer(events(251, 300), skippedUpTo(250, 250), START);
     await comes('id: place-300\n');
     assert.deepEqual(shown(), ['skipped 250', ...numbered(251, 300)]);
   });
 
   test('shows 50 a second, and keeps the newest of what comes meanwhile for the next', async (t) => {
     const { listener, comes, shown, text } = await listen(t);
-    listener.offer(events(1, 40), START);
-    listener.offer(events(41, 70), START + 100);
-    listener.offer(events(71, 130), START + 300);
+    listener.offer(events(1, 40), null, START);
+    listener.offer(events(41, 70), null, START + 100);
+    listener.offer(events(81, 130), skippedUpTo(80, 10), START + 300);
     listener.tick(START + 999);
     await comes('id: place-50\n');
     assert.ok(!text().includes('id: place-51\n') && !text().includes('skipped'));
@@ -114,7 +118,7 @@ suite('A live stream', () => {
   test('skips what is larger than a page can bear, and says so in its place', async (t) => {
     const { listener, comes, shown } = await listen(t);
     const large = { properties: JSON.stringify({ x: 'x'.repeat(1_100_000) }) };
-    listener.offer([event(1), event(2, large), event(3), event(4, large)], START);
+    listener.offer([event(1), event(2, large), event(3), event(4, large)], null, START);
     listener.tick(START + 1_000);
     await comes('id: place-4\nevent: skipped\ndata: {"events":1}');
     assert.deepEqual(shown(), ['event 1', 'skipped 2', 'event 3', 'skipped 4']);
@@ -123,7 +127,7 @@ suite('A live stream', () => {
   test('holds a bounded part for a reader who does not read, and lets that one go after 30 seconds', async (t) => {
     const { listener, response, isOver } = await listen(t, false);
     const large = JSON.stringify({ x: 'x'.repeat(900_000) });
-    for (let n = 1; n <= 40; n++) listener.offer([event(n, { properties: large })], START + n * 1_000);
+    for (let n = 1; n <= 40; n++) listener.offer([event(n, { properties: large })], null, START + n * 1_000);
     assert.ok(response.writableLength > 2_000_000 && response.writableLength < 4_000_000, `${response.writableLength}`);
     listener.tick(START + 50_000);
     listener.tick(START + 79_999);
@@ -138,7 +142,7 @@ suite('A live stream', () => {
     await eventually('the reader hears it', isOver);
     const stuck = await listen(t, false);
     const large = JSON.stringify({ x: 'x'.repeat(900_000) });
-    for (let n = 1; n <= 20; n++) stuck.listener.offer([event(n, { properties: large })], START);
+    for (let n = 1; n <= 20; n++) stuck.listener.offer([event(n, { properties: large })], null, START);
     stuck.listener.close();
     await eventually('its connection is gone', () => stuck.response.destroyed, 3_000);
   });
@@ -146,17 +150,20 @@ suite('A live stream', () => {
 
 suite('A live stream that comes back far behind another', () => {
   const STORED = 12_000;
+  const LOOKED_THROUGH = 5_000;
 
   test('is offered all that came meanwhile: what it cannot show is counted, never left out in silence', async (t) => {
     const all = Array.from({ length: STORED }, (_, n) => event(n + 1).event);
-    const arrivals: Store['arrivals'] = (_tenant, after, limit) => {
-      const from = after === null ? STORED : Number(after.replace('place-', '').replace('start', '0'));
-      const page = all.slice(from, from + limit);
+    const newestArrivals: Store['newestArrivals'] = (_tenant, after, _filter, limit) => {
+      const from = Number(after.replace('place-', '').replace('start', '0'));
+      const seen = all.slice(from, from + LOOKED_THROUGH);
+      const [left, page] = [seen.slice(0, -limit), seen.slice(-limit)];
       const last = page.at(-1)?.sequence ?? from;
-      return Promise.resolve({ events: page, last: `place-${last}`, lastSequence: last });
+      const skipped = left.length === 0 ? null : skippedUpTo(last - page.length, left.length);
+      return Promise.resolve({ events: page, last: `place-${last}`, lastSequence: last, skipped });
     };
     const feed = new LiveFeed({
-      store: { arrivals } as Store,
+      store: { newestArrivals } as Store,
       storedEvents: () => 0,
       now: () => START,
       onUnavailable: (error) => assert.fail(error),
@@ -180,13 +187,14 @@ suite('A live stream that comes back far behind another', () => {
 
 suite('A live stream whose store was set back', () => {
   test('ends, so that its client comes back with its place and is told what to do; a new one starts', async (t) => {
-    const arrivals: Store['arrivals'] = async (_tenant, after) => {
+    const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {
       if (after === 'start') throw new BadCursorError('is of another history');
-      return { events: after === 'place-1' ? [event(2).event] : [], last: 'place-2', lastSequence: 2 };
+      const events = after === 'place-1' ? [event(2).event] : [];
+      return { events, last: 'place-2', lastSequence: 2, skipped: null };
     };
     const reasons: string[] = [];
     const feed = new LiveFeed({
-      store: { arrivals } as Store,
+      store: { newestArrivals } as Store,
       storedEvents: () => 0,
       now: () => START,
       onUnavailable: ({ message }) => reasons.push(message),

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import { type ArrivedEvent, BadCursorError } from '../../src/store.ts';
+import { type ArrivalFilter, type ArrivedEvent, BadCursorError } from '../../src/store.ts';
 import { OLDEST } from '../../src/stored/cursor.ts';
 import {
   DAY_MS,
@@ -43,6 +43,8 @@ export async function arrivedAfter(
   }
   return { events, last };
 }
+
+const ANY: ArrivalFilter = { eventName: null, profileId: null, keyId: null };
 
 function refusedBecause(pattern: RegExp): (error: unknown) => boolean {
   return (error) => error instanceof BadCursorError && pattern.test(error.message);
@@ -131,6 +133,44 @@ export function storeArrivalsContract(open: OpenStore): void {
       const { id } = await profileOf(under, 'user_id', 'gone');
       assert.ok(await under.store.erase(TENANT, id, { traceId, at: START }));
       assert.deepEqual(await tracesAfter(start), [traceId]);
+    });
+
+    test('the newest arrivals are given in order, with how many came before them', async () => {
+      const { last: start } = await under.store.arrivals(TENANT, null, 1);
+      await sendDays(5);
+      const all = (await arrivedAfter(under, start)).events;
+      const newest = await under.store.newestArrivals(TENANT, start, ANY, 3);
+      assert.deepEqual(newest.events, all.slice(-3));
+      const { place, sequence } = all.at(-4) as ArrivedEvent;
+      assert.deepEqual(newest.skipped, { events: 7, place, sequence });
+      assert.deepEqual((await arrivedAfter(under, newest.last)).events, []);
+      assert.ok(newest.lastSequence >= (all.at(-1)?.sequence ?? 0));
+      const rest = await under.store.newestArrivals(TENANT, place, ANY, 3);
+      assert.deepEqual({ events: rest.events, skipped: rest.skipped }, { events: all.slice(-3), skipped: null });
+      const none = await under.store.newestArrivals(TENANT, newest.last, ANY, 3);
+      assert.deepEqual({ events: none.events, skipped: none.skipped }, { events: [], skipped: null });
+      assert.deepEqual((await under.store.newestArrivals('acct_unknown/production', OLDEST, ANY, 3)).events, []);
+    });
+
+    test('of the newest arrivals a filter gives those of an event name, a key and a person, merged ones included', async () => {
+      const { last: start } = await under.store.arrivals(TENANT, null, 1);
+      const own = await send(under, [person({ user_id: 'a' }, [{ event_name: 'seen' }, { event_name: 'bought' }])]);
+      await send(under, [person({ user_id: 'b' }, [{ event_name: 'bought' }])], { keyId: 'key_other' });
+      const merging = await send(under, [person({ anon_id: 'x' }, [{ event_name: 'seen' }])]);
+      const { id: merged } = await profileOf(under, 'anon_id', 'x');
+      const link = await send(under, [person({ user_id: 'a', anon_id: 'x' }, [{ event_name: 'linked' }])]);
+      const given = async (filter: Partial<ArrivalFilter>): Promise<string[]> =>
+        (await under.store.newestArrivals(TENANT, start, { ...ANY, ...filter }, 50)).events.map(
+          ({ eventName, traceId }) => `${eventName} ${traceId}`,
+        );
+      assert.deepEqual(await given({ eventName: 'seen' }), [`seen ${own}`, `seen ${merging}`]);
+      assert.equal((await given({ keyId: 'key_other' })).length, 1);
+      const ofPerson = [`seen ${own}`, `bought ${own}`, `seen ${merging}`, `linked ${link}`];
+      const { id } = await profileOf(under, 'user_id', 'a');
+      assert.deepEqual(await given({ profileId: id }), ofPerson);
+      assert.deepEqual(await given({ profileId: merged }), ofPerson);
+      assert.deepEqual(await given({ profileId: '00000000-0000-4000-8000-000000000000' }), []);
+      assert.deepEqual(await given({ profileId: id, eventName: 'bought' }), [`bought ${own}`]);
     });
 
     test('a cursor from the future, of another installation, or none at all is refused, and told how to go on', async () => {

@@ -8,9 +8,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isUsable } from '../../keys/cache.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
 import { METRIC, readCounter } from '../../metrics.ts';
-import { BadCursorError, type Store } from '../../store.ts';
+import { BadCursorError } from '../../store.ts';
 import type { HealthParts } from './health.ts';
-import { LiveFeed, type LiveFeedParts, personOf } from '../live-feed.ts';
+import { LiveFeed, type LiveFeedParts } from '../live-feed.ts';
 import { type LiveFilter, LiveListener, type LiveStart } from '../live-listener.ts';
 import { choiceParameter, type ParameterKind, readParameters, textParameter } from '../parameters.ts';
 import { include } from '../person-of-event.ts';
@@ -95,20 +95,20 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
       const filter = filterOf(request.url);
       const letGo = feed.reserve(tenantId);
       if (letGo === null) return sendError(reply, 'unavailable', NO_ROOM);
-      let person: ReadonlySet<string> | null;
+      let isKnown: boolean;
       let start: LiveStart;
       try {
-        person = await personAskedFor(store, tenantId, filter);
+        isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
         start = await startOf(feed, tenantId, request.headers['last-event-id']);
       } catch (error) {
         letGo();
         throw error;
       }
-      if (person === null) {
+      if (!isKnown) {
         letGo();
         return sendError(reply, 'not_found');
       }
-      stream(parts, feed, { request, reply, filter, person, start, letGo });
+      stream(parts, feed, { request, reply, filter, start, letGo });
       return reply;
     },
   });
@@ -118,17 +118,6 @@ function filterOf(url: string): LiveFilter {
   const parameters = readParameters(LIVE_PARAMETERS, url);
   const { event_name: eventName, profile_id: id, key_id: keyId, include: included } = parameters;
   return { eventName, profileId: id, keyId, includesPerson: included !== null };
-}
-
-/** Null for one that there is not. */
-async function personAskedFor(
-  store: Store,
-  tenantId: TenantId,
-  { profileId: id }: LiveFilter,
-): Promise<ReadonlySet<string> | null> {
-  if (id === null) return new Set();
-  const person = await personOf(store, tenantId, id);
-  return person.size === 0 ? null : person;
 }
 
 async function startOf(feed: LiveFeed, tenantId: TenantId, after: string | string[] | undefined): Promise<LiveStart> {
@@ -144,13 +133,12 @@ interface Opening {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
   readonly filter: LiveFilter;
-  readonly person: ReadonlySet<string>;
   readonly start: LiveStart;
   readonly letGo: () => void;
 }
 
 function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
-  const { request, reply, filter, person, start, letGo } = opening;
+  const { request, reply, filter, start, letGo } = opening;
   const { raw: response } = reply;
   reply.headers({
     'content-type': 'text/event-stream; charset=utf-8',
@@ -172,7 +160,7 @@ function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
     letGo();
     return;
   }
-  const listener = new LiveListener(response, { filter, person, start, traceId: request.id, now: parts.now() });
+  const listener = new LiveListener(response, { filter, start, traceId: request.id, now: parts.now() });
   const stopChecking = endWhenNotLetIn(parts, request, listener);
   // An edge keeps a connection for its response when the client has ended its side, and this one has no end.
   const { socket } = request.raw;

@@ -12,7 +12,7 @@
  * for 6 * 10^9 after it (two years of a hundred a second), and for 2^20 events of a tenant in a transaction.
  */
 
-import type { ArrivedEvent, Arrivals } from '../../store.ts';
+import type { ArrivalFilter, ArrivedEvent, Arrivals, NewestArrivals } from '../../store.ts';
 import {
   arrivalCursorIn,
   arrivalCursorOf,
@@ -40,6 +40,10 @@ import {
 
 const EVENTS_PER_TRANSACTION = 2 ** 20;
 const TRANSACTIONS_BEFORE = 2 ** 31;
+
+/** What a live view looks through in one call. */
+const EVENTS_PER_PAGE = 500;
+const PAGES_PER_LOOK = 10;
 
 /** Advisory locks are pairs of numbers: the second of these is the low half of a number of a transaction. */
 const ARRIVAL_LOCKS = ADVISORY_LOCKS + 1;
@@ -167,6 +171,34 @@ export class StoreArrivals {
     return page ?? { events: [], last: after, lastSequence: this.#sequence(horizon) };
   }
 
+  /** The newest that match, of at most PAGES_PER_LOOK pages. */
+  async listNewest(
+    tenant: number | undefined,
+    after: string,
+    filter: ArrivalFilter & { readonly person: () => Promise<ReadonlySet<string>> },
+    limit: number,
+  ): Promise<NewestArrivals> {
+    const newest: ArrivedEvent[] = [];
+    let skippedEvents = 0;
+    let skipped: NewestArrivals['skipped'] = null;
+    let end: Pick<Arrivals, 'last' | 'lastSequence'> = { last: after, lastSequence: 0 };
+    for (let pages = 0; pages < PAGES_PER_LOOK; pages += 1) {
+      const page = await this.list(tenant, end.last, EVENTS_PER_PAGE);
+      // After the events were read, so that no merge between the two hides one.
+      const person = filter.profileId === null || page.events.length === 0 ? null : await filter.person();
+      newest.push(...page.events.filter((event) => isShown(event, filter, person)));
+      const left = newest.splice(0, Math.max(0, newest.length - limit));
+      const lastLeft = left.at(-1);
+      skippedEvents += left.length;
+      if (lastLeft !== undefined) {
+        skipped = { events: skippedEvents, place: lastLeft.place, sequence: lastLeft.sequence };
+      }
+      end = page;
+      if (page.events.length < EVENTS_PER_PAGE) break;
+    }
+    return { events: newest, last: end.last, lastSequence: end.lastSequence, skipped };
+  }
+
   /** Undefined where no events have arrived after the place. */
   async #page(tenant: number, { tx, no }: Place, limit: number, horizon: number): Promise<Arrivals | undefined> {
     const { rows: runs } = await this.#db.query<Run>(RUNS_SQL, [tenant, tx, no, limit, horizon]);
@@ -271,6 +303,12 @@ export class StoreArrivals {
   #sequence(tx: number, within = 0): number {
     return (tx - (this.#base ?? 0)) * EVENTS_PER_TRANSACTION + Math.min(within, EVENTS_PER_TRANSACTION - 1);
   }
+}
+
+function isShown(event: ArrivedEvent, filter: ArrivalFilter, person: ReadonlySet<string> | null): boolean {
+  if (filter.eventName !== null && filter.eventName !== event.eventName) return false;
+  if (filter.keyId !== null && filter.keyId !== event.keyId) return false;
+  return person === null || (event.profileId !== null && person.has(event.profileId));
 }
 
 /** How many of the runs hold a page, had nothing of them been erased. */

@@ -11,12 +11,14 @@ import type { MatchOptions } from '../../identity/match-keys.ts';
 import type { IdentifierType, TenantId } from '../../model.ts';
 import type {
   Act,
+  ArrivalFilter,
   Arrivals,
   AuditQuery,
   AuditRow,
   CountBucket,
   CountQuery,
   EventQuery,
+  NewestArrivals,
   Page,
   PageRequest,
   PeoplePage,
@@ -127,6 +129,16 @@ class PostgresStore implements Store {
 
   async arrivals(id: TenantId, after: string | null, limit: number): Promise<Arrivals> {
     return this.#arrivals.list(await this.#tenants.of(id), after, limit);
+  }
+
+  async newestArrivals(id: TenantId, after: string, filter: ArrivalFilter, limit: number): Promise<NewestArrivals> {
+    const tenant = await this.#tenants.of(id);
+    const { profileId } = filter;
+    const person = async (): Promise<ReadonlySet<string>> => {
+      const profile = profileId === null ? undefined : await this.profile(id, profileId);
+      return new Set(profile === undefined ? [] : [profile.id, ...profile.mergedIds]);
+    };
+    return this.#arrivals.listNewest(tenant, after, { ...filter, person }, limit);
   }
 
   counts(id: TenantId, query: CountQuery): Promise<CountBucket[]> {

@@ -40,6 +40,7 @@ export function openSqliteStoreClient({
     people: (...args) => calls.call('people', ...args),
     events: (...args) => calls.call('events', ...args),
     arrivals: (...args) => calls.call('arrivals', ...args),
+    newestArrivals: (...args) => calls.call('newestArrivals', ...args),
     counts: (...args) => calls.call('counts', ...args),
     identity: (...args) => calls.call('identity', ...args),
     unmerge: (...args) => calls.call('unmerge', ...args),

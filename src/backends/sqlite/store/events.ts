@@ -4,7 +4,16 @@
  * each do not fill the memory: its cursor goes on where it ended.
  */
 
-import type { ArrivedEvent, Arrivals, EventQuery, JsonText, Page, StoredEvent } from '../../../store.ts';
+import type {
+  ArrivalFilter,
+  ArrivedEvent,
+  Arrivals,
+  EventQuery,
+  JsonText,
+  NewestArrivals,
+  Page,
+  StoredEvent,
+} from '../../../store.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { storeIdOf, type StoreConnection } from './connection.ts';
 import {
@@ -31,7 +40,7 @@ import { EventReader, eventsBetween } from './stored-events.ts';
 
 /** Of properties; the event that goes over it is still given. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
-/** Events of other tenants that one call looks through before it answers with what it has. */
+/** Events that one call looks through before it returns what it has. */
 const ARRIVALS_SCANNED_MAX = 20_000;
 
 /** Undefined when the query names a profile that there is not. */
@@ -126,14 +135,99 @@ export function listArrivals(
   after: string | null,
   limit: number,
 ): Arrivals {
-  const giver = { storeId: storeIdIn(storeIdOf(store)), historyId: latestStart(store) };
+  const giver = giverOf(store);
+  const events: ArrivedEvent[] = [];
+  let length = 0;
+  const last = scanArrivals(store, tenant, giver, after, (table, event) => {
+    events.push(arrivedEvent(store, giver, table, event));
+    length += event.properties.length;
+    return events.length >= limit || length > PAGE_LENGTH_MAX;
+  });
+  return { events, last: arrivalCursorOf(giver, last), lastSequence: last };
+}
+
+/** Only what is given is read with its record and its profile: a live view shows a few events of thousands a second. */
+export function listNewestArrivals(
+  store: StoreConnection,
+  tenant: number | undefined,
+  after: string,
+  filter: ArrivalFilter,
+  limit: number,
+): NewestArrivals {
+  const giver = giverOf(store);
+  const matches = matcherOf(store, tenant, filter);
+  const newest: { table: number; event: BlockEvent }[] = [];
+  let length = 0;
+  let skippedEvents = 0;
+  let lastSkipped = 0;
+  const last = scanArrivals(store, tenant, giver, after, (table, event) => {
+    if (!matches(table, event)) return false;
+    newest.push({ table, event });
+    length += event.properties.length;
+    while (newest.length > limit || (length > PAGE_LENGTH_MAX && newest.length > 1)) {
+      const { event: oldest } = newest.shift() as (typeof newest)[number];
+      length -= oldest.properties.length;
+      skippedEvents += 1;
+      lastSkipped = oldest.no;
+    }
+    return false;
+  });
+  return {
+    events: newest.map(({ table, event }) => arrivedEvent(store, giver, table, event)),
+    last: arrivalCursorOf(giver, last),
+    lastSequence: last,
+    skipped:
+      skippedEvents === 0
+        ? null
+        : { events: skippedEvents, place: arrivalCursorOf(giver, lastSkipped), sequence: lastSkipped },
+  };
+}
+
+function giverOf(store: StoreConnection): CursorGiver {
+  return { storeId: storeIdIn(storeIdOf(store)), historyId: latestStart(store) };
+}
+
+function arrivedEvent(store: StoreConnection, giver: CursorGiver, table: number, event: BlockEvent): ArrivedEvent {
+  return { ...storedEvent(store, table, event), place: arrivalCursorOf(giver, event.no), sequence: event.no };
+}
+
+function matcherOf(
+  store: StoreConnection,
+  tenant: number | undefined,
+  { eventName, profileId, keyId }: ArrivalFilter,
+): (table: number, event: BlockEvent) => boolean {
+  const person = profileId === null || tenant === undefined ? null : nodesById(store, tenant, profileId);
+  const nodes = person === null ? null : new Set(person?.nodes.map(({ node }) => node));
+  // Events of a request come one after the other.
+  let record = 0;
+  let isOfKey = keyId === null;
+  return (table, event) => {
+    if (eventName !== null && event.name !== eventName) return false;
+    if (nodes !== null && (event.node === null || !nodes.has(event.node))) return false;
+    if (keyId !== null && event.record !== record) {
+      record = event.record;
+      const sql = `SELECT key_id FROM records_${table} WHERE no = ?`;
+      isOfKey = store.get<{ key_id: string }>(sql, record)?.key_id === keyId;
+    }
+    return isOfKey;
+  };
+}
+
+/**
+ * Visits what arrived after a place, in order, until `visit` says that it is enough, or enough was looked through. Returns
+ * the number up to which it looked.
+ */
+function scanArrivals(
+  store: StoreConnection,
+  tenant: number | undefined,
+  giver: CursorGiver,
+  after: string | null,
+  visit: (table: number, event: BlockEvent) => boolean,
+): number {
   const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
   const end = (row?.next ?? 1) - 1;
-  const events: ArrivedEvent[] = [];
-  const upTo = (no: number): Arrivals => ({ events, last: arrivalCursorOf(giver, no), lastSequence: no });
   let last = after === null ? end : numberAfter(store, tenant, giver, after, end);
   let left = ARRIVALS_SCANNED_MAX;
-  let length = 0;
   const tables = tenant === undefined ? [] : store.tables();
   for (const [index, table] of tables.entries()) {
     const tableEnd = (tables[index + 1]?.first_event ?? end + 1) - 1;
@@ -141,19 +235,15 @@ export function listArrivals(
     for (let from = Math.max(last + 1, table.first_event); from <= tableEnd; from = last + 1) {
       const scanEnd = Math.min(tableEnd, from + left - 1);
       for (const event of eventsBetween(store, table.no, from, scanEnd + 1, tenant)) {
-        const { no } = event;
-        const place = arrivalCursorOf(giver, no);
-        events.push({ ...storedEvent(store, table.no, event), place, sequence: no });
-        length += event.properties.length;
-        if (events.length >= limit || length > PAGE_LENGTH_MAX) return upTo(no);
+        if (visit(table.no, event)) return event.no;
       }
       last = scanEnd < tableEnd ? beforeNextBlock(store, table.no, scanEnd, tableEnd) : tableEnd;
       // Numbers that were left out cost nothing, and a page must not end among them.
       left = last > scanEnd ? ARRIVALS_SCANNED_MAX : left - (scanEnd - from + 1);
-      if (left <= 0) return upTo(last);
+      if (left <= 0) return last;
     }
   }
-  return upTo(end);
+  return end;
 }
 
 /** The number in a cursor. Throws `BadCursorError` for one after which something may be missing. */

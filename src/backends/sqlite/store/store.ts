@@ -10,11 +10,13 @@ import type { MatchOptions } from '../../../identity/match-keys.ts';
 import type { IdentifierType, TenantId } from '../../../model.ts';
 import type {
   Act,
+  ArrivalFilter,
   Arrivals,
   AuditRow,
   CountBucket,
   CountQuery,
   EventQuery,
+  NewestArrivals,
   Page,
   PageRequest,
   PeoplePage,
@@ -43,7 +45,7 @@ import { inWriteTransaction, unmerge } from './acts.ts';
 import type { HashOfKey } from '../../../stored/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
 import { erase } from './erase.ts';
-import { listArrivals, listEvents } from './events.ts';
+import { listArrivals, listEvents, listNewestArrivals } from './events.ts';
 import {
   countEvents,
   listActs,
@@ -148,6 +150,10 @@ class SqliteStore implements Store {
 
   async arrivals(id: TenantId, after: string | null, limit: number): Promise<Arrivals> {
     return this.#read(() => listArrivals(this.#store, this.#store.tenant(id), after, limit));
+  }
+
+  async newestArrivals(id: TenantId, after: string, filter: ArrivalFilter, limit: number): Promise<NewestArrivals> {
+    return this.#read(() => listNewestArrivals(this.#store, this.#store.tenant(id), after, filter, limit));
   }
 
   async counts(id: TenantId, query: CountQuery): Promise<CountBucket[]> {
