@@ -6,7 +6,7 @@
 import type { Capacity } from './capacity.ts';
 import { assertAllAccepted } from './generator.ts';
 import type { Generator, LoadJob, LoadResult } from './generator.ts';
-import type { StoredResult } from './pipeline.ts';
+import type { StoredResult } from './stored-result.ts';
 import type { Progress } from './progress.ts';
 import { Reader } from './reading.ts';
 import type { Outcome } from './report.ts';

@@ -8,7 +8,7 @@
 import { isMainThread, type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
 import { openSqliteKeyStore } from '../src/backends/sqlite/keys.ts';
 import { openSqliteStoreWriter } from '../src/backends/sqlite/store/writer.ts';
-import { keyFileOf, storeFileOf } from '../src/data-folder.ts';
+import { keyFileOf, storeFileOf } from '../src/data-folder/files.ts';
 import { createTraceIds } from '../src/edge/trace-id.ts';
 import { hashKey } from '../src/keys/format.ts';
 import type { LogReader, LogRecord } from '../src/log.ts';
@@ -16,7 +16,7 @@ import { tenantOf } from '../src/model.ts';
 import { processPrepared } from '../src/processor/batch.ts';
 import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
 import { serveRecords, sourceInThread } from '../src/processor/source.ts';
-import type { ApiKey } from '../src/store.ts';
+import type { ApiKey } from '../src/keys.ts';
 import { type Crowd, RequestMaker, USERS_PER_REQUEST } from './crowd.ts';
 
 export interface FillJob {

@@ -10,7 +10,8 @@ import { type Benchmark, type Context, type Pace, START_SECONDS } from './contex
 import { type Crowd, identifiersOf } from './crowd.ts';
 import type { FillJob, FillResult } from './fill.ts';
 import { Histogram, type Quantiles } from './histogram.ts';
-import { disturbance, sendAndWait, type StoredResult } from './pipeline.ts';
+import type { StoredResult } from './stored-result.ts';
+import { disturbance, sendAndWait } from './pipeline.ts';
 import { PAGE_EVENTS, Reader } from './reading.ts';
 import { median, milliseconds, type Outcome, thousands } from './report.ts';
 import { mulberry32 } from './requests.ts';

@@ -7,7 +7,8 @@
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
 import { type Crowd, identifiersOf, type Says } from './crowd.ts';
 import { endToEnd } from './end-to-end.ts';
-import { disturbance, noiseOf, sendAndWait, type StoredResult } from './pipeline.ts';
+import type { StoredResult } from './stored-result.ts';
+import { disturbance, noiseOf, sendAndWait } from './pipeline.ts';
 import { Reader } from './reading.ts';
 import { type Outcome, thousands } from './report.ts';
 import type { Server, Stage } from './servers.ts';

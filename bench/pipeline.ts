@@ -7,7 +7,8 @@
 
 import type { Context } from './context.ts';
 import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
-import { assertAllAccepted, type StreamResult } from './generator.ts';
+import { assertAllAccepted } from './generator.ts';
+import type { StoredResult } from './stored-result.ts';
 import { type Noise, noiseText, worstNoise } from './noise.ts';
 import { cpuSeconds, diskBytes, residentMegabytes, systemCpuSeconds, threadTimes, type ThreadTime } from './proc.ts';
 import type { Reader } from './reading.ts';
@@ -20,26 +21,6 @@ const POLL_MILLISECONDS = 20;
 const EVENTS_PER_SECOND_MIN = 1_000;
 const PATIENCE_SECONDS = 60;
 const STALLED_SECONDS_MAX = 30;
-
-export interface StoredResult {
-  readonly events: number;
-  /** From the first request until all of it could be read back. */
-  readonly seconds: number;
-  readonly perSecond: number;
-  readonly edge: StreamResult;
-  readonly serverCpuSeconds: number;
-  /** The same by thread, the busiest first, without threads that have ended. */
-  readonly threads: readonly ThreadTime[];
-  readonly serverDiskBytes: number;
-  /** The most so far, since the server was started. */
-  readonly serverMegabytes: number;
-  readonly transactions: number;
-  readonly usersPerTransaction: number;
-  readonly merges: number;
-  /** As `LoadResult.otherCpu`, and the least of `capacity.ts` before and after. */
-  readonly otherCpu: number;
-  readonly cores: number;
-}
 
 export async function sendAndWait(
   context: Context,

@@ -6,7 +6,7 @@
 
 import { randomFillSync } from 'node:crypto';
 import { companyOf } from '../src/backends/sqlite/store/match-keys.ts';
-import { type HashOfKey, personHash } from '../src/stored/keyed-hash.ts';
+import { type HashOfKey, personHash } from '../src/views/keyed-hash.ts';
 import { IDENTIFIER_TYPES } from '../src/model.ts';
 import { type Crowd, identifiersOf, peopleOf, USERS_PER_REQUEST } from './crowd.ts';
 import { mulberry32, userOf } from './requests.ts';

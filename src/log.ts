@@ -64,6 +64,18 @@ export interface LostRange {
   readonly records: number;
 }
 
+/** Records that are gone from the log and were not processed, by partition. */
+export interface LostAhead extends LostRange {
+  readonly partition: number;
+  /** When the processor went on without them; null while it has not. */
+  readonly at: number | null;
+}
+
+/** Those that the store has passed: given up by an operator or, where `from` is 1, removed before there was this store. */
+export interface LostRecords extends LostAhead {
+  readonly at: number;
+}
+
 export interface LogAppender {
   /**
    * Resolves once the entry is durable: it survives kill -9 and power loss. Rejects with `LogUnavailableError` when it

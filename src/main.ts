@@ -1,5 +1,5 @@
 /**
- * The command line and the composition root of the main thread. Backends are opened through `opening.ts`, which loads
+ * The command line and the composition root of the main thread. Backends are opened through `wiring/opening.ts`, which loads
  * each only when it is used.
  */
 
@@ -7,8 +7,8 @@ import { readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import type { CommandName } from './cli/commands.ts';
 import type { Shell } from './cli/shell.ts';
-import type { Env } from './config.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from './data-folder.ts';
+import type { Env } from './config/config.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from './data-folder/files.ts';
 import { OperatorError } from './errors.ts';
 
 // What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
@@ -18,7 +18,7 @@ type Runner = (args: readonly string[], env: Env) => Promise<number>;
 
 /** One for each command of the table in cli/commands.ts. Help is printed before any of them is asked. */
 const RUNNERS: Readonly<Record<CommandName, Runner>> = {
-  serve: async (args, env) => (await import('./serve.ts')).serve(args, env, versionOf()),
+  serve: async (args, env) => (await import('./wiring/serve.ts')).serve(args, env, versionOf()),
   keys: runKeysCommand,
   invite: runInviteCommand,
   config: async (args, env) => (await import('./cli/config.ts')).runConfig(args, { out, env, isTty: isTty() }),
@@ -88,7 +88,7 @@ async function runHelpCommand(args: readonly string[], env: Env): Promise<number
 async function runKeysCommand(args: readonly string[], env: Env): Promise<number> {
   const [{ runKeys }, { openKeyStore, replaceLostKeys, findKeyStore }] = await Promise.all([
     import('./cli/keys.ts'),
-    import('./opening.ts'),
+    import('./wiring/opening.ts'),
   ]);
   return runKeys(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, replaceLostKeys, findKeyStore });
 }
@@ -96,7 +96,7 @@ async function runKeysCommand(args: readonly string[], env: Env): Promise<number
 async function runInviteCommand(args: readonly string[], env: Env): Promise<number> {
   const [{ runInvite }, { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore }] = await Promise.all([
     import('./cli/invite.ts'),
-    import('./opening.ts'),
+    import('./wiring/opening.ts'),
   ]);
   const stores = { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore };
   return runInvite(args, { out, env, isTty: isTty(), now: Date.now, ...stores });
@@ -107,7 +107,7 @@ function onData(command: (args: readonly string[], shell: Shell) => Promise<numb
   return async (args, env) => {
     const [{ shellOf }, { openStore, findKeyStore, findServer }] = await Promise.all([
       import('./cli/shell.ts'),
-      import('./opening.ts'),
+      import('./wiring/opening.ts'),
     ]);
     return command(args, shellOf(process, { env, openStore, findKeyStore, findServer }));
   };
@@ -123,7 +123,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     { problemOfInstallation },
   ] = await Promise.all([
     import('./cli/doctor.ts'),
-    import('./opening.ts'),
+    import('./wiring/opening.ts'),
     import('./backends/sqlite/log/segments.ts'),
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/lock.ts'),
@@ -199,7 +199,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     { noteUnknownEnds },
   ] = await Promise.all([
     import('./cli/restore.ts'),
-    import('./data-folder.ts'),
+    import('./data-folder/files.ts'),
     import('./backends/sqlite/folder-lock.ts'),
     import('./backends/sqlite/backup/facts.ts'),
     import('./backends/sqlite/checkup.ts'),
@@ -225,7 +225,7 @@ if (process.connected) {
 }
 
 try {
-  const { processEnvironment } = await import('./config.ts');
+  const { processEnvironment } = await import('./config/config.ts');
   process.exitCode = await run(process.argv.slice(2), processEnvironment());
 } catch (error) {
   if (!(error instanceof OperatorError)) throw error;

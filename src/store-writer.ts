@@ -9,9 +9,10 @@
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
-import type { LostRecords, ProcessedLog } from './log-continuity.ts';
+import type { LostRecords } from './log.ts';
+import type { ProcessedLog } from './log/continuity.ts';
 import type { KeyKind, MatchKey, NodeNumber, Origin, TenantId } from './model.ts';
-import type { CountedCurrency } from './stored/currency.ts';
+import type { CountedCurrency } from './views/currency.ts';
 
 /** A log record without its body. */
 export interface RecordHeader {
@@ -83,7 +84,7 @@ export interface EventToStore {
   readonly timestamp: number;
   /** A text where a double would lose digits. */
   readonly revenue: number | string | null;
-  /** Of the revenue (stored/currency.ts). */
+  /** Of the revenue (views/currency.ts). */
   readonly currency: CountedCurrency;
   readonly value: number | string | null;
   /** A JSON object. */

@@ -1,91 +1,14 @@
 /**
- * What Sluice keeps besides the log, as people read it. `KeyStore` holds accounts and API keys: small, read on every
- * request through a cache (`keys/cache.ts`), written rarely. `Store` is all that was made of the log: profiles, events,
- * traces, rejections and the books; the processor writes it through `StoreWriter` (`store-writer.ts`).
- * `test/contract/keys.ts` and `test/contract/store.ts` are the suites that every backend passes.
+ * The interface of the store: everything that is made of the log, as it is read. Profiles, events, traces, rejections and
+ * the ledger; the processor writes them through `StoreWriter` (`store-writer.ts`). `test/contract/store.ts` is the suite
+ * that every backend passes.
  *
  * Every call of `Store` names the tenant first and sees nothing of another one. Lists are newest first; a cursor names
  * the last row that was given, so rows that come in meanwhile neither repeat nor hide others.
  */
 
-import type { LostAhead, LostRecords } from './log-continuity.ts';
-import {
-  type Environment,
-  IDENTIFIER_TYPES,
-  type IdentifierType,
-  type KeyKind,
-  type RefusalReason,
-  type TenantId,
-} from './model.ts';
-
-export interface Account {
-  readonly id: string;
-  readonly name: string;
-  readonly createdAt: number;
-}
-
-/** A key as it is stored. The key itself is shown once at creation and is never here, only its SHA-256. */
-export interface ApiKey {
-  /** Public and harmless: `key_` and 12 base62 characters. Used to revoke, in logs and in records. */
-  readonly id: string;
-  readonly accountId: string;
-  readonly accountName: string;
-  readonly name: string;
-  readonly kind: KeyKind;
-  readonly environment: Environment;
-  /** What the key may do. Pinned by kind in code; stored so that it can be shown and later narrowed. */
-  readonly scopes: readonly string[];
-  /** Origins a browser may use a publishable key from; empty means any. */
-  readonly origins: readonly string[];
-  /** For display: `sk_dev_` and the last four characters. */
-  readonly prefix: string;
-  readonly lastFour: string;
-  readonly createdAt: number;
-  readonly expiresAt: number | null;
-  readonly revokedAt: number | null;
-  readonly lastUsedAt: number | null;
-  /** A secret key was seen in a request from a web page of another site: probably leaked. */
-  readonly leakSuspectedAt: number | null;
-  readonly leakOrigin: string | null;
-}
-
-/** What is needed to store a new key: all that does not come with its use. */
-export interface NewKey
-  extends Omit<ApiKey, 'accountName' | 'revokedAt' | 'lastUsedAt' | 'leakSuspectedAt' | 'leakOrigin'> {
-  /** SHA-256 of the whole key. */
-  readonly hash: Uint8Array;
-}
-
-/** What the edge saw of a key, gathered in memory and written in the background. */
-export interface KeySighting {
-  readonly keyId: string;
-  readonly usedAt: number;
-  readonly leakOrigin: string | null;
-}
-
-/** Every method rejects when the store cannot be read or written; callers answer 503 then, never 401. */
-export interface KeyStore {
-  accounts(): Promise<Account[]>;
-  /** Makes the account, or returns the one that has that name already. */
-  ensureAccount(account: Account): Promise<Account>;
-  create(key: NewKey): Promise<void>;
-  /** By SHA-256 of the whole key, revoked and expired ones included; undefined if there is none. */
-  findByHash(hash: Uint8Array): Promise<ApiKey | undefined>;
-  /** Newest first; of one account, or of all. */
-  list(accountId?: string): Promise<ApiKey[]>;
-  /** Returns the key as it is afterwards; undefined if there is no such id. Revoking twice keeps the first time. */
-  revoke(id: string, at: number): Promise<ApiKey | undefined>;
-  /** Lets a key expire at that time, or earlier if it would have. As it is afterwards; undefined for an unknown id. */
-  expire(id: string, at: number): Promise<ApiKey | undefined>;
-  /** Never moves `lastUsedAt` backwards; keeps the first suspected leak. Unknown ids are ignored. */
-  recordSightings(sightings: readonly KeySighting[]): Promise<void>;
-  /**
-   * Reports each key that is changed, as soon as can be, until `close`. Undefined: any may be new or changed, because one was
-   * made or nothing was heard for a while. A store that has no way to report changes has no such method.
-   */
-  watch?(onChange: (keyId: string | undefined) => void): void;
-  close(): Promise<void>;
-}
+import type { LostAhead, LostRecords } from './log.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type RefusalReason, type TenantId } from './model.ts';
 
 /** A JSON value as text: spliced into answers as it is, so that numbers keep their digits. */
 export type JsonText = string;
@@ -467,7 +390,7 @@ export interface Store {
   events(tenantId: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined>;
   /**
    * In order of arrival, oldest first, after the place that `after` names; null starts with what comes next, `OLDEST`
-   * (stored/cursor.ts) with the oldest event that is stored. A place stays good for as long as the events after it are
+   * (views/cursor.ts) with the oldest event that is stored. A place stays good for as long as the events after it are
    * stored; one after which events may be missing is rejected with `BadCursorError`, whose message says how to go on.
    */
   arrivals(tenantId: TenantId, after: string | null, limit: number): Promise<Arrivals>;

@@ -1,7 +1,7 @@
 /** The checkpointer's thread as a server has it, for tests that open a log or a store themselves. */
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
-import type { CheckpointerSetup } from '../src/supervisor.ts';
+import type { CheckpointerSetup } from '../src/wiring/supervisor.ts';
 
 export interface CheckpointerThread {
   /** For one writer. */
@@ -11,7 +11,7 @@ export interface CheckpointerThread {
 
 export function startCheckpointer(): CheckpointerThread {
   const setup: CheckpointerSetup = { role: 'checkpointer' };
-  const thread = new Worker(new URL('../src/thread.ts', import.meta.url), { workerData: setup });
+  const thread = new Worker(new URL('../src/wiring/thread.ts', import.meta.url), { workerData: setup });
   return {
     port: () => {
       const { port1, port2 } = new MessageChannel();

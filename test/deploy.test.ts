@@ -13,8 +13,8 @@ import { PARTITIONS_DEFAULT } from '../src/backends/kafka/topic.ts';
 import { parseKafkaUrl } from '../src/backends/kafka/url.ts';
 import { readPostgresUrl } from '../src/backends/postgres/url.ts';
 import { LIMITS, ROLES } from '../src/model.ts';
-import { INGEST_PATH } from '../src/roles.ts';
-import { SETTINGS } from '../src/settings.ts';
+import { INGEST_PATH } from '../src/config/roles.ts';
+import { SETTINGS } from '../src/config/settings.ts';
 import { at, parseYaml, type Yaml } from './yaml.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));

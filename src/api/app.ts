@@ -13,11 +13,11 @@ import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, ty
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import type { Role } from '../model.ts';
-import { isTooManyOpenFiles } from '../open-files.ts';
-import { servedElsewhere } from '../roles.ts';
+import { isTooManyOpenFiles } from '../runtime/open-files.ts';
+import { servedElsewhere } from '../config/roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
-import { TrustedProxies } from '../trusted-proxies.ts';
+import { TrustedProxies } from '../config/trusted-proxies.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 import type { DescribedRoute } from './openapi-document.ts';
 import { RefusedError, sendError, sendRefused } from './responses.ts';

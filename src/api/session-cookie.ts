@@ -8,7 +8,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6 } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SESSION_MS } from '../sign-in/session.ts';
-import type { TrustedProxies } from '../trusted-proxies.ts';
+import type { TrustedProxies } from '../config/trusted-proxies.ts';
 import { isSecure } from './same-origin.ts';
 
 const NAME = 'sluice_session';

@@ -6,12 +6,12 @@
  * dashboard make nothing.
  */
 
-import { baseUrlOf } from '../base-url.ts';
-import type { Config } from '../config.ts';
+import { baseUrlOf } from '../config/base-url.ts';
+import type { Config } from '../config/config.ts';
 import { createKey, newAccount } from '../keys/create.ts';
 import type { MemberStore } from '../members.ts';
 import { invitationLink, invite } from '../sign-in/invite.ts';
-import type { Account, KeyStore } from '../store.ts';
+import type { Account, KeyStore } from '../keys.ts';
 import { curlLine } from './curl.ts';
 import { DEFAULT_ACCOUNT_NAME } from './keys-create.ts';
 

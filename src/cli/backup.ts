@@ -28,12 +28,12 @@ import {
   writeUnfinishedBackup,
 } from '../backup/unfinished-backup.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, verify } from '../backup/unpack.ts';
-import type { Config } from '../config.ts';
-import { logFolderOf } from '../data-folder.ts';
+import type { Config } from '../config/config.ts';
+import { logFolderOf } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
-import { refuseMovedFolder } from '../move-marker.ts';
+import { refuseMovedFolder } from '../migration/marker.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from './flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
 import { readSettings } from './place.ts';
 import { Progress } from './progress.ts';

@@ -4,7 +4,7 @@
  */
 
 import { ENVIRONMENTS, type Environment } from '../model.ts';
-import { type FlagsRead, suggestion } from './flags.ts';
+import { type FlagsRead, suggestion } from '../config/flags.ts';
 
 const SHORT_ENVIRONMENTS: Readonly<Record<string, Environment>> = { prod: 'production', dev: 'development' };
 const SHORT_FORMS = Object.keys(SHORT_ENVIRONMENTS);

@@ -5,10 +5,10 @@
  * for. Texts are wrapped when they are printed. A value called FILE or FOLDER is completed with files or folders.
  */
 
-import { formatSetting, type SettingName, SETTING_NAMES, SETTINGS } from '../config.ts';
+import { formatSetting, type SettingName, SETTING_NAMES, SETTINGS } from '../config/config.ts';
 import { KEY_KINDS } from '../model.ts';
 import { ENVIRONMENT_CHOICES, ENVIRONMENTS_EXPECTED } from './choices.ts';
-import type { FlagKinds } from './flags.ts';
+import type { FlagKinds } from '../config/flags.ts';
 
 export interface Flag {
   /** Stands for the value in the help. A switch has none. */

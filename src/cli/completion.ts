@@ -5,7 +5,7 @@
  */
 
 import { ALL_COMMANDS, type Command, COMMANDS, COMPLETION_SHELLS, type Flag, flagKinds } from './commands.ts';
-import { mistakesError, readFlags, suggestion } from './flags.ts';
+import { mistakesError, readFlags, suggestion } from '../config/flags.ts';
 
 const HINT = 'For help: sluice help completion';
 

@@ -3,7 +3,7 @@
  * as `sluice serve`, so that it shows what serve would do; starts nothing and touches no file.
  */
 
-import { describeConfig, type Env, loadConfig } from '../config.ts';
+import { describeConfig, type Env, loadConfig } from '../config/config.ts';
 import { inkFor, renderTable, wrap } from './table.ts';
 
 const DESCRIPTION_COLUMNS = 92;

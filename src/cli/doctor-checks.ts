@@ -6,12 +6,13 @@
 
 import { readdirSync, type Stats, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config.ts';
-import { accessAdvice, accessProblemsOf, ownerProblemsOf } from '../data-folder-access.ts';
+import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config/config.ts';
+import { accessAdvice, accessProblemsOf, ownerProblemsOf } from '../data-folder/access.ts';
 import type { LogReader } from '../log.ts';
-import type { LogInspection } from '../log-continuity.ts';
-import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../lost-keys.ts';
-import type { KeyStore, Store } from '../store.ts';
+import type { LogInspection } from '../log/continuity.ts';
+import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../data-folder/lost-keys.ts';
+import type { KeyStore } from '../keys.ts';
+import type { Store } from '../store.ts';
 import { displayOf } from './keys-show.ts';
 import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
 

@@ -7,12 +7,12 @@
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
-import { CLOCK_EARLIEST } from '../clock.ts';
-import { formatSetting } from '../config.ts';
-import { withoutSecrets } from '../config-values.ts';
-import { serverUrlFileOf, storeFileOf } from '../data-folder.ts';
+import { CLOCK_EARLIEST } from '../clock/clock.ts';
+import { formatSetting } from '../config/config.ts';
+import { withoutSecrets } from '../config/values.ts';
+import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
-import { isHarmless, type MissingRecords, missingRecordsText, unknownEndsText } from '../log-continuity.ts';
+import { isHarmless, type MissingRecords, missingRecordsText, unknownEndsText } from '../log/continuity.ts';
 import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -282,7 +282,7 @@ export async function recordsBetween(log: LogReader, before: Positions, after: P
   return sum;
 }
 
-/** Against the newest event: a clock that is behind it, or far ahead of it, is not followed by a server (`clock.ts`). */
+/** Against the newest event: a clock that is behind it, or far ahead of it, is not followed by a server (`clock/clock.ts`). */
 export const checkClock: Check = async (parts) => {
   const now = parts.now();
   if (now < CLOCK_EARLIEST) {

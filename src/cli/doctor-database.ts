@@ -3,7 +3,7 @@
  * whether somebody holds a transaction open for so long that the live view and the cleaning up wait for it.
  */
 
-import { withoutSecrets } from '../config-values.ts';
+import { withoutSecrets } from '../config/values.ts';
 import { broken, type Check, type Finding, warning, well } from './doctor-checks.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 

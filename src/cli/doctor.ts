@@ -4,10 +4,10 @@
  */
 
 import { isRestoreUnfinished } from '../backup/restore-marker.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import type { LogReader } from '../log.ts';
-import type { LogInspection } from '../log-continuity.ts';
-import { problemOfUnmovedFolder, refuseMovedFolder } from '../move-marker.ts';
+import type { LogInspection } from '../log/continuity.ts';
+import { problemOfUnmovedFolder, refuseMovedFolder } from '../migration/marker.ts';
 import type { Store } from '../store.ts';
 import {
   broken,
@@ -26,7 +26,7 @@ import { checkBackup } from './doctor-backup.ts';
 import { checkDatabase } from './doctor-database.ts';
 import { checkBacklog, checkBooks, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import { readSettings } from './place.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable, wrap } from './table.ts';

@@ -4,7 +4,7 @@
 
 import { readChoice } from './choices.ts';
 import { COMMANDS, EXPORT_FORMATS, EXPORT_KINDS, flagKinds } from './commands.ts';
-import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import type { Asked } from './export-file.ts';
 import { MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import type { Shell } from './shell.ts';

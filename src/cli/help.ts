@@ -4,7 +4,7 @@
 
 import { ALL_COMMANDS, type Command, findCommand, type Flag, type Note } from './commands.ts';
 import { OperatorError } from '../errors.ts';
-import { suggestion } from './flags.ts';
+import { suggestion } from '../config/flags.ts';
 import { type Ink, wrap } from './table.ts';
 
 const COLUMNS = 100;

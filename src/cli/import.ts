@@ -7,10 +7,10 @@
 
 import { createReadStream } from 'node:fs';
 import { basename, resolve } from 'node:path';
-import { parseDurationMs } from '../config-values.ts';
+import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
 import { sendBody, type Target } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';

@@ -4,14 +4,14 @@
  * Whoever may write to the data folder, or the database, may let people in, so nothing else is asked.
  */
 
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { nameMistake } from '../keys/create.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
 import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
-import type { Account, KeyStore } from '../store.ts';
+import type { Account, KeyStore } from '../keys.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from './flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { chooseAccount } from './keys-create.ts';
 import { type KeysIo, withKeyStore } from './keys-place.ts';
 import { isShared, placeName, readSettings, serverUrlOf } from './place.ts';

@@ -3,16 +3,16 @@
  * the key, and the account if need be. The only output that ever holds the whole key.
  */
 
-import type { Config } from '../config.ts';
-import { parseDurationMs } from '../config-values.ts';
+import type { Config } from '../config/config.ts';
+import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
 import { KEY_KINDS } from '../model.ts';
-import type { Account, KeyStore, NewKey } from '../store.ts';
+import type { Account, KeyStore, NewKey } from '../keys.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
 import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { type FlagsRead, mistakesError, readFlags } from './flags.ts';
+import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import { type KeysIo, withKeyStore } from './keys-place.ts';
 import { asStored, keyJson } from './keys-show.ts';
 import { isShared, placeName, readSettings, serverUrlOf } from './place.ts';

@@ -2,11 +2,11 @@
  * What the commands on keys share: the world they run in, and where the keys are.
  */
 
-import type { Config, Env } from '../config.ts';
+import type { Config, Env } from '../config/config.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
-import type { KeyStore } from '../store.ts';
+import type { KeyStore } from '../keys.ts';
 import { OperatorError } from '../errors.ts';
-import { refuseLostKeys } from '../lost-keys.ts';
+import { refuseLostKeys } from '../data-folder/lost-keys.ts';
 import { isShared, placeName } from './place.ts';
 
 export interface KeysIo {

@@ -3,11 +3,11 @@
  * overlap has passed. Mistakes are reported all at once, before anything is opened.
  */
 
-import { formatDuration, parseDurationMs } from '../config-values.ts';
+import { formatDuration, parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import { OVERLAP_MS_MAX, rollKey } from '../keys/roll.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from './flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { type KeysIo, onKeys, unknownKey } from './keys-place.ts';
 import { asStored, displayOf, keyJson, minuteOf } from './keys-show.ts';
 import { placeName, readSettings } from './place.ts';

@@ -4,7 +4,7 @@
  */
 
 import { keyState } from '../keys/state.ts';
-import type { Account, ApiKey, NewKey } from '../store.ts';
+import type { Account, ApiKey, NewKey } from '../keys.ts';
 
 export type ShownState = ReturnType<typeof keyState> | 'probably leaked';
 

@@ -5,7 +5,7 @@
  */
 
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from './flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { commandHelp, unknownCommand } from './help.ts';
 import { createCommand } from './keys-create.ts';
 import { type KeysIo, onKeys, unknownKey } from './keys-place.ts';

@@ -3,7 +3,7 @@
  * And back: the times that people write after `--since`, `--from` and `--to`.
  */
 
-import { parseDurationMs } from '../config-values.ts';
+import { parseDurationMs } from '../config/values.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 
 const SECOND_MS = 1_000;

@@ -1,12 +1,18 @@
 /**
- * Moves an installation part by part (moving.ts), and compares both sides afterwards. What was taken in before is not
+ * Moves an installation part by part (migration/parts.ts), and compares both sides afterwards. What was taken in before is not
  * touched again, so it may be called as often as it takes. A part that somebody else took further at the same moment (a
  * run that was killed, but whose last statement was still at work) is gone on with from where it is then.
  */
 
 import { isDeepStrictEqual } from 'node:util';
 import type { TenantId } from '../model.ts';
-import { type MovingSource, type MovingTarget, PART_NAMES, type PartName, type TenantBooks } from '../moving.ts';
+import {
+  type MovingSource,
+  type MovingTarget,
+  PART_NAMES,
+  type PartName,
+  type TenantBooks,
+} from '../migration/parts.ts';
 import { StoreConflictError } from '../store-writer.ts';
 
 const ATTEMPTS = 5;

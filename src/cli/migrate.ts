@@ -1,19 +1,19 @@
 /**
  * `sluice migrate --to postgres://…`: carries an embedded installation over to PostgreSQL. It holds the lock of the data
- * folder meanwhile and leaves the files in it as they are, but for a marker (move-marker.ts), which is there before the
+ * folder meanwhile and leaves the files in it as they are, but for a marker (migration/marker.ts), which is there before the
  * first row is moved: so the two sides never go on apart from each other. Interrupted at any moment, the same command
  * goes on where it stopped. The move counts only when both sides are the same by rows and by books: exit code 0; else 1.
  */
 
 import { randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
-import { withoutSecrets } from '../config-values.ts';
+import { withoutSecrets } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
-import { type MoveMarker, moveMarkerFileOf, readMoveMarker, writeMoveMarker } from '../move-marker.ts';
-import { type MovingSource, type MovingTarget, PART_NAMES, type TargetState } from '../moving.ts';
+import { type MoveMarker, moveMarkerFileOf, readMoveMarker, writeMoveMarker } from '../migration/marker.ts';
+import { type MovingSource, type MovingTarget, PART_NAMES, type TargetState } from '../migration/parts.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from './flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { countOf, formatCount, isoTime, localTime } from './local-time.ts';
 import { compare, countAll, type Counts, moveAll, partWords, type Verdict } from './migrate-move.ts';
 import { readSettings } from './place.ts';

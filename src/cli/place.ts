@@ -4,11 +4,11 @@
  */
 
 import { resolve } from 'node:path';
-import { baseUrlOf } from '../base-url.ts';
-import { type Config, type Env, readConfig, SETTINGS } from '../config.ts';
-import { withoutSecrets } from '../config-values.ts';
-import { serverUrlIn } from '../data-folder.ts';
-import type { FlagsRead } from './flags.ts';
+import { baseUrlOf } from '../config/base-url.ts';
+import { type Config, type Env, readConfig, SETTINGS } from '../config/config.ts';
+import { withoutSecrets } from '../config/values.ts';
+import { serverUrlIn } from '../data-folder/files.ts';
+import type { FlagsRead } from '../config/flags.ts';
 
 /** The settings of the server that commands take as flags, too. */
 const LOCATION_FLAGS = ['data', 'store-url', 'log-url'];

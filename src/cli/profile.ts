@@ -7,11 +7,11 @@
 import { jsonText } from '../api/json-text.ts';
 import { eventJson, identityJson, profileJson } from '../api/stored-json.ts';
 import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts';
-import { matchOptionsOf } from '../match-options.ts';
+import { matchOptionsOf } from '../config/match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { Provenance, Store, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags, suggestion } from './flags.ts';
+import { mistakesError, readFlags, suggestion } from '../config/flags.ts';
 import { countOf, localTime } from './local-time.ts';
 import { identityTree } from './profile-tree.ts';
 import type { Shell } from './shell.ts';

@@ -17,11 +17,11 @@ import {
 import { refuseDraft } from '../backup/unfinished-backup.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/unpack.ts';
 import type { UndoneByRestore } from '../backup/undone.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { assertSpace, contentsOf, gapLines, pendingRecords, progressOf } from './backup.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from './flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { formatSpan, isoTime, localTime } from './local-time.ts';
 import { readSettings } from './place.ts';
 import type { Standing } from './progress.ts';

@@ -4,9 +4,10 @@
  * nothing of theirs appears where it should not.
  */
 
-import type { Config, Env } from '../config.ts';
+import type { Config, Env } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
-import type { KeyStore, Store } from '../store.ts';
+import type { KeyStore } from '../keys.ts';
+import type { Store } from '../store.ts';
 
 export interface Terminal {
   readonly isTty: boolean;

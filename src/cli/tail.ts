@@ -6,10 +6,10 @@
 
 import { jsonText } from '../api/json-text.ts';
 import { eventJson } from '../api/stored-json.ts';
-import { parseDurationMs } from '../config-values.ts';
+import { parseDurationMs } from '../config/values.ts';
 import type { Store, StoredEvent } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from './flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { shortTime } from './local-time.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable } from './table.ts';

@@ -4,15 +4,16 @@
  * there is. Nothing is made: in a wrong folder these commands leave nothing behind.
  */
 
-import type { Config } from '../config.ts';
-import { hasSegments } from '../data-folder.ts';
+import type { Config } from '../config/config.ts';
+import { hasSegments } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
-import type { Account, Store } from '../store.ts';
+import type { Account } from '../keys.ts';
+import type { Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { readEnvironment } from './choices.ts';
-import { type FlagsRead, suggestion } from './flags.ts';
+import { type FlagsRead, suggestion } from '../config/flags.ts';
 import { countOf } from './local-time.ts';
 import { isShared, placeName, readSettings } from './place.ts';
 import type { Shell } from './shell.ts';

@@ -5,10 +5,10 @@
 
 import { jsonText } from '../api/json-text.ts';
 import { traceJson } from '../api/stored-json.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import type { StoredTrace, TracedUser } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from './flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { formatSpan, localTime } from './local-time.ts';
 import { isShared, placeName } from './place.ts';
 import type { Shell } from './shell.ts';

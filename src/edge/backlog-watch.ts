@@ -5,7 +5,7 @@
  */
 
 import type { LogReader } from '../log.ts';
-import type { Logger } from '../logger.ts';
+import type { Logger } from '../telemetry/logger.ts';
 
 const LOOK_INTERVAL_MS = 3_000;
 /** Taken in again a little below the bound, or it would flicker. */

@@ -9,8 +9,8 @@
  */
 
 import type { Socket } from 'node:net';
-import type { Logger } from '../logger.ts';
-import { METRIC, type MetricsWriter } from '../metrics.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 
 /** Busy ones that it meets go to the back of the queue, so that the next arrival does not meet them again. */
 const LOOKS_MAX = 64;

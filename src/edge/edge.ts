@@ -1,23 +1,24 @@
 /**
  * One edge: an HTTP server with its own end of the log, in a thread of its own. What it serves depends on the role of the
  * server: events, everything else, or health and metrics alone. It sees interfaces only; who implements them is decided
- * in `opening.ts`. While the server drains it serves as before and ends each connection with its response; then the port
+ * in `wiring/opening.ts`. While the server drains it serves as before and ends each connection with its response; then the port
  * closes, what is in flight is finished, what still comes gets 503, and the log is closed.
  */
 
 import type { RequestListener, Server } from 'node:http';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { type AppFrame, type AppOptions, buildApp, buildOperatorApp } from '../api/app.ts';
-import { baseUrlOf } from '../base-url.ts';
-import type { Config, Sources } from '../config.ts';
+import { baseUrlOf } from '../config/base-url.ts';
+import type { Config, Sources } from '../config/config.ts';
 import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender, LogEntry } from '../log.ts';
-import type { Logger } from '../logger.ts';
-import { METRIC, metricsWriter, type MetricsWriter, renderMetrics } from '../metrics.ts';
-import { matchOptionsOf } from '../match-options.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { METRIC, metricsWriter, type MetricsWriter, renderMetrics } from '../telemetry/metrics.ts';
+import { matchOptionsOf } from '../config/match-options.ts';
 import type { MemberStore } from '../members.ts';
-import { OutageLog } from '../outage-log.ts';
-import type { KeySighting, KeyStore, Store } from '../store.ts';
+import { OutageLog } from '../telemetry/outage-log.ts';
+import type { KeySighting, KeyStore } from '../keys.ts';
+import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
 import { Ingest, type Refusal } from './ingest.ts';
 import { listenError } from './listen-error.ts';
@@ -51,7 +52,7 @@ export interface EdgeParts {
   readonly version: string;
   /** The wall clock, for keys and sessions. */
   readonly now: () => number;
-  /** The clock that never goes back (`clock.ts`), for what is stored. */
+  /** The clock that never goes back (`clock/clock.ts`), for what is stored. */
   readonly receiptTime: () => number;
   /** Shared with the other edges of the server; null where there are none (`trace-id.ts`). */
   readonly newestTraceId: BigInt64Array | null;

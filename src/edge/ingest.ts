@@ -10,9 +10,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ERRORS } from '../errors.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { type LogAppender, LogUnavailableError } from '../log.ts';
-import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
+import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
-import type { ApiKey } from '../store.ts';
+import type { ApiKey } from '../keys.ts';
 import type { InFlight, Reservation } from './admission.ts';
 import { type Cors, type Failure, sendAccepted, sendFailure, sendPreflight, stopUnwantedBody } from './answers.ts';
 import { type BodyRead, readBody } from './body.ts';
@@ -33,7 +33,7 @@ export interface IngestParts {
   readonly environment: 'any' | Environment;
   /** The wall clock, for keys. */
   readonly now: () => number;
-  /** The clock that never goes back (`clock.ts`), for what is stored. */
+  /** The clock that never goes back (`clock/clock.ts`), for what is stored. */
   readonly receiptTime: () => number;
   readonly newTraceId: () => string;
   readonly refusal: () => Refusal | null;

@@ -4,7 +4,7 @@
  * headers, and the sighting is recorded.
  */
 
-import type { ApiKey } from '../store.ts';
+import type { ApiKey } from '../keys.ts';
 import type { Cors } from './answers.ts';
 
 export function corsFor(key: ApiKey, origin: string, leaked: boolean): { allowed: Cors | null; refused: boolean } {

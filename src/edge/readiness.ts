@@ -5,9 +5,9 @@
  */
 
 import type { LogAppender } from '../log.ts';
-import type { Logger } from '../logger.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import type { Role } from '../model.ts';
-import { servesIngest } from '../roles.ts';
+import { servesIngest } from '../config/roles.ts';
 
 /** What the supervisor tells all edges, without messages: read on every request. */
 export interface ServerStatus {

@@ -7,8 +7,8 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
-import { type MetricsWriter, REQUESTS_BY_STATUS } from '../metrics.ts';
-import { INGEST_PATH } from '../roles.ts';
+import { type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
+import { INGEST_PATH } from '../config/roles.ts';
 import { type Failure, sendFailure, stopUnwantedBody } from './answers.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';

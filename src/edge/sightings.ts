@@ -3,7 +3,7 @@
  * key never waits for a write. Holds one row a key at most; what is lost in a crash is at most one interval.
  */
 
-import type { KeySighting } from '../store.ts';
+import type { KeySighting } from '../keys.ts';
 
 const FLUSH_INTERVAL_MS = 2_000;
 const ORIGIN_CHARACTERS_MAX = 255;

@@ -57,7 +57,7 @@ function timesOfOne(): NextTime {
   };
 }
 
-/** The clock of several edges never goes back (`clock.ts`). */
+/** The clock of several edges never goes back (`clock/clock.ts`). */
 function timesOfMany(newest: BigInt64Array): NextTime {
   return (clock, start) => {
     for (;;) {

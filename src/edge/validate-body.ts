@@ -6,7 +6,7 @@
 
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
-import { inOwnMemory, threadFile } from '../threads.ts';
+import { inOwnMemory, threadFile } from '../runtime/threads.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestVerdict, validateRequest } from '../validation/validate-request.ts';
 

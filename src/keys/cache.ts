@@ -10,8 +10,8 @@
  */
 
 import type { Environment } from '../model.ts';
-import type { OutageLog } from '../outage-log.ts';
-import type { ApiKey, KeyStore } from '../store.ts';
+import type { OutageLog } from '../telemetry/outage-log.ts';
+import type { ApiKey, KeyStore } from '../keys.ts';
 import { hashKey, isWellFormedKey } from './format.ts';
 
 export const FRESH_MS = 1_000;

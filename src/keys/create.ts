@@ -6,7 +6,7 @@
 
 import { OperatorError } from '../errors.ts';
 import type { Environment, KeyKind } from '../model.ts';
-import type { Account, KeyStore, NewKey } from '../store.ts';
+import type { Account, KeyStore, NewKey } from '../keys.ts';
 import { hashKey, keyDisplay, makeKey, randomBase62, SCOPES } from './format.ts';
 
 export const NAME_CHARACTERS_MAX = 100;

@@ -4,7 +4,7 @@
  * between leaves both working, never neither. The new key does not expire, whenever the old one would have.
  */
 
-import type { ApiKey, KeyStore, NewKey } from '../store.ts';
+import type { ApiKey, KeyStore, NewKey } from '../keys.ts';
 import { createKey } from './create.ts';
 import { keyState, type KeyState } from './state.ts';
 

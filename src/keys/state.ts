@@ -2,7 +2,7 @@
  * Whether a key works: the dashboard, the API and the command line all use this. Revoked wins over expired.
  */
 
-import type { ApiKey } from '../store.ts';
+import type { ApiKey } from '../keys.ts';
 
 export type KeyState = 'active' | 'expired' | 'revoked';
 

@@ -7,7 +7,8 @@ import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogRecord } from '../log.ts';
 import type { Answer, WriteTransaction } from '../store-writer.ts';
 import { decide, questionOf } from './decide.ts';
-import { type PreparedRecord, prepareRecord } from './prepare.ts';
+import type { PreparedRecord } from './prepared.ts';
+import { prepareRecord } from './prepare.ts';
 
 /** Where a test may stop the process: between any two steps. */
 export type Failpoint = (name: FailpointName) => void;

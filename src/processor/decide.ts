@@ -19,9 +19,9 @@ import {
   type UserNote,
   type UserToStore,
 } from '../store-writer.ts';
-import { olderUseName } from '../stored/older-use.ts';
+import { olderUseName } from '../views/older-use.ts';
 import { Erasures } from './erasures.ts';
-import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
+import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
 
 const DAY_MS = 86_400_000;
 /** A clock that is wrong, rather than one that is late: beyond these a timestamp is flagged. */

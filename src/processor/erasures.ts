@@ -7,7 +7,7 @@
 
 import type { MatchKey } from '../model.ts';
 import type { Answer, Tombstone } from '../store-writer.ts';
-import type { PreparedUser } from './prepare.ts';
+import type { PreparedUser } from './prepared.ts';
 
 export class Erasures {
   readonly #answer: Answer;

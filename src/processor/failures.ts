@@ -3,9 +3,9 @@
  * Anything that is neither ends the processor.
  */
 
-import { LockLostError } from '../held-lock.ts';
+import { LockLostError } from '../data-folder/held-lock.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
-import { isTooManyOpenFiles } from '../open-files.ts';
+import { isTooManyOpenFiles } from '../runtime/open-files.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 
 /**

@@ -4,9 +4,9 @@
  */
 
 import { LogCorruptError, type LogReader } from '../log.ts';
-import { missingRecords } from '../log-continuity.ts';
-import type { Logger } from '../logger.ts';
-import { METRIC, type MetricsWriter } from '../metrics.ts';
+import { missingRecords } from '../log/continuity.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import type { Retention, StoreWriter } from '../store-writer.ts';
 import { isWorthWaiting } from './failures.ts';
 
@@ -26,7 +26,7 @@ export interface HousekeepingParts {
   readonly metrics: MetricsWriter;
   readonly logger: Logger;
   readonly now: () => number;
-  /** The time that retention goes by: it may stand for a while (`clock.ts`). */
+  /** The time that retention goes by: it may stand for a while (`clock/clock.ts`). */
   readonly retentionTime: () => number;
   readonly retention: Retention;
   readonly backlogBytesMax: number;

@@ -7,9 +7,9 @@
 
 import { IDENTIFIER_TYPES, KEY_KINDS } from '../model.ts';
 import type { RecordHeader, RejectionToStore } from '../store-writer.ts';
-import { NO_REVENUE } from '../stored/currency.ts';
+import { NO_REVENUE } from '../views/currency.ts';
 import { NO_TEXT, type Packer } from './packer.ts';
-import type { PreparedRecord, PreparedUser } from './prepare.ts';
+import type { PreparedRecord, PreparedUser } from './prepared.ts';
 
 /** Of a user: all that is there whoever it is. */
 const USER = {

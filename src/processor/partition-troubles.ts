@@ -6,7 +6,7 @@
  * be read is that an error of the whole. Any error that is not of the log is thrown on.
  */
 
-import type { Logger } from '../logger.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import { isWorthWaiting } from './failures.ts';
 
 /** From one failure to the next try. */

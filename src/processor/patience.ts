@@ -6,8 +6,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LogCorruptError } from '../log.ts';
-import type { Logger } from '../logger.ts';
-import { REMINDER_MS } from '../outage-log.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { REMINDER_MS } from '../telemetry/outage-log.ts';
 import { isWorthWaiting } from './failures.ts';
 
 const RETRY_MS = 500;

@@ -14,7 +14,7 @@ import { StringInterner, STRINGS_MAX } from '../json/string-interner.ts';
 import type { LogRecord } from '../log.ts';
 import { LIMITS } from '../model.ts';
 import type { RecordHeader } from '../store-writer.ts';
-import { currencyOf, NO_CURRENCY, OTHER_CURRENCY } from '../stored/currency.ts';
+import { currencyOf, NO_CURRENCY, OTHER_CURRENCY } from '../views/currency.ts';
 import { parseIso8601, parseUsualTime, USUAL_TIME_LENGTH } from '../validation/iso8601.ts';
 import { KeptMembers } from './kept-members.ts';
 import { EMPTY_OBJECT, NO_TEXT, type Packer } from './packer.ts';

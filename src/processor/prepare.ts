@@ -4,40 +4,23 @@
  * processor then sets the record aside.
  */
 
-import type { Claimant } from '../identity/graph.ts';
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
 import { statementOf } from '../identity/statements.ts';
-import { bodyHashOf } from '../body-hash.ts';
+import { bodyHashOf } from '../log/body-hash.ts';
 import type { LogRecord } from '../log.ts';
-import { type IdentifierType, type KeyKind, LIMITS, type Origin } from '../model.ts';
-import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
-import { currencyOf, NO_REVENUE } from '../stored/currency.ts';
-import { saidNames } from '../stored/said-names.ts';
+import { type KeyKind, LIMITS, type Origin } from '../model.ts';
+import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
+import { currencyOf, NO_REVENUE } from '../views/currency.ts';
+import { saidNames } from '../views/said-names.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import { type Packed, Packer } from './packer.ts';
 import { packRecord } from './packing.ts';
+import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
 import { PlainPreparer } from './prepare-plain.ts';
 import { unpack } from './unpacking.ts';
 
 type JsonObject = Readonly<Record<string, unknown>>;
-
-export interface PreparedEvent extends EventToStore {
-  /** `$event_id`, by which the same event is recognised. */
-  readonly eventId: string | null;
-}
-
-export interface PreparedUser extends Named, Claimant {
-  readonly junk: readonly IdentifierType[];
-  readonly events: readonly PreparedEvent[];
-  readonly statement: StatementToStore | null;
-}
-
-export interface PreparedRecord {
-  readonly header: RecordHeader;
-  readonly users: readonly PreparedUser[];
-  readonly rejections: readonly RejectionToStore[];
-}
 
 export function headerOf(record: LogRecord): RecordHeader {
   return {

@@ -16,9 +16,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogBatch, LogReader, LogRecord } from '../log.ts';
-import { assertContinues, type ProcessedLog } from '../log-continuity.ts';
-import type { Logger } from '../logger.ts';
-import { METRIC, type MetricsWriter } from '../metrics.ts';
+import { assertContinues, type ProcessedLog } from '../log/continuity.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { isPoison, isWorthWaiting } from './failures.ts';

@@ -4,7 +4,7 @@
  */
 
 import type { StringInterner } from '../json/string-interner.ts';
-import { saidNames } from '../stored/said-names.ts';
+import { saidNames } from '../views/said-names.ts';
 
 /** A list of names. */
 export class Shape {

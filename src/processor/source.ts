@@ -8,9 +8,10 @@
 import type { MessagePort, Worker } from 'node:worker_threads';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { type LogBatch, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
-import { releaseMemory } from '../threads.ts';
+import { releaseMemory } from '../runtime/threads.ts';
 import type { Packed } from './packer.ts';
-import { Preparer, type PreparedRecord } from './prepare.ts';
+import type { PreparedRecord } from './prepared.ts';
+import { Preparer } from './prepare.ts';
 import { unpack } from './unpacking.ts';
 
 export interface PreparedBatch {

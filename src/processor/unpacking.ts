@@ -14,10 +14,10 @@ import {
   type Origin,
 } from '../model.ts';
 import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
-import { releaseMemory } from '../threads.ts';
+import { releaseMemory } from '../runtime/threads.ts';
 import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed } from './packer.ts';
 import { AMOUNT, AMOUNT_KINDS, type Amount, NO_JUNK } from './packing.ts';
-import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
+import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
 
 /** Most lists are empty. */
 const NONE: readonly never[] = [];

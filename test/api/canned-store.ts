@@ -5,7 +5,7 @@
 
 import type { EventQuery, Page, Store, StoredEvent, StoredProfile } from '../../src/store.ts';
 import { BadCursorError } from '../../src/store.ts';
-import { malformed } from '../../src/stored/cursor.ts';
+import { malformed } from '../../src/views/cursor.ts';
 
 export const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
 export const NODE_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';

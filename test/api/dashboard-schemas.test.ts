@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import type { TSchema } from 'typebox';
 import { Check, Errors } from 'typebox/value';
-import { allocateMetrics } from '../../src/metrics.ts';
+import { allocateMetrics } from '../../src/telemetry/metrics.ts';
 import { inlined, openApiDocument } from './document.ts';
 import { startMemberApp } from './member-app.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { loadConfig } from '../../src/config.ts';
-import { allocateMetrics, METRIC, metricsWriter } from '../../src/metrics.ts';
+import { loadConfig } from '../../src/config/config.ts';
+import { allocateMetrics, METRIC, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { ask, useServer } from '../edge/fixture.ts';
 import { runSluice, TEST_SETTINGS } from '../server.ts';

@@ -3,7 +3,7 @@ import { suite, type TestContext, test } from 'node:test';
 import { ACTIVE_KEYS_MAX } from '../../src/api/routes/keys.ts';
 import { createKey } from '../../src/keys/create.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
-import type { KeyStore, NewKey } from '../../src/store.ts';
+import type { KeyStore, NewKey } from '../../src/keys.ts';
 import { type BrowserAnswer, NOW, startMemberApp } from './member-app.ts';
 import type { StartOptions } from './running-app.ts';
 

@@ -15,9 +15,9 @@ import { invite } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
 import { newSession } from '../../src/sign-in/session.ts';
 import { tokenHashOf } from '../../src/sign-in/token.ts';
-import type { KeyStore } from '../../src/store.ts';
+import type { KeyStore } from '../../src/keys.ts';
 import { temporaryKeyStore } from '../keys/temporary-store.ts';
-import { loadConfig } from '../../src/config.ts';
+import { loadConfig } from '../../src/config/config.ts';
 import { type Asked, cannedStore } from './canned-store.ts';
 import { type Answer, startApp, type StartOptions } from './running-app.ts';
 

@@ -4,7 +4,7 @@ import type { TestContext } from 'node:test';
 import { KeyCache } from '../../src/keys/cache.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import type { Environment, KeyKind } from '../../src/model.ts';
-import type { KeyStore } from '../../src/store.ts';
+import type { KeyStore } from '../../src/keys.ts';
 import { temporaryKeyStore } from '../keys/temporary-store.ts';
 import { type Asked, cannedStore } from './canned-store.ts';
 import { type Answer, startApp, type StartOptions } from './running-app.ts';

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { KeyCache } from '../../src/keys/cache.ts';
 import { makeKey as makeUnknownKey } from '../../src/keys/format.ts';
-import type { ApiKey } from '../../src/store.ts';
+import type { ApiKey } from '../../src/keys.ts';
 import { openApiDocument } from './document.ts';
 import { PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { type AskOptions, NOW, startReadingApp } from './reading-app.ts';

@@ -5,11 +5,12 @@ import type { AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
 import { type AppOptions, buildApp } from '../../src/api/app.ts';
-import { loadConfig } from '../../src/config.ts';
+import { loadConfig } from '../../src/config/config.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
 import type { MemberStore } from '../../src/members.ts';
-import { allocateMetrics } from '../../src/metrics.ts';
-import type { KeyStore, Store } from '../../src/store.ts';
+import { allocateMetrics } from '../../src/telemetry/metrics.ts';
+import type { KeyStore } from '../../src/keys.ts';
+import type { Store } from '../../src/store.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 
 export interface RunningApp {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { addressOf } from '../../src/api/session-cookie.ts';
-import { TrustedProxies } from '../../src/trusted-proxies.ts';
+import { TrustedProxies } from '../../src/config/trusted-proxies.ts';
 
 type Request = Parameters<typeof addressOf>[0];
 

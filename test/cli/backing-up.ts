@@ -7,7 +7,7 @@ import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store/starts.ts';
 import { undoneByRestore } from '../../src/backends/sqlite/backup/undone-by-restore.ts';
 import { noteUnknownEnds } from '../../src/backends/sqlite/log/end-of-log.ts';
-import { logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { type BackupShell, runBackup } from '../../src/cli/backup.ts';
 import { type RestoreShell, runRestore } from '../../src/cli/restore.ts';
 import { OperatorError } from '../../src/errors.ts';

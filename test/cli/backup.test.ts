@@ -32,7 +32,7 @@ import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { hashFile } from '../../src/backup/files.ts';
 import { MANIFEST_FILE, type Manifest } from '../../src/backup/manifest.ts';
 import { writeRestoreMarker } from '../../src/backup/restore-marker.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { tenantOf } from '../../src/model.ts';
 import { entry, readAll } from '../contract/log-entries.ts';

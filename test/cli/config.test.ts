@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { runConfig } from '../../src/cli/config.ts';
-import { type Env, SETTING_NAMES } from '../../src/config.ts';
+import { type Env, SETTING_NAMES } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 
 async function run(args: string[], env: Env = {}): Promise<string> {

@@ -11,7 +11,7 @@ import { json } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { runInNewContext } from 'node:vm';
-import { baseUrlOf } from '../../src/base-url.ts';
+import { baseUrlOf } from '../../src/config/base-url.ts';
 import { curlLine, fetchSnippet } from '../../src/cli/curl.ts';
 import { makeKey } from '../../src/keys/format.ts';
 

@@ -33,10 +33,10 @@ import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import type { Finding } from '../../src/cli/doctor-checks.ts';
 import { recordsBetween } from '../../src/cli/doctor-data.ts';
-import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder.ts';
+import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { LogCorruptError } from '../../src/log.ts';
-import { findLogReader, inspectLocalLog, lookAtDatabase } from '../../src/opening.ts';
+import { findLogReader, inspectLocalLog, lookAtDatabase } from '../../src/wiring/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
 import { type DataFolder, NOW, openDataFolder, refusal, testShell } from './data-shell.ts';
 

@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
-import { keyFileOf, storeFileOf } from '../../src/data-folder.ts';
+import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey } from '../../src/keys/create.ts';
 import type { LogEntry } from '../../src/log.ts';
 import type { TenantId } from '../../src/model.ts';

@@ -7,7 +7,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import { runExport } from '../../src/cli/export.ts';
-import type { Config } from '../../src/config.ts';
+import type { Config } from '../../src/config/config.ts';
 import type { Store } from '../../src/store.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
 import { type DataFolder, openDataFolder, refusal, run, type TestShell } from './data-shell.ts';

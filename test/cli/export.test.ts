@@ -10,7 +10,7 @@ import * as fc from 'fast-check';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import { csvLine } from '../../src/cli/export-csv.ts';
 import { runExport } from '../../src/cli/export.ts';
-import type { Config } from '../../src/config.ts';
+import type { Config } from '../../src/config/config.ts';
 import type { EventQuery, Store, StoredEvent } from '../../src/store.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
 import { type DataFolder, NOW, openDataFolder, refusal, run, testShell, type TestShell } from './data-shell.ts';

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { ALL_COMMANDS, type Command } from '../../src/cli/commands.ts';
 import { commandHelp, helpOn, mainHelp, wantsHelp } from '../../src/cli/help.ts';
 import { inkFor } from '../../src/cli/table.ts';
-import { formatSetting, SETTING_NAMES, SETTINGS } from '../../src/config.ts';
+import { formatSetting, SETTING_NAMES, SETTINGS } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 
 const PLAIN = inkFor(false, {});

@@ -10,7 +10,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { runImport } from '../../src/cli/import.ts';
-import { serverUrlFileOf } from '../../src/data-folder.ts';
+import { serverUrlFileOf } from '../../src/data-folder/files.ts';
 import { removeFolder, startServer, temporaryFolder } from '../server.ts';
 import { refusal, run, testShell } from './data-shell.ts';
 

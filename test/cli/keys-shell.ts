@@ -7,11 +7,11 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { runKeys } from '../../src/cli/keys.ts';
-import type { Env } from '../../src/config.ts';
+import type { Env } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { KEY_PATTERN } from '../../src/keys/format.ts';
-import { findKeyStore, openKeyStore, replaceLostKeys } from '../../src/opening.ts';
-import type { KeyStore } from '../../src/store.ts';
+import { findKeyStore, openKeyStore, replaceLostKeys } from '../../src/wiring/opening.ts';
+import type { KeyStore } from '../../src/keys.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
 
 export const NOW = Date.UTC(2026, 10, 15, 12, 34, 56);

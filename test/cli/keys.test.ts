@@ -8,7 +8,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
-import type { ApiKey } from '../../src/store.ts';
+import type { ApiKey } from '../../src/keys.ts';
 import { keyIn, NOW, openShell, SECRET } from './keys-shell.ts';
 
 const DAY_MS = 86_400_000;

@@ -9,9 +9,9 @@ import { openSqliteMovingSource } from '../../src/backends/sqlite/migrate/source
 import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts';
 import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
-import type { MovingTarget } from '../../src/moving.ts';
-import { findKeyStore, findServer, openStore } from '../../src/opening.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
+import type { MovingTarget } from '../../src/migration/parts.ts';
+import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
 
 const CHUNK = { rows: 150, length: 1e6 };
 

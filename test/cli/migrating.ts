@@ -17,11 +17,12 @@ import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts'
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { type MigrateShell, runMigrate } from '../../src/cli/migrate.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { MemberStore } from '../../src/members.ts';
 import type { TenantId } from '../../src/model.ts';
-import type { KeyStore, Store, StoredEvent } from '../../src/store.ts';
-import { OLDEST } from '../../src/stored/cursor.ts';
+import type { KeyStore } from '../../src/keys.ts';
+import type { Store, StoredEvent } from '../../src/store.ts';
+import { OLDEST } from '../../src/views/cursor.ts';
 import { NOON } from '../contract/member-rows.ts';
 import { arrivedAfter } from '../contract/store-arrivals.ts';
 import type { Scope } from '../faults/scope.ts';

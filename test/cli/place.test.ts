@@ -8,7 +8,7 @@ import { suite, test } from 'node:test';
 import { checkDatabase } from '../../src/cli/doctor-database.ts';
 import type { DatabaseFacts, DoctorParts } from '../../src/cli/doctor-checks.ts';
 import { runTrace } from '../../src/cli/trace.ts';
-import { loadConfig } from '../../src/config.ts';
+import { loadConfig } from '../../src/config/config.ts';
 import { openShell, SECRET } from './keys-shell.ts';
 import { refusal, testShell } from './data-shell.ts';
 

@@ -4,7 +4,7 @@
 
 import { shellOf } from '../../src/cli/shell.ts';
 import { runTail } from '../../src/cli/tail.ts';
-import { findKeyStore, findServer, openStore } from '../../src/opening.ts';
+import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
 
 const shell = shellOf(process, {
   env: { SLUICE_DATA: process.argv[2] },

@@ -9,7 +9,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
 import type { Environment, KeyKind } from '../../src/model.ts';
-import type { ApiKey, KeyStore, NewKey } from '../../src/store.ts';
+import type { ApiKey, KeyStore, NewKey } from '../../src/keys.ts';
 
 export interface OpenedKeyStore {
   readonly store: KeyStore;

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { type ArrivalFilter, type ArrivedEvent, BadCursorError } from '../../src/store.ts';
-import { OLDEST } from '../../src/stored/cursor.ts';
+import { OLDEST } from '../../src/views/cursor.ts';
 import {
   DAY_MS,
   type OpenStore,

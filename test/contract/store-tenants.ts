@@ -1,7 +1,7 @@
 /** The contract of the store: no tenant sees, finds or changes anything of another one. */
 
 import assert from 'node:assert/strict';
-import { OLDEST } from '../../src/stored/cursor.ts';
+import { OLDEST } from '../../src/views/cursor.ts';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { dumpOf } from '../processor/store-dump.ts';
 import {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { outcomesOf, refusalWords } from '../../dashboard/src/pages/request-outcomes.ts';
-import { REQUESTS_BY_STATUS } from '../../src/metrics.ts';
+import { REQUESTS_BY_STATUS } from '../../src/telemetry/metrics.ts';
 
 test('every status that the server counts has words of its own', () => {
   const counted = [...REQUESTS_BY_STATUS.keys()].map((status) => ({ status, requests: 1 }));

@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { Client } from 'pg';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { Connection } from '../faults/connection.ts';
 import { get, settled } from '../faults/processor-load.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { allEvents, ask, get, settled, type TraceAnswer } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';

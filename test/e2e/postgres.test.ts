@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import { suite, test } from 'node:test';
-import { keyFileOf, storeFileOf } from '../../src/data-folder.ts';
+import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { folderIn, launch, refusedStart } from '../faults/scope.ts';
 import {
   type Answer,

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { keyFileOf } from '../../src/data-folder.ts';
+import { keyFileOf } from '../../src/data-folder/files.ts';
 import { KEY_PATTERN, makeKey as makeUnknownKey } from '../../src/keys/format.ts';
 import { type Answer, answerOf, eventually, sleep, type TestServer } from '../server.ts';
 import { ask, makeKey, useServer, withWrongChecksum } from './fixture.ts';

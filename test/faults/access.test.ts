@@ -23,8 +23,8 @@ import { lockHolderOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
-import { accessProblemsOf, ownerProblemsOf } from '../../src/data-folder-access.ts';
-import { keyFileOf, logFolderOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder.ts';
+import { accessProblemsOf, ownerProblemsOf } from '../../src/data-folder/access.ts';
+import { keyFileOf, logFolderOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { LogUnavailableError } from '../../src/log.ts';
 import { openDataFolder } from '../cli/data-shell.ts';
@@ -79,7 +79,7 @@ function giveBack(path: string): void {
 
 /** What that user would be told. */
 function problemsIn(dataFolder: string): { readonly path: string; readonly what: string }[] {
-  const module = new URL('../../src/data-folder-access.ts', import.meta.url).href;
+  const module = new URL('../../src/data-folder/access.ts', import.meta.url).href;
   const program = `console.log(JSON.stringify((await import('${module}')).accessProblemsOf('${dataFolder}')))`;
   const args = ['--input-type=module', '-e', program];
   return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8', env: {}, ...as })) as never;

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { keyFileOf } from '../../src/data-folder.ts';
+import { keyFileOf } from '../../src/data-folder/files.ts';
 import { eventually, sleep, type TestServer } from '../server.ts';
 import { Connection, ConnectionLostError } from './connection.ts';
 import { skipWithout } from './devices.ts';

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { keyFileOf } from '../../src/data-folder.ts';
+import { keyFileOf } from '../../src/data-folder/files.ts';
 import { eventually } from '../server.ts';
 import { folderIn, launch } from './scope.ts';
 

@@ -15,11 +15,11 @@ import { findLogName, localLogName } from '../../src/backends/sqlite/log/name.ts
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverLogName } from '../../src/backends/sqlite/log/segments.ts';
 import { noteUnknownEnds, partitionsWithoutEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
-import { loadConfig } from '../../src/config.ts';
+import { loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { LogEntry, LogHeader } from '../../src/log.ts';
-import { assertProcessed, missingRecordsText } from '../../src/log-continuity.ts';
-import { prepareDataFolder } from '../../src/opening.ts';
+import { assertProcessed, missingRecordsText } from '../../src/log/continuity.ts';
+import { prepareDataFolder } from '../../src/wiring/opening.ts';
 import { backup, restore } from '../cli/backing-up.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll, processAll } from '../processor/processing.ts';

@@ -11,7 +11,7 @@ import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { createSegment, newSegmentId } from '../../src/backends/sqlite/log/segments.ts';
-import { assertLockHeld, type HeldLock, LockLostError } from '../../src/held-lock.ts';
+import { assertLockHeld, type HeldLock, LockLostError } from '../../src/data-folder/held-lock.ts';
 import type { LogAppender } from '../../src/log.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll, processAll, withStore } from '../processor/processing.ts';

@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { answerOf, eventually } from '../server.ts';
 import { Connection } from './connection.ts';
 import { assertLedger, Ledger, sendNext, startLoad } from './ledger.ts';

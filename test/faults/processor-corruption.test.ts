@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { closeSync, copyFileSync, openSync, readFileSync, readSync, rmSync, statSync, writeSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { entriesOf } from '../processor/history.ts';

@@ -8,7 +8,7 @@ import { closeSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { eventually, type TestServer } from '../server.ts';
 import { Connection } from './connection.ts';
 import { type Disk, hindrance, mountSmallDisk, skipWithout } from './devices.ts';

@@ -20,7 +20,7 @@ import {
 } from '../../src/keys/cache.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
-import type { ApiKey, KeyStore } from '../../src/store.ts';
+import type { ApiKey, KeyStore } from '../../src/keys.ts';
 import { eventually } from '../server.ts';
 import { temporaryKeyStore } from './temporary-store.ts';
 

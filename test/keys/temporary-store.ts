@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import type { KeyStore } from '../../src/store.ts';
+import type { KeyStore } from '../../src/keys.ts';
 
 export async function temporaryFolder(): Promise<{ folder: string; remove: () => Promise<void> }> {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-keys-'));

@@ -5,9 +5,9 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry } from '../../src/log.ts';
-import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/metrics.ts';
+import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';
 import type { Store } from '../../src/store.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from './history.ts';

@@ -11,10 +11,10 @@ import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store/writer.ts';
-import { logFolderOf, storeFileOf } from '../../src/data-folder.ts';
+import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry } from '../../src/log.ts';
-import { createLogger, type Logger } from '../../src/logger.ts';
-import { allocateMetrics, metricsWriter } from '../../src/metrics.ts';
+import { createLogger, type Logger } from '../../src/telemetry/logger.ts';
+import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { Processor, type ProcessorParts } from '../../src/processor/processor.ts';
 import { serveRecords, sourceInThread } from '../../src/processor/source.ts';
 import type { Store } from '../../src/store.ts';

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { suite, test } from 'node:test';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entriesOf } from './history.ts';
 import { appendAll, processAll, storeCopyOf, withStore } from './processing.ts';

@@ -5,7 +5,7 @@ import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { StringInterner } from '../../src/json/string-interner.ts';
 import { type Shape, ShapeTrie } from '../../src/processor/shape-trie.ts';
-import { saidNames } from '../../src/stored/said-names.ts';
+import { saidNames } from '../../src/views/said-names.ts';
 
 const NAMES = ['a', 'b', 'c', '', 'plan'];
 

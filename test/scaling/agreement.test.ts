@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { logFolderOf } from '../../src/data-folder.ts';
+import { logFolderOf } from '../../src/data-folder/files.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entriesOf, HISTORY_START, TENANTS } from '../processor/history.ts';
 import { appendAll, processAll } from '../processor/processing.ts';

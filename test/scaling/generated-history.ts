@@ -5,7 +5,7 @@
  */
 
 import * as fc from 'fast-check';
-import { bodyHashOf } from '../../src/body-hash.ts';
+import { bodyHashOf } from '../../src/log/body-hash.ts';
 import { validateBody } from '../../src/edge/validate-body.ts';
 import type { LogRecord } from '../../src/log.ts';
 import type { KeyKind } from '../../src/model.ts';

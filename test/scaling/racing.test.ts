@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
-import { storeFileOf } from '../../src/data-folder.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { folderIn } from '../faults/scope.ts';
 import { randomOf, traceIdOf } from '../processor/history.ts';
 import { appendAll, PROCESSED_AT, processAll, storeCopyOf, withStore } from '../processor/processing.ts';

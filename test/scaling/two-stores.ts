@@ -25,7 +25,7 @@ import { createKey } from '../../src/keys/create.ts';
 import type { LogReader, LogRecord } from '../../src/log.ts';
 import { type Environment, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type TenantId } from '../../src/model.ts';
 import { processBatch } from '../../src/processor/batch.ts';
-import { createReading } from '../../src/reading.ts';
+import { createReading } from '../../src/views/reading.ts';
 import type { Store } from '../../src/store.ts';
 import type { Retention, StoreWriter } from '../../src/store-writer.ts';
 import { startApp } from '../api/running-app.ts';

@@ -5,7 +5,6 @@
  */
 
 import { type PointerEvent, type ReactNode, type RefObject, useEffect, useRef, useState } from 'react';
-import type { Series } from './chart.tsx';
 import { nearestIndex, slotOf, timeTicks, valueTicks } from './chart-scale.ts';
 
 const HEIGHT = 200;
@@ -23,6 +22,14 @@ const BAR_PIXELS_MAX = 28;
 const compact = new Intl.NumberFormat('en-GB', { notation: 'compact', maximumFractionDigits: 1 });
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+
+export type SeriesTone = 'accent' | 'good' | 'warn' | 'bad' | 'quiet';
+
+export interface Series {
+  readonly label: string;
+  readonly values: readonly number[];
+  readonly tone: SeriesTone;
+}
 
 export interface ChartDrawingProps {
   readonly times: readonly number[];

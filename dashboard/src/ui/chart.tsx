@@ -5,15 +5,7 @@
 
 import { type ReactNode, useId, useState } from 'react';
 import { formatNumber, formatTime } from '../time.tsx';
-import { ChartDrawing } from './chart-drawing.tsx';
-
-export type SeriesTone = 'accent' | 'good' | 'warn' | 'bad' | 'quiet';
-
-export interface Series {
-  readonly label: string;
-  readonly values: readonly number[];
-  readonly tone: SeriesTone;
-}
+import { ChartDrawing, type Series } from './chart-drawing.tsx';
 
 export interface ChartProps {
   readonly title: string;

@@ -5,9 +5,9 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import type { Config, Sources } from '../../config.ts';
-import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../../metrics.ts';
-import { processes } from '../../roles.ts';
+import type { Config, Sources } from '../../config/config.ts';
+import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../../telemetry/metrics.ts';
+import { processes } from '../../config/roles.ts';
 import type { Store } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { Type } from '../json-schema.ts';
@@ -165,7 +165,7 @@ async function recordsSetAside(store: Store, metricsBuffer: SharedArrayBuffer): 
 /** As `sluice config` shows them: without passwords. */
 async function settingsJson(config: Config, sources: Sources) {
   // Loaded when first asked for: an edge needs the settings, and not their table.
-  const { describeConfig, formatSetting, SETTINGS } = await import('../../config.ts');
+  const { describeConfig, formatSetting, SETTINGS } = await import('../../config/config.ts');
   return describeConfig(config, sources).map(({ setting, env, value, source, description }) => ({
     name: env,
     value,

@@ -9,7 +9,7 @@ import { createKey, type KeyWishes, mistakesIn } from '../../keys/create.ts';
 import { OVERLAP_MS_MAX, rollKey } from '../../keys/roll.ts';
 import { keyState } from '../../keys/state.ts';
 import { type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
-import type { ApiKey, KeyStore, NewKey } from '../../store.ts';
+import type { ApiKey, KeyStore, NewKey } from '../../keys.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
 import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';

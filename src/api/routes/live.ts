@@ -7,7 +7,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isUsable } from '../../keys/cache.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
-import { METRIC, readCounter } from '../../metrics.ts';
+import { METRIC, readCounter } from '../../telemetry/metrics.ts';
 import { BadCursorError } from '../../store.ts';
 import type { HealthParts } from './health.ts';
 import { LiveFeed, type LiveFeedParts } from '../live-feed.ts';

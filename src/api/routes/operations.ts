@@ -6,7 +6,7 @@
 
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { RETRY_AFTER_SECONDS } from '../../errors.ts';
-import { METRICS_CONTENT_TYPE } from '../../metrics.ts';
+import { METRICS_CONTENT_TYPE } from '../../telemetry/metrics.ts';
 import { type Role, ROLES } from '../../model.ts';
 import { Type } from '../json-schema.ts';
 import type { OpenApiDocument } from '../openapi-types.ts';

@@ -5,14 +5,14 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Config } from '../../config.ts';
+import type { Config } from '../../config/config.ts';
 import type { Environment } from '../../model.ts';
 import type { Member } from '../../members.ts';
 import { acceptInvitation, lookAtInvitation } from '../../sign-in/invite.ts';
 import { PASSWORD_CHARACTERS_MAX, passwordMistake, Passwords } from '../../sign-in/password.ts';
 import { type Browser, changePassword, type SignedIn, signIn } from '../../sign-in/session.ts';
 import { tokenHashOf } from '../../sign-in/token.ts';
-import { TrustedProxies } from '../../trusted-proxies.ts';
+import { TrustedProxies } from '../../config/trusted-proxies.ts';
 import { isLongerThan } from '../../validation/characters.ts';
 import { Type } from '../json-schema.ts';
 import { type MemberParts, memberRoute, pageRoute, readTexts } from '../member-route.ts';

@@ -5,7 +5,7 @@
  */
 
 import type { LogAppender, LogReader } from '../../log.ts';
-import { METRIC, metricsWriter } from '../../metrics.ts';
+import { METRIC, metricsWriter } from '../../telemetry/metrics.ts';
 import { KafkaLogAppender, partitionOfKey } from './appender.ts';
 import { Cluster } from './cluster.ts';
 import { nameOfLog } from './fetch.ts';

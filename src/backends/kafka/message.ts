@@ -7,7 +7,7 @@
  * is that in its trace id, so that a request can be looked for around its moment.
  */
 
-import { bodyHashOf } from '../../body-hash.ts';
+import { bodyHashOf } from '../../log/body-hash.ts';
 import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord } from '../../log.ts';
 import { KEY_KINDS, type KeyKind } from '../../model.ts';
 import { type BodyUser, usersInBody } from './body-users.ts';

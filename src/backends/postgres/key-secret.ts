@@ -1,10 +1,10 @@
 /**
- * The secret that first uses are hashed with (stored/keyed-hash.ts). It is made by whoever needs it first, and never
+ * The secret that first uses are hashed with (views/keyed-hash.ts). It is made by whoever needs it first, and never
  * changes afterwards: without it, no use would be found again.
  */
 
 import { randomBytes } from 'node:crypto';
-import { type HashOfKey, keyHashes } from '../../stored/keyed-hash.ts';
+import { type HashOfKey, keyHashes } from '../../views/keyed-hash.ts';
 import type { Queryable } from './pool.ts';
 
 const SECRET_BYTES = 32;

@@ -1,12 +1,12 @@
 /**
- * The tables that remember a move into this database (`moving.ts`): which one it is, and how far each of its parts has
+ * The tables that remember a move into this database (`migration/parts.ts`): which one it is, and how far each of its parts has
  * come. One move at most ever fills a database, since it has to be empty before. Its id is in the marker of the data folder
- * as well (`move-marker.ts`), and in every dump. Until the move is finished no server may work on the database:
+ * as well (`migration/marker.ts`), and in every dump. Until the move is finished no server may work on the database:
  * `refuseUnfinishedMove`, at every start.
  */
 
 import { OperatorError } from '../../errors.ts';
-import type { PartName, PartProgress } from '../../moving.ts';
+import type { PartName, PartProgress } from '../../migration/parts.ts';
 import { type Queryable, SCHEMA } from './pool.ts';
 
 export const MOVES_MIGRATIONS: readonly string[] = [

@@ -1,5 +1,5 @@
 /**
- * PostgreSQL as the target of a move (`moving.ts`): tables have the names and columns of the parts, so a chunk is one
+ * PostgreSQL as the target of a move (`migration/parts.ts`): tables have the names and columns of the parts, so a chunk is one
  * INSERT, whatever part it is of. Chunk and progress are one transaction; the row of the progress is compared and set
  * first, so that a run which was killed, but whose last statement is still at work, and the run after it never both
  * take the same chunk. Sums go to shard 0.
@@ -19,7 +19,7 @@ import {
   type PartProgress,
   type TargetState,
   type TenantBooks,
-} from '../../moving.ts';
+} from '../../migration/parts.ts';
 import type { LedgerHour } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import { booleans, byteas, float8s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';

@@ -4,17 +4,21 @@
  */
 
 import { OperatorError } from '../../errors.ts';
-import type { Queryable } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
 
 const VERSION_MIN = 15;
 const VERSION_STEP = 10_000;
 
-export async function checkServer(pool: Queryable, place: string): Promise<void> {
-  const { rows } = await pool.query<{ version: number; encoding: string }>(
+/** The one query that the check needs of a pool. */
+interface VersionQuery {
+  query(statement: string): Promise<{ readonly rows: unknown[] }>;
+}
+
+export async function checkServer(pool: VersionQuery, place: string): Promise<void> {
+  const { rows } = await pool.query(
     `SELECT current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding`,
   );
-  const [row] = rows;
+  const [row] = rows as { version: number; encoding: string }[];
   if (row === undefined) throw new Error('a SELECT without FROM gave no row');
   const mistake = serverMistake(Math.floor(row.version / VERSION_STEP), row.encoding, place);
   if (mistake !== undefined) throw new OperatorError(mistake);

@@ -10,8 +10,8 @@
 import type { NodeNumber } from '../../model.ts';
 import type { Act, UnmergeResult } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
-import type { IdentifierRow, MergeRow, ProfileNodes } from '../../stored/profile.ts';
-import { planUnmerge, type UnmergePlan } from '../../stored/unmerge.ts';
+import type { IdentifierRow, MergeRow, ProfileNodes } from '../../views/profile.ts';
+import { planUnmerge, type UnmergePlan } from '../../views/unmerge.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 import {
   IDENTIFIERS,

@@ -23,7 +23,7 @@ import {
   ofAnotherHistory,
   ofAnotherStore,
   OLDEST,
-} from '../../stored/cursor.ts';
+} from '../../views/cursor.ts';
 import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
 import { ADVISORY_LOCKS } from './migrations.ts';
 import { type MovedArrivals, movedStoreFollows, movedTransactionOf, readMovedArrivals } from './moved-arrivals.ts';

@@ -5,8 +5,8 @@
  */
 
 import type { NodeNumber } from '../../model.ts';
-import { EVENT_ID_IN_PROPERTIES, eventIdOf } from '../../stored/erased-person.ts';
-import { HASHED } from '../../stored/keyed-hash.ts';
+import { EVENT_ID_IN_PROPERTIES, eventIdOf } from '../../views/erased-person.ts';
+import { HASHED } from '../../views/keyed-hash.ts';
 import { hashesOf } from './key-secret.ts';
 import type { PostgresClient } from './pool.ts';
 import { DAY_MS } from './store-days.ts';

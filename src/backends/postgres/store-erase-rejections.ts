@@ -5,7 +5,7 @@
  */
 
 import type { MatchOptions } from '../../identity/match-keys.ts';
-import { type ErasedKey, nameOfKey, payloadTest } from '../../stored/erased-person.ts';
+import { type ErasedKey, nameOfKey, payloadTest } from '../../views/erased-person.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 
 /** What is kept of one user is some tens of kilobytes at most. */

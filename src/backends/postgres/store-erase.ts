@@ -13,9 +13,9 @@
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
 import type { Act } from '../../store.ts';
-import type { ErasedKey } from '../../stored/erased-person.ts';
-import type { IdentifierRow } from '../../stored/profile.ts';
-import { tombstoneOf } from '../../stored/tombstone.ts';
+import type { ErasedKey } from '../../views/erased-person.ts';
+import type { IdentifierRow } from '../../views/profile.ts';
+import { tombstoneOf } from '../../views/tombstone.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { inActTransaction, type LockedProfile, lockProfile, writeAct } from './store-acts.ts';
 import { dayOf } from './store-days.ts';

@@ -7,7 +7,7 @@
  * or writing; what came into it until then brings it back, so nothing is dropped that nobody has counted.
  */
 
-import type { CountedCurrency } from '../../stored/currency.ts';
+import type { CountedCurrency } from '../../views/currency.ts';
 import { int8s } from './binary-arrays.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
 import { DAY_MS, dayTable, type DayTable, dayTables, isWhole, makeDays, withPartitionLock } from './store-days.ts';

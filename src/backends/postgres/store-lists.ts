@@ -5,11 +5,11 @@
  */
 
 import type { TenantId } from '../../model.ts';
-import type { LostRecords } from '../../log-continuity.ts';
+import type { LostRecords } from '../../log.ts';
 import type { CountBucket, CountQuery, StoredLedger, ReceiptMinute, SetAsideRecord, TimeRange } from '../../store.ts';
-import { BOOK_COLUMNS, booksOf, countBuckets, countRange, sumOfRevenues } from '../../stored/counts.ts';
-import type { CountedCurrency } from '../../stored/currency.ts';
-import { HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
+import { BOOK_COLUMNS, booksOf, countBuckets, countRange, sumOfRevenues } from '../../views/counts.ts';
+import type { CountedCurrency } from '../../views/currency.ts';
+import { HOUR_MS, MINUTE_MS, startOf } from '../../views/sums.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 import { inSnapshot } from './store-reads.ts';
 

@@ -1,13 +1,13 @@
 /**
- * Lists of people, and what to call them. A search (stored/people-search.ts) goes through the survivors of a tenant by
+ * Lists of people, and what to call them. A search (views/people-search.ts) goes through the survivors of a tenant by
  * their numbers, newest first, some hundreds or thousands a statement: the server narrows them down to candidates, and
  * only these are read. There is no index of the beginnings of names and identifiers, as in the embedded store.
  */
 
 import type { NodeNumber } from '../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../store.ts';
-import { type Candidate, matchOf, type RoughFilter, type Step } from '../../stored/people-search.ts';
-import { NAMED_BYTES_MAX, storedPerson } from '../../stored/person.ts';
+import { type Candidate, matchOf, type RoughFilter, type Step } from '../../views/people-search.ts';
+import { NAMED_BYTES_MAX, storedPerson } from '../../views/person.ts';
 import type { Queryable } from './pool.ts';
 import {
   CANDIDATES_BY_NUMBER,

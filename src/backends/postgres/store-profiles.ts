@@ -1,14 +1,14 @@
 /**
- * Profiles as people read them, and why they are one person: reads the rows of which stored/profile.ts makes the answer.
+ * Profiles as people read them, and why they are one person: reads the rows of which views/profile.ts makes the answer.
  * Every question is one statement, whatever the number of profiles and nodes, so nodes and identifiers are of one
  * moment. The identifiers, merges and refusals of a node come with it, as JSON.
  */
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
 import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../store.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
-import { pageOf } from '../../stored/page.ts';
-import { NAMED_BYTES_MAX } from '../../stored/person.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { pageOf } from '../../views/page.ts';
+import { NAMED_BYTES_MAX } from '../../views/person.ts';
 import {
   type IdentifierRow,
   identifierTypeOf,
@@ -20,7 +20,7 @@ import {
   type RefusalRow,
   storedIdentity,
   storedProfile,
-} from '../../stored/profile.ts';
+} from '../../views/profile.ts';
 import type { Queryable } from './pool.ts';
 import { isStorable, uuidOf } from './store-reads.ts';
 

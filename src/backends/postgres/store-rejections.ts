@@ -13,8 +13,8 @@ import type {
   StoredRejection,
   TimeRange,
 } from '../../store.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
-import { pageOf } from '../../stored/page.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { pageOf } from '../../views/page.ts';
 import type { Queryable } from './pool.ts';
 import { uuidOf } from './store-reads.ts';
 

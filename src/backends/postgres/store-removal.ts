@@ -9,8 +9,8 @@
  * left of a bucket's revenue goes into one, so a shard alone means nothing.
  */
 
-import { amountToSum, type CountedCurrency } from '../../stored/currency.ts';
-import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
+import { amountToSum, type CountedCurrency } from '../../views/currency.ts';
+import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../views/sums.ts';
 import type { PostgresClient } from './pool.ts';
 import { ACTS_SHARD } from './store-schema.ts';
 import {

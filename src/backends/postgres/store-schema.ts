@@ -154,7 +154,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
     PRIMARY KEY (tenant, hash)
   );
 
-  -- One row: what first uses are hashed with (stored/keyed-hash.ts). Made by whoever needs it first, or moved here.
+  -- One row: what first uses are hashed with (views/keyed-hash.ts). Made by whoever needs it first, or moved here.
   CREATE TABLE key_secret (secret bytea NOT NULL);
   CREATE UNIQUE INDEX key_secret_only_one ON key_secret ((true));
 
@@ -178,7 +178,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   );
   CREATE INDEX event_ids_by_age ON event_ids (received_at);
 
-  -- Events by minute and by hour (width in milliseconds) of their own timestamps; currencies as in stored/currency.ts.
+  -- Events by minute and by hour (width in milliseconds) of their own timestamps; currencies as in views/currency.ts.
   CREATE TABLE counts (
     tenant     integer  NOT NULL,
     width      integer  NOT NULL,
@@ -270,7 +270,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX audit_by_tenant ON audit (tenant, no);
 
   -- The events of a record have consecutive numbers from 'first_event' on, so what became of its users follows from
-  -- them; 'notes' (stored/record-notes.ts) holds only what does not.
+  -- them; 'notes' (views/record-notes.ts) holds only what does not.
   CREATE TABLE records (
     no               bigint  NOT NULL,
     tenant           integer NOT NULL,
@@ -291,7 +291,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX records_with_notes ON records (received_at) WHERE notes IS NOT NULL;
 
   -- Revenue and value are JSON numbers as they were sent; properties is a JSON object. 'currency' is where the revenue is
-  -- counted (stored/currency.ts): retention would have to read all properties to find it.
+  -- counted (views/currency.ts): retention would have to read all properties to find it.
   CREATE TABLE events (
     no          bigint  NOT NULL,
     tenant      integer NOT NULL,

@@ -6,8 +6,8 @@
  */
 
 import { StoreConflictError } from '../../store-writer.ts';
-import type { CountedCurrency } from '../../stored/currency.ts';
-import { HOUR_MS, MINUTE_MS } from '../../stored/sums.ts';
+import type { CountedCurrency } from '../../views/currency.ts';
+import { HOUR_MS, MINUTE_MS } from '../../views/sums.ts';
 import { receivedFor } from './event-days.ts';
 import type { PostgresClient } from './pool.ts';
 

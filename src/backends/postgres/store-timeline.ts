@@ -8,7 +8,7 @@
  */
 
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
-import { type CursorScope, scopedCursorOf, scopedNumbersOf } from '../../stored/cursor.ts';
+import { type CursorScope, scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
 import { eventWindows } from './event-days.ts';
 import type { Queryable } from './pool.ts';
 import { dayOf } from './store-days.ts';

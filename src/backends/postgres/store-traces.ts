@@ -1,13 +1,13 @@
 /**
- * What became of a request: reads the records and events of which stored/trace.ts makes the answer, and looks up what
+ * What became of a request: reads the records and events of which views/trace.ts makes the answer, and looks up what
  * they name. One statement for nearly all requests; one that merged people is read again in a snapshot, with its
  * merges.
  */
 
 import type { NodeNumber, TenantId } from '../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../store.ts';
-import { HIGHEST_TRACE_ID, traceCursor, traceIdBefore, traceScope, VISITED_MAX } from '../../stored/trace-list.ts';
-import { parsedNotes, storedTrace, type TracedRecord, type UserEvents } from '../../stored/trace.ts';
+import { HIGHEST_TRACE_ID, traceCursor, traceIdBefore, traceScope, VISITED_MAX } from '../../views/trace-list.ts';
+import { parsedNotes, storedTrace, type TracedRecord, type UserEvents } from '../../views/trace.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 import { DAY_MS, dayTables } from './store-days.ts';
 import { inSnapshot, uuidOf } from './store-reads.ts';

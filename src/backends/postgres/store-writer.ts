@@ -14,7 +14,8 @@
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
-import { type LostRecords, type ProcessedLog, processedLogOf } from '../../log-continuity.ts';
+import type { LostRecords } from '../../log.ts';
+import { type ProcessedLog, processedLogOf } from '../../log/continuity.ts';
 import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
 import {
   type Answer,
@@ -27,8 +28,8 @@ import {
   type TenantBatch,
   type WriteTransaction,
 } from '../../store-writer.ts';
-import { addVisit, type Visits } from '../../stored/known.ts';
-import type { HashOfKey } from '../../stored/keyed-hash.ts';
+import { addVisit, type Visits } from '../../views/known.ts';
+import type { HashOfKey } from '../../views/keyed-hash.ts';
 import { withoutNul } from './binary-arrays.ts';
 import { hashesOf } from './key-secret.ts';
 import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';

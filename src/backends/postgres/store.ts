@@ -40,7 +40,7 @@ import type {
   UnmergeResult,
 } from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
-import { roughFilter, searchPeople } from '../../stored/people-search.ts';
+import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import type { PostgresPool } from './pool.ts';
 import { unmerge } from './store-acts.ts';
 import { StoreArrivals } from './store-arrivals.ts';

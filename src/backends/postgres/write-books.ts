@@ -8,9 +8,9 @@
  */
 
 import type { EventToStore, RecordHeader, RecordToStore } from '../../store-writer.ts';
-import { amountToSum, type CountedCurrency } from '../../stored/currency.ts';
-import { LEDGER_COLUMNS, RECEIPT_COLUMNS, ReceivedSums } from '../../stored/received-sums.ts';
-import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../stored/sums.ts';
+import { amountToSum, type CountedCurrency } from '../../views/currency.ts';
+import { LEDGER_COLUMNS, RECEIPT_COLUMNS, ReceivedSums } from '../../views/received-sums.ts';
+import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../views/sums.ts';
 import { float8s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 

@@ -10,10 +10,10 @@
 import type { Snapshot } from '../../identity/graph.ts';
 import type { MatchKey } from '../../model.ts';
 import { type Answer, type KeyUse, type Question, StoreConflictError, type TenantBatch } from '../../store-writer.ts';
-import { HASHED, type HashOfKey, type KeyHash } from '../../stored/keyed-hash.ts';
-import { eventIdUsesOf } from '../../stored/event-id-uses.ts';
-import { olderUseName } from '../../stored/older-use.ts';
-import { tombstoneOf } from '../../stored/tombstone.ts';
+import { HASHED, type HashOfKey, type KeyHash } from '../../views/keyed-hash.ts';
+import { eventIdUsesOf } from '../../views/event-id-uses.ts';
+import { olderUseName } from '../../views/older-use.ts';
+import { tombstoneOf } from '../../views/tombstone.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { Acts } from './write-people.ts';

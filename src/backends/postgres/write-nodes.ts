@@ -1,5 +1,5 @@
 /**
- * Writes what a batch tells of nodes: how many events, when first and last seen, what is known of them (stored/known.ts).
+ * Writes what a batch tells of nodes: how many events, when first and last seen, what is known of them (views/known.ts).
  * New nodes are inserted with it, others, whose rows the look-up has locked, are updated; one statement each for a
  * batch. Only where people know very much it takes more statements: so much at a time as memory bears.
  */
@@ -16,7 +16,7 @@ import {
   NOTHING_KNOWN,
   sumOf,
   type Visits,
-} from '../../stored/known.ts';
+} from '../../views/known.ts';
 import { booleans, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { LockedNodes } from './write-graph.ts';

@@ -11,8 +11,8 @@
 
 import type { NodeNumber } from '../../model.ts';
 import { type Named, StoreConflictError } from '../../store-writer.ts';
-import { type HashOfKey, personHash } from '../../stored/keyed-hash.ts';
-import { PeopleByHash } from '../../stored/people-by-hash.ts';
+import { type HashOfKey, personHash } from '../../views/keyed-hash.ts';
+import { PeopleByHash } from '../../views/people-by-hash.ts';
 import { int4s } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 

@@ -5,8 +5,8 @@
  */
 
 import type { RecordHeader, RecordToStore, TenantBatch } from '../../store-writer.ts';
-import { type KeptRejection, keptRejections } from '../../stored/kept-rejections.ts';
-import { notesOf } from '../../stored/record-notes.ts';
+import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
+import { notesOf } from '../../views/record-notes.ts';
 import { SHIFT } from './arrival-numbers.ts';
 import { booleans, int4s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';
 import { copyLine } from './copy-in.ts';

@@ -5,7 +5,7 @@
  */
 
 import { type Kysely, sql } from 'kysely';
-import type { Account, ApiKey, KeySighting, KeyStore, NewKey } from '../../store.ts';
+import type { Account, ApiKey, KeySighting, KeyStore, NewKey } from '../../keys.ts';
 import type { AccountTables } from './account-tables.ts';
 import type { SqlDatabase } from './database.ts';
 

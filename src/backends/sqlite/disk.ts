@@ -4,7 +4,7 @@
 
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { isTooManyOpenFiles } from '../../open-files.ts';
+import { isTooManyOpenFiles } from '../../runtime/open-files.ts';
 
 const PROBE_BYTES = 1024 * 1024;
 

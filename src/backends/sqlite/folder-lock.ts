@@ -1,16 +1,16 @@
 /**
  * One server per data folder. The lock is SQLite's lock on a file of its own: the operating system lets go
  * of it however the process ends, kill -9 included, so there is no stale lock to clean up. A file that is removed all
- * the same is noticed by those that write (`held-lock.ts`).
+ * the same is noticed by those that write (`data-folder/held-lock.ts`).
  */
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { refuseInaccessibleFiles } from '../../data-folder-access.ts';
+import { refuseInaccessibleFiles } from '../../data-folder/access.ts';
 import { OperatorError } from '../../errors.ts';
-import { identityOf } from '../../file-identity.ts';
-import type { HeldLock } from '../../held-lock.ts';
+import { identityOf } from '../../data-folder/file-identity.ts';
+import type { HeldLock } from '../../data-folder/held-lock.ts';
 import { isBusy, isDamage } from './database.ts';
 
 export interface FolderLock extends HeldLock {

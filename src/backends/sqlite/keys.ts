@@ -4,7 +4,7 @@
  */
 
 import type { MemberStore } from '../../members.ts';
-import type { KeyStore } from '../../store.ts';
+import type { KeyStore } from '../../keys.ts';
 import { SqlKeyStore } from '../sql/keys.ts';
 import { SqlMemberStore } from '../sql/members.ts';
 import { keysFile } from './keys-schema.ts';

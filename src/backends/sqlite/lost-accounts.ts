@@ -1,15 +1,15 @@
 /**
- * Makes `keys.db` anew in a data folder that has lost it (`lost-keys.ts`), with the accounts that the data there belongs to:
+ * Makes `keys.db` anew in a data folder that has lost it (`data-folder/lost-keys.ts`), with the accounts that the data there belongs to:
  * their ids are in the store and in the log. Their names are lost, and so are keys and members. For a folder that no
  * server uses.
  */
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder/files.ts';
 import { OperatorError } from '../../errors.ts';
-import { hasLostKeys } from '../../lost-keys.ts';
-import type { KeyStore } from '../../store.ts';
+import { hasLostKeys } from '../../data-folder/lost-keys.ts';
+import type { KeyStore } from '../../keys.ts';
 import { lockHolderOf } from './checkup.ts';
 import { openSqliteKeyStore } from './keys.ts';
 import { holdsRecords, listPartitions, listSegments, openSegmentForReading } from './log/segments.ts';

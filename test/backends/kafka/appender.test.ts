@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
 import { Admin, ConfigResourceTypes, IncrementalAlterConfigOperationTypes } from '@platformatic/kafka';
 import { partitionOfKey } from '../../../src/backends/kafka/appender.ts';
-import { allocateMetrics, METRIC, readCounter } from '../../../src/metrics.ts';
+import { allocateMetrics, METRIC, readCounter } from '../../../src/telemetry/metrics.ts';
 import { entry, readAll, usersOf } from '../../contract/log-entries.ts';
 import { eventually } from '../../server.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';

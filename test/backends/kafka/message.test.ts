@@ -15,7 +15,7 @@ import {
   string,
   tuple,
 } from 'fast-check';
-import { bodyHashOf } from '../../../src/body-hash.ts';
+import { bodyHashOf } from '../../../src/log/body-hash.ts';
 import { usersInBody } from '../../../src/backends/kafka/body-users.ts';
 import { headerOf, messagesOf, recordOf, timeOf } from '../../../src/backends/kafka/message.ts';
 import { recordsOf } from '../../../src/backends/kafka/reader.ts';

@@ -13,7 +13,7 @@ import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
 import { processBatch } from '../../../src/processor/batch.ts';
 import { type ArrivedEvent, BadCursorError, type Store } from '../../../src/store.ts';
-import { OLDEST } from '../../../src/stored/cursor.ts';
+import { OLDEST } from '../../../src/views/cursor.ts';
 import type { StoreWriter, WriteTransaction } from '../../../src/store-writer.ts';
 import { person, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { randomOf } from '../../processor/history.ts';

@@ -7,7 +7,7 @@ import { openPostgresKeyStore } from '../../../src/backends/postgres/keys.ts';
 import { openPool } from '../../../src/backends/postgres/pool.ts';
 import { KeyCache, KeyStoreUnavailableError, PATIENCE_MS } from '../../../src/keys/cache.ts';
 import { createKey, newAccount } from '../../../src/keys/create.ts';
-import type { KeyStore } from '../../../src/store.ts';
+import type { KeyStore } from '../../../src/keys.ts';
 import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { databaseFor, testPoolOptions } from './database.ts';

@@ -7,7 +7,7 @@ import { openPostgresMovingTarget } from '../../../src/backends/postgres/moving.
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { NUMBERS_PER_BLOCK } from '../../../src/backends/postgres/store-schema.ts';
 import { OperatorError } from '../../../src/errors.ts';
-import type { Chunk, MovedValue, MovingTarget } from '../../../src/moving.ts';
+import type { Chunk, MovedValue, MovingTarget } from '../../../src/migration/parts.ts';
 import { StoreConflictError } from '../../../src/store-writer.ts';
 import { testPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { testPoolOptions } from './database.ts';

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../../src/backends/sqlite/log/reader.ts';
-import { logFolderOf } from '../../../src/data-folder.ts';
-import { allocateMetrics, metricsWriter } from '../../../src/metrics.ts';
+import { logFolderOf } from '../../../src/data-folder/files.ts';
+import { allocateMetrics, metricsWriter } from '../../../src/telemetry/metrics.ts';
 import { Processor } from '../../../src/processor/processor.ts';
 import { folderIn } from '../../faults/scope.ts';
 import { entryOf, traceIdOf } from '../../processor/history.ts';

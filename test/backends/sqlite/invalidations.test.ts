@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test, type TestContext } from 'node:test';
 import { ROWS_KEPT } from '../../../src/backends/sqlite/store/invalidations.ts';
-import { HASHED, type HashOfKey, keyHashes } from '../../../src/stored/keyed-hash.ts';
+import { HASHED, type HashOfKey, keyHashes } from '../../../src/views/keyed-hash.ts';
 import { PROFILE_RUNS } from '../../../src/backends/sqlite/store/profile-runs.ts';
 import { RunReader } from '../../../src/backends/sqlite/sorted-runs/run-reader.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';

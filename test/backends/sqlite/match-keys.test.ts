@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test, type TestContext } from 'node:test';
-import type { HashOfKey } from '../../../src/stored/keyed-hash.ts';
+import type { HashOfKey } from '../../../src/views/keyed-hash.ts';
 import type { Entry } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
 import { RunReader } from '../../../src/backends/sqlite/sorted-runs/run-reader.ts';
 import { hashesOf, MATCH_KEYS, removeKeys, StoreMatchKeys } from '../../../src/backends/sqlite/store/match-keys.ts';

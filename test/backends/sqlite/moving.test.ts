@@ -6,10 +6,16 @@ import { readFileSync } from 'node:fs';
 import { after, before, suite, test } from 'node:test';
 import { DatabaseSync } from 'node:sqlite';
 import { openSqliteMovingSource } from '../../../src/backends/sqlite/migrate/source.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../../src/data-folder.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../../src/data-folder/files.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import { OperatorError } from '../../../src/errors.ts';
-import { columnsOf, type MovedValue, type MovingSource, PART_NAMES, type PartName } from '../../../src/moving.ts';
+import {
+  columnsOf,
+  type MovedValue,
+  type MovingSource,
+  PART_NAMES,
+  type PartName,
+} from '../../../src/migration/parts.ts';
 import { fillInstallation } from '../../cli/embedded-installation.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 

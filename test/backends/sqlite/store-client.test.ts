@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { openSqliteStoreClient } from '../../../src/backends/sqlite/store/client.ts';
-import { logFolderOf, storeFileOf } from '../../../src/data-folder.ts';
+import { logFolderOf, storeFileOf } from '../../../src/data-folder/files.ts';
 import { BadCursorError, type Store } from '../../../src/store.ts';
 import { StoreUnavailableError } from '../../../src/store-writer.ts';
 import { ALL_EVENTS, person, request, TENANT } from '../../contract/store-feeding.ts';

@@ -24,8 +24,8 @@ import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import type { NewNode } from '../../../src/identity/graph.ts';
 import type { Group } from '../../../src/identity/statements.ts';
 import type { EventToStore, StatementToStore, UserToStore } from '../../../src/store-writer.ts';
-import { addVisit, boundedText, foldedGroups, NOTHING_KNOWN, sumOf, type Visits } from '../../../src/stored/known.ts';
-import { saidNames } from '../../../src/stored/said-names.ts';
+import { addVisit, boundedText, foldedGroups, NOTHING_KNOWN, sumOf, type Visits } from '../../../src/views/known.ts';
+import { saidNames } from '../../../src/views/said-names.ts';
 import { traceIdOf } from '../../processor/history.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 

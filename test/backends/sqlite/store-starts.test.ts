@@ -13,7 +13,7 @@ import { recordStart, skipNumbersAfterRestore } from '../../../src/backends/sqli
 import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store/writer.ts';
 import { BadCursorError } from '../../../src/store.ts';
-import { OLDEST } from '../../../src/stored/cursor.ts';
+import { OLDEST } from '../../../src/views/cursor.ts';
 import { arrivedAfter } from '../../contract/store-arrivals.ts';
 import { person, send, START, type StoreUnderTest, TENANT } from '../../contract/store-feeding.ts';
 import { folderIn } from '../../faults/scope.ts';

@@ -18,7 +18,7 @@ import { backup, DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import { makePrivateFolder } from '../../../backup/files.ts';
 import { type BackupFacts, type BackupScope, isBackupPath, type LogFacts } from '../../../backup/manifest.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from './facts.ts';

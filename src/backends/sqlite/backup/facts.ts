@@ -22,7 +22,7 @@ import type {
   LostStretch,
   StoreFacts,
 } from '../../../backup/manifest.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { isDamage } from '../database.ts';
@@ -161,7 +161,7 @@ export function assertLogReaches({ log, store }: BackupFacts, folder: string): v
   }
 }
 
-/** The record before the position of the store is the one that it has processed last (`log-continuity.ts`). */
+/** The record before the position of the store is the one that it has processed last (`log/continuity.ts`). */
 function assertContinues(storeFile: string, partition: number, segments: readonly Segment[]): void {
   const row = inDatabase(storeFile, (store) =>
     store.prepare('SELECT position, last_trace_id FROM positions WHERE partition = ?').get(partition),

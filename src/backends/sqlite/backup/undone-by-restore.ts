@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { UndoneByRestore } from '../../../backup/undone.ts';
-import { keyFileOf, storeFileOf } from '../../../data-folder.ts';
+import { keyFileOf, storeFileOf } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
 import { BUSY_TIMEOUT_MS } from '../database.ts';
 

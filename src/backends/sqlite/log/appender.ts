@@ -10,8 +10,8 @@
 import { type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { OperatorError } from '../../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../../log.ts';
-import type { MissingRecords } from '../../../log-continuity.ts';
-import { inOwnMemory, threadFile } from '../../../threads.ts';
+import type { MissingRecords } from '../../../log/continuity.ts';
+import { inOwnMemory, threadFile } from '../../../runtime/threads.ts';
 import type { Group, WriterMessage, WriterReply, WriterSetup } from './writer.ts';
 
 /**

@@ -8,7 +8,7 @@
  */
 
 import { existsSync } from 'node:fs';
-import type { MissingRecords } from '../../../log-continuity.ts';
+import type { MissingRecords } from '../../../log/continuity.ts';
 import { LogEnds, NO_SEGMENT, readLogEnd, readLogEndNote, readLogEnds } from './ends.ts';
 import { findLogName } from './name.ts';
 import { findCommittedPosition } from './positions.ts';

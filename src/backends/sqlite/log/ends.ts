@@ -11,7 +11,7 @@
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { FileIdentity } from '../../../file-identity.ts';
+import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { findLogName } from './name.ts';

@@ -37,7 +37,7 @@ export interface Stretch {
   readonly from: number;
   /**
    * Where the next segment begins; undefined for the newest segment, which may still grow. A record from there on is of a
-   * server that had lost its lock, and was never acknowledged (`held-lock.ts`).
+   * server that had lost its lock, and was never acknowledged (`data-folder/held-lock.ts`).
    */
   readonly until: number | undefined;
 }

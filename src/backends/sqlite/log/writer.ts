@@ -12,13 +12,13 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import { METRIC, type MetricsWriter, metricsWriter } from '../../../metrics.ts';
-import { assertLockHeld, type HeldLock } from '../../../held-lock.ts';
+import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
+import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
-import { releaseMemory } from '../../../threads.ts';
+import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
-import { type MissingRecords, missingRecordsText } from '../../../log-continuity.ts';
+import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
 import { LogEnds, readLogEnd } from './ends.ts';
 import { localLogName } from './name.ts';
@@ -287,7 +287,7 @@ class Writer {
       return;
     }
     try {
-      // After the commit and before all that follows from it: see held-lock.ts.
+      // After the commit and before all that follows from it: see data-folder/held-lock.ts.
       assertLockHeld(this.#setup.lock ?? null);
       this.#ends.write(position, this.#segment);
     } catch (error) {

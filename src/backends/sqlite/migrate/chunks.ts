@@ -1,10 +1,10 @@
 /**
- * Puts rows together to chunks (moving.ts) of a bounded size, and writes positions as text: a JSON array of the values
+ * Puts rows together to chunks (migration/parts.ts) of a bounded size, and writes positions as text: a JSON array of the values
  * that a part is ordered by, bytes as `{"hex": …}`. A chunk holds at least one run of rows, however large that is.
  */
 
-import type { Chunk, ColumnKind, MovedValue, PartName } from '../../../moving.ts';
-import { columnsOf } from '../../../moving.ts';
+import type { Chunk, ColumnKind, MovedValue, PartName } from '../../../migration/parts.ts';
+import { columnsOf } from '../../../migration/parts.ts';
 import { uuidText } from '../uuids.ts';
 
 export interface ChunkLimits {

@@ -1,11 +1,11 @@
 /**
- * Records and events for a move (moving.ts), table by table, oldest first. Events are taken out of their blocks, with
+ * Records and events for a move (migration/parts.ts), table by table, oldest first. Events are taken out of their blocks, with
  * what their record says of them; a chunk ends between two blocks, and the position is the last one. Numbers grow from
  * table to table, so the order is that of arrival.
  */
 
-import { currencyOfStored } from '../../../stored/currency.ts';
-import { columnsOf, type Chunk } from '../../../moving.ts';
+import { currencyOfStored } from '../../../views/currency.ts';
+import { columnsOf, type Chunk } from '../../../migration/parts.ts';
 import { type BlockEvent, unpackBlock } from '../store/event-blocks.ts';
 import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
 import type { StoreConnection } from '../store/connection.ts';

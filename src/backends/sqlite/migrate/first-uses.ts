@@ -1,9 +1,9 @@
 /**
- * First uses for a move (moving.ts), in the order of their hashes. The secret that those are made with is moved, too,
+ * First uses for a move (migration/parts.ts), in the order of their hashes. The secret that those are made with is moved, too,
  * so the target finds them.
  */
 
-import type { Chunk, PartName } from '../../../moving.ts';
+import type { Chunk, PartName } from '../../../migration/parts.ts';
 import { EVENT_IDS, IDEMPOTENCY_KEYS, keyUseOf } from '../store/first-uses.ts';
 import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
 import type { Entry } from '../sorted-runs/entries.ts';

@@ -1,10 +1,10 @@
 /**
- * Where each part that is moved (moving.ts) lies in `store.db` and `keys.db`: the table, the order in which its rows are
+ * Where each part that is moved (migration/parts.ts) lies in `store.db` and `keys.db`: the table, the order in which its rows are
  * read, and how columns are made that are called otherwise there or lie elsewhere. Records and events, which lie in
  * many tables and in blocks, are in migrate/events.ts; first uses, which lie in sorted runs, in migrate/first-uses.ts.
  */
 
-import type { PartName } from '../../../moving.ts';
+import type { PartName } from '../../../migration/parts.ts';
 
 export type PlainPart = Exclude<PartName, 'records' | 'events' | 'idempotency_keys' | 'event_ids'>;
 

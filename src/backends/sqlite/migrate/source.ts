@@ -1,5 +1,5 @@
 /**
- * The embedded installation as the source of a move (`moving.ts`): all of `store.db` and `keys.db`, opened for reading
+ * The embedded installation as the source of a move (`migration/parts.ts`): all of `store.db` and `keys.db`, opened for reading
  * only. The caller holds the lock of the data folder, so no server writes meanwhile. Files of another version are
  * refused: a server of this version has to bring them up to date first, which a reader cannot.
  */
@@ -9,7 +9,7 @@ import { basename, dirname, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
 import type { TenantId } from '../../../model.ts';
-import { type Chunk, columnsOf, type MovingSource, type PartName, type TenantBooks } from '../../../moving.ts';
+import { type Chunk, columnsOf, type MovingSource, type PartName, type TenantBooks } from '../../../migration/parts.ts';
 import {
   applyMigrations,
   BUSY_TIMEOUT_MS,

@@ -1,12 +1,12 @@
 /**
- * Sorted runs of keys that are hashes (stored/keyed-hash.ts), as the writer reads and writes them one by one: what a
+ * Sorted runs of keys that are hashes (views/keyed-hash.ts), as the writer reads and writes them one by one: what a
  * transaction adds waits in memory, in a hash table, and is put as a run with the commit (`flush`), or earlier when there is
  * much of it. What is added under a key that waits replaces it.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { Rows } from '../../../columnar/column-block.ts';
-import type { KeyHash } from '../../../stored/keyed-hash.ts';
+import type { KeyHash } from '../../../views/keyed-hash.ts';
 import { type Entry, NO_BYTES, RowsToWrite, type RunsShape } from './entries.ts';
 import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 

@@ -11,7 +11,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Act, UnmergeResult } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
-import { planUnmerge } from '../../../stored/unmerge.ts';
+import { planUnmerge } from '../../../views/unmerge.ts';
 import { isBusy } from '../database.ts';
 import { invalidate } from './invalidations.ts';
 import { ADD_PROFILES } from './counts.ts';

@@ -1,6 +1,6 @@
 /**
  * The store for threads that must not block: forwards every call of `Store` to a thread of its own, which also adds
- * what is still in the log (`reading.ts`).
+ * what is still in the log (`views/reading.ts`).
  *
  * The thread is started by the first call. When it dies, all waiting calls are rejected with `StoreUnavailableError`
  * and the next call starts it anew. It keeps the process alive only while a call waits.
@@ -10,7 +10,7 @@ import { Worker } from 'node:worker_threads';
 import type { MatchOptions } from '../../../identity/match-keys.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
-import { isThreadUnavailable, threadFile } from '../../../threads.ts';
+import { isThreadUnavailable, threadFile } from '../../../runtime/threads.ts';
 import type { StoreCall, StoreMethod, StoreReply, StoreThreadSetup } from './thread.ts';
 
 export interface StoreClientSetup {

@@ -6,7 +6,7 @@
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { TenantId } from '../../../model.ts';
-import type { HashOfKey } from '../../../stored/keyed-hash.ts';
+import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
 import { RunReader } from '../sorted-runs/run-reader.ts';
 import { hashesOf } from './match-keys.ts';

@@ -9,9 +9,9 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { EventToStore, RecordHeader, Tally } from '../../../store-writer.ts';
-import { amountToSum, type CountedCurrency } from '../../../stored/currency.ts';
-import { LEDGER_COLUMNS, RECEIPT_COLUMNS, ReceivedSums } from '../../../stored/received-sums.ts';
-import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../../stored/sums.ts';
+import { amountToSum, type CountedCurrency } from '../../../views/currency.ts';
+import { LEDGER_COLUMNS, RECEIPT_COLUMNS, ReceivedSums } from '../../../views/received-sums.ts';
+import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../../views/sums.ts';
 
 interface Bucket {
   readonly tenant: number;

@@ -29,10 +29,10 @@ import { PROFILE_RUNS } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
-import { type ErasedKey, eventIdOf, nameOfKey, payloadTest } from '../../../stored/erased-person.ts';
-import type { ProfileNodes } from '../../../stored/profile.ts';
-import { HASHED } from '../../../stored/keyed-hash.ts';
-import { tombstoneOf } from '../../../stored/tombstone.ts';
+import { type ErasedKey, eventIdOf, nameOfKey, payloadTest } from '../../../views/erased-person.ts';
+import type { ProfileNodes } from '../../../views/profile.ts';
+import { HASHED } from '../../../views/keyed-hash.ts';
+import { tombstoneOf } from '../../../views/tombstone.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
 const REJECTIONS_PER_READ = 500;

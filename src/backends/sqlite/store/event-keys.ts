@@ -16,7 +16,7 @@ import {
   EVENTS_BY_NODE,
   EVENTS_BY_TENANT,
 } from './event-index.ts';
-import { HOUR_MS, MINUTE_MS } from '../../../stored/sums.ts';
+import { HOUR_MS, MINUTE_MS } from '../../../views/sums.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 import type { EventReader } from './stored-events.ts';
 

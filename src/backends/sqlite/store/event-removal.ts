@@ -11,8 +11,8 @@
 import type { NodeNumber } from '../../../model.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT, removeEntries } from './event-index.ts';
-import { amountToSum, type CountedCurrency, currencyOfStored } from '../../../stored/currency.ts';
-import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../../stored/sums.ts';
+import { amountToSum, type CountedCurrency, currencyOfStored } from '../../../views/currency.ts';
+import { finite, HOUR_MS, MINUTE_MS, startOf } from '../../../views/sums.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 import { putRemovedEvents, type RemovedEvents, subtractRemovedEvents } from './profile-runs.ts';
 import { EventReader, removeStored } from './stored-events.ts';

@@ -30,7 +30,7 @@ import {
   OLDEST,
   scopedCursorOf,
   scopedNumbersOf,
-} from '../../../stored/cursor.ts';
+} from '../../../views/cursor.ts';
 import type { EventKey } from './event-index.ts';
 import { findEvents } from './event-keys.ts';
 import { nodesById } from './profiles.ts';

@@ -8,8 +8,8 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../../identity/graph.ts';
 import type { MatchKey, NodeNumber } from '../../../model.ts';
 import type { Named, Question, Settled } from '../../../store-writer.ts';
-import type { KeyHash } from '../../../stored/keyed-hash.ts';
-import { PeopleByHash } from '../../../stored/people-by-hash.ts';
+import type { KeyHash } from '../../../views/keyed-hash.ts';
+import { PeopleByHash } from '../../../views/people-by-hash.ts';
 import { companyOf, type StoreMatchKeys } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 

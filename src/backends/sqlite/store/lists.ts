@@ -4,7 +4,7 @@
  * still in the log neither misses a record nor counts one twice.
  */
 
-import type { LostRecords } from '../../../log-continuity.ts';
+import type { LostRecords } from '../../../log.ts';
 import type { TenantId } from '../../../model.ts';
 import type {
   AuditQuery,
@@ -19,10 +19,10 @@ import type {
   StoredRejection,
   TimeRange,
 } from '../../../store.ts';
-import { BOOK_COLUMNS, booksOf, countBuckets, type CountRow, countRange, sumOfNames } from '../../../stored/counts.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../../stored/cursor.ts';
-import { pageOf } from '../../../stored/page.ts';
-import { HOUR_MS } from '../../../stored/sums.ts';
+import { BOOK_COLUMNS, booksOf, countBuckets, type CountRow, countRange, sumOfNames } from '../../../views/counts.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../../views/cursor.ts';
+import { pageOf } from '../../../views/page.ts';
+import { HOUR_MS } from '../../../views/sums.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { uuidText } from '../uuids.ts';
 import { countStored } from './stored-events.ts';

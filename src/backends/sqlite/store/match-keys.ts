@@ -1,5 +1,5 @@
 /**
- * Who has a match key: from the hash of a key (stored/keyed-hash.ts) to the node that it points to for ever, in sorted
+ * Who has a match key: from the hash of a key (views/keyed-hash.ts) to the node that it points to for ever, in sorted
  * runs. Most people who are looked for and not found are new, which the Bloom filters of the runs see without a look at
  * the disk. The text of a key is among the node's `identifiers`. Every key of a node is in both, or in neither:
  * whoever writes one writes the other in the same transaction.
@@ -7,7 +7,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
-import { type HashOfKey, type Key, type KeyHash, keyHashes, personHash } from '../../../stored/keyed-hash.ts';
+import { type HashOfKey, type Key, type KeyHash, keyHashes, personHash } from '../../../views/keyed-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Entry, RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';

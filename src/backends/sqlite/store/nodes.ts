@@ -21,8 +21,8 @@ import {
   NOTHING_KNOWN,
   sumOf,
   type Visits,
-} from '../../../stored/known.ts';
-import type { HashOfKey } from '../../../stored/keyed-hash.ts';
+} from '../../../views/known.ts';
+import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { ProfileMemtable, type PropertyUpdate } from './profile-memtable.ts';
 import { PROFILE_GROUP, PROFILE_RUNS, PROFILE_SIZES } from './profile-runs.ts';
 import { NO_SHAPE, ShapeHashes } from './shape-hash.ts';

@@ -1,5 +1,5 @@
 /**
- * Lists of people, and what to call them. A search (stored/people-search.ts) goes through the blocks of node numbers in
+ * Lists of people, and what to call them. A search (views/people-search.ts) goes through the blocks of node numbers in
  * which the tenant has nodes (`node_blocks`), newest first; a block is one read transaction of about a millisecond, so
  * that other questions get their turn in between. Candidates are narrowed down by what any run has of a node
  * (store/profile-runs.ts), without combining it, and by identifiers in SQL.
@@ -7,8 +7,8 @@
 
 import type { NodeNumber } from '../../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../../store.ts';
-import { type Candidate, matchOf, type RoughFilter, type Step } from '../../../stored/people-search.ts';
-import { storedPerson } from '../../../stored/person.ts';
+import { type Candidate, matchOf, type RoughFilter, type Step } from '../../../views/people-search.ts';
+import { storedPerson } from '../../../views/person.ts';
 import { PROFILE_RUNS, textOf } from './profile-runs.ts';
 import type { Entry } from '../sorted-runs/entries.ts';
 import type { StoreConnection } from './connection.ts';

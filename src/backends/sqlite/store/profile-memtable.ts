@@ -8,7 +8,7 @@
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { Rows } from '../../../columnar/column-block.ts';
 import type { NodeNumber } from '../../../model.ts';
-import type { Sum } from '../../../stored/known.ts';
+import type { Sum } from '../../../views/known.ts';
 import { combineProfiles, PROFILE_RUNS } from './profile-runs.ts';
 import { NO_SHAPE } from './shape-hash.ts';
 import { RowsToWrite } from '../sorted-runs/entries.ts';

@@ -9,12 +9,12 @@
  *
  * Where what is known comes from one update, the shape hash says which names that set (store/shape-hash.ts), and `written at`
  * when it was received; else they are NO_SHAPE and last seen. Events may be below 0 in a part: those expired that another part has.
- * In which order parts are combined does not matter, but for people of whom so much is known that some of it is cut off (stored/known.ts).
+ * In which order parts are combined does not matter, but for people of whom so much is known that some of it is cut off (views/known.ts).
  */
 
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { NodeNumber } from '../../../model.ts';
-import { mergedKnown } from '../../../stored/known.ts';
+import { mergedKnown } from '../../../views/known.ts';
 import { NO_SHAPE } from './shape-hash.ts';
 import { combineEntries, type Entry, NO_BYTES, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';

@@ -1,14 +1,14 @@
 /**
- * Profiles as people read them, and why they are one person: reads the rows of which stored/profile.ts makes the answer.
+ * Profiles as people read them, and why they are one person: reads the rows of which views/profile.ts makes the answer.
  * A profile is a surviving node and all nodes aliased to it (at most 100).
  */
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../../../model.ts';
 import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../../store.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../../stored/cursor.ts';
-import { pageOf } from '../../../stored/page.ts';
-import type { Candidate } from '../../../stored/people-search.ts';
-import { NAMED_BYTES_MAX } from '../../../stored/person.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../../views/cursor.ts';
+import { pageOf } from '../../../views/page.ts';
+import type { Candidate } from '../../../views/people-search.ts';
+import { NAMED_BYTES_MAX } from '../../../views/person.ts';
 import {
   type IdentifierRow,
   identifierTypeOf,
@@ -19,7 +19,7 @@ import {
   profileNodes,
   storedIdentity,
   storedProfile,
-} from '../../../stored/profile.ts';
+} from '../../../views/profile.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { findShortState, type NodeState, PROFILE_RUNS, stateOf } from './profile-runs.ts';
 import { findNode, MATCH_KEYS } from './match-keys.ts';

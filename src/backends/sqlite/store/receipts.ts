@@ -6,7 +6,7 @@
  */
 
 import type { ReceiptMinute, Receipts, TimeRange } from '../../../store.ts';
-import { MINUTE_MS, startOf } from '../../../stored/sums.ts';
+import { MINUTE_MS, startOf } from '../../../views/sums.ts';
 import type { StoreConnection } from './connection.ts';
 
 interface ReceiptRow {

@@ -1,11 +1,11 @@
 /**
- * Writes rejected users with their reasons, as far as they are kept (stored/kept-rejections.ts). The sweep removes the
+ * Writes rejected users with their reasons, as far as they are kept (views/kept-rejections.ts). The sweep removes the
  * oldest.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { RecordHeader, RejectionToStore } from '../../../store-writer.ts';
-import { keptRejections } from '../../../stored/kept-rejections.ts';
+import { keptRejections } from '../../../views/kept-rejections.ts';
 import { uuidBytes } from '../uuids.ts';
 
 export class StoreRejections {

@@ -50,7 +50,7 @@ const SCHEMA = `
   CREATE UNIQUE INDEX nodes_by_id ON nodes (id);
   ${sortedRunsSchema('profiles', false)}
 
-  -- One row: what hashes are made with (stored/keyed-hash.ts). As secret as what is hashed; without it nobody is found.
+  -- One row: what hashes are made with (views/keyed-hash.ts). As secret as what is hashed; without it nobody is found.
   CREATE TABLE key_secret (secret BLOB NOT NULL) STRICT;
 
   -- Who has a match key (store/match-keys.ts).
@@ -125,7 +125,7 @@ const SCHEMA = `
   ${sortedRunsSchema('idempotency_keys')}
   ${sortedRunsSchema('event_ids')}
 
-  -- Events by minute and by hour (width in milliseconds) of their own timestamps; currencies as in stored/currency.ts.
+  -- Events by minute and by hour (width in milliseconds) of their own timestamps; currencies as in views/currency.ts.
   CREATE TABLE counts (
     tenant     INTEGER NOT NULL,
     width      INTEGER NOT NULL,

@@ -38,11 +38,11 @@ import type {
   UnmergeResult,
 } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
-import { roughFilter, searchPeople } from '../../../stored/people-search.ts';
+import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { inWriteTransaction, unmerge } from './acts.ts';
-import type { HashOfKey } from '../../../stored/keyed-hash.ts';
+import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
 import { erase } from './erase.ts';
 import { listArrivals, listEvents, listNewestArrivals } from './events.ts';

@@ -6,7 +6,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { MatchOptions } from '../../../identity/match-keys.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import { createReading } from '../../../reading.ts';
+import { createReading } from '../../../views/reading.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { openSqliteLogReader } from '../log/reader.ts';

@@ -6,7 +6,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { MatchKey, TenantId } from '../../../model.ts';
 import type { Tombstone } from '../../../store-writer.ts';
-import { tombstoneOf } from '../../../stored/tombstone.ts';
+import { tombstoneOf } from '../../../views/tombstone.ts';
 
 interface Tenant {
   readonly no: number;

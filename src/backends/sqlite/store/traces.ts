@@ -1,5 +1,5 @@
 /**
- * What became of a request: reads the records and events of which stored/trace.ts makes the answer, and looks up what
+ * What became of a request: reads the records and events of which views/trace.ts makes the answer, and looks up what
  * they name.
  */
 
@@ -12,8 +12,8 @@ import {
   traceScope,
   traceSummary,
   VISITED_MAX,
-} from '../../../stored/trace-list.ts';
-import { storedTrace, type TracedRecord, type UserEvents } from '../../../stored/trace.ts';
+} from '../../../views/trace-list.ts';
+import { storedTrace, type TracedRecord, type UserEvents } from '../../../views/trace.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { publicId } from './profiles.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';

@@ -11,9 +11,10 @@
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import type { MessagePort } from 'node:worker_threads';
-import { FileIdentity } from '../../../file-identity.ts';
+import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
-import { type LostRecords, type ProcessedLog, processedLogOf } from '../../../log-continuity.ts';
+import type { LostRecords } from '../../../log.ts';
+import { type ProcessedLog, processedLogOf } from '../../../log/continuity.ts';
 import type { MatchKey, TenantId } from '../../../model.ts';
 import {
   type Answer,
@@ -27,15 +28,15 @@ import {
   type TenantBatch,
   type WriteTransaction,
 } from '../../../store-writer.ts';
-import { addVisit, type Visits } from '../../../stored/known.ts';
-import { notesOf } from '../../../stored/record-notes.ts';
+import { addVisit, type Visits } from '../../../views/known.ts';
+import { notesOf } from '../../../views/record-notes.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
 import { Invalidations } from './invalidations.ts';
-import type { HashOfKey } from '../../../stored/keyed-hash.ts';
+import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreBooks } from './counts.ts';
 import { StoreChanges } from './identity-changes.ts';
 import { StoreGraph } from './identity-graph.ts';

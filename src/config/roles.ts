@@ -1,0 +1,31 @@
+/**
+ * What a server of each role serves over HTTP, and what it says of paths that another role serves. Health, metrics and
+ * version are served by all of them, so they are not in here.
+ */
+
+import type { Role } from '../model.ts';
+
+export const INGEST_PATH = '/ingest/events';
+
+export function servesIngest(role: Role): boolean {
+  return role === 'all' || role === 'edge';
+}
+
+export function servesApi(role: Role): boolean {
+  return role === 'all' || role === 'api';
+}
+
+export function processes(role: Role): boolean {
+  return role === 'all' || role === 'processor';
+}
+
+/** Why a path is not here although it is elsewhere; undefined where that is not so, and it is nowhere. */
+export function servedElsewhere(role: Role, path: string): string | undefined {
+  if (path === INGEST_PATH || path.startsWith(`${INGEST_PATH}?`)) {
+    return servesIngest(role)
+      ? undefined
+      : `events are taken in by servers with the role edge; this one has the role ${role}`;
+  }
+  if (servesApi(role)) return undefined;
+  return `servers with the role api serve everything but events, health and metrics; this one has the role ${role}`;
+}

@@ -1,0 +1,295 @@
+/**
+ * The table of settings: names, checks, defaults, units and the words of --help, in the order of --help. What is in
+ * here is all that an operator can set; `config.ts` reads it from flags and environment.
+ */
+
+import {
+  bytes,
+  choice,
+  connections,
+  country,
+  DAY_MS,
+  duration,
+  FOREVER_MS,
+  GB,
+  host,
+  integer,
+  type Kind,
+  list,
+  logUrl,
+  MB,
+  origin,
+  proxies,
+  retention,
+  SECOND_MS,
+  storeUrl,
+  text,
+} from './values.ts';
+import { ENVIRONMENTS, ROLES } from '../model.ts';
+
+export interface Setting<T> {
+  readonly env: string;
+  /** Without the dashes. */
+  readonly flag: string;
+  /** Stands for the value in --help. */
+  readonly placeholder: string;
+  readonly kind: Kind<T>;
+  readonly default: T;
+  readonly description: string;
+}
+
+/** Room for one body of 10 MB, before and after decompression, within the share of large bodies (edge/admission.ts). */
+export const EDGE_BYTES_MIN = 28 * MB;
+
+/** Clocks are corrected by seconds, and that is no jump. */
+const CLOCK_BOUND_MS_MIN = 60 * SECOND_MS;
+
+export const SETTINGS = {
+  port: setting({
+    env: 'PORT',
+    flag: 'port',
+    placeholder: 'N',
+    kind: integer(0, 65_535),
+    default: 8_080,
+    description: 'The port to listen on; 0 takes any free one and tells you which.',
+  }),
+  host: setting({
+    env: 'HOST',
+    flag: 'host',
+    placeholder: 'ADDRESS',
+    kind: host(),
+    default: '127.0.0.1',
+    description: 'The address to listen on; 0.0.0.0 lets other machines in.',
+  }),
+  publicUrl: setting({
+    env: 'SLUICE_PUBLIC_URL',
+    flag: 'public-url',
+    placeholder: 'URL',
+    kind: origin(),
+    default: '',
+    description: 'Where people reach this server, for links and secure cookies; set it behind a proxy.',
+  }),
+  trustedProxies: setting({
+    env: 'SLUICE_TRUSTED_PROXIES',
+    flag: 'trusted-proxies',
+    placeholder: 'LIST',
+    kind: proxies(),
+    default: '',
+    description:
+      'Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses, networks (10.0.0.0/8), loopback, uniquelocal.',
+  }),
+  dataFolder: setting({
+    env: 'SLUICE_DATA',
+    flag: 'data',
+    placeholder: 'FOLDER',
+    kind: text('the path of a folder'),
+    default: './data',
+    description: 'Where events and keys live; one server per folder, and none needed with LOG_URL.',
+  }),
+  storeUrl: setting({
+    env: 'STORE_URL',
+    flag: 'store-url',
+    placeholder: 'URL',
+    kind: storeUrl(),
+    default: '',
+    description: 'The PostgreSQL database that several servers share, instead of files in the data folder.',
+  }),
+  logUrl: setting({
+    env: 'LOG_URL',
+    flag: 'log-url',
+    placeholder: 'URL',
+    kind: logUrl(),
+    default: '',
+    description: 'The Kafka topic that several servers share as their event log; needs STORE_URL too.',
+  }),
+  role: setting({
+    env: 'SLUICE_ROLE',
+    flag: 'role',
+    placeholder: 'WHICH',
+    kind: choice(ROLES),
+    default: 'all',
+    description: 'What this server does: take events in, process them, serve the read API and dashboard, or all of it.',
+  }),
+  storeConnections: setting({
+    env: 'SLUICE_STORE_CONNECTIONS',
+    flag: 'store-connections',
+    placeholder: 'N',
+    kind: integer(2, 1_000),
+    default: 10,
+    description: 'Connections to PostgreSQL that a thread of this server opens at most.',
+  }),
+  storeTimeoutMs: setting({
+    env: 'SLUICE_STORE_TIMEOUT',
+    flag: 'store-timeout',
+    placeholder: 'TIME',
+    kind: duration(SECOND_MS, 3_600 * SECOND_MS),
+    default: 30 * SECOND_MS,
+    description: 'How long a statement in PostgreSQL may take before it is given up.',
+  }),
+  environment: setting({
+    env: 'SLUICE_ENVIRONMENT',
+    flag: 'environment',
+    placeholder: 'WHICH',
+    kind: choice(['any', ...ENVIRONMENTS]),
+    default: 'any',
+    description: 'Whose keys are let in; keys of another environment get 401.',
+  }),
+  edges: setting({
+    env: 'SLUICE_EDGES',
+    flag: 'edges',
+    placeholder: 'N',
+    kind: integer(1, 64),
+    default: 1,
+    description:
+      'Edge threads listening on the one port, with one log; more than 1 needs Linux or FreeBSD (SO_REUSEPORT).',
+  }),
+  inFlightBytesMax: setting({
+    env: 'SLUICE_IN_FLIGHT_BYTES',
+    flag: 'in-flight-bytes',
+    placeholder: 'SIZE',
+    kind: bytes(EDGE_BYTES_MIN),
+    default: 64 * MB,
+    description: 'Request bodies held in memory at once, over all edges; beyond it the answer is 503, not a crash.',
+  }),
+  connectionsMax: setting({
+    env: 'SLUICE_CONNECTIONS_MAX',
+    flag: 'connections-max',
+    placeholder: 'N',
+    kind: connections(),
+    default: 0,
+    description:
+      'Connections of clients at once, over all edges; auto: what the limit of open files leaves, at most 10,000.',
+  }),
+  diskFreeBytesMin: setting({
+    env: 'SLUICE_DISK_FREE_MIN',
+    flag: 'disk-free-min',
+    placeholder: 'SIZE',
+    kind: bytes(0),
+    default: 256 * MB,
+    description:
+      'With less free disk than this the answer is 503, before the disk is really full; 0 switches this off.',
+  }),
+  logSegmentBytes: setting({
+    env: 'SLUICE_LOG_SEGMENT',
+    flag: 'log-segment',
+    placeholder: 'SIZE',
+    kind: bytes(MB),
+    default: 64 * MB,
+    description: 'The event log starts a new file when the current one has grown to this size.',
+  }),
+  logRetentionMs: setting({
+    env: 'SLUICE_LOG_RETENTION',
+    flag: 'log-retention',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: 7 * DAY_MS,
+    description: 'How long processed requests stay in the log, as they came; unprocessed ones always stay.',
+  }),
+  backlogBytesMax: setting({
+    env: 'SLUICE_BACKLOG_MAX',
+    flag: 'backlog-max',
+    placeholder: 'SIZE',
+    kind: bytes(MB),
+    default: 4 * GB,
+    description: 'With more than this in the log that is not yet processed the answer is 503.',
+  }),
+  eventRetentionMs: setting({
+    env: 'SLUICE_EVENT_RETENTION',
+    flag: 'event-retention',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: FOREVER_MS,
+    description: 'How long events are kept after they came in; profiles stay.',
+  }),
+  traceRetentionMs: setting({
+    env: 'SLUICE_TRACE_RETENTION',
+    flag: 'trace-retention',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: 30 * DAY_MS,
+    description: 'How long the details of a trace are kept: warnings, merges, duplicates, rejected users.',
+  }),
+  rejectionRetentionMs: setting({
+    env: 'SLUICE_REJECTION_RETENTION',
+    flag: 'rejection-retention',
+    placeholder: 'TIME',
+    kind: retention(),
+    default: 7 * DAY_MS,
+    description: 'How long rejected users are kept, with what was sent.',
+  }),
+  rejectionBytesMax: setting({
+    env: 'SLUICE_REJECTION_BYTES',
+    flag: 'rejection-bytes',
+    placeholder: 'SIZE',
+    kind: bytes(0),
+    default: 256 * MB,
+    description: 'How much of rejected users is kept at most; the oldest go first.',
+  }),
+  clockJumpMsMax: setting({
+    env: 'SLUICE_CLOCK_JUMP_MAX',
+    flag: 'clock-jump-max',
+    placeholder: 'TIME',
+    kind: retention(CLOCK_BOUND_MS_MIN),
+    // Less than the 24 hours of an Idempotency-Key, and more than a virtual machine that was suspended overnight jumps.
+    default: DAY_MS / 2,
+    description:
+      'How far the clock may jump ahead in a day while the server runs; beyond it received_at does not follow.',
+  }),
+  clockGapMsMax: setting({
+    env: 'SLUICE_CLOCK_GAP_MAX',
+    flag: 'clock-gap-max',
+    placeholder: 'TIME',
+    kind: retention(CLOCK_BOUND_MS_MIN),
+    default: 180 * DAY_MS,
+    description:
+      'How far the clock may be ahead of the newest event at a start; beyond it received_at does not follow.',
+  }),
+  defaultCountry: setting({
+    env: 'SLUICE_DEFAULT_COUNTRY',
+    flag: 'default-country',
+    placeholder: 'CODE',
+    kind: country(),
+    default: '',
+    description: 'The country of phone numbers without + or 00, such as DE; set it before the first event.',
+  }),
+  junkValues: setting({
+    env: 'SLUICE_JUNK_VALUES',
+    flag: 'junk-values',
+    placeholder: 'LIST',
+    kind: list(),
+    default: '',
+    description:
+      'More identifier values that name nobody, separated by commas; null, undefined, guest and such are known.',
+  }),
+  logLevel: setting({
+    env: 'SLUICE_LOG_LEVEL',
+    flag: 'log-level',
+    placeholder: 'LEVEL',
+    kind: choice(['fatal', 'error', 'warn', 'info', 'debug', 'silent']),
+    default: 'info',
+    description: 'How talkative the JSON log on stderr is: fatal, error, warn, info, debug or silent.',
+  }),
+  drainMs: setting({
+    env: 'SLUICE_DRAIN',
+    flag: 'drain',
+    placeholder: 'TIME',
+    kind: duration(0, 600 * SECOND_MS),
+    default: 5 * SECOND_MS,
+    description:
+      'How long a server goes on serving after SIGTERM while /readyz says no, so that load balancers move away first; Ctrl-C does not wait.',
+  }),
+  shutdownMs: setting({
+    env: 'SLUICE_SHUTDOWN',
+    flag: 'shutdown',
+    placeholder: 'TIME',
+    kind: duration(0, 30 * SECOND_MS),
+    default: 25 * SECOND_MS,
+    description:
+      'How long requests under way may take to finish once the port is closed, after SLUICE_DRAIN; at most 30s.',
+  }),
+};
+
+/** The kind alone decides the type, so that a choice stays one of its choices and is not any text. */
+function setting<T>(row: Omit<Setting<T>, 'default'> & { readonly default: NoInfer<T> }): Setting<T> {
+  return row;
+}

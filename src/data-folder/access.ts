@@ -1,0 +1,176 @@
+/**
+ * Whether this user may use a data folder: every file and folder that Sluice makes in it is a file or a folder as it should
+ * be, and may be read and written. A server asks before it opens any of them, and `sluice doctor` asks too, because a file
+ * that one user may not open looks damaged halfway through a start, and nothing in it is. Names that Sluice does not make
+ * are left alone (`lost+found`). Limit: this is the operating system's word for now; root may use everything.
+ */
+
+import { accessSync, constants, lstatSync, readdirSync, readlinkSync, type Stats, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { logFolderOf } from './files.ts';
+import { OperatorError } from '../errors.ts';
+
+const DATABASE = String.raw`\.db(-wal|-shm|-journal)?`;
+const FILES = new RegExp(
+  `^(lock\\.db|server\\.(pid|url)|log-(ends|name|warnings)|retention-time|moved\\.json|(keys|store)${DATABASE})$`,
+);
+const LOG_FILES = new RegExp(`^(name|installation|(positions|backup-lock)${DATABASE})$`);
+/** Of one that was given up (`.lost`) only the name is used, and an operator may have made it. */
+const SEGMENT_FILES = new RegExp(`^\\d{16}(${DATABASE}|\\.db\\.(missing|unused))$`);
+const PARTITION = /^\d+$/;
+const SHOWN_MAX = 5;
+
+type Kind = 'file' | 'folder';
+
+interface Path {
+  readonly path: string;
+  readonly kind: Kind;
+}
+
+const CAUSES = ['permission', 'read-only disk', 'wrong file'] as const;
+type Cause = (typeof CAUSES)[number];
+
+export interface AccessProblem {
+  readonly path: string;
+  /** "may not be read by this user: …" */
+  readonly what: string;
+  /** Of who may use it, of the disk it is on, or of what lies there. */
+  readonly cause: Cause;
+}
+
+/** None where there is no data folder yet. */
+export function accessProblemsOf(dataFolder: string): AccessProblem[] {
+  return problemsIn(dataFolder, problemOf);
+}
+
+/**
+ * For root, who may use everything: what a server that runs as the owner of the folder may not be able to use. None for
+ * other users, who find that out by `accessProblemsOf`.
+ */
+export function ownerProblemsOf(dataFolder: string): AccessProblem[] {
+  const owner = statSync(dataFolder, { throwIfNoEntry: false })?.uid;
+  if (owner === undefined || process.getuid?.() !== 0) return [];
+  return problemsIn(dataFolder, ({ path }) => {
+    const uid = statSync(path, { throwIfNoEntry: false })?.uid ?? owner;
+    if (uid === owner) return undefined;
+    return { path, what: `belongs to uid ${uid}, and the data folder to uid ${owner}`, cause: 'permission' };
+  });
+}
+
+function problemsIn(dataFolder: string, problemOf: (path: Path) => AccessProblem | undefined): AccessProblem[] {
+  const folder = resolve(dataFolder);
+  const problems: AccessProblem[] = [];
+  /** The names in a folder; none where it may not be read, which is a problem then. */
+  const look = (path: string, wanted: (name: string) => Kind | undefined): Path[] => {
+    if (!isThere(path)) return [];
+    const problem = problemOf({ path, kind: 'folder' });
+    if (problem !== undefined) {
+      problems.push(problem);
+      return [];
+    }
+    return readdirSync(path).flatMap((name) => {
+      const kind = wanted(name);
+      return kind === undefined ? [] : [{ path: join(path, name), kind }];
+    });
+  };
+  const check = (paths: readonly Path[]): void => {
+    problems.push(...paths.filter(({ kind }) => kind === 'file').flatMap((path) => problemOf(path) ?? []));
+  };
+  check(look(folder, (name) => (FILES.test(name) ? 'file' : undefined)));
+  if (problems.some(({ path }) => path === folder)) return problems;
+  const inLog = look(logFolderOf(folder), (name) => {
+    if (PARTITION.test(name)) return 'folder';
+    return LOG_FILES.test(name) ? 'file' : undefined;
+  });
+  check(inLog);
+  for (const { path, kind } of inLog) {
+    if (kind === 'folder') check(look(path, (name) => (SEGMENT_FILES.test(name) ? 'file' : undefined)));
+  }
+  return problems;
+}
+
+/** For a server, before it opens anything in the folder. */
+export function refuseInaccessibleFiles(dataFolder: string): void {
+  const problems = accessProblemsOf(dataFolder);
+  if (problems.length === 0) return;
+  const shown = problems.slice(0, SHOWN_MAX).map(({ path, what }) => `  ${path} ${what}`);
+  if (problems.length > SHOWN_MAX) shown.push(`  and ${problems.length - SHOWN_MAX} more`);
+  const advice = CAUSES.map((cause) => problems.find((problem) => problem.cause === cause)).flatMap((problem) =>
+    problem === undefined ? [] : [accessAdvice(dataFolder, problem)],
+  );
+  throw new OperatorError(
+    `The data folder ${resolve(dataFolder)} cannot be used as it is; nothing in it was opened or changed:\n` +
+      `${shown.join('\n')}\n${advice.join('\n')}`,
+  );
+}
+
+/** What to do about it. */
+export function accessAdvice(dataFolder: string, { path, cause }: AccessProblem): string {
+  if (cause === 'read-only disk') {
+    return 'Nothing in it is damaged, and nothing is to be moved. Mount the disk for writing, then start again. If it was writable before, the system may have found an error on it: look at dmesg, and check the disk first.';
+  }
+  if (cause === 'wrong file') {
+    return `Move ${path} elsewhere, and put back what belongs there. Where there was nothing before, leave it out: Sluice makes it.`;
+  }
+  const folder = resolve(dataFolder);
+  const [uid, gid] = [process.getuid?.(), process.getgid?.()];
+  const owner = statSync(folder, { throwIfNoEntry: false })?.uid;
+  const asOwner =
+    owner === undefined || owner === uid ? '' : ` Or run Sluice as the owner of the folder (uid ${owner}).`;
+  return (
+    'This is not damage: remove and rename nothing. A server or a command was probably run as another user once. Give the ' +
+    `files to this one, as root: chown -R ${uid}:${gid} "${folder}" && chmod -R u+rwX "${folder}"${asOwner}`
+  );
+}
+
+function problemOf({ path, kind }: Path): AccessProblem | undefined {
+  try {
+    const stat = statSync(path);
+    const isRight = kind === 'file' ? stat.isFile() : stat.isDirectory();
+    if (!isRight) return { path, what: `is ${kindOf(stat)}, and should be a ${kind}`, cause: 'wrong file' };
+    return permissionProblemOf(path, kind, stat);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'ENOENT')
+      return { path, what: `cannot be looked at: ${message}`, cause: code === 'EACCES' ? 'permission' : 'wrong file' };
+    // A file that was there when its folder was read may be gone: a server that runs removes some.
+    if (!isThere(path)) return undefined;
+    return {
+      path,
+      what: `is a link to ${readlinkSync(path)}, and nothing is there. Is a disk not mounted?`,
+      cause: 'wrong file',
+    };
+  }
+}
+
+function permissionProblemOf(path: string, kind: Kind, { uid, gid, mode }: Stats): AccessProblem | undefined {
+  const enter = kind === 'folder' ? constants.X_OK : 0;
+  const [canRead, canWrite] = [deniedBy(path, constants.R_OK | enter), deniedBy(path, constants.W_OK)];
+  if (canRead === undefined && canWrite === undefined) return undefined;
+  if (canWrite === 'EROFS') return { path, what: 'is on a disk that is mounted read-only', cause: 'read-only disk' };
+  if (canRead === 'ENOENT' || canWrite === 'ENOENT') return undefined;
+  const denied = [canRead && 'read', canWrite && 'written'].filter(Boolean).join(' or ');
+  const rights = `its owner is uid ${uid}, gid ${gid}, its mode ${(mode & 0o7777).toString(8).padStart(4, '0')}`;
+  const what = `may not be ${denied} by this user (uid ${process.getuid?.()}, gid ${process.getgid?.()}): ${rights}`;
+  return { path, what, cause: 'permission' };
+}
+
+/** The code of the system's refusal; undefined where it allows it. */
+function deniedBy(path: string, wanted: number): string | undefined {
+  try {
+    accessSync(path, wanted);
+    return undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? 'unknown';
+  }
+}
+
+function kindOf(stat: Stats): string {
+  if (stat.isDirectory()) return 'a folder';
+  return stat.isFile() ? 'a file' : 'neither a file nor a folder';
+}
+
+/** Also a link that leads nowhere. */
+function isThere(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+}

@@ -1,0 +1,164 @@
+/**
+ * Whether a log and a store still belong together. The store keeps the position up to which it has processed each
+ * partition, and the request of the last record before it. A log that ends before that position has lost records; one
+ * that has another record there was given the same positions twice: it was cut and written on, or is of another history.
+ * In either case what follows must not be taken for what the store has seen. A store that is ahead of a log which ends
+ * earlier must know the newest record that this log has: else it was made from another copy of the log, and would pass over
+ * records that it never had.
+ */
+
+import { LogCorruptError, type LogHeader, type LogReader, type LostAhead } from '../log.ts';
+import type { Store } from '../store.ts';
+
+/** Throws `LogCorruptError` when the record before `position` is not the one that was processed. */
+export async function assertContinues(
+  log: LogReader,
+  partition: number,
+  position: number,
+  lastTraceId: string | undefined,
+): Promise<void> {
+  if (position === 0 || lastTraceId === undefined) return;
+  const found = await log.traceIdAt(partition, position - 1);
+  // Not kept any more: what is processed may be removed.
+  if (found === undefined || found === lastTraceId) return;
+  throw new LogCorruptError(
+    `The log and the store do not belong together: at position ${position - 1} of partition ${partition} the log has the request ` +
+      `${found}, where the store has processed ${lastTraceId}. Either the log lost its newest records and went on, or it was ` +
+      'replaced by another. docs/operating.md says how to go on: "The log and the store do not match".',
+  );
+}
+
+/** More than there should ever be; each is looked at by people. */
+const SET_ASIDE_MAX = 1_000;
+
+/**
+ * Throws `LogCorruptError` when the store does not know `newest`, the newest record in the log of those below the position
+ * that it has processed. `keptSince`: requests that were received earlier may have been removed from the store.
+ */
+export async function assertProcessed(
+  store: Pick<Store, 'trace' | 'setAside'>,
+  newest: LogHeader,
+  position: number,
+  keptSince: number,
+): Promise<void> {
+  // Where it is the last one, the store has its id with the position: see `assertContinues`.
+  if (newest.position === position - 1 || newest.receivedAt < keptSince) return;
+  if ((await store.trace(null, newest.traceId)) !== undefined) return;
+  if ((await store.setAside(SET_ASIDE_MAX)).some(({ traceId }) => traceId === newest.traceId)) return;
+  throw new LogCorruptError(
+    `The log and the store do not belong together: the store has processed partition ${newest.partition} up to position ${position - 1}, but not the request ` +
+      `${newest.traceId}, which the log has at position ${newest.position}. The store was made from another copy of this log, so records ` +
+      'of this one would never be processed. Put back the store.db (or the database) that belongs to this log, or the log/ and ' +
+      'log-ends that belong to this store. To go on without the records that only this log has, move log/ elsewhere. ' +
+      'docs/operating.md says more: "The log and the store do not match".',
+  );
+}
+
+export interface ProcessedLog {
+  readonly positions: ReadonlyMap<number, number>;
+  readonly lastTraceIds: ReadonlyMap<number, string>;
+}
+
+/** As a store keeps it, by partition. */
+export function processedLogOf(
+  rows: readonly (readonly [partition: number, position: number, lastTraceId: string | null])[],
+): ProcessedLog {
+  return {
+    positions: new Map(rows.map(([partition, position]) => [partition, position])),
+    lastTraceIds: new Map(rows.flatMap(([partition, , id]) => (id === null ? [] : [[partition, id] as const]))),
+  };
+}
+
+/**
+ * How many records the store relies on and the log does not have; 0 while they match. A partition that was overwritten
+ * counts as one, since it is not known how many there were.
+ */
+export async function missingRecords(log: LogReader, { positions, lastTraceIds }: ProcessedLog): Promise<number> {
+  let missing = 0;
+  for (const partition of new Set([...positions.keys(), ...(await log.partitions())])) {
+    const position = positions.get(partition) ?? 0;
+    const here = await log.missing(partition, position);
+    missing += here > 0 ? here : await overwritten(log, partition, position, lastTraceIds.get(partition));
+  }
+  return missing;
+}
+
+/** Records that the store has not passed yet and that will never come. */
+export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, number>): Promise<LostAhead[]> {
+  const lost: LostAhead[] = [];
+  for (const partition of await log.partitions()) {
+    for (const range of await log.lost(partition, positions.get(partition) ?? 0)) {
+      lost.push({ partition, ...range, at: null });
+    }
+  }
+  return lost;
+}
+
+/**
+ * What cannot be known of these partitions: they were used, and `log-ends` has no line for them, or one of an earlier time.
+ * In the words of a start, of `GET /health` and of `sluice doctor`.
+ */
+export function unknownEndsText(partitions: readonly number[]): string {
+  return (
+    `log-ends is missing, cannot be read or is older than the log (partition ${partitions.join(', ')}): whether requests ` +
+    'were acknowledged beyond the newest record that the log has now is not known. After a power loss an older one is normal'
+  );
+}
+
+/** A local log has lost its end: records from `from` up to `to` are not in it. The store has those below `processed`. */
+export interface MissingRecords {
+  readonly partition: number;
+  readonly from: number;
+  readonly to: number;
+  readonly processed: number;
+  /** Why it is not certain that nothing was acknowledged beyond `to`; null where it is. */
+  readonly doubt: string | null;
+}
+
+/** What a start has to say of a local log, or would have to. */
+export interface LogInspection {
+  /** Why it is refused, in words with what to do. */
+  readonly refusals: readonly string[];
+  /** Segments that it is refused for, by file. None while a server runs, which looked at them when it started. */
+  readonly refusedSegments: ReadonlyMap<string, string>;
+  /** Partitions of which it is not known whether more was acknowledged than they hold. None while a server runs. */
+  readonly unknownEnds: readonly number[];
+  /** None while a server runs, and none where it is refused. */
+  readonly missing: readonly MissingRecords[];
+  /** What earlier starts found that cannot be known, and when. Also while a server runs. */
+  readonly noted: readonly { readonly at: number; readonly words: string }[];
+}
+
+/** Whether it is certain that no acknowledged record is lost by it. */
+export function isHarmless({ to, processed, doubt }: MissingRecords): boolean {
+  return processed >= to && doubt === null;
+}
+
+/** In the words of a start and of `sluice doctor`. */
+export function missingRecordsText(missing: MissingRecords): string {
+  const { partition, from, to, processed, doubt } = missing;
+  const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
+  const what = `the log has lost its newest records, ${positions} of partition ${partition}`;
+  if (isHarmless(missing)) return `${what}; the store has all of them, so nothing is lost`;
+  if (processed >= to) {
+    return `${what}; the store has all of these, but ${doubt}, so it is not known whether more were acknowledged`;
+  }
+  const lost = Math.max(from, processed);
+  const more = doubt === null ? '' : `, and whether more were is not known: ${doubt}`;
+  return `${what}; those from position ${lost} on were acknowledged and are not processed${more}`;
+}
+
+async function overwritten(
+  log: LogReader,
+  partition: number,
+  position: number,
+  lastTraceId: string | undefined,
+): Promise<0 | 1> {
+  try {
+    await assertContinues(log, partition, position, lastTraceId);
+    return 0;
+  } catch (error) {
+    if (error instanceof LogCorruptError) return 1;
+    throw error;
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * The file that `sluice migrate` leaves in a data folder: the embedded store and keys there are being moved, or were, and
+ * history goes on elsewhere. While it is there nobody writes to the embedded files: going on in both places would make
+ * two histories, and a key that is revoked in one would still be good in the other. It names the move, as the database does
+ * that was filled by it: so a move continues only from a folder that was left alone since, and a server uses the folder
+ * only with that database or a copy of it. To get the embedded files back, the operator removes the file.
+ */
+
+import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
+import { OperatorError } from '../errors.ts';
+
+export interface MoveMarker {
+  /** Of the move, the same as in the database that it went to. */
+  readonly id: string;
+  readonly state: 'moving' | 'moved';
+  /** Host and database: no password. */
+  readonly place: string;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
+const FILE = 'moved.json';
+const LEAVE_BEHIND =
+  'To use the database in STORE_URL without the data and the log of this folder, start on another data folder: --data ' +
+  'FOLDER or SLUICE_DATA.';
+
+export function moveMarkerFileOf(dataFolder: string): string {
+  return join(dataFolder, FILE);
+}
+
+export function readMoveMarker(dataFolder: string): MoveMarker | undefined {
+  const file = moveMarkerFileOf(dataFolder);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new OperatorError(`${resolve(file)} cannot be read: ${(error as Error).message}.`);
+  }
+  const marker = parse(text);
+  if (marker !== undefined) return marker;
+  throw new OperatorError(
+    `${resolve(file)} says that this data was moved to PostgreSQL, but it is damaged. Restore it from a backup.`,
+  );
+}
+
+/** Written whole or not at all, and there after a power loss. */
+export function writeMoveMarker(dataFolder: string, marker: MoveMarker): void {
+  const file = moveMarkerFileOf(dataFolder);
+  const draft = `${file}.draft`;
+  writeFileSync(draft, `${JSON.stringify(marker, undefined, 2)}\n`, { mode: 0o600, flush: true });
+  renameSync(draft, file);
+  const folder = openSync(dataFolder, 'r');
+  fsyncSync(folder);
+  closeSync(folder);
+}
+
+/** For whoever is about to use the embedded store or keys. */
+export function refuseMovedFolder(dataFolder: string): void {
+  const marker = readMoveMarker(dataFolder);
+  if (marker === undefined) return;
+  const file = resolve(moveMarkerFileOf(dataFolder));
+  if (marker.state === 'moving') {
+    throw new OperatorError(
+      `The data in ${resolve(dataFolder)} is being moved to PostgreSQL at ${marker.place}, and that is not finished. ` +
+        'To go on with it, run the same "sluice migrate" again. To give it up, remove ' +
+        `${file}: all is still here, and a later move begins anew, in an empty database.`,
+    );
+  }
+  throw new OperatorError(
+    `The data in ${resolve(dataFolder)} was moved to PostgreSQL at ${marker.place} (${marker.at}) and goes on there. ` +
+      'Set STORE_URL to that database. To go back to the files as they were then, end all servers on that database and ' +
+      `remove ${file}: requests received since are processed again as far as log/ still holds them, and all else that was ` +
+      'changed since (keys, members, unmerges, erasures) stays behind in PostgreSQL.',
+  );
+}
+
+/** Before PostgreSQL is used with the log of this folder. */
+export function refuseUnmovedFolder(dataFolder: string): void {
+  const problem = problemOfUnmovedFolder(dataFolder);
+  if (problem !== null) throw new OperatorError(problem);
+}
+
+/** Whether the folder holds embedded data that was not moved, in words; null where it does not. */
+export function problemOfUnmovedFolder(dataFolder: string): string | null {
+  if (readMoveMarker(dataFolder)?.state === 'moved') return null;
+  if (![storeFileOf(dataFolder), keyFileOf(dataFolder)].some((file) => existsSync(file))) return null;
+  return (
+    `STORE_URL is set, but the data in ${resolve(dataFolder)} was not moved to PostgreSQL. Move it: sluice migrate ` +
+    `--data ${dataFolder} --to URL. ${LEAVE_BEHIND}`
+  );
+}
+
+/**
+ * Whether the data of this folder was moved to another database than the given one, in words; null where it was not.
+ * `moveId`: of the move that filled the database, undefined where none did. A dump has it too, so a restored database is
+ * accepted wherever it is.
+ */
+export function problemOfOtherDatabase(dataFolder: string, moveId: string | undefined): string | null {
+  const marker = readMoveMarker(dataFolder);
+  if (marker?.state !== 'moved' || marker.id === moveId) return null;
+  const other = moveId === undefined ? 'was not filled by any migration' : 'was filled by another migration';
+  return (
+    `The data in ${resolve(dataFolder)} was moved to PostgreSQL at ${marker.place} (${marker.at}) and continues there, but ` +
+    `the database in STORE_URL ${other}: its data does not belong to this folder. Set STORE_URL to the database at ` +
+    `${marker.place}, or to one that a dump of it was restored into. ${LEAVE_BEHIND}`
+  );
+}
+
+function parse(text: string): MoveMarker | undefined {
+  try {
+    const { id, state, place, at } = JSON.parse(text) as Record<string, unknown>;
+    const isText = [id, place, at].every((value) => typeof value === 'string' && value !== '');
+    if (!isText || (state !== 'moving' && state !== 'moved')) return undefined;
+    return { id, state, place, at } as MoveMarker;
+  } catch {
+    return undefined;
+  }
+}

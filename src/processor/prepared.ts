@@ -1,0 +1,25 @@
+/**
+ * A record as the rest of the processor works on it: users with match keys, property updates and events, all taken from
+ * the bytes in the log and validated there. `prepare.ts` makes it, `packing.ts` carries it from one thread to another.
+ */
+
+import type { Claimant } from '../identity/graph.ts';
+import type { IdentifierType } from '../model.ts';
+import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
+
+export interface PreparedEvent extends EventToStore {
+  /** `$event_id`, by which the same event is recognised. */
+  readonly eventId: string | null;
+}
+
+export interface PreparedUser extends Named, Claimant {
+  readonly junk: readonly IdentifierType[];
+  readonly events: readonly PreparedEvent[];
+  readonly statement: StatementToStore | null;
+}
+
+export interface PreparedRecord {
+  readonly header: RecordHeader;
+  readonly users: readonly PreparedUser[];
+  readonly rejections: readonly RejectionToStore[];
+}

@@ -1,0 +1,263 @@
+/**
+ * The search for people, for every store alike: what matches, in which order, and where a page ends. Nobody keeps an
+ * index of the beginnings of names and identifiers, because the processor would pay for it with every new person;
+ * instead a search goes through all people, newest first, for as long as its budget allows, and its cursor goes on from
+ * there. So it is complete over all pages, and a page says when it ended early.
+ *
+ * A store narrows each step down to candidates with `roughFilter`, in its own SQL, and reads only those; `matchOf` decides.
+ * Case does not matter: ASCII letters are compared in lower case by the stores, all others here.
+ */
+
+import { setImmediate as yieldToOthers } from 'node:timers/promises';
+import type { Group } from '../identity/statements.ts';
+import { parseJson } from '../json/parse.ts';
+import type { IdentifierType, NodeNumber } from '../model.ts';
+import {
+  type FoundPerson,
+  MATCHED_BY,
+  type MatchedBy,
+  type PeoplePage,
+  type PeopleQuery,
+  type StoredProfile,
+} from '../store.ts';
+import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
+import type { IdentifierRow } from './profile.ts';
+
+/** Profile fields that hold a name. */
+export const NAME_FIELDS = ['first_name', 'last_name', 'name', 'full_name'] as const;
+
+/** Of all values of the people on a page, in UTF-16 units; the person that goes over it is still given. */
+const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
+
+/** A person as a store reads it: the number of its survivor, and its identifiers as they are matched. */
+export interface Candidate {
+  readonly no: NodeNumber;
+  readonly profile: StoredProfile;
+  readonly identifiers: readonly Pick<IdentifierRow, 'type' | 'value' | 'raw'>[];
+}
+
+export interface Step {
+  readonly found: readonly (FoundPerson & { readonly no: NodeNumber })[];
+  /** Everyone from this number on has been looked at; null when nobody is left. */
+  readonly end: NodeNumber | null;
+}
+
+export interface PeopleSource {
+  /** Its number; 0 for one that never sent anything. */
+  readonly tenant: number;
+  findProfile(type: IdentifierType, normalised: string): Promise<StoredProfile | undefined>;
+  profile(id: string): Promise<StoredProfile | undefined>;
+  /**
+   * Looks at some people with numbers below `before`, newest first, until `room` of them match or the time is up; at
+   * least at one, if there is one.
+   */
+  step(before: NodeNumber, room: number, until: number): Promise<Step>;
+}
+
+/** Where a page begins: after so many exact matches, below this number. */
+interface Start {
+  readonly exactGiven: number;
+  readonly before: NodeNumber;
+}
+
+const FROM_THE_TOP: Start = { exactGiven: 0, before: Number.MAX_SAFE_INTEGER };
+
+export async function searchPeople(source: PeopleSource, query: PeopleQuery): Promise<PeoplePage> {
+  const { text, property } = query;
+  const scope: CursorScope = [source.tenant, text, property?.name ?? null, property?.value ?? null];
+  const { exactGiven, before } = startOf(scope, query.cursor);
+  const exact = await exactMatches(source, query);
+  const rows: FoundPerson[] = exact.slice(exactGiven, exactGiven + query.limit);
+  const exactEnd = Math.min(exact.length, exactGiven + query.limit);
+  if (rows.length > 0) {
+    // Given at once: who asks for one person does not wait for the search through all others.
+    return {
+      rows,
+      nextCursor: scopedCursorOf('people', scope, exactEnd, before),
+      isPartial: rows.length < query.limit,
+    };
+  }
+  const exactIds = new Set(exact.map(({ profile }) => profile.id));
+  const until = performance.now() + query.budgetMs;
+  let length = 0;
+  for (let at = before; ; ) {
+    // One more than fits says whether there are more.
+    const { found, end } = await source.step(at, query.limit + 1 - rows.length + exactIds.size, until);
+    for (const person of found) {
+      if (exactIds.has(person.profile.id)) continue;
+      if (rows.length === query.limit || length > PAGE_LENGTH_MAX) {
+        return {
+          rows,
+          nextCursor: scopedCursorOf('people', scope, exactEnd, at),
+          isPartial: rows.length < query.limit,
+        };
+      }
+      rows.push({ matched: person.matched, profile: person.profile });
+      length += lengthOf(person.profile);
+      at = person.no;
+    }
+    if (end === null) return { rows, nextCursor: null, isPartial: false };
+    at = end;
+    if (performance.now() >= until)
+      return { rows, nextCursor: scopedCursorOf('people', scope, exactEnd, at), isPartial: true };
+    await yieldToOthers();
+  }
+}
+
+function startOf(scope: CursorScope, cursor: string | null): Start {
+  if (cursor === null) return FROM_THE_TOP;
+  const [exactGiven = 0, before = 0] = scopedNumbersOf('people', scope, cursor, 2);
+  return { exactGiven: Math.max(0, exactGiven), before };
+}
+
+/** Those that `text` is an identifier or the id of, each once. The same on every page, so that none is given twice. */
+async function exactMatches(source: PeopleSource, { text, exact, property }: PeopleQuery): Promise<FoundPerson[]> {
+  if (text === null) return [];
+  const found: [MatchedBy, StoredProfile | undefined][] = [];
+  for (const { type, normalised } of exact) found.push([type, await source.findProfile(type, normalised)]);
+  found.push(['id', await source.profile(text)]);
+  const people = new Map<string, { matched: MatchedBy[]; profile: StoredProfile }>();
+  for (const [by, profile] of found) {
+    if (profile === undefined || !hasProperty(profile, property)) continue;
+    const person = people.get(profile.id) ?? { matched: [], profile };
+    people.set(profile.id, person);
+    person.matched.push(by);
+  }
+  return [...people.values()];
+}
+
+function lengthOf({ profileFields, userProperties }: StoredProfile): number {
+  const values = [...profileFields.values(), ...userProperties.values()];
+  return values.reduce((sum, { value }) => sum + value.length, 0);
+}
+
+/** By what a person matches; null if not at all. Without a text everyone with the property does, by nothing. */
+export function matchOf(
+  { profile, identifiers }: Candidate,
+  { text, property }: Pick<PeopleQuery, 'text' | 'property'>,
+): readonly MatchedBy[] | null {
+  if (!hasProperty(profile, property)) return null;
+  if (text === null) return [];
+  const start = text.toLowerCase();
+  const phoneStart = phoneCharacters(text);
+  const types = new Set<MatchedBy>();
+  for (const { type, value, raw } of identifiers) {
+    const isBeginning =
+      value.toLowerCase().startsWith(start) ||
+      (raw ?? value).toLowerCase().startsWith(start) ||
+      (type === 'phone_number' && phoneStart !== null && value.startsWith(phoneStart));
+    if (isBeginning) types.add(type);
+  }
+  if (namesIn(profile).some((name) => beginsAWord(name.toLowerCase(), start))) types.add('name');
+  return types.size === 0 ? null : MATCHED_BY.filter((by) => types.has(by));
+}
+
+function hasProperty({ userProperties, profileFields }: StoredProfile, property: PeopleQuery['property']): boolean {
+  if (property === null) return true;
+  const { name, value } = property;
+  return [userProperties.get(name), profileFields.get(name)].some(
+    (one) => one !== undefined && (value === null || value === textOf(one.value)),
+  );
+}
+
+/** A text as it is, anything else as JSON: `pro`, `5`, `true`. */
+function textOf(json: string): string {
+  return json.startsWith('"') ? (JSON.parse(json) as string) : json;
+}
+
+function namesIn({ profileFields }: StoredProfile): string[] {
+  const fields = NAME_FIELDS.map((name) => {
+    return textOf(profileFields.get(name)?.value ?? '""');
+  });
+  return [`${fields[0]?.trim()} ${fields[1]?.trim()}`, ...fields];
+}
+
+function beginsAWord(name: string, start: string): boolean {
+  for (let at = name.indexOf(start); at !== -1; at = name.indexOf(start, at + 1)) {
+    if (at === 0 || name[at - 1] === ' ') return true;
+  }
+  return false;
+}
+
+/** A phone number without what people write between its digits; null for what is none. */
+function phoneCharacters(text: string): string | null {
+  return /^\+?[\d\s()./-]+$/.test(text) ? text.replace(/[^+\d]/g, '') : null;
+}
+
+/** Patterns for LIKE, in which a backslash escapes: each is a part of what everyone who matches has. */
+export interface RoughFilter {
+  /** Of an identifier, normalised or as it came; null to match identifiers by `known` alone. */
+  readonly identifier: string | null;
+  /** The beginning of a normalised phone number; null for what cannot be one. */
+  readonly phone: string | null;
+  /** Of what is known of a node, as JSON (known.ts): both must match. */
+  readonly known: readonly [string, string];
+  /** Whether what is known of one node may count, more exactly than by `known` and still without reading the whole profile. */
+  readonly mayCount: (known: string) => boolean;
+}
+
+/** Null when everyone is a candidate. */
+export function roughFilter({ text, property }: Pick<PeopleQuery, 'text' | 'property'>): RoughFilter | null {
+  if (text !== null) {
+    const start = comparable(text);
+    const [firstWord = ''] = start.split(' ');
+    const phone = phoneCharacters(text);
+    const inKnown = plainInJson(firstWord);
+    const mayHaveWord = containing(inKnown);
+    return {
+      identifier: `${escaped(start)}%`,
+      phone: phone === null ? null : `${escaped(phone)}%`,
+      known: [`%${escaped(inKnown)}%`, '%'],
+      mayCount: (known) => mayHaveWord.test(known) && hasNameLike(known, firstWord.toLowerCase()),
+    };
+  }
+  if (property === null) return null;
+  const { name, value } = property;
+  const [inName, inValue] = [plainInJson(comparable(name)), plainInJson(comparable(value ?? ''))];
+  const [mayHaveName, mayHaveValue] = [containing(inName), containing(inValue)];
+  return {
+    identifier: null,
+    phone: null,
+    known: [`%${escaped(inName)}%`, `%${escaped(inValue)}%`],
+    mayCount: (known) =>
+      mayHaveName.test(known) &&
+      mayHaveValue.test(known) &&
+      groupsOf(known).some(([, , , fields, properties]) => name in properties || name in fields),
+  };
+}
+
+/** As LIKE in any case: takes a fraction of the time of parsing, and nearly everyone is left out by it. */
+function containing(text: string): RegExp {
+  return new RegExp(RegExp.escape(text), 'i');
+}
+
+/** Names may be in several nodes of a profile, so a part of one is enough here. */
+function hasNameLike(known: string, firstWord: string): boolean {
+  return groupsOf(known).some(([, , , fields]) =>
+    NAME_FIELDS.some((name) => {
+      const value = fields[name];
+      return typeof value === 'string' && beginsAWord(value.toLowerCase(), firstWord);
+    }),
+  );
+}
+
+/** Numbers that lose digits here do not matter: only names and texts are looked at. */
+function groupsOf(known: string): readonly Group[] {
+  return parseJson(known) as readonly Group[];
+}
+
+/** Up to the first letter of which only this program knows the other case. */
+function comparable(text: string): string {
+  const characters = Array.from(text);
+  const end = characters.findIndex((one) => one > '\x7f' && (one.toLowerCase() !== one || one.toUpperCase() !== one));
+  return end === -1 ? text : characters.slice(0, end).join('');
+}
+
+/** Up to the first character that JSON writes in another way. */
+function plainInJson(text: string): string {
+  return /^[^"\\\u0000-\u001f\ud800-\udfff]*/.exec(text)?.[0] ?? '';
+}
+
+function escaped(text: string): string {
+  return text.replace(/[\\%_]/g, (one) => `\\${one}`);
+}

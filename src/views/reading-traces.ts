@@ -1,0 +1,245 @@
+/**
+ * What became of a request, from the moment of its 202: from the store what is processed, from the log what waits, and
+ * from the log once more what was set aside. A request that its log cut into several records is pending until all of
+ * them are processed.
+ *
+ * Limits: of a store that several logs feed, only the log that is given here is looked at.
+ */
+
+import type { LogHeader, LogReader } from '../log.ts';
+import type { TenantId } from '../model.ts';
+import type { Page, Store, StoredTrace, TracedUser, TraceQuery, TraceSummary } from '../store.ts';
+import { traceCursor, traceIdBefore, traceScope } from './trace-list.ts';
+
+/** No hours: for the positions alone. */
+export const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
+const SET_ASIDE_MAX = 1_000;
+const SET_ASIDE = 'could not be processed and was set aside: see sluice doctor';
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+export async function readTrace(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId | null,
+  traceId: string,
+): Promise<StoredTrace | undefined> {
+  if (!UUID.test(traceId)) return undefined;
+  const id = traceId.toLowerCase();
+  if (log.cutsRequests) return readCutTrace(store, log, tenantId, id);
+  const processed = await store.trace(tenantId, id);
+  if (processed !== undefined) return processed;
+  const waiting = await waitingRecords(store, log, tenantId, id);
+  if (waiting.length > 0) return pendingTrace(id, waiting, []);
+  // The processor may have come to it between the two looks.
+  return (await store.trace(tenantId, id)) ?? setAsideTrace(store, log, tenantId, id);
+}
+
+/**
+ * Of a request that was cut, some users may be processed and others not. The log is looked at first: what is processed
+ * meanwhile is then seen twice, never missed.
+ */
+async function readCutTrace(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId | null,
+  traceId: string,
+): Promise<StoredTrace | undefined> {
+  const waiting = await waitingRecords(store, log, tenantId, traceId);
+  const processed = await store.trace(tenantId, traceId);
+  const setAside = await setAsideTrace(store, log, tenantId, traceId);
+  const rest = [...(waiting.length > 0 ? [pendingTrace(traceId, waiting, [])] : []), ...(setAside ? [setAside] : [])];
+  return rest.reduce<StoredTrace | undefined>(
+    (known, more) => (known === undefined ? more : together(known, more)),
+    processed,
+  );
+}
+
+/** Both are of one request; where both tell of a user, the first is right. */
+function together(known: StoredTrace, more: StoredTrace): StoredTrace {
+  const indexes = new Set(known.users.map(({ userIndex }) => userIndex));
+  const missing = more.users.filter(({ userIndex }) => !indexes.has(userIndex));
+  if (missing.length === 0) return known;
+  const users = [...known.users, ...missing].sort((a, b) => a.userIndex - b.userIndex);
+  const count = (status: TracedUser['status']): number => missing.filter((user) => user.status === status).length;
+  return {
+    ...known,
+    status: 'pending',
+    processedAt: null,
+    usersAccepted: known.usersAccepted + count('accepted'),
+    usersRejected: known.usersRejected + count('rejected'),
+    keyId: known.keyId ?? more.keyId,
+    users,
+  };
+}
+
+/** The records of a request that the log has and the store has not. */
+async function waitingRecords(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId | null,
+  traceId: string,
+): Promise<LogHeader[]> {
+  const { positions } = await store.ledger(tenantId, NO_HOURS);
+  const waiting: LogHeader[] = [];
+  for (const partition of await log.partitions()) {
+    const headers = await log.find(partition, positions.get(partition) ?? 0, traceId);
+    waiting.push(...headers.filter((header) => tenantId === null || header.tenantId === tenantId));
+    if (waiting.length > 0 && !log.cutsRequests) break;
+  }
+  return waiting;
+}
+
+/** The log keeps what was set aside until its retention ends, below the position up to which it is processed. */
+async function setAsideTrace(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId | null,
+  traceId: string,
+): Promise<StoredTrace | undefined> {
+  const records = (await store.setAside(SET_ASIDE_MAX)).filter(
+    (record) => record.traceId === traceId && (tenantId === null || record.tenantId === tenantId),
+  );
+  const [first] = records;
+  if (first === undefined) return undefined;
+  const found = await Promise.all(
+    records.map(({ partition, position }) => log.headers(partition, position, 1).then(({ headers }) => headers)),
+  );
+  const headers = found.flat().filter((header) => header.traceId === traceId);
+  if (headers.length > 0) return pendingTrace(traceId, headers, [SET_ASIDE]);
+  const nobody = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
+  return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, ...nobody };
+}
+
+function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: readonly string[]): StoredTrace {
+  const users = headers.flatMap((header) => pendingUsers(header, warnings));
+  return {
+    traceId,
+    status: 'pending',
+    receivedAt: Math.min(...headers.map(({ receivedAt }) => receivedAt)),
+    processedAt: null,
+    usersAccepted: users.filter(({ status }) => status === 'accepted').length,
+    usersRejected: users.filter(({ status }) => status === 'rejected').length,
+    duplicateOf: null,
+    keyId: headers[0]?.keyId ?? null,
+    users: users.sort((a, b) => a.userIndex - b.userIndex),
+  };
+}
+
+function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warnings: readonly string[]): TracedUser[] {
+  const messages = new Map(rejections.map(({ userIndex, message }) => [userIndex, message]));
+  return Array.from({ length: userCount }, (_, index) => {
+    const userIndex = firstUserIndex + index;
+    const message = messages.get(userIndex) ?? null;
+    return {
+      userIndex,
+      status: message === null ? 'accepted' : 'rejected',
+      profileId: null,
+      events: 0,
+      duplicateEvents: 0,
+      merged: [],
+      warnings: message === null ? warnings : [],
+      message,
+    };
+  });
+}
+
+const HEADERS_PER_READ = 5_000;
+
+/**
+ * Requests newest first: those that wait from the log, the others from the store. The log is looked at first: what is
+ * processed meanwhile is then seen twice, never missed. Takes time in proportion to the backlog.
+ */
+export async function listTraces(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId,
+  query: TraceQuery,
+): Promise<Page<TraceSummary>> {
+  const scope = traceScope(tenantId, query);
+  const before = traceIdBefore(scope, query.cursor);
+  const waiting = await waitingRequests(store, log, tenantId, before, query.limit + 1);
+  const { rows: processed, nextCursor } = await store.traces(tenantId, query);
+  // Below where the store's page ends, there may be others of it in between.
+  const end = nextCursor === null ? '' : traceIdBefore(scope, nextCursor);
+  const byId = new Map(processed.map((row) => [row.traceId, row]));
+  for (const [traceId, headers] of waiting) {
+    if (traceId < end) continue;
+    if (byId.has(traceId) && !log.cutsRequests) continue;
+    const isInPart = log.cutsRequests ? await store.trace(tenantId, traceId) : undefined;
+    const summary = withWaiting(traceId, headers, isInPart, byId.get(traceId));
+    if (query.status !== null && query.status !== summary.status) byId.delete(traceId);
+    else byId.set(traceId, summary);
+  }
+  const rows = [...byId.values()].sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
+  const given = rows.slice(0, query.limit);
+  const last = given.at(-1);
+  return {
+    rows: given,
+    nextCursor: rows.length > given.length && last ? traceCursor(scope, last.traceId) : nextCursor,
+  };
+}
+
+/** The newest few below `before` of which the log has something that the store has not, or that it set aside. */
+async function waitingRequests(
+  store: Store,
+  log: LogReader,
+  tenantId: TenantId,
+  before: string,
+  count: number,
+): Promise<Map<string, LogHeader[]>> {
+  let newest = new Map<string, LogHeader[]>();
+  const add = (header: LogHeader): void => {
+    if (header.tenantId !== tenantId || header.traceId >= before) return;
+    const headers = newest.get(header.traceId);
+    if (headers === undefined) newest.set(header.traceId, [header]);
+    else headers.push(header);
+    if (newest.size > 10 * count) newest = newestOf(newest, count);
+  };
+  const { positions } = await store.ledger(tenantId, NO_HOURS);
+  for (const partition of await log.partitions()) {
+    for (let from = positions.get(partition) ?? 0; ; ) {
+      const { headers, next } = await log.headers(partition, from, HEADERS_PER_READ);
+      for (const header of headers) add(header);
+      if (headers.length < HEADERS_PER_READ) break;
+      from = next;
+    }
+  }
+  const setAside = (await store.setAside(SET_ASIDE_MAX))
+    .filter((record) => record.tenantId === tenantId && record.traceId < before)
+    .sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
+  for (const { partition, position, traceId } of setAside.slice(0, count)) {
+    const { headers } = await log.headers(partition, position, 1);
+    for (const header of headers) if (header.traceId === traceId) add(header);
+  }
+  return newestOf(newest, count);
+}
+
+function newestOf(requests: Map<string, LogHeader[]>, count: number): Map<string, LogHeader[]> {
+  return new Map([...requests].sort(([a], [b]) => (a < b ? 1 : -1)).slice(0, count));
+}
+
+/** `known` is what the store has of it: users that are in both were processed meanwhile. */
+function withWaiting(
+  traceId: string,
+  headers: readonly LogHeader[],
+  known: StoredTrace | undefined,
+  processed: TraceSummary | undefined,
+): TraceSummary {
+  const indexes = new Set(known?.users.map(({ userIndex }) => userIndex));
+  const missing = headers.filter(({ firstUserIndex }) => !indexes.has(firstUserIndex));
+  if (missing.length === 0 && processed !== undefined) return processed;
+  const sum = (countOf: (header: LogHeader) => number): number =>
+    missing.reduce((total, header) => total + countOf(header), 0);
+  const events = processed?.events ?? known?.users.reduce((total, user) => total + user.events, 0) ?? 0;
+  return {
+    traceId,
+    status: missing.length > 0 ? 'pending' : 'processed',
+    receivedAt: Math.min(...headers.map(({ receivedAt }) => receivedAt)),
+    processedAt: missing.length > 0 ? null : (known?.processedAt ?? null),
+    usersAccepted: (known?.usersAccepted ?? 0) + sum(({ userCount, rejections }) => userCount - rejections.length),
+    usersRejected: (known?.usersRejected ?? 0) + sum(({ rejections }) => rejections.length),
+    duplicateOf: known?.duplicateOf ?? null,
+    keyId: known?.keyId ?? headers[0]?.keyId ?? null,
+    events: events + sum(({ eventCount }) => eventCount),
+  };
+}

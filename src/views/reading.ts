@@ -1,0 +1,292 @@
+/**
+ * The store as the API and the commands see it: completed by what is still in the log. From the moment of the 202 a
+ * request has a trace (pending, then processed), and the books balance at every moment, because the store says in one
+ * breath what it holds and up to where the log is in it; what the log has from there on is pending. Cursors that leave the
+ * store name their tenant, and come back without.
+ *
+ * Limits: the pending part of the books, and of what came in by minute, is counted from the headers in the log at every
+ * call, which takes time in proportion to the backlog. Of a store that several logs feed, only the log that is given here counts as pending.
+ */
+
+import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
+import { lostAhead, missingRecords, type ProcessedLog } from '../log/continuity.ts';
+import type { TenantId } from '../model.ts';
+import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
+import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './cursor.ts';
+import type {
+  Arrivals,
+  Books,
+  LedgerHour,
+  Page,
+  PageRequest,
+  ReceiptMinute,
+  Receipts,
+  Store,
+  StoredLedger,
+  TimeRange,
+} from '../store.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const HEADERS_PER_READ = 5_000;
+/** A log from which records vanish this often while they are counted is not one that a processor works on. */
+const TRIES_MAX = 20;
+
+export function createReading(store: Store, log: LogReader): Store {
+  return {
+    tenants: () => store.tenants(),
+    findProfile: (...args) => store.findProfile(...args),
+    profile: (...args) => store.profile(...args),
+    profileCount: (...args) => store.profileCount(...args),
+    profiles: async (tenantId, query) => pageFor(tenantId, await store.profiles(tenantId, ownQuery(tenantId, query))),
+    searchPeople: async (tenantId, query) =>
+      pageFor(tenantId, await store.searchPeople(tenantId, ownQuery(tenantId, query))),
+    people: (...args) => store.people(...args),
+    events: async (tenantId, query) => {
+      const page = await store.events(tenantId, ownQuery(tenantId, query));
+      return page && pageFor(tenantId, page);
+    },
+    arrivals: async (tenantId, after, limit) => {
+      const own = after === null ? null : ownPlace(tenantId, after);
+      return arrivalsFor(tenantId, await store.arrivals(tenantId, own, limit));
+    },
+    newestArrivals: async (tenantId, after, filter, limit) => {
+      const page = await store.newestArrivals(tenantId, ownPlace(tenantId, after), filter, limit);
+      const { skipped } = page;
+      return {
+        ...arrivalsFor(tenantId, page),
+        skipped: skipped && { ...skipped, place: withTenant(skipped.place, tenantId) },
+      };
+    },
+    counts: (...args) => store.counts(...args),
+    identity: (...args) => store.identity(...args),
+    unmerge: (...args) => store.unmerge(...args),
+    erase: (...args) => store.erase(...args),
+    audit: async (tenantId, query) => pageFor(tenantId, await store.audit(tenantId, ownQuery(tenantId, query))),
+    trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
+    traces: async (tenantId, query) =>
+      pageFor(tenantId, await listTraces(store, log, tenantId, ownQuery(tenantId, query))),
+    rejections: async (tenantId, query) =>
+      pageFor(tenantId, await store.rejections(tenantId, ownQuery(tenantId, query))),
+    rejectionReasons: (...args) => store.rejectionReasons(...args),
+    receipts: (tenantId, range) =>
+      complete(
+        store,
+        log,
+        () => store.receipts(tenantId, range),
+        () => new PendingReceipts(tenantId, range),
+      ),
+    ledger: async (tenantId, hours) => {
+      // A log that cannot be read is the worst moment for no response: what is stored is known, and that it is not all.
+      const unreadable = async (error: unknown): Promise<StoredLedger> => {
+        if (!(error instanceof LogCorruptError)) throw error;
+        return { ...(await store.ledger(tenantId, hours)), missingRecords: 1 };
+      };
+      return readLedger().catch(unreadable);
+
+      async function readLedger(): Promise<StoredLedger> {
+        const ledger = await complete(
+          store,
+          log,
+          () => store.ledger(tenantId, hours),
+          () => new PendingBooks(tenantId, hours),
+        );
+        const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
+        return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
+      }
+    },
+    setAside: (limit) => store.setAside(limit),
+    recount: () => store.recount(),
+    close: async () => {
+      await store.close();
+      await log.close();
+    },
+  };
+}
+
+/** With the cursor as the store gave it. Throws `BadCursorError` for one of another tenant. */
+function ownQuery<Query extends PageRequest>(tenantId: TenantId, query: Query): Query {
+  const { cursor } = query;
+  return cursor === null ? query : { ...query, cursor: pageWithoutTenant(cursor, tenantId) };
+}
+
+/** The place of a cursor of arrivals as the store gave it. Throws `BadCursorError` for one of another tenant. */
+function ownPlace(tenantId: TenantId, after: string): string {
+  return after === OLDEST ? after : withoutTenant(after, tenantId);
+}
+
+/** With places that only this tenant can use. */
+function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrivals): Arrivals {
+  return {
+    events: events.map((event) => Object.assign(event, { place: withTenant(event.place, tenantId) })),
+    last: withTenant(last, tenantId),
+    lastSequence,
+  };
+}
+
+/** With a cursor that only this tenant can use. */
+function pageFor<Given extends Page<unknown>>(tenantId: TenantId, page: Given): Given {
+  const { nextCursor } = page;
+  return nextCursor === null ? page : { ...page, nextCursor: withTenant(nextCursor, tenantId) };
+}
+
+/** What the store says, with up to where the log is in it. */
+interface Told {
+  readonly positions: ReadonlyMap<number, number>;
+}
+
+/** Counts what the log has from there on, and adds it. */
+interface Pending<Answer extends Told> {
+  count(header: LogHeader): void;
+  addTo(told: Answer): Answer;
+}
+
+async function complete<Answer extends Told>(
+  store: Store,
+  log: LogReader,
+  ask: () => Promise<Answer>,
+  newPending: () => Pending<Answer>,
+): Promise<Answer> {
+  for (let tries = 1; ; tries += 1) {
+    const told = await ask();
+    const pending = newPending();
+    const gaps = await countPending(log, told.positions, (header) => pending.count(header));
+    // Records that were processed meanwhile may have left the log uncounted. A gap that stays is no such case.
+    const now = gaps.length === 0 ? told : await store.ledger(null, NO_HOURS);
+    const hasMoved = gaps.some((partition) => now.positions.get(partition) !== told.positions.get(partition));
+    if (!hasMoved || tries >= TRIES_MAX) return pending.addTo(told);
+  }
+}
+
+/** Retention may remove records that were processed since the store was asked; that is no loss. */
+async function stillMissing(store: Store, log: LogReader, ledger: ProcessedLog): Promise<number> {
+  for (let tries = 1, processed = ledger; ; tries += 1) {
+    const missing = await missingRecords(log, processed);
+    if (missing === 0 || tries >= TRIES_MAX) return missing;
+    const now = await store.ledger(null, NO_HOURS);
+    const hasMoved = [...now.positions].some(([partition, at]) => processed.positions.get(partition) !== at);
+    if (!hasMoved) return missing;
+    processed = now;
+  }
+}
+
+/** The partitions in which positions were missing. */
+async function countPending(
+  log: LogReader,
+  positions: ReadonlyMap<number, number>,
+  count: (header: LogHeader) => void,
+): Promise<number[]> {
+  const gaps = new Set<number>();
+  for (const partition of await log.partitions()) {
+    let expected = positions.get(partition) ?? 0;
+    for (;;) {
+      const { headers, next } = await log.headers(partition, expected, HEADERS_PER_READ);
+      for (const header of headers) {
+        if (header.position !== expected) gaps.add(partition);
+        expected = header.position + 1;
+        count(header);
+      }
+      if (headers.length < HEADERS_PER_READ) break;
+      expected = next;
+    }
+  }
+  return [...gaps];
+}
+
+interface Sums {
+  users: number;
+  events: number;
+  rejectedUsers: number;
+}
+
+/** What is in the log and not yet in the store, by hour of receipt. */
+class PendingBooks implements Pending<StoredLedger> {
+  readonly #tenantId: TenantId | null;
+  readonly #from: number;
+  readonly #to: number;
+  readonly #hours = new Map<number, Sums>();
+
+  constructor(tenantId: TenantId | null, { from, to }: Parameters<Store['ledger']>[1]) {
+    this.#tenantId = tenantId;
+    this.#from = from === null ? Number.NEGATIVE_INFINITY : Math.floor(from / HOUR_MS) * HOUR_MS;
+    this.#to = to ?? Number.POSITIVE_INFINITY;
+  }
+
+  count({ tenantId, receivedAt, userCount, eventCount, rejections }: LogHeader): void {
+    if (this.#tenantId !== null && this.#tenantId !== tenantId) return;
+    const hour = Math.floor(receivedAt / HOUR_MS) * HOUR_MS;
+    if (hour < this.#from || hour >= this.#to) return;
+    const sums = this.#hours.get(hour) ?? { users: 0, events: 0, rejectedUsers: 0 };
+    this.#hours.set(hour, sums);
+    sums.users += userCount - rejections.length;
+    sums.events += eventCount;
+    sums.rejectedUsers += rejections.length;
+  }
+
+  addTo(ledger: StoredLedger): StoredLedger {
+    const byHour = new Map(ledger.hours.map((row) => [row.hour, row]));
+    for (const [hour, sums] of this.#hours) {
+      const row = byHour.get(hour) ?? emptyHour(hour);
+      byHour.set(hour, {
+        hour,
+        users: withPending(row.users, sums.users),
+        events: withPending(row.events, sums.events),
+        rejectedUsers: row.rejectedUsers + sums.rejectedUsers,
+      });
+    }
+    return { ...ledger, hours: [...byHour.values()].sort((a, b) => b.hour - a.hour) };
+  }
+}
+
+/** What is in the log and not yet in the store, by minute of receipt. */
+class PendingReceipts implements Pending<Receipts> {
+  readonly #tenantId: TenantId;
+  readonly #from: number;
+  readonly #to: number;
+  readonly #minutes = new Map<number, ReceiptMinute>();
+
+  constructor(tenantId: TenantId, { from, to }: TimeRange) {
+    this.#tenantId = tenantId;
+    this.#from = from === null ? Number.NEGATIVE_INFINITY : Math.floor(from / MINUTE_MS) * MINUTE_MS;
+    this.#to = to ?? Number.POSITIVE_INFINITY;
+  }
+
+  count({ tenantId, receivedAt, userCount, eventCount, rejections }: LogHeader): void {
+    if (this.#tenantId !== tenantId) return;
+    const start = Math.floor(receivedAt / MINUTE_MS) * MINUTE_MS;
+    if (start < this.#from || start >= this.#to) return;
+    addMinute(this.#minutes, {
+      start,
+      usersAccepted: userCount - rejections.length,
+      usersRejected: rejections.length,
+      eventsAccepted: eventCount,
+    });
+  }
+
+  addTo({ minutes, positions }: Receipts): Receipts {
+    const all = new Map(this.#minutes);
+    for (const minute of minutes) addMinute(all, minute);
+    return { minutes: [...all.values()].sort((a, b) => a.start - b.start), positions };
+  }
+}
+
+function addMinute(minutes: Map<number, ReceiptMinute>, more: ReceiptMinute): void {
+  const { start } = more;
+  const before = minutes.get(start) ?? { usersAccepted: 0, usersRejected: 0, eventsAccepted: 0 };
+  minutes.set(start, {
+    start,
+    usersAccepted: before.usersAccepted + more.usersAccepted,
+    usersRejected: before.usersRejected + more.usersRejected,
+    eventsAccepted: before.eventsAccepted + more.eventsAccepted,
+  });
+}
+
+function withPending(books: Books, pending: number): Books {
+  return { ...books, received: books.received + pending, pending: books.pending + pending };
+}
+
+const EMPTY: Books = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, setAside: 0, pending: 0 };
+
+function emptyHour(hour: number): LedgerHour {
+  return { hour, users: EMPTY, events: EMPTY, rejectedUsers: 0 };
+}

@@ -1,0 +1,139 @@
+/**
+ * The log of a server that started while its database or its Kafka is away. A local log goes on where the database says
+ * that it was processed up to, and Kafka cannot be opened before it responds; so both are opened once that is possible, and
+ * until then whatever is asked of them fails as unavailable. A log that is refused when its time comes ends the server.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type LogAppender, LogAwayError, type LogEntry, type LogReader, LogUnavailableError } from '../log.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+
+const RETRY_MS = 250;
+
+/** Whether what it was about does not respond now, and may soon. */
+function isAway(error: unknown): error is Error {
+  return (
+    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogAwayError
+  );
+}
+
+/** Tries until it is open. Only being away is waited for. */
+class LateOpening<Log extends { close(): Promise<void> }> {
+  #log: Log | null = null;
+  #isClosed = false;
+  #why: string;
+  readonly #opening: Promise<void>;
+
+  constructor(open: () => Promise<Log>, why: string, onRefused: (message: string) => void) {
+    this.#why = why;
+    this.#opening = this.#openWhenPossible(open).catch((error: unknown) => {
+      onRefused(error instanceof Error ? error.message : String(error));
+    });
+  }
+
+  /** Throws `LogUnavailableError` until it is open. */
+  get opened(): Log {
+    if (this.#log === null) throw new LogUnavailableError(this.#why);
+    return this.#log;
+  }
+
+  /** Why it is not open yet; null once it is. */
+  get trouble(): string | null {
+    return this.#log === null ? this.#why : null;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#opening;
+    await this.#log?.close();
+  }
+
+  async #openWhenPossible(open: () => Promise<Log>): Promise<void> {
+    await sleep(RETRY_MS);
+    while (!this.#isClosed && this.#log === null) {
+      try {
+        this.#log = await open();
+      } catch (error) {
+        if (!isAway(error)) throw error;
+        this.#why = error.message;
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+}
+
+/** At once if that is possible, later if what it needs is away. */
+export async function openAppenderNowOrLater(
+  open: () => Promise<LogAppender>,
+  onRefused: (message: string) => void,
+): Promise<LogAppender> {
+  try {
+    return await open();
+  } catch (error) {
+    if (!isAway(error)) throw error;
+    return new LateAppender(new LateOpening(open, error.message, onRefused));
+  }
+}
+
+/** The same for a reader. `name` cannot be read before it is open. */
+export async function openReaderNowOrLater(
+  open: () => Promise<LogReader>,
+  onRefused: (message: string) => void,
+): Promise<LogReader> {
+  try {
+    return await open();
+  } catch (error) {
+    if (!isAway(error)) throw error;
+    return new LateReader(new LateOpening(open, error.message, onRefused));
+  }
+}
+
+class LateAppender implements LogAppender {
+  readonly #late: LateOpening<LogAppender>;
+
+  constructor(late: LateOpening<LogAppender>) {
+    this.#late = late;
+  }
+
+  async append(entry: LogEntry): Promise<void> {
+    return this.#late.opened.append(entry);
+  }
+
+  trouble(): string | null {
+    return this.#late.trouble ?? this.#late.opened.trouble();
+  }
+
+  close(): Promise<void> {
+    return this.#late.close();
+  }
+}
+
+/** Only a log that is shared is opened late for reading, and that cuts requests. */
+class LateReader implements LogReader {
+  readonly cutsRequests = true;
+  readonly #late: LateOpening<LogReader>;
+
+  constructor(late: LateOpening<LogReader>) {
+    this.#late = late;
+  }
+
+  get name(): string {
+    return this.#late.opened.name;
+  }
+
+  readonly partitions: LogReader['partitions'] = async () => this.#late.opened.partitions();
+  readonly read: LogReader['read'] = async (...args) => this.#late.opened.read(...args);
+  readonly headers: LogReader['headers'] = async (...args) => this.#late.opened.headers(...args);
+  readonly find: LogReader['find'] = async (...args) => this.#late.opened.find(...args);
+  readonly backlogBytes: LogReader['backlogBytes'] = async (...args) => this.#late.opened.backlogBytes(...args);
+  readonly traceIdAt: LogReader['traceIdAt'] = async (...args) => this.#late.opened.traceIdAt(...args);
+  readonly missing: LogReader['missing'] = async (...args) => this.#late.opened.missing(...args);
+  readonly lost: LogReader['lost'] = async (...args) => this.#late.opened.lost(...args);
+  readonly commit: LogReader['commit'] = async (...args) => this.#late.opened.commit(...args);
+  readonly committed: LogReader['committed'] = async (...args) => this.#late.opened.committed(...args);
+  readonly newestReceivedAt: LogReader['newestReceivedAt'] = async () => this.#late.opened.newestReceivedAt();
+
+  close(): Promise<void> {
+    return this.#late.close();
+  }
+}

@@ -1,0 +1,560 @@
+/**
+ * Opens what a server or a command works on, wherever the settings say that it is: files in the data folder, PostgreSQL,
+ * Kafka. With `main.ts` and `thread.ts` the only file that names concrete backends; each is loaded when it is used, so
+ * that nobody waits for the client of a database that he does not have. Holds no logic of its own.
+ */
+
+import { existsSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
+import type { DatabaseFacts } from '../cli/doctor-checks.ts';
+import type { TrustedClock } from '../clock/clock.ts';
+import type { Config } from '../config/config.ts';
+import { withoutSecrets } from '../config/values.ts';
+import { keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from '../data-folder/files.ts';
+import { DatabaseAwayError } from './database-start.ts';
+import { OperatorError } from '../errors.ts';
+import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
+import { assertProcessed, type LogInspection, unknownEndsText } from '../log/continuity.ts';
+import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
+import type { MemberStore } from '../members.ts';
+import { problemOfOtherDatabase, refuseMovedFolder, refuseUnmovedFolder } from '../migration/marker.ts';
+import { createReading } from '../views/reading.ts';
+import type { KeyStore } from '../keys.ts';
+import type { Store } from '../store.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+
+export type Database = import('../backends/postgres/pool.ts').PostgresPool;
+type PoolOptions = import('../backends/postgres/pool.ts').PoolOptions;
+
+/** For threads and commands that ask one thing after the other. */
+const FEW_CONNECTIONS = 2;
+/** How long somebody who types a command waits for a log that does not answer. */
+const COMMAND_MS_MAX = 5_000;
+/** How long a server waits for a Kafka that does not respond before it starts without. */
+const AWAY_MS_MAX = 3_000;
+/** A reader of the log for which nothing is ever too old. */
+const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
+
+/** Connections to the database that servers share; whoever is given them closes them. */
+export async function openDatabase(config: Config, name: string, connections: number): Promise<Database> {
+  const { openPool } = await import('../backends/postgres/pool.ts');
+  return inWords(config, () => openPool(poolOptions(config, name, connections)));
+}
+
+/**
+ * The same for a server that runs before its database does: nothing is asked now. While `trouble` says why the database
+ * may not be used yet, whatever asks it fails as if it were away.
+ */
+export async function connectLater(
+  config: Config,
+  name: string,
+  connections: number,
+  trouble: () => string | null,
+): Promise<Database> {
+  const { poolWithoutCheck } = await import('../backends/postgres/pool.ts');
+  return poolWithoutCheck({ ...poolOptions(config, name, connections), trouble });
+}
+
+function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: number): PoolOptions {
+  return { url: storeUrl, max, applicationName: `sluice ${name}`, statementTimeoutMs: storeTimeoutMs };
+}
+
+/**
+ * All that has to be true of a database before a server uses it; runs once, when the database first responds. Makes its
+ * tables, or brings them up to date. Refused where a move into it is not finished, and where the data folder was moved to
+ * another database, or not moved at all; then nothing is made.
+ */
+export async function prepareDatabase(config: Config): Promise<void> {
+  const { dataFolder, logUrl } = config;
+  if (logUrl === '') refuseUnmovedFolder(dataFolder);
+  const [{ migrate }, { findMove, refuseUnfinishedMove }, { continueArrivalNumbers }] = await Promise.all([
+    import('../backends/postgres/migrations.ts'),
+    import('../backends/postgres/moves.ts'),
+    import('../backends/postgres/arrival-numbers.ts'),
+  ]);
+  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
+  try {
+    await inWords(config, async () => {
+      const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMove(pool))?.id) : null;
+      if (problem !== null) throw new OperatorError(problem);
+      await migrate(pool);
+      await refuseUnfinishedMove(pool);
+      if (logUrl === '') await tieLocalLog(config, pool);
+      await continueArrivalNumbers(pool);
+    });
+  } finally {
+    await pool.close();
+  }
+}
+
+/** The same of Kafka, for a database that is prepared: its topic is there, is safe, and is the one of this database. */
+export async function prepareLog(config: Config): Promise<void> {
+  const [{ prepareKafkaLog }, { tieToTopic }] = await Promise.all([
+    import('../backends/kafka/log.ts'),
+    import('../backends/postgres/identity.ts'),
+  ]);
+  const setup = { url: config.logUrl, retentionMs: config.logRetentionMs, awayMsMax: AWAY_MS_MAX };
+  const name = await prepareKafkaLog(setup, config.role === 'api');
+  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
+  try {
+    await inWords(config, () => tieToTopic(pool, name));
+  } finally {
+    await pool.close();
+  }
+}
+
+/** The same for a server, which also has to know whether its local log is the one that the database was made from. */
+export async function prepareServerDatabase(config: Config): Promise<void> {
+  await prepareDatabase(config);
+  if (config.logUrl !== '') return;
+  const { localLogName } = await import('../backends/sqlite/log/name.ts');
+  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
+  try {
+    await inWords(config, async () => {
+      const name = localLogName(logFolderOf(config.dataFolder));
+      const store = await storeOn(pool.share(), config, () => name);
+      try {
+        await assertLogOfStore(config, store);
+      } finally {
+        await store.close();
+      }
+    }).catch(refuseInOperatorsWords);
+  } finally {
+    await pool.close();
+  }
+}
+
+/** Throws `LogCorruptError` where the store has passed over records of the local log that it never had. */
+export async function assertLogOfStore(config: Config, store: Store): Promise<void> {
+  if (config.logUrl !== '') return;
+  const [{ newestRecordBefore }, { NO_HOURS }] = await Promise.all([
+    import('../backends/sqlite/log/newest-record.ts'),
+    import('../views/reading-traces.ts'),
+  ]);
+  const { positions } = await store.ledger(null, NO_HOURS);
+  for (const [partition, position] of positions) {
+    const newest = newestRecordBefore(logFolderOf(config.dataFolder), partition, position);
+    if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);
+  }
+}
+
+/** The log in the data folder belongs to this database, was moved to it with its store, or is new. */
+async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void> {
+  const folder = logFolderOf(dataFolder);
+  // A command on a machine without a log of its own.
+  if (!existsSync(folder)) return;
+  const problem = await problemOfLocalLog(folder, pool);
+  if (problem !== null) throw new OperatorError(problem);
+  const [{ readLogInstallation, writeLogInstallation }, { installationOf }] = await Promise.all([
+    import('../backends/sqlite/installation.ts'),
+    import('../backends/postgres/identity.ts'),
+  ]);
+  // A log that came with a move keeps the id of the embedded files beside it, which an operator may go back to.
+  if (readLogInstallation(folder) === undefined) writeLogInstallation(folder, await installationOf(pool));
+}
+
+/** What is wrong with a log beside this database, in words; null where it belongs to it, or is new. Makes nothing. */
+async function problemOfLocalLog(folder: string, pool: Database): Promise<string | null> {
+  const [{ readLogInstallation }, { findLogName }, { installationOf, wasMovedHere }] = await Promise.all([
+    import('../backends/sqlite/installation.ts'),
+    import('../backends/sqlite/log/name.ts'),
+    import('../backends/postgres/identity.ts'),
+  ]);
+  const [ours, theirs] = [readLogInstallation(folder), await installationOf(pool)];
+  if (ours === undefined || ours === theirs) return null;
+  const logName = findLogName(folder);
+  if (logName !== undefined && (await wasMovedHere(pool, logName))) return null;
+  return (
+    `The log in ${resolve(folder)} belongs to the installation ${ours}, but the database in STORE_URL is of ${theirs}. ` +
+    'Set STORE_URL to the database that this log was written for, or SLUICE_DATA to the folder of this database. ' +
+    `To leave what is in the log behind, move ${resolve(folder)} elsewhere.`
+  );
+}
+
+/**
+ * Makes the files of an embedded store and its keys, or brings them up to date, before several threads open them: with
+ * much in it that may take minutes, and they wait for one another for seconds only. Refuses files that do not belong
+ * together. Returns what an operator should know.
+ */
+export async function prepareDataFolder(config: Config): Promise<string[]> {
+  const { dataFolder, storeUrl, logUrl } = config;
+  const [{ tieDataFolder }, { assertOwnSegments }, { noteUnknownEnds, partitionsWithoutEnd }, { noteLogWarning }] =
+    await Promise.all([
+      import('../backends/sqlite/installation.ts'),
+      import('../backends/sqlite/log/segment-chain.ts'),
+      import('../backends/sqlite/log/end-of-log.ts'),
+      import('../backends/sqlite/log/warnings.ts'),
+    ]);
+  const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
+  if (logUrl !== '') return warnings;
+  const folder = logFolderOf(dataFolder);
+  let storePositions: ReadonlyMap<number, number> = new Map();
+  try {
+    // Of all partitions, before any of them takes a request.
+    assertOwnSegments(folder);
+    if (storeUrl === '') storePositions = await positionsInStoreFile(config);
+  } catch (error) {
+    refuseInOperatorsWords(error);
+  }
+  const unknown = partitionsWithoutEnd(folder, storePositions);
+  if (unknown.length === 0) return warnings;
+  const words = `${unknownEndsText(unknown)}; the ends that the log has are noted now`;
+  noteLogWarning(folder, words);
+  noteUnknownEnds(folder, unknown);
+  return [...warnings, words];
+}
+
+/** Throws `LogCorruptError` where the store was made from another log. */
+async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number, number>> {
+  const [{ openSqliteStore }, { NO_HOURS }] = await Promise.all([
+    import('../backends/sqlite/store/store.ts'),
+    import('../views/reading-traces.ts'),
+  ]);
+  const store = openSqliteStore(storeFileOf(config.dataFolder));
+  try {
+    await assertLogOfStore(config, store);
+    return (await store.ledger(null, NO_HOURS)).positions;
+  } finally {
+    await store.close();
+  }
+}
+
+/**
+ * What a start would say of the local log, by the functions that a start uses. Reads only. `store`: undefined where there is
+ * none yet, null where it cannot be read.
+ */
+export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
+  const [
+    { readLogInstallation },
+    ends,
+    { assertOwnSegments },
+    { problemOfPositions },
+    { readLogWarnings },
+    checkup,
+    reading,
+  ] = await Promise.all([
+    import('../backends/sqlite/installation.ts'),
+    import('../backends/sqlite/log/end-of-log.ts'),
+    import('../backends/sqlite/log/segment-chain.ts'),
+    import('../backends/sqlite/log/positions.ts'),
+    import('../backends/sqlite/log/warnings.ts'),
+    import('../backends/sqlite/checkup.ts'),
+    import('../views/reading-traces.ts'),
+  ]);
+  const folder = logFolderOf(config.dataFolder);
+  const refusals = [
+    await refusalBy(async () => void readLogInstallation(folder)),
+    await refusalBy(async () => assertOwnSegments(folder)),
+    problemOfPositions(folder),
+    store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
+  ].filter((words) => words !== null);
+  const noted = readLogWarnings(folder);
+  // What a server writes to is not at rest.
+  const isAtRest = !checkup.lockHolderOf(config.dataFolder).isHeld;
+  const refusedSegments = isAtRest ? checkup.unrecoverableSegments(folder) : new Map<string, string>();
+  if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
+    return { refusals, refusedSegments, unknownEnds: [], missing: [], noted };
+  }
+  const positions = store ? (await store.ledger(null, reading.NO_HOURS)).positions : new Map<number, number>();
+  const unknownEnds = ends.partitionsWithoutEnd(folder, positions);
+  const missing = store === null ? [] : ends.allMissingAtEnd(folder, positions);
+  return { refusals, refusedSegments, unknownEnds, missing, noted };
+}
+
+async function refusalBy(check: () => Promise<void>): Promise<string | null> {
+  try {
+    await check();
+    return null;
+  } catch (error) {
+    if (!(error instanceof LogCorruptError) && !(error instanceof OperatorError)) throw error;
+    return error.message;
+  }
+}
+
+function refuseInOperatorsWords(error: unknown): never {
+  if (!(error instanceof LogCorruptError)) throw error;
+  throw new OperatorError(error.message, { cause: error });
+}
+
+/** The address of the server that runs on the data folder; undefined when none does. Those that share a log have none. */
+export async function findServer({ dataFolder, logUrl }: Config): Promise<string | undefined> {
+  if (logUrl !== '') return undefined;
+  const { lockHolderOf } = await import('../backends/sqlite/checkup.ts');
+  return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
+}
+
+/** Makes what is not there yet, but for keys that a data folder has lost. */
+export async function openKeyStore(config: Config): Promise<KeyStore> {
+  if (config.storeUrl === '') {
+    refuseMovedFolder(config.dataFolder);
+    refuseUnfinishedRestore(config.dataFolder);
+    refuseLostKeys(config.dataFolder);
+    const { openSqliteKeyStore } = await import('../backends/sqlite/keys.ts');
+    return openSqliteKeyStore(keyFileOf(config.dataFolder));
+  }
+  await prepareDatabase(config);
+  return keyStoreOn(await openDatabase(config, 'keys', FEW_CONNECTIONS));
+}
+
+/** In place of those that a data folder has lost. */
+export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: number): Promise<KeyStore> {
+  if (storeUrl !== '')
+    throw new OperatorError('The keys are in PostgreSQL (STORE_URL). Leave --replace-lost-keys out.');
+  refuseMovedFolder(dataFolder);
+  refuseUnfinishedRestore(dataFolder);
+  const lostAccounts = await import('../backends/sqlite/lost-accounts.ts');
+  return lostAccounts.replaceLostKeys(dataFolder, now);
+}
+
+/** Makes nothing: undefined where there is none. */
+export async function findKeyStore(config: Config): Promise<KeyStore | undefined> {
+  if (config.storeUrl === '') {
+    // Before its keys are there, a folder would look like a new one.
+    refuseUnfinishedRestore(config.dataFolder);
+    if (hasLostKeys(config.dataFolder)) return undefined;
+    return existsSync(keyFileOf(config.dataFolder)) ? openKeyStore(config) : undefined;
+  }
+  const pool = await findDatabase(config);
+  return pool === undefined ? undefined : keyStoreOn(pool);
+}
+
+export async function openMemberStore(config: Config): Promise<MemberStore> {
+  if (config.storeUrl === '') {
+    refuseMovedFolder(config.dataFolder);
+    refuseUnfinishedRestore(config.dataFolder);
+    refuseLostKeys(config.dataFolder);
+    const { openSqliteMemberStore } = await import('../backends/sqlite/keys.ts');
+    return openSqliteMemberStore(keyFileOf(config.dataFolder));
+  }
+  return memberStoreOn(await openDatabase(config, 'members', FEW_CONNECTIONS));
+}
+
+export async function keyStoreOn(pool: Database): Promise<KeyStore> {
+  const { openPostgresKeyStore } = await import('../backends/postgres/keys.ts');
+  return openPostgresKeyStore(pool);
+}
+
+export async function memberStoreOn(pool: Database): Promise<MemberStore> {
+  const { openPostgresMemberStore } = await import('../backends/postgres/keys.ts');
+  return openPostgresMemberStore(pool);
+}
+
+/**
+ * What commands read: the store, completed by what is still in the log. They may block, so there is no thread. Makes
+ * nothing: undefined where there is none.
+ */
+export async function openStore(config: Config): Promise<Store | undefined> {
+  if (config.storeUrl === '') {
+    refuseMovedFolder(config.dataFolder);
+    refuseUnfinishedRestore(config.dataFolder);
+    const file = storeFileOf(config.dataFolder);
+    // An empty one has no tables, and is for a server to fill.
+    if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) === 0) return undefined;
+    const [{ openSqliteStore }, { matchOptionsOf }] = await Promise.all([
+      import('../backends/sqlite/store/store.ts'),
+      import('../config/match-options.ts'),
+    ]);
+    const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
+    return createReading(store, await localLog(config));
+  }
+  const pool = await findDatabase(config);
+  return pool === undefined ? undefined : readingOn(pool, config);
+}
+
+/** The store in the database, completed by what is still in the log; closes both, and its connections. */
+async function readingOn(pool: Database, config: Config): Promise<Store> {
+  try {
+    const log = (await findLogReader(config)) ?? NO_LOG;
+    return createReading(await storeOn(pool, config, () => log.name), log);
+  } catch (error) {
+    await pool.close();
+    throw error;
+  }
+}
+
+/** Without what is still in the log. */
+export async function storeOn(pool: Database, config: Config, logName: () => string): Promise<Store> {
+  const [{ openPostgresStore }, { matchOptionsOf }] = await Promise.all([
+    import('../backends/postgres/store.ts'),
+    import('../config/match-options.ts'),
+  ]);
+  return openPostgresStore({ pool, logName, matchOptions: matchOptionsOf(config) });
+}
+
+/** For reading alone: removes nothing, and reads all partitions. Makes nothing: undefined where there was never a log. */
+export async function findLogReader(
+  config: Config,
+  warn: (message: string) => void = () => undefined,
+): Promise<LogReader | undefined> {
+  if (config.logUrl !== '') return sharedLog(config, { warn, makesTopic: false, openMsMax: COMMAND_MS_MAX });
+  const { wasEverThere } = await import('../backends/sqlite/log/end-of-log.ts');
+  return wasEverThere(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
+}
+
+/** For a server, which waits for a log that starts at the same time, and makes it if it is missing. */
+export async function openLogReader(config: Config, warn: (message: string) => void): Promise<LogReader> {
+  return config.logUrl === '' ? localLog(config) : sharedLog(config, { warn });
+}
+
+/**
+ * The clock of a thread that takes in events or processes them: it goes on from the newest time that the log holds, of
+ * an erase in the store, and in an embedded store of its newest event, in case the log was removed. To be called when the log was
+ * checked. `isAway` for a database, and a Kafka, that is opened later: then the clock goes on from there once
+ * `continueClock` was called.
+ */
+export async function openClock(
+  config: Config,
+  warn: (message: string) => void,
+  shared: Float64Array = new Float64Array(1),
+  isAway = false,
+): Promise<TrustedClock> {
+  const { TrustedClock } = await import('../clock/clock.ts');
+  const isLogAway = isAway && config.logUrl !== '';
+  const newest = Math.max(
+    isLogAway ? 0 : await newestInLog(config, warn),
+    isAway ? 0 : await newestInStore(config, warn),
+  );
+  return new TrustedClock({ newest, jumpMsMax: config.clockJumpMsMax, gapMsMax: config.clockGapMsMax, shared });
+}
+
+/**
+ * Raises the time that the edges of a server share to the newest that the log and the database hold, so that no event gets
+ * an older one.
+ */
+export async function continueClock(config: Config, database: Database, shared: Float64Array): Promise<void> {
+  const { newestErase } = await import('../backends/postgres/store-erase.ts');
+  const newest = Math.max(await readNewest(config), await newestErase(database));
+  shared[0] = Math.max(shared[0] ?? 0, newest + 1);
+}
+
+/** A log that was there a moment ago and does not respond now is no reason not to start. */
+async function newestInLog(config: Config, warn: (message: string) => void): Promise<number> {
+  try {
+    return await readNewest(config);
+  } catch (error) {
+    if (!(error instanceof LogUnavailableError || error instanceof LogAwayError)) throw error;
+    warn(`the clock cannot be compared with the newest event: ${error.message}`);
+    return 0;
+  }
+}
+
+async function readNewest(config: Config): Promise<number> {
+  const log = await openLogReader(config, () => undefined);
+  try {
+    return await log.newestReceivedAt();
+  } finally {
+    await log.close();
+  }
+}
+
+async function newestInStore(config: Config, warn: (message: string) => void): Promise<number> {
+  if (config.storeUrl !== '') return newestInDatabase(config, warn);
+  const file = storeFileOf(config.dataFolder);
+  if (!existsSync(file)) return 0;
+  const { newestProcessed } = await import('../backends/sqlite/store/event-tables.ts');
+  return newestProcessed(file);
+}
+
+/** As for a log: one that does not respond now is no reason not to start. */
+async function newestInDatabase(config: Config, warn: (message: string) => void): Promise<number> {
+  const { newestErase } = await import('../backends/postgres/store-erase.ts');
+  const database = await connectLater(config, 'start', 1, () => null);
+  try {
+    return await newestErase(database);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError)) throw error;
+    warn(`the clock cannot be compared with the last erase: ${error.message}`);
+    return 0;
+  } finally {
+    await database.close();
+  }
+}
+
+interface SharedLogWishes {
+  readonly warn: (message: string) => void;
+  readonly makesTopic?: boolean;
+  readonly openMsMax?: number;
+}
+
+async function sharedLog({ logUrl, logRetentionMs }: Config, wishes: SharedLogWishes): Promise<LogReader> {
+  const { openKafkaLogReader } = await import('../backends/kafka/log.ts');
+  return openKafkaLogReader({ url: logUrl, retentionMs: logRetentionMs, ...wishes });
+}
+
+async function localLog(config: Config): Promise<LogReader> {
+  const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
+  return openSqliteLogReader({ folder: logFolderOf(config.dataFolder), ...READ_ONLY });
+}
+
+/** On a machine where no server with a log of its own has run, a shared store can be read all the same. */
+const NO_LOG: LogReader = {
+  name: 'none',
+  cutsRequests: false,
+  partitions: async () => [],
+  read: async (_partition, position) => ({ records: [], next: position }),
+  headers: async (_partition, position) => ({ headers: [], next: position }),
+  find: async () => [],
+  backlogBytes: async () => 0,
+  traceIdAt: async () => undefined,
+  missing: async () => 0,
+  lost: async () => [],
+  commit: async () => undefined,
+  committed: async () => 0,
+  newestReceivedAt: async () => 0,
+  close: async () => undefined,
+};
+
+/** Undefined where no server has made tables yet. */
+async function findDatabase(config: Config): Promise<Database | undefined> {
+  const pool = await openDatabase(config, 'command', FEW_CONNECTIONS);
+  try {
+    const { rows } = await pool.query<{ isThere: boolean }>(
+      `SELECT to_regclass('sluice.migrations') IS NOT NULL AS "isThere"`,
+    );
+    if (rows[0]?.isThere === true) return pool;
+  } catch (error) {
+    await pool.close();
+    throw error;
+  }
+  await pool.close();
+  return undefined;
+}
+
+/** For the doctor: facts alone, nothing is made. */
+export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
+  const pool = await openDatabase(config, 'doctor', FEW_CONNECTIONS);
+  try {
+    const [{ databaseFacts }, { findMove, problemOfUnfinishedMove }] = await Promise.all([
+      import('../backends/postgres/checkup.ts'),
+      import('../backends/postgres/moves.ts'),
+    ]);
+    const facts = await databaseFacts(pool);
+    const move = await findMove(pool);
+    const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, move?.id) : null;
+    const folder = logFolderOf(config.dataFolder);
+    // Without the last of its tables, it has not taken in anything yet.
+    const hasLog =
+      config.logUrl === '' && existsSync(folder) && facts.migrations !== null && facts.migrationsMissing === 0;
+    return {
+      ...facts,
+      problemOfMove: problemOfFolder ?? problemOfUnfinishedMove(move),
+      problemOfLog: hasLog ? await problemOfLocalLog(folder, pool) : null,
+    };
+  } finally {
+    await pool.close();
+  }
+}
+
+/** A database that is away is for the operator to mend. */
+async function inWords<T>(config: Config, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError)) throw error;
+    throw new DatabaseAwayError(
+      `The database ${withoutSecrets(config.storeUrl)} cannot be reached: ${error.message}\nIs it running, and is STORE_URL right?`,
+      { cause: error },
+    );
+  }
+}

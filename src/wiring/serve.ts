@@ -1,0 +1,220 @@
+/**
+ * `sluice serve`: puts the main thread together and runs until a signal. What a server needs before it may start is
+ * seen to in here: the data folder is its own, if it has anything in it, and the database is up to date. A database or a Kafka
+ * that is away is no reason not to start: `database-start.ts`. Threads are the supervisor's.
+ */
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { baseUrlOf } from '../config/base-url.ts';
+import { type Config, type Env, loadConfig, shareCompileCache } from '../config/config.ts';
+import { logFolderOf, serverUrlFileOf } from '../data-folder/files.ts';
+import { DatabaseAwayError, DatabaseStart, type StartStep } from './database-start.ts';
+import type { HeldLock } from '../data-folder/held-lock.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { MemberStore } from '../members.ts';
+import {
+  connectLater,
+  keyStoreOn,
+  openKeyStore,
+  openMemberStore,
+  prepareDataFolder,
+  prepareLog,
+  prepareServerDatabase,
+} from './opening.ts';
+import { servesApi, servesIngest } from '../config/roles.ts';
+import { connectionsMaxOf, openFilesMax } from '../runtime/open-files.ts';
+import type { KeyStore } from '../keys.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+import type { Supervisor } from './supervisor.ts';
+import { threadFile } from '../runtime/threads.ts';
+
+/** Keys are used all the time, and one write after the other says so. */
+const KEY_CONNECTIONS = 2;
+
+/** Runs until a signal; resolves with the exit code. */
+export async function serve(args: readonly string[], env: Env, version: string): Promise<number> {
+  const { config, sources } = loadConfig({ env, args });
+  shareCompileCache();
+  const connectionsMax = connectionsMaxOf(config, openFilesMax());
+  const folder = config.logUrl === '' ? await takeFolder(config) : null;
+
+  const [{ Supervisor, metricsSlots }, { allocateMetrics }, { createLogger }] = await Promise.all([
+    import('./supervisor.ts'),
+    import('../telemetry/metrics.ts'),
+    import('../telemetry/logger.ts'),
+  ]);
+  const logger = createLogger(config.logLevel, 'main');
+  const database = config.storeUrl === '' ? null : new DatabaseStart(startSteps(config), logger);
+  await database?.firstLook();
+  const startWarnings = await prepareDataFolder(config);
+  for (const words of startWarnings) logger.warn(words);
+  const databaseTrouble = (): string | null => database?.trouble ?? null;
+  const startedWithout = databaseTrouble() === null ? null : database;
+  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseTrouble);
+  const supervisor = new Supervisor({
+    config,
+    sources,
+    startWarnings,
+    connectionsMax,
+    keyStore,
+    lock: folder?.lock ?? null,
+    metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
+    logger,
+    version,
+    databaseTrouble: startedWithout?.trouble ?? null,
+    threadFile: threadFile('./thread', import.meta.url),
+  });
+  const signals = new StopSignals();
+  const port = await supervisor.start();
+  folder?.tellAddress(baseUrlOf(config.host, port));
+  const { host, role, edges } = config;
+  logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
+  const isWaiting = startedWithout !== null;
+  const prepared = isWaiting ? databasePrepared(startedWithout, supervisor) : Promise.resolve();
+  const announced = announce({ config, port, keyStore, isWaiting, prepared, logger });
+  // Whatever is refused late ends the server as it would have at the start.
+  const signal = await Promise.race([signals.first, Promise.all([prepared, announced]).then(() => signals.first)]);
+  if (signal === 'SIGTERM') await drain(supervisor, config, signals, logger);
+  logger.info({ signal }, 'stopping: finishing what is under way');
+  const deadline = setTimeout(() => {
+    logger.error('requests were still under way at the deadline; they were not acknowledged');
+    process.exit(1);
+  }, config.shutdownMs);
+  await supervisor.stop();
+  clearTimeout(deadline);
+  folder?.release();
+  logger.info('stopped');
+  // A try to reach the database may be hanging; nothing that matters waits for it.
+  if (databaseTrouble() !== null) process.exit(0);
+  return 0;
+}
+
+/** For the main thread, which writes to it when keys were last used. */
+async function keyStoreFor(config: Config, databaseTrouble: () => string | null): Promise<KeyStore> {
+  if (config.storeUrl === '') return openKeyStore(config);
+  return keyStoreOn(await connectLater(config, 'keys', KEY_CONNECTIONS, databaseTrouble));
+}
+
+function startSteps(config: Config): StartStep[] {
+  const database = { name: 'the database', prepare: () => prepareServerDatabase(config) };
+  return config.logUrl === '' ? [database] : [database, { name: 'Kafka', prepare: () => prepareLog(config) }];
+}
+
+/** For a server that started before its database: what waits for it. */
+async function databasePrepared(database: DatabaseStart, supervisor: Supervisor): Promise<void> {
+  const passOn = (): void => {
+    if (database.trouble !== null) supervisor.setDatabaseTrouble(database.trouble);
+  };
+  database.onTrouble = passOn;
+  passOn();
+  await database.prepared;
+  await supervisor.useDatabase();
+}
+
+interface TakenFolder {
+  readonly lock: HeldLock;
+  tellAddress(url: string): void;
+  release(): void;
+}
+
+/** The data folder, for this server alone. Servers that share their log have nothing in it, and need none. */
+async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder> {
+  const [{ lockFolder }, { recoverLogName }, { refuseMovedFolder, refuseUnmovedFolder }, { refuseUnfinishedRestore }] =
+    await Promise.all([
+      import('../backends/sqlite/folder-lock.ts'),
+      import('../backends/sqlite/log/segments.ts'),
+      import('../migration/marker.ts'),
+      import('../backup/restore-marker.ts'),
+    ]);
+  const lock = lockFolder(dataFolder);
+  refuseUnfinishedRestore(dataFolder);
+  if (storeUrl === '') refuseMovedFolder(dataFolder);
+  else refuseUnmovedFolder(dataFolder);
+  mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
+  recoverLogName(logFolderOf(dataFolder));
+  return {
+    // Without what only this thread can do: threads are given a copy.
+    lock: { file: lock.file, identity: lock.identity },
+    tellAddress: (url) => writeFileSync(serverUrlFileOf(dataFolder), `${url}\n`, { mode: 0o600 }),
+    release: () => lock.release(),
+  };
+}
+
+/** The words for people; a server that people sign in to has more to say once it has its database. */
+async function announce(start: Announced): Promise<void> {
+  const { config, port, keyStore, prepared, isWaiting, logger } = start;
+  const { announceRole, announceStart, announceWaiting } = await import('../cli/announce.ts');
+  const out = (text: string): void => void process.stdout.write(text);
+  if (keyStore === null || !servesApi(config.role)) {
+    announceRole({ config, port, out });
+    return;
+  }
+  if (isWaiting) announceWaiting({ config, port, out });
+  await prepared;
+  let members: MemberStore | undefined;
+  try {
+    members = await openMemberStore(config);
+    await announceStart({ config, port, keyStore, members, now: Date.now(), out });
+  } catch (error) {
+    // The server runs, and gets well with its database; there is "sluice invite" for the link.
+    const isAway = error instanceof StoreUnavailableError || error instanceof DatabaseAwayError;
+    if (config.storeUrl === '' || !isAway) throw error;
+    logger.warn({ reason: error.message }, 'whether there is an account could not be found out');
+  } finally {
+    await members?.close();
+  }
+}
+
+interface Announced {
+  readonly config: Config;
+  readonly port: number;
+  readonly keyStore: KeyStore | null;
+  /** Whether the database is away; `prepared` resolves when it may be used. */
+  readonly isWaiting: boolean;
+  readonly prepared: Promise<void>;
+  readonly logger: Logger;
+}
+
+/**
+ * Load balancers need a moment to find out that this server is going, and must be served until then. A processor has
+ * no traffic to lose. SIGINT comes from a person at a terminal, who would only wait.
+ */
+async function drain(supervisor: Supervisor, config: Config, signals: StopSignals, logger: Logger): Promise<void> {
+  const { role, drainMs } = config;
+  if (drainMs === 0 || !(servesIngest(role) || servesApi(role))) return;
+  supervisor.beginDraining();
+  logger.info({ drain_ms: drainMs }, 'draining: not ready, serving until load balancers have moved away');
+  await signals.again(drainMs);
+}
+
+/**
+ * The signals that stop the server. A second one ends the drain; outside of it, it means now: whatever that interrupts,
+ * nothing that was acknowledged is lost.
+ */
+class StopSignals {
+  readonly #first = Promise.withResolvers<NodeJS.Signals>();
+  readonly first = this.#first.promise;
+  #isFirst = true;
+  #onAgain: (() => void) | undefined;
+
+  constructor() {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        if (this.#isFirst) this.#first.resolve(signal);
+        else if (this.#onAgain === undefined) process.exit(1);
+        else this.#onAgain();
+        this.#isFirst = false;
+      });
+    }
+  }
+
+  /** Resolves with the next signal, or after so long. */
+  async again(withinMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#onAgain = resolve;
+    const timer = setTimeout(resolve, withinMs);
+    await promise;
+    clearTimeout(timer);
+    this.#onAgain = undefined;
+  }
+}

@@ -1,0 +1,40 @@
+/**
+ * Looks every second whether the store can be reached, for those whose work is nothing without it. Nobody waits for a
+ * look; the last one is what counts. Logs when an outage begins and ends, with a reminder while it lasts.
+ */
+
+import type { Logger } from '../telemetry/logger.ts';
+import { OutageLog } from '../telemetry/outage-log.ts';
+
+const LOOK_INTERVAL_MS = 1_000;
+
+export interface StoreWatch {
+  /** Why the store cannot be reached, in words for an operator; null while it can. */
+  trouble(): string | null;
+  close(): void;
+}
+
+export function watchStore(ask: () => Promise<unknown>, logger: Logger): StoreWatch {
+  const outage = new OutageLog(logger, {
+    failing: 'the store cannot be reached: not ready until it can',
+    working: 'the store can be reached again',
+  });
+  let trouble: string | null = null;
+  let isUnderWay = false;
+  const look = async (): Promise<void> => {
+    if (isUnderWay) return;
+    isUnderWay = true;
+    try {
+      await ask();
+      trouble = null;
+      outage.worked();
+    } catch (error) {
+      outage.failed(error);
+      trouble = error instanceof Error ? error.message : String(error);
+    }
+    isUnderWay = false;
+  };
+  const timer = setInterval(() => void look(), LOOK_INTERVAL_MS);
+  timer.unref();
+  return { trouble: () => trouble, close: () => clearInterval(timer) };
+}

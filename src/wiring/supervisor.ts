@@ -1,0 +1,506 @@
+/**
+ * The main thread of `sluice serve`. It starts the edge threads, the processor and the checkpointer, as far as the role has
+ * them, hands each of the others a port to the checkpointer, writes what they saw of keys, watches the disk if there is anything on it, and stops everything in order. It serves nothing
+ * itself, so it always has time. A processor has an edge, too: one that serves health and metrics alone.
+ *
+ * A thread that dies takes the process with it, on purpose: nothing acknowledged is lost, and whoever runs Sluice
+ * (a service manager, a container) starts it again.
+ */
+
+import { statfs } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import { readLastBackup } from '../backup/last-backup.ts';
+import type { Config, Sources } from '../config/config.ts';
+import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
+import type { ServerStatus } from '../edge/readiness.ts';
+import { listenError } from '../edge/listen-error.ts';
+import { OperatorError } from '../errors.ts';
+import { FileIdentity } from '../data-folder/file-identity.ts';
+import { assertLockHeld, type HeldLock, LockLostError } from '../data-folder/held-lock.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
+import { OutageLog } from '../telemetry/outage-log.ts';
+import { processes } from '../config/roles.ts';
+import type { KeySighting, KeyStore } from '../keys.ts';
+
+/** What an edge thread is started with. */
+export interface EdgeSetup {
+  readonly role: 'edge';
+  readonly config: Config;
+  /** Where each setting came from, to be shown. */
+  readonly sources: Sources;
+  /** What the start found that an operator should know, to be shown, too. */
+  readonly startWarnings: readonly string[];
+  readonly index: number;
+  readonly port: number;
+  /** Over all edges. */
+  readonly connectionsMax: number;
+  readonly metricsBuffer: SharedArrayBuffer;
+  readonly statusBuffer: SharedArrayBuffer;
+  /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
+  readonly clockBuffer: SharedArrayBuffer;
+  /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
+  readonly traceIdBuffer: SharedArrayBuffer;
+  readonly lock: HeldLock | null;
+  readonly version: string;
+  /** Why the database may not be used yet, as of now; null where it may. */
+  readonly databaseTrouble: string | null;
+  /** To the checkpointer, for the edge that starts the writer of the log; undefined for others. */
+  readonly checkpointer: MessagePort | undefined;
+  /** Of the first edge, which starts the writer of the log: a port to each of the others. */
+  readonly otherEdges: readonly MessagePort[];
+  /** Of the others: a port to that writer. Undefined for the first edge, and where the log is elsewhere. */
+  readonly logWriter: MessagePort | undefined;
+}
+
+/** What the processor's thread is started with. */
+export interface ProcessorSetup {
+  readonly role: 'processor';
+  readonly config: Config;
+  readonly metricsBuffer: SharedArrayBuffer;
+  readonly statusBuffer: SharedArrayBuffer;
+  readonly lock: HeldLock | null;
+  /** To the checkpointer; undefined where the store is elsewhere. */
+  readonly checkpointer: MessagePort | undefined;
+}
+
+/** What the checkpointer's thread is started with. After that it is sent a port for each thread that writes. */
+export interface CheckpointerSetup {
+  readonly role: 'checkpointer';
+}
+
+export interface CheckpointerMessage {
+  readonly type: 'fatal';
+  readonly message: string;
+}
+
+/** What the processor starts its own helper with, which reads and parses for it. */
+export interface PreparerSetup {
+  readonly role: 'preparer';
+  readonly config: Config;
+}
+
+export type ProcessorMessage =
+  | { readonly type: 'started' }
+  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'fatal'; readonly message: string }
+  | { readonly type: 'stopped' };
+
+export type EdgeMessage =
+  | { readonly type: 'listening'; readonly port: number }
+  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'sightings'; readonly sightings: KeySighting[] }
+  | { readonly type: 'fatal'; readonly message: string }
+  | { readonly type: 'drained' };
+
+export type SupervisorMessage =
+  | { readonly type: 'drain' }
+  /** To edges: why the database may not be used yet; null once it may. */
+  | { readonly type: 'database'; readonly trouble: string | null };
+
+/**
+ * Of the memory that new objects are made in, which V8 doubles until it has 96 MB, and keeps. Half of that does for the processor,
+ * whose batches live for a moment; requests are gone sooner still.
+ */
+const YOUNG_MB_MAX = { edge: 24, processor: 48, checkpointer: 24 } as const;
+
+const FOLDER_INTERVAL_MS = 1_000;
+/** Long enough for the edges to send the 503s that a failing disk causes. */
+const FATAL_GRACE_MS = 250;
+
+const SHUTTING_DOWN = 0;
+const DISK_LOW = 1;
+const BACKLOG_FULL = 2;
+const DRAINING = 3;
+const CONNECTIONS = 4;
+/** A bit for each of `WATCHED_FILES`. */
+const REPLACED = 5;
+
+/** In the data folder of an embedded installation: what a server keeps open for as long as it runs. */
+const WATCHED_FILES = [
+  {
+    name: 'store.db',
+    fileOf: storeFileOf,
+    advice:
+      'nothing is processed or removed from the log until the server is restarted; it goes on with the file that is there then, and without one makes the store again from the log',
+  },
+  {
+    name: 'keys.db',
+    fileOf: keyFileOf,
+    advice: 'keys that are made or revoked now are lost: put the file back, then restart the server',
+  },
+] as const;
+
+export function allocateStatus(): SharedArrayBuffer {
+  return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
+}
+
+/** The one flag that the processor sets. */
+export function setBacklogFull(buffer: SharedArrayBuffer, isFull: boolean): void {
+  new Int32Array(buffer)[BACKLOG_FULL] = isFull ? 1 : 0;
+}
+
+export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
+  const flags = new Int32Array(buffer);
+  return {
+    isShuttingDown: () => flags[SHUTTING_DOWN] === 1,
+    isDraining: () => flags[DRAINING] === 1,
+    isDiskLow: () => flags[DISK_LOW] === 1,
+    replacedFiles: () => {
+      const bits = flags[REPLACED] ?? 0;
+      return bits === 0 ? [] : WATCHED_FILES.flatMap(({ name }, index) => (bits & (1 << index) ? [name] : []));
+    },
+    isBacklogFull: () => flags[BACKLOG_FULL] === 1,
+    connections: flags.subarray(CONNECTIONS, CONNECTIONS + 1),
+  };
+}
+
+/** Two slots an edge (itself and its log writer), one for the supervisor, one for the processor. */
+export function metricsSlots(edges: number): number {
+  return 2 * edges + 2;
+}
+
+export interface SupervisorParts {
+  readonly config: Config;
+  readonly sources: Sources;
+  readonly startWarnings: readonly string[];
+  /** Connections of clients at once, over all edges. */
+  readonly connectionsMax: number;
+  /** Null where nothing asks for a key. */
+  readonly keyStore: KeyStore | null;
+  /** Of the data folder; null where none is used. */
+  readonly lock: HeldLock | null;
+  readonly metricsBuffer: SharedArrayBuffer;
+  readonly logger: Logger;
+  readonly version: string;
+  /** Why the database may not be used yet; null where it may, and where there is none. */
+  readonly databaseTrouble: string | null;
+  /** The file that is edge or processor, as its setup says. */
+  readonly threadFile: URL;
+}
+
+export class Supervisor {
+  readonly #parts: SupervisorParts;
+  readonly #statusBuffer = allocateStatus();
+  readonly #clockBuffer = new SharedArrayBuffer(Float64Array.BYTES_PER_ELEMENT);
+  readonly #traceIdBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
+  readonly #flags = new Int32Array(this.#statusBuffer);
+  readonly #edges: Worker[] = [];
+  #processor: Worker | undefined;
+  #checkpointer: Worker | undefined;
+  #isProcessing = false;
+  #databaseTrouble: string | null;
+  readonly #keyUse: OutageLog;
+  readonly #diskLook: OutageLog;
+  #folderTimer: NodeJS.Timeout | undefined;
+  #identities: readonly FileIdentity[] = [];
+  /** One line a key is enough. */
+  readonly #leaksTold = new Set<string>();
+  #doomed = false;
+
+  constructor(parts: SupervisorParts) {
+    this.#parts = parts;
+    this.#databaseTrouble = parts.databaseTrouble;
+    this.#keyUse = new OutageLog(parts.logger, {
+      failing: 'when keys were last used cannot be written',
+      working: 'when keys were last used is written again',
+    });
+    this.#diskLook = new OutageLog(parts.logger, {
+      failing: 'free disk space cannot be read',
+      working: 'free disk space can be read again',
+    });
+  }
+
+  /** Resolves with the port once every edge listens, and the processor works unless it has to wait for the database. */
+  async start(): Promise<number> {
+    const { config } = this.#parts;
+    // A log that is shared is elsewhere, and with it all that could fill a disk.
+    if (config.logUrl === '') {
+      if (config.storeUrl === '') {
+        this.#identities = WATCHED_FILES.map(({ fileOf }) => new FileIdentity(fileOf(config.dataFolder)));
+      }
+      await this.#lookAtFolder();
+      this.#folderTimer = setInterval(() => void this.#lookAtFolder(), FOLDER_INTERVAL_MS);
+    }
+    const edges = config.role === 'processor' ? 1 : config.edges;
+    // Sockets that share a port do not notice a stranger on it, so look before.
+    if (edges > 1 && config.port !== 0) await assertPortIsFree(config);
+    const channels = config.logUrl === '' ? Array.from({ length: edges - 1 }, () => new MessageChannel()) : [];
+    const otherEdges = channels.map(({ port1 }) => port1);
+    const port = await this.#startEdge(0, config.port, { otherEdges, logWriter: undefined });
+    const others = Array.from({ length: edges - 1 }, (_, index) =>
+      this.#startEdge(index + 1, port, { otherEdges: [], logWriter: channels[index]?.port2 }),
+    );
+    await Promise.all(others);
+    if (this.#databaseTrouble === null) await this.#startProcessor();
+    return port;
+  }
+
+  /** Passes on why the database may not be used yet. */
+  setDatabaseTrouble(trouble: string | null): void {
+    this.#databaseTrouble = trouble;
+    const message: SupervisorMessage = { type: 'database', trouble };
+    for (const edge of this.#edges) edge.postMessage(message);
+  }
+
+  /** For a server that started before its database: it may be used now, and the processor starts. */
+  async useDatabase(): Promise<void> {
+    this.setDatabaseTrouble(null);
+    if (this.#flags[SHUTTING_DOWN] === 0) await this.#startProcessor();
+  }
+
+  /** Not ready from now on, and serving as before until `stop`: load balancers get to move traffic elsewhere. */
+  beginDraining(): void {
+    this.#flags[DRAINING] = 1;
+  }
+
+  /** Resolves once everything acknowledged is on disk and every edge has let go. */
+  async stop(): Promise<void> {
+    if (this.#flags[SHUTTING_DOWN] === 1) return;
+    this.#flags[SHUTTING_DOWN] = 1;
+    clearInterval(this.#folderTimer);
+    const drained = Promise.all(
+      this.#edges.map(
+        (edge) =>
+          new Promise<void>((resolve) => {
+            edge.on('message', (message: EdgeMessage) => {
+              if (message.type === 'drained') resolve();
+            });
+            const drain: SupervisorMessage = { type: 'drain' };
+            edge.postMessage(drain);
+          }),
+      ),
+    );
+    await drained;
+    // Last, because the edges were still writing to the log that it reads.
+    await this.#stopProcessor();
+    // A disk that failed meanwhile has the last word.
+    if (this.#doomed) await new Promise(() => undefined);
+    // The checkpointer has closed its files by now, for each thread that wrote.
+    const threads = [...this.#edges, this.#processor, this.#checkpointer].filter((thread) => thread !== undefined);
+    await Promise.all(threads.map((thread) => thread.terminate()));
+    await this.#parts.keyStore?.close();
+  }
+
+  #startThread(name: string, setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): Worker {
+    const transferList = portsOf(setup);
+    const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB_MAX[setup.role] };
+    const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList, resourceLimits });
+    thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
+    thread.on('exit', () => {
+      if (this.#flags[SHUTTING_DOWN] === 0) this.#die(`the ${name} thread ended`);
+    });
+    return thread;
+  }
+
+  /** One checkpointer for all that write files, started with the first of them. */
+  #portToCheckpointer(): MessagePort {
+    this.#checkpointer ??= this.#startCheckpointer();
+    const { port1, port2 } = new MessageChannel();
+    this.#checkpointer.postMessage(port1, [port1]);
+    return port2;
+  }
+
+  #startCheckpointer(): Worker {
+    const checkpointer = this.#startThread('checkpointer', { role: 'checkpointer' });
+    checkpointer.on('message', ({ message }: CheckpointerMessage) => {
+      this.#kill(`the disk cannot be trusted any more: ${message}`);
+    });
+    return checkpointer;
+  }
+
+  async #startProcessor(): Promise<void> {
+    const { config, metricsBuffer, lock } = this.#parts;
+    if (!processes(config.role)) return;
+    const setup: ProcessorSetup = {
+      role: 'processor',
+      config,
+      metricsBuffer,
+      statusBuffer: this.#statusBuffer,
+      lock,
+      checkpointer: config.storeUrl === '' ? this.#portToCheckpointer() : undefined,
+    };
+    const processor = this.#startThread('processor', setup);
+    this.#processor = processor;
+    await new Promise<void>((resolve, reject) => {
+      processor.on('message', (message: ProcessorMessage) => {
+        if (message.type === 'started') {
+          this.#isProcessing = true;
+          resolve();
+        }
+        if (message.type === 'fatal') this.#kill(message.message);
+        if (message.type !== 'refused') return;
+        this.#flags[SHUTTING_DOWN] = 1;
+        reject(new OperatorError(message.message));
+      });
+    });
+  }
+
+  #stopProcessor(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#processor?.on('message', (message: ProcessorMessage) => {
+      if (message.type === 'stopped') resolve();
+    });
+    const drain: SupervisorMessage = { type: 'drain' };
+    // One that still waits for the database has nothing to finish.
+    if (this.#processor === undefined || !this.#isProcessing) resolve();
+    else this.#processor.postMessage(drain);
+    return promise;
+  }
+
+  #startEdge(index: number, port: number, ports: Pick<EdgeSetup, 'otherEdges' | 'logWriter'>): Promise<number> {
+    const { config, sources, startWarnings, connectionsMax, metricsBuffer, lock, version } = this.#parts;
+    const setup: EdgeSetup = {
+      role: 'edge',
+      config,
+      sources,
+      startWarnings,
+      index,
+      port,
+      connectionsMax,
+      metricsBuffer,
+      statusBuffer: this.#statusBuffer,
+      clockBuffer: this.#clockBuffer,
+      traceIdBuffer: this.#traceIdBuffer,
+      lock,
+      version,
+      databaseTrouble: this.#databaseTrouble,
+      checkpointer: config.logUrl === '' && ports.logWriter === undefined ? this.#portToCheckpointer() : undefined,
+      ...ports,
+    };
+    const edge = this.#startThread('edge', setup);
+    this.#edges.push(edge);
+    return new Promise((resolve, reject) => {
+      edge.on('message', (message: EdgeMessage) => {
+        switch (message.type) {
+          case 'listening':
+            resolve(message.port);
+            return;
+          case 'refused':
+            this.#flags[SHUTTING_DOWN] = 1;
+            reject(new OperatorError(message.message));
+            return;
+          case 'sightings':
+            void this.#recordSightings(message.sightings);
+            return;
+          case 'fatal':
+            this.#kill(`the log cannot be trusted any more: ${message.message}`);
+            return;
+          case 'drained':
+            return;
+        }
+      });
+    });
+  }
+
+  async #recordSightings(sightings: readonly KeySighting[]): Promise<void> {
+    for (const { keyId, leakOrigin } of sightings) {
+      if (leakOrigin === null || this.#leaksTold.has(keyId)) continue;
+      this.#leaksTold.add(keyId);
+      this.#parts.logger.warn(
+        { key_id: keyId, origin: leakOrigin },
+        'a secret key is used from a web page: probably leaked',
+      );
+    }
+    try {
+      await this.#parts.keyStore?.recordSightings(sightings);
+      this.#keyUse.worked();
+    } catch (error) {
+      this.#keyUse.failed(error);
+    }
+  }
+
+  async #lookAtFolder(): Promise<void> {
+    const lockTrouble = this.#lockTrouble();
+    if (lockTrouble !== null) this.#kill(lockTrouble);
+    this.#lookForBackup();
+    this.#lookForReplacedFiles();
+    await this.#checkDisk();
+  }
+
+  #lookForReplacedFiles(): void {
+    const { logger } = this.#parts;
+    for (const [index, identity] of this.#identities.entries()) {
+      const { name, advice } = WATCHED_FILES[index] as (typeof WATCHED_FILES)[number];
+      const before = this.#flags[REPLACED] ?? 0;
+      const bit = 1 << index;
+      const isReplaced = !identity.isSame();
+      if (isReplaced === ((before & bit) !== 0)) continue;
+      this.#flags[REPLACED] = before ^ bit;
+      if (isReplaced) logger.error(`${name} was removed or replaced while the server runs: ${advice}`);
+      else logger.info(`${name} is there again`);
+    }
+  }
+
+  async #checkDisk(): Promise<void> {
+    const { config, metricsBuffer, logger } = this.#parts;
+    try {
+      const { bavail, bsize } = await statfs(config.dataFolder);
+      const freeBytes = bavail * bsize;
+      metricsWriter(metricsBuffer, 2 * config.edges).set(METRIC.disk_free_bytes, freeBytes);
+      const low = freeBytes < config.diskFreeBytesMin ? 1 : 0;
+      if (this.#flags[DISK_LOW] !== low) {
+        const line = { free_bytes: freeBytes, free_bytes_min: config.diskFreeBytesMin };
+        if (low === 1) logger.error(line, 'disk space is low: answering 503 until there is more');
+        else logger.info(line, 'disk space is sufficient again');
+      }
+      this.#flags[DISK_LOW] = low;
+      this.#diskLook.worked();
+    } catch (error) {
+      this.#diskLook.failed(error);
+    }
+  }
+
+  /** The command that makes backups notes them in the data folder. */
+  #lookForBackup(): void {
+    const { config, metricsBuffer } = this.#parts;
+    const last = readLastBackup(config.dataFolder);
+    if (last === undefined) return;
+    metricsWriter(metricsBuffer, 2 * config.edges).set(METRIC.last_backup, Date.parse(last.began_at) / 1_000);
+  }
+
+  #die(reason: string, error?: Error): void {
+    this.#parts.logger.fatal({ reason, ...(error && { err: error }) }, 'ending: start again to recover');
+    setTimeout(() => process.exit(1), FATAL_GRACE_MS);
+  }
+
+  /** In words; null while this server has its data folder to itself. */
+  #lockTrouble(): string | null {
+    try {
+      assertLockHeld(this.#parts.lock);
+      return null;
+    } catch (error) {
+      // What cannot be found out now is found out by those that write.
+      return error instanceof LockLostError ? error.message : null;
+    }
+  }
+
+  /**
+   * After a failed fsync, or when the data folder may be another server's. An orderly exit would let SQLite close its files, which syncs them again and then removes the
+   * write-ahead log; but a second fsync succeeds whatever became of the data. So nothing runs any more.
+   */
+  #kill(reason: string): void {
+    if (this.#doomed) return;
+    this.#doomed = true;
+    const lockTrouble = this.#lockTrouble();
+    if (lockTrouble !== null)
+      this.#parts.logger.fatal({ reason: lockTrouble }, 'ending: the lock of the data folder is gone');
+    else this.#parts.logger.fatal({ reason }, 'ending: start again to recover');
+    setTimeout(() => process.kill(process.pid, 'SIGKILL'), FATAL_GRACE_MS);
+  }
+}
+
+function portsOf(setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): MessagePort[] {
+  if (setup.role === 'checkpointer') return [];
+  const ports = setup.role === 'edge' ? [setup.logWriter, ...setup.otherEdges] : [];
+  return [setup.checkpointer, ...ports].filter((port) => port !== undefined);
+}
+
+function assertPortIsFree({ host, port }: Config): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
+    probe.listen({ host, port }, () => probe.close(() => resolve()));
+  });
+}

@@ -1,0 +1,353 @@
+/**
+ * What the threads of `sluice serve` work on, for the three ways to run: files in the data folder alone; PostgreSQL with
+ * a log of this server's own; PostgreSQL and Kafka. A composition root like `thread.ts`: it names concrete backends,
+ * each loaded when it is used. A thread has one set of connections to the database, which all that it opens share.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import type { Config } from '../config/config.ts';
+import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
+import { DatabaseAwayError } from './database-start.ts';
+import type { EdgeParts, Reading } from '../edge/edge.ts';
+import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
+import { type LogAppender, type LogReader, LogUnavailableError } from '../log.ts';
+import { isHarmless, missingRecordsText } from '../log/continuity.ts';
+import {
+  connectLater,
+  continueClock,
+  type Database,
+  keyStoreOn,
+  memberStoreOn,
+  openKeyStore,
+  openLogReader,
+  openDatabase,
+  openMemberStore,
+  storeOn,
+} from './opening.ts';
+import type { ProcessorParts } from '../processor/processor.ts';
+import { servesApi, servesIngest } from '../config/roles.ts';
+import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
+import { threadFile } from '../runtime/threads.ts';
+
+/** No hours: for the positions alone. */
+const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
+
+const DATABASE_RETRY_MS = 500;
+
+export interface OpenedEdge {
+  readonly parts: Pick<EdgeParts, 'log' | 'keyStore' | 'reading' | 'storeTrouble' | 'databaseTrouble'>;
+  /** Before the edge drains: nothing new begins in the background. */
+  stop(): void;
+  /** After the edge has drained, and closed its parts. */
+  close(): Promise<void>;
+}
+
+/** `databaseTrouble` says why the database may not be used yet; null once it may. */
+export function openEdgeParts(
+  setup: EdgeSetup,
+  onFatal: (message: string) => void,
+  databaseTrouble: () => string | null,
+): Promise<OpenedEdge> {
+  return setup.config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, onFatal, databaseTrouble);
+}
+
+/** Everything in the data folder; the store is read in a thread of its own, since SQLite blocks. */
+async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
+  const { config } = setup;
+  // The log is checked in its own thread while this one loads the rest.
+  const [log, { openSqliteStoreClient }, { matchOptionsOf }, keyStore, members] = await Promise.all([
+    openLocalLog(setup, () => embeddedPositions(config), onFatal),
+    import('../backends/sqlite/store/client.ts'),
+    import('../config/match-options.ts'),
+    openKeyStore(config),
+    openMemberStore(config),
+  ]);
+  const store = openSqliteStoreClient({
+    storeFile: storeFileOf(config.dataFolder),
+    logFolder: logFolderOf(config.dataFolder),
+    matchOptions: matchOptionsOf(config),
+  });
+  const reading = { store, members, keyStore };
+  const parts = { log, keyStore, reading, storeTrouble: () => null, databaseTrouble: () => null };
+  return { parts, stop: () => undefined, close: async () => undefined };
+}
+
+async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<number, number>> {
+  const { readStorePositions } = await import('../backends/sqlite/store/schema.ts');
+  return readStorePositions(storeFileOf(dataFolder));
+}
+
+/** The database is asked from this thread, since its client does not block; it may be away, and is then not asked yet. */
+async function openShared(
+  setup: EdgeSetup,
+  onFatal: (message: string) => void,
+  databaseTrouble: () => string | null,
+): Promise<OpenedEdge> {
+  const { config } = setup;
+  const { role } = config;
+  const name = role === 'all' ? 'edge' : role;
+  const database = await connectLater(config, name, config.storeConnections, databaseTrouble);
+  const log = servesIngest(role) ? await openAppender(setup, database, onFatal, databaseTrouble) : null;
+  const asksKeys = servesIngest(role) || servesApi(role);
+  const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
+  // Who writes the log has looked at the topic already; one warning is enough.
+  const warn = log === null ? await warner(config, role) : () => undefined;
+  const openReader = async (): Promise<LogReader> => {
+    refuseUntilPrepared(config, databaseTrouble);
+    return openLogReader(config, warn);
+  };
+  const logReader = asksKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
+  let reading: Reading | null = null;
+  if (servesApi(role) && keyStore !== null && logReader !== undefined) {
+    const [store, members] = [await readStore(database, config, logReader), await memberStoreOn(database.share())];
+    reading = { store, members, keyStore };
+  }
+  const backlog = logReader === undefined ? undefined : await watchSharedBacklog(setup, database, logReader);
+  const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseTrouble);
+  return {
+    parts: {
+      log,
+      keyStore,
+      reading,
+      storeTrouble: () => watch?.trouble() ?? null,
+      databaseTrouble,
+    },
+    stop: () => backlog?.stop(),
+    close: async () => {
+      // Who reads the API closes the log that completes it.
+      if (reading === null) await logReader?.close();
+      await backlog?.close();
+      await watch?.close();
+      await database.close();
+      // Of a log that was never opened, so that its writer does not wait for this edge.
+      setup.logWriter?.close();
+    },
+  };
+}
+
+/** With what was found of a local log: by its writer, which may open long after the start, and by earlier starts. */
+export async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => readonly string[]> {
+  if (config.logUrl !== '') return () => startWarnings;
+  const { readLogWarnings } = await import('../backends/sqlite/log/warnings.ts');
+  const folder = logFolderOf(config.dataFolder);
+  return () => [...new Set([...startWarnings, ...readLogWarnings(folder).map(({ words }) => words)])];
+}
+
+/** The main thread looks at Kafka, and whether the topic is the one of this database, before any other thread uses it. */
+function refuseUntilPrepared({ logUrl }: Config, databaseTrouble: () => string | null): void {
+  const trouble = databaseTrouble();
+  if (logUrl !== '' && trouble !== null) throw new LogUnavailableError(trouble);
+}
+
+/** Over a connection of its own: that all others are in use does not mean that the database is away. */
+async function watchDatabase(config: Config, databaseTrouble: () => string | null) {
+  const [{ watchStore }, { createLogger }, database] = await Promise.all([
+    import('./store-watch.ts'),
+    import('../telemetry/logger.ts'),
+    connectLater(config, 'watch', 1, databaseTrouble),
+  ]);
+  const watch = watchStore(() => database.query('SELECT 1'), createLogger(config.logLevel, 'watch'));
+  return {
+    trouble: () => watch.trouble(),
+    close: () => {
+      watch.close();
+      return database.close();
+    },
+  };
+}
+
+async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
+  const { createReading } = await import('../views/reading.ts');
+  return createReading(await storeOn(database.share(), config, () => log.name), log);
+}
+
+/** Where the log is shared, the first edge of a server looks how much of it waits. */
+async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: LogReader) {
+  const { config, index, metricsBuffer, statusBuffer } = setup;
+  if (config.logUrl === '' || index > 0) return undefined;
+  const [{ watchBacklog }, { createLogger }, { METRIC, metricsWriter }, { setBacklogFull }] = await Promise.all([
+    import('../edge/backlog-watch.ts'),
+    import('../telemetry/logger.ts'),
+    import('../telemetry/metrics.ts'),
+    import('./supervisor.ts'),
+  ]);
+  const store = await storeOn(database.share(), config, () => log.name);
+  const metrics = metricsWriter(metricsBuffer, 2 * index);
+  const watch = watchBacklog({
+    log,
+    positions: async () => (await store.ledger(null, NO_HOURS)).positions,
+    bytesMax: config.backlogBytesMax,
+    setFull: (isFull) => setBacklogFull(statusBuffer, isFull),
+    // A processor of this server tells of its own share, and the sum of both would be too much.
+    told: (bytes) => config.role !== 'all' && metrics.set(METRIC.backlog_bytes, bytes ?? 0),
+    logger: createLogger(config.logLevel, 'backlog'),
+  });
+  return { stop: () => watch.stop(), close: () => store.close() };
+}
+
+/** Of the log of this server, in a database that several may share. */
+async function positionsIn(database: Database, config: Config): Promise<ReadonlyMap<number, number>> {
+  const { localLogName } = await import('../backends/sqlite/log/name.ts');
+  const name = localLogName(logFolderOf(config.dataFolder));
+  const store = await storeOn(database.share(), config, () => name);
+  try {
+    return (await store.ledger(null, NO_HOURS)).positions;
+  } finally {
+    await store.close();
+  }
+}
+
+/** At once if the database and Kafka can be asked, later if one of them is away. */
+async function openAppender(
+  setup: EdgeSetup,
+  database: Database,
+  onFatal: (message: string) => void,
+  databaseTrouble: () => string | null,
+): Promise<LogAppender> {
+  const { config } = setup;
+  let tries = 0;
+  const open = async (): Promise<LogAppender> => {
+    tries += 1;
+    refuseUntilPrepared(config, databaseTrouble);
+    // Late: the clock was opened without them.
+    if (tries > 1) await continueClock(config, database, new Float64Array(setup.clockBuffer));
+    if (config.logUrl !== '') return openKafkaAppender(setup);
+    return openLocalLog(setup, () => positionsIn(database, config), onFatal);
+  };
+  return openAppenderNowOrLater(open, onFatal);
+}
+
+async function openKafkaAppender({ config, index, metricsBuffer }: EdgeSetup): Promise<LogAppender> {
+  const { openKafkaLogAppender } = await import('../backends/kafka/log.ts');
+  return openKafkaLogAppender({
+    url: config.logUrl,
+    retentionMs: config.logRetentionMs,
+    metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
+    warn: await warner(config, `edge-${index}`),
+  });
+}
+
+/** For what an operator should know of a topic and nothing is refused for. */
+async function warner(config: Config, thread: string): Promise<(message: string) => void> {
+  const { createLogger } = await import('../telemetry/logger.ts');
+  const logger = createLogger(config.logLevel, thread);
+  return (message) => logger.warn(message);
+}
+
+/**
+ * One writer for all edges of a server: the first edge starts it, and the others join. `storePositions`: up to where the
+ * store has processed each partition; no position below that is given out again.
+ */
+async function openLocalLog(
+  { config, index, metricsBuffer, lock, checkpointer, otherEdges, logWriter }: EdgeSetup,
+  storePositions: () => Promise<ReadonlyMap<number, number>>,
+  onFatal: (message: string) => void,
+): Promise<LogAppender> {
+  const [{ joinSqliteLog, openSqliteLogAppender }, { createLogger }] = await Promise.all([
+    import('../backends/sqlite/log/appender.ts'),
+    import('../telemetry/logger.ts'),
+  ]);
+  if (logWriter !== undefined) return joinSqliteLog(logWriter, onFatal);
+  const logger = createLogger(config.logLevel, `edge-${index}`);
+  return openSqliteLogAppender({
+    folder: logFolderOf(config.dataFolder),
+    partition: 0,
+    partitions: 1,
+    segmentBytes: config.logSegmentBytes,
+    lock,
+    storePositions: await storePositions(),
+    otherEdges,
+    metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
+    checkpointer,
+    onFatal,
+    onMissing: (missing) => {
+      const { partition, from, to } = missing;
+      const line = { partition, from_position: from, to_position: to - 1 };
+      if (isHarmless(missing)) logger.warn(line, missingRecordsText(missing));
+      else logger.error(line, `${missingRecordsText(missing)}: see sluice doctor`);
+    },
+  });
+}
+
+export interface OpenedProcessor {
+  readonly parts: Pick<ProcessorParts, 'log' | 'writer' | 'source' | 'waitForMore' | 'batchesPerTransaction'>;
+  close(): Promise<void>;
+}
+
+/** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
+export async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
+  if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
+  const { config, metricsBuffer } = setup;
+  const [{ openSqliteLogReader }, { waitForAppends }, { sourceInThread }, { METRIC, readCounter }] = await Promise.all([
+    import('../backends/sqlite/log/reader.ts'),
+    import('../processor/wait.ts'),
+    import('../processor/source.ts'),
+    import('../telemetry/metrics.ts'),
+  ]);
+  const folder = logFolderOf(config.dataFolder);
+  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
+  const writer = await openWriter(setup, log);
+  const preparer: PreparerSetup = { role: 'preparer', config };
+  const thread = new Worker(threadFile('./thread', import.meta.url), { workerData: preparer, name: 'preparer' });
+  const waitForMore = waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries));
+  return {
+    parts: { log, ...writer, source: sourceInThread(thread), waitForMore },
+    close: async () => {
+      await writer.writer.close();
+      await log.close();
+    },
+  };
+}
+
+type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'>;
+
+async function openWriter({ config, checkpointer }: ProcessorSetup, log: LogReader): Promise<Writing> {
+  if (config.storeUrl !== '') return writerOn(await processorDatabase(config), log);
+  const { openSqliteStoreWriter } = await import('../backends/sqlite/store/writer.ts');
+  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }) };
+}
+
+/** It was prepared a moment ago; should it be away again already, that is waited for. */
+async function processorDatabase(config: Config): Promise<Database> {
+  for (;;) {
+    try {
+      return await openDatabase(config, 'processor', config.storeConnections);
+    } catch (error) {
+      if (!(error instanceof DatabaseAwayError)) throw error;
+    }
+    await sleep(DATABASE_RETRY_MS);
+  }
+}
+
+/** Takes the connections over: it closes them. */
+async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
+  const { openPostgresStoreWriter } = await import('../backends/postgres/store-writer.ts');
+  return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1 };
+}
+
+/** A member of the group of its database that shares the partitions among itself. Parses on the spot: more speed is more processors. */
+async function openSharedProcessor({ config }: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
+  const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, warn, pool] = await Promise.all([
+    import('../backends/kafka/log.ts'),
+    import('../backends/postgres/identity.ts'),
+    warner(config, 'processor'),
+    processorDatabase(config),
+  ]);
+  const log = await openKafkaGroupReader({
+    url: config.logUrl,
+    retentionMs: config.logRetentionMs,
+    now,
+    databaseId: await databaseIdOf(pool),
+    warn,
+  });
+  await tieToTopic(pool, log.name);
+  const writing = await writerOn(pool, log);
+  return {
+    parts: { log, ...writing, waitForMore: () => log.waitForMore() },
+    close: async () => {
+      await writing.writer.close();
+      await log.close();
+    },
+  };
+}

@@ -1,0 +1,220 @@
+/**
+ * The entry of the threads that `sluice serve` is made of, but the main one: an edge, the processor, the thread that parses
+ * for it, or the checkpointer, as its setup says. Like `main.ts` it is a composition root: it names concrete backends, loads them when
+ * they are used, and holds no logic of its own. What a thread opens for the three ways to run (files alone; PostgreSQL
+ * with a log of its own; PostgreSQL and Kafka) is in `thread-parts.ts`.
+ */
+
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { logFolderOf, retentionTimeFileOf } from '../data-folder/files.ts';
+import { OperatorError } from '../errors.ts';
+import type {
+  CheckpointerMessage,
+  CheckpointerSetup,
+  EdgeMessage,
+  EdgeSetup,
+  PreparerSetup,
+  ProcessorMessage,
+  ProcessorSetup,
+  SupervisorMessage,
+} from './supervisor.ts';
+import { yieldToOthers } from '../runtime/threads.ts';
+
+/** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
+async function runEdge(setup: EdgeSetup): Promise<void> {
+  const { config, sources, index, connectionsMax, metricsBuffer, version } = setup;
+  const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
+  try {
+    const { openEdgeParts, warningsOf } = await import('./thread-parts.ts');
+    let databaseTrouble = setup.databaseTrouble;
+    parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'database') databaseTrouble = message.trouble;
+    });
+    const onFatal = (message: string): void => tell({ type: 'fatal', message });
+    const opening = openEdgeParts(setup, onFatal, () => databaseTrouble);
+    const [{ startEdge }, { statusOf }, { createLogger }, { metricsWriter }, { openClock }, { watchClock }, opened] =
+      await Promise.all([
+        import('../edge/edge.ts'),
+        import('./supervisor.ts'),
+        import('../telemetry/logger.ts'),
+        import('../telemetry/metrics.ts'),
+        import('./opening.ts'),
+        import('../clock/clock.ts'),
+        opening,
+      ]);
+    const logger = createLogger(config.logLevel, `edge-${index}`);
+    const newest = new Float64Array(setup.clockBuffer);
+    const isAway = databaseTrouble !== null;
+    const clock = await openClock(config, (message) => logger.warn(message), newest, isAway);
+    const stopWatching = watchClock({ clock, metrics: metricsWriter(metricsBuffer, 2 * index), logger });
+    const edge = await startEdge(
+      {
+        ...opened.parts,
+        config,
+        sources,
+        startWarnings: await warningsOf(setup),
+        connectionsMax,
+        metrics: { buffer: metricsBuffer, slot: 2 * index },
+        status: statusOf(setup.statusBuffer),
+        logger,
+        version,
+        now: Date.now,
+        receiptTime: clock.now,
+        newestTraceId: config.edges > 1 ? new BigInt64Array(setup.traceIdBuffer) : null,
+        handOverSightings: (sightings) => tell({ type: 'sightings', sightings }),
+      },
+      setup.port,
+    );
+    const drain = async (): Promise<void> => {
+      opened.stop();
+      await edge.drain();
+      stopWatching();
+      await opened.close();
+      tell({ type: 'drained' });
+    };
+    parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'drain') void drain();
+    });
+    tell({ type: 'listening', port: edge.port });
+  } catch (error) {
+    // What the operator can mend is said in words; anything else is a bug and crashes with its stack.
+    if (!(error instanceof OperatorError)) throw error;
+    tell({ type: 'refused', message: error.message });
+  }
+}
+
+/** The processor's thread: reads the log, or its share of the partitions, and writes the store. */
+async function runProcessor(setup: ProcessorSetup): Promise<void> {
+  const { config, metricsBuffer, statusBuffer } = setup;
+  const tell = (message: ProcessorMessage): void => parentPort?.postMessage(message);
+  yieldToOthers();
+  const [
+    { openProcessorParts },
+    { Processor },
+    { Housekeeping },
+    { matchOptionsOf },
+    { createLogger },
+    { METRIC, metricsWriter, readCounter, readGauge },
+    { metricsSlots, setBacklogFull, statusOf },
+    { turnTaker },
+    { openClock },
+    { watchClock },
+    { openRetentionClock },
+    { assertLockHeld, LockLostError },
+  ] = await Promise.all([
+    import('./thread-parts.ts'),
+    import('../processor/processor.ts'),
+    import('../processor/housekeeping.ts'),
+    import('../config/match-options.ts'),
+    import('../telemetry/logger.ts'),
+    import('../telemetry/metrics.ts'),
+    import('./supervisor.ts'),
+    import('../processor/give-way.ts'),
+    import('./opening.ts'),
+    import('../clock/clock.ts'),
+    import('../clock/retention-clock.ts'),
+    import('../data-folder/held-lock.ts'),
+  ]);
+  try {
+    const logger = createLogger(config.logLevel, 'processor');
+    const metrics = metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1);
+    // Retention, and when first uses expire, go by it: a clock that jumps must not make anything look old.
+    const clock = await openClock(config, (message) => logger.warn(message));
+    const stopWatching = watchClock({ clock, metrics, logger });
+    const retentionTime =
+      config.storeUrl === ''
+        ? openRetentionClock({ file: retentionTimeFileOf(config.dataFolder), time: clock.retentionTime })
+        : clock.retentionTime;
+    const opened = await openProcessorParts(setup, retentionTime);
+    const { parts } = opened;
+    const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
+    // Of a log that is shared this one reads a part: how much of it waits in all, the edges find out.
+    const isOwnLog = config.logUrl === '';
+    const housekeeping = new Housekeeping({
+      ...common,
+      retentionTime,
+      retention: {
+        eventsMs: config.eventRetentionMs,
+        tracesMs: config.traceRetentionMs,
+        rejectionsMs: config.rejectionRetentionMs,
+        rejectionBytesMax: config.rejectionBytesMax,
+      },
+      backlogBytesMax: isOwnLog ? config.backlogBytesMax : Number.MAX_SAFE_INTEGER,
+      setBacklogFull: (isFull) => isOwnLog && setBacklogFull(statusBuffer, isFull),
+    });
+    const status = statusOf(statusBuffer);
+    const takeTurn = turnTaker({
+      now: clock.now,
+      waiting: () => readGauge(metricsBuffer, METRIC.requests_waiting) ?? 0,
+      entries: () => readCounter(metricsBuffer, METRIC.log_entries),
+      bytes: () => readCounter(metricsBuffer, METRIC.log_bytes),
+      isStopping: () => status.isShuttingDown(),
+    });
+    const processor = new Processor({
+      ...parts,
+      ...common,
+      options: matchOptionsOf(config),
+      assertLockHeld: () => assertLockHeld(setup.lock),
+      betweenTransactions: async (positions, caughtUpTo) => {
+        await housekeeping.run(positions, caughtUpTo);
+        await takeTurn(caughtUpTo);
+      },
+    });
+    parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'drain') processor.stop();
+    });
+    tell({ type: 'started' });
+    await processor.run();
+    stopWatching();
+    await opened.close();
+    tell({ type: 'stopped' });
+  } catch (error) {
+    if (error instanceof LockLostError) {
+      tell({ type: 'fatal', message: error.message });
+      return;
+    }
+    if (!(error instanceof OperatorError)) throw error;
+    tell({ type: 'refused', message: error.message });
+  }
+}
+
+/** The thread that parses for the processor, one batch ahead of it. */
+async function runPreparer({ config }: PreparerSetup): Promise<void> {
+  const [{ openSqliteLogReader }, { serveRecords }, { matchOptionsOf }] = await Promise.all([
+    import('../backends/sqlite/log/reader.ts'),
+    import('../processor/source.ts'),
+    import('../config/match-options.ts'),
+  ]);
+  yieldToOthers();
+  if (parentPort === null) throw new Error('the preparer runs in a thread of the processor only');
+  const folder = logFolderOf(config.dataFolder);
+  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
+  serveRecords(parentPort, log, matchOptionsOf(config));
+}
+
+/** The thread that makes the checkpoints of the log and the store. */
+async function runCheckpointer(): Promise<void> {
+  const { serveCheckpoints } = await import('../backends/sqlite/checkpointer.ts');
+  yieldToOthers();
+  const serve = serveCheckpoints((message) => {
+    const fatal: CheckpointerMessage = { type: 'fatal', message };
+    parentPort?.postMessage(fatal);
+  });
+  parentPort?.on('message', (port: MessagePort) => serve(port));
+}
+
+const setup = workerData as EdgeSetup | ProcessorSetup | PreparerSetup | CheckpointerSetup;
+switch (setup.role) {
+  case 'edge':
+    await runEdge(setup);
+    break;
+  case 'processor':
+    await runProcessor(setup);
+    break;
+  case 'preparer':
+    await runPreparer(setup);
+    break;
+  case 'checkpointer':
+    await runCheckpointer();
+    break;
+}

@@ -1,0 +1,309 @@
+/** The store completed by what is still in the log: right from the moment of the 202, while a processor works. */
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
+import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
+import type { LogEntry, LogReader } from '../../src/log.ts';
+import { createReading } from '../../src/views/reading.ts';
+import type { Books, Page, Store, TraceSummary } from '../../src/store.ts';
+import { OTHER_TENANT, person, request, START, TENANT } from '../contract/store-feeding.ts';
+import { entriesOf } from '../processor/history.ts';
+import { appendAll, processAll } from '../processor/processing.ts';
+import { differenceOf } from '../processor/store-dump.ts';
+import { removeFolder, temporaryFolder } from '../server.ts';
+
+const ALL = { from: null, to: null };
+
+suite('Reading what is still in the log', () => {
+  let folder: string;
+  let log: LogReader;
+  let store: Store;
+  let reading: Store;
+  beforeEach(() => {
+    folder = temporaryFolder();
+    log = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 0, now: Date.now });
+    store = openSqliteStore(storeFileOf(folder));
+    reading = createReading(store, log);
+  });
+  afterEach(async () => {
+    await reading.close();
+    removeFolder(folder);
+  });
+
+  const sumOf = (hours: readonly { readonly users: Books; readonly events: Books }[], name: keyof Books): number[] => [
+    hours.reduce((sum, { users }) => sum + users[name], 0),
+    hours.reduce((sum, { events }) => sum + events[name], 0),
+  ];
+
+  test('a cursor of arrivals that was given to another tenant is refused, since it would leave events out', async () => {
+    const { last } = await reading.arrivals(TENANT, null, 5);
+    assert.deepEqual((await reading.arrivals(TENANT, last, 5)).events, []);
+    await assert.rejects(reading.arrivals(OTHER_TENANT, last, 5), {
+      name: 'BadCursorError',
+      message: /^was given to another account or environment.*"oldest"/,
+    });
+  });
+
+  test('a cursor of arrivals with any character changed, or cut, is refused as one that was never given', async () => {
+    const { last } = await reading.arrivals(TENANT, null, 5);
+    const changed = last.split('').map((character, at) => {
+      return `${last.slice(0, at)}${character === '0' ? '1' : '0'}${last.slice(at + 1)}`;
+    });
+    for (const damaged of [...changed, last.slice(0, -1), last.slice(1), `${last}.`, last.replaceAll('.', '')]) {
+      await assert.rejects(
+        reading.arrivals(TENANT, damaged, 5),
+        { name: 'BadCursorError', message: /^is not one that this call gave/ },
+        damaged,
+      );
+    }
+  });
+
+  test('a cursor of any list is good for its tenant alone, also where the other one has nothing', async () => {
+    const users = (name: string): unknown[] => [
+      person({ user_id: `${name}-1` }),
+      person({ user_id: `${name}-2` }),
+      7,
+      8,
+    ];
+    await appendAll(folder, [request(users('a')), request(users('b'))]);
+    await processAll(folder);
+    for (const userId of ['a-1', 'b-1']) {
+      const profile = await reading.findProfile(TENANT, 'user_id', userId);
+      assert.ok(await reading.erase(TENANT, profile?.id ?? '', { traceId: randomUUID(), at: START }));
+    }
+    const lists: Record<string, (tenantId: string, cursor: string | null) => Promise<Page<unknown> | undefined>> = {
+      profiles: (tenantId, cursor) => reading.profiles(tenantId, { limit: 1, cursor }),
+      people: (tenantId, cursor) =>
+        reading.searchPeople(tenantId, { text: null, exact: [], property: null, budgetMs: 500, limit: 1, cursor }),
+      events: (tenantId, cursor) =>
+        reading.events(tenantId, { profileId: null, eventName: null, ...ALL, limit: 1, cursor }),
+      audit: (tenantId, cursor) => reading.audit(tenantId, { limit: 1, cursor }),
+      traces: (tenantId, cursor) => reading.traces(tenantId, { status: null, limit: 1, cursor }),
+      rejections: (tenantId, cursor) => reading.rejections(tenantId, { reason: null, ...ALL, limit: 1, cursor }),
+    };
+    for (const [name, list] of Object.entries(lists)) {
+      const cursor = (await list(TENANT, null))?.nextCursor;
+      assert.ok(cursor, name);
+      assert.equal((await list(TENANT, cursor))?.rows.length, 1, name);
+      const refusal = /^was given to another account or environment, or by another installation: leave it out/;
+      await assert.rejects(list(OTHER_TENANT, cursor), { name: 'BadCursorError', message: refusal }, name);
+      const malformed = { name: 'BadCursorError', message: /send next_cursor of a response as it came/ };
+      await assert.rejects(list(TENANT, cursor.split('.')[0] ?? ''), malformed, name);
+    }
+  });
+
+  test('a trace is pending, with its rejected users, until it is processed', async () => {
+    const entry = request([person({ user_id: 'u' }, [{}, {}]), 7], { keyId: 'key_of_app' });
+    await appendAll(folder, [request([person({ user_id: 'v' })]), entry]);
+    const pending = await reading.trace(TENANT, entry.traceId.toUpperCase());
+    assert.equal(pending?.status, 'pending');
+    assert.equal(pending.processedAt, null);
+    assert.equal(pending.receivedAt, entry.receivedAt);
+    assert.equal(pending.keyId, 'key_of_app');
+    assert.deepEqual([pending.usersAccepted, pending.usersRejected], [1, 1]);
+    assert.deepEqual(
+      pending.users.map(({ userIndex, status, message }) => [userIndex, status, message]),
+      [
+        [0, 'accepted', null],
+        [1, 'rejected', 'user must be an object'],
+      ],
+    );
+    assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
+    assert.deepEqual(await reading.trace(null, entry.traceId), pending);
+    await processAll(folder);
+    const processed = await reading.trace(TENANT, entry.traceId);
+    assert.equal(processed?.status, 'processed');
+    assert.equal(processed.keyId, 'key_of_app');
+    assert.deepEqual(processed, await store.trace(TENANT, entry.traceId));
+  });
+
+  test('an unknown trace is unknown, and so is what is no trace_id', async () => {
+    await appendAll(folder, [request([person({ user_id: 'u' })])]);
+    for (const id of ['01957000-0000-7000-8000-00000000ffff', '', 'x', "'; --", '0'.repeat(10_000)]) {
+      assert.equal(await reading.trace(TENANT, id), undefined);
+    }
+  });
+
+  test('a request that is processed between the looks at store and log is found all the same', async () => {
+    const entry = request([person({ user_id: 'u' })]);
+    await appendAll(folder, [entry]);
+    let looks = 0;
+    const racing: Store = {
+      ...createReading(store, log),
+      trace: async (...args) => {
+        const answer = await store.trace(...args);
+        looks += 1;
+        if (looks === 1) await processAll(folder);
+        return answer;
+      },
+    };
+    const trace = await createReading(racing, log).trace(TENANT, entry.traceId);
+    assert.equal(trace?.status, 'processed');
+    assert.equal(looks, 2);
+  });
+
+  test('a record that was set aside is pending for ever, and says so', async () => {
+    const entry = request([person({ user_id: 'u' })]);
+    const broken = { ...entry, userCount: 2 };
+    await appendAll(folder, [broken]);
+    await processAll(folder);
+    const trace = await reading.trace(TENANT, entry.traceId);
+    assert.equal(trace?.status, 'pending');
+    assert.match(trace.users[0]?.warnings[0] ?? '', /set aside/);
+    assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
+  });
+
+  test('requests in the log are in the list as pending, each once while it is processed', async () => {
+    const entries = Array.from({ length: 6 }, (_, n) =>
+      request([person({ user_id: `u${n}` }, [{}, {}]), 7], { receivedAt: START + n, keyId: `key_${n}` }),
+    );
+    await appendAll(folder, entries.slice(0, 3));
+    await processAll(folder);
+    await appendAll(folder, [...entries.slice(3), request([person({ user_id: 'x' })], { tenantId: OTHER_TENANT })]);
+    const list = async (limit: number, status: 'pending' | 'processed' | null = null): Promise<unknown[]> => {
+      const rows: unknown[] = [];
+      for (let cursor: string | null = null; ; ) {
+        const page: Page<TraceSummary> = await reading.traces(TENANT, { limit, cursor, status });
+        assert.ok(page.rows.length <= limit);
+        rows.push(
+          ...page.rows.map((row) => [
+            entries.findIndex(({ traceId }) => traceId === row.traceId),
+            row.status,
+            row.usersAccepted,
+            row.usersRejected,
+            row.events,
+            row.keyId,
+          ]),
+        );
+        cursor = page.nextCursor;
+        if (cursor === null) return rows;
+      }
+    };
+    const expected = [5, 4, 3, 2, 1, 0].map((n) => [n, n > 2 ? 'pending' : 'processed', 1, 1, 2, `key_${n}`]);
+    for (const limit of [1, 2, 4, 50]) assert.deepEqual(await list(limit), expected);
+    assert.deepEqual(await list(2, 'pending'), expected.slice(0, 3));
+    assert.deepEqual(await list(2, 'processed'), expected.slice(3));
+    await processAll(folder);
+    assert.deepEqual(
+      await list(4),
+      [5, 4, 3, 2, 1, 0].map((n) => [n, 'processed', 1, 1, 2, `key_${n}`]),
+    );
+    assert.deepEqual(await list(4, 'pending'), []);
+  });
+
+  test('what is in the log and not in the store is pending in the books, by tenant and hour', async () => {
+    const entries = [
+      request([person({ user_id: 'u' }, [{}, {}]), 7], { receivedAt: START }),
+      request([person({ user_id: 'v' })], { receivedAt: START + 3_600_000 }),
+      request([person({ user_id: 'w' })], { receivedAt: START, tenantId: OTHER_TENANT }),
+    ];
+    await appendAll(folder, entries);
+    const { hours } = await reading.ledger(TENANT, ALL);
+    assert.deepEqual(
+      hours.map(({ hour, users, events, rejectedUsers }) => [hour, users.pending, events.pending, rejectedUsers]),
+      [
+        [START + 3_600_000, 1, 1, 0],
+        [START, 1, 2, 1],
+      ],
+    );
+    assert.equal((await reading.ledger(TENANT, { from: START + 3_600_000, to: null })).hours.length, 1);
+    assert.equal((await reading.ledger(TENANT, { from: null, to: START + 1 })).hours.length, 1);
+    assert.deepEqual(sumOf((await reading.ledger(null, ALL)).hours, 'pending'), [3, 4]);
+    await processAll(folder);
+    const after = await reading.ledger(TENANT, ALL);
+    assert.deepEqual(sumOf(after.hours, 'pending'), [0, 0]);
+    assert.deepEqual(sumOf(after.hours, 'received'), sumOf(hours, 'received'));
+  });
+
+  test('the books balance at every moment while requests come in and are processed', async () => {
+    const parts: LogEntry[][] = [];
+    for (let seed = 0; seed < 6; seed++) parts.push(entriesOf(seed + 100, 40));
+    const progress = { isDone: false };
+    const working = (async () => {
+      for (const [index, part] of parts.entries()) {
+        await appendAll(folder, part, index % 2);
+        await processAll(folder, { transactionUsersMax: 5, batchBytesMax: 2_000 });
+      }
+      progress.isDone = true;
+    })();
+    let looks = 0;
+    let received = 0;
+    while (!progress.isDone) {
+      const { hours } = await reading.ledger(null, ALL);
+      for (const { users, events } of hours) {
+        assert.equal(differenceOf(users), 0);
+        assert.equal(differenceOf(events), 0);
+      }
+      const [users = 0] = sumOf(hours, 'received');
+      assert.ok(users >= received, 'what was received is never less than before');
+      received = users;
+      looks += 1;
+      await new Promise(setImmediate);
+    }
+    await working;
+    assert.ok(looks > 5);
+    const sent = parts.flat().reduce((sum, { userCount, rejections }) => sum + userCount - rejections.length, 0);
+    const { hours } = await reading.ledger(null, ALL);
+    assert.deepEqual(sumOf(hours, 'received')[0], sent);
+    assert.deepEqual(sumOf(hours, 'pending'), [0, 0]);
+  });
+
+  test('what came in by minute is the same before and after it is processed', async () => {
+    const entries = [
+      request([person({ user_id: 'u' }, [{}, {}]), 7], { receivedAt: START }),
+      request([person({ user_id: 'v' })], { receivedAt: START + 59_999 }),
+      request([person({ user_id: 'w' })], { receivedAt: START + 60_000, tenantId: OTHER_TENANT }),
+    ];
+    const late = request([person({ user_id: 'x' }, [{}])], { receivedAt: START + 60_000 });
+    await appendAll(folder, entries);
+    const first = { start: START, usersAccepted: 2, usersRejected: 1, eventsAccepted: 3 };
+    assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, [first]);
+    await processAll(folder);
+    assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, [first]);
+    // One minute in the store and in the log at once, and one in the log alone.
+    await appendAll(folder, [late, request([person({ user_id: 'y' })], { receivedAt: START + 1 })]);
+    const second = { start: START + 60_000, usersAccepted: 1, usersRejected: 0, eventsAccepted: 1 };
+    const both = [{ ...first, usersAccepted: 3, eventsAccepted: 4 }, second];
+    assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, both);
+    assert.deepEqual((await reading.receipts(TENANT, { from: START + 60_001, to: null })).minutes, [second]);
+    assert.deepEqual((await reading.receipts(TENANT, { from: null, to: START + 60_000 })).minutes, both.slice(0, 1));
+    await processAll(folder);
+    assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, both);
+  });
+
+  test('records that leave the log while they are counted are not lost from the books', async () => {
+    await appendAll(folder, [request([person({ user_id: 'u' })])]);
+    await appendAll(folder, [request([person({ user_id: 'v' })])]);
+    let isFirst = true;
+    const vanishing: LogReader = {
+      name: log.name,
+      cutsRequests: false,
+      partitions: () => log.partitions(),
+      read: (...args) => log.read(...args),
+      find: (...args) => log.find(...args),
+      backlogBytes: (...args) => log.backlogBytes(...args),
+      traceIdAt: (...args) => log.traceIdAt(...args),
+      missing: (...args) => log.missing(...args),
+      lost: (...args) => log.lost(...args),
+      commit: (...args) => log.commit(...args),
+      committed: (...args) => log.committed(...args),
+      newestReceivedAt: () => log.newestReceivedAt(),
+      close: () => log.close(),
+      headers: async (partition, position, countMax) => {
+        if (isFirst) {
+          isFirst = false;
+          await processAll(folder);
+          // The first segment is processed, too old, and not the newest: it goes.
+          await log.commit(0, 1_000);
+        }
+        return log.headers(partition, position, countMax);
+      },
+    };
+    const { hours } = await createReading(store, vanishing).ledger(null, ALL);
+    assert.deepEqual(sumOf(hours, 'received'), [2, 2]);
+    assert.deepEqual(sumOf(hours, 'pending'), [0, 0]);
+  });
+});
