@@ -6,7 +6,7 @@
 
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
-import { inOwnMemory, threadFile } from '../runtime/threads.ts';
+import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestVerdict, validateRequest } from '../validation/validate-request.ts';
 
@@ -42,7 +42,8 @@ export class LargeBodyValidator {
   readonly #waiting: ((judged: Judged) => void)[] = [];
 
   constructor() {
-    this.#thread = new Worker(threadFile('./validator-thread', import.meta.url), { name: 'validator' });
+    const options = { name: 'validator', resourceLimits: YOUNG_LIMIT };
+    this.#thread = new Worker(threadFile('./validator-thread', import.meta.url), options);
     this.#thread.on('message', (reply: ValidatorReply) => this.#waiting.shift()?.(reply));
     // A crash in there is a bug, not an input that was foreseen: end loudly, nothing was acknowledged.
     this.#thread.on('error', (error) => {

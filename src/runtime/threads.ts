@@ -9,6 +9,12 @@ import { isTooManyOpenFiles } from './open-files.ts';
 /** A quarter of the share of a thread with the usual priority, where both want more than there is. */
 const BACKGROUND_PRIORITY = 6;
 
+/**
+ * For new objects of a thread, in MB: V8 would take 96 and keep them. A request, a page or a batch is gone sooner.
+ * An option of `Worker`.
+ */
+export const YOUNG_LIMIT = { maxYoungGenerationSizeMb: 24 } as const;
+
 /** Published builds are JavaScript, a checkout runs TypeScript; threads are started by file name. */
 export function threadFile(name: string, importer: string): URL {
   return new URL(name + (importer.endsWith('.ts') ? '.ts' : '.js'), importer);

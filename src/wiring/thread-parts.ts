@@ -28,7 +28,7 @@ import {
 import type { ProcessorParts } from '../processor/processor.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
-import { threadFile } from '../runtime/threads.ts';
+import { threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
 
 /** No hours: for the positions alone. */
 const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
@@ -289,7 +289,8 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
   const writer = await openWriter(setup, log);
   const preparer: PreparerSetup = { role: 'preparer', config };
-  const thread = new Worker(threadFile('./thread', import.meta.url), { workerData: preparer, name: 'preparer' });
+  const options = { workerData: preparer, name: 'preparer', resourceLimits: YOUNG_LIMIT };
+  const thread = new Worker(threadFile('./thread', import.meta.url), options);
   const waitForMore = waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries));
   return {
     parts: { log, ...writer, source: sourceInThread(thread), waitForMore },

@@ -18,7 +18,7 @@ import { putRemovedEvents, type RemovedEvents, subtractRemovedEvents } from './p
 import { EventReader, removeStored } from './stored-events.ts';
 
 /** Events that are read to sum revenue anew, for all minutes of one call together. */
-const RESUMMED_EVENTS_MAX = 200_000;
+const RESUMMED_EVENTS_MAX = 20_000;
 
 export interface RemovableEvent {
   readonly no: number;
