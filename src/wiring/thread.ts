@@ -18,7 +18,6 @@ import type {
   ProcessorSetup,
   SupervisorMessage,
 } from './supervisor.ts';
-import { yieldToOthers } from '../runtime/threads.ts';
 
 /** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
 async function runEdge(setup: EdgeSetup): Promise<void> {
@@ -87,7 +86,6 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
 async function runProcessor(setup: ProcessorSetup): Promise<void> {
   const { config, metricsBuffer, statusBuffer } = setup;
   const tell = (message: ProcessorMessage): void => parentPort?.postMessage(message);
-  yieldToOthers();
   const [
     { openProcessorParts },
     { Processor },
@@ -185,7 +183,6 @@ async function runPreparer({ config }: PreparerSetup): Promise<void> {
     import('../processor/source.ts'),
     import('../config/match-options.ts'),
   ]);
-  yieldToOthers();
   if (parentPort === null) throw new Error('the preparer runs in a thread of the processor only');
   const folder = logFolderOf(config.dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
@@ -195,7 +192,6 @@ async function runPreparer({ config }: PreparerSetup): Promise<void> {
 /** The thread that makes the checkpoints of the log and the store. */
 async function runCheckpointer(): Promise<void> {
   const { serveCheckpoints } = await import('../backends/sqlite/checkpointer.ts');
-  yieldToOthers();
   const serve = serveCheckpoints((message) => {
     const fatal: CheckpointerMessage = { type: 'fatal', message };
     parentPort?.postMessage(fatal);
