@@ -96,7 +96,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     { createLogger },
     { METRIC, metricsWriter, readCounter, readGauge },
     { metricsSlots, setBacklogFull, statusOf },
-    { turnTaker },
+    { yieldPolicy },
     { openClock },
     { watchClock },
     { openRetentionClock },
@@ -109,7 +109,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     import('../telemetry/logger.ts'),
     import('../telemetry/metrics.ts'),
     import('./supervisor.ts'),
-    import('../processor/give-way.ts'),
+    import('../processor/yield-policy.ts'),
     import('./opening.ts'),
     import('../clock/clock.ts'),
     import('../clock/retention-clock.ts'),
@@ -143,7 +143,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
       setBacklogFull: (isFull) => isOwnLog && setBacklogFull(statusBuffer, isFull),
     });
     const status = statusOf(statusBuffer);
-    const takeTurn = turnTaker({
+    const takeTurn = yieldPolicy({
       now: clock.now,
       waiting: () => readGauge(metricsBuffer, METRIC.requests_waiting) ?? 0,
       entries: () => readCounter(metricsBuffer, METRIC.log_entries),
