@@ -43,14 +43,14 @@ export interface NewKey
   readonly hash: Uint8Array;
 }
 
-/** What the edge saw of a key, gathered in memory and written in the background. */
-export interface KeySighting {
+/** When the edge last saw a key in use; collected in memory and written in the background. */
+export interface KeyUsage {
   readonly keyId: string;
   readonly usedAt: number;
   readonly leakOrigin: string | null;
 }
 
-/** Every method rejects when the store cannot be read or written; callers answer 503 then, never 401. */
+/** Every method rejects when the store cannot be read or written; callers respond with 503 then, never 401. */
 export interface KeyStore {
   accounts(): Promise<Account[]>;
   /** Makes the account, or returns the one that has that name already. */
@@ -65,10 +65,10 @@ export interface KeyStore {
   /** Lets a key expire at that time, or earlier if it would have. As it is afterwards; undefined for an unknown id. */
   expire(id: string, at: number): Promise<ApiKey | undefined>;
   /** Never moves `lastUsedAt` backwards; keeps the first suspected leak. Unknown ids are ignored. */
-  recordSightings(sightings: readonly KeySighting[]): Promise<void>;
+  recordUsage(usage: readonly KeyUsage[]): Promise<void>;
   /**
    * Reports each key that is changed, as soon as can be, until `close`. Undefined: any may be new or changed, because one was
-   * made or nothing was heard for a while. A store that has no way to report changes has no such method.
+   * created or the connection was interrupted. A store that has no way to report changes has no such method.
    */
   watch?(onChange: (keyId: string | undefined) => void): void;
   close(): Promise<void>;

@@ -12,18 +12,20 @@
  * - **user**: one entry of a request's `users` array: identifiers, user_properties, events.
  * - **rejection**: a user that failed validation, with the reason.
  * - **entry**: what the edge appends to the log: one request, as bytes, with its rejections.
- * - **record**: what is read back from the log: a run of users of one request, at a position.
- * - **partition**: an independent, ordered part of the log. **position**: a place in one partition.
- * - **segment**: a file holding a contiguous run of records of one partition.
+ * - **record**: what is read back from the log: consecutive users of one request, at a position.
+ * - **partition**: an independent, ordered part of the log. **position**: the number of a record in one partition.
+ * - **segment**: a file with consecutive records of one partition.
  * - **origin**: where something came from: (received_at, trace_id, userIndex). Origins are ordered; "newer" means by it.
  * - **match key**: an identifier, normalised: what people are matched by. Junk values make no match key.
  * - **node**: where a match key points for ever: the profile it was first seen on. Has a number (ours) and an id (public).
  * - **profile**: a surviving node with all nodes aliased to it; its id is the survivor's.
- * - **merge**: two nodes found to be one person, with the request that said so. **alias**: node → surviving node.
+ * - **merge**: two nodes found to be one person, with the request that joined them. **alias**: node → surviving node.
+ * - **dead letter**: a record that the processor could not process, kept with its cause.
+ * - **ledger**: per hour, what became of everything that was received; all of it is accounted for.
  * - **refusal**: a link or merge that a rule forbade, with the rule.
- * - **statement**: what a user says of a person: profile fields and user_properties. The newest origin wins per name.
+ * - **property update**: what a user sets on a person: profile fields and user_properties. The newest origin wins per name.
  * - **tombstone**: the hash of an erased match key, with the time: older data does not bring it back.
- * - **role**: what a server does of all this: `edge` takes events in, `processor` processes them, `api` answers
+ * - **role**: what a server does of all this: `edge` receives events, `processor` processes them, `api` serves
  *   everything else, `all` does all of it.
  *
  * This file imports nothing and does nothing.
@@ -45,7 +47,7 @@ export function tenantOf(accountId: string, environment: Environment): TenantId 
   return `${accountId}/${environment}`;
 }
 
-/** A user that failed validation: where it stood in the request, and the first rule that it broke. */
+/** A user that failed validation: its index in the request, and the first rule that it broke. */
 export interface Rejection {
   readonly userIndex: number;
   readonly message: string;
@@ -67,7 +69,7 @@ export const LIMITS = {
   namesPerPersonMax: 1_000,
 } as const;
 
-/** The four fields of `identifiers` that name a person, strongest first. All other fields are profile fields. */
+/** The four fields of `identifiers` that identify a person, strongest first. All other fields are profile fields. */
 export const IDENTIFIER_TYPES = ['user_id', 'email', 'phone_number', 'anon_id'] as const;
 export type IdentifierType = (typeof IDENTIFIER_TYPES)[number];
 
@@ -95,9 +97,9 @@ export const REFUSAL_REASONS = {
   /** Rule 7: a limit of identifiers or merged nodes per profile. */
   limit: 'the profile has as many of these as a profile may have',
   /** Rule 8: a publishable key may not join two known people. */
-  publishable_key: 'a publishable key may not join known people, nor give them new names',
-  /** Rule 16: an unmerge said that these are not one person. */
-  cannot_link: 'an unmerge said that these are two people',
+  publishable_key: 'a publishable key may not join known people, nor add identifiers to them',
+  /** Rule 16: an unmerge separated them. */
+  cannot_link: 'an unmerge separated these two people',
 } as const;
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
 

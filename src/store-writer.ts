@@ -1,11 +1,11 @@
 /**
- * The writing end of the store, for the processor alone. A transaction takes in one or more batches of records: look
- * up what is known, decide (purely), write, say how far the log has been read. Either all of it is there afterwards or
- * nothing, the position included: that is what makes every record count exactly once.
+ * The write interface of the store, for the processor alone. A transaction covers one or more batches of records: look
+ * up what is stored, decide (purely), write, advance the position in the log. It is committed as a whole or not at all,
+ * position included: that is what makes every record count exactly once.
  *
  * The order of calls in a transaction: `advance`, `lookUp` for a batch, then `write` for the same batch; any number of
- * batches; then `commit` or `rollback`. Where several processors write one store, a transaction takes in one batch: locks
- * are then taken in one order by everybody.
+ * batches; then `commit` or `rollback`. Where several processors write one store, a transaction covers one batch: then
+ * all of them take locks in the same order.
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
@@ -33,16 +33,16 @@ export interface RecordHeader {
   readonly eventsAccepted: number;
 }
 
-/** Somebody by their match keys. */
-export interface Named {
+/** The match keys of a person. */
+export interface PersonKeys {
   readonly keys: readonly MatchKey[];
 }
 
 /** What has to be looked up for one tenant of a batch. */
-export interface Question {
+export interface LookupRequest {
   readonly tenantId: TenantId;
   /** In order. */
-  readonly users: readonly Named[];
+  readonly users: readonly PersonKeys[];
   readonly idempotencyKeys: readonly { readonly key: string; readonly bodyHash: string }[];
   /** Of all users and events in order; one that is there twice is there twice. */
   readonly eventIds: readonly string[];
@@ -57,22 +57,22 @@ export interface KeyUse {
   readonly bodyHash: string;
 }
 
-/** By the place of an event id in the question. */
+/** By the index of an event id in the lookup request. */
 export interface EventIdUses {
-  /** The place where the same id is first in the question. */
-  readonly firstPlaces: Int32Array;
+  /** The index where the same id is first in the lookup request. */
+  readonly firstIndexes: Int32Array;
   /** When the newest request before this batch was received that used it; NaN where there was none. */
   readonly usedAt: Float64Array;
 }
 
-export interface Answer {
+export interface LookupResult {
   readonly snapshot: Snapshot;
   /** The newest, whatever its body. */
   newestUseOfKey(idempotencyKey: string): KeyUse | undefined;
   /** One that was the newest before a request with another body came; of a pair that was asked for. */
   olderUseOfKey(idempotencyKey: string, bodyHash: string): KeyUse | undefined;
   readonly eventIds: EventIdUses;
-  /** When anything was last erased; 0 for never. What came in later need not be looked at more closely. */
+  /** When anything was last erased; 0 for never. Records received later need no check. */
   readonly lastErasedAt: number;
   /** When a match key was erased (rule 17); undefined for one that was not. */
   erasedAt(key: MatchKey): number | undefined;
@@ -95,17 +95,17 @@ export interface UserToStore {
   readonly origin: Origin;
   readonly node: NodeNumber | null;
   readonly events: readonly EventToStore[];
-  /** Null when there is nothing to tell. */
-  readonly statement: StatementToStore | null;
+  /** Null when the user sets no property. */
+  readonly propertyUpdate: PropertyUpdateToStore | null;
 }
 
-/** What a user says of a person, as JSON objects: parsed only where something else was said before. */
-export interface StatementToStore {
-  /** All names, fields first; the same for the same names in the same order, and only for them. */
-  readonly names: string;
+/** What a user sets on a person, as JSON objects: parsed only where the person has other properties already. */
+export interface PropertyUpdateToStore {
+  /** Identifies the names that are set, fields first: the same text for the same names in the same order, and only for them. */
+  readonly shape: string;
   readonly fields: string;
   readonly properties: string;
-  /** More was said than is kept of a person. */
+  /** The user set more names than a person keeps. */
   readonly isCut: boolean;
 }
 
@@ -115,7 +115,7 @@ export interface RejectionToStore {
   readonly payload: string;
 }
 
-/** What a trace tells of a user beyond its node and events, which follow from the stored events. */
+/** What a trace shows of a user beyond its node and events, which follow from the stored events. */
 export interface UserNote {
   readonly userIndex: number;
   readonly merged?: readonly (readonly [from: NodeNumber, into: NodeNumber])[];
@@ -140,25 +140,25 @@ export interface RecordToStore {
   readonly eventTally: Tally;
 }
 
-/** A person all of whose match keys are now in one profile, and the node of the strongest. */
-export interface Settled {
-  readonly user: Named;
+/** A person whose match keys are all in one profile, and the node of the strongest key. */
+export interface ResolvedPerson {
+  readonly user: PersonKeys;
   readonly node: NodeNumber;
 }
 
 export interface TenantBatch {
   readonly tenantId: TenantId;
   readonly changes: Changes;
-  /** Those that were not known as such before; a store may remember them as a shortcut. */
-  readonly settled: readonly Settled[];
+  /** Those that were not resolved before; a store may cache them. */
+  readonly resolved: readonly ResolvedPerson[];
   readonly records: readonly RecordToStore[];
   /** Newest uses to remember, in order; a later one of the same key replaces the one before. */
   readonly newestKeyUses: readonly (KeyUse & { readonly key: string })[];
   /** Older uses to remember, in order; a later one of the same key and body replaces the one before. */
   readonly olderKeyUses: readonly (KeyUse & { readonly key: string })[];
-  /** Uses to remember, in order, by their places in the question; a later one of the same place replaces an expired one. */
-  readonly eventIds: readonly { readonly place: number; readonly receivedAt: number }[];
-  /** Match keys found to be of somebody who was erased. */
+  /** Uses to remember, in order, by their index in the lookup request; a later one of the same index replaces an expired one. */
+  readonly eventIds: readonly { readonly index: number; readonly receivedAt: number }[];
+  /** Match keys found to belong to an erased person. */
   readonly tombstones: readonly Tombstone[];
 }
 
@@ -168,11 +168,11 @@ export interface Tombstone {
 }
 
 export interface WriteTransaction {
-  /** The answers, in the order of the questions; at most one question a tenant. */
-  lookUp(questions: readonly Question[]): Promise<Answer[]>;
+  /** Results in the order of the requests; at most one request per tenant. */
+  lookUp(requests: readonly LookupRequest[]): Promise<LookupResult[]>;
   write(batches: readonly TenantBatch[], processedAt: number): Promise<void>;
-  /** A record that cannot be processed: counted in the books, with its cause, and passed over. */
-  setAside(header: RecordHeader, cause: string, at: number): Promise<void>;
+  /** Stores a record that cannot be processed as a dead letter with its cause, and counts it in the ledger. */
+  deadLetter(header: RecordHeader, cause: string, at: number): Promise<void>;
   /**
    * Takes the partition on from one position to a later one. Called before `lookUp` for the records in between, so that
    * of two processors that believe a partition to be theirs only one goes on: rejects with `StoreConflictError` when
@@ -180,7 +180,7 @@ export interface WriteTransaction {
    * a later start knows the log again.
    */
   advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void>;
-  /** Keeps on record that these will never come. The same again replaces what was noted. */
+  /** Records that these will never arrive. The same range again replaces the note. */
   noteLost(lost: LostRecords): Promise<void>;
   /** With `durable` what was committed so far survives a power loss; without it only a crash of the process. */
   commit(durable: boolean): Promise<void>;
@@ -202,17 +202,17 @@ export interface StoreWriter {
   processed(): Promise<ProcessedLog>;
   begin(): Promise<WriteTransaction>;
   /**
-   * By how much the books are out, over all tenants and hours; anything but 0 is a bug. A store may look at old hours less
-   * often than it is asked.
+   * How many users and events are not accounted for, over all tenants and hours; anything but 0 is a bug. A store may
+   * check old hours less often than this is called.
    */
   difference(): Promise<{ readonly users: number; readonly events: number }>;
   /** How many records were noted as lost, ever. */
   lostRecords(): Promise<number>;
   /**
-   * Does a piece of what was put off under load, in a transaction of its own; true if there was any. To be called when there
-   * is nothing else to do. Whoever reads sees no difference.
+   * One step of the compaction that was postponed under load, in its own transaction; true if there was any. Called while
+   * idle. Reads return the same before and after.
    */
-  catchUp(): Promise<boolean>;
+  compact(): Promise<boolean>;
   /**
    * Removes what is too old, a bounded piece at a time; true when there is more to remove. Nothing that was received before
    * `now` waits where the caller reads; a store that others write too allows for their being late.
@@ -222,8 +222,8 @@ export interface StoreWriter {
 }
 
 /**
- * Somebody else wrote meanwhile what this transaction was about to write. Nothing is lost: roll back, read the
- * positions anew, and do the same again, which then sees what the other did.
+ * Another writer changed what this transaction was about to write. Nothing is lost: roll back, read the positions
+ * again, and retry, which then sees the other change.
  */
 export class StoreConflictError extends Error {
   override readonly name = 'StoreConflictError';

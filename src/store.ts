@@ -4,18 +4,18 @@
  * that every backend passes.
  *
  * Every call of `Store` names the tenant first and sees nothing of another one. Lists are newest first; a cursor names
- * the last row that was given, so rows that come in meanwhile neither repeat nor hide others.
+ * the last row returned, so rows added meanwhile neither repeat nor hide others.
  */
 
 import type { LostAhead, LostRecords } from './log.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type RefusalReason, type TenantId } from './model.ts';
 
-/** A JSON value as text: spliced into answers as it is, so that numbers keep their digits. */
+/** A JSON value as text: spliced into responses as it is, so that numbers keep their digits. */
 export type JsonText = string;
 
 export interface Page<Row> {
   readonly rows: readonly Row[];
-  /** Where to go on; null when there is no more. */
+  /** Cursor of the next page; null on the last. */
   readonly nextCursor: string | null;
 }
 
@@ -24,7 +24,7 @@ export interface PageRequest {
   readonly cursor: string | null;
 }
 
-/** Of a value: which request told it, and when that came in. */
+/** Of a value: which request set it, and when that was received. */
 export interface Provenance {
   readonly value: JsonText;
   readonly traceId: string;
@@ -45,7 +45,7 @@ export interface StoredProfile {
   readonly eventCount: number;
 }
 
-/** How a person was found: by the beginning of an identifier or of a name, or by its id. */
+/** How a person was found: by the beginning of an identifier or of a name, or by profile id. */
 export const MATCHED_BY = [...IDENTIFIER_TYPES, 'name', 'id'] as const;
 export type MatchedBy = (typeof MATCHED_BY)[number];
 
@@ -70,7 +70,7 @@ export interface PeoplePage extends Page<FoundPerson> {
   readonly isPartial: boolean;
 }
 
-/** What to call a person beside an event or in a trace. */
+/** A person as shown beside an event or in a trace. */
 export interface StoredPerson {
   /** Of the profile as it is now. */
   readonly id: string;
@@ -91,25 +91,25 @@ export interface StoredEvent {
   readonly eventValue: JsonText | null;
   /** A JSON object. */
   readonly properties: JsonText;
-  /** Of the profile as it is now; null for events of users that nothing could be matched by. */
+  /** Of the profile as it is now; null for events of users without a usable identifier. */
   readonly profileId: string | null;
   readonly traceId: string;
   readonly userIndex: number;
-  /** The key that its request came with. */
+  /** The API key of its request. */
   readonly keyId: string;
 }
 
-/** An event where it stands in the order of arrival. */
+/** An event in the order of arrival. */
 export interface ArrivedEvent extends StoredEvent {
-  /** To go on after this very event. */
+  /** Continues after this very event. */
   readonly place: string;
-  /** Grows with every event that arrives; compares places. */
+  /** Grows with every event that arrives; orders cursors. */
   readonly sequence: number;
 }
 
 export interface Arrivals {
   readonly events: readonly ArrivedEvent[];
-  /** The place up to which this answer looked, and its number. */
+  /** The cursor at the end of this page, and its sequence. */
   readonly last: string;
   readonly lastSequence: number;
 }
@@ -230,7 +230,7 @@ export interface StoredTrace {
   readonly usersAccepted: number;
   readonly usersRejected: number;
   readonly duplicateOf: string | null;
-  /** The key that it came with; null for what was set aside and is not in the log any more. */
+  /** Its API key; null for a dead letter that is not in the log any more. */
   readonly keyId: string | null;
   readonly users: readonly TracedUser[];
 }
@@ -279,7 +279,7 @@ export interface RejectionReason {
   readonly userIndex: number;
 }
 
-/** What came in within one minute, by time of receipt, whatever became of it. */
+/** What was received within one minute, whatever became of it. */
 export interface ReceiptMinute {
   readonly start: number;
   readonly usersAccepted: number;
@@ -308,35 +308,35 @@ export interface StoredLedger {
 }
 
 /** Sums of users or events of one hour of receipt. */
-export interface Books {
+export interface LedgerSums {
   readonly received: number;
   readonly stored: number;
   readonly duplicates: number;
   readonly erased: number;
   /** Removed by retention. */
   readonly expired: number;
-  /** In a record that the processor could not process: kept in the log, shown by `sluice doctor`. */
-  readonly setAside: number;
+  /** In dead letters: records that the processor could not process, shown by `sluice doctor`. */
+  readonly deadLetters: number;
   readonly pending: number;
 }
 
 export interface LedgerHour {
   /** Start of the hour of receipt, UTC. */
   readonly hour: number;
-  readonly users: Books;
-  readonly events: Books;
-  /** Users that failed validation; not part of the books, since nobody was told that they were stored. */
+  readonly users: LedgerSums;
+  readonly events: LedgerSums;
+  /** Users that failed validation; not part of the sums, since their response said so. */
   readonly rejectedUsers: number;
 }
 
 /** A record that the processor could not process. */
-export interface SetAsideRecord {
+export interface DeadLetter {
   readonly tenantId: TenantId;
   readonly traceId: string;
   readonly partition: number;
   readonly position: number;
   readonly receivedAt: number;
-  readonly setAsideAt: number;
+  readonly failedAt: number;
   readonly cause: string;
 }
 
@@ -351,7 +351,7 @@ export interface UnmergeResult {
 export interface Act {
   readonly traceId: string;
   readonly at: number;
-  /** Whose key or session it was; kept in the detail. */
+  /** The key or session that called; kept in the detail. */
   readonly by?: { readonly key_id: string } | { readonly member_id: string };
 }
 
@@ -384,14 +384,14 @@ export interface Store {
    * number of the survivor, newest first. Complete over all pages; a page may be short (`isPartial`).
    */
   searchPeople(tenantId: TenantId, query: PeopleQuery): Promise<PeoplePage>;
-  /** What to call each of these profiles, by the id that was asked for; unknown ids are left out. */
+  /** Names and identifiers of these profiles, by the requested id; unknown ids are left out. */
   people(tenantId: TenantId, ids: readonly string[]): Promise<Map<string, StoredPerson>>;
   /** Undefined when `query.profileId` is given and unknown. */
   events(tenantId: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined>;
   /**
-   * In order of arrival, oldest first, after the place that `after` names; null starts with what comes next, `OLDEST`
-   * (views/cursor.ts) with the oldest event that is stored. A place stays good for as long as the events after it are
-   * stored; one after which events may be missing is rejected with `BadCursorError`, whose message says how to go on.
+   * In order of arrival, oldest first, after the cursor `after`; null starts with the next event to arrive, `OLDEST`
+   * (views/cursor.ts) with the oldest event that is stored. A cursor stays valid for as long as the events after it
+   * are stored; one after which events may be missing is rejected with `BadCursorError`, whose message says how to continue.
    */
   arrivals(tenantId: TenantId, after: string | null, limit: number): Promise<Arrivals>;
   /**
@@ -406,7 +406,7 @@ export interface Store {
   /** False for an unknown profile. */
   erase(tenantId: TenantId, id: string, act: Act): Promise<boolean>;
   audit(tenantId: TenantId, query: AuditQuery): Promise<Page<AuditRow>>;
-  /** What the processor made of a request; undefined while it has not come to it. A null tenant looks at all of them. */
+  /** What became of a request; undefined until it is processed. A null tenant searches all of them. */
   trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined>;
   /** Requests by trace_id (version 7: by time), newest first. A page may be short and still have a cursor. */
   traces(tenantId: TenantId, query: TraceQuery): Promise<Page<TraceSummary>>;
@@ -415,18 +415,18 @@ export interface Store {
   rejectionReasons(tenantId: TenantId, range: TimeRange): Promise<RejectionReason[]>;
   /** Every minute that has a part in the range, without what is still in the log. Kept for 7 days. */
   receipts(tenantId: TenantId, range: TimeRange): Promise<Receipts>;
-  /** The books without what is still in the log (`pending` is 0), and up to where the log is in them. */
+  /** The ledger without what is still in the log (`pending` is 0), and the positions up to which it covers the log. */
   ledger(
     tenantId: TenantId | null,
     hours: { readonly from: number | null; readonly to: number | null },
   ): Promise<StoredLedger>;
-  setAside(limit: number): Promise<SetAsideRecord[]>;
-  /** Counts the rows that are there, and compares: what `ledger` says is stored. Slow: for `sluice doctor`. */
-  recount(): Promise<{ readonly eventsInBooks: number; readonly eventsInTables: number }>;
+  deadLetters(limit: number): Promise<DeadLetter[]>;
+  /** Counts the stored rows, to compare them with the ledger. Slow: for `sluice doctor`. */
+  recount(): Promise<{ readonly eventsInLedger: number; readonly eventsInTables: number }>;
   close(): Promise<void>;
 }
 
-/** A cursor that this server did not make. The API answers 400. */
+/** A cursor that this server did not make. The API responds with 400. */
 export class BadCursorError extends Error {
   override readonly name = 'BadCursorError';
 }

@@ -420,7 +420,7 @@ export interface components {
             /** @description The identifier that was not linked. */
             readonly value: string;
             /**
-             * @description `other_user_id`: it belongs to a profile with another user_id; `limit`: the profile has as many of these as a profile may have; `publishable_key`: a publishable key may not join known people, nor give them new names; `cannot_link`: an unmerge said that these are two people
+             * @description `other_user_id`: it belongs to a profile with another user_id; `limit`: the profile has as many of these as a profile may have; `publishable_key`: a publishable key may not join known people, nor add identifiers to them; `cannot_link`: an unmerge separated these two people
              * @enum {string}
              */
             readonly reason: "other_user_id" | "limit" | "publishable_key" | "cannot_link";
@@ -829,7 +829,7 @@ export interface components {
             /** @description Removed at the end of their retention. */
             readonly expired: number;
             /** @description Failed records: they could not be processed, and are kept for an operator to look at. */
-            readonly set_aside: number;
+            readonly dead_letters: number;
             /** @description Durable, and not processed yet. */
             readonly pending: number;
             /** @description Received, less all of these. Anything but 0 is a bug. */
@@ -921,7 +921,7 @@ export interface components {
             /** @description Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing. */
             readonly log_lost_records: number | null;
             /** @description Failed records: requests that could not be processed, kept for an operator to look at. */
-            readonly records_set_aside: number;
+            readonly dead_letters: number;
             /** @description Responses to requests under `/ingest/`, of the whole server. Those that were rejected as a whole are counted nowhere else: they belong to no account. */
             readonly requests: readonly {
                 /** @description Status of HTTP. */

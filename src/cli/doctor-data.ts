@@ -13,7 +13,7 @@ import { withoutSecrets } from '../config/values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
 import { isHarmless, type MissingRecords, missingRecordsText, unknownEndsText } from '../log/continuity.ts';
-import type { Books, LedgerHour, Store, StoredLedger } from '../store.ts';
+import type { LedgerSums, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
   type Check,
@@ -413,11 +413,11 @@ export const checkBooks: Check = async (parts) => {
   const missing = missingRecords - (await processedButGone(parts));
   if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
   findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
-  for (const { traceId, cause, setAsideAt } of await store.setAside(SHOWN_MAX)) {
+  for (const { traceId, cause, failedAt } of await store.deadLetters(SHOWN_MAX)) {
     findings.push(
       broken(
         'ledger',
-        `the request ${traceId} could not be processed and is a failed record since ${localTime(setAsideAt)}: ${cause}`,
+        `the request ${traceId} could not be processed and is a failed record since ${localTime(failedAt)}: ${cause}`,
         'It is kept in the log. This is a bug of Sluice: please report the cause. What it was: sluice trace ' + traceId,
       ),
     );
@@ -473,10 +473,10 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
 }
 
 async function recountFindings(store: Store): Promise<Finding[]> {
-  const { eventsInBooks, eventsInTables } = await store.recount();
-  if (eventsInBooks === eventsInTables)
+  const { eventsInLedger, eventsInTables } = await store.recount();
+  if (eventsInLedger === eventsInTables)
     return [well('ledger', `${countOf(eventsInTables, 'event')} counted, as the ledger says`)];
-  const message = `the ledger says ${countOf(eventsInBooks, 'event')}, and ${formatCount(eventsInTables)} are there`;
+  const message = `the ledger says ${countOf(eventsInLedger, 'event')}, and ${formatCount(eventsInTables)} are there`;
   return [broken('ledger', message, BOOKS_ADVICE)];
 }
 
@@ -491,8 +491,8 @@ function imbalances({ hour, users, events }: LedgerHour): Finding[] {
   });
 }
 
-function accountedFor({ stored, duplicates, erased, expired, setAside, pending }: Books): number {
-  return stored + duplicates + erased + expired + setAside + pending;
+function accountedFor({ stored, duplicates, erased, expired, deadLetters, pending }: LedgerSums): number {
+  return stored + duplicates + erased + expired + deadLetters + pending;
 }
 
 async function positionsOf(store: Store): Promise<Positions> {

@@ -17,7 +17,7 @@ import { METRIC, metricsWriter, type MetricsWriter, renderMetrics } from '../tel
 import { matchOptionsOf } from '../config/match-options.ts';
 import type { MemberStore } from '../members.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
-import type { KeySighting, KeyStore } from '../keys.ts';
+import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
 import { Ingest, type Refusal } from './ingest.ts';
@@ -56,7 +56,7 @@ export interface EdgeParts {
   readonly receiptTime: () => number;
   /** Shared with the other edges of the server; null where there are none (`trace-id.ts`). */
   readonly newestTraceId: BigInt64Array | null;
-  readonly handOverSightings: (sightings: KeySighting[]) => void;
+  readonly handOverSightings: (sightings: KeyUsage[]) => void;
 }
 
 /** What the API is made of. */

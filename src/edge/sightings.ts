@@ -3,17 +3,17 @@
  * key never waits for a write. Holds one row a key at most; what is lost in a crash is at most one interval.
  */
 
-import type { KeySighting } from '../keys.ts';
+import type { KeyUsage } from '../keys.ts';
 
 const FLUSH_INTERVAL_MS = 2_000;
 const ORIGIN_CHARACTERS_MAX = 255;
 
 export class Sightings {
   #rows = new Map<string, { usedAt: number; leakOrigin: string | null }>();
-  readonly #handOver: (sightings: KeySighting[]) => void;
+  readonly #handOver: (sightings: KeyUsage[]) => void;
   readonly #timer: NodeJS.Timeout;
 
-  constructor(handOver: (sightings: KeySighting[]) => void) {
+  constructor(handOver: (sightings: KeyUsage[]) => void) {
     this.#handOver = handOver;
     this.#timer = setInterval(() => this.flush(), FLUSH_INTERVAL_MS);
     this.#timer.unref();

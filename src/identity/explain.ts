@@ -1,5 +1,5 @@
 /**
- * Why two identifiers are one person, and how to take that back: rules 15 and 16, as far as they are about the graph
+ * Why two identifiers are one person, and how to undo that: rules 15 and 16, as far as they are about the graph
  * alone. Merges are edges between nodes and never close a circle, so there is one chain between two nodes or none, and
  * taking an edge away always parts them. Works on one profile at a time: at most 100 nodes.
  */
@@ -7,7 +7,7 @@
 import type { IdentifierType, NodeNumber, Origin } from '../model.ts';
 import { compareOrigins } from './origin.ts';
 
-/** An edge; the caller's rows may say more, and get it back. */
+/** An edge; rows of the caller may have more columns, and are returned as they are. */
 export interface Edge {
   readonly nodes: readonly [NodeNumber, NodeNumber];
 }
@@ -89,10 +89,10 @@ export function regroup(
 }
 
 /**
- * Rule 16: the pairs of nodes that an unmerge keeps apart from now on. Both ends of every edge taken away, and one pair
- * for any two of the parts: the request had said that all of them are one person.
+ * Rule 16: the pairs of nodes that may not be linked after an unmerge. Both ends of every removed edge, and one pair for
+ * any two of the parts: the request claimed that all of them are one person.
  */
-export function apartAfter(
+export function cannotLinkAfter(
   removed: readonly Edge[],
   survivors: ReadonlyMap<NodeNumber, NodeNumber>,
 ): [NodeNumber, NodeNumber][] {

@@ -1,13 +1,13 @@
 /**
- * The words that `resolve` speaks: what it is given of the store (a snapshot), and what it gives back (changes). All of
- * it concerns one tenant. Node numbers of new nodes count up from `nextNode`, so that the same snapshot and the same
- * users always give the same changes; nobody else has these, though others may have larger ones.
+ * The types of `resolve`: what it reads of the store (a snapshot), and what it returns (changes). All of it concerns
+ * one tenant. Node numbers of new nodes count up from `nextNode`, so that the same snapshot and the same
+ * users always give the same changes. No other writer has these numbers, though others may have larger ones.
  */
 
 import type { KeyKind, MatchKey, NodeNumber, Origin, RefusalReason } from '../model.ts';
 
 /** One accepted user, as far as identity is concerned. */
-export interface Claimant {
+export interface IdentityClaim {
   readonly origin: Origin;
   readonly keyKind: KeyKind;
   /** Without junk, at most one of a type, strongest first (rule 4). May be empty. */
@@ -28,22 +28,22 @@ export interface ProfileState {
   readonly phoneNumbers: number;
   readonly anonIds: number;
   /** Nodes that an unmerge separated from a node of this profile (rule 16). */
-  readonly apart: readonly NodeNumber[];
+  readonly cannotLink: readonly NodeNumber[];
 }
 
 /**
- * What the store knows of the users at hand. `nodeOf` and `rootOf` answer for every key of theirs. `profileOf` answers
- * at least for the profiles of users that have a key without a node, or keys of more than one profile: nobody else
- * can change a profile.
+ * What the store has on the users of a batch. `nodeOf` and `rootOf` cover every key of theirs. `profileOf` covers at
+ * least the profiles of users that have a key without a node, or keys of more than one profile: only those can change
+ * a profile.
  */
 export interface Snapshot {
   readonly nextNode: NodeNumber;
   nodeOf(key: MatchKey): NodeNumber | undefined;
   /**
-   * A shortcut: the node of the strongest of a user's keys, when it is known already that all of them have nodes of one
-   * profile. That stays true whatever is merged meanwhile. Undefined says nothing.
+   * A shortcut: the node of the strongest of a user's keys, if all of them are already resolved to one profile. That
+   * stays true whatever is merged meanwhile. Undefined means unknown.
    */
-  settledNodeOf?(user: Claimant): NodeNumber | undefined;
+  resolvedNodeOf?(user: IdentityClaim): NodeNumber | undefined;
   /** The survivor of a node that `nodeOf` gave: itself, or what its alias says. */
   rootOf(node: NodeNumber): NodeNumber;
   profileOf(root: NodeNumber): ProfileState;
@@ -64,7 +64,7 @@ export interface NewIdentifier {
 export interface Merge {
   /** The node that `via` points to, and the node of the strongest key taken: the two ends of the edge. */
   readonly nodes: readonly [NodeNumber, NodeNumber];
-  /** The survivors at that moment: `from` was merged away, `into` lives on. */
+  /** The survivors at that moment: `from` was merged into `into`. */
   readonly from: NodeNumber;
   readonly into: NodeNumber;
   readonly via: MatchKey;
@@ -81,7 +81,7 @@ export interface Refusal {
 
 /** What became of one user; in the order of the users. */
 export interface Outcome {
-  /** Where events and statements go; null when there was no key to match by. */
+  /** Where events and property updates go; null when there was no key to match by. */
   readonly node: NodeNumber | null;
   readonly merges: readonly Merge[];
   readonly refusals: readonly Refusal[];

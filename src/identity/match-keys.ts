@@ -11,7 +11,7 @@ import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey } from '../model.t
 import { isPhoneNumberJunk, normalisePhoneNumber } from './phone-number.ts';
 
 export interface MatchOptions {
-  /** Two capital letters: where phone numbers without a country code belong; null if that is not known. */
+  /** Two capital letters: where phone numbers without a country code belong; null if unknown. */
   readonly defaultCountry: string | null;
   /** What the tenant calls junk besides the values below, in lower case. */
   readonly junkValues: ReadonlySet<string>;
@@ -47,7 +47,7 @@ const JUNK_VALUES: ReadonlySet<string> = new Set([
   'not_authenticated',
 ]);
 const JUNK_CHARACTERS_MAX = Math.max(...[...JUNK_VALUES].map((value) => value.length));
-/** In ASCII, this bit is all that tells a lower-case letter from its capital. */
+/** In ASCII, this bit is the only difference between a lower-case letter and its capital. */
 const LOWER_CASE_BIT = 0x20;
 /** By first letter and length: 1 for what a junk value has. */
 const JUNK_SHAPES = new Uint8Array(0x80 * (JUNK_CHARACTERS_MAX + 1));

@@ -1,6 +1,6 @@
 /**
- * Public ids of nodes (rule 10): derived from the tenant, the trace and the place in the request, never from an
- * identifier, so that a replay gives the same ids and an id tells nothing of a person. A UUID of version 8: 48 bits of
+ * Public ids of nodes (rule 10): derived from the tenant, the trace and the index in the request, never from an
+ * identifier, so that a replay gives the same ids and an id reveals nothing about a person. A UUID of version 8: 48 bits of
  * received_at in milliseconds, then SHA-256, so ids sort by creation to the millisecond.
  */
 

@@ -1,17 +1,17 @@
 /**
- * Who is who: takes accepted users in their order and says what changes in the graph (rules 5 to 9). Works on a
- * snapshot and never writes; what earlier users of the same call changed is seen by later ones, so a batch gives what
- * its users give one by one.
+ * Identity resolution: takes accepted users in their order and returns the changes of the graph (rules 5 to 9). Works
+ * on a snapshot and never writes; later users of a call see what earlier ones changed, so a batch has the same result
+ * as its users one by one.
  *
  * Invariants: a key that has a node keeps it; an alias points at a survivor, never at another alias; a profile has at
- * most one user_id (rule 6) and stays within its limits (rule 7); whatever is refused is written down. A user whose
+ * most one user_id (rule 6) and stays within its limits (rule 7); every refusal is recorded. A user whose
  * keys are all known and of one profile costs a look-up per key and nothing else.
  */
 
 import type { IdentifierType, MatchKey, NodeNumber, Origin, RefusalReason } from '../model.ts';
 import {
   type Changes,
-  type Claimant,
+  type IdentityClaim,
   type Merge,
   type NewIdentifier,
   type NewNode,
@@ -34,7 +34,7 @@ interface Profile {
   emails: number;
   phoneNumbers: number;
   anonIds: number;
-  readonly apart: Set<NodeNumber>;
+  readonly cannotLink: Set<NodeNumber>;
 }
 
 /** A key that was not taken, and why. */
@@ -50,7 +50,7 @@ const NO_KEY: Outcome = { node: null, merges: NO_MERGES, refusals: NO_REFUSALS }
 /** Other limits than those of rule 7 are for tests. */
 export function resolve(
   snapshot: Snapshot,
-  users: readonly Claimant[],
+  users: readonly IdentityClaim[],
   limits: ProfileLimits = PROFILE_LIMITS,
 ): Changes {
   const resolution = new Resolution(snapshot, limits);
@@ -59,7 +59,7 @@ export function resolve(
 }
 
 /** Whether `resolve` may ask for the profiles of this user: it has a key without a node, or keys of several profiles. */
-export function needsProfile(snapshot: Snapshot, user: Claimant): boolean {
+export function needsProfile(snapshot: Snapshot, user: IdentityClaim): boolean {
   let root: NodeNumber | undefined;
   for (const key of user.keys) {
     const node = snapshot.nodeOf(key);
@@ -106,15 +106,15 @@ class Resolution {
     };
   }
 
-  add(user: Claimant): void {
-    const node = this.#snapshot.settledNodeOf?.(user) ?? this.#settledNodeOf(user.keys);
+  add(user: IdentityClaim): void {
+    const node = this.#snapshot.resolvedNodeOf?.(user) ?? this.#resolvedNodeOf(user.keys);
     if (node !== undefined) this.#outcomes.push({ node, merges: NO_MERGES, refusals: NO_REFUSALS });
     else if (user.keys.length === 0) this.#outcomes.push(NO_KEY);
     else this.#outcomes.push(this.#resolve(user));
   }
 
   /** The node of the strongest key, if all keys are known and of one profile: then there is nothing to decide. */
-  #settledNodeOf(keys: readonly MatchKey[]): NodeNumber | undefined {
+  #resolvedNodeOf(keys: readonly MatchKey[]): NodeNumber | undefined {
     let strongest: NodeNumber | undefined;
     let root: NodeNumber | undefined;
     for (const key of keys) {
@@ -129,11 +129,11 @@ class Resolution {
   }
 
   /** Rule 5: known keys first, strongest first, each taken or refused; then new keys go where the strongest is. */
-  #resolve(user: Claimant): Outcome {
+  #resolve(user: IdentityClaim): Outcome {
     const unknown: MatchKey[] = [];
     const merges: Merge[] = [];
     const refused: Refused[] = [];
-    // The record's own user_id counts from the start, even if nobody has it yet.
+    // The record's own user_id counts from the start, even if no profile has it yet.
     const claimed = user.keys.find((key) => key.type === 'user_id')?.value ?? null;
     let node: NodeNumber | undefined;
     for (const key of user.keys) {
@@ -145,7 +145,7 @@ class Resolution {
       const other = this.#profileOf(this.#rootOf(known));
       if (node === undefined) {
         if (differ(claimed, other.userId)) refused.push({ key, reason: 'other_user_id' });
-        // Rule 8: a new name that is stronger than this one may not be given to somebody who is known.
+        // Rule 8: a known person may not be given a new identifier that is stronger than this one.
         else if (user.keyKind === 'publishable' && unknown.length > 0 && !isAnonymous(other)) {
           refused.push({ key, reason: 'publishable_key' });
         } else node = known;
@@ -166,18 +166,18 @@ class Resolution {
     return { node, merges, refusals: this.#refuse(refused, node, user.origin) };
   }
 
-  /** Rule 8: with a publishable key, only who names a known person by user_id may tell more of their names. */
-  #mayName({ keyKind, keys }: Claimant, profile: Profile): boolean {
+  /** Rule 8: with a publishable key, only a request that names a known person by user_id may add identifiers to them. */
+  #mayName({ keyKind, keys }: IdentityClaim, profile: Profile): boolean {
     if (keyKind === 'secret' || isAnonymous(profile)) return true;
     const [strongest] = keys;
     return strongest?.type === 'user_id' && this.#nodeOf(strongest) !== undefined;
   }
 
-  #reasonAgainst(user: Claimant, claimed: string | null, own: Profile, other: Profile): RefusalReason | null {
+  #reasonAgainst(user: IdentityClaim, claimed: string | null, own: Profile, other: Profile): RefusalReason | null {
     // Rule 6.
     if (differ(own.userId, other.userId) || differ(claimed, other.userId)) return 'other_user_id';
     // Rule 16.
-    if (own.nodes.some((node) => other.apart.has(node))) return 'cannot_link';
+    if (own.nodes.some((node) => other.cannotLink.has(node))) return 'cannot_link';
     // Rule 7.
     const limits = this.#limits;
     if (
@@ -193,14 +193,14 @@ class Resolution {
     return user.keyKind === 'secret' || isAnonymous(other) ? null : 'publishable_key';
   }
 
-  /** Rule 9: the older one lives on. All nodes of the other get it as their alias, so that aliases are never chained. */
+  /** Rule 9: the older one survives. All nodes of the other get it as their alias, so that aliases are never chained. */
   #merge(own: Profile, other: Profile, edge: Pick<Merge, 'nodes' | 'via' | 'origin'>): Merge {
     const [into, from] = compareOrigins(own.origin, other.origin) < 0 ? [own, other] : [other, own];
     for (const node of from.nodes) {
       this.#aliases.set(node, into.root);
       into.nodes.push(node);
     }
-    for (const node of from.apart) into.apart.add(node);
+    for (const node of from.cannotLink) into.cannotLink.add(node);
     into.userId ??= from.userId;
     into.emails += from.emails;
     into.phoneNumbers += from.phoneNumbers;
@@ -215,7 +215,7 @@ class Resolution {
     const node = this.#snapshot.nextNode + this.#nodes.length;
     this.#nodes.push({ node, origin });
     const empty = { userId: null, emails: 0, phoneNumbers: 0, anonIds: 0 };
-    this.#profiles.set(node, { root: node, origin, nodes: [node], apart: new Set(), ...empty });
+    this.#profiles.set(node, { root: node, origin, nodes: [node], cannotLink: new Set(), ...empty });
     return node;
   }
 
@@ -257,7 +257,7 @@ class Resolution {
     const seen = this.#profiles.get(root);
     if (seen !== undefined) return seen;
     const stored: ProfileState = this.#snapshot.profileOf(root);
-    const profile = { ...stored, nodes: [...stored.nodes], apart: new Set(stored.apart) };
+    const profile = { ...stored, nodes: [...stored.nodes], cannotLink: new Set(stored.cannotLink) };
     this.#profiles.set(root, profile);
     return profile;
   }

@@ -29,14 +29,14 @@ export async function assertContinues(
 }
 
 /** More than there should ever be; each is looked at by people. */
-const SET_ASIDE_MAX = 1_000;
+const DEAD_LETTERS_MAX = 1_000;
 
 /**
  * Throws `LogCorruptError` when the store does not know `newest`, the newest record in the log of those below the position
  * that it has processed. `keptSince`: requests that were received earlier may have been removed from the store.
  */
 export async function assertProcessed(
-  store: Pick<Store, 'trace' | 'setAside'>,
+  store: Pick<Store, 'trace' | 'deadLetters'>,
   newest: LogHeader,
   position: number,
   keptSince: number,
@@ -44,7 +44,7 @@ export async function assertProcessed(
   // Where it is the last one, the store has its id with the position: see `assertContinues`.
   if (newest.position === position - 1 || newest.receivedAt < keptSince) return;
   if ((await store.trace(null, newest.traceId)) !== undefined) return;
-  if ((await store.setAside(SET_ASIDE_MAX)).some(({ traceId }) => traceId === newest.traceId)) return;
+  if ((await store.deadLetters(DEAD_LETTERS_MAX)).some(({ traceId }) => traceId === newest.traceId)) return;
   throw new LogCorruptError(
     `The log and the store do not belong together: the store has processed partition ${newest.partition} up to position ${position - 1}, but not the request ` +
       `${newest.traceId}, which the log has at position ${newest.position}. The store was made from another copy of this log, so records ` +

@@ -5,8 +5,8 @@
 
 import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogRecord } from '../log.ts';
-import type { Answer, WriteTransaction } from '../store-writer.ts';
-import { decide, questionOf } from './decide.ts';
+import type { LookupResult, WriteTransaction } from '../store-writer.ts';
+import { decide, lookupRequestOf } from './decide.ts';
 import type { PreparedRecord } from './prepared.ts';
 import { prepareRecord } from './prepare.ts';
 
@@ -56,9 +56,11 @@ export async function processPrepared(
   }
   failpoint('prepared');
   const tenants = [...byTenant];
-  const answers = await transaction.lookUp(tenants.map(([tenantId, prepared]) => questionOf(tenantId, prepared)));
+  const results = await transaction.lookUp(tenants.map(([tenantId, prepared]) => lookupRequestOf(tenantId, prepared)));
   failpoint('looked_up');
-  const batches = tenants.map(([tenantId, prepared], index) => decide(tenantId, answers[index] as Answer, prepared));
+  const batches = tenants.map(([tenantId, prepared], index) =>
+    decide(tenantId, results[index] as LookupResult, prepared),
+  );
   failpoint('decided');
   await transaction.write(batches, now());
   failpoint('written');

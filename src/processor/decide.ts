@@ -1,6 +1,6 @@
 /**
- * What becomes of the users of a batch, for one tenant: which are duplicates, which belong to somebody who was erased,
- * who the others are, and what the trace will say of them. Pure: the same answers and records give the same decision.
+ * What becomes of the users of a batch, for one tenant: which are duplicates, which belong to a person who was
+ * erased, which profile the others get, and what their trace shows. Pure: the same lookup results and records give the same decision.
  * Every user and every event that the edge accepted ends up in exactly one of stored, duplicates and erased.
  */
 
@@ -8,13 +8,13 @@ import type { Outcome } from '../identity/graph.ts';
 import { resolve } from '../identity/resolve.ts';
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type IdentifierType, LIMITS, REFUSAL_REASONS } from '../model.ts';
 import {
-  type Answer,
+  type LookupResult,
   type KeyUse,
-  type Question,
+  type LookupRequest,
   type RecordHeader,
   type RecordToStore,
   type RejectionToStore,
-  type Settled,
+  type ResolvedPerson,
   type TenantBatch,
   type UserNote,
   type UserToStore,
@@ -28,7 +28,7 @@ const DAY_MS = 86_400_000;
 const FUTURE_MS_MAX = DAY_MS;
 const PAST_MS_MAX = 5 * 365 * DAY_MS;
 
-export function questionOf(tenantId: string, records: readonly PreparedRecord[]): Question {
+export function lookupRequestOf(tenantId: string, records: readonly PreparedRecord[]): LookupRequest {
   const users = records.flatMap((record) => record.users);
   const idempotencyKeys: { key: string; bodyHash: string }[] = [];
   const eventIds: string[] = [];
@@ -50,7 +50,7 @@ interface Kept {
   readonly leftOut: readonly IdentifierType[];
 }
 
-/** One record, sorted out but for who its users are. */
+/** One record before its users are resolved to profiles. */
 interface Sorted {
   readonly record: PreparedRecord;
   readonly rejections: readonly RejectionToStore[];
@@ -62,18 +62,18 @@ interface Sorted {
   readonly erased: ReadonlySet<number>;
 }
 
-export function decide(tenantId: string, answer: Answer, records: readonly PreparedRecord[]): TenantBatch {
-  const memory = new Memory(answer);
-  const erasures = new Erasures(answer);
-  let place = 0;
+export function decide(tenantId: string, result: LookupResult, records: readonly PreparedRecord[]): TenantBatch {
+  const memory = new Memory(result);
+  const erasures = new Erasures(result);
+  let index = 0;
   const sorted = records.map((record) => {
-    const one = sortOut(record, place, memory, erasures);
-    for (const { events } of record.users) place += idsIn(events);
+    const one = sortOut(record, index, memory, erasures);
+    for (const { events } of record.users) index += idsIn(events);
     return one;
   });
-  const claimants = sorted.flatMap(({ kept }) => kept.map(({ user }) => user));
-  const changes = resolve(answer.snapshot, claimants);
-  const settled = newlySettled(answer, claimants, changes.outcomes);
+  const claims = sorted.flatMap(({ kept }) => kept.map(({ user }) => user));
+  const changes = resolve(result.snapshot, claims);
+  const resolved = newlyResolved(result, claims, changes.outcomes);
   let next = 0;
   const decided = sorted.map((one) => {
     const outcomes = changes.outcomes.slice(next, next + one.kept.length);
@@ -83,7 +83,7 @@ export function decide(tenantId: string, answer: Answer, records: readonly Prepa
   return {
     tenantId,
     changes,
-    settled,
+    resolved,
     records: decided,
     newestKeyUses: memory.newestKeyUses,
     olderKeyUses: memory.olderKeyUses,
@@ -93,14 +93,18 @@ export function decide(tenantId: string, answer: Answer, records: readonly Prepa
 }
 
 /** With no refusal, all keys of a user are in one profile, and stay there until an unmerge or an erase. */
-function newlySettled(answer: Answer, users: readonly PreparedUser[], outcomes: readonly Outcome[]): Settled[] {
-  const settled: Settled[] = [];
+function newlyResolved(
+  result: LookupResult,
+  users: readonly PreparedUser[],
+  outcomes: readonly Outcome[],
+): ResolvedPerson[] {
+  const resolved: ResolvedPerson[] = [];
   for (const [index, { node, refusals }] of outcomes.entries()) {
     const user = users[index] as PreparedUser;
-    if (node === null || refusals.length > 0 || answer.snapshot.settledNodeOf?.(user) !== undefined) continue;
-    settled.push({ user, node });
+    if (node === null || refusals.length > 0 || result.snapshot.resolvedNodeOf?.(user) !== undefined) continue;
+    resolved.push({ user, node });
   }
-  return settled;
+  return resolved;
 }
 
 /** What a request's Idempotency-Key says of it; at most one of the two is not null. */
@@ -115,18 +119,18 @@ const NOT_USED: EarlierUse = { duplicateOf: null, keyUsedBy: null };
 
 /** First uses: those of the store, and those of earlier records of this batch. */
 class Memory {
-  readonly #answer: Answer;
+  readonly #result: LookupResult;
   readonly #newest = new Map<string, KeyUse>();
   readonly #older = new Map<string, KeyUse>();
   readonly newestKeyUses: (KeyUse & { readonly key: string })[] = [];
   readonly olderKeyUses: (KeyUse & { readonly key: string })[] = [];
-  readonly eventIds: { readonly place: number; readonly receivedAt: number }[] = [];
-  /** By place: when an id was used in this batch; NaN where it was not. */
+  readonly eventIds: { readonly index: number; readonly receivedAt: number }[] = [];
+  /** By index in the request: when an id was used in this batch; NaN where it was not. */
   readonly #usedHere: Float64Array;
 
-  constructor(answer: Answer) {
-    this.#answer = answer;
-    this.#usedHere = new Float64Array(answer.eventIds.usedAt.length).fill(Number.NaN);
+  constructor(result: LookupResult) {
+    this.#result = result;
+    this.#usedHere = new Float64Array(result.eventIds.usedAt.length).fill(Number.NaN);
   }
 
   /** What the key was used for within the window; unless the request is a duplicate, its own use is remembered. */
@@ -135,7 +139,7 @@ class Memory {
     if (key === null || bodyHash === null || usersAccepted === 0) return NOT_USED;
     const isRecent = (use: KeyUse | undefined): use is KeyUse =>
       use !== undefined && Math.abs(receivedAt - use.receivedAt) < IDEMPOTENCY_WINDOW_MS;
-    const newest = this.#newest.get(key) ?? this.#answer.newestUseOfKey(key);
+    const newest = this.#newest.get(key) ?? this.#result.newestUseOfKey(key);
     const sameBody = newest === undefined || newest.bodyHash === bodyHash ? newest : this.#olderUse(key, bodyHash);
     if (isRecent(sameBody)) {
       // A request that was cut into several records is not its own duplicate.
@@ -149,7 +153,7 @@ class Memory {
   }
 
   #olderUse(key: string, bodyHash: string): KeyUse | undefined {
-    return this.#older.get(olderUseName(key, bodyHash)) ?? this.#answer.olderUseOfKey(key, bodyHash);
+    return this.#older.get(olderUseName(key, bodyHash)) ?? this.#result.olderUseOfKey(key, bodyHash);
   }
 
   #rememberOlder(use: KeyUse & { readonly key: string }): void {
@@ -157,21 +161,21 @@ class Memory {
     this.olderKeyUses.push(use);
   }
 
-  /** Whether the event id at this place of the question was used before; if not, its use is remembered. */
-  isDuplicateEvent(place: number, { receivedAt }: RecordHeader): boolean {
-    const { firstPlaces, usedAt } = this.#answer.eventIds;
-    const first = firstPlaces[place] as number;
+  /** Whether the event id at this index of the lookup request was used before; if not, its use is remembered. */
+  isDuplicateEvent(index: number, { receivedAt }: RecordHeader): boolean {
+    const { firstIndexes, usedAt } = this.#result.eventIds;
+    const first = firstIndexes[index] as number;
     // With NaN neither is true.
     if (Math.abs(receivedAt - (this.#usedHere[first] as number)) < EVENT_ID_WINDOW_MS) return true;
     if (Math.abs(receivedAt - (usedAt[first] as number)) < EVENT_ID_WINDOW_MS) return true;
     this.#usedHere[first] = receivedAt;
-    this.eventIds.push({ place: first, receivedAt });
+    this.eventIds.push({ index: first, receivedAt });
     return false;
   }
 }
 
-/** `firstPlace` is the place of the record's first event id in the question. */
-function sortOut(record: PreparedRecord, firstPlace: number, memory: Memory, erasures: Erasures): Sorted {
+/** `firstIndex` is the index of the record's first event id in the lookup request. */
+function sortOut(record: PreparedRecord, firstIndex: number, memory: Memory, erasures: Erasures): Sorted {
   const { header } = record;
   const { duplicateOf, keyUsedBy } = memory.earlierUse(header);
   const isLate = erasures.mayConcern(header.receivedAt);
@@ -180,10 +184,10 @@ function sortOut(record: PreparedRecord, firstPlace: number, memory: Memory, era
   // Most records have neither; a request of one user would pay for both.
   let duplicateEvents: Map<number, number> | undefined;
   let erased: Set<number> | undefined;
-  let nextPlace = firstPlace;
+  let nextIndex = firstIndex;
   for (const user of duplicateOf === null ? record.users : []) {
-    let place = nextPlace;
-    nextPlace += idsIn(user.events);
+    let index = nextIndex;
+    nextIndex += idsIn(user.events);
     const rest = isLate ? erasures.remainderOf(user) : user;
     if (rest === null) {
       erased ??= new Set();
@@ -191,15 +195,15 @@ function sortOut(record: PreparedRecord, firstPlace: number, memory: Memory, era
       continue;
     }
     const events =
-      place === nextPlace
+      index === nextIndex
         ? user.events
-        : user.events.filter(({ eventId }) => eventId === null || !memory.isDuplicateEvent(place++, header));
+        : user.events.filter(({ eventId }) => eventId === null || !memory.isDuplicateEvent(index++, header));
     const duplicates = user.events.length - events.length;
     if (duplicates > 0) {
       duplicateEvents ??= new Map();
       duplicateEvents.set(user.origin.userIndex, duplicates);
     }
-    // All of its events were there already: a retry, which must not make old properties new again.
+    // All of its events are stored already: a retry, which must not set old properties again.
     if (events.length > 0)
       kept.push({ user: rest, events, leftOut: rest === user ? NOTHING_LEFT_OUT : leftOut(user, rest) });
   }
@@ -210,13 +214,13 @@ function sortOut(record: PreparedRecord, firstPlace: number, memory: Memory, era
     keyUsedBy,
     kept,
     duplicateEvents: duplicateEvents ?? NO_DUPLICATES,
-    erased: erased ?? NOBODY,
+    erased: erased ?? NONE_ERASED,
   };
 }
 
 const NOTHING_LEFT_OUT: readonly IdentifierType[] = [];
 const NO_DUPLICATES: ReadonlyMap<number, number> = new Map();
-const NOBODY: ReadonlySet<number> = new Set();
+const NONE_ERASED: ReadonlySet<number> = new Set();
 
 /** How many of them have an id. */
 function idsIn(events: readonly PreparedEvent[]): number {
@@ -227,7 +231,7 @@ function idsIn(events: readonly PreparedEvent[]): number {
 
 /** What was sent may be about the person who was erased while it waited. */
 function withoutPayload({ userIndex, message }: RejectionToStore): RejectionToStore {
-  return { userIndex, message, payload: '"not kept: somebody was erased while this waited"' };
+  return { userIndex, message, payload: '"not kept: a person was erased while this request was waiting"' };
 }
 
 function leftOut(user: PreparedUser, rest: PreparedUser): IdentifierType[] {
@@ -242,8 +246,8 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
   for (let index = 0; index < kept.length; index++) {
     const { user, events, leftOut: erasedTypes } = kept[index] as Kept;
     const outcome = outcomes[index] as Outcome;
-    const { origin, statement } = user;
-    users.push({ origin, node: outcome.node, events, statement });
+    const { origin, propertyUpdate } = user;
+    users.push({ origin, node: outcome.node, events, propertyUpdate });
     storedEvents += events.length;
     const note = noteOf(user, outcome, duplicateEvents.get(origin.userIndex) ?? 0, erasedTypes);
     if (note !== null) notes.push(note);
@@ -283,9 +287,9 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
 const ERASED = 'not stored: this person was erased after the request was received';
 const TOO_MANY_NAMES = `only the first ${LIMITS.namesPerPersonMax} names of user_properties or profile fields were kept`;
 const ALL_THERE_ALREADY = 'nothing of this user was applied: all of its events were there already';
-const NOBODY_TO_MATCH = 'stored without a profile: no identifier is left that could be matched';
+const NO_IDENTIFIER_LEFT = 'stored without a profile: no identifier is left that could be matched';
 
-/** Said once, of the first user: it is about the request, and a client that always sends the same key sends many. */
+/** On the first user only: the warning is about the request, and a client that reuses one key would get many. */
 function withKeyReused(notes: readonly UserNote[], { users }: PreparedRecord, keyUsedBy: string): UserNote[] {
   const [first] = users;
   if (first === undefined) return [...notes];
@@ -304,11 +308,12 @@ function noteOf(
 ): UserNote | null {
   const { receivedAt, userIndex } = user.origin;
   const warnings: string[] = [];
-  for (const type of user.junk) warnings.push(`identifiers.${type} is a placeholder value: nobody was matched by it`);
+  for (const type of user.junk)
+    warnings.push(`identifiers.${type} is a placeholder value: it was not used for matching`);
   for (const type of erasedTypes)
     warnings.push(`identifiers.${type} was left out: the person it belonged to was erased`);
-  if (outcome.node === null) warnings.push(NOBODY_TO_MATCH);
-  if (user.statement?.isCut === true) warnings.push(TOO_MANY_NAMES);
+  if (outcome.node === null) warnings.push(NO_IDENTIFIER_LEFT);
+  if (user.propertyUpdate?.isCut === true) warnings.push(TOO_MANY_NAMES);
   for (const { key, reason } of outcome.refusals) {
     warnings.push(`identifiers.${key.type} was not linked: ${REFUSAL_REASONS[reason]}`);
   }

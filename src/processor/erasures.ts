@@ -1,27 +1,27 @@
 /**
- * Rule 17 on the way into the store: what came in before its person was erased does not come back. A user with a
- * user_id of its own that was not erased is somebody else who shared an identifier (a device, a mailbox): it is stored,
+ * Rule 17 on the way into the store: data received before its person was erased does not come back. A user with a
+ * user_id of its own that was not erased is another person who shared an identifier (a device, a mailbox): it is stored,
  * without the erased identifiers. Any other user with an erased identifier is dropped, and its other identifiers are
  * taken to be of the erased person too, as far as data from before the erase is concerned.
  */
 
 import type { MatchKey } from '../model.ts';
-import type { Answer, Tombstone } from '../store-writer.ts';
+import type { LookupResult, Tombstone } from '../store-writer.ts';
 import type { PreparedUser } from './prepared.ts';
 
 export class Erasures {
-  readonly #answer: Answer;
+  readonly #result: LookupResult;
   /** By type and value: found in this batch. */
   readonly #found = new Map<string, number>();
   readonly tombstones: Tombstone[] = [];
 
-  constructor(answer: Answer) {
-    this.#answer = answer;
+  constructor(result: LookupResult) {
+    this.#result = result;
   }
 
-  /** Whether something was erased after this came in, so that it has to be looked at. */
+  /** Whether anything was erased after this was received, so that its identifiers have to be checked. */
   mayConcern(receivedAt: number): boolean {
-    return receivedAt <= this.#answer.lastErasedAt;
+    return receivedAt <= this.#result.lastErasedAt;
   }
 
   /** The user, without erased identifiers if need be; null if it is the erased person. */
@@ -31,8 +31,8 @@ export class Erasures {
     if (erased.length === 0) return user;
     const keys = user.keys.filter((key) => !erased.includes(key));
     if (keys[0]?.type === 'user_id') {
-      const { origin, keyKind, junk, events, statement } = user;
-      return { origin, keyKind, junk, events, statement, keys };
+      const { origin, keyKind, junk, events, propertyUpdate } = user;
+      return { origin, keyKind, junk, events, propertyUpdate, keys };
     }
     const erasedAt = Math.max(...erased.map((key) => this.#erasedAt(key)));
     for (const key of keys) {
@@ -44,6 +44,6 @@ export class Erasures {
 
   #erasedAt(key: MatchKey): number {
     const found = this.#found.get(`${key.type}:${key.value}`) ?? Number.NEGATIVE_INFINITY;
-    return Math.max(found, this.#answer.erasedAt(key) ?? Number.NEGATIVE_INFINITY);
+    return Math.max(found, this.#result.erasedAt(key) ?? Number.NEGATIVE_INFINITY);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What the processor does besides processing, between two transactions: tells how much waits in the log and whether the
- * edges must stop taking in more, removes what is too old, and looks whether the books balance.
+ * What the processor does between two transactions: measures the backlog in the log and decides whether the edges must
+ * reject new requests, removes expired data, and checks that every event is accounted for.
  */
 
 import { LogCorruptError, type LogReader } from '../log.ts';
@@ -11,13 +11,13 @@ import type { Retention, StoreWriter } from '../store-writer.ts';
 import { isWorthWaiting } from './failures.ts';
 
 const BACKLOG_INTERVAL_MS = 1_000;
-/** After a partition could not be looked at, which may have taken seconds. */
+/** After a partition could not be read, which may have taken seconds. */
 const BACKLOG_RETRY_MS = 30_000;
-const BOOKS_INTERVAL_MS = 10_000;
+const LEDGER_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
-/** Time that passes between two looks at a clock is less than this, and what retention waits for is more. */
+/** More than the time between two readings of a clock, and less than any pause of the retention time. */
 const RETENTION_LAG_MS = 60_000;
-/** The edges take in again a little below the bound, or they would flicker. */
+/** The edges accept requests again a little below the bound, so that they do not flicker. */
 const BACKLOG_LOW_SHARE = 0.9;
 
 export interface HousekeepingParts {
@@ -26,7 +26,7 @@ export interface HousekeepingParts {
   readonly metrics: MetricsWriter;
   readonly logger: Logger;
   readonly now: () => number;
-  /** The time that retention goes by: it may stand for a while (`clock/clock.ts`). */
+  /** The time that retention goes by: it may pause for a while (`clock/clock.ts`). */
   readonly retentionTime: () => number;
   readonly retention: Retention;
   readonly backlogBytesMax: number;
@@ -36,13 +36,13 @@ export interface HousekeepingParts {
 export class Housekeeping {
   readonly #parts: HousekeepingParts;
   #backlogAt = Number.NEGATIVE_INFINITY;
-  /** By partition, as it was when it could be looked at last. */
+  /** By partition, as of the last successful look. */
   #backlogs = new Map<number, number>();
-  #booksAt = Number.NEGATIVE_INFINITY;
+  #ledgerCheckedAt = Number.NEGATIVE_INFINITY;
   #sweepAt = Number.NEGATIVE_INFINITY;
   #isRetentionWaiting = false;
   #isBacklogFull = false;
-  #areBooksOut = false;
+  #isLedgerOut = false;
   #isLogShort = false;
 
   constructor(parts: HousekeepingParts) {
@@ -57,13 +57,13 @@ export class Housekeeping {
       this.#backlogAt = moment;
       await this.#watchBacklog(positions);
     }
-    if (moment - this.#booksAt >= BOOKS_INTERVAL_MS) {
-      this.#booksAt = moment;
+    if (moment - this.#ledgerCheckedAt >= LEDGER_INTERVAL_MS) {
+      this.#ledgerCheckedAt = moment;
       await this.#checkLog();
-      await this.#checkBooks();
+      await this.#checkLedger();
     }
     if (moment - this.#sweepAt >= SWEEP_INTERVAL_MS) {
-      // Said before, so that a store which cannot be written is not waited for at every turn.
+      // Set first, so that a store that cannot be written is not tried at every turn.
       this.#sweepAt = moment;
       // One piece at a time: events come first.
       if (await this.#sweep(caughtUpTo)) this.#sweepAt = Number.NEGATIVE_INFINITY;
@@ -93,14 +93,14 @@ export class Housekeeping {
     const isFull = bytes > backlogBytesMax * (this.#isBacklogFull ? BACKLOG_LOW_SHARE : 1);
     if (isFull !== this.#isBacklogFull) {
       const line = { backlog_bytes: bytes, backlog_bytes_max: backlogBytesMax };
-      if (isFull) logger.error(line, 'the backlog is full: answering 503 until some of it is processed');
+      if (isFull) logger.error(line, 'the backlog is full: responding with 503 until some of it is processed');
       else logger.info(line, 'the backlog has room again');
     }
     this.#isBacklogFull = isFull;
     setBacklogFull(isFull);
   }
 
-  /** A partition that cannot be looked at counts as it did before: whoever reads it tells what is wrong with it. */
+  /** A partition that cannot be read counts as it did before; reading it reports what is wrong. */
   async #backlogBytes(positions: ReadonlyMap<number, number>): Promise<number> {
     const { log } = this.#parts;
     const backlogs = new Map<number, number>();
@@ -142,14 +142,17 @@ export class Housekeeping {
     }
   }
 
-  async #checkBooks(): Promise<void> {
+  async #checkLedger(): Promise<void> {
     const { writer, metrics, logger } = this.#parts;
     const { users, events } = await writer.difference();
     metrics.set(METRIC.ledger_difference, users + events);
-    const areOut = users !== 0 || events !== 0;
-    if (areOut && !this.#areBooksOut) {
-      logger.error({ users, events }, 'the books do not balance: this is a bug, see GET /ledger and sluice doctor');
+    const isOut = users !== 0 || events !== 0;
+    if (isOut && !this.#isLedgerOut) {
+      logger.error(
+        { users, events },
+        'not every event is accounted for: this is a bug, see GET /ledger and sluice doctor',
+      );
     }
-    this.#areBooksOut = areOut;
+    this.#isLedgerOut = isOut;
   }
 }

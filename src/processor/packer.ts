@@ -48,7 +48,7 @@ export interface Taken {
 }
 
 /** What was packed up to there stays. */
-export interface Place {
+export interface PackerOffset {
   readonly numbers: number;
 }
 
@@ -120,14 +120,14 @@ export class Packer {
 
   /** Room for numbers that are `set` later. */
   room(count: number): number {
-    const place = this.#numberCount;
-    if (place + count > this.#numbers.length) this.#numbers = grown(this.#numbers, count, Float64Array);
-    this.#numberCount = place + count;
-    return place;
+    const at = this.#numberCount;
+    if (at + count > this.#numbers.length) this.#numbers = grown(this.#numbers, count, Float64Array);
+    this.#numberCount = at + count;
+    return at;
   }
 
-  set(place: number, value: number): void {
-    this.#numbers[place] = value;
+  set(at: number, value: number): void {
+    this.#numbers[at] = value;
   }
 
   text(value: string | null): void {
@@ -164,11 +164,11 @@ export class Packer {
     (base < FIRST_WIDE ? this.#narrow : this.#wide).keep(bytes, units);
   }
 
-  place(): Place {
+  offset(): PackerOffset {
     return { numbers: this.#numberCount };
   }
 
-  goBack({ numbers }: Place): void {
+  truncate({ numbers }: PackerOffset): void {
     this.#numberCount = numbers;
   }
 
@@ -192,7 +192,7 @@ export class Packer {
   }
 
   clear(): void {
-    this.goBack({ numbers: 0 });
+    this.truncate({ numbers: 0 });
     this.#narrow.clear();
     this.#wide.clear();
     this.#joined = [];

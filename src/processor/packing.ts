@@ -1,7 +1,7 @@
 /**
  * Prepared records in a form that goes from one thread to another for next to nothing (`packer.ts`): a clone of the
  * objects would cost as much as parsing the bodies did. Records come to be packed as objects (`packRecord`), or piece by
- * piece from somebody who makes no objects: `packHeader`, the number of users, for each `roomForUser`, its events and
+ * piece by a caller that makes no objects: `packHeader`, the number of users, for each `roomForUser`, its events and
  * its keys, and no rejections. What `unpack` (`unpacking.ts`) makes of a record that was packed equals the record.
  */
 
@@ -11,10 +11,10 @@ import { NO_REVENUE } from '../views/currency.ts';
 import { NO_TEXT, type Packer } from './packer.ts';
 import type { PreparedRecord, PreparedUser } from './prepared.ts';
 
-/** Of a user: all that is there whoever it is. */
+/** The fixed fields of a user. */
 const USER = {
   index: 0,
-  names: 1,
+  shape: 1,
   fields: 2,
   properties: 4,
   isCut: 6,
@@ -67,18 +67,18 @@ function packRejection(packer: Packer, { userIndex, message, payload }: Rejectio
   packer.text(payload);
 }
 
-function packUser(packer: Packer, { origin, junk, events, statement, keys }: PreparedUser): void {
+function packUser(packer: Packer, { origin, junk, events, propertyUpdate, keys }: PreparedUser): void {
   const at = roomForUser(packer, origin.userIndex);
   let junkBits = NO_JUNK;
   for (const type of junk) junkBits |= 1 << IDENTIFIER_TYPES.indexOf(type);
   setJunk(packer, at, junkBits);
-  if (statement === null) {
-    setNothingSaid(packer, at);
+  if (propertyUpdate === null) {
+    setNoUpdate(packer, at);
   } else {
-    const { names, fields, properties, isCut } = statement;
+    const { shape, fields, properties, isCut } = propertyUpdate;
     const fieldsStart = packer.other(fields);
     const propertiesStart = packer.other(properties);
-    setNames(packer, at, packer.word(names), isCut);
+    setShape(packer, at, packer.word(shape), isCut);
     setFields(packer, at, fieldsStart, fieldsStart + fields.length);
     setProperties(packer, at, propertiesStart, propertiesStart + properties.length);
   }
@@ -100,7 +100,7 @@ function packUser(packer: Packer, { origin, junk, events, statement, keys }: Pre
   }
 }
 
-/** What is there whoever it is; all of it is to be set. */
+/** Room for the fixed fields of a user; the caller sets all of them. */
 export function roomForUser(packer: Packer, userIndex: number): number {
   const at = packer.room(USER.size);
   packer.set(at + USER.index, userIndex);
@@ -112,15 +112,15 @@ export function setJunk(packer: Packer, user: number, junk: number): void {
   packer.set(user + USER.junk, junk);
 }
 
-export function setNothingSaid(packer: Packer, user: number): void {
-  setNames(packer, user, NO_TEXT, false);
+export function setNoUpdate(packer: Packer, user: number): void {
+  setShape(packer, user, NO_TEXT, false);
   setFields(packer, user, NO_TEXT, NO_TEXT);
   setProperties(packer, user, NO_TEXT, NO_TEXT);
 }
 
 /** A word. */
-export function setNames(packer: Packer, user: number, names: number, isCut: boolean): void {
-  packer.set(user + USER.names, names);
+export function setShape(packer: Packer, user: number, shape: number, isCut: boolean): void {
+  packer.set(user + USER.shape, shape);
   packer.set(user + USER.isCut, isCut ? 1 : 0);
 }
 

@@ -25,8 +25,8 @@ import {
   roomForUser,
   setEventCount,
   setFields,
-  setNames,
-  setNothingSaid,
+  setShape,
+  setNoUpdate,
   setProperties,
 } from './packing.ts';
 import { PlainKeys } from './plain-keys.ts';
@@ -63,9 +63,9 @@ export class PlainPreparer {
   readonly #eventNames = new StringInterner(['']);
   #lastEventName = 0;
   readonly #currencies = new StringInterner(['']);
-  /** By number: what stands for it in this batch; 0 if that is not known yet. A map of strings takes longer to ask. */
-  readonly #eventWords = new Int32Array(STRINGS_MAX);
-  readonly #currencyWords = new Int32Array(STRINGS_MAX);
+  /** By number: its number in this batch; 0 if it has none yet. A map of strings is slower. */
+  readonly #eventNumbers = new Int32Array(STRINGS_MAX);
+  readonly #currencyNumbers = new Int32Array(STRINGS_MAX);
   #batch = 0;
   readonly #kept = new KeptMembers();
   #scanner = new JsonScanner(new Uint8Array(0));
@@ -89,11 +89,11 @@ export class PlainPreparer {
     const scanner = new JsonScanner(body);
     const isNarrow = isAscii(body);
     const taken = packer.take(body, isNarrow);
-    const place = packer.place();
+    const offset = packer.offset();
     if (this.#batch !== packer.batch) {
       this.#batch = packer.batch;
-      this.#eventWords.fill(0);
-      this.#currencyWords.fill(0);
+      this.#eventNumbers.fill(0);
+      this.#currencyNumbers.fill(0);
     }
     this.#scanner = scanner;
     this.#base = taken.base;
@@ -102,7 +102,7 @@ export class PlainPreparer {
     const countAt = packer.room(1);
     const users = this.#users(record);
     if (users === 0 || scanner.hasWhiteSpace || !scanner.finish()) {
-      packer.goBack(place);
+      packer.truncate(offset);
       return null;
     }
     packer.set(countAt, users);
@@ -151,8 +151,8 @@ export class PlainPreparer {
       }
     }
     if (events === 0 || fields === null) return false;
-    if (fields === empty && properties === empty) setNothingSaid(packer, user);
-    else setNames(packer, user, packer.word(this.#shapes.namesOf(fields, properties)), false);
+    if (fields === empty && properties === empty) setNoUpdate(packer, user);
+    else setShape(packer, user, packer.word(this.#shapes.namesOf(fields, properties)), false);
     setEventCount(packer, user, events);
     this.#keys.pack(user);
     this.#eventCount += events;
@@ -167,12 +167,12 @@ export class PlainPreparer {
     }
     if (this.#eventNames.room < 1) {
       this.#eventNames.clear();
-      this.#eventWords.fill(0);
+      this.#eventNumbers.fill(0);
       this.#lastEventName = 0;
     }
     if (this.#currencies.room < 1) {
       this.#currencies.clear();
-      this.#currencyWords.fill(0);
+      this.#currencyNumbers.fill(0);
     }
   }
 
@@ -312,8 +312,8 @@ export class PlainPreparer {
     const known = this.#eventNames.find(bytes, stringStart, stringEnd, this.#lastEventName);
     if (known === OTHER) return this.#packer.word(this.#scanner.stringText());
     this.#lastEventName = known;
-    const word = this.#eventWords[known] as number;
-    return word === 0 ? (this.#eventWords[known] = this.#packer.word(this.#eventNames.string(known))) : word;
+    const word = this.#eventNumbers[known] as number;
+    return word === 0 ? (this.#eventNumbers[known] = this.#packer.word(this.#eventNames.string(known))) : word;
   }
 
   /** The word for the currency that the last string says. */
@@ -321,9 +321,9 @@ export class PlainPreparer {
     const { bytes, stringStart, stringEnd } = this.#scanner;
     const known = this.#currencies.find(bytes, stringStart, stringEnd, 0);
     if (known === OTHER) return this.#packer.word(currencyOf(this.#scanner.stringText()));
-    const word = this.#currencyWords[known] as number;
+    const word = this.#currencyNumbers[known] as number;
     if (word !== 0) return word;
-    return (this.#currencyWords[known] = this.#packer.word(currencyOf(this.#currencies.string(known))));
+    return (this.#currencyNumbers[known] = this.#packer.word(currencyOf(this.#currencies.string(known))));
   }
 
   /** The time that the next string says; NaN if it says none. */

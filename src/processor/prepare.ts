@@ -1,17 +1,17 @@
 /**
- * From a log record to users that identity and the store can work with: parsed, with match keys, statements and events
+ * From a log record to users that identity and the store can work with: parsed, with match keys, property updates and events
  * ready to be stored. Pure. The record was validated at the edge, so what does not fit here is a bug and throws; the
- * processor then sets the record aside.
+ * record then becomes a dead letter.
  */
 
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
-import { statementOf } from '../identity/statements.ts';
+import { propertyUpdateOf } from '../identity/property-updates.ts';
 import { bodyHashOf } from '../log/body-hash.ts';
 import type { LogRecord } from '../log.ts';
 import { type KeyKind, LIMITS, type Origin } from '../model.ts';
-import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
+import type { RecordHeader, RejectionToStore, PropertyUpdateToStore } from '../store-writer.ts';
 import { currencyOf, NO_REVENUE } from '../views/currency.ts';
-import { saidNames } from '../views/said-names.ts';
+import { propertyShape } from '../views/property-shape.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import { type Packed, Packer } from './packer.ts';
@@ -126,7 +126,7 @@ function parseBody(text: string): { readonly users: readonly JsonObject[] } {
 function prepareUser(user: JsonObject, origin: Origin, keyKind: KeyKind, options: MatchOptions): PreparedUser {
   const identifiers = user.identifiers as JsonObject;
   const { keys, junk } = matchKeysOf(identifiers, options);
-  const { fields, properties } = statementOf(identifiers, user.user_properties as JsonObject | null | undefined);
+  const { fields, properties } = propertyUpdateOf(identifiers, user.user_properties as JsonObject | null | undefined);
   const given = user.events as readonly JsonObject[];
   const events: PreparedEvent[] = [];
   for (let index = 0; index < given.length; index++) {
@@ -138,19 +138,19 @@ function prepareUser(user: JsonObject, origin: Origin, keyKind: KeyKind, options
     keys,
     junk,
     events,
-    statement: statementToStore(fields, properties),
+    propertyUpdate: propertyUpdateToStore(fields, properties),
   };
 }
 
-/** Nothing to tell is null, and costs nothing further on. */
-function statementToStore(saidFields: JsonObject, saidProperties: JsonObject): StatementToStore | null {
-  const fields = cut(saidFields);
-  const properties = cut(saidProperties);
+/** Null when the user sets nothing. */
+function propertyUpdateToStore(allFields: JsonObject, allProperties: JsonObject): PropertyUpdateToStore | null {
+  const fields = cut(allFields);
+  const properties = cut(allProperties);
   const [fieldNames, propertyNames] = [namesOf(fields), namesOf(properties)];
   if (fieldNames === '' && propertyNames === '') return null;
-  const names = saidNames(fieldNames, propertyNames);
-  const isCut = fields !== saidFields || properties !== saidProperties;
-  return { names, fields: JSON.stringify(fields), properties: JSON.stringify(properties), isCut };
+  const shape = propertyShape(fieldNames, propertyNames);
+  const isCut = fields !== allFields || properties !== allProperties;
+  return { shape, fields: JSON.stringify(fields), properties: JSON.stringify(properties), isCut };
 }
 
 function namesOf(values: JsonObject): string {

@@ -3,19 +3,25 @@
  * the bytes in the log and validated there. `prepare.ts` makes it, `packing.ts` carries it from one thread to another.
  */
 
-import type { Claimant } from '../identity/graph.ts';
+import type { IdentityClaim } from '../identity/graph.ts';
 import type { IdentifierType } from '../model.ts';
-import type { EventToStore, Named, RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
+import type {
+  EventToStore,
+  PersonKeys,
+  RecordHeader,
+  RejectionToStore,
+  PropertyUpdateToStore,
+} from '../store-writer.ts';
 
 export interface PreparedEvent extends EventToStore {
   /** `$event_id`, by which the same event is recognised. */
   readonly eventId: string | null;
 }
 
-export interface PreparedUser extends Named, Claimant {
+export interface PreparedUser extends PersonKeys, IdentityClaim {
   readonly junk: readonly IdentifierType[];
   readonly events: readonly PreparedEvent[];
-  readonly statement: StatementToStore | null;
+  readonly propertyUpdate: PropertyUpdateToStore | null;
 }
 
 export interface PreparedRecord {

@@ -1,16 +1,16 @@
 /**
- * The processor: reads the log and writes the store, on and on, in a thread of its own.
+ * The processor: reads the log and writes the store, continuously, in its own thread.
  *
- * States: reading → in a transaction → committed → reading. A transaction takes in batches until the log is used up, or
- * it has taken `TRANSACTION_USERS_MAX` users or `TRANSACTION_MS_MAX`: trades a second of delay under load for pages
- * that are written once instead of many times. With nothing to do it commits at once and waits. Where several processors
+ * States: reading → in a transaction → committed → reading. A transaction takes batches until the log is drained, or
+ * it has `TRANSACTION_USERS_MAX` users or has run for `TRANSACTION_MS_MAX`: under load this trades a second of delay for
+ * pages that are written once instead of many times. With nothing to do it commits at once and waits. Where several processors
  * write one store (`batchesPerTransaction: 1`), a transaction is one batch, of all partitions that are ours together.
  *
  * Invariant: what was made of a record and the position after it are committed together, so each record has exactly
- * one effect, wherever the process dies. A record that makes this code throw is tried `TRIES_MAX` times by itself, then
- * set aside with its cause, and the others go on. A store that cannot be written now is waited for. Whenever it is not
- * certain what the store holds (another processor came first, a commit was not answered) the positions are read anew; and
- * from time to time while there is nothing to do, because a database may be set back then and no commit would fail.
+ * one effect, wherever the process dies. A record that makes this code throw is isolated, retried `TRIES_MAX` times and then
+ * becomes a dead letter with its cause; processing continues with the others. An unavailable store is retried. Whenever it
+ * is uncertain what the store holds (another processor was first, a commit got no response) the positions are read again;
+ * and at intervals while idle, because a database may have been restored to an earlier state and no commit would fail.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -22,8 +22,8 @@ import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { isPoison, isWorthWaiting } from './failures.ts';
-import { PartitionTroubles } from './partition-troubles.ts';
-import { Patience } from './patience.ts';
+import { UnavailablePartitions } from './unavailable-partitions.ts';
+import { RetryLoop } from './retry-loop.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
 import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
 
@@ -33,15 +33,15 @@ const TRANSACTION_USERS_MAX = 100_000;
 const TRANSACTION_MS_MAX = 1_500;
 /** Between two transactions, so that an unmerge or an erase gets its turn to write. */
 const TURN_MS = 4;
-/** What was put off is done when nothing came in for so long: every commit costs whoever reads his cache. */
+/** Compaction waits until nothing has arrived for this long: every commit costs readers their cache. */
 const IDLE_MS = 60_000;
-/** Between two pieces of it, so that others have the cores most of the time. */
+/** Between two steps of it, so that other threads have the cores most of the time. */
 const REST_MS = 250;
 const TRIES_MAX = 3;
 /** After a conflict: at random up to this, growing with each in a row, so that two do not meet again. */
 const CONFLICT_WAIT_MS = 10;
 const CONFLICT_WAIT_MS_MAX = 300;
-const CONFLICTS_TOLD = 50;
+const CONFLICTS_LOGGED = 50;
 /** Of a batch of all partitions together: the least that is read of one. */
 const PARTITION_BYTES_MIN = 64 * 1024;
 /** Of a log that counts its records. */
@@ -107,21 +107,21 @@ export class Processor {
   #positions = new Map<number, number>();
   /** Of the transaction under way: what is rolled back was not processed. */
   #uncounted: (BatchCounts & { readonly records: number })[] = [];
-  /** Up to where each partition is read record by record, because a batch there could not be processed. */
-  readonly #carefulUntil = new Map<number, number>();
+  /** Up to where each partition is read record by record, because a batch there failed. */
+  readonly #isolateUntil = new Map<number, number>();
   readonly #tries = new Map<string, number>();
   #lastDurableAt = 0;
   #isDurable = true;
   #caughtUpTo = 0;
   #stopping = false;
-  readonly #patience: Patience;
+  readonly #retryLoop: RetryLoop;
   /** Only with one batch a transaction; otherwise a partition that cannot be read is waited for. */
-  readonly #troubles: PartitionTroubles;
+  readonly #unavailable: UnavailablePartitions;
 
   constructor(parts: ProcessorParts) {
     this.#parts = parts;
-    this.#patience = new Patience(parts.logger, () => parts.metrics.inc(METRIC.processor_retries));
-    this.#troubles = new PartitionTroubles(parts.logger);
+    this.#retryLoop = new RetryLoop(parts.logger, () => parts.metrics.inc(METRIC.processor_retries));
+    this.#unavailable = new UnavailablePartitions(parts.logger);
     this.#source = parts.source ?? sourceOnTheSpot(parts.log, parts.options);
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
@@ -133,8 +133,8 @@ export class Processor {
   async run(): Promise<void> {
     let busyAt = performance.now();
     while (!this.#stopping) {
-      const found = await this.#patience.guard('process', () => this.#transaction());
-      await this.#patience.guard('settle', () => this.#settle());
+      const found = await this.#retryLoop.guard('process', () => this.#transaction());
+      await this.#retryLoop.guard('settle', () => this.#settle());
       if (this.#stopping) break;
       if (found) {
         busyAt = performance.now();
@@ -142,14 +142,14 @@ export class Processor {
         continue;
       }
       if (performance.now() - this.#positionsReadAt >= this.#positionsIntervalMs) this.#isUncertain = true;
-      if (performance.now() - busyAt > IDLE_MS && (await this.#catchUp())) await sleep(REST_MS);
+      if (performance.now() - busyAt > IDLE_MS && (await this.#compact())) await sleep(REST_MS);
       else await this.#parts.waitForMore();
     }
-    await this.#patience.guard('settle', () => this.#makeDurable());
+    await this.#retryLoop.guard('settle', () => this.#makeDurable());
   }
 
-  #catchUp(): Promise<boolean> {
-    return this.#patience.guard('catch up', () => this.#parts.writer.catchUp());
+  #compact(): Promise<boolean> {
+    return this.#retryLoop.guard('catch up', () => this.#parts.writer.compact());
   }
 
   /** After the transaction under way. */
@@ -160,15 +160,15 @@ export class Processor {
   /** Everything that is in the log now; for tests and tools. Resolves when it is used up. */
   async drain(): Promise<void> {
     this.#isUncertain = true;
-    while (await this.#patience.guard('process', () => this.#transaction()));
-    await this.#patience.guard('settle', () => this.#makeDurable());
+    while (await this.#retryLoop.guard('process', () => this.#transaction()));
+    await this.#retryLoop.guard('settle', () => this.#makeDurable());
   }
 
   /** One transaction; false when there was nothing to do. */
   async #transaction(): Promise<boolean> {
     await this.#lookAround();
-    const [careful] = this.#carefulUntil.keys();
-    if (careful !== undefined) return this.#oneRecord(careful);
+    const [isolated] = this.#isolateUntil.keys();
+    if (isolated !== undefined) return this.#oneRecord(isolated);
     this.#positions = new Map(this.#committed);
     const startedAt = performance.now();
     const read = new Map<number, number>();
@@ -192,7 +192,7 @@ export class Processor {
       await this.#commit(transaction, startedAt);
     } catch (error) {
       await this.#takeBack(transaction, error);
-      if (isPoison(error)) for (const [partition, next] of read) this.#carefulUntil.set(partition, next);
+      if (isPoison(error)) for (const [partition, next] of read) this.#isolateUntil.set(partition, next);
     }
     return true;
   }
@@ -214,12 +214,12 @@ export class Processor {
     }
     for (const partition of this.#continued) if (!partitions.includes(partition)) this.#continued.delete(partition);
     this.#partitions = partitions;
-    for (const partition of this.#carefulUntil.keys()) {
-      if (!partitions.includes(partition)) this.#carefulUntil.delete(partition);
+    for (const partition of this.#isolateUntil.keys()) {
+      if (!partitions.includes(partition)) this.#isolateUntil.delete(partition);
     }
   }
 
-  /** Positions never go back by themselves: the store is an earlier one, and its log must still be this one. */
+  /** Positions never go back: the store was restored to an earlier state, and its log must still be this one. */
   #noteSetBack(partitions: readonly number[], positions: ReadonlyMap<number, number>): void {
     const setBack: number[] = [];
     let records = 0;
@@ -243,22 +243,22 @@ export class Processor {
     if (!(error instanceof StoreConflictError)) throw error;
     this.#parts.metrics.inc(METRIC.store_conflicts);
     this.#conflictsInARow += 1;
-    // Never given up, since no merge may be dropped; but somebody should know.
-    if (this.#conflictsInARow % CONFLICTS_TOLD === 0) {
+    // Retried for ever, since no merge may be dropped; operators should know.
+    if (this.#conflictsInARow % CONFLICTS_LOGGED === 0) {
       const line = { conflicts_in_a_row: this.#conflictsInARow, reason: error.message };
       this.#parts.logger.error(line, 'the same batch conflicts with other processors again and again');
     }
     await sleep(Math.random() * Math.min(CONFLICT_WAIT_MS * this.#conflictsInARow, CONFLICT_WAIT_MS_MAX));
   }
 
-  /** After a batch that threw: its records one by one; the one that throws on and on is set aside. */
+  /** After a batch that threw: its records one by one; the one that keeps throwing becomes a dead letter. */
   async #oneRecord(partition: number): Promise<boolean> {
     this.#positions = new Map(this.#committed);
     const position = this.#committed.get(partition) ?? 0;
     const { records, next } = await this.#readOneRecord(partition, position);
     const [record] = records;
-    if (record === undefined || position >= (this.#carefulUntil.get(partition) ?? 0)) {
-      this.#carefulUntil.delete(partition);
+    if (record === undefined || position >= (this.#isolateUntil.get(partition) ?? 0)) {
+      this.#isolateUntil.delete(partition);
       return true;
     }
     const startedAt = performance.now();
@@ -269,7 +269,7 @@ export class Processor {
       await this.#commit(transaction, startedAt);
     } catch (error) {
       await this.#takeBack(transaction, error);
-      if (isPoison(error)) await this.#tryOrSetAside(record, position, next, error);
+      if (isPoison(error)) await this.#retryOrDeadLetter(record, position, next, error);
     }
     return true;
   }
@@ -279,7 +279,7 @@ export class Processor {
       return await this.#parts.log.read(partition, position, 1);
     } catch (error) {
       // The others need not wait for it. Its batch is read again when it can be, and throws again.
-      if (this.#isOneBatch) this.#carefulUntil.delete(partition);
+      if (this.#isOneBatch) this.#isolateUntil.delete(partition);
       throw error;
     }
   }
@@ -310,7 +310,7 @@ export class Processor {
     return transaction;
   }
 
-  /** What was processed before a place that cannot be read is committed first; the next transaction begins there. */
+  /** What was processed before an unreadable position is committed first; the next transaction begins there. */
   async #readMore(hasSome: boolean): Promise<Read[]> {
     try {
       return await this.#readAll();
@@ -324,7 +324,7 @@ export class Processor {
   async #readAll(): Promise<Read[]> {
     const { metrics, now } = this.#parts;
     const reads = (await this.#readEach()).filter(({ from, next }) => next !== from);
-    let oldest = this.#troubles.since;
+    let oldest = this.#unavailable.since;
     for (const { records } of reads) oldest = Math.min(oldest, records[0]?.header.receivedAt ?? this.#caughtUpTo);
     this.#caughtUpTo = Math.min(now(), oldest);
     metrics.set(METRIC.processor_lag, Math.max(0, now() - this.#caughtUpTo) / 1000);
@@ -341,14 +341,14 @@ export class Processor {
     if (this.#isOneBatch) {
       const bytesMax = Math.max(PARTITION_BYTES_MIN, this.#batchBytesMax / Math.max(1, partitions.length));
       const since = this.#caughtUpTo === 0 ? this.#parts.now() : this.#caughtUpTo;
-      return this.#troubles.readAll(partitions, since, (partition) => read(partition, bytesMax));
+      return this.#unavailable.readAll(partitions, since, (partition) => read(partition, bytesMax));
     }
     const reads: Read[] = [];
     for (const partition of partitions) reads.push(await read(partition, this.#batchBytesMax));
     return reads;
   }
 
-  /** When a partition becomes ours, the store was just asked where it stands (`#lookAround`). */
+  /** When a partition becomes ours, the positions were just read from the store (`#lookAround`). */
   async #assertContinues(partition: number): Promise<void> {
     const { positions, lastTraceIds } = this.#processed;
     await assertContinues(this.#parts.log, partition, positions.get(partition) ?? 0, lastTraceIds.get(partition));
@@ -384,7 +384,7 @@ export class Processor {
     }
   }
 
-  async #tryOrSetAside(record: LogRecord, from: number, next: number, error: unknown): Promise<void> {
+  async #retryOrDeadLetter(record: LogRecord, from: number, next: number, error: unknown): Promise<void> {
     const { writer, logger, metrics, now } = this.#parts;
     const { partition, position, traceId } = record;
     const name = `${partition}/${position}`;
@@ -397,7 +397,7 @@ export class Processor {
     try {
       await transaction.advance(partition, from, next, traceId);
       await this.#noteLost(transaction, { partition, from, next }, 1);
-      await transaction.setAside(headerOf(record), cause, now());
+      await transaction.deadLetter(headerOf(record), cause, now());
       this.#parts.assertLockHeld?.();
       await transaction.commit(false);
     } catch (failure) {
@@ -407,10 +407,10 @@ export class Processor {
     }
     this.#committed = new Map(this.#committed).set(partition, next);
     this.#isDurable = false;
-    metrics.inc(METRIC.records_set_aside);
+    metrics.inc(METRIC.dead_letters);
     logger.error(
       { trace_id: traceId, partition, position, err: error },
-      'a record cannot be processed: set aside, see sluice doctor',
+      'a record cannot be processed and is now a dead letter: see sluice doctor',
     );
   }
 
@@ -439,7 +439,7 @@ export class Processor {
     this.#lastDurableAt = now();
     for (const partition of this.#partitions) {
       const position = this.#committed.get(partition);
-      if (position !== undefined && !this.#troubles.has(partition)) await log.commit(partition, position);
+      if (position !== undefined && !this.#unavailable.has(partition)) await log.commit(partition, position);
     }
     this.#failpoint('log_committed');
   }

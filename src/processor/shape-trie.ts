@@ -4,7 +4,7 @@
  */
 
 import type { StringInterner } from '../json/string-interner.ts';
-import { saidNames } from '../views/said-names.ts';
+import { propertyShape } from '../views/property-shape.ts';
 
 /** A list of names. */
 export class Shape {
@@ -60,12 +60,12 @@ export class ShapeTrie {
     return longer;
   }
 
-  /** What tells all names that a user sets from others: the same string for the same ones. */
+  /** Identifies the set of names that a user sets: the same string for the same names. */
   namesOf(fields: Shape, properties: Shape): string {
     if (fields.lastProperties === properties) return fields.lastTogether;
     let names = fields.together.get(properties);
     if (names === undefined) {
-      names = saidNames(fields.names, properties.names);
+      names = propertyShape(fields.names, properties.names);
       fields.together.set(properties, names);
       this.#size++;
     }

@@ -1,8 +1,8 @@
 /**
  * Where the processor gets prepared records from. Preparing (parsing above all) takes a third of the work and needs
  * nothing of the store, so under `sluice serve` it happens in a thread of its own, one batch ahead; in tests and tools it
- * happens on the spot. Either way the records of a partition come in order, and what cannot be prepared is told with the
- * place where reading goes on, so that the processor can look at those records one by one.
+ * happens on the spot. Either way the records of a partition come in order, and what cannot be prepared is reported with the
+ * position where reading goes on, so that the processor can isolate those records.
  */
 
 import type { MessagePort, Worker } from 'node:worker_threads';
@@ -115,7 +115,7 @@ function releaseLarge({ buffer, byteLength }: Uint8Array): void {
   if (isAlone && byteLength >= LARGE_BODY_BYTES) releaseMemory(buffer);
 }
 
-/** The thread's end: answers requests, and prepares what will be asked for next meanwhile. */
+/** The thread's end: responds to requests, and prepares the next batch meanwhile. */
 export function serveRecords(port: MessagePort, log: LogReader, options: MatchOptions): void {
   const reading = new ReadingOn(log);
   const preparer = new Preparer(options);
@@ -134,7 +134,7 @@ export function serveRecords(port: MessagePort, log: LogReader, options: MatchOp
         // At the end of the log there is nothing to prepare: it is asked for again when there is more.
         if (!isOneOfMany) return;
         const following = readPacked(reading, preparer, { partition, position: next, bytesMax });
-        // Who asks for it gets to know; an end that was reached is no answer for later.
+        // A failure reaches its caller; the end of the log is not kept, since there may be more later.
         void following.then(
           (found) => found.next === next && forget(partition, next),
           () => forget(partition, next),
@@ -173,7 +173,7 @@ export function sourceInThread(thread: Worker): RecordSource {
       const early = ahead.get(partition);
       ahead.delete(partition);
       const found = early?.position === position ? await early.batch : null;
-      // An end that was reached a while ago is no answer now, and neither is a failure.
+      // The end of the log and failures are asked for again.
       const batch = found === null || found.next === position ? await ask(partition, position, bytesMax) : found;
       const { packed, next, problem, isOneOfMany } = batch;
       if (isOneOfMany) {
@@ -192,7 +192,7 @@ export function sourceInThread(thread: Worker): RecordSource {
   }
 }
 
-/** What the processor waits for must still be told apart on this side. */
+/** The processor distinguishes these errors by class. */
 function errorOf({ name, message }: { readonly name: string; readonly message: string }): Error {
   if (name === 'LogCorruptError') return new LogCorruptError(message);
   if (name === 'LogUnavailableError') return new LogUnavailableError(message);

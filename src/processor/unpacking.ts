@@ -1,7 +1,7 @@
 /**
  * Prepared records out of the memory that they were packed into: see `packing.ts`, which has the order.
  *
- * The texts that come out are slices, and a slice keeps the whole string in memory: whoever keeps one for long makes
+ * The texts that come out are slices, and a slice keeps the whole string in memory: code that keeps one for long makes
  * another text of it first.
  */
 
@@ -13,7 +13,7 @@ import {
   type MatchKey,
   type Origin,
 } from '../model.ts';
-import type { RecordHeader, RejectionToStore, StatementToStore } from '../store-writer.ts';
+import type { RecordHeader, RejectionToStore, PropertyUpdateToStore } from '../store-writer.ts';
 import { releaseMemory } from '../runtime/threads.ts';
 import { FIRST_OTHER, FIRST_WIDE, FIRST_WORD, NO_TEXT, type Packed } from './packer.ts';
 import { AMOUNT, AMOUNT_KINDS, type Amount, NO_JUNK } from './packing.ts';
@@ -70,20 +70,20 @@ function unpackRejection(unpacker: Unpacker): RejectionToStore {
 
 function unpackUser(unpacker: Unpacker, { receivedAt, traceId, keyKind }: RecordHeader): PreparedUser {
   const origin: Origin = { receivedAt, traceId, userIndex: unpacker.number() };
-  const statement = unpackStatement(unpacker);
+  const propertyUpdate = unpackPropertyUpdate(unpacker);
   const junk = unpackJunk(unpacker.number());
   const count = unpacker.number();
   const events: PreparedEvent[] = [];
   for (let index = 0; index < count; index++) events.push(unpackEvent(unpacker, index));
   const keys = listOf(unpacker, unpackKey);
-  return { origin, keyKind, junk, events, statement, keys };
+  return { origin, keyKind, junk, events, propertyUpdate, keys };
 }
 
-function unpackStatement(unpacker: Unpacker): StatementToStore | null {
-  const names = unpacker.optionalWord();
+function unpackPropertyUpdate(unpacker: Unpacker): PropertyUpdateToStore | null {
+  const shape = unpacker.optionalWord();
   const [fields, properties] = [unpacker.optionalText(), unpacker.optionalText()];
   const isCut = unpacker.number() === 1;
-  return names === null ? null : { names, fields: fields ?? '', properties: properties ?? '', isCut };
+  return shape === null ? null : { shape, fields: fields ?? '', properties: properties ?? '', isCut };
 }
 
 function unpackJunk(bits: number): readonly IdentifierType[] {

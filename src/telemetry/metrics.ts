@@ -42,7 +42,7 @@ const FAMILIES = {
   processed_events: counter('sluice_processed_events_total', 'Events that were stored; duplicates are not.'),
   merges: counter('sluice_merges_total', 'Pairs of profiles found to be one person.'),
   refusals: counter('sluice_refusals_total', 'Links and merges that a rule of identity refused.'),
-  records_set_aside: counter('sluice_records_set_aside_total', 'Records that the processor could not process.'),
+  dead_letters: counter('sluice_dead_letters_total', 'Records that the processor could not process.'),
   store_conflicts: counter(
     'sluice_store_conflicts_total',
     'Transactions that were done again because another processor came first.',

@@ -4,7 +4,7 @@
  * day's hours one after the other, and every sum is kept finite. The sums of the books are read here too.
  */
 
-import type { Books, CountBucket, CountQuery, CurrencySum } from '../store.ts';
+import type { LedgerSums, CountBucket, CountQuery, CurrencySum } from '../store.ts';
 import { type CountedCurrency, NO_CURRENCY, NO_REVENUE, OTHER_CURRENCY } from './currency.ts';
 import { finite, HOUR_MS, MINUTE_MS } from './sums.ts';
 
@@ -116,7 +116,7 @@ export function sumOfRevenues(revenues: readonly number[]): number | null {
 export const BOOK_COLUMNS = ['received', 'stored', 'duplicates', 'erased', 'expired', 'set_aside'] as const;
 
 /** Of columns such as `users_received`; what is still in the log is not in them. */
-export function booksOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): Books {
+export function booksOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): LedgerSums {
   const sum = (column: (typeof BOOK_COLUMNS)[number]): number => row[`${what}_${column}`] ?? 0;
   return {
     received: sum('received'),
@@ -124,7 +124,7 @@ export function booksOf(row: Readonly<Record<string, number | null>>, what: 'use
     duplicates: sum('duplicates'),
     erased: sum('erased'),
     expired: sum('expired'),
-    setAside: sum('set_aside'),
+    deadLetters: sum('set_aside'),
     pending: 0,
   };
 }

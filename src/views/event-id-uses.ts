@@ -7,13 +7,13 @@ import type { EventIdUses } from '../store-writer.ts';
 
 export function eventIdUsesOf(ids: readonly string[], usedAt: (id: string) => number | undefined): EventIdUses {
   const places = new Map<string, number>();
-  const firstPlaces = new Int32Array(ids.length);
+  const firstIndexes = new Int32Array(ids.length);
   const times = new Float64Array(ids.length);
-  for (const [place, id] of ids.entries()) {
+  for (const [index, id] of ids.entries()) {
     const first = places.get(id);
-    if (first === undefined) places.set(id, place);
-    firstPlaces[place] = first ?? place;
-    times[place] = usedAt(id) ?? Number.NaN;
+    if (first === undefined) places.set(id, index);
+    firstIndexes[index] = first ?? index;
+    times[index] = usedAt(id) ?? Number.NaN;
   }
-  return { firstPlaces, usedAt: times };
+  return { firstIndexes, usedAt: times };
 }

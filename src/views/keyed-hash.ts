@@ -87,7 +87,7 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
 }
 
 /** All match keys of a user together, strongest first: by it a person is known again. */
-export function personHash(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): KeyHash {
+export function identityFingerprint(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): KeyHash {
   let text = '';
   for (const { type, value } of keys) text += `${type}${value.length}:${value}`;
   return hashOf(tenant, HASHED.severalKeys, text);

@@ -9,7 +9,7 @@
  */
 
 import { setImmediate as yieldToOthers } from 'node:timers/promises';
-import type { Group } from '../identity/statements.ts';
+import type { Group } from '../identity/property-updates.ts';
 import { parseJson } from '../json/parse.ts';
 import type { IdentifierType, NodeNumber } from '../model.ts';
 import {

@@ -3,7 +3,7 @@
  * rows of its nodes. Pure. Whoever sent the fields chose what is in them: only texts count, and long ones are cut.
  */
 
-import { type Group, view } from '../identity/statements.ts';
+import { type Group, viewOf } from '../identity/property-updates.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { StoredPerson } from '../store.ts';
 import { parseExact } from '../json/exact-numbers.ts';
@@ -17,7 +17,7 @@ const IDENTIFIERS_PER_TYPE_MAX = 3;
 /** `identifiers` oldest first. */
 export function storedPerson({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredPerson {
   const groups = nodes.map(({ known }) => (known === null ? [] : (parseExact(known) as readonly Group[])));
-  const { fields } = view(groups);
+  const { fields } = viewOf(groups);
   const ofType = (type: IdentifierType): string[] =>
     identifiers
       .filter((row) => row.type === type)

@@ -5,7 +5,7 @@
  */
 
 import { compareOrigins } from '../identity/origin.ts';
-import { type Group, type Told, view } from '../identity/statements.ts';
+import { type Group, type PropertyValue, viewOf } from '../identity/property-updates.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../model.ts';
 import type { Provenance, StoredIdentity, StoredProfile, StoredRefusal } from '../store.ts';
 import { parseExact } from '../json/exact-numbers.ts';
@@ -18,7 +18,7 @@ export interface ProfileNode {
   readonly events: number;
   readonly firstSeen: number;
   readonly lastSeen: number;
-  /** Groups (identity/statements.ts) as JSON; null for none. */
+  /** Groups (identity/property-updates.ts) as JSON; null for none. */
   readonly known: string | null;
 }
 
@@ -74,7 +74,7 @@ export function storedProfile({ root, nodes }: ProfileNodes, identifiers: readon
   const ofType = (type: IdentifierType): string[] =>
     identifiers.filter((row) => row.type === type).map(({ raw, value }) => raw ?? value);
   const groups = nodes.map(({ known }) => (known === null ? [] : (parseExact(known) as readonly Group[])));
-  const { fields, properties } = view(groups);
+  const { fields, properties } = viewOf(groups);
   return {
     id: root.id,
     mergedIds: nodes.filter(({ node }) => node !== root.node).map(({ id }) => id),
@@ -90,7 +90,7 @@ export function storedProfile({ root, nodes }: ProfileNodes, identifiers: readon
   };
 }
 
-function provenances(told: ReadonlyMap<string, Told>): Map<string, Provenance> {
+function provenances(told: ReadonlyMap<string, PropertyValue>): Map<string, Provenance> {
   const entries = [...told].map(([name, { value, origin }]): [string, Provenance] => [
     name,
     { value: JSON.stringify(value), traceId: origin.traceId, receivedAt: origin.receivedAt },

@@ -1,6 +1,6 @@
 /**
  * What became of a request, from the moment of its 202: from the store what is processed, from the log what waits, and
- * from the log once more what was set aside. A request that its log cut into several records is pending until all of
+ * from the log once more what became a dead letter. A request that its log cut into several records is pending until all of
  * them are processed.
  *
  * Limits: of a store that several logs feed, only the log that is given here is looked at.
@@ -13,8 +13,8 @@ import { traceCursor, traceIdBefore, traceScope } from './trace-list.ts';
 
 /** No hours: for the positions alone. */
 export const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
-const SET_ASIDE_MAX = 1_000;
-const SET_ASIDE = 'could not be processed and was set aside: see sluice doctor';
+const DEAD_LETTERS_MAX = 1_000;
+const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export async function readTrace(
@@ -31,7 +31,7 @@ export async function readTrace(
   const waiting = await waitingRecords(store, log, tenantId, id);
   if (waiting.length > 0) return pendingTrace(id, waiting, []);
   // The processor may have come to it between the two looks.
-  return (await store.trace(tenantId, id)) ?? setAsideTrace(store, log, tenantId, id);
+  return (await store.trace(tenantId, id)) ?? deadLetterTrace(store, log, tenantId, id);
 }
 
 /**
@@ -46,8 +46,11 @@ async function readCutTrace(
 ): Promise<StoredTrace | undefined> {
   const waiting = await waitingRecords(store, log, tenantId, traceId);
   const processed = await store.trace(tenantId, traceId);
-  const setAside = await setAsideTrace(store, log, tenantId, traceId);
-  const rest = [...(waiting.length > 0 ? [pendingTrace(traceId, waiting, [])] : []), ...(setAside ? [setAside] : [])];
+  const deadLetters = await deadLetterTrace(store, log, tenantId, traceId);
+  const rest = [
+    ...(waiting.length > 0 ? [pendingTrace(traceId, waiting, [])] : []),
+    ...(deadLetters ? [deadLetters] : []),
+  ];
   return rest.reduce<StoredTrace | undefined>(
     (known, more) => (known === undefined ? more : together(known, more)),
     processed,
@@ -89,14 +92,14 @@ async function waitingRecords(
   return waiting;
 }
 
-/** The log keeps what was set aside until its retention ends, below the position up to which it is processed. */
-async function setAsideTrace(
+/** The log keeps dead letters until its retention ends, below the position up to which it is processed. */
+async function deadLetterTrace(
   store: Store,
   log: LogReader,
   tenantId: TenantId | null,
   traceId: string,
 ): Promise<StoredTrace | undefined> {
-  const records = (await store.setAside(SET_ASIDE_MAX)).filter(
+  const records = (await store.deadLetters(DEAD_LETTERS_MAX)).filter(
     (record) => record.traceId === traceId && (tenantId === null || record.tenantId === tenantId),
   );
   const [first] = records;
@@ -105,7 +108,7 @@ async function setAsideTrace(
     records.map(({ partition, position }) => log.headers(partition, position, 1).then(({ headers }) => headers)),
   );
   const headers = found.flat().filter((header) => header.traceId === traceId);
-  if (headers.length > 0) return pendingTrace(traceId, headers, [SET_ASIDE]);
+  if (headers.length > 0) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
   const nobody = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
   return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, ...nobody };
 }
@@ -179,7 +182,7 @@ export async function listTraces(
   };
 }
 
-/** The newest few below `before` of which the log has something that the store has not, or that it set aside. */
+/** The newest few below `before` of which the log has something that the store has not, or that became dead letters. */
 async function waitingRequests(
   store: Store,
   log: LogReader,
@@ -204,10 +207,10 @@ async function waitingRequests(
       from = next;
     }
   }
-  const setAside = (await store.setAside(SET_ASIDE_MAX))
+  const deadLetters = (await store.deadLetters(DEAD_LETTERS_MAX))
     .filter((record) => record.tenantId === tenantId && record.traceId < before)
     .sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
-  for (const { partition, position, traceId } of setAside.slice(0, count)) {
+  for (const { partition, position, traceId } of deadLetters.slice(0, count)) {
     const { headers } = await log.headers(partition, position, 1);
     for (const header of headers) if (header.traceId === traceId) add(header);
   }

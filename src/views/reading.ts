@@ -15,7 +15,7 @@ import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
 import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './cursor.ts';
 import type {
   Arrivals,
-  Books,
+  LedgerSums,
   LedgerHour,
   Page,
   PageRequest,
@@ -95,7 +95,7 @@ export function createReading(store: Store, log: LogReader): Store {
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }
     },
-    setAside: (limit) => store.setAside(limit),
+    deadLetters: (limit) => store.deadLetters(limit),
     recount: () => store.recount(),
     close: async () => {
       await store.close();
@@ -281,11 +281,11 @@ function addMinute(minutes: Map<number, ReceiptMinute>, more: ReceiptMinute): vo
   });
 }
 
-function withPending(books: Books, pending: number): Books {
+function withPending(books: LedgerSums, pending: number): LedgerSums {
   return { ...books, received: books.received + pending, pending: books.pending + pending };
 }
 
-const EMPTY: Books = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, setAside: 0, pending: 0 };
+const EMPTY: LedgerSums = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, deadLetters: 0, pending: 0 };
 
 function emptyHour(hour: number): LedgerHour {
   return { hour, users: EMPTY, events: EMPTY, rejectedUsers: 0 };

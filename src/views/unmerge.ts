@@ -4,7 +4,7 @@
  * been. Identifiers, statements and events stay on their nodes. Pure: a store reads the rows and writes the plan.
  */
 
-import { apartAfter, regroup } from '../identity/explain.ts';
+import { cannotLinkAfter, regroup } from '../identity/explain.ts';
 import { compareOrigins } from '../identity/origin.ts';
 import type { NodeNumber } from '../model.ts';
 import type { UnmergeResult } from '../store.ts';
@@ -35,7 +35,7 @@ export function planUnmerge(profile: ProfileNodes, merges: readonly MergeRow[], 
     undone: undone.map(({ no }) => no),
     survivors,
     rewritten: rewrittenMerges(profile.nodes, remaining),
-    apart: apartAfter(undone, survivors).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
+    apart: cannotLinkAfter(undone, survivors).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
       [a, b],
       [b, a],
     ]),

@@ -22,7 +22,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { processes } from '../config/roles.ts';
-import type { KeySighting, KeyStore } from '../keys.ts';
+import type { KeyUsage, KeyStore } from '../keys.ts';
 
 /** What an edge thread is started with. */
 export interface EdgeSetup {
@@ -90,7 +90,7 @@ export type ProcessorMessage =
 export type EdgeMessage =
   | { readonly type: 'listening'; readonly port: number }
   | { readonly type: 'refused'; readonly message: string }
-  | { readonly type: 'sightings'; readonly sightings: KeySighting[] }
+  | { readonly type: 'sightings'; readonly sightings: KeyUsage[] }
   | { readonly type: 'fatal'; readonly message: string }
   | { readonly type: 'drained' };
 
@@ -382,7 +382,7 @@ export class Supervisor {
             reject(new OperatorError(message.message));
             return;
           case 'sightings':
-            void this.#recordSightings(message.sightings);
+            void this.#recordUsage(message.sightings);
             return;
           case 'fatal':
             this.#kill(`the log cannot be trusted any more: ${message.message}`);
@@ -394,7 +394,7 @@ export class Supervisor {
     });
   }
 
-  async #recordSightings(sightings: readonly KeySighting[]): Promise<void> {
+  async #recordUsage(sightings: readonly KeyUsage[]): Promise<void> {
     for (const { keyId, leakOrigin } of sightings) {
       if (leakOrigin === null || this.#leaksTold.has(keyId)) continue;
       this.#leaksTold.add(keyId);
@@ -404,7 +404,7 @@ export class Supervisor {
       );
     }
     try {
-      await this.#parts.keyStore?.recordSightings(sightings);
+      await this.#parts.keyStore?.recordUsage(sightings);
       this.#keyUse.worked();
     } catch (error) {
       this.#keyUse.failed(error);

@@ -94,7 +94,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     { createLogger },
     { METRIC, metricsWriter, readCounter, readGauge },
     { metricsSlots, setBacklogFull, statusOf },
-    { turnTaker },
+    { yieldPolicy },
     { openClock },
     { watchClock },
     { openRetentionClock },
@@ -107,7 +107,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     import('../telemetry/logger.ts'),
     import('../telemetry/metrics.ts'),
     import('./supervisor.ts'),
-    import('../processor/give-way.ts'),
+    import('../processor/yield-policy.ts'),
     import('./opening.ts'),
     import('../clock/clock.ts'),
     import('../clock/retention-clock.ts'),
@@ -141,7 +141,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
       setBacklogFull: (isFull) => isOwnLog && setBacklogFull(statusBuffer, isFull),
     });
     const status = statusOf(statusBuffer);
-    const takeTurn = turnTaker({
+    const takeTurn = yieldPolicy({
       now: clock.now,
       waiting: () => readGauge(metricsBuffer, METRIC.requests_waiting) ?? 0,
       entries: () => readCounter(metricsBuffer, METRIC.log_entries),

@@ -48,7 +48,7 @@ export const EVENT: StoredEvent = {
 };
 
 const origin = { traceId: TRACE_ID, userIndex: 0, at: AT };
-const books = { received: 7, stored: 1, duplicates: 2, erased: 1, expired: 1, setAside: 1, pending: 1 };
+const books = { received: 7, stored: 1, duplicates: 2, erased: 1, expired: 1, deadLetters: 1, pending: 1 };
 const HOUR_MS = 3_600_000;
 export const HOUR = Date.UTC(2026, 10, 14, 9);
 
@@ -274,8 +274,8 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       }),
       { hours: [], positions: new Map(), lastTraceIds: new Map(), lost: [], missingRecords: 0 },
     ),
-    setAside: () => Promise.resolve([]),
-    recount: () => Promise.resolve({ eventsInBooks: 0, eventsInTables: 0 }),
+    deadLetters: () => Promise.resolve([]),
+    recount: () => Promise.resolve({ eventsInLedger: 0, eventsInTables: 0 }),
     close: () => Promise.resolve(),
   };
   return { store, asked };

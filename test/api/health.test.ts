@@ -68,7 +68,7 @@ suite('GET /health', () => {
       ledger_difference: 2,
       log_missing_records: 3,
       log_lost_records: 2,
-      records_set_aside: 0,
+      dead_letters: 0,
       requests: [
         { status: 202, requests: 5 },
         { status: 401, requests: 12 },
@@ -101,12 +101,12 @@ suite('GET /health', () => {
 
   test('still answers when the store does not', async (t) => {
     const metricsBuffer = allocateMetrics(1);
-    metricsWriter(metricsBuffer, 0).inc(METRIC.records_set_aside, 3);
+    metricsWriter(metricsBuffer, 0).inc(METRIC.dead_letters, 3);
     const { store } = cannedStore('nobody/development');
-    const broken = { ...store, setAside: () => Promise.reject(new StoreUnavailableError('the disk is gone')) };
+    const broken = { ...store, deadLetters: () => Promise.reject(new StoreUnavailableError('the disk is gone')) };
     const { ask: read } = await startReadingApp(t, { metricsBuffer, store: broken });
     const { status, body } = await read('/health');
-    assert.deepEqual([status, (body as Health)['records_set_aside']], [200, 3]);
+    assert.deepEqual([status, (body as Health)['dead_letters']], [200, 3]);
   });
 
   test('is for those with a key or a session', async (t) => {

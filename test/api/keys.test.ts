@@ -94,7 +94,7 @@ suite('Keys of an account', () => {
     await keyStore.revoke(await madeBefore(31, 'revoked', NOW - 1), NOW - 1);
     const rusty = await madeBefore(31, 'rusty');
     await madeBefore(29, 'new');
-    await keyStore.recordSightings([
+    await keyStore.recordUsage([
       { keyId: leaked, usedAt: NOW - 5, leakOrigin: 'https://bad.example' },
       { keyId: rusty, usedAt: NOW - 30 * DAY_MS - 1, leakOrigin: null },
     ]);

@@ -15,7 +15,7 @@ const UNMERGE: AskOptions = { method: 'POST', json: { trace_id: TRACE_ID.toUpper
 const PROFILE_TEXT = `{"id":"${PROFILE_ID}","merged_ids":["${NODE_ID}"],"identifiers":{"user_id":["u-1"],"email":["Ada@example.com"],"phone_number":[],"anon_id":["a-1","a-2"]},"profile_fields":{"__proto__":"field","city":"Lisbon"},"user_properties":{"__proto__":{"__proto__":{"x":1},"constructor":null},"big":12345678901234567890.10,"hasOwnProperty":1e400},"first_seen":"${AT}","last_seen":"2026-11-14T09:30:01.211Z","event_count":3}`;
 const PROVENANCE_TEXT = `{"profile_fields":{"__proto__":{"value":"field","trace_id":"${TRACE_ID}","received_at":"${AT}"},"city":{"value":"Lisbon","trace_id":"${TRACE_ID}","received_at":"${AT}"}},"user_properties":{"__proto__":{"value":{"__proto__":{"x":1},"constructor":null},"trace_id":"${TRACE_ID}","received_at":"${AT}"},"big":{"value":12345678901234567890.10,"trace_id":"${TRACE_ID}","received_at":"${AT}"},"hasOwnProperty":{"value":1e400,"trace_id":"${TRACE_ID}","received_at":"${AT}"}}}`;
 const EVENT_TEXT = `{"id":"${TRACE_ID}.0.0","event_name":"order \\"completed\\"\u2028","timestamp":"2026-11-14T09:30:00.000Z","received_at":"${AT}","revenue":0.10000000000000000001,"event_value":null,"properties":{"__proto__":9007199254740993,"a":[1.50]},"profile_id":"${PROFILE_ID}","trace_id":"${TRACE_ID}","userIndex":0,"key_id":"${KEY_ID}"}`;
-const BOOKS_TEXT = `{"received":7,"stored":1,"duplicates":2,"erased":1,"expired":1,"set_aside":1,"pending":1,"difference":0}`;
+const BOOKS_TEXT = `{"received":7,"stored":1,"duplicates":2,"erased":1,"expired":1,"dead_letters":1,"pending":1,"difference":0}`;
 const MERGE_TEXT = `"from":"${NODE_ID}","into":"${PROFILE_ID}","via":{"type":"anon_id","value":"a-1"}`;
 const IDENTITY_TEXT = `"identifiers":[{"type":"anon_id","value":"a-1","node":"${PROFILE_ID}","first_trace_id":"${TRACE_ID}","userIndex":0,"first_seen":"${AT}"},{"type":"email","value":"Ada@example.com","node":"${NODE_ID}","first_trace_id":"${TRACE_ID}","userIndex":0,"first_seen":"${AT}"}],"merges":[{${MERGE_TEXT},"nodes":["${PROFILE_ID}","${NODE_ID}"],"trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}"}],"refusals":[{"type":"email","value":"eve@example.com","reason":"other_user_id","trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}","count":2}]`;
 
@@ -109,7 +109,7 @@ suite('The books', () => {
     const { ask } = await startReadingApp(t);
     const { text, body } = await ask('/ledger');
     const [newest, before] = ['2026-11-14T09:00:00.000Z', '2026-11-14T08:00:00.000Z'];
-    const total = '"received":21,"stored":3,"duplicates":6,"erased":3,"expired":3,"set_aside":3,"pending":3';
+    const total = '"received":21,"stored":3,"duplicates":6,"erased":3,"expired":3,"dead_letters":3,"pending":3';
     assert.equal(
       text,
       `{"balanced":false,"missing_records":0,"lost_records":0,"hours":[{"hour":"${newest}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":0},{"hour":"${before}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":4}],"totals":{"users":{${total.replace('21', '22')},"difference":1},"events":{${total},"difference":0}}}`,

@@ -500,7 +500,7 @@ suite('sluice doctor', () => {
     assert.match(trouble, /broken ledger: the ledger says 1 event, and 2 are there/);
   });
 
-  test('ledger: a record that was set aside is shown with its cause and its trace', async (context) => {
+  test('ledger: a dead letter is shown with its cause and its trace', async (context) => {
     const folder = openDataFolder(context);
     // What no edge would let in: the processor cannot make anything of it.
     await folder.send([{ users: [user('ada')] }, { body: Buffer.from('{"users":'), userCount: 1, eventCount: 1 }]);
@@ -521,7 +521,7 @@ suite('sluice doctor', () => {
     await createKey(keyStore, { ...KEY, accountId, name: 'old', now: NOW - 86_400_000, expiresAt: NOW - 3_600_000 });
     await createKey(keyStore, { ...KEY, accountId, name: 'soon', expiresAt: NOW + 86_400_000 });
     const { row } = await createKey(keyStore, { ...KEY, accountId, name: 'seen' });
-    await keyStore.recordSightings([{ keyId: row.id, usedAt: NOW, leakOrigin: 'https://shop.example' }]);
+    await keyStore.recordUsage([{ keyId: row.id, usedAt: NOW, leakOrigin: 'https://shop.example' }]);
     await keyStore.close();
     const { code, trouble } = await examine(folder.data);
     assert.equal(code, 2);

@@ -1,6 +1,6 @@
 /**
  * An embedded installation with something of everything in it, made by the real parts: a mixed history in two partitions
- * of the log, most of it processed; records set aside, an unmerge and an erase; accounts, keys, members, sessions,
+ * of the log, most of it processed; dead letters, an unmerge and an erase; accounts, keys, members, sessions,
  * invitations and failed attempts. For moving it elsewhere (migrate.test.ts).
  */
 
@@ -119,7 +119,7 @@ async function fillKeys(file: string): Promise<string> {
   const ids = (await keyStore.list()).map(({ id }) => id);
   assert.equal(ids.length, 4);
   await keyStore.revoke(ids[0] ?? '', NOON + 1);
-  await keyStore.recordSightings([{ keyId: ids[1] ?? '', usedAt: NOON + 2, leakOrigin: 'https://evil.example' }]);
+  await keyStore.recordUsage([{ keyId: ids[1] ?? '', usedAt: NOON + 2, leakOrigin: 'https://evil.example' }]);
   await keyStore.close();
 
   const members = openSqliteMemberStore(file);

@@ -26,9 +26,7 @@ test('the list shows every key with its state, and never a key itself', async (c
     const idOf = (name: string, all: ApiKey[]): string => all.find((key) => key.name === name)?.id ?? '';
     const all = await store.list();
     await store.revoke(idOf('revoked', all), NOW);
-    await store.recordSightings([
-      { keyId: idOf('leaked', all), usedAt: NOW, leakOrigin: 'https://x.example\u001b[2J' },
-    ]);
+    await store.recordUsage([{ keyId: idOf('leaked', all), usedAt: NOW, leakOrigin: 'https://x.example\u001b[2J' }]);
   });
   setNow(NOW + 2 * DAY_MS);
   const output = await run(['list']);

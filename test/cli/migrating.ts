@@ -90,8 +90,8 @@ export async function assertSameStores(
   const there = openPostgresStore({ pool: pool.share(), logName });
   scope.defer(() => there.close());
   assert.ok((await assertSame(withRoundedRevenue(here), withRoundedRevenue(there), traceIds)) > 1_000);
-  const { eventsInBooks, eventsInTables } = await there.recount();
-  assert.equal(eventsInTables, eventsInBooks);
+  const { eventsInLedger, eventsInTables } = await there.recount();
+  assert.equal(eventsInTables, eventsInLedger);
 }
 
 /**

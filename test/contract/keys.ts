@@ -237,8 +237,8 @@ function sightingsTests(withStore: WithStore): void {
     withStore(async ({ store }, accountId) => {
       const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
       const sighting = (usedAt: number) => ({ keyId: row.id, usedAt, leakOrigin: null });
-      await store.recordSightings([sighting(NOON + 30), sighting(NOON + 20)]);
-      await store.recordSightings([sighting(NOON + 10)]);
+      await store.recordUsage([sighting(NOON + 30), sighting(NOON + 20)]);
+      await store.recordUsage([sighting(NOON + 10)]);
       assert.deepEqual(await store.list(), [{ ...asStored(row), lastUsedAt: NOON + 30 }]);
     }),
   );
@@ -247,7 +247,7 @@ function sightingsTests(withStore: WithStore): void {
     'the first suspected leak is kept, and counts as a use',
     withStore(async ({ store }, accountId) => {
       const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
-      await store.recordSightings([
+      await store.recordUsage([
         { keyId: row.id, usedAt: NOON + 1, leakOrigin: null },
         { keyId: row.id, usedAt: NOON + 2, leakOrigin: 'https://first.example' },
         { keyId: row.id, usedAt: NOON + 3, leakOrigin: 'https://second.example' },
@@ -267,8 +267,8 @@ function sightingsTests(withStore: WithStore): void {
     'sightings of ids that are nobody’s are ignored, those beside them are not',
     withStore(async ({ store }, accountId) => {
       const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
-      await store.recordSightings([]);
-      await store.recordSightings([
+      await store.recordUsage([]);
+      await store.recordUsage([
         { keyId: 'key_nobody000000', usedAt: NOON + 1, leakOrigin: 'https://x.example' },
         { keyId: row.id, usedAt: NOON + 1, leakOrigin: null },
       ]);

@@ -33,7 +33,7 @@ suite('The key store on PostgreSQL', { skip: whyNoPostgres() }, () => {
       await Promise.all(
         stores.map((store, n) => {
           const seen = ids.map((keyId) => ({ keyId, usedAt: NOW + round * 10 + n, leakOrigin: null }));
-          return store.recordSightings(n % 2 === 0 ? seen : seen.toReversed());
+          return store.recordUsage(n % 2 === 0 ? seen : seen.toReversed());
         }),
       );
     }

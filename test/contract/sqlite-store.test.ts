@@ -281,7 +281,7 @@ suite('The file of the SQLite store', () => {
         all.filter(({ profileId }) => profileId === id).map((event) => event.id),
       );
       for (const [n, event] of all.entries()) assert.ok(n === 0 || event.timestamp <= (all[n - 1]?.timestamp ?? 0));
-      while (await under.writer.catchUp());
+      while (await under.writer.compact());
       for (const { entries, runs } of indexOf(under)) {
         assert.equal(entries, all.length);
         assert.equal(runs[0], 1);

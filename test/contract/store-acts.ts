@@ -283,7 +283,7 @@ export function storeActsContract(open: OpenStore): void {
       const [hour] = hours;
       assert.deepEqual([hour?.users.received, hour?.users.stored, hour?.users.erased], [4, 1, 3]);
       assert.deepEqual([hour?.events.received, hour?.events.stored, hour?.events.erased], [5, 1, 4]);
-      assert.deepEqual(await under.store.recount(), { eventsInBooks: 1, eventsInTables: 1 });
+      assert.deepEqual(await under.store.recount(), { eventsInLedger: 1, eventsInTables: 1 });
     });
 
     test('an event sent again after an erase is no duplicate of the erased one (rule 17)', async () => {

@@ -68,7 +68,7 @@ export function storeReceiptsContract(open: OpenStore): void {
       assert.deepEqual(await starts(4 * MINUTE_MS, 5 * MINUTE_MS), []);
     });
 
-    test('requests without a valid user, repeated ones and records that are set aside came in too', async () => {
+    test('requests without a valid user, repeated ones and dead letters count as received too', async () => {
       const again = { receivedAt: START, idempotencyKey: 'k' };
       for (let n = 0; n < 2; n++) await send(under, [person({ user_id: 'u' }), 7], again);
       assert.deepEqual(await minutesOf(), [minute(START, 2, 2, 2)]);
@@ -81,7 +81,7 @@ export function storeReceiptsContract(open: OpenStore): void {
 
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: 3, usersRejected: 1, eventsAccepted: 5 };
-      await transaction.setAside(
+      await transaction.deadLetter(
         { ...nobody, ...counts, bodyHash: null, partition: 3, position: 9 },
         'Error: it is broken',
         77,

@@ -152,7 +152,7 @@ export function storeTracesContract(open: OpenStore): void {
       assert.equal(junk.events, 1);
       assert.match(
         junk.warnings.join('\n'),
-        /^identifiers\.user_id is a placeholder value: nobody was matched by it$/m,
+        /^identifiers\.user_id is a placeholder value: it was not used for matching$/m,
       );
       assert.equal(refused?.warnings.length, 2);
       assert.match(refused.warnings.join('\n'), /anon_id was not linked.*\n.*in the future/);
@@ -316,12 +316,12 @@ export function storeTracesContract(open: OpenStore): void {
       );
     });
 
-    test('a record that was set aside is listed with its cause and counted in the books', async () => {
+    test('a dead letter is listed with its cause and counted in the ledger', async () => {
       const { body, userCount, eventCount, rejections, ...header } = request([person({ user_id: 'u' }, [{}, {}])]);
       assert.ok(body.byteLength > 0 && userCount === 1 && rejections.length === 0);
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: userCount, usersRejected: 0, eventsAccepted: eventCount };
-      await transaction.setAside(
+      await transaction.deadLetter(
         { ...header, ...counts, bodyHash: null, partition: 3, position: 9 },
         'Error: it is broken',
         77,
@@ -329,11 +329,11 @@ export function storeTracesContract(open: OpenStore): void {
       await transaction.advance(3, 0, 10);
       await transaction.commit(true);
       const { tenantId, traceId, receivedAt } = header;
-      assert.deepEqual(await under.store.setAside(10), [
-        { tenantId, traceId, receivedAt, partition: 3, position: 9, setAsideAt: 77, cause: 'Error: it is broken' },
+      assert.deepEqual(await under.store.deadLetters(10), [
+        { tenantId, traceId, receivedAt, partition: 3, position: 9, failedAt: 77, cause: 'Error: it is broken' },
       ]);
       const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
-      assert.deepEqual([hours[0]?.users.setAside, hours[0]?.events.setAside], [1, 2]);
+      assert.deepEqual([hours[0]?.users.deadLetters, hours[0]?.events.deadLetters], [1, 2]);
       assert.equal(await under.store.trace(TENANT, traceId), undefined);
     });
 

@@ -385,7 +385,7 @@ function storeProfilesContract(open: OpenStore): void {
       assert.equal(some.hours.length, 1);
       assert.equal((await under.store.ledger(TENANT, { from: null, to: START + DAY_MS })).hours.length, 1);
       assert.deepEqual((await under.store.ledger(null, { from: null, to: null })).hours, hours);
-      assert.deepEqual(await under.store.recount(), { eventsInBooks: 4, eventsInTables: 4 });
+      assert.deepEqual(await under.store.recount(), { eventsInLedger: 4, eventsInTables: 4 });
     });
   });
 }

@@ -25,7 +25,7 @@ const WELL: Health = {
   ledger_difference: 0,
   log_missing_records: 0,
   log_lost_records: 0,
-  records_set_aside: 0,
+  dead_letters: 0,
   requests: [],
   edges: 1,
   settings: [],

@@ -12,7 +12,7 @@ import {
   topNames,
 } from '../../dashboard/src/pages/overview-figures.ts';
 
-const NO_BOOKS = { stored: 0, duplicates: 0, erased: 0, expired: 0, set_aside: 0, pending: 0, difference: 0 };
+const NO_BOOKS = { stored: 0, duplicates: 0, erased: 0, expired: 0, dead_letters: 0, pending: 0, difference: 0 };
 const BOOKS_OF_2 = { ...NO_BOOKS, received: 2 };
 const BOOKS_OF_5 = { ...NO_BOOKS, received: 5 };
 const NOW = Date.parse('2026-11-15T09:07:31.500Z');

@@ -132,11 +132,11 @@ suite('A store that was made from another copy of the log', () => {
 
   test('is told from one that has removed the request, or could not process it', async () => {
     const newest: LogHeader = { ...entry(), partition: 0, position: 7, firstUserIndex: 0 };
-    const setAside = { traceId: newest.traceId } as never;
-    const store = { trace: async () => undefined, setAside: async () => [] };
+    const deadLetters = { traceId: newest.traceId } as never;
+    const store = { trace: async () => undefined, deadLetters: async () => [] };
     await assert.rejects(assertProcessed(store, newest, 40, newest.receivedAt), /do not belong together/);
     await assertProcessed(store, newest, 40, newest.receivedAt + 1);
-    await assertProcessed({ ...store, setAside: async () => [setAside] }, newest, 40, 0);
+    await assertProcessed({ ...store, deadLetters: async () => [deadLetters] }, newest, 40, 0);
   });
 });
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { apartAfter, chainBetween, type Edge, regroup } from '../../src/identity/explain.ts';
+import { cannotLinkAfter, chainBetween, type Edge, regroup } from '../../src/identity/explain.ts';
 import { key, originAt } from './histories.ts';
 
 const edge = (a: number, b: number): Edge => ({ nodes: [a, b] });
@@ -57,13 +57,13 @@ suite('Taking merges away (rule 16)', () => {
   });
 
   test('any two of the parts are kept apart, each pair once', () => {
-    assert.deepEqual(apartAfter([E32], regroup(nodes, [E12, E34])), [[2, 3]]);
-    const pairs = apartAfter([E12, E32], regroup(nodes, [E34]));
+    assert.deepEqual(cannotLinkAfter([E32], regroup(nodes, [E12, E34])), [[2, 3]]);
+    const pairs = cannotLinkAfter([E12, E32], regroup(nodes, [E34]));
     assert.deepEqual(pairs.sort(byNode), [
       [1, 2],
       [1, 3],
       [2, 3],
     ]);
-    assert.deepEqual(apartAfter([], regroup(nodes, MERGES)), []);
+    assert.deepEqual(cannotLinkAfter([], regroup(nodes, MERGES)), []);
   });
 });

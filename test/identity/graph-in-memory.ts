@@ -1,13 +1,13 @@
 /**
  * A store of the identity graph that lives in memory, as harness for `resolve`: gives snapshots, applies changes, keeps
- * statements, unmerges. Its snapshots are strict: what `graph.ts` does not promise is refused with a throw.
+ * updates, unmerges. Its snapshots are strict: what `graph.ts` does not promise is refused with a throw.
  */
 
 import assert from 'node:assert/strict';
-import { apartAfter, chainBetween, regroup } from '../../src/identity/explain.ts';
+import { cannotLinkAfter, chainBetween, regroup } from '../../src/identity/explain.ts';
 import {
   type Changes,
-  type Claimant,
+  type IdentityClaim,
   type Merge,
   type NewIdentifier,
   PROFILE_LIMITS,
@@ -16,11 +16,11 @@ import {
   type Snapshot,
 } from '../../src/identity/graph.ts';
 import { needsProfile, type ProfileLimits, resolve } from '../../src/identity/resolve.ts';
-import { type Group, state, type Values, view } from '../../src/identity/statements.ts';
+import { type Group, applyUpdate, type Values, viewOf } from '../../src/identity/property-updates.ts';
 import type { MatchKey, NodeNumber, Origin } from '../../src/model.ts';
 
 /** One accepted user: who it claims to be, and what it says. */
-export interface Entry extends Claimant {
+export interface Entry extends IdentityClaim {
   readonly fields: Values;
   readonly properties: Values;
 }
@@ -35,8 +35,8 @@ export class GraphInMemory {
   readonly aliases = new Map<NodeNumber, NodeNumber>();
   merges: Merge[] = [];
   readonly refusals: Refusal[] = [];
-  readonly apart: (readonly [NodeNumber, NodeNumber])[] = [];
-  readonly statements = new Map<NodeNumber, readonly Group[]>();
+  readonly cannotLink: (readonly [NodeNumber, NodeNumber])[] = [];
+  readonly updates = new Map<NodeNumber, readonly Group[]>();
   readonly #limits: ProfileLimits;
 
   constructor(limits: ProfileLimits = PROFILE_LIMITS) {
@@ -61,8 +61,8 @@ export class GraphInMemory {
     for (const [index, { node }] of changes.outcomes.entries()) {
       const entry = entries[index];
       if (node === null || entry === undefined) continue;
-      const said = state(this.statements.get(node) ?? [], entry.origin, entry.fields, entry.properties);
-      this.statements.set(node, said);
+      const said = applyUpdate(this.updates.get(node) ?? [], entry.origin, entry.fields, entry.properties);
+      this.updates.set(node, said);
     }
   }
 
@@ -89,7 +89,7 @@ export class GraphInMemory {
     );
   }
 
-  snapshotFor(users: readonly Claimant[]): Snapshot {
+  snapshotFor(users: readonly IdentityClaim[]): Snapshot {
     const keys = new Set(users.flatMap((user) => user.keys.map(nameOf)));
     const roots = new Set<NodeNumber>();
     const snapshot: Snapshot = {
@@ -132,7 +132,10 @@ export class GraphInMemory {
       emails: count('email'),
       phoneNumbers: count('phone_number'),
       anonIds: count('anon_id'),
-      apart: this.apart.flatMap(([a, b]) => [...(nodes.includes(a) ? [b] : []), ...(nodes.includes(b) ? [a] : [])]),
+      cannotLink: this.cannotLink.flatMap(([a, b]) => [
+        ...(nodes.includes(a) ? [b] : []),
+        ...(nodes.includes(b) ? [a] : []),
+      ]),
     };
   }
 
@@ -158,7 +161,7 @@ export class GraphInMemory {
   views(): Map<string, unknown> {
     return new Map(
       this.roots().map((root) => {
-        const told = view(this.nodesOf(root).map((node) => this.statements.get(node) ?? []));
+        const told = viewOf(this.nodesOf(root).map((node) => this.updates.get(node) ?? []));
         return [String(this.keysOf(root).map(nameOf).sort()[0]), told];
       }),
     );
@@ -184,6 +187,6 @@ export class GraphInMemory {
     );
     this.aliases.clear();
     for (const [node, survivor] of survivors) if (node !== survivor) this.aliases.set(node, survivor);
-    this.apart.push(...apartAfter(removed, survivors));
+    this.cannotLink.push(...cannotLinkAfter(removed, survivors));
   }
 }

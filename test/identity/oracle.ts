@@ -3,7 +3,7 @@
  * batches. A profile is found each time by walking all edges breadth first, and its user_id and counts by counting.
  */
 
-import { type Claimant, PROFILE_LIMITS } from '../../src/identity/graph.ts';
+import { type IdentityClaim, PROFILE_LIMITS } from '../../src/identity/graph.ts';
 import type { ProfileLimits } from '../../src/identity/resolve.ts';
 import { nameOf } from './graph-in-memory.ts';
 
@@ -26,7 +26,7 @@ function componentOf(node: number, edges: readonly Edge[]): number[] {
   return reached;
 }
 
-export function judge(users: readonly Claimant[], limits: ProfileLimits = PROFILE_LIMITS): Judgement {
+export function judge(users: readonly IdentityClaim[], limits: ProfileLimits = PROFILE_LIMITS): Judgement {
   const owner = new Map<string, number>();
   const edges: Edge[] = [];
   const refusals: string[] = [];
@@ -101,7 +101,7 @@ export function judge(users: readonly Claimant[], limits: ProfileLimits = PROFIL
 }
 
 /** Who is one person if nothing is ever refused: keys are joined by every record that names them together. */
-export function components(users: readonly Claimant[]): string[][] {
+export function components(users: readonly IdentityClaim[]): string[][] {
   const names = [...new Set(users.flatMap(({ keys }) => keys.map(nameOf)))];
   const at = new Map(names.map((name, index) => [name, index]));
   const edges = users.flatMap(({ keys }): Edge[] =>

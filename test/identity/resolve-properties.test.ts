@@ -5,7 +5,7 @@ import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { compareOrigins } from '../../src/identity/origin.ts';
 import type { ProfileLimits } from '../../src/identity/resolve.ts';
-import { view } from '../../src/identity/statements.ts';
+import { viewOf } from '../../src/identity/property-updates.ts';
 import { type Entry, GraphInMemory, nameOf } from './graph-in-memory.ts';
 import { batchSizes, crowded, messy, peaceful, SMALL_LIMITS } from './histories.ts';
 import { components, judge } from './oracle.ts';
@@ -36,8 +36,8 @@ function assertSound(graph: GraphInMemory, limits: ProfileLimits): void {
 
 /** Everything that a store would hold. */
 function contentsOf(graph: GraphInMemory): unknown {
-  const { identifiers, nodes, aliases, merges, refusals, statements } = graph;
-  return { identifiers, nodes, aliases, merges, refusals, statements };
+  const { identifiers, nodes, aliases, merges, refusals, updates } = graph;
+  return { identifiers, nodes, aliases, merges, refusals, updates };
 }
 
 /** Last write wins, said naively: all users of a person, oldest first, each writing over what was there. */
@@ -171,13 +171,13 @@ suite('The identity graph, after a history without conflicts', () => {
     );
   });
 
-  test('the same statements are told whichever way the nodes come (rule 13)', () => {
+  test('the same updates are told whichever way the nodes come (rule 13)', () => {
     check(
       fc.property(peaceful, (entries) => {
         const graph = new GraphInMemory().add(entries);
         for (const root of graph.roots()) {
-          const nodes = graph.nodesOf(root).map((node) => graph.statements.get(node) ?? []);
-          assert.deepEqual([...view(nodes.toReversed()).properties], [...view(nodes).properties]);
+          const nodes = graph.nodesOf(root).map((node) => graph.updates.get(node) ?? []);
+          assert.deepEqual([...viewOf(nodes.toReversed()).properties], [...viewOf(nodes).properties]);
         }
       }),
     );
@@ -198,7 +198,7 @@ suite('Unmerge (rule 16), after any history', () => {
         unmerged++;
         graph.unmerge(merge.origin.traceId);
         const never = new GraphInMemory();
-        never.apart.push(...graph.apart);
+        never.cannotLink.push(...graph.cannotLink);
         // One by one, since a batch cannot know of pairs among the nodes that it makes.
         never.add(entries, [1]);
         assert.deepEqual(graph.identifiers, never.identifiers);
@@ -221,7 +221,7 @@ suite('Unmerge (rule 16), after any history', () => {
         assert.notEqual(graph.rootOf(merge.nodes[0]), graph.rootOf(merge.nodes[1]));
         graph.add(entries, sizes).add(entries.toReversed(), sizes);
         assertSound(graph, ROOMY_LIMITS);
-        for (const [a, b] of graph.apart) assert.notEqual(graph.rootOf(a), graph.rootOf(b));
+        for (const [a, b] of graph.cannotLink) assert.notEqual(graph.rootOf(a), graph.rootOf(b));
         const keys = [...graph.identifiers.values()].map(({ key }) => key);
         for (const a of keys) for (const b of keys) assert.equal(graph.isExplained(a, b), graph.isOneProfile(a, b));
       }),

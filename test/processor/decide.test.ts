@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { LogRecord } from '../../src/log.ts';
 import { LIMITS, type MatchKey } from '../../src/model.ts';
-import { decide, questionOf } from '../../src/processor/decide.ts';
+import { decide, lookupRequestOf } from '../../src/processor/decide.ts';
 import { prepareRecord } from '../../src/processor/prepare.ts';
-import type { Answer, TenantBatch } from '../../src/store-writer.ts';
+import type { LookupResult, TenantBatch } from '../../src/store-writer.ts';
 import { eventIdUsesOf } from '../../src/views/event-id-uses.ts';
 import { entryOf, traceIdOf } from './history.ts';
 
@@ -15,7 +15,7 @@ const TENANT = 'acct_a/production';
 const ERASED_AT = 1_000_000;
 
 /** A store that knows nobody, but for what the test says. */
-function answerOf(known: { readonly erased?: readonly string[] }): Omit<Answer, 'eventIds'> {
+function answerOf(known: { readonly erased?: readonly string[] }): Omit<LookupResult, 'eventIds'> {
   const { erased = [] } = known;
   return {
     snapshot: {
@@ -45,9 +45,9 @@ function recordOf(users: readonly unknown[], about: Partial<LogRecord> = {}): Lo
   return { ...entryOf(users, { ...base, receivedAt }), partition: 0, position: number, firstUserIndex: 0, ...about };
 }
 
-function decided(answer: Omit<Answer, 'eventIds'>, ...records: LogRecord[]): TenantBatch {
+function decided(answer: Omit<LookupResult, 'eventIds'>, ...records: LogRecord[]): TenantBatch {
   const prepared = records.map((record) => prepareRecord(record, OPTIONS));
-  const eventIds = eventIdUsesOf(questionOf(TENANT, prepared).eventIds, () => undefined);
+  const eventIds = eventIdUsesOf(lookupRequestOf(TENANT, prepared).eventIds, () => undefined);
   return decide(TENANT, { ...answer, eventIds }, prepared);
 }
 
@@ -137,7 +137,7 @@ suite('Too much of something', () => {
   test('more names than are kept of a person are cut, and the trace says so', () => {
     const many = Object.fromEntries(Array.from({ length: LIMITS.namesPerPersonMax + 1 }, (_, n) => [`name${n}`, n]));
     const [record] = decided(answerOf({}), recordOf([someone({ user_id: 'ada' }, { user_properties: many })])).records;
-    const kept = JSON.parse(record?.users[0]?.statement?.properties ?? '{}') as object;
+    const kept = JSON.parse(record?.users[0]?.propertyUpdate?.properties ?? '{}') as object;
     assert.equal(Object.keys(kept).length, LIMITS.namesPerPersonMax);
     assert.match(record?.notes[0]?.warnings?.[0] ?? '', /only the first 1000 names/);
   });

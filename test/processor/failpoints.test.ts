@@ -54,7 +54,7 @@ async function assertUndisturbed(dataFolder: string, traceIds: readonly string[]
     withStore(storeFileOf(dataFolder), async (killed) => {
       const lines = await assertSame(undisturbed, killed, traceIds);
       assert.ok(lines > RECORDS * 3, 'the dump is too small to show anything');
-      assert.equal((await killed.setAside(10)).length, 1);
+      assert.equal((await killed.deadLetters(10)).length, 1);
     }),
   );
 }

@@ -35,8 +35,8 @@ const ONE_BATCH: Processing = { batchesPerTransaction: 1, batchBytesMax: 1_500 }
 
 async function storedEvents(dataFolder: string): Promise<number> {
   return withStore(storeFileOf(dataFolder), async (store) => {
-    const { eventsInTables, eventsInBooks } = await store.recount();
-    assert.equal(eventsInTables, eventsInBooks);
+    const { eventsInTables, eventsInLedger } = await store.recount();
+    assert.equal(eventsInTables, eventsInLedger);
     return eventsInTables;
   });
 }
@@ -99,14 +99,14 @@ test('a commit whose answer is lost is not done twice', async () => {
     lostRecords: () => real.lostRecords(),
     difference: () => real.difference(),
     sweep: (...args) => real.sweep(...args),
-    catchUp: () => real.catchUp(),
+    compact: () => real.compact(),
     close: () => real.close(),
     begin: async () => {
       const transaction = await real.begin();
       return {
         lookUp: (questions) => transaction.lookUp(questions),
         write: (batches, at) => transaction.write(batches, at),
-        setAside: (...args) => transaction.setAside(...args),
+        deadLetter: (...args) => transaction.deadLetter(...args),
         advance: (...args) => transaction.advance(...args),
         noteLost: (lost) => transaction.noteLost(lost),
         commit: async (durable) => {

@@ -1,5 +1,5 @@
 /**
- * Row 12: a record that makes the processor throw. It is tried a few times, set aside with its cause, shown, counted in
+ * Row 12: a record that makes the processor throw. It is retried, becomes a dead letter with its cause, is shown and counted in
  * the books and not tried again; everything before and after it, in its partition and in others, is stored.
  */
 
@@ -52,7 +52,7 @@ const POISONS: readonly (readonly [what: string, spoil: (entry: LogEntry) => Log
 
 interface Processed {
   readonly lines: string[];
-  readonly setAsideCount: number;
+  readonly deadLetterCount: number;
   readonly prepared: number;
 }
 
@@ -68,7 +68,7 @@ async function processWatched(dataFolder: string, processing: Processing = {}): 
       if (name === 'begun') prepared += 1;
     },
   });
-  return { lines, setAsideCount: readCounter(buffer, METRIC.records_set_aside), prepared };
+  return { lines, deadLetterCount: readCounter(buffer, METRIC.dead_letters), prepared };
 }
 
 async function assertStored(store: Store, entries: readonly LogEntry[]): Promise<void> {
@@ -90,18 +90,18 @@ async function assertStored(store: Store, entries: readonly LogEntry[]): Promise
 
 suite('A record that cannot be processed', () => {
   for (const [what, spoil, cause] of POISONS) {
-    test(`because its ${what} is set aside with its cause, and the others are stored`, async () => {
+    test(`because its ${what} becomes a dead letter with its cause, and the others are stored`, async () => {
       await using scope = new AsyncDisposableStack();
       const dataFolder = folderIn(scope);
       const before = [1, 2, 3].map(good);
       const poison = spoil(good(4));
       const after = [5, 6, 7].map(good);
       await appendAll(dataFolder, [...before, poison, ...after]);
-      const { lines, setAsideCount } = await processWatched(dataFolder);
-      assert.equal(setAsideCount, 1);
+      const { lines, deadLetterCount } = await processWatched(dataFolder);
+      assert.equal(deadLetterCount, 1);
       await withStore(storeFileOf(dataFolder), async (store) => {
         await assertStored(store, [...before, ...after]);
-        const [record, ...more] = await store.setAside(10);
+        const [record, ...more] = await store.deadLetters(10);
         assert.deepEqual(more, []);
         assert.match(record?.cause ?? '', cause);
         assert.deepEqual(
@@ -112,25 +112,25 @@ suite('A record that cannot be processed', () => {
             partition: 0,
             position: 4,
             receivedAt: poison.receivedAt,
-            setAsideAt: PROCESSED_AT,
+            failedAt: PROCESSED_AT,
             cause: '',
           },
         );
         const { hours } = await store.ledger(TENANT, { from: null, to: null });
         assert.equal(hours.length, 1);
         assert.deepEqual(
-          [hours[0]?.users.received, hours[0]?.users.stored, hours[0]?.users.setAside],
+          [hours[0]?.users.received, hours[0]?.users.stored, hours[0]?.users.deadLetters],
           [6 + poison.userCount, 6, poison.userCount],
         );
         assert.deepEqual(
-          [hours[0]?.events.received, hours[0]?.events.stored, hours[0]?.events.setAside],
+          [hours[0]?.events.received, hours[0]?.events.stored, hours[0]?.events.deadLetters],
           [6 + poison.eventCount, 6, poison.eventCount],
         );
         // Balances, or this throws.
         const dump = await dumpOf(store, [poison.traceId]);
         assert.ok(!dump.join('\n').includes(CANARY));
       });
-      assert.equal(lines.filter((line) => line.includes('set aside')).length, 1);
+      assert.equal(lines.filter((line) => line.includes('dead letter')).length, 1);
       assert.ok(!lines.join('\n').includes(CANARY), 'what a client sent is in the log');
     });
   }
@@ -140,19 +140,19 @@ suite('A record that cannot be processed', () => {
     const dataFolder = folderIn(scope);
     const poison: LogEntry = { ...good(2), userCount: 2 };
     await appendAll(dataFolder, [good(1), poison]);
-    assert.equal((await processWatched(dataFolder)).setAsideCount, 1);
+    assert.equal((await processWatched(dataFolder)).deadLetterCount, 1);
     const again = await processWatched(dataFolder);
-    assert.deepEqual([again.setAsideCount, again.prepared, again.lines], [0, 0, []]);
+    assert.deepEqual([again.deadLetterCount, again.prepared, again.lines], [0, 0, []]);
 
     await appendAll(dataFolder, [good(3)]);
-    assert.equal((await processWatched(dataFolder)).setAsideCount, 0);
+    assert.equal((await processWatched(dataFolder)).deadLetterCount, 0);
     await withStore(storeFileOf(dataFolder), async (store) => {
-      assert.equal((await store.setAside(10)).length, 1);
+      assert.equal((await store.deadLetters(10)).length, 1);
       await assertStored(store, [good(1), good(3)]);
     });
   });
 
-  test('is tried more than once before it is set aside, by itself', async () => {
+  test('is retried on its own before it becomes a dead letter', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     await appendAll(dataFolder, [good(1), { ...good(2), userCount: 2 }, good(3)]);
@@ -193,7 +193,7 @@ suite('A record that cannot be processed', () => {
     assert.equal(failures, 2);
     await withStore(storeFileOf(dataFolder), async (store) => {
       await assertStored(store, entries);
-      assert.deepEqual(await store.setAside(10), []);
+      assert.deepEqual(await store.deadLetters(10), []);
       await dumpOf(store, []);
     });
   });
@@ -206,16 +206,16 @@ suite('A record that cannot be processed', () => {
     const second = Array.from({ length: 40 }, (_, n) => good(200 + n));
     await appendAll(dataFolder, first.with(0, spoil(good(100))).with(17, spoil(good(117))), 0);
     await appendAll(dataFolder, second.with(39, spoil(good(239))), 1);
-    const { setAsideCount } = await processWatched(dataFolder, {
+    const { deadLetterCount } = await processWatched(dataFolder, {
       batchBytesMax: 600,
       transactionUsersMax: 12,
       isPacked: true,
     });
-    assert.equal(setAsideCount, 3);
+    assert.equal(deadLetterCount, 3);
     await withStore(storeFileOf(dataFolder), async (store) => {
-      const setAside = await store.setAside(10);
+      const deadLetters = await store.deadLetters(10);
       assert.deepEqual(
-        setAside.map(({ traceId }) => traceId).toSorted(),
+        deadLetters.map(({ traceId }) => traceId).toSorted(),
         [good(100), good(117), good(239)].map(({ traceId }) => traceId),
       );
       await assertStored(store, [...first.filter((_, n) => n !== 0 && n !== 17), ...second.filter((_, n) => n !== 39)]);

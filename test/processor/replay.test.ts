@@ -64,7 +64,7 @@ suite('A history of 20,000 mixed records', () => {
           entries.reduce((sum, { eventCount }) => sum + eventCount, 0),
         );
         assert.ok(totals.duplicates > RECORDS / 100 && totals.rejected > RECORDS / 100, 'the history is too tame');
-        assert.deepEqual(await one.setAside(10), []);
+        assert.deepEqual(await one.deadLetters(10), []);
       }),
     );
 

@@ -5,7 +5,7 @@ import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { StringInterner } from '../../src/json/string-interner.ts';
 import { type Shape, ShapeTrie } from '../../src/processor/shape-trie.ts';
-import { saidNames } from '../../src/views/said-names.ts';
+import { propertyShape } from '../../src/views/property-shape.ts';
 
 const NAMES = ['a', 'b', 'c', '', 'plan'];
 
@@ -25,7 +25,7 @@ suite('Shapes', () => {
     fc.assert(
       fc.property(list, list, (fields, properties) => {
         const [first, second] = [shapeOf(fields), shapeOf(properties)];
-        assert.equal(trie.namesOf(first, second), saidNames(first.names, second.names));
+        assert.equal(trie.namesOf(first, second), propertyShape(first.names, second.names));
       }),
     );
     assert.equal(new Set(shapes.values()).size, shapes.size);

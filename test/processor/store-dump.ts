@@ -1,12 +1,12 @@
 /**
  * Everything that a store tells through `Store`, as lines: profiles with provenance and identity, events, traces,
- * rejections, counts, the books, acts, records set aside. Two stores are the same when their lines are. On the way, the
+ * rejections, counts, the books, acts, dead letters. Two stores are the same when their lines are. On the way, the
  * lines are looked at for what must hold in every store: each event once, books that balance, sums that agree.
  */
 
 import assert from 'node:assert/strict';
 import type { TenantId } from '../../src/model.ts';
-import type { Books, Page, PageRequest, Store } from '../../src/store.ts';
+import type { LedgerSums, Page, PageRequest, Store } from '../../src/store.ts';
 
 const PAGE_ROWS = 500;
 const ALL_TIMES = { from: Date.UTC(0) - 1e15, to: 8e15 };
@@ -32,11 +32,11 @@ export async function* linesOf(store: Store, traceIds: Iterable<string>): AsyncG
     }
   }
   for (const traceId of traceIds) yield `trace ${text((await store.trace(null, traceId)) ?? null)}`;
-  for (const row of await store.setAside(PAGE_ROWS)) yield `set aside ${text(row)}`;
+  for (const row of await store.deadLetters(PAGE_ROWS)) yield `dead letter ${text(row)}`;
   const { hours, positions } = await store.ledger(null, { from: null, to: null });
   yield `books ${text(hours)} ${text([...positions].sort(([a], [b]) => a - b))}`;
-  const { eventsInBooks, eventsInTables } = await store.recount();
-  assert.equal(eventsInBooks, eventsInTables, 'the books say another number of events than there is');
+  const { eventsInLedger, eventsInTables } = await store.recount();
+  assert.equal(eventsInLedger, eventsInTables, 'the books say another number of events than there is');
   yield `recount ${eventsInTables}`;
 }
 
@@ -82,12 +82,12 @@ function text(value: unknown): string {
   return JSON.stringify(value);
 }
 
-export function differenceOf(books: Books): number {
-  const { received, stored, duplicates, erased, expired, setAside, pending } = books;
-  return received - stored - duplicates - erased - expired - setAside - pending;
+export function differenceOf(books: LedgerSums): number {
+  const { received, stored, duplicates, erased, expired, deadLetters, pending } = books;
+  return received - stored - duplicates - erased - expired - deadLetters - pending;
 }
 
-function assertBalance(books: Books): void {
+function assertBalance(books: LedgerSums): void {
   assert.equal(differenceOf(books), 0, `the books are out: ${JSON.stringify(books)}`);
 }
 

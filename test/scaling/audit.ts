@@ -29,10 +29,10 @@ export async function assertStoredOnce(api: Api, key: string, ledger: ClientLedg
   assert.equal(ledger.acknowledged, ledger.requests.length, 'a client gave up');
   const books = await settled(api, key);
   for (const what of ['users', 'events'] as const) {
-    const { received = 0, stored, duplicates = 0, set_aside, erased, expired } = books.totals[what];
+    const { received = 0, stored, duplicates = 0, dead_letters, erased, expired } = books.totals[what];
     assert.equal(stored, users, `${what} stored: ${JSON.stringify(books.totals)}`);
     assert.equal(received - duplicates, users, what);
-    assert.deepEqual({ set_aside, erased, expired }, { set_aside: 0, erased: 0, expired: 0 });
+    assert.deepEqual({ dead_letters, erased, expired }, { dead_letters: 0, erased: 0, expired: 0 });
   }
   const events = await allEvents(api, key);
   assert.equal(new Set(events.map(({ id }) => id)).size, events.length, 'an event is listed twice');

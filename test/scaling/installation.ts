@@ -135,7 +135,7 @@ export function assertUnharmed(servers: readonly TestServer[]): void {
   for (const server of servers) {
     assert.doesNotMatch(
       server.stderr(),
-      /failed unexpectedly|crashed|ending: start again|the books do not balance|set aside/,
+      /failed unexpectedly|crashed|ending: start again|not every event is accounted for|dead letter/,
     );
   }
 }

@@ -65,7 +65,7 @@ async function assertWhole({ store, writer, pool, entries }: Raced): Promise<voi
   await assertSound(pool);
   await assertExplained(store);
   assert.deepEqual(await writer.difference(), { users: 0, events: 0 });
-  assert.deepEqual(await store.setAside(1), []);
+  assert.deepEqual(await store.deadLetters(1), []);
   const { hours } = await store.ledger(null, { from: null, to: null });
   const received = hours.reduce((sum, { events }) => sum + events.received, 0);
   assert.equal(

@@ -197,7 +197,7 @@ function recorded(writer: StoreWriter, taken: Taken[]): StoreWriter {
     processed: () => writer.processed(),
     lostRecords: () => writer.lostRecords(),
     difference: () => writer.difference(),
-    catchUp: () => writer.catchUp(),
+    compact: () => writer.compact(),
     sweep: (...args) => writer.sweep(...args),
     close: () => writer.close(),
     begin: async () => recordedTransaction(await writer.begin(), taken),
@@ -230,7 +230,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
       }
       await transaction.write(batches, at);
     },
-    setAside: async (header, cause) => assert.fail(`${header.traceId} was set aside: ${cause}`),
+    deadLetter: async (header, cause) => assert.fail(`${header.traceId} failed: ${cause}`),
     noteLost: async () => assert.fail('records were lost'),
     commit: async (durable) => {
       own.commitsAt = ++moments;

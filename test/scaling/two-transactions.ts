@@ -59,7 +59,7 @@ export async function openForTwo(scope: AsyncDisposableStack) {
           await meanwhile();
           await transaction.write(...values);
         },
-        setAside: (...values) => transaction.setAside(...values),
+        deadLetter: (...values) => transaction.deadLetter(...values),
         noteLost: (lost) => transaction.noteLost(lost),
         commit: (durable) => transaction.commit(durable),
         rollback: () => transaction.rollback(),

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { OutageLog, REMINDER_MS } from '../../src/telemetry/outage-log.ts';
-import { Patience } from '../../src/processor/patience.ts';
+import { RetryLoop } from '../../src/processor/retry-loop.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { rememberingLogger } from '../processor/processing.ts';
 
@@ -56,7 +56,7 @@ test('a processor that waits says so for each reason, and again a minute later',
   const { logger, lines } = rememberingLogger();
   let now = 0;
   let retries = 0;
-  const patience = new Patience(
+  const patience = new RetryLoop(
     logger,
     () => (retries += 1),
     () => now,

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { suite, test } from 'node:test';
-import { type Key, type KeyHash, keyHashes, personHash } from '../../src/views/keyed-hash.ts';
+import { type Key, type KeyHash, keyHashes, identityFingerprint } from '../../src/views/keyed-hash.ts';
 
 const SECRET = Uint8Array.from({ length: 32 }, (_, n) => n);
 
@@ -70,9 +70,9 @@ suite('The hash of a match key', () => {
       [user('ab')],
       [user('ab'), { type: 'email', value: 'cd' }],
     ];
-    const people = sets.flatMap((keys) => [personHash(hashOf, 1, keys), personHash(hashOf, 2, keys)]);
+    const people = sets.flatMap((keys) => [identityFingerprint(hashOf, 1, keys), identityFingerprint(hashOf, 2, keys)]);
     assert.equal(new Set(people.map(textOf)).size, people.length);
-    assert.deepEqual(personHash(keyHashes(SECRET), 1, [user('ab'), anon('cd')]), people[0]);
+    assert.deepEqual(identityFingerprint(keyHashes(SECRET), 1, [user('ab'), anon('cd')]), people[0]);
   });
 
   test('fits six and seven bytes, and is spread over them', () => {

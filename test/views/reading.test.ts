@@ -8,7 +8,7 @@ import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry, LogReader } from '../../src/log.ts';
 import { createReading } from '../../src/views/reading.ts';
-import type { Books, Page, Store, TraceSummary } from '../../src/store.ts';
+import type { LedgerSums, Page, Store, TraceSummary } from '../../src/store.ts';
 import { OTHER_TENANT, person, request, START, TENANT } from '../contract/store-feeding.ts';
 import { entriesOf } from '../processor/history.ts';
 import { appendAll, processAll } from '../processor/processing.ts';
@@ -33,7 +33,10 @@ suite('Reading what is still in the log', () => {
     removeFolder(folder);
   });
 
-  const sumOf = (hours: readonly { readonly users: Books; readonly events: Books }[], name: keyof Books): number[] => [
+  const sumOf = (
+    hours: readonly { readonly users: LedgerSums; readonly events: LedgerSums }[],
+    name: keyof LedgerSums,
+  ): number[] => [
     hours.reduce((sum, { users }) => sum + users[name], 0),
     hours.reduce((sum, { events }) => sum + events[name], 0),
   ];
@@ -145,14 +148,14 @@ suite('Reading what is still in the log', () => {
     assert.equal(looks, 2);
   });
 
-  test('a record that was set aside is pending for ever, and says so', async () => {
+  test('a dead letter is pending for ever, and says so', async () => {
     const entry = request([person({ user_id: 'u' })]);
     const broken = { ...entry, userCount: 2 };
     await appendAll(folder, [broken]);
     await processAll(folder);
     const trace = await reading.trace(TENANT, entry.traceId);
     assert.equal(trace?.status, 'pending');
-    assert.match(trace.users[0]?.warnings[0] ?? '', /set aside/);
+    assert.match(trace.users[0]?.warnings[0] ?? '', /dead letter/);
     assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
   });
 

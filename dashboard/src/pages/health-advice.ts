@@ -70,7 +70,7 @@ export function adviceFor(health: Health): Advice[] {
       title: 'The server warned when it started',
       text: `${health.warnings.join('. ')}.`,
     },
-    health.records_set_aside > 0 && {
+    health.dead_letters > 0 && {
       tone: 'bad',
       title: 'Some records could not be processed',
       text: 'They are kept, and nothing else waits for them. The doctor shows which ones, and why.',

@@ -105,7 +105,7 @@ function AdviceCard({ advice }: { advice: readonly Advice[] }): ReactNode {
 }
 
 function Bounds({ health }: { health: Health }): ReactNode {
-  const { ledger_difference: difference, records_set_aside: setAside } = health;
+  const { ledger_difference: difference, dead_letters: deadLetters } = health;
   const { disk_free_bytes: diskFree, disk_free_bytes_min: diskMin } = health;
   return (
     <div className="health-bounds">
@@ -153,9 +153,9 @@ function Bounds({ health }: { health: Health }): ReactNode {
       )}
       <Bound
         label="Set aside"
-        value={formatNumber(setAside)}
-        detail={setAside === 0 ? 'every record could be processed' : 'records that could not be processed'}
-        isBad={setAside !== 0}
+        value={formatNumber(deadLetters)}
+        detail={deadLetters === 0 ? 'every record could be processed' : 'records that could not be processed'}
+        isBad={deadLetters !== 0}
       />
     </div>
   );

@@ -220,7 +220,7 @@ const BOOK_LINES: readonly { readonly name: keyof LedgerSums; readonly label: st
   { name: 'duplicates', label: 'Duplicates', isRare: true },
   { name: 'erased', label: 'Erased', isRare: true },
   { name: 'expired', label: 'Expired', isRare: true },
-  { name: 'set_aside', label: 'Failed', isRare: true },
+  { name: 'dead_letters', label: 'Failed', isRare: true },
   { name: 'pending', label: 'Pending', isRare: false },
 ];
 

@@ -25,7 +25,7 @@ export interface HealthParts {
 }
 
 /** More than this are not counted: who has one of them has a bug to look for. */
-const SET_ASIDE_MAX = 1_000;
+const DEAD_LETTERS_MAX = 1_000;
 
 const Setting = object('Setting', 'One setting of the server.', {
   name: text('Name of the environment variable.'),
@@ -80,7 +80,7 @@ const Health = object('Health', 'How the server is.', {
   log_lost_records: numberOrNull(
     'Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing.',
   ),
-  records_set_aside: count('Failed records: requests that could not be processed, kept for an operator to look at.'),
+  dead_letters: count('Failed records: requests that could not be processed, kept for an operator to look at.'),
   requests: list(
     Type.Object({ status: count('Status of HTTP.'), requests: count('Responses with it since `started_at`.') }),
     'Responses to requests under `/ingest/`, of the whole server. Those that were rejected as a whole are counted nowhere else: they belong to no account.',
@@ -102,13 +102,13 @@ export function registerHealthRoutes(app: FastifyInstance, parts: HealthParts & 
       response: { description: 'How it is.', body: Health },
     },
     handler: async ({ store }) => ({
-      ...healthJson(parts, await recordsSetAside(store, parts.metricsBuffer)),
+      ...healthJson(parts, await deadLetterCount(store, parts.metricsBuffer)),
       settings: await settingsJson(parts.config, parts.sources),
     }),
   });
 }
 
-function healthJson(parts: HealthParts & OperatorParts, setAside: number) {
+function healthJson(parts: HealthParts & OperatorParts, deadLetters: number) {
   const { config, metricsBuffer, version, readiness } = parts;
   const { ready, reasons } = readiness();
   // A gauge that was not set yet is of a part that has had nothing to do.
@@ -134,7 +134,7 @@ function healthJson(parts: HealthParts & OperatorParts, setAside: number) {
     ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
     log_missing_records: hasProcessor ? gauge(METRIC.log_missing_records) : null,
     log_lost_records: hasProcessor ? gauge(METRIC.log_lost_records) : null,
-    records_set_aside: setAside,
+    dead_letters: deadLetters,
     requests: requestsJson(metricsBuffer),
     edges: config.edges,
   };
@@ -153,12 +153,12 @@ function requestsJson(metricsBuffer: SharedArrayBuffer): { status: number; reque
 }
 
 /** The counter starts with the process, the store remembers; without the store, the counter is better than nothing. */
-async function recordsSetAside(store: Store, metricsBuffer: SharedArrayBuffer): Promise<number> {
+async function deadLetterCount(store: Store, metricsBuffer: SharedArrayBuffer): Promise<number> {
   try {
-    return (await store.setAside(SET_ASIDE_MAX)).length;
+    return (await store.deadLetters(DEAD_LETTERS_MAX)).length;
   } catch (error) {
     if (!(error instanceof StoreUnavailableError)) throw error;
-    return readCounter(metricsBuffer, METRIC.records_set_aside);
+    return readCounter(metricsBuffer, METRIC.dead_letters);
   }
 }
 

@@ -8,7 +8,7 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import type { Books } from '../../store.ts';
+import type { LedgerSums } from '../../store.ts';
 import { Type } from '../json-schema.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
 import { count, flag, list, object, time } from '../schema.ts';
@@ -24,7 +24,7 @@ const LedgerSums = object('LedgerSums', 'What became of what was received.', {
   duplicates: count('Left out: sent before, with the same `Idempotency-Key` or `$event_id`.'),
   erased: count('Erased on request, or not stored because the person was erased.'),
   expired: count('Removed at the end of their retention.'),
-  set_aside: count('Failed records: they could not be processed, and are kept for an operator to look at.'),
+  dead_letters: count('Failed records: they could not be processed, and are kept for an operator to look at.'),
   pending: count('Durable, and not processed yet.'),
   difference: Type.Integer({ description: 'Received, less all of these. Anything but 0 is a bug.' }),
 });
@@ -51,7 +51,7 @@ const Ledger = object('Ledger', 'Every event is accounted for.', {
   ),
 });
 
-const ALL_STORED = { duplicates: 0, erased: 0, expired: 0, set_aside: 0, pending: 0, difference: 0 };
+const ALL_STORED = { duplicates: 0, erased: 0, expired: 0, dead_letters: 0, pending: 0, difference: 0 };
 const USERS = { received: 3, stored: 3, ...ALL_STORED };
 const EVENTS = { received: 4, stored: 4, ...ALL_STORED };
 const LEDGER = {
@@ -109,25 +109,25 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: TenantParts): 
   });
 }
 
-function sumsJson(sums: Books) {
-  const { received, stored, duplicates, erased, expired, setAside, pending } = sums;
+function sumsJson(sums: LedgerSums) {
+  const { received, stored, duplicates, erased, expired, deadLetters, pending } = sums;
   const difference = differenceOf(sums);
-  return { received, stored, duplicates, erased, expired, set_aside: setAside, pending, difference };
+  return { received, stored, duplicates, erased, expired, dead_letters: deadLetters, pending, difference };
 }
 
-function differenceOf({ received, stored, duplicates, erased, expired, setAside, pending }: Books): number {
-  return received - stored - duplicates - erased - expired - setAside - pending;
+function differenceOf({ received, stored, duplicates, erased, expired, deadLetters, pending }: LedgerSums): number {
+  return received - stored - duplicates - erased - expired - deadLetters - pending;
 }
 
-function totalOf(all: readonly Books[]): Books {
-  const total = (name: keyof Books): number => all.reduce((sum, sums) => sum + sums[name], 0);
+function totalOf(all: readonly LedgerSums[]): LedgerSums {
+  const total = (name: keyof LedgerSums): number => all.reduce((sum, sums) => sum + sums[name], 0);
   return {
     received: total('received'),
     stored: total('stored'),
     duplicates: total('duplicates'),
     erased: total('erased'),
     expired: total('expired'),
-    setAside: total('setAside'),
+    deadLetters: total('deadLetters'),
     pending: total('pending'),
   };
 }

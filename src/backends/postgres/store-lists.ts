@@ -6,7 +6,7 @@
 
 import type { TenantId } from '../../model.ts';
 import type { LostRecords } from '../../log.ts';
-import type { CountBucket, CountQuery, StoredLedger, ReceiptMinute, SetAsideRecord, TimeRange } from '../../store.ts';
+import type { CountBucket, CountQuery, StoredLedger, ReceiptMinute, DeadLetter, TimeRange } from '../../store.ts';
 import { BOOK_COLUMNS, booksOf, countBuckets, countRange, sumOfRevenues } from '../../views/counts.ts';
 import type { CountedCurrency } from '../../views/currency.ts';
 import { HOUR_MS, MINUTE_MS, startOf } from '../../views/sums.ts';
@@ -136,10 +136,10 @@ export async function readReceipts(
 }
 
 /** Newest first, of all logs that come into this store. */
-export async function listSetAside(db: Queryable, limit: number): Promise<SetAsideRecord[]> {
-  const { rows } = await db.query<SetAsideRecord>(
+export async function listDeadLetters(db: Queryable, limit: number): Promise<DeadLetter[]> {
+  const { rows } = await db.query<DeadLetter>(
     `SELECT tenants.id AS "tenantId", trace_id AS "traceId", partition, position, received_at AS "receivedAt",
-       set_aside_at AS "setAsideAt", cause
+       set_aside_at AS "failedAt", cause
      FROM set_aside JOIN tenants ON tenants.no = set_aside.tenant ORDER BY set_aside.no DESC LIMIT $1`,
     [limit],
   );
@@ -147,15 +147,15 @@ export async function listSetAside(db: Queryable, limit: number): Promise<SetAsi
 }
 
 /** Slow: looks at every event. */
-export async function countEvents(pool: PostgresPool): Promise<{ eventsInBooks: number; eventsInTables: number }> {
+export async function countEvents(pool: PostgresPool): Promise<{ eventsInLedger: number; eventsInTables: number }> {
   return inSnapshot(pool, async (client) => {
     await client.query(`SET LOCAL statement_timeout = ${RECOUNT_MS_MAX}`);
-    const { rows } = await client.query<{ eventsInBooks: number; eventsInTables: number }>({
-      text: `SELECT (SELECT coalesce(sum(events_stored), 0)::bigint FROM ledger) AS "eventsInBooks",
+    const { rows } = await client.query<{ eventsInLedger: number; eventsInTables: number }>({
+      text: `SELECT (SELECT coalesce(sum(events_stored), 0)::bigint FROM ledger) AS "eventsInLedger",
                (SELECT count(*) FROM events) AS "eventsInTables"`,
       timeoutMs: RECOUNT_MS_MAX,
     });
-    return rows[0] ?? { eventsInBooks: 0, eventsInTables: 0 };
+    return rows[0] ?? { eventsInLedger: 0, eventsInTables: 0 };
   });
 }
 

@@ -18,9 +18,9 @@ import type { LostRecords } from '../../log.ts';
 import { type ProcessedLog, processedLogOf } from '../../log/continuity.ts';
 import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
 import {
-  type Answer,
-  type Named,
-  type Question,
+  type LookupResult,
+  type PersonKeys,
+  type LookupRequest,
   type RecordHeader,
   type Retention,
   StoreConflictError,
@@ -28,7 +28,7 @@ import {
   type TenantBatch,
   type WriteTransaction,
 } from '../../store-writer.ts';
-import { addVisit, type Visits } from '../../views/known.ts';
+import { addVisit, type Visits } from '../../views/node-properties.ts';
 import type { HashOfKey } from '../../views/keyed-hash.ts';
 import { withoutNul } from './binary-arrays.ts';
 import { hashesOf } from './key-secret.ts';
@@ -98,7 +98,7 @@ const INSERT_LOST = `
   ON CONFLICT (log, partition, first_position) DO UPDATE
     SET next_position = excluded.next_position, records = excluded.records, found_at = excluded.found_at`;
 
-const INSERT_SET_ASIDE = {
+const INSERT_DEAD_LETTER = {
   name: 'store_insert_set_aside',
   text: `
     INSERT INTO set_aside (tenant, log, partition, position, received_at, trace_id, set_aside_at, cause)
@@ -191,7 +191,7 @@ class PostgresStoreWriter implements StoreWriter {
   }
 
   /** Nothing is put off here. */
-  async catchUp(): Promise<boolean> {
+  async compact(): Promise<boolean> {
     return false;
   }
 
@@ -205,10 +205,10 @@ class PostgresStoreWriter implements StoreWriter {
 }
 
 const NO_ACTS: Acts = { acts: 0, lastErasedAt: 0 };
-const NOBODY: ReadonlyMap<Named, NodeNumber> = new Map();
+const NOBODY: ReadonlyMap<PersonKeys, NodeNumber> = new Map();
 
-function peopleIn({ settled }: TenantBatch): Map<Named, NodeNumber> {
-  return new Map(settled.map(({ user, node }) => [user, node]));
+function peopleIn({ resolved }: TenantBatch): Map<PersonKeys, NodeNumber> {
+  return new Map(resolved.map(({ user, node }) => [user, node]));
 }
 
 class PostgresWriteTransaction implements WriteTransaction {
@@ -226,7 +226,7 @@ class PostgresWriteTransaction implements WriteTransaction {
   /** Set where the database is not as this writer left it. */
   #isOutdated = false;
   /** By tenant: whom to remember once it is committed. */
-  readonly #met: (readonly [tenant: number, people: ReadonlyMap<Named, NodeNumber>])[] = [];
+  readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonKeys, NodeNumber>])[] = [];
 
   constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey, people: KnownPeople) {
     this.#people = people;
@@ -255,7 +255,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     await this.#client.query(INSERT_LOST, [this.#shared.logName, partition, from, to, records, at]);
   }
 
-  async lookUp(questions: readonly Question[]): Promise<Answer[]> {
+  async lookUp(questions: readonly LookupRequest[]): Promise<LookupResult[]> {
     const tenants = await this.#tenants(questions.map(({ tenantId }) => tenantId));
     const firsts = await this.#shared.numbers.take(
       this.#client,
@@ -278,7 +278,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     // Somebody was erased or unmerged whom we may have remembered. That is rare: locks are then taken out of order.
     if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(questions);
     for (const [index, { tenant }] of asked.entries()) {
-      if (isCurrent[index] === true) this.#met.push([tenant, graph.settled[index] ?? NOBODY]);
+      if (isCurrent[index] === true) this.#met.push([tenant, graph.resolved[index] ?? NOBODY]);
     }
     for (const [index, { tenant }] of asked.entries()) {
       this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
@@ -324,13 +324,13 @@ class PostgresWriteTransaction implements WriteTransaction {
     }
   }
 
-  async setAside(header: RecordHeader, cause: string, at: number): Promise<void> {
+  async deadLetter(header: RecordHeader, cause: string, at: number): Promise<void> {
     const { tenantId, partition, position, receivedAt, traceId } = header;
     const tenant = (await this.#tenants([tenantId])).get(tenantId) as number;
-    this.#books.addSetAside(tenant, header);
+    this.#books.addDeadLetter(tenant, header);
     const { logName } = this.#shared;
     const values = [tenant, logName, partition, position, receivedAt, traceId, at, withoutNul(cause)];
-    await this.#client.query(INSERT_SET_ASIDE, values);
+    await this.#client.query(INSERT_DEAD_LETTER, values);
   }
 
   async commit(_durable: boolean): Promise<void> {

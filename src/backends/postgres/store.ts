@@ -26,7 +26,7 @@ import type {
   Receipts,
   RejectionQuery,
   RejectionReason,
-  SetAsideRecord,
+  DeadLetter,
   Store,
   StoredEvent,
   StoredIdentity,
@@ -45,7 +45,7 @@ import type { PostgresPool } from './pool.ts';
 import { unmerge } from './store-acts.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
-import { countEvents, listCounts, listSetAside, listTenants, readLedger, readReceipts } from './store-lists.ts';
+import { countEvents, listCounts, listDeadLetters, listTenants, readLedger, readReceipts } from './store-lists.ts';
 import { PeopleSteps, readPeople } from './store-people.ts';
 import { countProfiles, findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
 import { TenantNumbers } from './store-reads.ts';
@@ -187,11 +187,11 @@ class PostgresStore implements Store {
     return readLedger(this.#pool, this.#logName(), id, hours);
   }
 
-  setAside(limit: number): Promise<SetAsideRecord[]> {
-    return listSetAside(this.#pool, limit);
+  deadLetters(limit: number): Promise<DeadLetter[]> {
+    return listDeadLetters(this.#pool, limit);
   }
 
-  recount(): Promise<{ eventsInBooks: number; eventsInTables: number }> {
+  recount(): Promise<{ eventsInLedger: number; eventsInTables: number }> {
     return countEvents(this.#pool);
   }
 

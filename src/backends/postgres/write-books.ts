@@ -131,7 +131,7 @@ export class WriterBooks {
     this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
   }
 
-  addSetAside(tenant: number, header: RecordHeader): void {
+  addDeadLetter(tenant: number, header: RecordHeader): void {
     this.#received.addFailed(tenant, header);
   }
 

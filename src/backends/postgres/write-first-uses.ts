@@ -9,7 +9,13 @@
 
 import type { Snapshot } from '../../identity/graph.ts';
 import type { MatchKey } from '../../model.ts';
-import { type Answer, type KeyUse, type Question, StoreConflictError, type TenantBatch } from '../../store-writer.ts';
+import {
+  type LookupResult,
+  type KeyUse,
+  type LookupRequest,
+  StoreConflictError,
+  type TenantBatch,
+} from '../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../views/keyed-hash.ts';
 import { eventIdUsesOf } from '../../views/event-id-uses.ts';
 import { olderUseName } from '../../views/older-use.ts';
@@ -77,7 +83,7 @@ const INSERT_TOMBSTONES = {
 
 interface Asking {
   readonly tenant: number;
-  readonly question: Question;
+  readonly question: LookupRequest;
 }
 
 type Use = Pick<KeyUse, 'receivedAt'> & Partial<KeyUse>;
@@ -111,7 +117,7 @@ export class FirstUses {
     asked: readonly Asking[],
     snapshots: readonly Snapshot[],
     acts: ReadonlyMap<number, Acts>,
-  ): Promise<Answer[]> {
+  ): Promise<LookupResult[]> {
     await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }) => idempotencyKeys.map(({ key }) => key));
     await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }, tenant) =>
       idempotencyKeys.flatMap(({ key, bodyHash }) => {
@@ -143,8 +149,8 @@ export class FirstUses {
     for (const { tenant, batch } of batches) {
       for (const use of batch.newestKeyUses) this.#gather('idempotency_keys', tenant, use.key, use);
       const ids = this.#asked.get(tenant) ?? [];
-      for (const { place, receivedAt } of batch.eventIds) {
-        this.#gather('event_ids', tenant, ids[place] as string, { receivedAt });
+      for (const { index, receivedAt } of batch.eventIds) {
+        this.#gather('event_ids', tenant, ids[index] as string, { receivedAt });
       }
     }
     await this.#remember(client, 'idempotency_keys');
@@ -164,7 +170,7 @@ export class FirstUses {
     client: Queryable,
     table: UseTable,
     asked: readonly Asking[],
-    namesIn: (question: Question, tenant: number) => readonly string[],
+    namesIn: (question: LookupRequest, tenant: number) => readonly string[],
   ): Promise<void> {
     const tenants: number[] = [];
     const names: string[] = [];

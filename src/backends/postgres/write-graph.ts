@@ -10,7 +10,7 @@
 
 import type { ProfileState, Snapshot } from '../../identity/graph.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber } from '../../model.ts';
-import { type Named, type Question, StoreConflictError } from '../../store-writer.ts';
+import { type PersonKeys, type LookupRequest, StoreConflictError } from '../../store-writer.ts';
 import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { KnownPeople } from './write-people.ts';
@@ -52,7 +52,7 @@ const READ_PROFILES = {
       UNION ALL
       SELECT root, no, received_at, trace_id, user_index FROM nodes WHERE root = ANY ($1::int8[])
     )
-    SELECT members.*, keys.*, separated.apart
+    SELECT members.*, keys.*, separated.apart AS "cannotLink"
     FROM members
     CROSS JOIN LATERAL (
       SELECT max(value) FILTER (WHERE type = 0) AS user_id, count(*) FILTER (WHERE type = 1) AS emails,
@@ -83,13 +83,13 @@ interface MemberRow {
   readonly emails: number;
   readonly phone_numbers: number;
   readonly anon_ids: number;
-  readonly apart: readonly number[] | null;
+  readonly cannotLink: readonly number[] | null;
 }
 
 /** A question, with the numbers of its tenant and of the first node that it may make. */
 export interface Asked {
   readonly tenant: number;
-  readonly question: Question;
+  readonly question: LookupRequest;
   readonly nextNode: NodeNumber;
 }
 
@@ -100,15 +100,15 @@ export interface Graph {
   /** In the order of the questions. */
   readonly snapshots: Snapshot[];
   /** Of each question, those who have nothing to decide, and whether any of them is known from before. */
-  readonly settled: readonly Map<Named, NodeNumber>[];
+  readonly resolved: readonly Map<PersonKeys, NodeNumber>[];
   readonly hasRemembered: readonly boolean[];
   readonly locked: LockedNodes;
 }
 
 /** A question, without those who are known from before. */
 interface Rest extends Asked {
-  readonly users: readonly Named[];
-  readonly settled: Map<Named, NodeNumber>;
+  readonly users: readonly PersonKeys[];
+  readonly resolved: Map<PersonKeys, NodeNumber>;
   readonly hasRemembered: boolean;
 }
 
@@ -132,12 +132,12 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
     return lookUpGraph(client, asked, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
-  const snapshots = rests.map(({ nextNode, settled }, index): Snapshot => {
+  const snapshots = rests.map(({ nextNode, resolved }, index): Snapshot => {
     const nodes = keyNodes[index] as KeyNodes;
     return {
       nextNode,
       nodeOf: ({ type, value }) => nodes[type].get(value),
-      settledNodeOf: (user) => settled.get(user),
+      resolvedNodeOf: (user) => resolved.get(user),
       rootOf: (node) => known(roots.get(node)),
       profileOf: (root) => known(profiles.get(root)),
     };
@@ -145,22 +145,22 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
   return {
     snapshots,
     locked,
-    settled: rests.map(({ settled }) => settled),
+    resolved: rests.map(({ resolved }) => resolved),
     hasRemembered: rests.map(({ hasRemembered }) => hasRemembered),
   };
 }
 
 function withoutRemembered(asked: Asked, people: KnownPeople, toLock: Set<NodeNumber>): Rest {
   const { tenant, question } = asked;
-  const settled = new Map<Named, NodeNumber>();
+  const resolved = new Map<PersonKeys, NodeNumber>();
   const users = question.users.filter((user) => {
     const node = people.nodeOf(tenant, user, question.receivedAtMin);
     if (node === undefined) return true;
-    settled.set(user, node);
+    resolved.set(user, node);
     toLock.add(node);
     return false;
   });
-  return { ...asked, users, settled, hasRemembered: settled.size > 0 };
+  return { ...asked, users, resolved, hasRemembered: resolved.size > 0 };
 }
 
 const NO_PROFILES: ReadonlyMap<NodeNumber, ProfileState> = new Map();
@@ -207,7 +207,7 @@ async function findKeys(
 
 /** Who has nothing to decide, and which rows have to be locked; `candidates` are the survivors of the others. */
 function settle(
-  { users, settled }: Rest,
+  { users, resolved }: Rest,
   nodes: KeyNodes,
   roots: ReadonlyMap<NodeNumber, NodeNumber>,
   toLock: Set<NodeNumber>,
@@ -215,9 +215,9 @@ function settle(
 ): void {
   for (const user of users) {
     const { keys } = user;
-    const node = settledNodeOf(keys, nodes, roots);
+    const node = resolvedNodeOf(keys, nodes, roots);
     if (node !== undefined) {
-      settled.set(user, node);
+      resolved.set(user, node);
       toLock.add(node);
       continue;
     }
@@ -232,7 +232,7 @@ function settle(
 }
 
 /** The node of the strongest key, if all have nodes of one profile. */
-function settledNodeOf(
+function resolvedNodeOf(
   keys: readonly MatchKey[],
   nodes: KeyNodes,
   roots: ReadonlyMap<NodeNumber, NodeNumber>,
@@ -291,7 +291,7 @@ async function readProfiles(
       emails: total(members, ({ emails }) => emails),
       phoneNumbers: total(members, ({ phone_numbers }) => phone_numbers),
       anonIds: total(members, ({ anon_ids }) => anon_ids),
-      apart: members.flatMap(({ apart }) => apart ?? []),
+      cannotLink: members.flatMap(({ cannotLink }) => cannotLink ?? []),
     });
   }
   return profiles;

@@ -1,7 +1,7 @@
 /**
- * Writes what a batch tells of nodes: how many events, when first and last seen, what is known of them (views/known.ts).
- * New nodes are inserted with it, others, whose rows the look-up has locked, are updated; one statement each for a
- * batch. Only where people know very much it takes more statements: so much at a time as memory bears.
+ * Writes what a batch tells of nodes: how many events, when first and last seen, what is known of them (views/node-properties.ts).
+ * New nodes are inserted with it, others, whose rows the look-up has locked, are updated; one propertyUpdate each for a
+ * batch. Only where people know very much it takes more property updates: so much at a time as memory bears.
  */
 
 import { nodeIdOf } from '../../identity/node-id.ts';
@@ -13,15 +13,15 @@ import {
   groupsIn,
   groupsText,
   isList,
-  NOTHING_KNOWN,
+  NO_GROUPS,
   sumOf,
   type Visits,
-} from '../../views/known.ts';
+} from '../../views/node-properties.ts';
 import { booleans, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { LockedNodes } from './write-graph.ts';
 
-/** Of texts in one statement, in characters: ordinary people fit, a few that know megabytes each do not. */
+/** Of texts in one propertyUpdate, in characters: ordinary people fit, a few that know megabytes each do not. */
 const STATEMENT_LENGTH_MAX = 32 * 1024 * 1024;
 
 const INSERT_NODES = {
@@ -122,12 +122,12 @@ function newRow(
     events,
     first: Math.min(origin.receivedAt, first),
     last: Math.max(origin.receivedAt, last),
-    known: isList(users) ? boundedText(foldedGroups(NOTHING_KNOWN, users)) : textOf(users),
+    known: isList(users) ? boundedText(foldedGroups(NO_GROUPS, users)) : textOf(users),
   };
 }
 
-function textOf({ origin, statement }: UserToStore): string | null {
-  return statement === null ? null : groupsText(origin, statement);
+function textOf({ origin, propertyUpdate }: UserToStore): string | null {
+  return propertyUpdate === null ? null : groupsText(origin, propertyUpdate);
 }
 
 async function knownAfter(
@@ -138,7 +138,7 @@ async function knownAfter(
 ): Promise<string | null | undefined> {
   if (!locked.has(node)) throw new Error(`node ${node} was not looked up`);
   const list = isList(users) ? users : [users];
-  if (list.every(({ statement }) => statement === null)) return undefined;
+  if (list.every(({ propertyUpdate }) => propertyUpdate === null)) return undefined;
   const before = locked.get(node);
   return boundedText(foldedGroups(groupsIn(before === undefined ? await readKnown(client, node) : before), list));
 }

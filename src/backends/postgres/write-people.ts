@@ -10,9 +10,9 @@
  */
 
 import type { NodeNumber } from '../../model.ts';
-import { type Named, StoreConflictError } from '../../store-writer.ts';
-import { type HashOfKey, personHash } from '../../views/keyed-hash.ts';
-import { PeopleByHash } from '../../views/people-by-hash.ts';
+import { type PersonKeys, StoreConflictError } from '../../store-writer.ts';
+import { type HashOfKey, identityFingerprint } from '../../views/keyed-hash.ts';
+import { IdentityCache } from '../../views/identity-cache.ts';
 import { int4s } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 
@@ -75,7 +75,7 @@ async function readInvalidations(
 
 export class KnownPeople {
   /** Hashed with a generation, which belongs to one tenant. */
-  readonly #people = new PeopleByHash();
+  readonly #people = new IdentityCache();
   readonly #hashOf: HashOfKey;
   readonly #generations = new Map<number, Acts & { readonly generation: number }>();
   #lastGeneration = 0;
@@ -85,10 +85,10 @@ export class KnownPeople {
   }
 
   /** Undefined says nothing. `receivedAtMin` is the oldest of the batch. */
-  nodeOf(tenant: number, { keys }: Named, receivedAtMin: number): NodeNumber | undefined {
+  nodeOf(tenant: number, { keys }: PersonKeys, receivedAtMin: number): NodeNumber | undefined {
     const known = this.#generations.get(tenant);
     if (known === undefined || known.lastErasedAt >= receivedAtMin) return undefined;
-    return this.#people.get(personHash(this.#hashOf, known.generation, keys));
+    return this.#people.get(identityFingerprint(this.#hashOf, known.generation, keys));
   }
 
   /** Whether nothing was undone since the last call. Drops whom the acts since then were about; false at first, too. */
@@ -107,11 +107,11 @@ export class KnownPeople {
   }
 
   /** After a commit, what was found in a transaction in which `isCurrent` was true, when there were so many acts. */
-  learn(tenant: number, acts: number, people: Iterable<readonly [user: Named, node: NodeNumber]>): void {
+  learn(tenant: number, acts: number, people: Iterable<readonly [user: PersonKeys, node: NodeNumber]>): void {
     const known = this.#generations.get(tenant);
     if (known?.acts !== acts) return;
     for (const [{ keys }, node] of people) {
-      this.#people.set(personHash(this.#hashOf, known.generation, keys), node);
+      this.#people.set(identityFingerprint(this.#hashOf, known.generation, keys), node);
     }
   }
 

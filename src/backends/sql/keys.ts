@@ -5,7 +5,7 @@
  */
 
 import { type Kysely, sql } from 'kysely';
-import type { Account, ApiKey, KeySighting, KeyStore, NewKey } from '../../keys.ts';
+import type { Account, ApiKey, KeyUsage, KeyStore, NewKey } from '../../keys.ts';
 import type { AccountTables } from './account-tables.ts';
 import type { SqlDatabase } from './database.ts';
 
@@ -90,7 +90,7 @@ export class SqlKeyStore implements KeyStore {
     return this.#update(id, { expires_at: sql<number>`CASE WHEN expires_at < ${at} THEN expires_at ELSE ${at} END` });
   }
 
-  async recordSightings(sightings: readonly KeySighting[]): Promise<void> {
+  async recordUsage(sightings: readonly KeyUsage[]): Promise<void> {
     if (sightings.length === 0) return;
     const ids = [...new Set(sightings.map(({ keyId }) => keyId))];
     await this.#database.change(async (tables) => {

@@ -83,7 +83,7 @@ async function race({ writers }: Setup, entries: readonly Entry[]): Promise<void
 async function assertSums({ store, writers }: Setup): Promise<void> {
   const events = await eventsOf({ store });
   assert.deepEqual(await writers[0]?.difference(), { users: 0, events: 0 });
-  assert.deepEqual(await store.recount(), { eventsInBooks: events.length, eventsInTables: events.length });
+  assert.deepEqual(await store.recount(), { eventsInLedger: events.length, eventsInTables: events.length });
   const range = { from: START - 100 * DAY_MS, to: START + 100 * DAY_MS };
   const revenue = events.reduce((sum, event) => sum + Number(event.revenue ?? 0), 0);
   for (const interval of ['minute', 'hour', 'day'] as const) {

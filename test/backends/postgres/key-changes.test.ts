@@ -73,7 +73,7 @@ suite('Changes of keys', { skip: whyNoPostgres() }, () => {
     assert.equal(heard.length, 1);
     const { id } = await addKey();
     await eventually('the new key is heard of', () => heard.length >= 2, AT_ONCE_MS);
-    await store.recordSightings([{ keyId: id, usedAt: NOW, leakOrigin: 'https://shop.example' }]);
+    await store.recordUsage([{ keyId: id, usedAt: NOW, leakOrigin: 'https://shop.example' }]);
     await store.revoke(id, NOW);
     await eventually('the revocation is heard of', () => heard.length >= 3, AT_ONCE_MS);
     await store.expire(id, NOW);

@@ -120,7 +120,7 @@ suite('PostgreSQL as the target of a move', { skip: whyNoPostgres() }, () => {
     ]);
   });
 
-  test('positions, and records that were set aside, are those of the log that was moved', async (context) => {
+  test('positions and dead letters are those of the log that was migrated', async (context) => {
     const { target, pool } = await begun(context);
     await target.take('positions', null, chunkOf('a', [[0, 17]]));
     await target.take('set_aside', null, chunkOf('a', [[1, 1, 0, 3, NOON, TRACE, NOON, 'cause']]));

@@ -1,4 +1,4 @@
-/** A database that refuses to work is waited for: what is in the log is not to blame, and none of it is set aside. */
+/** A database that refuses to work is waited for: no record in the log is to blame, and none becomes a dead letter. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -14,7 +14,7 @@ import { databaseFor } from './database.ts';
 import { openOn } from './store-under-test.ts';
 
 suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
-  test('is told of and waited for, and nothing is set aside', async (context) => {
+  test('is logged and waited for, and no record becomes a dead letter', async (context) => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     const { pool } = await databaseFor(context);
@@ -48,7 +48,7 @@ suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
     assert.equal(lines.filter((line) => /waits.*arrivals/.test(line) || /arrivals.*waits/.test(line)).length, 1);
     await pool.query('ALTER TABLE elsewhere RENAME TO arrivals');
     await processor.drain();
-    assert.deepEqual(await store.setAside(10), []);
+    assert.deepEqual(await store.deadLetters(10), []);
     const { hours } = await store.ledger(about.tenantId, { from: null, to: null });
     assert.equal(hours[0]?.events.stored, 3);
   });

@@ -111,21 +111,21 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 3);
   });
 
-  test('a record is set aside once, whoever tries, with its cause whatever that holds', async (context) => {
+  test('a record becomes a dead letter once, whichever processor tries, with its cause whatever that holds', async (context) => {
     const { writer, store } = await openFor(context);
     const record = { ...request([person({ user_id: 'u' }), 7]), partition: 2, position: 5 };
-    const setAside = async (): Promise<void> => {
+    const deadLetters = async (): Promise<void> => {
       const transaction = await writer.begin();
       try {
-        await transaction.setAside(headerOf(record), 'TypeError: \0 is odd', START);
+        await transaction.deadLetter(headerOf(record), 'TypeError: \0 is odd', START);
         await transaction.commit(false);
       } finally {
         await transaction.rollback();
       }
     };
-    await setAside();
-    await assert.rejects(setAside(), StoreConflictError);
-    const rows = await store.setAside(10);
+    await deadLetters();
+    await assert.rejects(deadLetters(), StoreConflictError);
+    const rows = await store.deadLetters(10);
     assert.deepEqual(
       rows.map(({ partition, position, cause }) => [partition, position, cause]),
       [[2, 5, 'TypeError: \u{FFFD} is odd']],

@@ -22,10 +22,17 @@ import { hashesOf } from '../../../src/backends/sqlite/store/match-keys.ts';
 import { StoreNodes } from '../../../src/backends/sqlite/store/nodes.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import type { NewNode } from '../../../src/identity/graph.ts';
-import type { Group } from '../../../src/identity/statements.ts';
-import type { EventToStore, StatementToStore, UserToStore } from '../../../src/store-writer.ts';
-import { addVisit, boundedText, foldedGroups, NOTHING_KNOWN, sumOf, type Visits } from '../../../src/views/known.ts';
-import { saidNames } from '../../../src/views/said-names.ts';
+import type { Group } from '../../../src/identity/property-updates.ts';
+import type { EventToStore, PropertyUpdateToStore, UserToStore } from '../../../src/store-writer.ts';
+import {
+  addVisit,
+  boundedText,
+  foldedGroups,
+  NO_GROUPS,
+  sumOf,
+  type Visits,
+} from '../../../src/views/node-properties.ts';
+import { propertyShape } from '../../../src/views/property-shape.ts';
 import { traceIdOf } from '../../processor/history.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
@@ -108,7 +115,7 @@ function object(names: readonly string[], value: unknown): string {
 }
 
 /** As it is prepared (processor/prepare.ts). */
-function statementOf({ names, value }: Visit): StatementToStore | null {
+function propertyUpdateOf({ names, value }: Visit): PropertyUpdateToStore | null {
   const [fieldNames, propertyNames] = names;
   const fields = value === null ? '{}' : object(fieldNames, value);
   const properties = object(propertyNames, value);
@@ -118,7 +125,7 @@ function statementOf({ names, value }: Visit): StatementToStore | null {
     return all;
   };
   if (fields === '{}' && properties === '{}') return null;
-  return { names: saidNames(listed(fields), listed(properties)), fields, properties, isCut: false };
+  return { shape: propertyShape(listed(fields), listed(properties)), fields, properties, isCut: false };
 }
 
 const folder = temporaryFolder();
@@ -187,7 +194,7 @@ class KnownNodes {
     if (late < 0) this.#now += 1;
     const receivedAt = this.#now - Math.max(0, late);
     const origin = { receivedAt, traceId: traceIdOf(receivedAt, trace * 10_000 + this.#users), userIndex: 0 };
-    return { origin, node, events: [EVENT], statement: statementOf(visit) };
+    return { origin, node, events: [EVENT], propertyUpdate: propertyUpdateOf(visit) };
   }
 
   #begin(): void {
@@ -278,7 +285,7 @@ class KnownNodes {
     const all = [...this.#said].sort(([a], [b]) => a - b);
     return all.map(([node, users]) => {
       const { events, first, last } = sumOf(users);
-      return [node, events, first, last, boundedText(foldedGroups(NOTHING_KNOWN, users))];
+      return [node, events, first, last, boundedText(foldedGroups(NO_GROUPS, users))];
     });
   }
 }

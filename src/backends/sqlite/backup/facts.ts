@@ -277,7 +277,7 @@ function assertAccountedFor(database: DatabaseSync, file: string): void {
       `The ledger in ${file} does not account for all ${noun}: in the hour of ${new Date(row.hour).toISOString()} ${row.received} were received, and ${row.found} are accounted for.`,
     );
   }
-  const { eventsInBooks, eventsInTables } = countEvents(new StoreConnection(database));
-  if (eventsInBooks === eventsInTables) return;
-  throw new OperatorError(`The ledger in ${file} says ${eventsInBooks} events, and ${eventsInTables} are there.`);
+  const { eventsInLedger, eventsInTables } = countEvents(new StoreConnection(database));
+  if (eventsInLedger === eventsInTables) return;
+  throw new OperatorError(`The ledger in ${file} says ${eventsInLedger} events, and ${eventsInTables} are there.`);
 }

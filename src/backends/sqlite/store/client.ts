@@ -52,7 +52,7 @@ export function openSqliteStoreClient({
     rejectionReasons: (...args) => calls.call('rejectionReasons', ...args),
     receipts: (...args) => calls.call('receipts', ...args),
     ledger: (...args) => calls.call('ledger', ...args),
-    setAside: (...args) => calls.call('setAside', ...args),
+    deadLetters: (...args) => calls.call('deadLetters', ...args),
     recount: () => calls.call('recount'),
     close: () => calls.close(),
   };

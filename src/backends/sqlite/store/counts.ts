@@ -82,7 +82,7 @@ export class StoreBooks {
     this.#received.add(tenant, header, users, events);
   }
 
-  bookSetAside(tenant: number, header: RecordHeader): void {
+  addDeadLetter(tenant: number, header: RecordHeader): void {
     this.#received.addFailed(tenant, header);
   }
 

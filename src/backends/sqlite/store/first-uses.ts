@@ -83,7 +83,7 @@ export class FirstUses {
       usedAt[place] = receivedAt;
       uses[place] = before + 1;
     }
-    return { firstPlaces: firstPlacesOf(hashes), usedAt };
+    return { firstIndexes: firstIndexesOf(hashes), usedAt };
   }
 
   newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
@@ -103,10 +103,10 @@ export class FirstUses {
   }
 
   #writeEventIds(written: TenantBatch['eventIds'], { hashes, uses }: AskedEventIds): void {
-    for (const { place, receivedAt } of written) {
-      const before = uses[place] as number;
-      this.#eventIds.set(hashes[place] as KeyHash, [receivedAt, before]);
-      uses[place] = before + 1;
+    for (const { index, receivedAt } of written) {
+      const before = uses[index] as number;
+      this.#eventIds.set(hashes[index] as KeyHash, [receivedAt, before]);
+      uses[index] = before + 1;
     }
   }
 
@@ -177,8 +177,8 @@ function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
 }
 
 /** Where each hash is first: a hash table with open addressing. */
-function firstPlacesOf(hashes: readonly KeyHash[]): Int32Array {
-  const firstPlaces = new Int32Array(hashes.length);
+function firstIndexesOf(hashes: readonly KeyHash[]): Int32Array {
+  const firstIndexes = new Int32Array(hashes.length);
   const slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * hashes.length + 1)));
   const mask = slots.length - 1;
   for (let place = 0; place < hashes.length; place++) {
@@ -189,7 +189,7 @@ function firstPlacesOf(hashes: readonly KeyHash[]): Int32Array {
       if (other.rest === rest && other.hash === hash) break;
     }
     if (slots[slot] === 0) slots[slot] = place + 1;
-    firstPlaces[place] = (slots[slot] as number) - 1;
+    firstIndexes[place] = (slots[slot] as number) - 1;
   }
-  return firstPlaces;
+  return firstIndexes;
 }

@@ -72,7 +72,7 @@ export class StoreChanges {
     let end = first + 1;
     while (isTogether(identifiers[first], identifiers[end])) end += 1;
     const keys = identifiers.slice(first, end).map(({ key }) => key);
-    return companyOf(this.#keys.personHash(tenant, keys));
+    return companyOf(this.#keys.identityFingerprint(tenant, keys));
   }
 }
 

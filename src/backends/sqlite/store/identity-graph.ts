@@ -7,9 +7,9 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../../identity/graph.ts';
 import type { MatchKey, NodeNumber } from '../../../model.ts';
-import type { Named, Question, Settled } from '../../../store-writer.ts';
+import type { PersonKeys, LookupRequest, ResolvedPerson } from '../../../store-writer.ts';
 import type { KeyHash } from '../../../views/keyed-hash.ts';
-import { PeopleByHash } from '../../../views/people-by-hash.ts';
+import { IdentityCache } from '../../../views/identity-cache.ts';
 import { companyOf, type StoreMatchKeys } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 
@@ -35,11 +35,11 @@ export class StoreGraph {
   readonly #nodesOf: StatementSync;
   readonly #rootWithIdentifiers: StatementSync;
   readonly #identifiersOf: StatementSync;
-  readonly #apartFrom: StatementSync;
-  readonly #anyApart: StatementSync;
+  readonly #cannotLinkOf: StatementSync;
+  readonly #anyCannotLink: StatementSync;
   #isAnybodyApart: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
-  readonly #people = new PeopleByHash();
+  readonly #people = new IdentityCache();
   readonly #roots = new Map<NodeNumber, NodeNumber>();
 
   constructor(database: DatabaseSync, keys: StoreMatchKeys) {
@@ -56,8 +56,8 @@ export class StoreGraph {
     for (const statement of [this.#nodesOf, this.#identifiersOf, this.#rootWithIdentifiers]) {
       statement.setReturnArrays(true);
     }
-    this.#anyApart = database.prepare('SELECT 1 FROM apart LIMIT 1');
-    this.#apartFrom = database.prepare('SELECT node_b FROM apart WHERE node_a = ? ORDER BY node_b');
+    this.#anyCannotLink = database.prepare('SELECT 1 FROM apart LIMIT 1');
+    this.#cannotLinkOf = database.prepare('SELECT node_b FROM apart WHERE node_a = ? ORDER BY node_b');
   }
 
   forget(): void {
@@ -76,23 +76,23 @@ export class StoreGraph {
     this.#isAnybodyApart = undefined;
   }
 
-  snapshot(tenant: number, question: Question, nextNode: NodeNumber): Snapshot {
+  snapshot(tenant: number, question: LookupRequest, nextNode: NodeNumber): Snapshot {
     const nodes = new Map<MatchKey, NodeNumber>();
     const roots = new Map<NodeNumber, NodeNumber>();
-    const settled = new Map<Named, NodeNumber>();
+    const resolved = new Map<PersonKeys, NodeNumber>();
     for (const user of question.users) {
-      const person = this.#keys.personHash(tenant, user.keys);
+      const person = this.#keys.identityFingerprint(tenant, user.keys);
       let node = this.#people.get(person);
       if (node === undefined) {
-        node = this.#settledNodeOf(tenant, user.keys, person, nodes, roots);
+        node = this.#resolvedNodeOf(tenant, user.keys, person, nodes, roots);
         if (node === UNKNOWN) continue;
         this.#people.set(person, node);
       }
-      settled.set(user, node);
+      resolved.set(user, node);
     }
     return {
       nextNode,
-      settledNodeOf: (user) => settled.get(user),
+      resolvedNodeOf: (user) => resolved.get(user),
       nodeOf: (key) => {
         const node = nodes.get(key) ?? this.#nodeOf(tenant, key);
         return node === UNKNOWN ? undefined : node;
@@ -103,14 +103,14 @@ export class StoreGraph {
   }
 
   /** Keeps the caches in step with what was just written. */
-  learn(tenant: number, { aliases }: Changes, settled: readonly Settled[]): void {
+  learn(tenant: number, { aliases }: Changes, resolved: readonly ResolvedPerson[]): void {
     for (const [node, root] of aliases) this.#roots.set(node, root);
     // Whoever was new a moment ago is known by now, and will come again.
-    for (const { user, node } of settled) this.#people.set(this.#keys.personHash(tenant, user.keys), node);
+    for (const { user, node } of resolved) this.#people.set(this.#keys.identityFingerprint(tenant, user.keys), node);
   }
 
   /** Looks all keys up. The node of the strongest if all have nodes of one profile, else UNKNOWN. */
-  #settledNodeOf(
+  #resolvedNodeOf(
     tenant: number,
     keys: readonly MatchKey[],
     person: KeyHash,
@@ -177,14 +177,14 @@ export class StoreGraph {
       emails: counts[EMAIL] ?? 0,
       phoneNumbers: counts[PHONE_NUMBER] ?? 0,
       anonIds: counts[ANON_ID] ?? 0,
-      apart: this.#apart(nodes),
+      cannotLink: this.#cannotLink(nodes),
     };
   }
 
   /** Where nobody was ever parted, which is nearly everywhere, nobody is asked for. */
-  #apart(nodes: readonly NodeNumber[]): number[] {
-    this.#isAnybodyApart ??= this.#anyApart.get() !== undefined;
+  #cannotLink(nodes: readonly NodeNumber[]): number[] {
+    this.#isAnybodyApart ??= this.#anyCannotLink.get() !== undefined;
     if (!this.#isAnybodyApart) return [];
-    return nodes.flatMap((node) => this.#apartFrom.all(node).map(({ node_b }) => node_b as number));
+    return nodes.flatMap((node) => this.#cannotLinkOf.all(node).map(({ node_b }) => node_b as number));
   }
 }

@@ -15,7 +15,7 @@ import type {
   Page,
   RejectionQuery,
   RejectionReason,
-  SetAsideRecord,
+  DeadLetter,
   StoredRejection,
   TimeRange,
 } from '../../../store.ts';
@@ -202,7 +202,7 @@ export function listActs(
   return pageOf(rows, limit, actOf, ({ no }) => scopedCursorOf('audit', [tenant, traceId], no));
 }
 
-interface SetAsideRow {
+interface DeadLetterRow {
   readonly tenant_id: TenantId;
   readonly trace_id: Uint8Array;
   readonly partition: number;
@@ -213,8 +213,8 @@ interface SetAsideRow {
 }
 
 /** Newest first. */
-export function listSetAside(store: StoreConnection, limit: number): SetAsideRecord[] {
-  const rows = store.all<SetAsideRow>(
+export function listDeadLetters(store: StoreConnection, limit: number): DeadLetter[] {
+  const rows = store.all<DeadLetterRow>(
     `SELECT set_aside.*, tenants.id AS tenant_id FROM set_aside JOIN tenants ON tenants.no = set_aside.tenant
      ORDER BY set_aside.no DESC LIMIT ?`,
     limit,
@@ -225,16 +225,16 @@ export function listSetAside(store: StoreConnection, limit: number): SetAsideRec
     partition: row.partition,
     position: row.position,
     receivedAt: row.received_at,
-    setAsideAt: row.set_aside_at,
+    failedAt: row.set_aside_at,
     cause: row.cause,
   }));
 }
 
-export function countEvents(store: StoreConnection): { eventsInBooks: number; eventsInTables: number } {
+export function countEvents(store: StoreConnection): { eventsInLedger: number; eventsInTables: number } {
   const books = store.get<{ events: number | null }>('SELECT sum(events_stored) AS events FROM ledger');
   const eventsInTables = store
     .tables()
     .map(({ no }) => countStored(store, no))
     .reduce((sum, events) => sum + events, 0);
-  return { eventsInBooks: books?.events ?? 0, eventsInTables };
+  return { eventsInLedger: books?.events ?? 0, eventsInTables };
 }

@@ -7,7 +7,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
-import { type HashOfKey, type Key, type KeyHash, keyHashes, personHash } from '../../../views/keyed-hash.ts';
+import { type HashOfKey, type Key, type KeyHash, keyHashes, identityFingerprint } from '../../../views/keyed-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Entry, RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
@@ -55,8 +55,8 @@ export class StoreMatchKeys {
   }
 
   /** Strongest first. */
-  personHash(tenant: number, keys: readonly Key[]): KeyHash {
-    return personHash(this.#hashOf, tenant, keys);
+  identityFingerprint(tenant: number, keys: readonly Key[]): KeyHash {
+    return identityFingerprint(this.#hashOf, tenant, keys);
   }
 
   /** To be called before the transaction is committed. */

@@ -1,6 +1,6 @@
 /**
  * Writes what a transaction adds to nodes. The row of a new node is written at once, and never changed; how many events a
- * node has, when it was first and last seen and what is known of it (identity/statements.ts) is gathered until the
+ * node has, when it was first and last seen and what is known of it (identity/property-updates.ts) is gathered until the
  * commit, up to `GATHERED_NODES_MAX` and `GATHERED_BYTES_MAX`, and put as a sorted run (store/profile-runs.ts).
  *
  * Most updates set the same names as the one before them. Where all that is known comes from one update, a newer one of the same
@@ -18,10 +18,10 @@ import {
   foldedGroups,
   groupsText,
   isList,
-  NOTHING_KNOWN,
+  NO_GROUPS,
   sumOf,
   type Visits,
-} from '../../../views/known.ts';
+} from '../../../views/node-properties.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { ProfileMemtable, type PropertyUpdate } from './profile-memtable.ts';
 import { PROFILE_GROUP, PROFILE_RUNS, PROFILE_SIZES } from './profile-runs.ts';
@@ -112,10 +112,14 @@ export class StoreNodes {
       const newest = newestOfSameNames(visits);
       return newest === null ? updatesTogether(visits) : this.#updateOf(newest);
     }
-    const { origin, statement } = visits;
-    if (statement === null) return null;
+    const { origin, propertyUpdate } = visits;
+    if (propertyUpdate === null) return null;
     const { receivedAt } = origin;
-    return { text: groupsText(origin, statement), shape: this.#shapes.of(statement.names), writtenAt: receivedAt };
+    return {
+      text: groupsText(origin, propertyUpdate),
+      shape: this.#shapes.of(propertyUpdate.shape),
+      writtenAt: receivedAt,
+    };
   }
 }
 
@@ -123,14 +127,14 @@ export class StoreNodes {
 function newestOfSameNames(visits: readonly UserToStore[]): UserToStore | null {
   let newest: UserToStore | null = null;
   for (const visit of visits) {
-    if (visit.statement === null) continue;
-    if (newest !== null && visit.statement.names !== newest.statement?.names) return null;
+    if (visit.propertyUpdate === null) continue;
+    if (newest !== null && visit.propertyUpdate.shape !== newest.propertyUpdate?.shape) return null;
     if (newest === null || compareOrigins(newest.origin, visit.origin) < 0) newest = visit;
   }
   return newest;
 }
 
 function updatesTogether(visits: readonly UserToStore[]): PropertyUpdate | null {
-  const text = boundedText(foldedGroups(NOTHING_KNOWN, visits));
+  const text = boundedText(foldedGroups(NO_GROUPS, visits));
   return text === null ? null : { text, shape: NO_SHAPE, writtenAt: 0 };
 }

@@ -8,12 +8,12 @@
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { Rows } from '../../../columnar/column-block.ts';
 import type { NodeNumber } from '../../../model.ts';
-import type { Sum } from '../../../views/known.ts';
+import type { Sum } from '../../../views/node-properties.ts';
 import { combineProfiles, PROFILE_RUNS } from './profile-runs.ts';
 import { NO_SHAPE } from './shape-hash.ts';
 import { RowsToWrite } from '../sorted-runs/entries.ts';
 
-/** What was set of a node, as text (identity/statements.ts). */
+/** What was set of a node, as text (identity/property-updates.ts). */
 export interface PropertyUpdate {
   readonly text: string;
   /** Where it is one update: which names it set (store/shape-hash.ts), and when it was received. Else NO_SHAPE. */

@@ -5,16 +5,16 @@
  *
  *   key     node
  *   values  events, first seen, last seen, written at, shape hash
- *   bytes   what is known (identity/statements.ts) as JSON in UTF-8; none for nothing
+ *   bytes   what is known (identity/property-updates.ts) as JSON in UTF-8; none for nothing
  *
  * Where what is known comes from one update, the shape hash says which names that set (store/shape-hash.ts), and `written at`
  * when it was received; else they are NO_SHAPE and last seen. Events may be below 0 in a part: those expired that another part has.
- * In which order parts are combined does not matter, but for people of whom so much is known that some of it is cut off (views/known.ts).
+ * In which order parts are combined does not matter, but for people of whom so much is known that some of it is cut off (views/node-properties.ts).
  */
 
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { NodeNumber } from '../../../model.ts';
-import { mergedKnown } from '../../../views/known.ts';
+import { mergedGroups } from '../../../views/node-properties.ts';
 import { NO_SHAPE } from './shape-hash.ts';
 import { combineEntries, type Entry, NO_BYTES, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
@@ -77,7 +77,7 @@ function combineKnown({ columns }: RowsToWrite, bytes: ByteColumn, into: number,
     return;
   }
   const [text, otherText] = [textOf(bytes.get(into)), textOf(bytes.get(other))];
-  const merged = mergedKnown(text, otherText);
+  const merged = mergedGroups(text, otherText);
   if (merged === text) return;
   if (merged === otherText) {
     takeOther();

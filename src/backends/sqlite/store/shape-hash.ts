@@ -1,5 +1,5 @@
 /**
- * Which names an update of properties sets (identity/statements.ts), as a number: 53 bits of the hash of them under the
+ * Which names an update of properties sets (identity/property-updates.ts), as a number: 53 bits of the hash of them under the
  * store's secret (views/keyed-hash.ts). It is stored beside what is known of a node, so that a newer update of the same names
  * replaces an older one without either being parsed. The same names in another order have another number, and are then
  * compared as text. Relies on what the edge rejects: halves of surrogate pairs, which would be alike, and NUL, which separates names.

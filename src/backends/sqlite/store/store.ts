@@ -24,7 +24,7 @@ import type {
   Receipts,
   RejectionQuery,
   RejectionReason,
-  SetAsideRecord,
+  DeadLetter,
   Store,
   StoredEvent,
   StoredIdentity,
@@ -52,7 +52,7 @@ import {
   listCounts,
   listRejectionReasons,
   listRejections,
-  listSetAside,
+  listDeadLetters,
   readLedger,
 } from './lists.ts';
 import { readPeople, searchBlock } from './people.ts';
@@ -207,11 +207,11 @@ class SqliteStore implements Store {
     return this.#read(() => readLedger(this.#store, id === null ? null : this.#store.tenant(id), hours));
   }
 
-  async setAside(limit: number): Promise<SetAsideRecord[]> {
-    return this.#read(() => listSetAside(this.#store, limit));
+  async deadLetters(limit: number): Promise<DeadLetter[]> {
+    return this.#read(() => listDeadLetters(this.#store, limit));
   }
 
-  async recount(): Promise<{ eventsInBooks: number; eventsInTables: number }> {
+  async recount(): Promise<{ eventsInLedger: number; eventsInTables: number }> {
     return this.#read(() => countEvents(this.#store));
   }
 

@@ -17,8 +17,8 @@ import type { LostRecords } from '../../../log.ts';
 import { type ProcessedLog, processedLogOf } from '../../../log/continuity.ts';
 import type { MatchKey, TenantId } from '../../../model.ts';
 import {
-  type Answer,
-  type Question,
+  type LookupResult,
+  type LookupRequest,
   type RecordHeader,
   type RecordToStore,
   type Retention,
@@ -28,7 +28,7 @@ import {
   type TenantBatch,
   type WriteTransaction,
 } from '../../../store-writer.ts';
-import { addVisit, type Visits } from '../../../views/known.ts';
+import { addVisit, type Visits } from '../../../views/node-properties.ts';
 import { notesOf } from '../../../views/record-notes.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { isBusy, isDamage } from '../database.ts';
@@ -187,7 +187,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return next;
   }
 
-  async lookUp(questions: readonly Question[]): Promise<Answer[]> {
+  async lookUp(questions: readonly LookupRequest[]): Promise<LookupResult[]> {
     // Tenants share one sequence of node numbers, so each gets as many as it could use at most.
     let nextNode = this.#next.node;
     return this.#attempt(() =>
@@ -215,10 +215,10 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     });
   }
 
-  async setAside(header: RecordHeader, cause: string, at: number): Promise<void> {
+  async deadLetter(header: RecordHeader, cause: string, at: number): Promise<void> {
     this.#attempt(() => {
       const tenant = this.#tenant(header.tenantId);
-      this.#books.bookSetAside(tenant.no, header);
+      this.#books.addDeadLetter(tenant.no, header);
       this.#database
         .prepare('INSERT INTO set_aside VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)')
         .run(tenant.no, header.partition, header.position, header.receivedAt, uuidBytes(header.traceId), at, cause);
@@ -262,7 +262,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#forget();
   }
 
-  async catchUp(): Promise<boolean> {
+  async compact(): Promise<boolean> {
     const isBehind = this.#attempt(
       () => this.#nodes.isMerging || this.#keys.isMerging || this.#firstUses.isMerging || this.#tables.isMerging,
     );
@@ -401,7 +401,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     this.#changes.write(tenant.no, batch.changes);
     this.#books.countProfiles(tenant.no, newProfilesIn(batch.changes));
-    this.#graph.learn(tenant.no, batch.changes, batch.settled);
+    this.#graph.learn(tenant.no, batch.changes, batch.resolved);
     this.#tombstones.write(tenant, batch.tombstones);
     this.#firstUses.write(tenant.no, batch, this.#next.record);
   }

@@ -1,7 +1,7 @@
 /**
- * What is said of a person: profile fields (rule 12) and user_properties, each name with the value of its newest
- * origin (rule 11). A node keeps what was said on it as groups, one per origin that still has something to say
- * (rule 13), so a profile's view is a fold over its nodes and an unmerge is exact.
+ * The properties of a person: profile fields (rule 12) and user_properties, each name with the value of its newest
+ * origin (rule 11). A node keeps its property updates as groups, one per origin that still sets a name (rule 13), so a
+ * profile's view is a fold over its nodes and an unmerge is exact.
  *
  * Invariants of a node's groups: newest first; a name is in one group at most, per kind; no group is empty; a deleted
  * property stays as null, so that an older value does not come back. Names are the client's and may be `__proto__`:
@@ -13,7 +13,7 @@ import { compareOrigins } from './origin.ts';
 
 export type Values = Readonly<Record<string, unknown>>;
 
-/** What one user said of a person, as far as nothing newer was said; a tuple, to be short as JSON. */
+/** What one user set and nothing newer has replaced; a tuple, to be short as JSON. */
 export type Group = readonly [
   receivedAt: number,
   traceId: string,
@@ -22,26 +22,26 @@ export type Group = readonly [
   properties: Values,
 ];
 
-export interface Statement {
+export interface PropertyUpdate {
   readonly fields: Values;
   readonly properties: Values;
 }
 
-/** A value, and who said so. */
-export interface Told {
+/** A value, and the request that set it. */
+export interface PropertyValue {
   readonly value: unknown;
   readonly origin: Origin;
 }
 
 export interface View {
-  readonly fields: Map<string, Told>;
-  readonly properties: Map<string, Told>;
+  readonly fields: Map<string, PropertyValue>;
+  readonly properties: Map<string, PropertyValue>;
 }
 
 const NOTHING: Values = Object.freeze({});
 
-/** Rule 12: every member of `identifiers` but the four that name a person is a profile field; null is absent. */
-export function statementOf(identifiers: Values, userProperties: Values | null | undefined): Statement {
+/** Rule 12: every member of `identifiers` but the four that identify a person is a profile field; null is absent. */
+export function propertyUpdateOf(identifiers: Values, userProperties: Values | null | undefined): PropertyUpdate {
   let hasFields = false;
   for (const name in identifiers) hasFields ||= isField(name, identifiers[name]);
   const fields = hasFields ? selected(identifiers, isField) : NOTHING;
@@ -52,17 +52,25 @@ function isField(name: string, value: unknown): boolean {
   return value !== null && value !== undefined && !IDENTIFIER_TYPES.includes(name as IdentifierType);
 }
 
-/** What a node knows after one more statement; the same array if that says nothing new. `null` deletes a property. */
-export function state(known: readonly Group[], origin: Origin, fields: Values, properties: Values): readonly Group[] {
-  return stateAll(known, [{ origin, fields, properties }]);
+/** The groups after one more update; the same array if it changes nothing. `null` deletes a property. */
+export function applyUpdate(
+  groups: readonly Group[],
+  origin: Origin,
+  fields: Values,
+  properties: Values,
+): readonly Group[] {
+  return applyUpdates(groups, [{ origin, fields, properties }]);
 }
 
 /**
- * Like `state` for many statements, in one pass over all names. A person has room for `namesPerPersonMax` names of each
- * kind: beyond that, those that were said longest ago are forgotten.
+ * Like `applyUpdate` for many updates, in one pass over all names. A person keeps `namesPerPersonMax` names of each kind:
+ * beyond that, the ones set longest ago are dropped.
  */
-export function stateAll(known: readonly Group[], said: readonly (Statement & { origin: Origin })[]): readonly Group[] {
-  const added = said.map(
+export function applyUpdates(
+  groups: readonly Group[],
+  updates: readonly (PropertyUpdate & { origin: Origin })[],
+): readonly Group[] {
+  const added = updates.map(
     ({ origin, fields, properties }): Group => [
       origin.receivedAt,
       origin.traceId,
@@ -71,8 +79,8 @@ export function stateAll(known: readonly Group[], said: readonly (Statement & { 
       properties,
     ],
   );
-  // Stable: of two with the same origin, the one that was known comes first.
-  const all = [...known, ...added].sort((a, b) => compareOrigins(originOf(b), originOf(a)));
+  // Stable: of two with the same origin, the stored one comes first.
+  const all = [...groups, ...added].sort((a, b) => compareOrigins(originOf(b), originOf(a)));
   const fieldsSeen = new Set<string>();
   const propertiesSeen = new Set<string>();
   const result: Group[] = [];
@@ -84,8 +92,8 @@ export function stateAll(known: readonly Group[], said: readonly (Statement & { 
     const rest = unseen(group, fieldsSeen, propertiesSeen);
     if (!isEmpty(rest)) result.push(rest);
   }
-  const isSame = result.length === known.length && result.every((group, index) => group === known[index]);
-  return isSame ? known : result;
+  const isSame = result.length === groups.length && result.every((group, index) => group === groups[index]);
+  return isSame ? groups : result;
 }
 
 /** The group without names that newer ones have; the same object if it keeps all. */
@@ -111,31 +119,31 @@ function unseenValues(values: Values, seen: Set<string>): Values {
   return kept.size === 0 ? NOTHING : selected(values, (name) => kept.has(name));
 }
 
-/** Rule 13: what all nodes of a profile say together, names in order. */
-export function view(nodes: Iterable<readonly Group[]>): View {
-  const fields = new Map<string, Told>();
-  const properties = new Map<string, Told>();
+/** Rule 13: the properties of all nodes of a profile together, names in order. */
+export function viewOf(nodes: Iterable<readonly Group[]>): View {
+  const fields = new Map<string, PropertyValue>();
+  const properties = new Map<string, PropertyValue>();
   for (const groups of nodes) {
     for (const group of groups) {
-      tell(fields, group[3], originOf(group));
-      tell(properties, group[4], originOf(group));
+      keepNewest(fields, group[3], originOf(group));
+      keepNewest(properties, group[4], originOf(group));
     }
   }
   return { fields: presented(fields), properties: presented(properties) };
 }
 
-function tell(told: Map<string, Told>, values: Values, origin: Origin): void {
+function keepNewest(found: Map<string, PropertyValue>, values: Values, origin: Origin): void {
   for (const name in values) {
-    const before = told.get(name);
+    const before = found.get(name);
     if (before === undefined || compareOrigins(before.origin, origin) < 0) {
-      told.set(name, { value: values[name], origin });
+      found.set(name, { value: values[name], origin });
     }
   }
 }
 
 /** Without what was deleted, and in an order that does not depend on the order of nodes. */
-function presented(told: ReadonlyMap<string, Told>): Map<string, Told> {
-  const entries = [...told].filter(([, { value }]) => value !== null);
+function presented(found: ReadonlyMap<string, PropertyValue>): Map<string, PropertyValue> {
+  const entries = [...found].filter(([, { value }]) => value !== null);
   return new Map(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 

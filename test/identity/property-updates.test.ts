@@ -6,13 +6,13 @@ import * as fc from 'fast-check';
 import { compareOrigins } from '../../src/identity/origin.ts';
 import {
   type Group,
-  state,
-  stateAll,
-  statementOf,
-  type Told,
+  applyUpdate,
+  applyUpdates,
+  propertyUpdateOf,
+  type PropertyValue,
   type Values,
-  view,
-} from '../../src/identity/statements.ts';
+  viewOf,
+} from '../../src/identity/property-updates.ts';
 import { LIMITS, type Origin } from '../../src/model.ts';
 import { originAt } from './histories.ts';
 
@@ -34,9 +34,9 @@ const sayings: fc.Arbitrary<Said[]> = fc
   })
   .map((pairs) => pairs.map(([fields, properties], index) => ({ origin: originAt(index), fields, properties })));
 
-function naive(said: readonly Said[]): { fields: Map<string, Told>; properties: Map<string, Told> } {
-  const fields = new Map<string, Told>();
-  const properties = new Map<string, Told>();
+function naive(said: readonly Said[]): { fields: Map<string, PropertyValue>; properties: Map<string, PropertyValue> } {
+  const fields = new Map<string, PropertyValue>();
+  const properties = new Map<string, PropertyValue>();
   for (const { origin, ...statement } of said.toSorted((a, b) => compareOrigins(a.origin, b.origin))) {
     for (const [name, told] of Object.entries(statement.fields)) {
       if (told !== null) fields.set(name, { value: told, origin });
@@ -51,7 +51,7 @@ function naive(said: readonly Said[]): { fields: Map<string, Told>; properties: 
 
 function known(said: readonly Said[]): readonly Group[] {
   return said.reduce<readonly Group[]>((groups, { origin, fields, properties }) => {
-    return state(groups, origin, fields, properties);
+    return applyUpdate(groups, origin, fields, properties);
   }, []);
 }
 
@@ -70,8 +70,8 @@ suite('Statements', () => {
     fc.assert(
       fc.property(cases, ([said, shuffled, nodes]) => {
         const parts = [0, 1, 2].map((node) => known(shuffled.filter((_, index) => nodes[index] === node)));
-        assert.deepEqual(view(parts), naive(said));
-        assert.deepEqual([...view(parts.toReversed()).properties.keys()], [...view(parts).properties.keys()]);
+        assert.deepEqual(viewOf(parts), naive(said));
+        assert.deepEqual([...viewOf(parts.toReversed()).properties.keys()], [...viewOf(parts).properties.keys()]);
       }),
       { numRuns: 500 },
     );
@@ -100,8 +100,8 @@ suite('Statements', () => {
   test('said all at once are what they are one by one', () => {
     fc.assert(
       fc.property(sayings, fc.nat(12), (said, cut) => {
-        assert.deepEqual(stateAll(known(said.slice(0, cut)), said.slice(cut)), known(said));
-        assert.deepEqual(stateAll([], said.toReversed()), known(said));
+        assert.deepEqual(applyUpdates(known(said.slice(0, cut)), said.slice(cut)), known(said));
+        assert.deepEqual(applyUpdates([], said.toReversed()), known(said));
       }),
       { numRuns: 500 },
     );
@@ -112,12 +112,12 @@ suite('Statements', () => {
     const said = Array.from({ length: room + 5 }, (_, index) => {
       return { origin: originAt(index), fields: { [`f${index}`]: 'x' }, properties: { [`p${index}`]: index } };
     });
-    const { fields, properties } = view([stateAll([], said)]);
+    const { fields, properties } = viewOf([applyUpdates([], said)]);
     assert.deepEqual([fields.size, properties.size], [room, room]);
     assert.equal(properties.has('p4'), false);
     assert.equal(properties.get('p5')?.value, 5);
     const later = { origin: originAt(room + 5), fields: {}, properties: { p5: 'again', p6: null } };
-    assert.equal(view([stateAll(stateAll([], said), [later])]).properties.get('p5')?.value, 'again');
+    assert.equal(viewOf([applyUpdates(applyUpdates([], said), [later])]).properties.get('p5')?.value, 'again');
   });
 
   test('said again change nothing, and the very same array comes back', () => {
@@ -125,35 +125,35 @@ suite('Statements', () => {
       fc.property(sayings, (said) => {
         const groups = known(said);
         for (const { origin, fields, properties } of said) {
-          assert.equal(state(groups, origin, fields, properties), groups);
+          assert.equal(applyUpdate(groups, origin, fields, properties), groups);
         }
       }),
     );
   });
 
   test('that cover all that was said before leave one group', () => {
-    const groups = state(state([], OLD, {}, { plan: 'free' }), NEW, {}, { plan: 'pro', city: 'Rome' });
+    const groups = applyUpdate(applyUpdate([], OLD, {}, { plan: 'free' }), NEW, {}, { plan: 'pro', city: 'Rome' });
     assert.deepEqual(groups, [[NEW.receivedAt, NEW.traceId, NEW.userIndex, {}, { plan: 'pro', city: 'Rome' }]]);
   });
 
   test('that delete keep a tombstone, so that an older value does not come back (rule 11)', () => {
-    const groups = state(state([], NEW, {}, { plan: null }), OLD, {}, { plan: 'free', age: 3 });
-    assert.deepEqual([...view([groups]).properties.keys()], ['age']);
+    const groups = applyUpdate(applyUpdate([], NEW, {}, { plan: null }), OLD, {}, { plan: 'free', age: 3 });
+    assert.deepEqual([...viewOf([groups]).properties.keys()], ['age']);
     assert.deepEqual(groups[0]?.[4], { plan: null });
   });
 
   test('replace objects and arrays whole (rule 11)', () => {
-    const groups = state(
-      state([], OLD, {}, { address: { city: 'Rome', zip: '1' } }),
+    const groups = applyUpdate(
+      applyUpdate([], OLD, {}, { address: { city: 'Rome', zip: '1' } }),
       NEW,
       {},
       { address: { city: 'Bonn' } },
     );
-    assert.deepEqual(view([groups]).properties.get('address')?.value, { city: 'Bonn' });
+    assert.deepEqual(viewOf([groups]).properties.get('address')?.value, { city: 'Bonn' });
   });
 
   test('keep profile fields apart from properties of the same name (rule 12)', () => {
-    const { fields, properties } = view([state([], OLD, { city: 'Rome' }, { city: 'Bonn' })]);
+    const { fields, properties } = viewOf([applyUpdate([], OLD, { city: 'Rome' }, { city: 'Bonn' })]);
     assert.deepEqual([fields.get('city')?.value, properties.get('city')?.value], ['Rome', 'Bonn']);
   });
 
@@ -161,13 +161,13 @@ suite('Statements', () => {
     const identifiers: unknown = JSON.parse(
       '{"user_id":"u","email":"e","phone_number":"p","anon_id":"a","first_name":"Ada","city":null,"__proto__":"x"}',
     );
-    const { fields, properties } = statementOf(identifiers as Values, null);
+    const { fields, properties } = propertyUpdateOf(identifiers as Values, null);
     assert.deepEqual(Object.entries(fields), [
       ['first_name', 'Ada'],
       ['__proto__', 'x'],
     ]);
     assert.deepEqual(properties, {});
     const given = { plan: null };
-    assert.equal(statementOf({ user_id: 'u' }, given).properties, given);
+    assert.equal(propertyUpdateOf({ user_id: 'u' }, given).properties, given);
   });
 });

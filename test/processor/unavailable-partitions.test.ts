@@ -98,8 +98,8 @@ async function trialIn(
     told: (words) => lines.filter((line) => line.includes(words)).length,
     storedEvents: () =>
       withStore(storeFileOf(folder), async (store) => {
-        const { eventsInTables, eventsInBooks } = await store.recount();
-        assert.equal(eventsInTables, eventsInBooks);
+        const { eventsInTables, eventsInLedger } = await store.recount();
+        assert.equal(eventsInTables, eventsInLedger);
         return eventsInTables;
       }),
   };
@@ -227,7 +227,7 @@ suite('A partition of the log', () => {
         lostRecords: () => writer.lostRecords(),
         begin: () => writer.begin(),
         sweep: (...args) => writer.sweep(...args),
-        catchUp: () => writer.catchUp(),
+        compact: () => writer.compact(),
         close: () => writer.close(),
         difference: () => {
           checks += 1;

@@ -3,13 +3,13 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { KeyHash } from '../../src/views/keyed-hash.ts';
-import { PeopleByHash } from '../../src/views/people-by-hash.ts';
+import { IdentityCache } from '../../src/views/identity-cache.ts';
 
 const ADA = { hash: -5, rest: 7 };
 
 suite('Known people', () => {
   test('are known by the whole hash, and by nothing less', () => {
-    const people = new PeopleByHash();
+    const people = new IdentityCache();
     people.set(ADA, 10);
     assert.equal(people.get(ADA), 10);
     for (const other of [
@@ -22,7 +22,7 @@ suite('Known people', () => {
   });
 
   test('are moved by a new node, and gone when all is forgotten', () => {
-    const people = new PeopleByHash();
+    const people = new IdentityCache();
     people.set(ADA, 10);
     people.set(ADA, 11);
     assert.equal(people.get(ADA), 11);
@@ -31,7 +31,7 @@ suite('Known people', () => {
   });
 
   test('are dropped by node, under all their hashes, and others stay', () => {
-    const people = new PeopleByHash();
+    const people = new IdentityCache();
     const hashes = Array.from({ length: 3_000 }, (_none, n) => ({ hash: n, rest: n * 7 }));
     // Numbers that agree in many of their bits, and some beyond 32 bits.
     const nodeOf = (n: number): number => 1 + (n % 1_000) * 4_096 + (n % 3 === 0 ? 2 ** 40 : 0);
@@ -46,7 +46,7 @@ suite('Known people', () => {
   });
 
   test('stay known while there come to be more of them', () => {
-    const people = new PeopleByHash();
+    const people = new IdentityCache();
     // As even as hashes are: these fill all slots alike.
     const hashes = Array.from({ length: 100_000 }, (_none, n) => ({ hash: n, rest: Math.imul(n, 0x9e3779b1) >>> 0 }));
     for (const [n, person] of hashes.entries()) people.set(person, n + 1);
@@ -60,7 +60,7 @@ suite('Known people', () => {
   });
 
   test('make room for newer ones where there is no other place, and are then unknown', () => {
-    const people = new PeopleByHash();
+    const people = new IdentityCache();
     const hashes = Array.from({ length: 9 }, (_none, hash) => ({ hash, rest: 77 }));
     for (const [n, person] of hashes.entries()) people.set(person, n + 1);
     const found = hashes.map((person) => people.get(person));

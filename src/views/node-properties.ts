@@ -1,12 +1,12 @@
 /**
  * What the users of a batch tell of the nodes that they went to: how many events, when first and last seen, and their
- * statements, folded into what was known (identity/statements.ts) and written as text. Pure; every store keeps the same
+ * property updates, folded into what was known (identity/property-updates.ts) and written as text. Pure; every store keeps the same
  * text. What a node knows is bounded: what was said longest ago goes first.
  */
 
-import { type Group, stateAll, type Values } from '../identity/statements.ts';
+import { type Group, applyUpdates, type Values } from '../identity/property-updates.ts';
 import { LIMITS, type NodeNumber, type Origin } from '../model.ts';
-import type { StatementToStore, UserToStore } from '../store-writer.ts';
+import type { PropertyUpdateToStore, UserToStore } from '../store-writer.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 
 /** The users that went to each node. Nearly always it is one, which then needs no list. */
@@ -20,7 +20,7 @@ export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): v
 }
 
 const NOTHING: Values = {};
-export const NOTHING_KNOWN: readonly Group[] = [];
+export const NO_GROUPS: readonly Group[] = [];
 /** Of what a node knows as text: as much as a request may bring, so that the newest always fits. */
 const KNOWN_LENGTH_MAX = LIMITS.bodyBytesMax;
 
@@ -52,27 +52,27 @@ export function isList(visits: UserToStore | readonly UserToStore[]): visits is 
 
 /** As it is stored; null is nothing. */
 export function groupsIn(known: string | null | undefined): readonly Group[] {
-  return typeof known === 'string' ? (parseExact(known) as readonly Group[]) : NOTHING_KNOWN;
+  return typeof known === 'string' ? (parseExact(known) as readonly Group[]) : NO_GROUPS;
 }
 
 /** What is known after these users. */
 export function foldedGroups(before: readonly Group[], visits: readonly UserToStore[]): readonly Group[] {
   const said = [];
-  for (const { origin, statement } of visits) {
-    if (statement === null) continue;
-    said.push({ origin, fields: valuesOf(statement.fields), properties: valuesOf(statement.properties) });
+  for (const { origin, propertyUpdate } of visits) {
+    if (propertyUpdate === null) continue;
+    said.push({ origin, fields: valuesOf(propertyUpdate.fields), properties: valuesOf(propertyUpdate.properties) });
   }
-  return stateAll(before, said);
+  return applyUpdates(before, said);
 }
 
 function valuesOf(text: string): Values {
   return text === '{}' ? NOTHING : (parseExact(text) as Values);
 }
 
-/** What one statement alone makes known, as `boundedText` of it would be. */
+/** What one propertyUpdate alone makes known, as `boundedText` of it would be. */
 export function groupsText(
   { receivedAt, traceId, userIndex }: Origin,
-  { fields, properties }: StatementToStore,
+  { fields, properties }: PropertyUpdateToStore,
 ): string {
   return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
 }
@@ -87,9 +87,9 @@ export function boundedText(groups: readonly Group[]): string | null {
 }
 
 /** Of what a node knows, two parts as they are stored, in either order: of each name the newest origin counts. */
-export function mergedKnown(a: string, b: string): string {
+export function mergedGroups(a: string, b: string): string {
   const said = groupsIn(b).map(([receivedAt, traceId, userIndex, fields, properties]) => {
     return { origin: { receivedAt, traceId, userIndex }, fields, properties };
   });
-  return boundedText(stateAll(groupsIn(a), said)) ?? a;
+  return boundedText(applyUpdates(groupsIn(a), said)) ?? a;
 }

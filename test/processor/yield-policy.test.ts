@@ -2,48 +2,48 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { givesWay, type Situation, turnTaker } from '../../src/processor/give-way.ts';
+import { shouldYield, type LoadSample, yieldPolicy } from '../../src/processor/yield-policy.ts';
 import { get, type LedgerAnswer, settled } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { post } from '../server.ts';
 
-const FLOODED: Situation = { waiting: 20, lagMs: 100, waitedMs: 100, bytes: 1_000, quietMs: 0 };
+const FLOODED: LoadSample = { waiting: 20, lagMs: 100, waitedMs: 100, bytes: 1_000, idleMs: 0 };
 
 suite('Giving way', () => {
   test('while many wait for an answer, and what is left lying is neither old nor much, the processor rests', () => {
-    assert.equal(givesWay(FLOODED), true);
-    assert.equal(givesWay({ ...FLOODED, lagMs: 900, waitedMs: 900 }), true);
+    assert.equal(shouldYield(FLOODED), true);
+    assert.equal(shouldYield({ ...FLOODED, lagMs: 900, waitedMs: 900 }), true);
   });
 
   test('with nobody waiting it never rests, however little there is to do', () => {
-    assert.equal(givesWay({ waiting: 0, lagMs: 0, waitedMs: 0, bytes: 0, quietMs: 0 }), false);
-    assert.equal(givesWay({ ...FLOODED, waiting: 0.9 }), false);
+    assert.equal(shouldYield({ waiting: 0, lagMs: 0, waitedMs: 0, bytes: 0, idleMs: 0 }), false);
+    assert.equal(shouldYield({ ...FLOODED, waiting: 0.9 }), false);
   });
 
   test('load that never ends does not starve it: what is old, or much, is processed', () => {
-    assert.equal(givesWay({ ...FLOODED, lagMs: 1_000 }), false);
-    assert.equal(givesWay({ ...FLOODED, bytes: 64 * 1024 * 1024 }), false);
+    assert.equal(shouldYield({ ...FLOODED, lagMs: 1_000 }), false);
+    assert.equal(shouldYield({ ...FLOODED, bytes: 64 * 1024 * 1024 }), false);
   });
 
   test('with a few waiting it rests for a much shorter time', () => {
-    assert.equal(givesWay({ ...FLOODED, waiting: 2 }), true);
-    assert.equal(givesWay({ ...FLOODED, waiting: 2, lagMs: 300 }), false);
+    assert.equal(shouldYield({ ...FLOODED, waiting: 2 }), true);
+    assert.equal(shouldYield({ ...FLOODED, waiting: 2, lagMs: 300 }), false);
   });
 
   test('it goes on as soon as nothing more comes in', () => {
-    assert.equal(givesWay({ ...FLOODED, quietMs: 100 }), false);
+    assert.equal(shouldYield({ ...FLOODED, idleMs: 100 }), false);
   });
 
   test('a clock that is set back does not make it rest for longer', () => {
-    assert.equal(givesWay({ ...FLOODED, lagMs: -3_600_000 }), true);
-    assert.equal(givesWay({ ...FLOODED, lagMs: -3_600_000, waitedMs: 1_000 }), false);
+    assert.equal(shouldYield({ ...FLOODED, lagMs: -3_600_000 }), true);
+    assert.equal(shouldYield({ ...FLOODED, lagMs: -3_600_000, waitedMs: 1_000 }), false);
   });
 
   test('a turn comes when the flood ends, and at once when the server stops', async () => {
     let entries = 0;
     let looks = 0;
     let isStopping = false;
-    const takeTurn = turnTaker({
+    const takeTurn = yieldPolicy({
       now: () => 0,
       waiting: () => (++looks < 5 ? 20 : 0),
       entries: () => ++entries,

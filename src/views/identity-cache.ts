@@ -18,7 +18,7 @@ const REMAINDERS = 4_096;
 const PARTS = 3;
 const NODE = 2;
 
-export class PeopleByHash {
+export class IdentityCache {
   #slots = new Float64Array(FIRST_SLOTS * PARTS);
   #taken = 0;
   #turn = 0;

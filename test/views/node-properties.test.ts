@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { type Group, stateAll } from '../../src/identity/statements.ts';
-import { boundedText, mergedKnown } from '../../src/views/known.ts';
+import { type Group, applyUpdates } from '../../src/identity/property-updates.ts';
+import { boundedText, mergedGroups } from '../../src/views/node-properties.ts';
 
 const NAMES = ['a', 'b', '__proto__', '7', 'quo"te', 'back\\', 'é', '\ud800', 'a,b', '{', ']]', ''];
 const values = fc.oneof(
@@ -28,7 +28,7 @@ function textOf(said: readonly Group[]): string {
   const statements = said.map(([receivedAt, traceId, userIndex, fields, properties]) => {
     return { origin: { receivedAt, traceId, userIndex }, fields: withoutNulls(fields), properties };
   });
-  return boundedText(stateAll([], statements)) ?? '';
+  return boundedText(applyUpdates([], statements)) ?? '';
 }
 
 /** An absent field is not said. */
@@ -42,8 +42,8 @@ suite('What a node knows in two parts', () => {
       fc.property(known, ([said, cut]) => {
         const [one, other] = [textOf(said.slice(0, cut)), textOf(said.slice(cut))];
         fc.pre(one !== '' && other !== '');
-        assert.equal(mergedKnown(one, other), textOf(said));
-        assert.equal(mergedKnown(other, one), textOf(said));
+        assert.equal(mergedGroups(one, other), textOf(said));
+        assert.equal(mergedGroups(other, one), textOf(said));
       }),
       { numRuns: 2_000 },
     );

@@ -1,48 +1,48 @@
 /**
- * How the processor lets whoever waits for an answer go first: between two transactions it rests while requests wait at
- * the edges, and so also works in larger transactions, which are cheaper. Needs no rights and no particular system.
+ * The processor yields to the edges: between two transactions it pauses while requests wait for their response. This
+ * also makes transactions larger, which are cheaper. Needs no privileges and works on every operating system.
  *
- * Invariant: it does not rest for nothing. It goes on at once when nobody waits, when nothing more comes in, when
- * what it has left lying is old or much, and when the server stops. So one event on an idle server is not delayed, and load that
- * never ends cannot starve it: beyond the bounds it takes its share of the cores again.
+ * Invariant: it never pauses without a reason. It continues at once when no request waits, when nothing more arrives,
+ * when its backlog is old or large, and when the server stops. So an event on an idle server is not delayed, and constant
+ * load cannot starve it: beyond the bounds it takes its share of the cores again.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Requests that wait for their answer, on average: somebody nearly always, or several at any time. */
+/** Requests that wait for their response, on average: nearly always one, or several at any time. */
 const SOME_WAITING = 1;
 const MANY_WAITING = 4;
 /** How old the oldest record that is not processed may become meanwhile. */
 const SOME_LAG_MS_MAX = 200;
 const MANY_LAG_MS_MAX = 1_000;
-/** How much may come in meanwhile: about what two large transactions take. */
+/** How much may arrive meanwhile: about two large transactions. */
 const BYTES_MAX = 64 * 1024 * 1024;
-/** When nothing came in for so long, whoever sent something has his answer. */
-const QUIET_MS = 100;
+/** When nothing has arrived for this long, every client has its response. */
+const IDLE_MS = 100;
 const LOOK_INTERVAL_MS = 10;
 
-export interface Situation {
-  /** Requests that came in whole and wait for their answer. */
+export interface LoadSample {
+  /** Requests that were received completely and wait for their response. */
   readonly waiting: number;
   /** Age of the oldest record that may not be processed yet. */
   readonly lagMs: number;
-  /** How long this has waited. */
+  /** How long the processor has paused. */
   readonly waitedMs: number;
-  /** What came in meanwhile. */
+  /** Bytes that arrived meanwhile. */
   readonly bytes: number;
-  /** Since something last came in. */
-  readonly quietMs: number;
+  /** Since something last arrived. */
+  readonly idleMs: number;
 }
 
-/** Whether to let the edges go first for another moment. */
-export function givesWay({ waiting, lagMs, waitedMs, bytes, quietMs }: Situation): boolean {
-  if (waiting < SOME_WAITING || quietMs >= QUIET_MS || bytes >= BYTES_MAX) return false;
+/** Whether the processor pauses for another interval. */
+export function shouldYield({ waiting, lagMs, waitedMs, bytes, idleMs }: LoadSample): boolean {
+  if (waiting < SOME_WAITING || idleMs >= IDLE_MS || bytes >= BYTES_MAX) return false;
   const lagMsMax = waiting >= MANY_WAITING ? MANY_LAG_MS_MAX : SOME_LAG_MS_MAX;
   // Both, because the clock of the day, by which records have an age, may be set back.
   return lagMs < lagMsMax && waitedMs < lagMsMax;
 }
 
-export interface GiveWayParts {
+export interface YieldParts {
   readonly now: () => number;
   readonly waiting: () => number;
   /** Entries, and bytes, that were appended to the log since the start. */
@@ -52,7 +52,7 @@ export interface GiveWayParts {
 }
 
 /** Resolves when it is the processor's turn; nothing older than `caughtUpTo` waits. */
-export function turnTaker(parts: GiveWayParts): (caughtUpTo: number) => Promise<void> {
+export function yieldPolicy(parts: YieldParts): (caughtUpTo: number) => Promise<void> {
   return async (caughtUpTo) => {
     const startedAt = performance.now();
     const startBytes = parts.bytes();
@@ -64,14 +64,14 @@ export function turnTaker(parts: GiveWayParts): (caughtUpTo: number) => Promise<
         entries = parts.entries();
         changedAt = moment;
       }
-      const situation = {
+      const sample = {
         waiting: parts.waiting(),
         lagMs: parts.now() - caughtUpTo,
         waitedMs: moment - startedAt,
         bytes: parts.bytes() - startBytes,
-        quietMs: moment - changedAt,
+        idleMs: moment - changedAt,
       };
-      if (parts.isStopping() || !givesWay(situation)) return;
+      if (parts.isStopping() || !shouldYield(sample)) return;
       await sleep(LOOK_INTERVAL_MS);
     }
   };
