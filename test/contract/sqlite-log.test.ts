@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { after, suite, test } from 'node:test';
+import { after, afterEach, suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
-import { type AppenderSetup, openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
+import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { type LogAppender, LogCorruptError, LogUnavailableError } from '../../src/log.ts';
 import { startCheckpointer } from '../checkpointer-thread.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
@@ -20,20 +20,25 @@ const SEGMENT_BYTES = 64 * 1024;
 const checkpointer = startCheckpointer();
 after(() => checkpointer.stop());
 
-function setupOf(folder: string, partition: number): AppenderSetup {
-  return {
+/** The thread of an appender keeps the process alive, so one that a failed test has left open is closed for it. */
+const appenders = new Set<LogAppender>();
+afterEach(async () => {
+  await Promise.all([...appenders].map((appender) => appender.close()));
+  appenders.clear();
+});
+
+async function openIn(folder: string, partition = 0, segmentBytes = SEGMENT_BYTES): Promise<LogAppender> {
+  const appender = await openSqliteLogAppender({
     folder,
     partition,
     partitions: 1,
-    segmentBytes: SEGMENT_BYTES,
+    segmentBytes,
     metrics: null,
     checkpointer: checkpointer.port(),
     onFatal: (message) => assert.fail(message),
-  };
-}
-
-function openIn(folder: string, partition = 0): Promise<LogAppender> {
-  return openSqliteLogAppender(setupOf(folder, partition));
+  });
+  appenders.add(appender);
+  return appender;
 }
 
 function sqliteLog(): Promise<LogUnderTest> {
@@ -279,7 +284,7 @@ suite('Segments of the SQLite log', () => {
 
   test('a batch has a bound of its own, for bodies and for what is said about them', async () => {
     await inFolder(async (folder) => {
-      const appender = await openSqliteLogAppender({ ...setupOf(folder, 0), segmentBytes: 1_000_000_000 });
+      const appender = await openIn(folder, 0, 1_000_000_000);
       const long = '"'.repeat(9_000_000);
       for (let n = 0; n < 8; n++) {
         const rejections = n < 4 ? [] : [{ userIndex: 0, message: long }];

@@ -191,36 +191,32 @@ const onKafka = async () => {
   return { ...(await onPostgres()), LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=2` };
 };
 
+interface Installation {
+  readonly where: string;
+  readonly skip: string | false;
+  readonly settings: () => Promise<Readonly<Record<string, string>>>;
+}
+
+const INSTALLATIONS: readonly Installation[] = [
+  { where: 'in a data folder', skip: false, settings: async () => ({ SLUICE_EDGES: '2' }) },
+  { where: 'with PostgreSQL', skip: whyNoPostgres(), settings: onPostgres },
+  { where: 'with PostgreSQL and Kafka', skip: whyNoPostgres() || whyNoKafka(), settings: onKafka },
+];
+
 suite('A server whose clock is set', { skip: whyNoFakeTime(), timeout: 300_000 }, () => {
-  test('keeps the order of writes, recognizes repeats and removes nothing', async () => {
-    await using scope = new AsyncDisposableStack();
-    await survive(scope, { SLUICE_EDGES: '2' });
-  });
-
-  test('does so with PostgreSQL', { skip: whyNoPostgres() }, async () => {
-    await using scope = new AsyncDisposableStack();
-    await survive(scope, await onPostgres());
-  });
-
-  test('does so with PostgreSQL and Kafka', { skip: whyNoPostgres() || whyNoKafka() }, async () => {
-    await using scope = new AsyncDisposableStack();
-    await survive(scope, await onKafka());
-  });
+  for (const { where, skip, settings } of INSTALLATIONS) {
+    test(`keeps the order of writes, recognizes repeats and removes nothing, ${where}`, { skip }, async () => {
+      await using scope = new AsyncDisposableStack();
+      await survive(scope, await settings());
+    });
+  }
 });
 
 suite('A person who was erased while the clock was ahead', { skip: whyNoFakeTime(), timeout: 300_000 }, () => {
-  test('can be stored again after a restart with the right clock', async () => {
-    await using scope = new AsyncDisposableStack();
-    await eraseAhead(scope, {});
-  });
-
-  test('can be with PostgreSQL', { skip: whyNoPostgres() }, async () => {
-    await using scope = new AsyncDisposableStack();
-    await eraseAhead(scope, await onPostgres());
-  });
-
-  test('can be with PostgreSQL and Kafka', { skip: whyNoPostgres() || whyNoKafka() }, async () => {
-    await using scope = new AsyncDisposableStack();
-    await eraseAhead(scope, await onKafka());
-  });
+  for (const { where, skip, settings } of INSTALLATIONS) {
+    test(`can be stored again after a restart with the right clock, ${where}`, { skip }, async () => {
+      await using scope = new AsyncDisposableStack();
+      await eraseAhead(scope, await settings());
+    });
+  }
 });

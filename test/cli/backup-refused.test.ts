@@ -1,0 +1,344 @@
+/**
+ * `sluice backup` where it cannot be made, or not as a whole: that is refused in words and leaves nothing behind, or it
+ * is made and says what is missing.
+ */
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { suite, test } from 'node:test';
+import { copyDataFolder } from '../../src/backends/sqlite/backup/backup.ts';
+import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
+import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { entry } from '../contract/log-entries.ts';
+import { hindrance, mountSmallDisk, skipWithout } from '../faults/devices.ts';
+import { runSluice } from '../server.ts';
+import { backedUp, filledFolder, flipByte, folderFor, FORMS, manifestOf } from './backed-up-folder.ts';
+import { backup, restore } from './backing-up.ts';
+
+/** A process of its own, killed while it holds the copy of the store. */
+async function killedBackup(data: string, target: string): Promise<void> {
+  const program = `
+    import { backup } from ${JSON.stringify(import.meta.resolve('./backing-up.ts'))};
+    import { copyDataFolder } from ${JSON.stringify(import.meta.resolve('../../src/backends/sqlite/backup/backup.ts'))};
+    const onFile = async (path) => { if (path === 'store.db') process.kill(process.pid, 'SIGKILL'); };
+    await backup(${JSON.stringify(['--to', target, '--data', data])}, { copyDataFolder: (setup) => copyDataFolder({ ...setup, onFile }) });`;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: 'ignore' });
+  assert.deepEqual(await once(child, 'exit'), [null, 'SIGKILL']);
+}
+
+suite('A backup that cannot be made', () => {
+  test('of a log with a damaged record, or a gap, is refused and names the segment', async (t) => {
+    const { data } = filledFolder(t);
+    const place = folderFor(t);
+    const segment = join(logFolderOf(data), '0', '0000000000000003.db');
+    const database = new DatabaseSync(segment);
+    database.exec("UPDATE records SET trace_id = 'another'");
+    database.close();
+    const { code, err } = await backup(['--to', join(place, 'b'), '--data', data]);
+    assert.equal(code, -1);
+    assert.ok(err.startsWith(`The record at position 3 of the log segment ${segment} is damaged.`), err);
+    assert.match(err, /Nothing was backed up/);
+    rmSync(segment);
+    assert.match((await backup(['--to', join(place, 'b.tar'), '--data', data])).err, /0000000000000001\.db is damaged/);
+    assert.deepEqual(readdirSync(place), []);
+    assert.ok(!existsSync(join(data, 'backup.json')));
+  });
+
+  test('of a log whose end is gone is refused: the store has processed more', async (t) => {
+    const folder = filledFolder(t);
+    await folder.process();
+    rmSync(join(logFolderOf(folder.data), '0', '0000000000000004.db'));
+    const place = folderFor(t);
+    const lost = await backup(['--to', join(place, 'b'), '--data', folder.data]);
+    assert.match(lost.err, /has lost its end: partition 0 ends at position 4, and requests up to 5 were acknowledged/);
+    // Without the files that know better, the store still does.
+    rmSync(`${logFolderOf(folder.data)}-ends`, { force: true });
+    rmSync(join(logFolderOf(folder.data), 'positions.db'), { force: true });
+    const { err } = await backup(['--to', join(place, 'b'), '--data', folder.data]);
+    assert.match(err, /has processed partition 0 up to position 5, and its log holds positions 1 to 4/);
+    assert.deepEqual(readdirSync(place), []);
+  });
+
+  test('of a log with segments that were given up or are missing carries their marks along', async (t) => {
+    const { data } = filledFolder(t);
+    const names = ['0000000000000001.db.lost', '0000000000000003.db.missing'];
+    const within = join(logFolderOf(data), '0');
+    for (const name of names) {
+      renameSync(join(within, name.slice(0, 19)), join(within, name));
+      truncateSync(join(within, name), 0);
+    }
+    const target = join(folderFor(t), 'b.tar');
+    const { code, out, err } = await backup(['--to', target, '--data', data, '--verify']);
+    assert.equal(code, 0, err);
+    const gaps = [
+      'a log of 1 request, of which 1 waits to be processed',
+      'The log has a known gap of 2 requests (positions 1 to 2 of partition 0); all of them are in the store.',
+      'The log has a known gap of 1 request (position 3 of partition 0); all of them are in the store.',
+    ];
+    const checked = await backup(['--verify', target]);
+    for (const words of gaps) for (const text of [out, checked.out]) assert.ok(text.includes(words), text);
+    const copy = join(folderFor(t), 'data');
+    assert.equal((await restore(['--from', target, '--data', copy, '--verify'])).code, 0);
+    assert.deepEqual(readdirSync(join(logFolderOf(copy), '0')).sort(), [...names, '0000000000000004.db']);
+  });
+
+  test('of a log that has lost requests before they were processed says how many, and that they do not wait', async (t) => {
+    const { data } = filledFolder(t);
+    const within = join(logFolderOf(data), '0');
+    renameSync(join(within, '0000000000000004.db'), join(within, '0000000000000009.db'));
+    const segment = new DatabaseSync(join(within, '0000000000000009.db'));
+    segment.exec('DELETE FROM records; UPDATE segment SET first_position = 9');
+    segment.close();
+    writeFileSync(join(within, '0000000000000004.db.missing'), '');
+    const target = join(folderFor(t), 'b');
+    const made = await backup(['--to', target, '--data', data]);
+    assert.equal(made.code, 0, made.err);
+    const { out } = await backup(['--verify', target]);
+    assert.match(
+      out,
+      /a log of 3 requests\.\nThe log has a known gap of 5 requests \(positions 4 to 8 of partition 0\); /,
+    );
+    assert.match(out, /; 5 of them are in neither the log nor the store\.\n/);
+  });
+
+  test('says what the store has passed without having it: given up, or gone before the store was made', async (t) => {
+    const { data } = filledFolder(t);
+    const within = join(logFolderOf(data), '0');
+    renameSync(join(within, '0000000000000001.db'), join(within, '0000000000000001.db.lost'));
+    const store = new DatabaseSync(storeFileOf(data));
+    // Of the gap in the log the store has one request; of partition 7 there is no log any more.
+    store.exec('INSERT INTO lost_records VALUES (0, 2, 3, 1, 0), (7, 1, 21, 20, 0)');
+    store.close();
+    const target = join(folderFor(t), 'b');
+    const made = await backup(['--to', target, '--data', data]);
+    const checked = await backup(['--verify', target]);
+    const restored = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+    for (const { code, out, err } of [made, checked, restored]) {
+      assert.equal(code, 0, err);
+      assert.match(out, /gap of 2 requests .*; 1 of them is in neither the log nor the store\.\n/);
+      assert.match(out, /The store lacks 20 requests that were given up or no longer in the log/);
+    }
+  });
+
+  test('of a write-ahead log with damage in it, which SQLite passes over, is refused', async (t) => {
+    const folder = filledFolder(t);
+    const appender = await openSqliteLogAppender({
+      folder: logFolderOf(folder.data),
+      partition: 0,
+      partitions: 1,
+      segmentBytes: 1e9,
+      metrics: null,
+      onFatal: (message) => assert.fail(message),
+    });
+    for (let n = 0; n < 20; n++) await appender.append(entry({ tenantId: await folder.tenantId() }));
+    // As a process that was killed leaves it.
+    const crashed = join(folderFor(t), 'data');
+    cpSync(folder.data, crashed, { recursive: true, filter: (path) => !path.endsWith('-shm') });
+    await appender.close();
+    const target = join(folderFor(t), 'b');
+    const whole = await backup(['--to', target, '--data', crashed]);
+    assert.equal(whole.code, 0, whole.err);
+    assert.equal(manifestOf(target).log[0]?.next_position, 25);
+    const wal = join(logFolderOf(crashed), '0', '0000000000000005.db-wal');
+    rmSync(wal.replace('-wal', '-shm'), { force: true });
+    flipByte(wal, statSync(wal).size >> 1);
+    const { err } = await backup(['--to', join(folderFor(t), 'b'), '--data', crashed]);
+    assert.match(err, /0000000000000005\.db is damaged: commits \(\d+ or more\) lie behind a damaged part/);
+    assert.match(err, /Nothing was backed up; .*"sluice doctor" says what to do\./);
+  });
+
+  test('with a piece missing, or of no data folder at all, is refused', async (t) => {
+    for (const path of ['store.db', 'keys.db', 'log']) {
+      const { data } = filledFolder(t);
+      renameSync(join(data, path), join(folderFor(t), 'away'));
+      const { err } = await backup(['--to', join(folderFor(t), 'b'), '--data', data]);
+      assert.match(err, new RegExp(`Nothing was backed up: .*/${path} is missing`));
+    }
+    const place = folderFor(t);
+    const { err } = await backup(['--to', join(place, 'b'), '--data', join(place, 'nothing')]);
+    assert.match(err, /are missing\. Is this the data folder of a server/);
+    assert.deepEqual(readdirSync(place), []);
+  });
+
+  test('on a disk that becomes full, or has too little space, says so and leaves nothing', async (t) => {
+    if (skipWithout(t, hindrance('tmpfs'))) return;
+    await using scope = new AsyncDisposableStack();
+    const { data } = filledFolder(t);
+    const disk = mountSmallDisk(scope, 'size=200k');
+    for (const form of FORMS) {
+      const target = join(disk.folder, form);
+      const early = await backup(['--to', target, '--data', data]);
+      assert.match(early.err, /There is too little space on the disk of .*: [\d.]+ kB are free, and about/);
+      const late = await backup(['--to', target, '--data', data], { freeBytes: () => Number.MAX_SAFE_INTEGER });
+      assert.equal(late.code, -1, form);
+      assert.match(late.err, /full|ENOSPC/);
+      assert.deepEqual(readdirSync(disk.folder), []);
+    }
+    const target = join(folderFor(t), 'b.tar.gz');
+    assert.equal((await backup(['--to', target, '--data', data])).code, 0);
+    const restored = await restore(['--from', target, '--data', disk.folder], { freeBytes: () => 1e12 });
+    assert.equal(restored.code, -1);
+    assert.match(restored.err, /full|ENOSPC/);
+    assert.deepEqual(readdirSync(disk.folder), []);
+  });
+
+  test('when it is stopped leaves nothing that looks finished, and what a kill leaves is not mistaken for one', async (t) => {
+    const { data } = filledFolder(t);
+    const place = folderFor(t);
+    for (const form of FORMS) {
+      const stopping = new AbortController();
+      const { err } = await backup(['--to', join(place, form), '--data', data], {
+        stop: stopping.signal,
+        copyDataFolder: (setup) =>
+          copyDataFolder({
+            ...setup,
+            onFile: async (path) => {
+              await setup.onFile(path);
+              if (path === 'store.db') stopping.abort();
+            },
+          }),
+      });
+      assert.equal(err, 'Stopped. Nothing was kept.');
+      assert.deepEqual(readdirSync(place), []);
+    }
+    mkdirSync(join(place, 'b.part'));
+    assert.match(
+      (await backup(['--to', join(place, 'b'), '--data', data])).err,
+      /b\.part is there: a backup of another data folder/,
+    );
+    assert.match(
+      (await restore(['--from', join(place, 'b.part'), '--data', join(place, 'd')])).err,
+      /was left by a backup that was killed/,
+    );
+    assert.match((await backup(['--to', join(place, 'c.part'), '--data', data])).err, /Choose a name without \.part/);
+  });
+
+  test('that cannot be noted in the data folder is made all the same, and says so', async (t) => {
+    const { data } = filledFolder(t);
+    for (const name of ['backup.json', 'backup-unfinished.json']) mkdirSync(join(data, `${name}.draft`));
+    const { code, out, err } = await backup(['--to', join(folderFor(t), 'b'), '--data', data, '--verify']);
+    assert.equal(code, 0, err);
+    assert.match(out, /read again, and is whole/);
+    assert.equal(err.match(/could not be noted in the data folder/g)?.length, 2);
+  });
+
+  test('that was killed is named by doctor, and the next one removes what it left, whatever its name', async (t) => {
+    const { data } = filledFolder(t);
+    const place = folderFor(t);
+    const killed = join(place, 'monday.tar.zst');
+    await killedBackup(data, killed);
+    assert.deepEqual(readdirSync(place).sort(), ['monday.tar.zst.part', 'monday.tar.zst.part.files']);
+    const doctor = await runSluice(['doctor', '--data', data, '--json']);
+    assert.match(doctor.stdout, /the one to .*monday\.tar\.zst that began .* ago was killed/);
+    assert.match(doctor.stdout, /It left .*monday\.tar\.zst\.part and .*\.part\.files/);
+    const next = await backup(['--to', join(place, 'tuesday.tar.zst'), '--data', data]);
+    assert.equal(next.code, 0, next.err);
+    assert.match(next.err, /Removed .*monday\.tar\.zst\.part, which a backup that was killed had left/);
+    assert.deepEqual(readdirSync(place), ['tuesday.tar.zst']);
+    assert.doesNotMatch((await runSluice(['doctor', '--data', data])).stdout, /was killed/);
+
+    await killedBackup(data, killed);
+    assert.equal((await backup(['--to', killed, '--data', data])).code, 0, 'the same name');
+    assert.deepEqual(readdirSync(place).sort(), ['monday.tar.zst', 'tuesday.tar.zst']);
+  });
+
+  test('that was killed before it got its name is not restored, though it looks whole', async (t) => {
+    for (const form of ['folder', 'b.tar.zst']) {
+      const { target, place } = await backedUp(t, form);
+      renameSync(target, `${target}.part`);
+      symlinkSync(`${target}.part`, target);
+      for (const source of [`${target}.part`, target]) {
+        const { code, err } = await restore(['--from', source, '--data', join(place, 'd')]);
+        assert.equal(code, -1);
+        assert.match(err, /\.part was left by a backup that was killed, .*sluice backup --verify NAME$/);
+        assert.match((await backup(['--verify', source])).err, /was left by a backup that was killed/);
+      }
+      assert.equal(existsSync(join(place, 'd')), false);
+    }
+  });
+
+  test('that is stopped by a full disk says which one it is', async (t) => {
+    const { data, target, place } = await backedUp(t, 'b.tar');
+    const full = async (): Promise<never> => {
+      writeFileSync('/dev/full', 'something');
+      return assert.fail('there is space in /dev/full');
+    };
+    const words = `The disk of ${place} is full. Free some space there, or use another disk; then run it again.`;
+    assert.equal((await backup(['--verify', target], { checkFolder: full })).err, words);
+    assert.equal((await backup(['--to', join(place, 'c'), '--data', data], { copyDataFolder: full })).err, words);
+    const fullDatabase = (): never => {
+      using database = new DatabaseSync(':memory:');
+      database.exec('PRAGMA max_page_count = 1; CREATE TABLE one (id INTEGER)');
+      return assert.fail('there is space in the database');
+    };
+    const ofData = await backup(['--to', join(place, 'c'), '--data', data], { lockDataFolder: fullDatabase });
+    assert.equal(ofData.err, words);
+    assert.deepEqual(
+      readdirSync(place).filter((name) => name.startsWith('c')),
+      [],
+    );
+    const into = join(place, 'd');
+    const { err } = await restore(['--from', target, '--data', into, '--verify'], { checkFolder: full });
+    assert.match(err, /^The disk of .*\/d is full\./);
+    assert.equal(existsSync(into), false);
+  });
+
+  test('where its name is taken, in the data folder, or in no folder, is refused', async (t) => {
+    const { data, target, place } = await backedUp(t, 'b.tar');
+    const taken = await backup(['--to', target, '--data', data]);
+    assert.match(taken.err, /b\.tar is there already\. Every backup gets a name of its own, such as .*b-\$\(date/);
+    assert.match((await backup(['--to', join(data, 'b'), '--data', data])).err, /is in the data folder/);
+    symlinkSync(data, join(place, 'link'));
+    assert.match((await backup(['--to', join(place, 'link/b'), '--data', data])).err, /is in the data folder/);
+    assert.match((await backup(['--to', join(data, 'b'), '--data', join(place, 'link')])).err, /is in the data folder/);
+    renameSync(logFolderOf(data), join(place, 'log'));
+    symlinkSync(join(place, 'log'), logFolderOf(data));
+    assert.match((await backup(['--to', join(place, 'log/b'), '--data', data])).err, /is in the data folder/);
+    symlinkSync(join(place, 'nowhere'), join(place, 'dangling'));
+    const dangling = await restore(['--from', target, '--data', join(place, 'dangling')]);
+    assert.match(dangling.err, /dangling is a link to .*nowhere, and nothing is there\. Is a disk not mounted\?/);
+    assert.match((await backup(['--to', join(place, 'no/b'), '--data', data])).err, /There is no folder .*mkdir -p/);
+    for (const [args, words] of [
+      [[], /where to\? --to FOLDER\|FILE/],
+      [['--verify'], /the backup to check is missing/],
+      [['b'], /to write it: --to b, to check it: --verify b/],
+      [['--verify', join(place, 'nowhere')], /There is no /],
+    ] as const) {
+      assert.match((await backup(args)).err, words);
+    }
+  });
+
+  test('beside another one of the same folder is refused', async (t) => {
+    const { data } = filledFolder(t);
+    const place = folderFor(t);
+    let second: string | undefined;
+    const first = await backup(['--to', join(place, 'one'), '--data', data], {
+      copyDataFolder: (setup) =>
+        copyDataFolder({
+          ...setup,
+          onFile: async (path) => {
+            await setup.onFile(path);
+            second ??= (await backup(['--to', join(place, 'two'), '--data', data])).err;
+          },
+        }),
+    });
+    assert.equal(first.code, 0);
+    assert.match(second ?? '', /Another backup of .* is running/);
+    assert.deepEqual(readdirSync(place), ['one']);
+  });
+});

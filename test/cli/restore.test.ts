@@ -1,0 +1,145 @@
+/** `sluice restore`: where it may go, what it says about what is undone by it, and what is refused. */
+
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { suite, test } from 'node:test';
+import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
+import { MANIFEST_FILE } from '../../src/backup/manifest.ts';
+import { writeRestoreMarker } from '../../src/backup/restore-marker.ts';
+import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { refusedStart } from '../faults/scope.ts';
+import { runSluice } from '../server.ts';
+import {
+  backedUp,
+  filesIn,
+  filledFolder,
+  folderFor,
+  INSTALLATIONS,
+  rewriteManifest,
+  withInstallation,
+} from './backed-up-folder.ts';
+import { backup, restore } from './backing-up.ts';
+import { NOW, type Ran, traceId } from './data-shell.ts';
+
+suite('A restore', () => {
+  test('into a folder that is not empty is refused, and changes nothing', async (t) => {
+    const { target, data } = await backedUp(t, 'b.tar');
+    const before = filesIn(data);
+    const { code, err } = await restore(['--from', target, '--data', data]);
+    assert.equal(code, -1);
+    assert.match(err, /is not empty \(it has .*\), and a restore overwrites nothing/);
+    assert.deepEqual(filesIn(data), before);
+    const other = folderFor(t);
+    writeFileSync(join(other, 'notes.txt'), 'mine');
+    assert.match((await restore(['--from', target, '--data', other])).err, /is not empty \(it has notes\.txt\)/);
+    assert.deepEqual(readdirSync(other), ['notes.txt']);
+  });
+
+  test('goes into an empty folder that is there, such as a disk of its own', async (t) => {
+    const { target } = await backedUp(t, 'b');
+    const data = folderFor(t);
+    mkdirSync(join(data, 'lost+found'));
+    const { code, err } = await restore(['--from', target, '--data', data]);
+    assert.equal(code, 0, err);
+    assert.deepEqual(readdirSync(data).sort(), ['keys.db', 'lock.db', 'log', 'log-ends', 'lost+found', 'store.db']);
+  });
+
+  test('that was killed keeps servers away, and begins anew when it is run again', async (t) => {
+    const { target } = await backedUp(t, 'b.tar.gz');
+    const data = folderFor(t);
+    writeRestoreMarker(data, target, NOW);
+    mkdirSync(join(data, 'log/0'), { recursive: true });
+    writeFileSync(join(data, 'store.db'), 'half of it');
+    assert.match(await refusedStart({ dataFolder: data }), /A restore into .* was interrupted/);
+    const doctor = (await runSluice(['doctor', '--data', data, '--json'])).stdout;
+    assert.match(doctor, /a restore into it is running or was interrupted/);
+    assert.doesNotMatch(doctor, /damaged/, 'the advice for damage would be wrong');
+    assert.match((await runSluice(['keys', 'list', '--data', data])).stderr, /A restore into .* was interrupted/);
+    const { code, err } = await restore(['--from', target, '--data', data, '--verify']);
+    assert.equal(code, 0, err);
+    assert.ok(!existsSync(join(data, 'restoring.json')));
+  });
+
+  test('names who was erased and which keys were revoked since, where the folder from before can be read', async (t) => {
+    const folder = filledFolder(t);
+    const { data } = folder;
+    const target = join(folderFor(t), 'b.tar');
+    const since = NOW + 1_000;
+    assert.equal((await backup(['--to', target, '--data', data], { now: () => since })).code, 0);
+    const restored = (...more: string[]): Promise<Ran> =>
+      restore(['--from', target, '--data', join(folderFor(t), 'data'), '--old-data', data, ...more]);
+    assert.match((await restored()).out, /Since the backup began no person was erased and no key was revoked\./);
+
+    const tenantId = await folder.tenantId();
+    const profileId = await folder.withStore(async (store) => {
+      const { rows } = await store.profiles(tenantId, { limit: 10, cursor: null });
+      const [before, after] = rows.map(({ id }) => id);
+      await store.erase(tenantId, before ?? '', { traceId: traceId(900), at: since - 500 });
+      await store.erase(tenantId, after ?? '', { traceId: traceId(901), at: since + 500 });
+      return after;
+    });
+    const keyStore = openSqliteKeyStore(keyFileOf(data));
+    const [key] = await keyStore.list();
+    await keyStore.revoke(key?.id ?? '', since + 500);
+    await keyStore.close();
+    const { out } = await restored();
+    assert.deepEqual(out.match(/DELETE \/profiles\/\S+/g), [`DELETE /profiles/${profileId}`]);
+    assert.ok(out.includes(`revoke again  sluice keys revoke ${key?.id}  (shop)`), out);
+    const { erased_since } = JSON.parse((await restored('--json')).out) as { erased_since: object[] };
+    assert.deepEqual(erased_since, [
+      { tenant: tenantId, profile_id: profileId, at: new Date(since + 500).toISOString() },
+    ]);
+    // And it can be done: the erased profile is in the restored store under the same id.
+    const copy = join(folderFor(t), 'data');
+    assert.equal((await restore(['--from', target, '--data', copy])).code, 0);
+    const store = openSqliteStore(storeFileOf(copy));
+    assert.ok(await store.erase(tenantId, profileId ?? '', { traceId: traceId(902), at: since + 900 }));
+    await store.close();
+
+    withInstallation(data, INSTALLATIONS[0] ?? '');
+    const tied = join(folderFor(t), 'tied');
+    assert.equal((await backup(['--to', tied, '--data', data])).code, 0);
+    withInstallation(data, INSTALLATIONS[1] ?? '');
+    const copyOfOther = join(folderFor(t), 'data');
+    const other = await restore(['--from', tied, '--data', copyOfOther, '--old-data', data]);
+    assert.match(other.err, /is of the installation 11111111-.* and the backup .* of 00000000-.*leave --old-data out/);
+    assert.ok(!existsSync(copyOfOther), 'something was restored');
+
+    writeFileSync(storeFileOf(data), 'no database '.repeat(1_000));
+    const unreadable = await restored();
+    assert.match(unreadable.err, /store\.db cannot be read: .*Restore without --old-data/);
+  });
+
+  test('of a log alone needs STORE_URL, of an embedded installation needs it to be unset, and of neither LOG_URL', async (t) => {
+    const { data, target, place } = await backedUp(t, 'b');
+    const env = { STORE_URL: 'postgres://sluice@127.0.0.1:1/sluice' };
+    const copy = join(folderFor(t), 'data');
+    const embedded = await restore(['--from', target, '--data', copy], { env });
+    assert.match(embedded.err, /is a backup of an embedded installation, and STORE_URL is set/);
+    const made = await backup(['--to', join(place, 'log.tar'), '--data', data, '--verify'], { env });
+    assert.equal(made.code, 0, made.err);
+    assert.match(made.out, /PostgreSQL is not part of it: dump the database BEFORE/);
+    const alone = await restore(['--from', join(place, 'log.tar'), '--data', copy]);
+    assert.match(alone.err, /is a backup of the event log alone/);
+    const both = await restore(['--from', join(place, 'log.tar'), '--data', copy], { env });
+    assert.equal(both.code, 0, both.err);
+    assert.deepEqual(readdirSync(copy).sort(), ['lock.db', 'log', 'log-ends']);
+    const shared = { env: { ...env, LOG_URL: 'kafka://127.0.0.1:1/topic' } };
+    assert.match((await backup(['--to', join(place, 'c'), '--data', data], shared)).err, /LOG_URL is set/);
+    assert.match((await restore(['--from', target, '--data', dirname(copy)], shared)).err, /LOG_URL is set/);
+  });
+
+  test('says what is wrong with its arguments, and with a format of a later version', async (t) => {
+    assert.match((await restore([])).err, /the backup is missing: --from FOLDER\|FILE/);
+    assert.match((await restore(['--from', '/nowhere/b.tar'])).err, /There is no backup/);
+    const { target } = await backedUp(t, 'b');
+    await rewriteManifest(target, { format: 2 });
+    const { err } = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+    assert.match(err, /has the format 2, and this version of Sluice knows 1 only/);
+    writeFileSync(join(target, MANIFEST_FILE), '{}');
+    const empty = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
+    assert.match(empty.err, /cannot be used, "format" is missing\. Use another backup\./);
+  });
+});
