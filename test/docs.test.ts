@@ -1,4 +1,4 @@
-/** The documents name only what is there: every relative link leads to a file and a heading, every path of the architecture exists. */
+/** The documents name only what exists: files and headings that they link to, source files and tests, decisions. */
 
 import assert from 'node:assert/strict';
 import { existsSync, globSync, readFileSync } from 'node:fs';
@@ -50,13 +50,22 @@ suite('The documents', () => {
     assert.deepEqual(broken, []);
   });
 
-  test('describe an architecture of files and folders that exist', () => {
-    // Links are checked above, relative to the page; the data folder is made by a server.
+  test('describe an architecture of files and folders that exist, by paths below src', () => {
+    // Links are checked above; the data folder is made by a server.
     const text = read(ARCHITECTURE).replaceAll(/\[[^\]]*\]\([^)]+\)/g, '');
-    const paths = pathsIn(text).filter((path) => !path.startsWith('data/') && path !== 'log/');
+    const paths = pathsIn(text).filter((path) => !path.startsWith('data/'));
     assert.ok(paths.length > 40);
     const missing = paths.filter((path) => !existsSync(join(ROOT, path)) && !existsSync(join(ROOT, 'src', path)));
     assert.deepEqual(missing, []);
+  });
+
+  test('name source files and tests that exist, by their path or its end', () => {
+    const files = globSync(['{src,test,bench,dashboard}/**/*.{ts,tsx}'], { cwd: ROOT, exclude: ['**/node_modules'] });
+    const ends = (name: string): boolean => files.some((file) => `/${file}`.endsWith(`/${name}`));
+    for (const document of DOCUMENTS) {
+      const names = read(document).matchAll(/(?<![\w./-])(?:[\w-]+\/)*[\w-]+\.tsx?\b/g);
+      for (const [name] of names) assert.ok(ends(name), `${document} names ${name}`);
+    }
   });
 
   test('number each decision once, and no source file names one that is gone', () => {
