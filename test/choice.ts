@@ -41,6 +41,7 @@ export const QUICK: readonly string[] = [
   'test/contract/sqlite-keys.test.ts',
   'test/contract/sqlite-log.test.ts',
   'test/contract/sqlite-members.test.ts',
+  'test/docs.test.ts',
   'test/edge/contract.test.ts',
   'test/house-rules.test.ts',
   'test/processor/decide.test.ts',

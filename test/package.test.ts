@@ -1,10 +1,10 @@
-/** The published package is JavaScript, built by `tsc`; this packs it, unpacks it elsewhere and uses it. */
+/** The published package is JavaScript, built by `tsc`; this packs it, unpacks it elsewhere, looks into it and uses it. */
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, symlinkSync } from 'node:fs';
-import { join } from 'node:path';
+import { globSync, readdirSync, symlinkSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -13,13 +13,35 @@ import { eventually, post, PROGRAM_ENV, removeFolder, temporaryFolder, TEST_SETT
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const run = promisify(execFile);
 
-test('the package, packed and unpacked elsewhere, serves and takes an event', { timeout: 120_000 }, async (t) => {
+/** The messages of commands and servers name pages of `docs/`, so these are in it; the decisions behind the code are not. */
+function published(): string[] {
+  const built = globSync('src/**/*.ts', { cwd: ROOT }).map((file) =>
+    file.replace(/^src/, 'dist').replace(/\.ts$/, '.js'),
+  );
+  const page = globSync('dashboard/dist/**/*.*', { cwd: ROOT });
+  const documents = ['README.md', 'CHANGELOG.md', 'LICENSE', ...globSync('docs/*.md', { cwd: ROOT })];
+  return ['package.json', 'bin/sluice.js', ...documents, ...built, ...page];
+}
+
+test('the package has what it needs and nothing else; unpacked elsewhere, it serves and accepts an event', {
+  timeout: 120_000,
+}, async (t) => {
   const folder = temporaryFolder();
   t.after(() => removeFolder(folder));
   await run('npm', ['pack', '--pack-destination', folder], { cwd: ROOT });
   const archive = readdirSync(folder).find((name) => name.endsWith('.tgz'));
   assert.ok(archive);
   await run('tar', ['xzf', archive], { cwd: folder });
+  const packed = readdirSync(join(folder, 'package'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(join(folder, 'package'), join(entry.parentPath, entry.name)));
+  const expected = published();
+  assert.ok(expected.includes('dashboard/dist/index.html'));
+  const missing = expected.filter((file) => !packed.includes(file));
+  // No tests, no benchmark results, no data, and nothing in `dist` of a source file that is gone.
+  const surplus = packed.filter((file) => !expected.includes(file));
+  assert.deepEqual({ missing, surplus }, { missing: [], surplus: [] });
+
   // What `npm install` would put there: the same dependencies that are installed here.
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
 

@@ -1,0 +1,84 @@
+/** The documents name only what exists: files and headings that they link to, source files and tests, decisions. */
+
+import assert from 'node:assert/strict';
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { suite, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const DOCUMENTS = globSync(['*.md', 'docs/**/*.md', 'bench/*.md', '.github/**/*.md'], { cwd: ROOT });
+const ARCHITECTURE = 'docs/ARCHITECTURE.md';
+
+function read(file: string): string {
+  return readFileSync(join(ROOT, file), 'utf8');
+}
+
+/** As GitHub makes them. */
+function anchorsOf(file: string): Set<string> {
+  const headings = read(file).matchAll(/^#+ (.+)$/gm);
+  return new Set(
+    Array.from(headings, ([, heading = '']) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
+}
+
+function brokenLinks(file: string): string[] {
+  return Array.from(read(file).matchAll(/\]\(([^)\s]+)\)/g), ([, target = '']) => target).filter((target) => {
+    if (/^[a-z]+:/.test(target)) return false;
+    const [path = '', anchor] = target.split('#');
+    const place = path === '' ? file : relative(ROOT, resolve(ROOT, dirname(file), path));
+    if (!existsSync(join(ROOT, place))) return true;
+    return anchor !== undefined && place.endsWith('.md') && !anchorsOf(place).has(anchor);
+  });
+}
+
+/** Words with a file ending or a slash at the end; paths may begin at the root or at `src/`. */
+function pathsIn(text: string): string[] {
+  const names = text.matchAll(/(?<![\w./-])(?:[\w-]+\/)*(?:[\w-]+\.(?:ts|md|yaml)\b|[\w-]+\/(?=[`\s]))/g);
+  return [...new Set(Array.from(names, ([name]) => name))];
+}
+
+suite('The documents', () => {
+  test('have links that lead somewhere', () => {
+    assert.ok(DOCUMENTS.length > 20);
+    const broken = DOCUMENTS.flatMap((file) => brokenLinks(file).map((target) => `${file}: ${target}`));
+    assert.deepEqual(broken, []);
+  });
+
+  test('describe an architecture of files and folders that exist, by paths below src', () => {
+    // Links are checked above; the data folder is made by a server.
+    const text = read(ARCHITECTURE).replaceAll(/\[[^\]]*\]\([^)]+\)/g, '');
+    const paths = pathsIn(text).filter((path) => !path.startsWith('data/'));
+    assert.ok(paths.length > 40);
+    const missing = paths.filter((path) => !existsSync(join(ROOT, path)) && !existsSync(join(ROOT, 'src', path)));
+    assert.deepEqual(missing, []);
+  });
+
+  test('name source files and tests that exist, by their path or its end', () => {
+    const files = globSync(['{src,test,bench,dashboard}/**/*.{ts,tsx}'], { cwd: ROOT, exclude: ['**/node_modules'] });
+    const ends = (name: string): boolean => files.some((file) => `/${file}`.endsWith(`/${name}`));
+    for (const document of DOCUMENTS) {
+      const names = read(document).matchAll(/(?<![\w./-])(?:[\w-]+\/)*[\w-]+\.tsx?\b/g);
+      for (const [name] of names) assert.ok(ends(name), `${document} names ${name}`);
+    }
+  });
+
+  test('number each decision once, and no source file names one that is gone', () => {
+    const decisions = globSync('docs/decisions/[0-9]*.md', { cwd: ROOT });
+    const numbers = decisions.map((file) => /(\d{3})-/.exec(file)?.[1]);
+    assert.equal(new Set(numbers).size, numbers.length);
+    const sources = globSync(['src/**/*.ts', 'test/**/*.ts', 'bench/*.ts', 'dashboard/src/**/*.{ts,tsx}'], {
+      cwd: ROOT,
+    });
+    for (const file of sources) {
+      for (const [name, number] of read(file).matchAll(/decisions?[/ ](\d{3})\b/g)) {
+        assert.ok(numbers.includes(number), `${file} names ${name}`);
+      }
+    }
+  });
+});
