@@ -84,7 +84,7 @@ export interface LogAppender {
    */
   append(entry: LogEntry): Promise<void>;
   /** Why appends would be refused now, in words for an operator; null while all is well. Heals by itself. */
-  trouble(): string | null;
+  problem(): string | null;
   /** Waits for appends that are under way, then lets go of the partition. */
   close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
  * What a client should know that a schema does not say: when each error is answered, what the limits are, and by which
- * rules a user is judged. The OpenAPI document carries these tables as extensions and the docs page prints them.
+ * rules a user is validated. The OpenAPI document carries these tables as extensions and the docs page prints them.
  * Texts and numbers come from `errors.ts` and `model.ts`; a test checks each rule's message against the validator.
  */
 

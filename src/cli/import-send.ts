@@ -20,11 +20,11 @@ export interface Target {
   /** Of the ingest endpoint. */
   readonly url: URL;
   readonly key: string;
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
   readonly stop: AbortSignal;
   readonly now: () => number;
   /** Told why it is waiting; null when it goes on. */
-  readonly onWait: (trouble: string | null) => void;
+  readonly onWait: (problem: string | null) => void;
 }
 
 export interface SentUser {
@@ -37,30 +37,30 @@ export type Sent =
   | { readonly kind: 'taken'; readonly rejected: readonly SentUser[] }
   | { readonly kind: 'refused'; readonly message: string }
   | { readonly kind: 'too large' }
-  | { readonly kind: 'unsent'; readonly trouble: OperatorError | null };
+  | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
 
 export async function sendBody(body: Buffer, idempotencyKey: string, target: Target): Promise<Sent> {
-  const { stop, now, patienceMs, onWait } = target;
-  let firstTroubleAt: number | undefined;
+  const { stop, now, timeoutMs, onWait } = target;
+  let firstProblemAt: number | undefined;
   for (let tries = 1; ; tries++) {
-    if (stop.aborted) return { kind: 'unsent', trouble: null };
+    if (stop.aborted) return { kind: 'unsent', problem: null };
     const answer = await attempt(body, idempotencyKey, target);
     if (answer.kind !== 'later') {
       if (tries > 1) onWait(null);
       return answer;
     }
-    firstTroubleAt ??= now();
+    firstProblemAt ??= now();
     const waitMs = answer.afterMs ?? backoffMs(tries);
-    if (now() - firstTroubleAt + waitMs > patienceMs) {
-      const message = `${answer.trouble}; gave up after ${formatSpan(Math.max(patienceMs, 1))} (--patience)`;
-      return { kind: 'unsent', trouble: new OperatorError(message) };
+    if (now() - firstProblemAt + waitMs > timeoutMs) {
+      const message = `${answer.problem}; gave up after ${formatSpan(Math.max(timeoutMs, 1))} (--patience)`;
+      return { kind: 'unsent', problem: new OperatorError(message) };
     }
-    onWait(answer.trouble);
+    onWait(answer.problem);
     await pause(waitMs, stop);
   }
 }
 
-type Attempt = Sent | { readonly kind: 'later'; readonly trouble: string; readonly afterMs: number | null };
+type Attempt = Sent | { readonly kind: 'later'; readonly problem: string; readonly afterMs: number | null };
 
 async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }: Target): Promise<Attempt> {
   try {
@@ -78,11 +78,11 @@ async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }:
     });
     return judge(response, await response.text(), url);
   } catch (error) {
-    if (stop.aborted) return { kind: 'unsent', trouble: null };
-    const trouble = `${url.origin} cannot be reached (${reasonOf(error)})`;
+    if (stop.aborted) return { kind: 'unsent', problem: null };
+    const problem = `${url.origin} cannot be reached (${reasonOf(error)})`;
     // A port that is kept for something else than HTTP: no patience will change that.
-    if (isForbiddenPort(error)) return { kind: 'unsent', trouble: new OperatorError(`${trouble}. Is --url right?`) };
-    return { kind: 'later', trouble, afterMs: null };
+    if (isForbiddenPort(error)) return { kind: 'unsent', problem: new OperatorError(`${problem}. Is --url right?`) };
+    return { kind: 'later', problem, afterMs: null };
   }
 }
 
@@ -100,9 +100,9 @@ function judge(response: Response, text: string, url: URL): Attempt {
   }
   if (status === 413) return { kind: 'too large' };
   if (RETRYABLE.has(status)) {
-    return { kind: 'later', trouble: `${url.origin} responds with ${status}`, afterMs: retryAfterMs(response.headers) };
+    return { kind: 'later', problem: `${url.origin} responds with ${status}`, afterMs: retryAfterMs(response.headers) };
   }
-  return { kind: 'unsent', trouble: new OperatorError(finalWords(status, response.headers, url)) };
+  return { kind: 'unsent', problem: new OperatorError(finalWords(status, response.headers, url)) };
 }
 
 function finalWords(status: number, headers: Headers, url: URL): string {

@@ -29,7 +29,7 @@ interface Wishes {
   readonly file: string | null;
   readonly server: URL;
   readonly key: string;
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
   readonly restart: boolean;
   readonly json: boolean;
 }
@@ -37,7 +37,7 @@ interface Wishes {
 /** A batch with its answer. */
 type Settled =
   | { readonly kind: 'answered'; readonly batch: Batch; readonly rejected: readonly BadLine[] }
-  | { readonly kind: 'unsent'; readonly trouble: OperatorError | null };
+  | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
 
 export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
   const wishes = await readWishes(args, shell);
@@ -66,7 +66,7 @@ async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
   progress.end();
   if (ended.kind === 'unsent') {
     const { lines } = state.standing;
-    const reason = ended.trouble?.message ?? 'Stopped.';
+    const reason = ended.problem?.message ?? 'Stopped.';
     const howToGoOn =
       source.file === null
         ? `Lines up to ${lines} were sent.`
@@ -94,15 +94,15 @@ async function readWishes(args: readonly string[], shell: Shell): Promise<Wishes
     );
   }
   const patience = flags.values.get('patience');
-  const patienceMs = patience === undefined ? PATIENCE_DEFAULT_MS : parseDurationMs(patience);
-  if (patienceMs === undefined) mistakes.push(`--patience is "${patience}"; expected a time such as 10m`);
-  if (server === undefined || patienceMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const timeoutMs = patience === undefined ? PATIENCE_DEFAULT_MS : parseDurationMs(patience);
+  if (timeoutMs === undefined) mistakes.push(`--patience is "${patience}"; expected a time such as 10m`);
+  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
   if (given === '') shell.err(`Sending to ${server.origin}, the server on this data folder.\n`);
   return {
     file: file === '-' || file === undefined ? null : file,
     server,
     key,
-    patienceMs,
+    timeoutMs,
     restart: flags.switches.has('restart'),
     json: flags.switches.has('json'),
   };
@@ -146,10 +146,10 @@ async function sendAll(
 ): Promise<{ kind: 'all' } | Extract<Settled, { kind: 'unsent' }>> {
   // One batch that cannot be sent calls the others off.
   const callOff = new AbortController();
-  let trouble: string | null = null;
+  let problem: string | null = null;
   const show = (): void => {
     const { offset, usersAccepted, usersRejected } = state.standing;
-    const notes = [usersRejected > 0 ? `${usersRejected} rejected` : '', trouble === null ? '' : `waiting: ${trouble}`];
+    const notes = [usersRejected > 0 ? `${usersRejected} rejected` : '', problem === null ? '' : `waiting: ${problem}`];
     const note = notes.filter((text) => text !== '').join('  ');
     const standing = { count: usersAccepted, bytes: offset, done: offset, total: source.bytes };
     progress.show(note === '' ? standing : { ...standing, note });
@@ -157,11 +157,11 @@ async function sendAll(
   const target: Target = {
     url: new URL('ingest/events', wishes.server),
     key: wishes.key,
-    patienceMs: wishes.patienceMs,
+    timeoutMs: wishes.timeoutMs,
     stop: AbortSignal.any([shell.stop, callOff.signal]),
     now: shell.now,
     onWait: (reason) => {
-      trouble = reason;
+      problem = reason;
       show();
     },
   };
@@ -188,7 +188,7 @@ async function sendAll(
   while (failed === undefined && underWay.length > 0) failed = await settle();
   callOff.abort();
   await Promise.all(underWay);
-  if (failed === undefined && shell.stop.aborted) return { kind: 'unsent', trouble: null };
+  if (failed === undefined && shell.stop.aborted) return { kind: 'unsent', problem: null };
   return failed ?? { kind: 'all' };
 }
 
@@ -203,7 +203,7 @@ async function sendLines(batch: Batch, source: ImportSource, target: Target): Pr
 
 type RunAnswer =
   | { readonly kind: 'answered'; readonly rejected: readonly BadLine[] }
-  | { readonly kind: 'unsent'; readonly trouble: OperatorError | null };
+  | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
 
 /** A proxy may allow less than Sluice does: what is too large goes in halves. */
 async function sendRun(lines: readonly Line[], source: ImportSource, target: Target): Promise<RunAnswer> {

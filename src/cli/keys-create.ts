@@ -6,7 +6,7 @@
 import type { Config } from '../config/config.ts';
 import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
-import { createKey, type KeyWishes, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
+import { createKey, type KeyOptions, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
 import { KEY_KINDS } from '../model.ts';
 import type { Account, KeyStore, NewKey } from '../keys.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
@@ -48,7 +48,7 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
 function readWishes(
   flags: FlagsRead,
   now: number,
-): { wishes: KeyWishes | undefined; accountName: string | undefined; mistakes: string[] } {
+): { wishes: KeyOptions | undefined; accountName: string | undefined; mistakes: string[] } {
   const mistakes = flags.positionals.map((word) => `unexpected argument "${word}"`);
   const name = flags.values.get('name');
   if (name === undefined) mistakes.push('--name is missing; expected a few words that say what the key is for');

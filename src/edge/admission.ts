@@ -1,6 +1,6 @@
 /**
- * Bounds the memory that requests hold. Bytes are reserved before a body is read and given back once the answer is
- * decided; when a reservation does not fit, the answer is 503. Large bodies together may take only a part of the
+ * Bounds the memory that requests hold. Bytes are reserved before a body is read and released once the response is
+ * decided; when a reservation does not fit, the response is 503. Large bodies together may take only a part of the
  * whole, so that a few slow uploads cannot keep the many small requests out.
  */
 
@@ -29,7 +29,7 @@ export class InFlight {
     return reservation;
   }
 
-  /** Only for `Reservation`: moves one reservation from one size to another, if that fits. */
+  /** Only for `Reservation`: changes one reservation from one size to another, if that fits. */
   resize(from: number, to: number): boolean {
     const largeFrom = from >= LARGE_BYTES_MIN ? from : 0;
     const largeTo = to >= LARGE_BYTES_MIN ? to : 0;

@@ -1,14 +1,14 @@
 /**
  * Where no processor of this server reads the whole log, it is the edge that looks how much of it waits: what the log
- * holds beyond the positions in the store. It looks every few seconds and nobody waits for it; what cannot be found out
- * (the store is away) does not count as full, since the log takes in events without the store.
+ * holds beyond the positions in the store. It checks every few seconds in the background; what cannot be read
+ * (the store is away) does not count as full, since the log accepts events without the store.
  */
 
 import type { LogReader } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
 const LOOK_INTERVAL_MS = 3_000;
-/** Taken in again a little below the bound, or it would flicker. */
+/** Accepted again a little below the bound, so that it does not flicker. */
 const LOW_SHARE = 0.9;
 
 export interface BacklogWatchParts {
@@ -18,7 +18,7 @@ export interface BacklogWatchParts {
   readonly bytesMax: number;
   readonly setFull: (isFull: boolean) => void;
   /** Null when it is not known. */
-  readonly told: (bytes: number | null) => void;
+  readonly report: (bytes: number | null) => void;
   readonly logger: Logger;
 }
 
@@ -29,16 +29,16 @@ export interface BacklogWatch {
 }
 
 export function watchBacklog(parts: BacklogWatchParts): BacklogWatch {
-  const { bytesMax, setFull, told, logger } = parts;
+  const { bytesMax, setFull, report, logger } = parts;
   let isFull = false;
   let underWay: Promise<void> | undefined;
   const lookOnce = async (): Promise<void> => {
     const bytes = await backlogOf(parts).catch(() => null);
-    told(bytes);
+    report(bytes);
     const isFullNow = bytes !== null && bytes > bytesMax * (isFull ? LOW_SHARE : 1);
     if (isFullNow !== isFull) {
       const line = { backlog_bytes: bytes, backlog_bytes_max: bytesMax };
-      if (isFullNow) logger.error(line, 'the backlog is full: answering 503 until some of it is processed');
+      if (isFullNow) logger.error(line, 'the backlog is full: responding with 503 until some of it is processed');
       else logger.info(line, bytes === null ? 'the backlog is not known any more' : 'the backlog has room again');
     }
     isFull = isFullNow;

@@ -1,6 +1,6 @@
 /**
  * Reads a request's body into memory: never more than the limit, never more than what admission has granted, inflated
- * if it came compressed. Hands over the bytes exactly as the client meant them. Calls back once; a client that goes
+ * if it came compressed. Returns the bytes exactly as the client sent them, decompressed. Calls back once; a client that goes
  * away in the middle gives `aborted`.
  */
 

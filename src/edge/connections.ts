@@ -1,7 +1,7 @@
 /**
  * The open connections of one edge, and the limit on those of all edges together, which they count in shared memory. When
- * a connection comes in over the limit, one on which no request is under way is closed in its place: it costs its client
- * a reconnect, where refusing the newest would let idle connections keep everybody else out. Only if all are busy is the
+ * a connection arrives over the limit, one without a request in progress is closed instead: it costs its client
+ * a reconnect, where refusing the newest would let idle connections block all other clients. Only if all are busy is the
  * newest closed.
  *
  * Invariant: the count never exceeds the limit for longer than it takes to close one. Limits: an edge closes connections
@@ -28,7 +28,7 @@ export interface ConnectionsParts {
 
 export class Connections {
   readonly #parts: ConnectionsParts;
-  /** In the order in which they came in, or were last found busy. */
+  /** In the order in which they arrived, or were last found busy. */
   readonly #open = new Set<Socket>();
   #closedSinceLog = 0;
   #loggedAt = Number.NEGATIVE_INFINITY;

@@ -1,5 +1,5 @@
 /**
- * One edge: an HTTP server with its own end of the log, in a thread of its own. What it serves depends on the role of the
+ * One edge: an HTTP server with its own end of the log, in its own thread. What it serves depends on the role of the
  * server: events, everything else, or health and metrics alone. It sees interfaces only; who implements them is decided
  * in `wiring/opening.ts`. While the server drains it serves as before and ends each connection with its response; then the port
  * closes, what is in flight is finished, what still comes gets 503, and the log is closed.
@@ -23,10 +23,10 @@ import { InFlight } from './admission.ts';
 import { Ingest, type Refusal } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
-import { QuietLog } from './quiet-log.ts';
-import { isLeaving, readinessOf, type ServerStatus, troubleTeller } from './readiness.ts';
+import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
+import { isLeaving, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
-import { Sightings } from './sightings.ts';
+import { KeyUsageTracker } from './key-usage.ts';
 import { createTraceIds } from './trace-id.ts';
 import { LargeBodyValidator } from './validate-body.ts';
 
@@ -36,16 +36,16 @@ export interface EdgeParts {
   readonly startWarnings: () => readonly string[];
   /** Connections of clients at once, over all edges. */
   readonly connectionsMax: number;
-  /** Null where no events are taken in. */
+  /** Null where this role does not receive events. */
   readonly log: LogAppender | null;
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   /** Null where the API is not served. Nothing here waits for a disk but by a promise. */
   readonly reading: Reading | null;
   /** Why the store cannot be reached, by the last look; null while it can. */
-  readonly storeTrouble: () => string | null;
+  readonly storeProblem: () => string | null;
   /** Why the database may not be used yet; null once it may, and where there is none. */
-  readonly databaseTrouble: () => string | null;
+  readonly databaseProblem: () => string | null;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
   readonly status: ServerStatus;
   readonly logger: Logger;
@@ -56,7 +56,7 @@ export interface EdgeParts {
   readonly receiptTime: () => number;
   /** Shared with the other edges of the server; null where there are none (`trace-id.ts`). */
   readonly newestTraceId: BigInt64Array | null;
-  readonly handOverSightings: (sightings: KeyUsage[]) => void;
+  readonly handOverUsage: (keyUsage: KeyUsage[]) => void;
 }
 
 /** What the API is made of. */
@@ -86,18 +86,18 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const { config, log, reading, keyStore, status, logger } = parts;
   const metrics = metricsWriter(parts.metrics.buffer, parts.metrics.slot);
   const newTraceId = createTraceIds(parts.receiptTime, parts.newestTraceId);
-  const sightings = new Sightings(parts.handOverSightings);
+  const keyUsage = new KeyUsageTracker(parts.handOverUsage);
   const keyOutage = new OutageLog(logger, {
     failing: 'keys cannot be read: those that were confirmed lately go on, all others get 503',
     working: 'keys can be read again',
   });
   const keys = keyStore === null ? null : new KeyCache(keyStore, { outage: keyOutage });
-  const quietLogger = new QuietLog(logger, parts.now);
-  const shared: Shared = { metrics, newTraceId, sightings, quietLogger };
+  const rateLimitedLogger = new RateLimitedLogger(logger, parts.now);
+  const shared: Shared = { metrics, newTraceId, keyUsage, rateLimitedLogger };
   const ingest = log === null || keys === null ? null : makeIngest(parts, shared, log, keys);
-  const { storeTrouble, databaseTrouble } = parts;
-  const readiness = () => readinessOf({ role: config.role, status, log, storeTrouble, databaseTrouble });
-  const tellTrouble = log === null ? () => undefined : troubleTeller(log, logger);
+  const { storeProblem, databaseProblem } = parts;
+  const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, databaseProblem });
+  const reportProblem = log === null ? () => undefined : outageReporter(log, logger);
   let made: EdgeServer | undefined;
   metrics.set(METRIC.connections_max, parts.connectionsMax);
   const stopGauges = keepGauges(
@@ -105,7 +105,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       ingest?.setGauges();
       metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
       metrics.set(METRIC.connections, made?.connections.size ?? 0);
-      tellTrouble();
+      reportProblem();
     },
     (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
   );
@@ -132,7 +132,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     },
     version: parts.version,
     role: config.role,
-    // Asked for when somebody reads the reference, which is after the port is known.
+    // Evaluated when a client reads the reference, when the port is known.
     get serverUrl() {
       return config.publicUrl || baseUrlOf(config.host, portOf(made?.server));
     },
@@ -149,7 +149,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
           appOptions(parts, frame, {
             reading,
             keys,
-            sightings,
+            keyUsage,
             stopping: stopping.signal,
             onRead: () => readOutage.worked(),
           }),
@@ -160,7 +160,9 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const { server } = edgeServer;
   await listen(server, config, port);
   // As when the system has no more open files: Node goes on accepting, and each attempt fails until there are some.
-  server.on('error', (error) => quietLogger.error({ reason: error.message }, 'a connection could not be accepted'));
+  server.on('error', (error) =>
+    rateLimitedLogger.error({ reason: error.message }, 'a connection could not be accepted'),
+  );
 
   return {
     port: portOf(server),
@@ -169,7 +171,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       await closeServer(edgeServer, config.shutdownMs / 2);
       stopGauges();
       stopWaiting();
-      sightings.close();
+      keyUsage.close();
       await log?.close();
       await reading?.store.close();
       await keyStore?.close();
@@ -182,31 +184,31 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
 interface Shared {
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
-  readonly sightings: Sightings;
-  readonly quietLogger: QuietLog;
+  readonly keyUsage: KeyUsageTracker;
+  readonly rateLimitedLogger: RateLimitedLogger;
 }
 
 interface MadeIngest {
   readonly ingest: Ingest;
-  /** Requests that came in whole and are not durable yet. */
+  /** Complete requests that are not durable yet. */
   waiting(): number;
   setGauges(): void;
 }
 
 function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: KeyCache): MadeIngest {
   const { config, status, now, receiptTime } = parts;
-  const { metrics, newTraceId, sightings, quietLogger } = shared;
+  const { metrics, newTraceId, keyUsage, rateLimitedLogger } = shared;
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
   const counted = counting(log);
   const ingest = new Ingest({
     log: counted.log,
     keys,
-    sightings,
+    keyUsage,
     inFlight,
     largeBodies,
     metrics,
-    logger: quietLogger,
+    logger: rateLimitedLogger,
     environment: config.environment,
     now,
     receiptTime,
@@ -227,7 +229,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
 interface ForApp {
   readonly reading: Reading;
   readonly keys: KeyCache;
-  readonly sightings: Sightings;
+  readonly keyUsage: KeyUsageTracker;
   readonly stopping: AbortSignal;
   readonly onRead: () => void;
 }
@@ -235,7 +237,7 @@ interface ForApp {
 function appOptions(
   parts: EdgeParts,
   frame: AppFrame,
-  { reading, keys, sightings, stopping, onRead }: ForApp,
+  { reading, keys, keyUsage, stopping, onRead }: ForApp,
 ): AppOptions {
   const { config, sources, startWarnings, now, receiptTime } = parts;
   return {
@@ -257,7 +259,7 @@ function appOptions(
     now,
     receiptTime,
     matchOptions: matchOptionsOf(config),
-    noteUse: (key, at, origin, host) => sightings.note(key.id, at, isForeignOrigin(origin, host) ? origin : undefined),
+    noteUse: (key, at, origin, host) => keyUsage.note(key.id, at, isForeignOrigin(origin, host) ? origin : undefined),
   };
 }
 
@@ -308,13 +310,13 @@ function counting(log: LogAppender): { readonly log: LogAppender; waiting(): num
       waiting--;
     }
   };
-  return { log: { append, trouble: () => log.trouble(), close: () => log.close() }, waiting: () => waiting };
+  return { log: { append, problem: () => log.problem(), close: () => log.close() }, waiting: () => waiting };
 }
 
 function listen(server: Server, { host, edges }: Config, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
-    // Without need for it, no shared port: a second server on the same port is then told so, instead of sharing it.
+    // Without need for it, no shared port: a second server on the same port then fails to start, instead of sharing it.
     server.listen({ host, port, reusePort: edges > 1, backlog: 1_024 }, () => {
       server.removeAllListeners('error');
       resolve();
@@ -322,11 +324,11 @@ function listen(server: Server, { host, edges }: Config, port: number): Promise<
   });
 }
 
-/** Requests that have come in whole are answered; those that still come in get until `patienceMs` to do so. */
-function closeServer({ server, dropUnfinished }: EdgeServer, patienceMs: number): Promise<void> {
+/** Complete requests get their response; those still being received have `timeoutMs` to complete. */
+function closeServer({ server, dropUnfinished }: EdgeServer, timeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const patience = setTimeout(dropUnfinished, Math.min(patienceMs, UNFINISHED_MS_MAX));
-    // Node closes those that are idle now; one that falls idle with its last answer would stay open until its timeout.
+    const patience = setTimeout(dropUnfinished, Math.min(timeoutMs, UNFINISHED_MS_MAX));
+    // Node closes those that are idle now; one that falls idle after its last response would stay open until its timeout.
     const timer = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_INTERVAL_MS);
     server.close(() => {
       clearTimeout(patience);

@@ -1,8 +1,8 @@
 /**
- * `POST /ingest/events`, from the first header to the answer. The order of checks is part of the contract: method,
+ * `POST /ingest/events`, from the first header to the response. The order of checks is part of the contract: method,
  * key (401), content type and encoding (400), size (413), admission (503), JSON (400), users.
  *
- * Invariant: 202 is sent only after the log says that the entry is durable. Each request is answered exactly once, and
+ * Invariant: 202 is sent only after the log says that the entry is durable. Each request gets exactly one response, and
  * its reservation is given back exactly once, whatever happens in between.
  */
 
@@ -14,22 +14,22 @@ import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } fro
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
 import type { ApiKey } from '../keys.ts';
 import type { InFlight, Reservation } from './admission.ts';
-import { type Cors, type Failure, sendAccepted, sendFailure, sendPreflight, stopUnwantedBody } from './answers.ts';
+import { type Cors, type Failure, sendAccepted, sendFailure, sendPreflight, stopUnwantedBody } from './responses.ts';
 import { type BodyRead, readBody } from './body.ts';
 import { corsFor, isForeignOrigin } from './origins.ts';
-import type { QuietLog } from './quiet-log.ts';
+import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
-import type { Sightings } from './sightings.ts';
-import { type Judged, LARGE_BODY_BYTES, type LargeBodyValidator, validateBody } from './validate-body.ts';
+import type { KeyUsageTracker } from './key-usage.ts';
+import { type ValidatedBody, LARGE_BODY_BYTES, type LargeBodyValidator, validateBody } from './validate-body.ts';
 
 export interface IngestParts {
   readonly log: LogAppender;
   readonly keys: KeyCache;
-  readonly sightings: Sightings;
+  readonly keyUsage: KeyUsageTracker;
   readonly inFlight: InFlight;
   readonly largeBodies: LargeBodyValidator;
   readonly metrics: MetricsWriter;
-  readonly logger: QuietLog;
+  readonly logger: RateLimitedLogger;
   readonly environment: 'any' | Environment;
   /** The wall clock, for keys. */
   readonly now: () => number;
@@ -128,7 +128,7 @@ export class Ingest {
   }
 
   #authenticated(exchange: Exchange, key: ApiKey, keyIsInQuery: boolean, now: number): void {
-    const { environment, sightings } = this.#parts;
+    const { environment, keyUsage } = this.#parts;
     // A secret key in an address ends up in logs and histories: it is not taken from there.
     if (!isUsable(key, now, environment) || (keyIsInQuery && key.kind !== 'publishable')) {
       this.#fail(exchange, { code: 'unauthorized' });
@@ -136,7 +136,7 @@ export class Ingest {
     }
     const { origin } = exchange.request.headers;
     const leaked = key.kind === 'secret' && isForeignOrigin(origin, exchange.request.headers.host);
-    sightings.note(key.id, now, leaked ? origin : undefined);
+    keyUsage.note(key.id, now, leaked ? origin : undefined);
     if (origin !== undefined) {
       const cors = corsFor(key, origin, leaked);
       exchange.cors = cors.allowed;
@@ -158,7 +158,7 @@ export class Ingest {
       this.#unavailable(exchange, REFUSED[refused]);
       return;
     }
-    if (log.trouble() !== null) {
+    if (log.problem() !== null) {
       this.#unavailable(exchange, METRIC.unavailable_log);
       return;
     }
@@ -188,27 +188,27 @@ export class Ingest {
       return;
     }
     if (body.length < LARGE_BODY_BYTES) {
-      this.#judged(exchange, key, envelope, { body, verdict: validateBody(body) });
+      this.#validated(exchange, key, envelope, { body, validation: validateBody(body) });
       return;
     }
     this.#parts.metrics.inc(METRIC.large_bodies);
     this.#parts.largeBodies
       .validate(body)
-      .then((judged) => this.#judged(exchange, key, envelope, judged))
+      .then((validated) => this.#validated(exchange, key, envelope, validated))
       .catch((error: unknown) => this.#unexpected(exchange, error));
   }
 
-  #judged(exchange: Exchange, key: ApiKey, { idempotencyKey }: Envelope, { body, verdict }: Judged): void {
-    if (!verdict.ok) {
-      this.#unusable(exchange, verdict.message);
+  #validated(exchange: Exchange, key: ApiKey, { idempotencyKey }: Envelope, { body, validation }: ValidatedBody): void {
+    if (!validation.ok) {
+      this.#unusable(exchange, validation.message);
       return;
     }
-    // Nobody can be told any more, and whoever sent it will send it again: it would be stored twice.
+    // The client is gone and will send it again: it would be stored twice.
     if (exchange.response.destroyed || exchange.response.socket?.writable === false) {
       exchange.reservation?.release();
       return;
     }
-    const { userCount, rejections, eventCount } = verdict;
+    const { userCount, rejections, eventCount } = validation;
     const bodyBytes = body.byteLength;
     this.#parts.log
       .append({
@@ -258,7 +258,7 @@ export class Ingest {
     this.#fail(exchange, { code: 'unavailable' });
   }
 
-  /** A bug. The client is told to come back, the operator where to look, and the server goes on. */
+  /** A bug. The client gets a retryable error, the operator a log line, and the server keeps running. */
   #unexpected(exchange: Exchange, error: unknown): void {
     this.#parts.logger.error({ traceId: exchange.traceId, err: error }, 'request failed unexpectedly');
     exchange.reservation?.release();

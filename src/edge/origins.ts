@@ -1,11 +1,11 @@
 /**
- * Who may read the answers of `/ingest/*` from a web page. Publishable keys are for pages: any origin, or those on the
+ * Which web pages may read the responses of `/ingest/*`. Publishable keys are for pages: any origin, or those on the
  * key's list. A secret key on a page of another site has probably leaked: the data is taken, the page gets no CORS
- * headers, and the sighting is recorded.
+ * headers, and the use is recorded.
  */
 
 import type { ApiKey } from '../keys.ts';
-import type { Cors } from './answers.ts';
+import type { Cors } from './responses.ts';
 
 export function corsFor(key: ApiKey, origin: string, leaked: boolean): { allowed: Cors | null; refused: boolean } {
   if (leaked) return { allowed: null, refused: false };

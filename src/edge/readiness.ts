@@ -9,7 +9,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Role } from '../model.ts';
 import { servesIngest } from '../config/roles.ts';
 
-/** What the supervisor tells all edges, without messages: read on every request. */
+/** Flags that the supervisor sets for all edges, in shared memory: read on every request. */
 export interface ServerStatus {
   isShuttingDown(): boolean;
   /** About to shut down: not ready, and still serving. */
@@ -33,25 +33,25 @@ export interface ReadinessParts {
   readonly status: ServerStatus;
   readonly log: LogAppender | null;
   /** Why the store cannot be reached, by the last look; null while it can. */
-  readonly storeTrouble: () => string | null;
+  readonly storeProblem: () => string | null;
   /** Why the database may not be used yet, in a sentence; null once it may, and where there is none. */
-  readonly databaseTrouble: () => string | null;
+  readonly databaseProblem: () => string | null;
 }
 
-export function readinessOf({ role, status, log, storeTrouble, databaseTrouble }: ReadinessParts): Readiness {
+export function readinessOf({ role, status, log, storeProblem, databaseProblem }: ReadinessParts): Readiness {
   const reasons: string[] = [];
   if (isLeaving(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
   for (const name of status.replacedFiles()) reasons.push(`${name} was removed or replaced: restart the server`);
-  const untilPrepared = databaseTrouble();
+  const untilPrepared = databaseProblem();
   if (untilPrepared !== null) reasons.push(untilPrepared);
   if (servesIngest(role)) {
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
-    const trouble = log?.trouble() ?? null;
-    if (trouble !== null) reasons.push(`the log cannot be written: ${trouble}`);
+    const problem = log?.problem() ?? null;
+    if (problem !== null) reasons.push(`the log cannot be written: ${problem}`);
   } else if (untilPrepared === null) {
-    const trouble = storeTrouble();
-    if (trouble !== null) reasons.push(`the store cannot be reached: ${trouble}`);
+    const problem = storeProblem();
+    if (problem !== null) reasons.push(`the store cannot be reached: ${problem}`);
   }
   return { ready: reasons.length === 0, reasons };
 }
@@ -62,13 +62,13 @@ export function isLeaving(status: ServerStatus): boolean {
 }
 
 /** One line when the log cannot be written, and one when it can again. */
-export function troubleTeller(log: LogAppender, logger: Logger): () => void {
-  let told: string | null = null;
+export function outageReporter(log: LogAppender, logger: Logger): () => void {
+  let logged: string | null = null;
   return () => {
-    const trouble = log.trouble();
-    if (trouble === told) return;
-    told = trouble;
-    if (trouble === null) logger.info('the log can be written again');
-    else logger.error({ reason: trouble }, 'the log cannot be written: answering 503 until it can');
+    const problem = log.problem();
+    if (problem === logged) return;
+    logged = problem;
+    if (problem === null) logger.info('the log can be written again');
+    else logger.error({ reason: problem }, 'the log cannot be written: responding with 503 until it can');
   };
 }

@@ -25,7 +25,7 @@ const SINGLE_BY_LENGTH: readonly (number | undefined)[] = Array.from({ length: 1
 
 /**
  * Why a request may mean something else to a proxy in front than it does here, in words; undefined if it cannot. For every
- * request of every route, so it is cheap: one pass over the names, which are told apart by their lengths first.
+ * request of every route, so it is cheap: one pass over the names, which are compared by length first.
  */
 export function ambiguityOf({
   headers,
@@ -58,7 +58,7 @@ export function charsetProblemOf(contentType: string | undefined): string | unde
   return undefined;
 }
 
-/** The key of a request, and whether it came in the address; undefined if there is none. */
+/** The key of a request, and whether it was in the URL; undefined if there is none. */
 export function keyOf(
   authorization: string | undefined,
   url: string,

@@ -9,7 +9,7 @@ import type { Socket } from 'node:net';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
 import { INGEST_PATH } from '../config/roles.ts';
-import { type Failure, sendFailure, stopUnwantedBody } from './answers.ts';
+import { type Failure, sendFailure, stopUnwantedBody } from './responses.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
 import { ambiguityOf, charsetProblemOf, TRANSFER_CODING_PROBLEM } from './request-headers.ts';
@@ -21,17 +21,17 @@ const OPTIONS = {
   keepAliveTimeout: 65_000,
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16_384,
-  // Node would answer without a trace_id; it is required all the same, below.
+  // Node would respond without a trace_id; Host is still required, below.
   requireHostHeader: false,
 };
 
-/** A connection on which nothing moves for so long is over; above all, a client that does not read its answer. */
+/** A connection without traffic for this long is closed: above all, a client that does not read its response. */
 const SILENCE_MS = 70_000;
 /** How long a client that was refused may take to read why. */
 const LINGER_MS = 2_000;
 
 export interface EdgeServerParts {
-  /** Null where no events are taken in: then that path is like any other. */
+  /** Null where this role does not receive events: then that path is like any other. */
   readonly ingest: Ingest | null;
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
@@ -42,7 +42,7 @@ export interface EdgeServerParts {
 
 export interface EdgeServer {
   readonly server: Server;
-  /** Ends the connections on which no whole request waits for its answer: nothing on them was or will be promised. */
+  /** Closes the connections on which no complete request waits for its response: nothing on them was promised. */
   readonly dropUnfinished: () => void;
   readonly connections: Pick<Connections, 'size'>;
 }
@@ -85,7 +85,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   // A client that ends its side after its last request still reads: Node would close the connection without a response.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.on('checkContinue', (request, response) => handle(request, response, true));
-  // Any other expectation may be ignored (RFC 9110, 10.1.1); Node would answer it without a trace_id.
+  // Any other expectation may be ignored (RFC 9110, 10.1.1); Node would respond without a trace_id.
   server.on('checkExpectation', (request, response) => handle(request, response, false));
   server.on('clientError', (error: ParserError, socket: Socket) => {
     if (error.code === 'ECONNRESET') socket.destroy();
@@ -101,7 +101,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     if (!socket.writable || doomed.has(socket)) return;
     doomed.add(socket);
     const { broken, whole } = exchanges.of(socket);
-    // Nonsense behind a whole request: that request is answered with the truth first, then the connection ends.
+    // Nonsense behind a whole request: that request gets its response first, then the connection ends.
     if (whole !== undefined) {
       whole.shouldKeepAlive = false;
       whole.once('close', () => hangUp(socket));
@@ -118,7 +118,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   return { server, dropUnfinished, connections };
 }
 
-/** What each connection is in the middle of; more than one thing if the client sends ahead of the answers. */
+/** The requests in progress per connection; more than one if the client pipelines. */
 class Exchanges {
   readonly #latest = new WeakMap<Socket, ServerResponse>();
   readonly #before = new WeakMap<ServerResponse, ServerResponse>();
@@ -127,19 +127,19 @@ class Exchanges {
     const before = this.#latest.get(socket);
     if (before !== undefined && !before.writableFinished) {
       this.#before.set(response, before);
-      // One step back is enough, and a chain of all answers would never be freed.
+      // One step back is enough; a chain of all responses would never be freed.
       this.#before.delete(before);
     }
     this.#latest.set(socket, response);
   }
 
-  /** Whether a request is coming in, or waits for its response. */
+  /** Whether a request is being received, or waits for its response. */
   isBusy(socket: Socket): boolean {
     const { broken, whole } = this.of(socket);
     return broken !== undefined || whole !== undefined;
   }
 
-  /** The request whose body is still coming in, and the last one that came in whole and has no answer yet. */
+  /** The request whose body is still being received, and the last complete one without a response. */
   of(socket: Socket): { broken: ServerResponse | undefined; whole: ServerResponse | undefined } {
     const latest = this.#latest.get(socket);
     const broken = latest?.req.complete === false ? latest : undefined;
@@ -210,7 +210,7 @@ function refuse({ metrics, newTraceId }: EdgeServerParts, { code, message }: Soc
 
 interface RequestRefusal {
   readonly message: string;
-  /** Nobody can be certain where the next request on it would begin. */
+  /** It is uncertain where the next request on it would begin. */
   readonly endsConnection: boolean;
 }
 
@@ -250,7 +250,7 @@ function count(metrics: MetricsWriter, status: number): void {
   if (counter !== undefined) metrics.inc(counter);
 }
 
-/** Closing at once, with unread data, would take the answer from the client's hands; waiting for it, our sockets. */
+/** Closing at once, with unread data, would cost the client its response; waiting for ever would cost us sockets. */
 function hangUp(socket: Socket): void {
   socket.end();
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();

@@ -1,22 +1,22 @@
 /**
- * Bytes to verdict. Small bodies are judged where they arrive; large ones in a thread of their own
- * (`validator-thread.ts`), because parsing a hostile body of 10 MB can take most of a second and nobody else should
- * wait for it. Either way the same pure validation runs.
+ * Validates bodies. Small ones are validated where they arrive; large ones in their own thread
+ * (`validator-thread.ts`), because parsing a hostile body of 10 MB can take most of a second and other clients should
+ * not wait for it. Either way the same pure validation runs.
  */
 
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
 import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
-import { type RequestVerdict, validateRequest } from '../validation/validate-request.ts';
+import { type RequestValidation, validateRequest } from '../validation/validate-request.ts';
 
 /**
- * Batches of a hundred users are above it, so that judging them takes a second core; single users are far below it. A
+ * Batches of a hundred users are above it, so that their validation uses a second core; single users are far below it. A
  * hostile body of this size takes some milliseconds to parse (Node 26: 94 ms a megabyte of nested arrays).
  */
 export const LARGE_BODY_BYTES = 32 * 1024;
 
-export function validateBody(body: Uint8Array): RequestVerdict {
+export function validateBody(body: Uint8Array): RequestValidation {
   if (!isUtf8(body)) {
     return { ok: false, message: 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding' };
   }
@@ -26,20 +26,20 @@ export function validateBody(body: Uint8Array): RequestVerdict {
 }
 
 export interface ValidatorReply {
-  readonly verdict: RequestVerdict;
+  readonly validation: RequestValidation;
   readonly body: Uint8Array<ArrayBuffer>;
 }
 
-export interface Judged {
-  readonly verdict: RequestVerdict;
-  /** The same bytes that were handed in; what was handed in is no longer usable, its memory moved. */
+export interface ValidatedBody {
+  readonly validation: RequestValidation;
+  /** The same bytes that were handed in; the argument is no longer usable, its memory was transferred. */
   readonly body: Uint8Array;
 }
 
 export class LargeBodyValidator {
   readonly #thread: Worker;
-  /** In the order in which they were sent, which is the order of the answers. */
-  readonly #waiting: ((judged: Judged) => void)[] = [];
+  /** In the order in which they were sent, which is the order of the replies. */
+  readonly #waiting: ((validated: ValidatedBody) => void)[] = [];
 
   constructor() {
     const options = { name: 'validator', resourceLimits: YOUNG_LIMIT };
@@ -52,13 +52,13 @@ export class LargeBodyValidator {
     this.#thread.unref();
   }
 
-  /** How many bodies are not judged yet. */
+  /** How many bodies are not validated yet. */
   get waiting(): number {
     return this.#waiting.length;
   }
 
   /** Takes the memory of `body` over. */
-  validate(body: Buffer): Promise<Judged> {
+  validate(body: Buffer): Promise<ValidatedBody> {
     const bytes = inOwnMemory(body);
     return new Promise((resolve) => {
       this.#thread.postMessage(bytes, [bytes.buffer]);

@@ -1,10 +1,10 @@
 /**
  * What the edge knows of API keys, so that a request costs no read of the key store.
  *
- * An answer of the store is used for FRESH_MS, so a revocation holds everywhere within that time; a store that can be
- * watched makes it hold at once. While the store cannot be read, or takes longer than PATIENCE_MS to answer,
+ * A response of the store is used for FRESH_MS, so a revocation holds everywhere within that time; a store that can be
+ * watched makes it hold at once. While the store cannot be read, or takes longer than TIMEOUT_MS to respond,
  * keys that it confirmed within the last STALE_MS go on working: neither a restart of the store nor a network that
- * swallows packets loses events. Both maps are bounded, and keys that do not exist have a map of their own: no flood of
+ * swallows packets loses events. Both maps are bounded, and keys that do not exist have their own map: no flood of
  * guesses can push out the keys of customers. What is handed out is frozen, for all requests share it. All of these times
  * are of the monotonic clock: a wall clock that is set must neither end them nor make them longer.
  */
@@ -17,44 +17,44 @@ import { hashKey, isWellFormedKey } from './format.ts';
 export const FRESH_MS = 1_000;
 export const STALE_MS = 10 * 60 * 1_000;
 /** How long a request with a key that is known waits for the store to confirm it once more. */
-export const PATIENCE_MS = 1_000;
-/** How long after that nobody waits for it at all, who need not. Questions go on meanwhile, behind the requests. */
+export const TIMEOUT_MS = 1_000;
+/** How long after a timeout requests with a cached key do not wait at all. Queries continue in the background. */
 const HANGING_MS = 10_000;
 export const FOUND_MAX = 10_000;
 export const NOT_FOUND_MAX = 10_000;
 
-/** The key store could not be asked, so nobody knows whether the key is good. The answer is 503, never 401. */
+/** The key store is unavailable, so it is unknown whether the key is valid. The response is 503, never 401. */
 export class KeyStoreUnavailableError extends Error {
   override readonly name = 'KeyStoreUnavailableError';
 }
 
 export interface KeyCacheOptions {
   readonly staleMs?: number;
-  readonly patienceMs?: number;
+  readonly timeoutMs?: number;
   readonly foundMax?: number;
   readonly notFoundMax?: number;
-  /** Told of every question to the store. */
+  /** Called for every query to the store. */
   readonly outage?: Pick<OutageLog, 'failed' | 'worked'>;
 }
 
 interface Found {
   readonly apiKey: ApiKey;
-  /** When the store was last asked, and when it last answered; they differ only while it fails. */
+  /** When the store was last queried, and when it last responded; they differ only while it fails. */
   readonly askedAt: number;
   readonly confirmedAt: number;
 }
 
-/** A question to the store that is not answered yet. */
+/** A query to the store in progress. */
 interface Asking {
-  readonly answer: Promise<ApiKey | undefined>;
-  /** Resolves when the store has had its time, whether it answers later or not. */
-  readonly patience: Promise<void>;
+  readonly response: Promise<ApiKey | undefined>;
+  /** Resolves after the timeout, whether the store responds later or not. */
+  readonly timeout: Promise<void>;
 }
 
 export class KeyCache {
   readonly #store: KeyStore;
   readonly #staleMs: number;
-  readonly #patienceMs: number;
+  readonly #timeoutMs: number;
   readonly #foundMax: number;
   readonly #notFoundMax: number;
   readonly #outage: KeyCacheOptions['outage'];
@@ -64,17 +64,17 @@ export class KeyCache {
    */
   readonly #found = new Map<string, Found>();
   readonly #notFoundAt = new Map<string, number>();
-  readonly #underWay = new Map<string, Asking>();
+  readonly #inFlight = new Map<string, Asking>();
   /** How often a key was forgotten, and all were invalidated: a response to a question from before may be out of date. */
   #forgotten = 0;
   #invalidated = 0;
-  /** Set when the store did not answer in time, and back when it answers. */
+  /** Set when the store did not respond in time, cleared when it does. */
   #hangsUntil = 0;
 
   constructor(store: KeyStore, options: KeyCacheOptions = {}) {
     this.#store = store;
     this.#staleMs = options.staleMs ?? STALE_MS;
-    this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
+    this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
     this.#foundMax = options.foundMax ?? FOUND_MAX;
     this.#notFoundMax = options.notFoundMax ?? NOT_FOUND_MAX;
     this.#outage = options.outage;
@@ -90,7 +90,7 @@ export class KeyCache {
 
   /**
    * The key, revoked and expired ones included (see `isUsable`); undefined if there is no such key. Rejects with
-   * `KeyStoreUnavailableError` when nobody can tell.
+   * `KeyStoreUnavailableError` when that is unknown.
    */
   async lookup(key: string, now = performance.now()): Promise<ApiKey | undefined> {
     const known = this.peek(key, now);
@@ -100,17 +100,17 @@ export class KeyCache {
     if (notFoundAt !== undefined && isFresh(notFoundAt, now)) return undefined;
 
     if (!isWellFormedKey(key)) return undefined;
-    const { answer, patience } = this.#underWay.get(key) ?? this.#startAsking(key, now);
+    const { response, timeout } = this.#inFlight.get(key) ?? this.#startAsking(key, now);
     const stale = this.#found.get(key);
-    if (stale === undefined || !this.#isTrusted(stale, now)) return answer;
+    if (stale === undefined || !this.#isTrusted(stale, now)) return response;
     if (performance.now() < this.#hangsUntil) return stale.apiKey;
-    return Promise.race([answer, patience.then(() => stale.apiKey)]);
+    return Promise.race([response, timeout.then(() => stale.apiKey)]);
   }
 
   /** The key with this id was changed: nothing of what is known of it is used again. */
   forget(keyId: string): void {
     this.#forgotten++;
-    this.#underWay.clear();
+    this.#inFlight.clear();
     // By its text it may have been asked for before it was made.
     this.#notFoundAt.clear();
     for (const [key, { apiKey }] of this.#found) if (apiKey.id === keyId) this.#found.delete(key);
@@ -119,7 +119,7 @@ export class KeyCache {
   /** Any key may be new or changed: the store is asked anew for each. Those that it confirmed still work if it fails. */
   invalidate(): void {
     this.#invalidated++;
-    this.#underWay.clear();
+    this.#inFlight.clear();
     this.#notFoundAt.clear();
     for (const [key, found] of this.#found) this.#found.set(key, { ...found, askedAt: Number.NEGATIVE_INFINITY });
   }
@@ -130,19 +130,19 @@ export class KeyCache {
   }
 
   #startAsking(key: string, now: number): Asking {
-    const { promise: patience, resolve: giveUp } = Promise.withResolvers<void>();
+    const { promise: timeout, resolve: giveUp } = Promise.withResolvers<void>();
     const timer = setTimeout(() => {
       this.#hangsUntil = performance.now() + HANGING_MS;
       giveUp();
-    }, this.#patienceMs);
-    const answer = this.#ask(key, now).finally(() => {
+    }, this.#timeoutMs);
+    const response = this.#ask(key, now).finally(() => {
       clearTimeout(timer);
-      if (this.#underWay.get(key) === asking) this.#underWay.delete(key);
+      if (this.#inFlight.get(key) === asking) this.#inFlight.delete(key);
     });
-    // Everybody may have gone on without it.
-    answer.catch(() => undefined);
-    const asking = { answer, patience };
-    this.#underWay.set(key, asking);
+    // All callers may have continued without it.
+    response.catch(() => undefined);
+    const asking = { response, timeout };
+    this.#inFlight.set(key, asking);
     return asking;
   }
 
@@ -158,7 +158,7 @@ export class KeyCache {
     }
     this.#outage?.worked();
     this.#hangsUntil = 0;
-    // Right for whoever asked before the change, and for nobody after.
+    // Right for calls before the change, and for none after.
     if (this.#forgotten !== forgotten) return apiKey === undefined ? undefined : freeze(apiKey);
     if (this.#invalidated !== invalidated)
       return apiKey === undefined ? undefined : this.#keepForOutages(key, apiKey, now);

@@ -16,7 +16,7 @@ const ID_CHARACTERS = 12;
 const LOCAL_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]']);
 
 /** What a person decides about a key. */
-export interface KeyWishes {
+export interface KeyOptions {
   readonly name: string;
   readonly kind: KeyKind;
   readonly environment: Environment;
@@ -27,12 +27,12 @@ export interface KeyWishes {
 
 export async function createKey(
   store: KeyStore,
-  wishes: KeyWishes & { readonly accountId: string; readonly now: number },
+  options: KeyOptions & { readonly accountId: string; readonly now: number },
 ): Promise<{ key: string; row: NewKey }> {
-  const mistakes = mistakesIn(wishes, wishes.now);
+  const mistakes = mistakesIn(options, options.now);
   if (mistakes.length > 0) throw new OperatorError(mistakes.join('\n'));
 
-  const { accountId, name, kind, environment, expiresAt, now } = wishes;
+  const { accountId, name, kind, environment, expiresAt, now } = options;
   const key = makeKey(kind, environment);
   const row: NewKey = {
     id: `key_${randomBase62(ID_CHARACTERS)}`,
@@ -42,7 +42,7 @@ export async function createKey(
     kind,
     environment,
     scopes: SCOPES[kind],
-    origins: [...new Set(wishes.origins.map((origin) => new URL(origin).origin))],
+    origins: [...new Set(options.origins.map((origin) => new URL(origin).origin))],
     ...keyDisplay(key),
     createdAt: now,
     expiresAt,
@@ -58,9 +58,12 @@ export function newAccount(name: string, now: number): Account {
   return { id: `acct_${randomBase62(ID_CHARACTERS)}`, name: name.trim(), createdAt: now };
 }
 
-/** Everything that is wrong with the wishes, a sentence each; empty when a key can be made of them. */
-export function mistakesIn(wishes: Pick<KeyWishes, 'name' | 'kind' | 'origins' | 'expiresAt'>, now: number): string[] {
-  const { name, kind, origins, expiresAt } = wishes;
+/** Everything that is wrong with the options, a sentence each; empty when they are valid. */
+export function mistakesIn(
+  options: Pick<KeyOptions, 'name' | 'kind' | 'origins' | 'expiresAt'>,
+  now: number,
+): string[] {
+  const { name, kind, origins, expiresAt } = options;
   const mistakes = [nameMistake('key name', name), ...origins.map(originMistake)];
   if (kind === 'secret' && origins.length > 0) {
     mistakes.push('Origins are for publishable keys: a secret key must never be in a browser.');

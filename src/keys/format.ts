@@ -1,6 +1,6 @@
 /**
  * The form of an API key: a prefix that says what it is, 32 random base62 characters, and a checksum of all that
- * precedes. The checksum tells a typo or a guess from a key without a look-up; it is no secret and proves nothing.
+ * precedes. The checksum detects typos and guesses without a look-up; it is no secret and proves nothing.
  * Everything here is pure but for the randomness of a new key. A key is never stored, only its SHA-256: with 190 bits
  * of randomness in it, a slow password hash would add nothing but time to every request.
  */
@@ -42,7 +42,7 @@ export function makeKey(kind: KeyKind, environment: Environment): string {
   return body + checksum(body);
 }
 
-/** True for text that could be a key: prefix, length, alphabet and checksum are right. It may still be nobody's. */
+/** True for text that could be a key: prefix, length, alphabet and checksum are right. It may still not exist. */
 export function isWellFormedKey(text: string): boolean {
   if (!WHOLE_KEY.test(text)) return false;
   const body = text.slice(0, -CHECKSUM_CHARACTERS);

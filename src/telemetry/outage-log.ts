@@ -1,7 +1,7 @@
 /**
  * Log lines about something that fails again and again, such as a database that is away: one when it begins, a reminder
  * a minute while it goes on, one when it works again. Reasons in words, never a stack: an outage is not a bug. Not for
- * single requests; those have `edge/quiet-log.ts`.
+ * single requests; those have `telemetry/rate-limited-logger.ts`.
  */
 
 import type { Logger } from './logger.ts';

@@ -3,7 +3,7 @@
  * (`20261115T102030.123Z`) form. A day is always named in full (four-digit year, month, day); the time may stop after
  * hours or minutes, and its lowest component may have a fraction. Without an offset the time is UTC.
  *
- * `Date.parse` is not used: it accepts what is not ISO 8601, refuses much that is, and moves 30 February to March.
+ * `Date.parse` is not used: it accepts what is not ISO 8601, refuses much that is, and turns 30 February into 2 March.
  * Of a fraction the first nine digits count; what is below a millisecond is cut off, never rounded.
  */
 
@@ -72,7 +72,7 @@ export function parseUsualTime(codes: ArrayLike<number>, at: number): number {
   const thousandths = (codes[at + 22] as number) - ZERO;
   if ((century | yearOfCentury | month | day | hour | minute | second | hundredths | thousandths) < 0)
     return Number.NaN;
-  // Unusual are also the last moment of a day that is told as 24 o'clock, and leap seconds.
+  // Unusual are also the end of a day written as 24:00, and leap seconds.
   if (hour > 23 || minute > 59 || second > 59 || thousandths > 9) return Number.NaN;
   const timeOfDayMs = hour * HOUR_MS + minute * MINUTE_MS + second * SECOND_MS + hundredths * 10 + thousandths;
   return daysSince1970(century * 100 + yearOfCentury, month, day) * DAY_MS + timeOfDayMs;

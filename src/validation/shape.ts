@@ -33,7 +33,7 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** `.name`, or `["…"]` for a key that would not read well after a dot. Long keys are cut: this ends up in answers. */
+/** `.name`, or `["…"]` for a key that would not read well after a dot. Long keys are cut: this ends up in responses. */
 export function pathSegment(key: string): string {
   const isLong = isLongerThan(key, LIMITS.propertyKeyCharactersMax);
   const shown = isLong ? `${key.slice(0, LIMITS.propertyKeyCharactersMax)}…` : key;
@@ -77,7 +77,7 @@ function shapeOfMembers(object: JsonObject): Violation | null {
 
 function shapeOfProperty(value: object): Violation | null {
   const violation = shapeOfNested(value, 1);
-  // The whole property is at fault; 64 levels of path would help nobody.
+  // The whole property is at fault; 64 levels of path would not help.
   return violation !== null && violation.text === TOO_DEEP ? { path: '', text: TOO_DEEP } : violation;
 }
 
@@ -139,7 +139,7 @@ function messageOf(violation: Violation): string {
   return `${shortened(path)} ${violation.text}`;
 }
 
-/** A path can be nearly as long as the body; a thousand of those in one answer would be another body. */
+/** A path can be nearly as long as the body; a thousand of those in one response would be as large as the body. */
 function shortened(path: string): string {
   if (path.length <= PATH_CHARACTERS_MAX) return path;
   const half = PATH_CHARACTERS_MAX / 2;

@@ -1,6 +1,6 @@
 /**
- * From untrusted text to a verdict: which users of a request are accepted and why the others are not. Each user is
- * judged on its own. A payload that is unusable as a whole has a message instead, which says what is wrong and where
+ * From untrusted text to a validation result: which users of a request are accepted and why the others are not. Each
+ * user is validated on its own. A payload that is unusable as a whole has a message instead, which says what is wrong and where
  * and never quotes the client's content, so it may be logged.
  *
  * Pure: the caller decodes the bytes (and refuses what is not UTF-8) and keeps them; nothing here is stored.
@@ -12,7 +12,7 @@ import { parseJson } from '../json/parse.ts';
 import { isObject } from './shape.ts';
 import { firstViolation } from './validate-user.ts';
 
-export type RequestVerdict =
+export type RequestValidation =
   | {
       readonly ok: true;
       /** All users of the request, rejected ones included. */
@@ -27,7 +27,7 @@ export type RequestVerdict =
 /** An escape that could be U+0000 or half of a surrogate pair. */
 const RISKY_ESCAPE = /\\u(?:0000|[dD][89a-fA-F])/;
 
-export function validateRequest(text: string): RequestVerdict {
+export function validateRequest(text: string): RequestValidation {
   if (text === '') return unusable('body is empty, expected a JSON object');
   let body: unknown;
   try {
@@ -44,10 +44,10 @@ export function validateRequest(text: string): RequestVerdict {
   if (users.length > LIMITS.usersPerRequestMax) {
     return unusable(`users must hold at most ${LIMITS.usersPerRequestMax} users, not ${users.length}`);
   }
-  return judge(users, mayHoldUnstorable(text));
+  return validateUsers(users, mayHoldUnstorable(text));
 }
 
-function judge(users: readonly unknown[], checkCharacters: boolean): RequestVerdict {
+function validateUsers(users: readonly unknown[], checkCharacters: boolean): RequestValidation {
   const rejections: Rejection[] = [];
   let eventCount = 0;
   for (let userIndex = 0; userIndex < users.length; userIndex++) {
@@ -64,7 +64,7 @@ function mayHoldUnstorable(text: string): boolean {
   return (text.includes('\\u') && RISKY_ESCAPE.test(text)) || !text.isWellFormed();
 }
 
-function unusable(message: string): RequestVerdict {
+function unusable(message: string): RequestValidation {
   return { ok: false, message };
 }
 

@@ -5,7 +5,7 @@
  * of the sum that it was added to.
  *
  * Limit: there are 26^3 codes, and all other texts are one, so clients cannot make rows without end by inventing
- * currencies. Amounts in another currency are counted, not summed: nobody knows whether they may be added.
+ * currencies. Amounts in another currency are counted, not summed, since they may not be comparable.
  */
 
 import { parseJson } from '../json/parse.ts';

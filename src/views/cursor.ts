@@ -82,7 +82,7 @@ export function arrivalCursorIn(cursor: string): ArrivalCursor {
   return { storeId, historyId, numbers };
 }
 
-/** Enough of the id of a store to tell it from any other that a client may have to do with. */
+/** Enough of the id of a store to distinguish it from any other that a client may use. */
 export function storeIdIn(id: string): string {
   return id.replaceAll('-', '').slice(0, 12).toLowerCase();
 }

@@ -20,7 +20,7 @@ export function nameOfKey({ type, value }: Pick<ErasedKey, 'type' | 'value'>): s
   return `${IDENTIFIER_TYPES.indexOf(type)}:${value}`;
 }
 
-/** Tells whether a rejected user names one of these keys. */
+/** Whether a rejected user has one of these keys. */
 export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): (payload: string) => boolean {
   const names = new Set(keys.map(nameOfKey));
   return (payload) => {

@@ -1,8 +1,9 @@
 /**
- * Who is known: the hash of all match keys of a user (`personHash`), to the node of the strongest, where all of them are
- * of one profile. For up to two million people, in arrays that the garbage collector does not look into: 24 bytes a slot,
- * twice as many slots whenever half of them are taken. A hash has four slots that it can be in, side by side, so that a
- * look costs one or two fetches from memory; when they are taken, the newest takes the place of another.
+ * A cache of resolved people: from the fingerprint of all match keys of a user (`identityFingerprint`) to the node of the
+ * strongest, where all of them belong to one profile. For up to two million people, in typed arrays that the garbage
+ * collector does not scan: 24 bytes a slot, doubled whenever half of the slots are in use. Four-way associative: a
+ * fingerprint has four adjacent slots, so that a look-up costs one or two cache lines; when all four are in use, the
+ * newest replaces another.
  */
 
 import type { NodeNumber } from '../model.ts';
@@ -23,24 +24,24 @@ export class IdentityCache {
   #taken = 0;
   #turn = 0;
 
-  get(person: KeyHash): NodeNumber | undefined {
-    const slot = this.#slotOf(person);
+  get(fingerprint: KeyHash): NodeNumber | undefined {
+    const slot = this.#slotOf(fingerprint);
     return slot < 0 ? undefined : this.#slots[slot + NODE];
   }
 
-  set(person: KeyHash, node: NodeNumber): void {
-    let slot = this.#slotOf(person);
+  set(fingerprint: KeyHash, node: NodeNumber): void {
+    let slot = this.#slotOf(fingerprint);
     if (slot < 0) {
       if (this.#taken * 2 * PARTS >= this.#slots.length && this.#slots.length < SLOTS_MAX * PARTS) this.#grow();
-      slot = this.#slotFor(person);
+      slot = this.#slotFor(fingerprint);
       if (this.#slots[slot + NODE] === 0) this.#taken += 1;
     }
-    this.#slots[slot] = person.hash;
-    this.#slots[slot + 1] = person.rest;
+    this.#slots[slot] = fingerprint.hash;
+    this.#slots[slot + 1] = fingerprint.rest;
     this.#slots[slot + NODE] = node;
   }
 
-  /** Removes everybody who leads to one of these nodes. Looks at all slots: some milliseconds. */
+  /** Removes every entry of these nodes. Scans all slots: some milliseconds. */
   drop(nodes: ReadonlySet<NodeNumber>): void {
     if (this.#taken === 0 || nodes.size === 0) return;
     const slots = this.#slots;
@@ -69,7 +70,7 @@ export class IdentityCache {
     }
   }
 
-  /** -1 for nobody who is known. */
+  /** -1 if there is none. */
   #slotOf({ hash, rest }: KeyHash): number {
     const slots = this.#slots;
     const first = this.#firstSlot(rest);
@@ -79,7 +80,7 @@ export class IdentityCache {
     return -1;
   }
 
-  /** One that is free, or that of another. */
+  /** A free slot, or one to replace. */
   #slotFor({ rest }: KeyHash): number {
     const first = this.#firstSlot(rest);
     for (let slot = first; slot < first + WAYS * PARTS; slot += PARTS) {

@@ -1,5 +1,5 @@
 /**
- * What is kept of rejected users: bounded for each user and for each record, so that whoever sends nonsense cannot fill
+ * What is kept of rejected users: bounded for each user and for each record, so that a client that sends nonsense cannot fill
  * the disk with it. What is kept of all of them is bounded by the sweep.
  */
 

@@ -3,7 +3,7 @@
  * of a universal hash over tenant, kind and text, under a secret that was made with the store and stays with it, so that
  * a text has the same hash as long as the store lives. Pure.
  *
- * Each of three lanes is a sum of the characters, each times a factor for its place, modulo a prime. Whoever does not know
+ * Each of three lanes is a sum of the characters, each times a factor for its offset, modulo a prime. Without
  * the factors cannot do better than chance at finding two texts with the same sums: 1 in 2^33 a lane, 2^99 in all. So
  * two texts of one hash are taken for the same (decision 032). The secret and the hashes are never logged or shown.
  */

@@ -1,7 +1,7 @@
 /**
- * What the users of a batch tell of the nodes that they went to: how many events, when first and last seen, and their
+ * What the users of a batch change on their nodes: how many events, when first and last seen, and their
  * property updates, folded into what was known (identity/property-updates.ts) and written as text. Pure; every store keeps the same
- * text. What a node knows is bounded: what was said longest ago goes first.
+ * text. The text is bounded: what was set longest ago goes first.
  */
 
 import { type Group, applyUpdates, type Values } from '../identity/property-updates.ts';
@@ -21,8 +21,8 @@ export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): v
 
 const NOTHING: Values = {};
 export const NO_GROUPS: readonly Group[] = [];
-/** Of what a node knows as text: as much as a request may bring, so that the newest always fits. */
-const KNOWN_LENGTH_MAX = LIMITS.bodyBytesMax;
+/** As much as a request may bring, so that the newest update always fits. */
+const TEXT_LENGTH_MAX = LIMITS.bodyBytesMax;
 
 export interface Sum {
   readonly events: number;
@@ -51,25 +51,25 @@ export function isList(visits: UserToStore | readonly UserToStore[]): visits is 
 }
 
 /** As it is stored; null is nothing. */
-export function groupsIn(known: string | null | undefined): readonly Group[] {
-  return typeof known === 'string' ? (parseExact(known) as readonly Group[]) : NO_GROUPS;
+export function groupsIn(text: string | null | undefined): readonly Group[] {
+  return typeof text === 'string' ? (parseExact(text) as readonly Group[]) : NO_GROUPS;
 }
 
-/** What is known after these users. */
+/** The groups after these users. */
 export function foldedGroups(before: readonly Group[], visits: readonly UserToStore[]): readonly Group[] {
-  const said = [];
+  const updates = [];
   for (const { origin, propertyUpdate } of visits) {
     if (propertyUpdate === null) continue;
-    said.push({ origin, fields: valuesOf(propertyUpdate.fields), properties: valuesOf(propertyUpdate.properties) });
+    updates.push({ origin, fields: valuesOf(propertyUpdate.fields), properties: valuesOf(propertyUpdate.properties) });
   }
-  return applyUpdates(before, said);
+  return applyUpdates(before, updates);
 }
 
 function valuesOf(text: string): Values {
   return text === '{}' ? NOTHING : (parseExact(text) as Values);
 }
 
-/** What one propertyUpdate alone makes known, as `boundedText` of it would be. */
+/** The text for a single update, as `boundedText` would write it. */
 export function groupsText(
   { receivedAt, traceId, userIndex }: Origin,
   { fields, properties }: PropertyUpdateToStore,
@@ -77,19 +77,19 @@ export function groupsText(
   return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
 }
 
-/** As it is to be stored; null for nothing. Values may be large: what was said longest ago goes first. */
+/** As it is to be stored; null for nothing. Values may be large: what was set longest ago goes first. */
 export function boundedText(groups: readonly Group[]): string | null {
   if (groups.length === 0) return null;
   for (let count = groups.length; ; count--) {
     const text = JSON.stringify(groups.slice(0, count));
-    if (text.length <= KNOWN_LENGTH_MAX || count === 1) return text;
+    if (text.length <= TEXT_LENGTH_MAX || count === 1) return text;
   }
 }
 
-/** Of what a node knows, two parts as they are stored, in either order: of each name the newest origin counts. */
+/** Two stored texts of one node merged, in either order: of each name the newest origin counts. */
 export function mergedGroups(a: string, b: string): string {
-  const said = groupsIn(b).map(([receivedAt, traceId, userIndex, fields, properties]) => {
+  const updates = groupsIn(b).map(([receivedAt, traceId, userIndex, fields, properties]) => {
     return { origin: { receivedAt, traceId, userIndex }, fields, properties };
   });
-  return boundedText(applyUpdates(groupsIn(a), said)) ?? a;
+  return boundedText(applyUpdates(groupsIn(a), updates)) ?? a;
 }

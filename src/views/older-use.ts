@@ -1,6 +1,6 @@
 /**
  * The name under which a store keeps a use of an Idempotency-Key that is not the newest any more; the newest is under the
- * key itself. So a new key costs one look-up, and every body that came with a key stays known for as long as it counts.
+ * key itself. So a new key costs one look-up, and every body sent with a key is remembered for as long as it counts.
  */
 
 /** It cannot stand in a header, and is followed by more characters than the number that Kafka's log adds to a key. */

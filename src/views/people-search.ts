@@ -1,5 +1,5 @@
 /**
- * The search for people, for every store alike: what matches, in which order, and where a page ends. Nobody keeps an
+ * The search for people, for every store alike: what matches, in which order, and where a page ends. There is no
  * index of the beginnings of names and identifiers, because the processor would pay for it with every new person;
  * instead a search goes through all people, newest first, for as long as its budget allows, and its cursor goes on from
  * there. So it is complete over all pages, and a page says when it ended early.
@@ -38,7 +38,7 @@ export interface Candidate {
 
 export interface Step {
   readonly found: readonly (FoundPerson & { readonly no: NodeNumber })[];
-  /** Everyone from this number on has been looked at; null when nobody is left. */
+  /** Everyone from this number on has been looked at; null when no one is left. */
   readonly end: NodeNumber | null;
 }
 

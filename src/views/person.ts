@@ -1,6 +1,6 @@
 /**
  * What to call a person beside an event or in a trace: the name in the profile fields and a few identifiers, made of the
- * rows of its nodes. Pure. Whoever sent the fields chose what is in them: only texts count, and long ones are cut.
+ * rows of its nodes. Pure. Clients choose what the fields contain: only texts count, and long ones are cut.
  */
 
 import { type Group, viewOf } from '../identity/property-updates.ts';

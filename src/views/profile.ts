@@ -90,8 +90,8 @@ export function storedProfile({ root, nodes }: ProfileNodes, identifiers: readon
   };
 }
 
-function provenances(told: ReadonlyMap<string, PropertyValue>): Map<string, Provenance> {
-  const entries = [...told].map(([name, { value, origin }]): [string, Provenance] => [
+function provenances(values: ReadonlyMap<string, PropertyValue>): Map<string, Provenance> {
+  const entries = [...values].map(([name, { value, origin }]): [string, Provenance] => [
     name,
     { value: JSON.stringify(value), traceId: origin.traceId, receivedAt: origin.receivedAt },
   ]);

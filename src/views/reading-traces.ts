@@ -57,7 +57,7 @@ async function readCutTrace(
   );
 }
 
-/** Both are of one request; where both tell of a user, the first is right. */
+/** Both are of one request; where both have a user, the first counts. */
 function together(known: StoredTrace, more: StoredTrace): StoredTrace {
   const indexes = new Set(known.users.map(({ userIndex }) => userIndex));
   const missing = more.users.filter(({ userIndex }) => !indexes.has(userIndex));
@@ -109,8 +109,8 @@ async function deadLetterTrace(
   );
   const headers = found.flat().filter((header) => header.traceId === traceId);
   if (headers.length > 0) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
-  const nobody = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
-  return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, ...nobody };
+  const unknown = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
+  return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, ...unknown };
 }
 
 function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: readonly string[]): StoredTrace {

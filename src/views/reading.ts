@@ -1,10 +1,10 @@
 /**
  * The store as the API and the commands see it: completed by what is still in the log. From the moment of the 202 a
- * request has a trace (pending, then processed), and the books balance at every moment, because the store says in one
+ * request has a trace (pending, then processed), and every event is accounted for at every moment, because the store returns in one
  * breath what it holds and up to where the log is in it; what the log has from there on is pending. Cursors that leave the
  * store name their tenant, and come back without.
  *
- * Limits: the pending part of the books, and of what came in by minute, is counted from the headers in the log at every
+ * Limits: the pending part of the ledger, and of the received counts, is counted from the headers in the log at every
  * call, which takes time in proportion to the backlog. Of a store that several logs feed, only the log that is given here counts as pending.
  */
 
@@ -131,30 +131,30 @@ function pageFor<Given extends Page<unknown>>(tenantId: TenantId, page: Given): 
 }
 
 /** What the store says, with up to where the log is in it. */
-interface Told {
+interface AtPositions {
   readonly positions: ReadonlyMap<number, number>;
 }
 
 /** Counts what the log has from there on, and adds it. */
-interface Pending<Answer extends Told> {
+interface Pending<Result extends AtPositions> {
   count(header: LogHeader): void;
-  addTo(told: Answer): Answer;
+  addTo(stored: Result): Result;
 }
 
-async function complete<Answer extends Told>(
+async function complete<Result extends AtPositions>(
   store: Store,
   log: LogReader,
-  ask: () => Promise<Answer>,
-  newPending: () => Pending<Answer>,
-): Promise<Answer> {
+  ask: () => Promise<Result>,
+  newPending: () => Pending<Result>,
+): Promise<Result> {
   for (let tries = 1; ; tries += 1) {
-    const told = await ask();
+    const stored = await ask();
     const pending = newPending();
-    const gaps = await countPending(log, told.positions, (header) => pending.count(header));
+    const gaps = await countPending(log, stored.positions, (header) => pending.count(header));
     // Records that were processed meanwhile may have left the log uncounted. A gap that stays is no such case.
-    const now = gaps.length === 0 ? told : await store.ledger(null, NO_HOURS);
-    const hasMoved = gaps.some((partition) => now.positions.get(partition) !== told.positions.get(partition));
-    if (!hasMoved || tries >= TRIES_MAX) return pending.addTo(told);
+    const now = gaps.length === 0 ? stored : await store.ledger(null, NO_HOURS);
+    const hasMoved = gaps.some((partition) => now.positions.get(partition) !== stored.positions.get(partition));
+    if (!hasMoved || tries >= TRIES_MAX) return pending.addTo(stored);
   }
 }
 
@@ -281,8 +281,8 @@ function addMinute(minutes: Map<number, ReceiptMinute>, more: ReceiptMinute): vo
   });
 }
 
-function withPending(books: LedgerSums, pending: number): LedgerSums {
-  return { ...books, received: books.received + pending, pending: books.pending + pending };
+function withPending(sums: LedgerSums, pending: number): LedgerSums {
+  return { ...sums, received: sums.received + pending, pending: sums.pending + pending };
 }
 
 const EMPTY: LedgerSums = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, deadLetters: 0, pending: 0 };

@@ -1,5 +1,5 @@
 /**
- * What the records of a transaction add to the ledger, by hour of receipt, and to what came in, by minute of receipt.
+ * What the records of a transaction add to the ledger, by hour of receipt, and to the received counts, by minute of receipt.
  * Gathered in memory until the store writes it, with the names of its columns. Pure.
  *
  * Invariant: a record counts once, when it is processed, whatever becomes of it.
@@ -48,7 +48,7 @@ export class ReceivedSums {
     hour.events_set_aside += header.eventsAccepted;
   }
 
-  /** Both in one order for everybody, so that two writers never wait for each other. */
+  /** Both in the same order for every writer, so that two writers never wait for each other. */
   take(): { readonly hours: LedgerSums[]; readonly minutes: ReceiptSums[] } {
     const [hours, minutes] = [[...this.#hours.values()].sort(compare), [...this.#minutes.values()].sort(compare)];
     this.clear();

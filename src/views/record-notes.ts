@@ -1,6 +1,6 @@
 /**
- * What a stored record tells of its users beyond what follows from its stored events: who was rejected, merged, warned
- * about. Kept as JSON, and only where there is something to tell. Every store keeps the same text.
+ * Notes on the users of a record beyond what follows from its stored events: who was rejected, merged, warned
+ * about. Kept as JSON, and only where there is something to note. Every store keeps the same text.
  */
 
 import type { RecordToStore, UserNote } from '../store-writer.ts';
@@ -12,12 +12,12 @@ export interface RecordNotes {
   readonly rejected?: readonly (readonly [userIndex: number, message: string])[];
 }
 
-/** Null when there is nothing to tell. */
+/** Null when there is nothing to note. */
 export function notesOf({ notes, rejections }: RecordToStore): string | null {
   if (notes.length === 0 && rejections.length === 0) return null;
-  const told: RecordNotes = {
+  const kept: RecordNotes = {
     ...(notes.length > 0 && { users: notes }),
     ...(rejections.length > 0 && { rejected: rejections.map(({ userIndex, message }) => [userIndex, message]) }),
   };
-  return JSON.stringify(told);
+  return JSON.stringify(kept);
 }

@@ -1,5 +1,5 @@
 /**
- * How sums are kept: events by minute and by hour of their own timestamps, what came in by minute and hour of receipt.
+ * How sums are kept: events by minute and by hour of their own timestamps, received counts by minute and hour of receipt.
  * Sums of revenue are added up in the order of the log and are kept finite at every step, in every store alike.
  */
 

@@ -1,5 +1,5 @@
 /**
- * What is left of an erased match key (rule 17): a hash, by which late data is recognised and from which nobody reads
+ * What is left of an erased match key (rule 17): a hash, by which late data is recognised and from which no one can read
  * the value. The tenant goes into it, so equal values of two tenants have different hashes.
  */
 

@@ -1,7 +1,7 @@
 /**
  * What became of a request, made of its records. Most of it follows from the events that are stored for it; the record's
  * notes say the rest (merges, warnings, duplicates, rejections). A request that a log cut into several records is put
- * together again. What was erased or has expired meanwhile is gone from the answer too: such a user has no profile and
+ * together again. What was erased or has expired meanwhile is gone from the response too: such a user has no profile and
  * no events, and a warning says so. Merges are those that still stand.
  */
 
@@ -76,7 +76,7 @@ function usersOf<Row extends TracedRecord>(record: Row, sources: TraceSources<Ro
   const stored = sources.eventsOf(record);
   const storedEvents = stored.values().reduce((sum, { events }) => sum + events, 0);
   const hasLostEvents = storedEvents < record.events;
-  // Without its notes nobody knows which users were rejected; only those with events are certain.
+  // Without its notes it is unknown which users were rejected; only those with events are certain.
   const isCertain = record.usersRejected === rejected.size;
   const users: TracedUser[] = [];
   const end = record.firstUserIndex + record.usersAccepted + record.usersRejected;
@@ -95,7 +95,7 @@ function usersOf<Row extends TracedRecord>(record: Row, sources: TraceSources<Ro
 
 const EVENTS_ARE_GONE = 'its events are not stored any more: erased, or older than SLUICE_EVENT_RETENTION';
 const MERGE_WAS_UNDONE = 'a merge of this request was undone';
-/** How the processor's warning begins when a user came in too late to be stored (rule 17). */
+/** How the processor's warning begins when a user was received too late to be stored (rule 17). */
 const NOT_STORED = 'not stored: ';
 
 /** Who sent some events again and was erased later looks the same as who sent them all again: nothing is said of either. */
@@ -129,7 +129,7 @@ function acceptedUser(
 
 /**
  * Those of a user's merges that still stand. Each joined the user's node to another one, so they are found in the
- * profile that this node has now. Whoever was erased is not named, nor is it said that they were ever merged.
+ * profile that this node has now. An erased person is not named, nor are their merges shown.
  */
 function mergedBy(
   { publicId, standingMerges }: Lookups,

@@ -3,7 +3,7 @@
  * of one of them before it is used: of a database the version of the server, the tables, that it is the right one
  * (`prepareDatabase` in `opening.ts`), of Kafka its topic (`prepareLog`). A step is tried until the other side first
  * responds; one that responds and is refused rejects `prepared`: only being away is waited for. Until then the server runs,
- * is not ready, and nothing may ask the database (`trouble`).
+ * is not ready, and nothing may ask the database (`problem`).
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -29,10 +29,10 @@ export interface StartStep {
 export class DatabaseStart {
   readonly #logger: Logger;
   readonly #firstFailure = Promise.withResolvers<void>();
-  #trouble: string | null =
+  #problem: string | null =
     'the database cannot be used yet: it has not responded yet, or its tables are being brought up to date';
-  /** Called when `trouble` changes. */
-  onTrouble: () => void = () => undefined;
+  /** Called when `problem` changes. */
+  onProblem: () => void = () => undefined;
   /** Rejects when a step is refused: the server must not go on. */
   readonly prepared: Promise<void>;
 
@@ -44,8 +44,8 @@ export class DatabaseStart {
   }
 
   /** Why the database may not be used yet, which may be Kafka's fault; null once it may. */
-  get trouble(): string | null {
-    return this.#trouble;
+  get problem(): string | null {
+    return this.#problem;
   }
 
   /** Resolves when it is prepared, found to be away, or takes long. */
@@ -57,7 +57,7 @@ export class DatabaseStart {
 
   async #prepareAll(steps: readonly StartStep[]): Promise<void> {
     for (const step of steps) await this.#tryUntilPrepared(step);
-    this.#setTrouble(null);
+    this.#setProblem(null);
   }
 
   async #tryUntilPrepared({ name, prepare }: StartStep): Promise<void> {
@@ -73,7 +73,7 @@ export class DatabaseStart {
         if (!(error instanceof DatabaseAwayError || error instanceof LogAwayError)) throw error;
         outage.failed(error.cause ?? error);
         const reason = error.cause instanceof Error ? error.cause.message : error.message;
-        this.#setTrouble(`${name} cannot be used yet: ${reason}`);
+        this.#setProblem(`${name} cannot be used yet: ${reason}`);
         this.#firstFailure.resolve();
       }
       await sleep(RETRY_MS);
@@ -81,9 +81,9 @@ export class DatabaseStart {
     outage.worked();
   }
 
-  #setTrouble(trouble: string | null): void {
-    if (trouble === this.#trouble) return;
-    this.#trouble = trouble;
-    this.onTrouble();
+  #setProblem(problem: string | null): void {
+    if (problem === this.#problem) return;
+    this.#problem = problem;
+    this.onProblem();
   }
 }

@@ -38,7 +38,7 @@ class LateOpening<Log extends { close(): Promise<void> }> {
   }
 
   /** Why it is not open yet; null once it is. */
-  get trouble(): string | null {
+  get problem(): string | null {
     return this.#log === null ? this.#why : null;
   }
 
@@ -99,8 +99,8 @@ class LateAppender implements LogAppender {
     return this.#late.opened.append(entry);
   }
 
-  trouble(): string | null {
-    return this.#late.trouble ?? this.#late.opened.trouble();
+  problem(): string | null {
+    return this.#late.problem ?? this.#late.opened.problem();
   }
 
   close(): Promise<void> {

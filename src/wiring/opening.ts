@@ -43,17 +43,17 @@ export async function openDatabase(config: Config, name: string, connections: nu
 }
 
 /**
- * The same for a server that runs before its database does: nothing is asked now. While `trouble` says why the database
+ * The same for a server that runs before its database does: nothing is asked now. While `problem` says why the database
  * may not be used yet, whatever asks it fails as if it were away.
  */
 export async function connectLater(
   config: Config,
   name: string,
   connections: number,
-  trouble: () => string | null,
+  problem: () => string | null,
 ): Promise<Database> {
   const { poolWithoutCheck } = await import('../backends/postgres/pool.ts');
-  return poolWithoutCheck({ ...poolOptions(config, name, connections), trouble });
+  return poolWithoutCheck({ ...poolOptions(config, name, connections), problem });
 }
 
 function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: number): PoolOptions {

@@ -48,9 +48,9 @@ export async function serve(args: readonly string[], env: Env, version: string):
   await database?.firstLook();
   const startWarnings = await prepareDataFolder(config);
   for (const words of startWarnings) logger.warn(words);
-  const databaseTrouble = (): string | null => database?.trouble ?? null;
-  const startedWithout = databaseTrouble() === null ? null : database;
-  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseTrouble);
+  const databaseProblem = (): string | null => database?.problem ?? null;
+  const startedWithout = databaseProblem() === null ? null : database;
+  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseProblem);
   const supervisor = new Supervisor({
     config,
     sources,
@@ -61,7 +61,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,
     version,
-    databaseTrouble: startedWithout?.trouble ?? null,
+    databaseProblem: startedWithout?.problem ?? null,
     threadFile: threadFile('./thread', import.meta.url),
   });
   const signals = new StopSignals();
@@ -85,14 +85,14 @@ export async function serve(args: readonly string[], env: Env, version: string):
   folder?.release();
   logger.info('stopped');
   // A try to reach the database may be hanging; nothing that matters waits for it.
-  if (databaseTrouble() !== null) process.exit(0);
+  if (databaseProblem() !== null) process.exit(0);
   return 0;
 }
 
 /** For the main thread, which writes to it when keys were last used. */
-async function keyStoreFor(config: Config, databaseTrouble: () => string | null): Promise<KeyStore> {
+async function keyStoreFor(config: Config, databaseProblem: () => string | null): Promise<KeyStore> {
   if (config.storeUrl === '') return openKeyStore(config);
-  return keyStoreOn(await connectLater(config, 'keys', KEY_CONNECTIONS, databaseTrouble));
+  return keyStoreOn(await connectLater(config, 'keys', KEY_CONNECTIONS, databaseProblem));
 }
 
 function startSteps(config: Config): StartStep[] {
@@ -103,9 +103,9 @@ function startSteps(config: Config): StartStep[] {
 /** For a server that started before its database: what waits for it. */
 async function databasePrepared(database: DatabaseStart, supervisor: Supervisor): Promise<void> {
   const passOn = (): void => {
-    if (database.trouble !== null) supervisor.setDatabaseTrouble(database.trouble);
+    if (database.problem !== null) supervisor.setDatabaseProblem(database.problem);
   };
-  database.onTrouble = passOn;
+  database.onProblem = passOn;
   passOn();
   await database.prepared;
   await supervisor.useDatabase();

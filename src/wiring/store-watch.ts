@@ -10,7 +10,7 @@ const LOOK_INTERVAL_MS = 1_000;
 
 export interface StoreWatch {
   /** Why the store cannot be reached, in words for an operator; null while it can. */
-  trouble(): string | null;
+  problem(): string | null;
   close(): void;
 }
 
@@ -19,22 +19,22 @@ export function watchStore(ask: () => Promise<unknown>, logger: Logger): StoreWa
     failing: 'the store cannot be reached: not ready until it can',
     working: 'the store can be reached again',
   });
-  let trouble: string | null = null;
+  let problem: string | null = null;
   let isUnderWay = false;
   const look = async (): Promise<void> => {
     if (isUnderWay) return;
     isUnderWay = true;
     try {
       await ask();
-      trouble = null;
+      problem = null;
       outage.worked();
     } catch (error) {
       outage.failed(error);
-      trouble = error instanceof Error ? error.message : String(error);
+      problem = error instanceof Error ? error.message : String(error);
     }
     isUnderWay = false;
   };
   const timer = setInterval(() => void look(), LOOK_INTERVAL_MS);
   timer.unref();
-  return { trouble: () => trouble, close: () => clearInterval(timer) };
+  return { problem: () => problem, close: () => clearInterval(timer) };
 }

@@ -45,7 +45,7 @@ export interface EdgeSetup {
   readonly lock: HeldLock | null;
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
-  readonly databaseTrouble: string | null;
+  readonly databaseProblem: string | null;
   /** To the checkpointer, for the edge that starts the writer of the log; undefined for others. */
   readonly checkpointer: MessagePort | undefined;
   /** Of the first edge, which starts the writer of the log: a port to each of the others. */
@@ -90,14 +90,14 @@ export type ProcessorMessage =
 export type EdgeMessage =
   | { readonly type: 'listening'; readonly port: number }
   | { readonly type: 'refused'; readonly message: string }
-  | { readonly type: 'sightings'; readonly sightings: KeyUsage[] }
+  | { readonly type: 'keyUsage'; readonly keyUsage: KeyUsage[] }
   | { readonly type: 'fatal'; readonly message: string }
   | { readonly type: 'drained' };
 
 export type SupervisorMessage =
   | { readonly type: 'drain' }
   /** To edges: why the database may not be used yet; null once it may. */
-  | { readonly type: 'database'; readonly trouble: string | null };
+  | { readonly type: 'database'; readonly problem: string | null };
 
 /**
  * Of the memory that new objects are made in, which V8 doubles until it has 96 MB, and keeps. Half of that does for the processor,
@@ -175,7 +175,7 @@ export interface SupervisorParts {
   readonly logger: Logger;
   readonly version: string;
   /** Why the database may not be used yet; null where it may, and where there is none. */
-  readonly databaseTrouble: string | null;
+  readonly databaseProblem: string | null;
   /** The file that is edge or processor, as its setup says. */
   readonly threadFile: URL;
 }
@@ -190,7 +190,7 @@ export class Supervisor {
   #processor: Worker | undefined;
   #checkpointer: Worker | undefined;
   #isProcessing = false;
-  #databaseTrouble: string | null;
+  #databaseProblem: string | null;
   readonly #keyUse: OutageLog;
   readonly #diskLook: OutageLog;
   #folderTimer: NodeJS.Timeout | undefined;
@@ -201,7 +201,7 @@ export class Supervisor {
 
   constructor(parts: SupervisorParts) {
     this.#parts = parts;
-    this.#databaseTrouble = parts.databaseTrouble;
+    this.#databaseProblem = parts.databaseProblem;
     this.#keyUse = new OutageLog(parts.logger, {
       failing: 'when keys were last used cannot be written',
       working: 'when keys were last used is written again',
@@ -233,20 +233,20 @@ export class Supervisor {
       this.#startEdge(index + 1, port, { otherEdges: [], logWriter: channels[index]?.port2 }),
     );
     await Promise.all(others);
-    if (this.#databaseTrouble === null) await this.#startProcessor();
+    if (this.#databaseProblem === null) await this.#startProcessor();
     return port;
   }
 
   /** Passes on why the database may not be used yet. */
-  setDatabaseTrouble(trouble: string | null): void {
-    this.#databaseTrouble = trouble;
-    const message: SupervisorMessage = { type: 'database', trouble };
+  setDatabaseProblem(problem: string | null): void {
+    this.#databaseProblem = problem;
+    const message: SupervisorMessage = { type: 'database', problem };
     for (const edge of this.#edges) edge.postMessage(message);
   }
 
   /** For a server that started before its database: it may be used now, and the processor starts. */
   async useDatabase(): Promise<void> {
-    this.setDatabaseTrouble(null);
+    this.setDatabaseProblem(null);
     if (this.#flags[SHUTTING_DOWN] === 0) await this.#startProcessor();
   }
 
@@ -365,7 +365,7 @@ export class Supervisor {
       traceIdBuffer: this.#traceIdBuffer,
       lock,
       version,
-      databaseTrouble: this.#databaseTrouble,
+      databaseProblem: this.#databaseProblem,
       checkpointer: config.logUrl === '' && ports.logWriter === undefined ? this.#portToCheckpointer() : undefined,
       ...ports,
     };
@@ -381,8 +381,8 @@ export class Supervisor {
             this.#flags[SHUTTING_DOWN] = 1;
             reject(new OperatorError(message.message));
             return;
-          case 'sightings':
-            void this.#recordUsage(message.sightings);
+          case 'keyUsage':
+            void this.#recordUsage(message.keyUsage);
             return;
           case 'fatal':
             this.#kill(`the log cannot be trusted any more: ${message.message}`);
@@ -394,8 +394,8 @@ export class Supervisor {
     });
   }
 
-  async #recordUsage(sightings: readonly KeyUsage[]): Promise<void> {
-    for (const { keyId, leakOrigin } of sightings) {
+  async #recordUsage(keyUsage: readonly KeyUsage[]): Promise<void> {
+    for (const { keyId, leakOrigin } of keyUsage) {
       if (leakOrigin === null || this.#leaksTold.has(keyId)) continue;
       this.#leaksTold.add(keyId);
       this.#parts.logger.warn(
@@ -404,7 +404,7 @@ export class Supervisor {
       );
     }
     try {
-      await this.#parts.keyStore?.recordUsage(sightings);
+      await this.#parts.keyStore?.recordUsage(keyUsage);
       this.#keyUse.worked();
     } catch (error) {
       this.#keyUse.failed(error);
@@ -412,8 +412,8 @@ export class Supervisor {
   }
 
   async #lookAtFolder(): Promise<void> {
-    const lockTrouble = this.#lockTrouble();
-    if (lockTrouble !== null) this.#kill(lockTrouble);
+    const lockProblem = this.#lockProblem();
+    if (lockProblem !== null) this.#kill(lockProblem);
     this.#lookForBackup();
     this.#lookForReplacedFiles();
     await this.#checkDisk();
@@ -442,7 +442,7 @@ export class Supervisor {
       const low = freeBytes < config.diskFreeBytesMin ? 1 : 0;
       if (this.#flags[DISK_LOW] !== low) {
         const line = { free_bytes: freeBytes, free_bytes_min: config.diskFreeBytesMin };
-        if (low === 1) logger.error(line, 'disk space is low: answering 503 until there is more');
+        if (low === 1) logger.error(line, 'disk space is low: responding with 503 until there is more');
         else logger.info(line, 'disk space is sufficient again');
       }
       this.#flags[DISK_LOW] = low;
@@ -466,7 +466,7 @@ export class Supervisor {
   }
 
   /** In words; null while this server has its data folder to itself. */
-  #lockTrouble(): string | null {
+  #lockProblem(): string | null {
     try {
       assertLockHeld(this.#parts.lock);
       return null;
@@ -483,9 +483,9 @@ export class Supervisor {
   #kill(reason: string): void {
     if (this.#doomed) return;
     this.#doomed = true;
-    const lockTrouble = this.#lockTrouble();
-    if (lockTrouble !== null)
-      this.#parts.logger.fatal({ reason: lockTrouble }, 'ending: the lock of the data folder is gone');
+    const lockProblem = this.#lockProblem();
+    if (lockProblem !== null)
+      this.#parts.logger.fatal({ reason: lockProblem }, 'ending: the lock of the data folder is gone');
     else this.#parts.logger.fatal({ reason }, 'ending: start again to recover');
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), FATAL_GRACE_MS);
   }

@@ -36,20 +36,20 @@ const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 const DATABASE_RETRY_MS = 500;
 
 export interface OpenedEdge {
-  readonly parts: Pick<EdgeParts, 'log' | 'keyStore' | 'reading' | 'storeTrouble' | 'databaseTrouble'>;
+  readonly parts: Pick<EdgeParts, 'log' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
   /** Before the edge drains: nothing new begins in the background. */
   stop(): void;
   /** After the edge has drained, and closed its parts. */
   close(): Promise<void>;
 }
 
-/** `databaseTrouble` says why the database may not be used yet; null once it may. */
+/** `databaseProblem` says why the database may not be used yet; null once it may. */
 export function openEdgeParts(
   setup: EdgeSetup,
   onFatal: (message: string) => void,
-  databaseTrouble: () => string | null,
+  databaseProblem: () => string | null,
 ): Promise<OpenedEdge> {
-  return setup.config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, onFatal, databaseTrouble);
+  return setup.config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, onFatal, databaseProblem);
 }
 
 /** Everything in the data folder; the store is read in a thread of its own, since SQLite blocks. */
@@ -69,7 +69,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
     matchOptions: matchOptionsOf(config),
   });
   const reading = { store, members, keyStore };
-  const parts = { log, keyStore, reading, storeTrouble: () => null, databaseTrouble: () => null };
+  const parts = { log, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
   return { parts, stop: () => undefined, close: async () => undefined };
 }
 
@@ -82,19 +82,19 @@ async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<nu
 async function openShared(
   setup: EdgeSetup,
   onFatal: (message: string) => void,
-  databaseTrouble: () => string | null,
+  databaseProblem: () => string | null,
 ): Promise<OpenedEdge> {
   const { config } = setup;
   const { role } = config;
   const name = role === 'all' ? 'edge' : role;
-  const database = await connectLater(config, name, config.storeConnections, databaseTrouble);
-  const log = servesIngest(role) ? await openAppender(setup, database, onFatal, databaseTrouble) : null;
+  const database = await connectLater(config, name, config.storeConnections, databaseProblem);
+  const log = servesIngest(role) ? await openAppender(setup, database, onFatal, databaseProblem) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
   // Who writes the log has looked at the topic already; one warning is enough.
   const warn = log === null ? await warner(config, role) : () => undefined;
   const openReader = async (): Promise<LogReader> => {
-    refuseUntilPrepared(config, databaseTrouble);
+    refuseUntilPrepared(config, databaseProblem);
     return openLogReader(config, warn);
   };
   const logReader = asksKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
@@ -104,14 +104,14 @@ async function openShared(
     reading = { store, members, keyStore };
   }
   const backlog = logReader === undefined ? undefined : await watchSharedBacklog(setup, database, logReader);
-  const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseTrouble);
+  const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseProblem);
   return {
     parts: {
       log,
       keyStore,
       reading,
-      storeTrouble: () => watch?.trouble() ?? null,
-      databaseTrouble,
+      storeProblem: () => watch?.problem() ?? null,
+      databaseProblem,
     },
     stop: () => backlog?.stop(),
     close: async () => {
@@ -135,21 +135,21 @@ export async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<
 }
 
 /** The main thread looks at Kafka, and whether the topic is the one of this database, before any other thread uses it. */
-function refuseUntilPrepared({ logUrl }: Config, databaseTrouble: () => string | null): void {
-  const trouble = databaseTrouble();
-  if (logUrl !== '' && trouble !== null) throw new LogUnavailableError(trouble);
+function refuseUntilPrepared({ logUrl }: Config, databaseProblem: () => string | null): void {
+  const problem = databaseProblem();
+  if (logUrl !== '' && problem !== null) throw new LogUnavailableError(problem);
 }
 
 /** Over a connection of its own: that all others are in use does not mean that the database is away. */
-async function watchDatabase(config: Config, databaseTrouble: () => string | null) {
+async function watchDatabase(config: Config, databaseProblem: () => string | null) {
   const [{ watchStore }, { createLogger }, database] = await Promise.all([
     import('./store-watch.ts'),
     import('../telemetry/logger.ts'),
-    connectLater(config, 'watch', 1, databaseTrouble),
+    connectLater(config, 'watch', 1, databaseProblem),
   ]);
   const watch = watchStore(() => database.query('SELECT 1'), createLogger(config.logLevel, 'watch'));
   return {
-    trouble: () => watch.trouble(),
+    problem: () => watch.problem(),
     close: () => {
       watch.close();
       return database.close();
@@ -180,7 +180,7 @@ async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: Log
     bytesMax: config.backlogBytesMax,
     setFull: (isFull) => setBacklogFull(statusBuffer, isFull),
     // A processor of this server tells of its own share, and the sum of both would be too much.
-    told: (bytes) => config.role !== 'all' && metrics.set(METRIC.backlog_bytes, bytes ?? 0),
+    report: (bytes) => config.role !== 'all' && metrics.set(METRIC.backlog_bytes, bytes ?? 0),
     logger: createLogger(config.logLevel, 'backlog'),
   });
   return { stop: () => watch.stop(), close: () => store.close() };
@@ -203,13 +203,13 @@ async function openAppender(
   setup: EdgeSetup,
   database: Database,
   onFatal: (message: string) => void,
-  databaseTrouble: () => string | null,
+  databaseProblem: () => string | null,
 ): Promise<LogAppender> {
   const { config } = setup;
   let tries = 0;
   const open = async (): Promise<LogAppender> => {
     tries += 1;
-    refuseUntilPrepared(config, databaseTrouble);
+    refuseUntilPrepared(config, databaseProblem);
     // Late: the clock was opened without them.
     if (tries > 1) await continueClock(config, database, new Float64Array(setup.clockBuffer));
     if (config.logUrl !== '') return openKafkaAppender(setup);

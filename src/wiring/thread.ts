@@ -25,12 +25,12 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
     const { openEdgeParts, warningsOf } = await import('./thread-parts.ts');
-    let databaseTrouble = setup.databaseTrouble;
+    let databaseProblem = setup.databaseProblem;
     parentPort?.on('message', (message: SupervisorMessage) => {
-      if (message.type === 'database') databaseTrouble = message.trouble;
+      if (message.type === 'database') databaseProblem = message.problem;
     });
     const onFatal = (message: string): void => tell({ type: 'fatal', message });
-    const opening = openEdgeParts(setup, onFatal, () => databaseTrouble);
+    const opening = openEdgeParts(setup, onFatal, () => databaseProblem);
     const [{ startEdge }, { statusOf }, { createLogger }, { metricsWriter }, { openClock }, { watchClock }, opened] =
       await Promise.all([
         import('../edge/edge.ts'),
@@ -43,7 +43,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
       ]);
     const logger = createLogger(config.logLevel, `edge-${index}`);
     const newest = new Float64Array(setup.clockBuffer);
-    const isAway = databaseTrouble !== null;
+    const isAway = databaseProblem !== null;
     const clock = await openClock(config, (message) => logger.warn(message), newest, isAway);
     const stopWatching = watchClock({ clock, metrics: metricsWriter(metricsBuffer, 2 * index), logger });
     const edge = await startEdge(
@@ -60,7 +60,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         now: Date.now,
         receiptTime: clock.now,
         newestTraceId: config.edges > 1 ? new BigInt64Array(setup.traceIdBuffer) : null,
-        handOverSightings: (sightings) => tell({ type: 'sightings', sightings }),
+        handOverUsage: (keyUsage) => tell({ type: 'keyUsage', keyUsage }),
       },
       setup.port,
     );

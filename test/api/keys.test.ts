@@ -31,8 +31,8 @@ async function start(context: TestContext, options: StartOptions = {}) {
   };
   const ask = as(await running.join('ada@example.com'));
   const askAsStranger = as(await running.join('eve@example.com', { account: 'other' }));
-  const make = async (wishes: object = {}): Promise<{ key: string; row: Key }> => {
-    const { status, body, text } = await ask('POST', '/keys', { ...WISHES, ...wishes });
+  const make = async (options: object = {}): Promise<{ key: string; row: Key }> => {
+    const { status, body, text } = await ask('POST', '/keys', { ...WISHES, ...options });
     assert.equal(status, 201, text);
     return body as { key: string; row: Key };
   };
@@ -85,8 +85,8 @@ suite('Keys of an account', () => {
     const { list, keyStore, accountId } = await start(t);
     const madeBefore = async (days: number, name: string, expiresAt: number | null = null): Promise<string> => {
       const now = NOW - days * DAY_MS;
-      const wishes = { ...WISHES, name, origins: [], expiresAt, accountId: await accountId(), now };
-      return (await createKey(keyStore, wishes)).row.id;
+      const options = { ...WISHES, name, origins: [], expiresAt, accountId: await accountId(), now };
+      return (await createKey(keyStore, options)).row.id;
     };
     const leaked = await madeBefore(40, 'leaked');
     await madeBefore(31, 'forgotten');
@@ -172,8 +172,8 @@ suite('Revoking a key', () => {
 suite('Rolling a key', () => {
   test('makes another like it, and lets the old one go after the overlap', async (t) => {
     const { ask, make, list, keyStore } = await start(t);
-    const wishes = { kind: 'publishable', environment: 'production', origins: ['https://shop.example'] };
-    const { key: oldKey, row: oldRow } = await make(wishes);
+    const options = { kind: 'publishable', environment: 'production', origins: ['https://shop.example'] };
+    const { key: oldKey, row: oldRow } = await make(options);
     const { status, body } = await ask('POST', `/keys/${oldRow.id}/roll`, { overlap_seconds: 3_600 });
     const { key, row, old } = body as { key: string; row: Key; old: Key };
     assert.equal(status, 201);

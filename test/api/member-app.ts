@@ -98,8 +98,8 @@ export async function startMemberApp(context: TestContext, options: StartOptions
   };
 
   const invitationFor: MemberApp['invitationFor'] = async ({ account, email = null, kind = 'invitation' } = {}) => {
-    const wishes = { accountId: await accountId(account), kind, email, member: null };
-    const made = await invite(members, wishes, clock.now);
+    const options = { accountId: await accountId(account), kind, email, member: null };
+    const made = await invite(members, options, clock.now);
     assert.ok(made);
     return made.token;
   };

@@ -43,9 +43,9 @@ function pathsOf(tree: string): string[] {
 }
 
 function rejectionsOf(request: unknown): readonly unknown[] {
-  const verdict = validateRequest(JSON.stringify(request));
-  assert.ok(verdict.ok);
-  return verdict.rejections;
+  const validation = validateRequest(JSON.stringify(request));
+  assert.ok(validation.ok);
+  return validation.rejections;
 }
 
 describe('the OpenAPI document', () => {
@@ -248,8 +248,8 @@ describe('the schema of requests', () => {
     fc.assert(
       fc.property(users, (given) => {
         const text = JSON.stringify({ users: given });
-        const verdict = validateRequest(text);
-        if (verdict.ok && verdict.rejections.length === 0) {
+        const validation = validateRequest(text);
+        if (validation.ok && validation.rejections.length === 0) {
           accepted++;
           assert.ok(schema.Check(JSON.parse(text)), text);
         } else {
@@ -277,8 +277,8 @@ describe('the schema of requests', () => {
   ] as const) {
     test(`refuses ${what}, as the validator does`, () => {
       assert.ok(!schema.Check(request));
-      const verdict = validateRequest(JSON.stringify(request));
-      assert.ok(!verdict.ok || verdict.rejections.length > 0);
+      const validation = validateRequest(JSON.stringify(request));
+      assert.ok(!validation.ok || validation.rejections.length > 0);
     });
   }
 });

@@ -18,7 +18,7 @@ export interface ReadingApp {
   readonly asked: Asked[];
   readonly errors: readonly unknown[];
   readonly keyStore: KeyStore;
-  readonly makeKey: (wishes?: KeyWishes) => Promise<string>;
+  readonly makeKey: (options?: KeyWishes) => Promise<string>;
   readonly ask: (path: string, options?: AskOptions) => Promise<Answer & { readonly body: unknown }>;
 }
 
@@ -39,14 +39,14 @@ export interface AskOptions {
 
 export async function startReadingApp(context: TestContext, options: StartOptions = {}): Promise<ReadingApp> {
   const { store: keyStore } = await temporaryKeyStore(context);
-  const make = async (wishes: KeyWishes = {}) => {
-    const account = await keyStore.ensureAccount(newAccount(wishes.account ?? 'own', NOW));
+  const make = async (options: KeyWishes = {}) => {
+    const account = await keyStore.ensureAccount(newAccount(options.account ?? 'own', NOW));
     return createKey(keyStore, {
       name: 'test',
-      kind: wishes.kind ?? 'secret',
-      environment: wishes.environment ?? 'development',
+      kind: options.kind ?? 'secret',
+      environment: options.environment ?? 'development',
       origins: [],
-      expiresAt: wishes.expiresAt ?? null,
+      expiresAt: options.expiresAt ?? null,
       accountId: account.id,
       now: NOW,
     });
@@ -70,6 +70,6 @@ export async function startReadingApp(context: TestContext, options: StartOption
     });
     return { ...answer, body: answer.text === '' ? undefined : (JSON.parse(answer.text) as unknown) };
   };
-  const makeKey = async (wishes: KeyWishes = {}): Promise<string> => (await make(wishes)).key;
+  const makeKey = async (options: KeyWishes = {}): Promise<string> => (await make(options)).key;
   return { key: own.key, keyId: own.row.id, asked, errors, keyStore, makeKey, ask };
 }

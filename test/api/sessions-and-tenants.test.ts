@@ -79,7 +79,7 @@ suite('With a session', () => {
     const running = await startMemberApp(t);
     const { cookie } = await running.join('ada@example.com');
     const accountId = await running.accountId('other');
-    const wishes = {
+    const options = {
       name: 'k',
       environment: 'development',
       origins: [],
@@ -87,8 +87,8 @@ suite('With a session', () => {
       accountId,
       now: NOW,
     } as const;
-    const { key } = await createKey(running.keyStore, { ...wishes, kind: 'secret' });
-    const publishable = await createKey(running.keyStore, { ...wishes, kind: 'publishable' });
+    const { key } = await createKey(running.keyStore, { ...options, kind: 'secret' });
+    const publishable = await createKey(running.keyStore, { ...options, kind: 'publishable' });
     for (const { method, path, json } of tenantCalls(running)) {
       const statusWith = async (authorization: string): Promise<number> => {
         const headers = { ...DEVELOPMENT, authorization };
@@ -105,7 +105,7 @@ suite('With a session', () => {
   test('keys open nothing that is for members, with or without a session beside them', async (t) => {
     const running = await startMemberApp(t);
     const accountId = await running.accountId();
-    const wishes = {
+    const options = {
       name: 'k',
       environment: 'development',
       origins: [],
@@ -113,8 +113,8 @@ suite('With a session', () => {
       accountId,
       now: NOW,
     } as const;
-    const secret = await createKey(running.keyStore, { ...wishes, kind: 'secret' });
-    const publishable = await createKey(running.keyStore, { ...wishes, kind: 'publishable' });
+    const secret = await createKey(running.keyStore, { ...options, kind: 'secret' });
+    const publishable = await createKey(running.keyStore, { ...options, kind: 'publishable' });
     const { cookie } = await running.join('ada@example.com');
     const ask = (key: string, sent: string | null) =>
       running.ask('GET', '/members', { cookie: sent, headers: { authorization: `Bearer ${key}` } });

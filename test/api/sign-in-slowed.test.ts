@@ -112,8 +112,8 @@ suite('Who guesses', () => {
     for (let n = 0; n < 6; n++) await guess(running, EMAIL);
     assert.equal((await running.ask('GET', '/session', { cookie })).status, 200);
     const { invite } = await import('../../src/sign-in/invite.ts');
-    const wishes = { accountId: member.accountId, kind: 'reset', email: EMAIL, member } as const;
-    const reset = await invite(running.members, wishes, running.clock.now);
+    const options = { accountId: member.accountId, kind: 'reset', email: EMAIL, member } as const;
+    const reset = await invite(running.members, options, running.clock.now);
     const json = { token: reset?.token, password: 'staple staple' };
     assert.equal((await running.ask('POST', '/invitations/accept', { json })).status, 200);
     assert.equal((await running.ask('GET', '/session', { cookie })).status, 401);

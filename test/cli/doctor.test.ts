@@ -44,7 +44,7 @@ interface Examined {
   readonly code: number;
   readonly findings: readonly Finding[];
   /** Findings that are not well, as one text. */
-  readonly trouble: string;
+  readonly problem: string;
 }
 
 function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell: DoctorShell; out: () => string } {
@@ -75,11 +75,11 @@ async function examine(
   const { shell, out } = doctorShell(data, changes);
   const code = await runDoctor([...args, '--json'], shell);
   const { findings } = JSON.parse(out()) as { findings: Finding[] };
-  const trouble = findings
+  const problem = findings
     .filter(({ state }) => state !== 'well')
     .map(({ check, state, message, advice }) => `${state} ${check}: ${message} → ${advice}`)
     .join('\n');
-  return { code, findings, trouble };
+  return { code, findings, problem };
 }
 
 /** Processed data and a working key. */
@@ -127,8 +127,8 @@ suite('sluice doctor', () => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const before = filesIn(folder.data);
-    const { code, findings, trouble } = await examine(folder.data, ['--deep']);
-    assert.equal(trouble, '');
+    const { code, findings, problem } = await examine(folder.data, ['--deep']);
+    assert.equal(problem, '');
     assert.equal(code, 0);
     const checks = new Set(findings.map(({ check }) => check));
     for (const check of [
@@ -165,8 +165,8 @@ suite('sluice doctor', () => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const later = (hours: number) => examine(folder.data, [], { now: () => NOW + hours * 3_600_000 });
-    assert.equal((await later(1)).trouble, '');
-    assert.match((await later(30)).trouble, /^warning backup: there was never one.* → Make one, .*sluice backup --to/);
+    assert.equal((await later(1)).problem, '');
+    assert.match((await later(30)).problem, /^warning backup: there was never one.* → Make one, .*sluice backup --to/);
     const target = '/backups/sluice.tar.zst';
     const began_at = new Date(NOW).toISOString();
     writeLastBackup(folder.data, { began_at, target, bytes: 4_096, verified: true, sluice_version: '0.1.0' });
@@ -174,16 +174,16 @@ suite('sluice doctor', () => {
     assert.equal(code, 0);
     const { message } = findings.find(({ check }) => check === 'backup') ?? {};
     assert.equal(message, 'the last one began 1d 1h ago: /backups/sluice.tar.zst (4.0 kB, checked)');
-    assert.match((await later(27)).trouble, /^warning backup: the last one began 1d 3h ago/);
+    assert.match((await later(27)).problem, /^warning backup: the last one began 1d 3h ago/);
     writeFileSync(join(folder.data, 'backup.json'), '{"began_at": 7}');
-    assert.match((await later(30)).trouble, /^warning backup: there was never one/);
+    assert.match((await later(30)).problem, /^warning backup: there was never one/);
   });
 
   test('a folder that is not there is broken, and nothing else is looked at', async (context) => {
     const folder = openDataFolder(context);
-    const { code, trouble, findings } = await examine(join(folder.data, 'nowhere'));
+    const { code, problem, findings } = await examine(join(folder.data, 'nowhere'));
     assert.equal(code, 1);
-    assert.match(trouble, /broken data folder: .*nowhere is not there → Say where it is with --data/);
+    assert.match(problem, /broken data folder: .*nowhere is not there → Say where it is with --data/);
     assert.equal(findings.length, 2);
   });
 
@@ -199,8 +199,8 @@ suite('sluice doctor', () => {
     const files = [storeFileOf(crashed), `${storeFileOf(crashed)}-wal`];
     const before = files.map((file) => readFileSync(file));
     assert.notEqual(before[1]?.byteLength, 0);
-    const { code, trouble } = await examine(crashed, ['--deep']);
-    assert.equal(code, 0, trouble);
+    const { code, problem } = await examine(crashed, ['--deep']);
+    assert.equal(code, 0, problem);
     for (const [index, file] of files.entries()) assert.deepEqual(readFileSync(file), before[index], file);
   });
 
@@ -214,22 +214,22 @@ suite('sluice doctor', () => {
     const whole = await examine(folder.data, ['--deep']);
     assert.equal(whole.code, 2);
     assert.match(
-      whole.trouble,
+      whole.problem,
       /warning store: store\.db is gone; the log still holds every request.*→ Start the server/,
     );
     writeFileSync(storeFileOf(folder.data), '');
-    assert.match((await examine(folder.data)).trouble, /warning store: store\.db is gone/);
+    assert.match((await examine(folder.data)).problem, /warning store: store\.db is gone/);
     assert.equal(statSync(storeFileOf(folder.data)).size, 0, 'doctor made tables in it');
     rmSync(storeFileOf(folder.data));
     rmSync(join(logFolderOf(folder.data), '0', '0000000000000001.db'));
     const cut = await examine(folder.data);
     assert.equal(cut.code, 1);
     assert.match(
-      cut.trouble,
+      cut.problem,
       /broken store: store\.db is gone.*: 2 requests are in neither → Put store\.db back, or restore/,
     );
     rmSync(logFolderOf(folder.data), { recursive: true });
-    assert.match((await examine(folder.data)).trouble, /broken store: store\.db is gone.*: 3 requests are in neither/);
+    assert.match((await examine(folder.data)).problem, /broken store: store\.db is gone.*: 3 requests are in neither/);
   });
 
   test('log: damaged positions, with which a server refuses to start, are named', async (context) => {
@@ -238,10 +238,10 @@ suite('sluice doctor', () => {
     const file = join(logFolderOf(folder.data), 'positions.db');
     rmSync(`${file}-wal`, { force: true });
     writeFileSync(file, 'garbage '.repeat(1_000));
-    const { code, trouble } = await examine(folder.data);
+    const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
     assert.match(
-      trouble,
+      problem,
       /broken log: .*positions\.db is damaged .*Move it away.*→ Until then a server refuses to start/,
     );
   });
@@ -253,11 +253,11 @@ suite('sluice doctor', () => {
     assert.equal((await examine(folder.data, [], { env })).code, 0);
     const odd = await examine(folder.data, [], { env: { ...env, SLUICE_COLOUR_OF_THE_DAY: 'secret-value' } });
     assert.equal(odd.code, 2);
-    assert.match(odd.trouble, /unknown in the environment: SLUICE_COLOUR_OF_THE_DAY/);
-    assert.ok(!odd.trouble.includes('secret-value'));
+    assert.match(odd.problem, /unknown in the environment: SLUICE_COLOUR_OF_THE_DAY/);
+    assert.ok(!odd.problem.includes('secret-value'));
     const wrong = await examine(folder.data, [], { env: { ...env, SLUICE_EDGES: 'many' } });
     assert.equal(wrong.code, 1);
-    assert.match(wrong.trouble, /broken settings: SLUICE_EDGES is "many"/);
+    assert.match(wrong.problem, /broken settings: SLUICE_EDGES is "many"/);
   });
 
   test('disk: below the limit is broken, near it a warning', async (context) => {
@@ -265,21 +265,21 @@ suite('sluice doctor', () => {
     await healthyFolder(folder);
     const env = { SLUICE_DATA: folder.data, SLUICE_DISK_FREE_MIN: '1GB' };
     const full = await examine(folder.data, [], { env, freeBytes: () => 10 });
-    assert.match(full.trouble, /broken disk: 10 B are free, and SLUICE_DISK_FREE_MIN is 1GB/);
+    assert.match(full.problem, /broken disk: 10 B are free, and SLUICE_DISK_FREE_MIN is 1GB/);
     const near = await examine(folder.data, [], { env, freeBytes: () => 2 * 1_024 ** 3 });
-    assert.match(near.trouble, /warning disk: only 2\.0 GB are free/);
+    assert.match(near.problem, /warning disk: only 2\.0 GB are free/);
   });
 
   test('clock: one that is behind the newest event, far ahead of it, or was never set is reported', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.send([{ users: [user('eve')], receivedAt: NOW + 7_200_000 }]);
-    const { trouble } = await examine(folder.data);
-    assert.match(trouble, /warning clock: .*2h from now/);
+    const { problem } = await examine(folder.data);
+    assert.match(problem, /warning clock: .*2h from now/);
     const ahead = await examine(folder.data, [], { now: () => NOW + 181 * 86_400_000 });
-    assert.match(ahead.trouble, /warning clock: .*after the newest event .*SLUICE_CLOCK_GAP_MAX \(180d\)/s);
+    assert.match(ahead.problem, /warning clock: .*after the newest event .*SLUICE_CLOCK_GAP_MAX \(180d\)/s);
     const unset = await examine(folder.data, [], { now: () => 0 });
-    assert.match(unset.trouble, /broken clock: it says 1970-01-01/);
+    assert.match(unset.problem, /broken clock: it says 1970-01-01/);
   });
 
   test('clock: what a running server does not believe is reported', async (context) => {
@@ -294,11 +294,11 @@ suite('sluice doctor', () => {
     const lockHolder = () => ({ isHeld: true, pid: process.pid });
     const held = await examine(folder.data, [], { lockHolder });
     assert.match(
-      held.trouble,
+      held.problem,
       /warning clock: .*does not believe it: received_at is 2d .*behind → .*restart the server/,
     );
     metrics = 'sluice_clock_held_seconds 0\n';
-    assert.doesNotMatch((await examine(folder.data, [], { lockHolder })).trouble, /clock/);
+    assert.doesNotMatch((await examine(folder.data, [], { lockHolder })).problem, /clock/);
   });
 
   test('ledger: of a segment that was given up ahead of the end it is not known how many records it had', async (context) => {
@@ -306,9 +306,9 @@ suite('sluice doctor', () => {
     await healthyFolder(folder);
     writeFileSync(join(logFolderOf(folder.data), '0', '0000000000000500.db.lost'), '');
     await folder.append([{ users: [user('eve')] }]);
-    const { trouble } = await examine(folder.data);
-    assert.match(trouble, /ledger: at least 1 record \(from position 500 on of partition 0\) was given up/);
-    assert.doesNotMatch(trouble, /1000000499/);
+    const { problem } = await examine(folder.data);
+    assert.match(problem, /ledger: at least 1 record \(from position 500 on of partition 0\) was given up/);
+    assert.doesNotMatch(problem, /1000000499/);
   });
 
   test('log: a segment that was given up is a warning, one that cannot be read is broken', async (context) => {
@@ -319,13 +319,13 @@ suite('sluice doctor', () => {
     assert.ok(first !== undefined && second !== undefined);
     const bytes = readFileSync(first.file);
     writeFileSync(first.file, bytes.fill(0x5a, 100, bytes.length));
-    const { code, trouble } = await examine(folder.data);
+    const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(trouble, /broken log: the segment 0\/0{15}1\.db cannot be read/);
+    assert.match(problem, /broken log: the segment 0\/0{15}1\.db cannot be read/);
     renameSync(first.file, `${first.file}.lost`);
     const lost = await examine(folder.data);
     assert.equal(lost.code, 2);
-    assert.match(lost.trouble, /warning log: the segment 0\/0{15}1\.db\.lost was given up/);
+    assert.match(lost.problem, /warning log: the segment 0\/0{15}1\.db\.lost was given up/);
   });
 
   test('log: missing positions are nothing to do if the store has processed them, and broken if not', async (context) => {
@@ -339,7 +339,7 @@ suite('sluice doctor', () => {
     const processed = await examine(folder.data);
     assert.equal(processed.code, 2);
     assert.match(
-      processed.trouble,
+      processed.problem,
       /warning log: positions 1 to 2 of partition 0 are missing; the store has processed all of them → Nothing to do/,
     );
     rmSync(second.file);
@@ -348,10 +348,10 @@ suite('sluice doctor', () => {
     const unprocessed = await examine(folder.data);
     assert.equal(unprocessed.code, 1);
     assert.match(
-      unprocessed.trouble,
+      unprocessed.problem,
       /broken log: positions 1 to 3 of partition 0 are missing, and the store has processed the log up to position 2 only → /,
     );
-    assert.doesNotMatch(unprocessed.trouble, /New requests are safe/);
+    assert.doesNotMatch(unprocessed.problem, /New requests are safe/);
   });
 
   test('log: a damaged write-ahead log of the newest segment is reported in the words of a start', async (context) => {
@@ -365,11 +365,11 @@ suite('sluice doctor', () => {
     );
     const wal = readFileSync(`${file}-wal`);
     writeFileSync(`${file}-wal`, wal.fill(0x5a, 100, 200));
-    const { code, trouble } = await examine(folder.data);
+    const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
     assert.throws(
       () => recoverSegment(file),
-      (error) => error instanceof LogCorruptError && trouble.includes(`broken log: ${error.message} → `),
+      (error) => error instanceof LogCorruptError && problem.includes(`broken log: ${error.message} → `),
     );
   });
 
@@ -402,11 +402,11 @@ suite('sluice doctor', () => {
     const id = readFileSync(file, 'utf8');
     for (const text of [id.slice(0, 18), '', 'x'.repeat(36)]) {
       writeFileSync(file, text);
-      const { code, trouble, findings } = await examine(data);
-      assert.equal(code, 1, trouble);
+      const { code, problem, findings } = await examine(data);
+      assert.equal(code, 1, problem);
       assert.throws(
         () => tieDataFolder(data),
-        ({ message }: Error) => trouble.includes(message),
+        ({ message }: Error) => problem.includes(message),
       );
       assert.ok(!findings.some(({ message }) => message.includes('a start would accept')));
     }
@@ -416,15 +416,15 @@ suite('sluice doctor', () => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.append([{ users: [user('eve')] }, { users: [user('zoe')] }]);
-    const { code, trouble } = await examine(folder.data);
+    const { code, problem } = await examine(folder.data);
     assert.equal(code, 2);
     assert.match(
-      trouble,
+      problem,
       /warning backlog: 2 requests \(.*\) wait, the oldest for 1h; no server runs → .*sluice serve/,
     );
     const stuck = await examine(folder.data, [], { lockHolder: () => ({ isHeld: true, pid: process.pid }) });
     assert.equal(stuck.code, 1);
-    assert.match(stuck.trouble, /broken backlog: .*nothing was processed within 1s/);
+    assert.match(stuck.problem, /broken backlog: .*nothing was processed within 1s/);
   });
 
   test('backlog: what was processed is counted in records, whatever positions were left out behind one that was given up', async (context) => {
@@ -456,9 +456,9 @@ suite('sluice doctor', () => {
     bytes.fill(0, (rootpage - 1) * page_size, rootpage * page_size);
     writeFileSync(storeFileOf(folder.data), bytes);
     for (const args of [[], ['--deep']]) {
-      const { code, trouble } = await examine(folder.data, args);
+      const { code, problem } = await examine(folder.data, args);
       assert.equal(code, 1);
-      assert.match(trouble, /broken store: it is damaged: .*restore a backup/);
+      assert.match(problem, /broken store: it is damaged: .*restore a backup/);
     }
     // Sparse: nothing is there but its size.
     truncateSync(storeFileOf(folder.data), 257 * 1024 * 1024);
@@ -473,9 +473,9 @@ suite('sluice doctor', () => {
     const database = new DatabaseSync(storeFileOf(folder.data));
     database.exec('DELETE FROM records_1 WHERE no = 1');
     database.close();
-    const { code, trouble } = await examine(folder.data, ['--deep']);
+    const { code, problem } = await examine(folder.data, ['--deep']);
     assert.equal(code, 1);
-    assert.match(trouble, /broken store: it is damaged: event 1 in events_1 is not one of its record 1 → /);
+    assert.match(problem, /broken store: it is damaged: event 1 in events_1 is not one of its record 1 → /);
   });
 
   test('a store that is no database at all is told in words', async (context) => {
@@ -483,9 +483,9 @@ suite('sluice doctor', () => {
     await healthyFolder(folder);
     for (const suffix of ['-wal', '-shm']) writeFileSync(storeFileOf(folder.data) + suffix, '');
     writeFileSync(storeFileOf(folder.data), 'this is not a database, it is a text of some length'.repeat(40));
-    const { code, trouble } = await examine(folder.data);
+    const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(trouble, /broken store: it cannot be looked at: .*damaged/);
+    assert.match(problem, /broken store: it cannot be looked at: .*damaged/);
   });
 
   test('ledger: an hour that does not balance is broken, and so are events that --deep cannot find', async (context) => {
@@ -494,20 +494,20 @@ suite('sluice doctor', () => {
     const database = new DatabaseSync(storeFileOf(folder.data));
     database.exec('UPDATE ledger SET events_stored = events_stored - 1');
     database.close();
-    const { code, trouble } = await examine(folder.data, ['--deep']);
+    const { code, problem } = await examine(folder.data, ['--deep']);
     assert.equal(code, 1);
-    assert.match(trouble, /broken ledger: of 2 events received in the hour of .*, 1 are missing/);
-    assert.match(trouble, /broken ledger: the ledger says 1 event, and 2 are there/);
+    assert.match(problem, /broken ledger: of 2 events received in the hour of .*, 1 are missing/);
+    assert.match(problem, /broken ledger: the ledger says 1 event, and 2 are there/);
   });
 
   test('ledger: a dead letter is shown with its cause and its trace', async (context) => {
     const folder = openDataFolder(context);
     // What no edge would let in: the processor cannot make anything of it.
     await folder.send([{ users: [user('ada')] }, { body: Buffer.from('{"users":'), userCount: 1, eventCount: 1 }]);
-    const { code, trouble } = await examine(folder.data);
+    const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
     assert.match(
-      trouble,
+      problem,
       /broken ledger: the request 01930000-\S+2 could not be processed and is a failed record since/,
     );
   });
@@ -515,7 +515,7 @@ suite('sluice doctor', () => {
   test('keys: none, expired, expiring and leaked ones are told', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [user('ada')] }]);
-    assert.match((await examine(folder.data)).trouble, /warning keys: there are none that work/);
+    assert.match((await examine(folder.data)).problem, /warning keys: there are none that work/);
     const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
     const { id: accountId } = await keyStore.ensureAccount(newAccount('default', NOW));
     await createKey(keyStore, { ...KEY, accountId, name: 'old', now: NOW - 86_400_000, expiresAt: NOW - 3_600_000 });
@@ -523,12 +523,12 @@ suite('sluice doctor', () => {
     const { row } = await createKey(keyStore, { ...KEY, accountId, name: 'seen' });
     await keyStore.recordUsage([{ keyId: row.id, usedAt: NOW, leakOrigin: 'https://shop.example' }]);
     await keyStore.close();
-    const { code, trouble } = await examine(folder.data);
+    const { code, problem } = await examine(folder.data);
     assert.equal(code, 2);
-    assert.match(trouble, /"old" \(.*\) expired 1h ago/);
-    assert.match(trouble, /"soon" \(.*\) expires in 1d/);
+    assert.match(problem, /"old" \(.*\) expired 1h ago/);
+    assert.match(problem, /"soon" \(.*\) expires in 1d/);
     assert.match(
-      trouble,
+      problem,
       new RegExp(`"seen" .* was used from the web page https://shop.example .*keys roll ${row.id} --overlap 1h`),
     );
   });
@@ -542,7 +542,7 @@ suite('sluice doctor', () => {
     const { key } = await createKeyWithCommand(folder.data);
     await post(server, key, { users: [user('ada')] });
     const running = await examine(folder.data, ['--deep'], { now: Date.now });
-    assert.equal(running.trouble, '');
+    assert.equal(running.problem, '');
     const message = ({ findings }: Examined): string => findings.find(({ check }) => check === 'server')?.message ?? '';
     assert.equal(message(running), `one runs on this folder (process ${server.pid})`);
     await server.kill();

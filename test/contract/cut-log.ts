@@ -22,7 +22,7 @@ function cuttingAppender(appender: LogAppender): LogAppender {
     append: async (entry) => {
       await Promise.all(usersOf(entry).map((user) => appender.append(user)));
     },
-    trouble: () => appender.trouble(),
+    problem: () => appender.problem(),
     close: () => appender.close(),
   };
 }

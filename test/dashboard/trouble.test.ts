@@ -20,7 +20,7 @@ const OVERVIEW = '/dashboard/development';
 const AWAY = /ERR_INTERNET_DISCONNECTED|ViewNotLoadedError/;
 const LEFT_ALONE_MS = 125_000;
 
-suite('The page in trouble', { skip: whyNoBrowser() }, () => {
+suite('The page in problem', { skip: whyNoBrowser() }, () => {
   let running: MemberServer;
 
   before(async () => {

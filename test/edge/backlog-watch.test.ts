@@ -14,7 +14,7 @@ function shared(ends: readonly [number, number], bytesMax: number) {
     positions: new Map([[0, 0]]),
     isAway: false,
     full: [] as boolean[],
-    told: [] as unknown[],
+    report: [] as unknown[],
   };
   const parts: BacklogWatchParts = {
     log: {
@@ -27,7 +27,7 @@ function shared(ends: readonly [number, number], bytesMax: number) {
     },
     bytesMax,
     setFull: (isFull) => state.full.push(isFull),
-    told: (bytes) => state.told.push(bytes),
+    report: (bytes) => state.report.push(bytes),
     logger: createLogger('silent', 'test'),
   };
   return { state, watch: watchBacklog(parts) };
@@ -41,7 +41,7 @@ suite('The watch over the backlog of a shared log', () => {
     state.positions.set(0, 90);
     state.positions.set(1, 50);
     await watch.look();
-    assert.deepEqual(state.told, [1_500, 100]);
+    assert.deepEqual(state.report, [1_500, 100]);
     assert.deepEqual(state.full, [false, false]);
   });
 
@@ -63,7 +63,7 @@ suite('The watch over the backlog of a shared log', () => {
     state.isAway = true;
     await watch.look();
     assert.deepEqual(
-      [state.full, state.told],
+      [state.full, state.report],
       [
         [true, false],
         [10_000, null],
@@ -75,6 +75,6 @@ suite('The watch over the backlog of a shared log', () => {
     const { state, watch } = shared([1, 0], 1_000);
     context.after(() => watch.stop());
     await Promise.all([watch.look(), watch.look(), watch.look()]);
-    assert.equal(state.told.length, 1);
+    assert.equal(state.report.length, 1);
   });
 });

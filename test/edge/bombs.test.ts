@@ -12,7 +12,7 @@ import { ask, bodyText, memoryBytes, metric, recordOf, useServer, withWrongCheck
 
 const MB = 1_048_576;
 const INFLATED_BYTES = 120 * MB;
-/** While a hostile body is judged, `/livez` must answer within this time. */
+/** While a hostile body is validated, `/livez` must answer within this time. */
 const LIVEZ_MS_MAX = 1_000;
 /** Ten bombs one after another and five at a time may hold 50 MB of inflated bodies, and what was not yet collected. */
 const BOMB_GROWTH_MAX = 192 * MB;
@@ -124,7 +124,7 @@ suite('JSON that is costly to parse', () => {
       const slowest = await slowestLivez(server(), sent);
       const answer = await sent;
       t.diagnostic(
-        `${(body.length / MB).toFixed(1)} MB judged in ${Math.round(performance.now() - started)} ms, slowest /livez ${slowest.toFixed(1)} ms`,
+        `${(body.length / MB).toFixed(1)} MB validated in ${Math.round(performance.now() - started)} ms, slowest /livez ${slowest.toFixed(1)} ms`,
       );
       assert.ok(slowest < LIVEZ_MS_MAX);
       if (typeof outcome === 'string') {

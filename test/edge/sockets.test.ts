@@ -207,7 +207,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.doesNotMatch(await usersInLog(), /too-short/);
   });
 
-  test('a body longer than its length says is judged by what the length covers, and the rest is not HTTP', async () => {
+  test('a body longer than its length says is validated by what the length covers, and the rest is not HTTP', async () => {
     const answers = await answersTo(`${head('Content-Length: 10')}${bodyFor('too-long')}`);
     assert.deepEqual(
       answers.map(({ status }) => status),

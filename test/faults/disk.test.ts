@@ -76,7 +76,9 @@ suite('A full disk', () => {
       });
       assert.match(readiness.text, /the log cannot be written: the disk is full/);
       assert.equal((await operatorSees(server, '/livez')).status, 200);
-      await eventually('it is in the log', () => /"reason":"the disk is full".*answering 503/.test(server.stderr()));
+      await eventually('it is in the log', () =>
+        /"reason":"the disk is full".*responding with 503/.test(server.stderr()),
+      );
       await assertLedger(dataFolder, ledger);
 
       giveSpaceBack();

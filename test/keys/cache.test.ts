@@ -275,8 +275,8 @@ test('a store that hangs keeps a known key waiting for a moment once, and not ag
   const { store, counted, reads, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const slow = hanging(counted);
-  const patienceMs = 200;
-  const cache = new KeyCache(slow.store, { patienceMs });
+  const timeoutMs = 200;
+  const cache = new KeyCache(slow.store, { timeoutMs });
   await cache.lookup(key, NOW);
   slow.hang();
   const startedAt = performance.now();
@@ -286,10 +286,10 @@ test('a store that hangs keeps a known key waiting for a moment once, and not ag
     answers.map((answer) => answer?.id),
     [id, id],
   );
-  assert.ok(waitedMs >= patienceMs - 10 && waitedMs < patienceMs + 2_000, String(waitedMs));
+  assert.ok(waitedMs >= timeoutMs - 10 && waitedMs < timeoutMs + 2_000, String(waitedMs));
   const again = performance.now();
   assert.equal((await cache.lookup(key, NOW + 4_000))?.id, id);
-  assert.ok(performance.now() - again < patienceMs / 2);
+  assert.ok(performance.now() - again < timeoutMs / 2);
 
   await store.revoke(id, NOW + 4_001);
   slow.recover();
@@ -301,7 +301,7 @@ test('a store that hangs is waited for by a key that it never confirmed', async 
   const { counted, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const slow = hanging(counted);
-  const cache = new KeyCache(slow.store, { patienceMs: 10 });
+  const cache = new KeyCache(slow.store, { timeoutMs: 10 });
   slow.hang();
   let answered = false;
   const looking = cache.lookup(key, NOW).then((answer) => {

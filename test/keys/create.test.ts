@@ -5,20 +5,20 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { OperatorError } from '../../src/errors.ts';
-import { createKey, type KeyWishes, newAccount } from '../../src/keys/create.ts';
+import { createKey, type KeyOptions, newAccount } from '../../src/keys/create.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
 import { temporaryKeyStore } from './temporary-store.ts';
 
 const NOW = Date.UTC(2026, 10, 15);
 
-const SECRET: KeyWishes = {
+const SECRET: KeyOptions = {
   name: 'shop backend',
   kind: 'secret',
   environment: 'production',
   origins: [],
   expiresAt: null,
 };
-const PUBLISHABLE: KeyWishes = { ...SECRET, kind: 'publishable' };
+const PUBLISHABLE: KeyOptions = { ...SECRET, kind: 'publishable' };
 
 test('a key that was made is well-formed and can be looked up', async (context) => {
   const { store } = await temporaryKeyStore(context);
@@ -125,10 +125,10 @@ test('a new account has an id of its own; names that cannot be shown are refused
 });
 
 /** Tries to make the key, checks that nothing was stored, and gives the words of the refusal. */
-async function refusal(context: Parameters<typeof temporaryKeyStore>[0], wishes: KeyWishes): Promise<string> {
+async function refusal(context: Parameters<typeof temporaryKeyStore>[0], options: KeyOptions): Promise<string> {
   const { store } = await temporaryKeyStore(context);
   const account = await store.ensureAccount(newAccount('acme', NOW));
-  const error: unknown = await createKey(store, { ...wishes, accountId: account.id, now: NOW }).catch(
+  const error: unknown = await createKey(store, { ...options, accountId: account.id, now: NOW }).catch(
     (reason: unknown) => reason,
   );
   assert.ok(error instanceof OperatorError);

@@ -12,7 +12,7 @@ type Api = Pick<TestServer, 'baseUrl'>;
 
 /** Generous: a member of a group that was killed is missed by Kafka after seconds only, and the machine may be busy. */
 const SETTLED_MS_MAX = 60_000;
-/** Traces that are looked up: of requests that had trouble all, of the others a part. */
+/** Traces that are looked up: of requests that had problem all, of the others a part. */
 const SMOOTH_TRACES_MAX = 40;
 const PROFILES_MAX = 30;
 const QUESTIONS_AT_ONCE = 8;

@@ -20,7 +20,7 @@ test('the validator and the oracle agree on arbitrary users', () => {
   );
 });
 
-test('the verdict on a request is the verdict on each of its users, counted', () => {
+test('the validation on a request is the validation on each of its users, counted', () => {
   fc.assert(
     fc.property(fc.array(arbitraryUser, { minLength: 1, maxLength: 8 }), (users) => {
       const messages = users.map((user) => oracle(user));
@@ -54,7 +54,7 @@ test('the generated users reach every rule, and enough of them are valid', () =>
   );
 });
 
-test('judging users leaves the prototypes of objects and arrays untouched', () => {
+test('validation users leaves the prototypes of objects and arrays untouched', () => {
   const before = [Object.prototype, Array.prototype].map((prototype) => Reflect.ownKeys(prototype));
   fc.assert(
     fc.property(arbitraryUser, (user) => {

@@ -152,15 +152,17 @@ test('users under __proto__ of the body are not the users of the request', () =>
 });
 
 test('a lone surrogate that is in the text itself, not escaped, is rejected too', () => {
-  const verdict = validateRequest(`{"users":[${property('"a":"\ud83d"')}]}`);
-  assert.deepEqual(verdict.ok && verdict.rejections, [{ userIndex: 0, message: `user_properties.a ${UNSTORABLE}` }]);
+  const validation = validateRequest(`{"users":[${property('"a":"\ud83d"')}]}`);
+  assert.deepEqual(validation.ok && validation.rejections, [
+    { userIndex: 0, message: `user_properties.a ${UNSTORABLE}` },
+  ]);
 });
 
 test('no message holds a character that cannot be stored, whatever the keys were', () => {
-  const verdict = validateRequest(
+  const validation = validateRequest(
     `{"users":[${user(`${ID},"\\u0000\\ud800":1`)},${property('"a":{"b\\"\\u0007 ":{"\\udfff":1}}')}]}`,
   );
-  assert.deepEqual(verdict.ok && verdict.rejections.map(({ message }) => message), [
+  assert.deepEqual(validation.ok && validation.rejections.map(({ message }) => message), [
     'identifiers["\\u0000\\ud800"] must be a string',
     `user_properties.a["b\\"\\u0007 "] ${UNSTORABLE}`,
   ]);

@@ -74,8 +74,8 @@ test('a request whose users are all bad has a rejection for each and no events',
 });
 
 test('members of the body besides users are ignored, whatever they hold', () => {
-  const verdict = validateRequest(`{"a":${'['.repeat(100)}${']'.repeat(100)},"b":"\\u0000","users":[${USER}]}`);
-  assert.deepEqual(verdict, { ok: true, userCount: 1, eventCount: 2, rejections: [] });
+  const validation = validateRequest(`{"a":${'['.repeat(100)}${']'.repeat(100)},"b":"\\u0000","users":[${USER}]}`);
+  assert.deepEqual(validation, { ok: true, userCount: 1, eventCount: 2, rejections: [] });
 });
 
 const MILLION = 1_000_000;
@@ -104,18 +104,18 @@ test('a million nested arrays that are never closed are refused at their end', (
 });
 
 test('a million nested arrays in a property are nested too deeply', () => {
-  const verdict = validateRequest(withProperty('['.repeat(MILLION) + ']'.repeat(MILLION)));
-  assert.deepEqual(verdict, rejectedFor('events[0].x is nested too deeply'));
+  const validation = validateRequest(withProperty('['.repeat(MILLION) + ']'.repeat(MILLION)));
+  assert.deepEqual(validation, rejectedFor('events[0].x is nested too deeply'));
 });
 
 test('a million nested objects in a property are nested too deeply', () => {
-  const verdict = validateRequest(withProperty(`${'{"a":'.repeat(MILLION)}1${'}'.repeat(MILLION)}`));
-  assert.deepEqual(verdict, rejectedFor('events[0].x is nested too deeply'));
+  const validation = validateRequest(withProperty(`${'{"a":'.repeat(MILLION)}1${'}'.repeat(MILLION)}`));
+  assert.deepEqual(validation, rejectedFor('events[0].x is nested too deeply'));
 });
 
 test('a million nested arrays as the only user are no user', () => {
-  const verdict = validateRequest(`{"users":[${'['.repeat(MILLION)}${']'.repeat(MILLION)}]}`);
-  assert.deepEqual(verdict, rejectedFor('user must be an object'));
+  const validation = validateRequest(`{"users":[${'['.repeat(MILLION)}${']'.repeat(MILLION)}]}`);
+  assert.deepEqual(validation, rejectedFor('user must be an object'));
 });
 
 test('three million empty objects as users are too many', () => {
@@ -144,6 +144,9 @@ test('six hundred thousand keys in a property are data', () => {
 
 test('U+0000 in an escaped name is found, also where JSON.parse would take the name for one that it met before', () => {
   JSON.parse('{"a":1,"\\\\u00":1}');
-  const verdict = validateRequest(withProperty('{"a":1,"\\u0000bcd":1}'));
-  assert.match(verdict.ok ? (verdict.rejections[0]?.message ?? '') : '', /contains a character that cannot be stored/);
+  const validation = validateRequest(withProperty('{"a":1,"\\u0000bcd":1}'));
+  assert.match(
+    validation.ok ? (validation.rejections[0]?.message ?? '') : '',
+    /contains a character that cannot be stored/,
+  );
 });

@@ -5,7 +5,7 @@
 
 import type { FastifyInstance } from 'fastify';
 import { KeyStoreUnavailableError } from '../../keys/cache.ts';
-import { createKey, type KeyWishes, mistakesIn } from '../../keys/create.ts';
+import { createKey, type KeyOptions, mistakesIn } from '../../keys/create.ts';
 import { OVERLAP_MS_MAX, rollKey } from '../../keys/roll.ts';
 import { keyState } from '../../keys/state.ts';
 import { type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
@@ -145,7 +145,7 @@ async function listKeys({ keyStore, accountId, now }: KeyCall) {
   return { keys: own.map((key) => keyJson(key, now)) };
 }
 
-async function makeKey({ keyStore, accountId, now }: KeyCall, options: KeyWishes) {
+async function makeKey({ keyStore, accountId, now }: KeyCall, options: KeyOptions) {
   const active = (await asked(keyStore.list(accountId))).filter((key) => keyState(key, now) === 'active');
   if (active.length >= ACTIVE_KEYS_MAX) {
     throw new BadParameterError(`the account has ${ACTIVE_KEYS_MAX} active keys: revoke some that nobody needs`);
@@ -224,7 +224,7 @@ function unusedKey(row: NewKey): ApiKey {
 }
 
 /** A key for an environment that this server does not serve would look active, and open nothing. */
-function optionsOf(body: unknown, served: readonly Environment[]): KeyWishes {
+function optionsOf(body: unknown, served: readonly Environment[]): KeyOptions {
   const fields = fieldsOf(body, ['name', 'kind', 'environment', 'expires_at', 'origins']);
   const { name, origins = [] } = fields;
   if (typeof name !== 'string') throw new BadParameterError('name must be a text');

@@ -2,7 +2,7 @@
  * The appending half of the log: cuts requests into users, sends them, and knows whether Kafka takes data now. After
  * somebody waited in vain, appends are refused at once, until a look at the cluster finds it whole: every partition has a
  * leader and enough replicas in sync, and all of those can be reached. The same look follows a lost connection, so that
- * trouble is known before somebody waits for it. Without trouble nothing runs on its own.
+ * problem is known before somebody waits for it. Without problem nothing runs on its own.
  *
  * There are no fatal errors: what Kafka holds is Kafka's to keep.
  */
@@ -36,7 +36,7 @@ export function partitionOfKey(key: Buffer, partitions: number): number {
 export class KafkaLogAppender implements LogAppender {
   readonly #setup: AppenderSetup;
   readonly #producer: Producer;
-  #trouble: string | null = null;
+  #problem: string | null = null;
   /** Since when the cluster is known not to be whole; by `performance.now`. */
   #brokenSince: number | null = null;
   #looking: NodeJS.Timeout | 'now' | null = null;
@@ -47,7 +47,7 @@ export class KafkaLogAppender implements LogAppender {
     this.#producer = new Producer({
       cluster: setup.cluster,
       onLate: (reason) => {
-        this.#trouble = `Kafka does not take data: ${reason}`;
+        this.#problem = `Kafka does not take data: ${reason}`;
         this.#look();
       },
       onRefused: setup.warn,
@@ -57,14 +57,14 @@ export class KafkaLogAppender implements LogAppender {
   }
 
   append(entry: LogEntry): Promise<void> {
-    if (this.#trouble !== null || this.#closed !== null) {
-      return Promise.reject(new LogUnavailableError(this.#trouble ?? 'the log is closed'));
+    if (this.#problem !== null || this.#closed !== null) {
+      return Promise.reject(new LogUnavailableError(this.#problem ?? 'the log is closed'));
     }
     return this.#send(entry);
   }
 
-  trouble(): string | null {
-    return this.#trouble;
+  problem(): string | null {
+    return this.#problem;
   }
 
   close(): Promise<void> {
@@ -98,14 +98,14 @@ export class KafkaLogAppender implements LogAppender {
       this.#looking = null;
       if (broken === null) {
         this.#brokenSince = null;
-        this.#trouble = null;
+        this.#problem = null;
         return;
       }
       const now = performance.now();
       this.#brokenSince ??= now;
       // For a moment a leader may be missing: whoever appends then may well be served in time.
-      if (this.#trouble !== null || now - this.#brokenSince >= APPEND_MS_MAX) {
-        this.#trouble = `Kafka does not take data: ${broken}`;
+      if (this.#problem !== null || now - this.#brokenSince >= APPEND_MS_MAX) {
+        this.#problem = `Kafka does not take data: ${broken}`;
       }
       if (this.#closed !== null) return;
       this.#looking = setTimeout(() => {

@@ -34,7 +34,7 @@ export interface PoolOptions {
   readonly applicationName: string;
   readonly statementTimeoutMs?: number;
   /** Why the database may not be asked yet; null once it may. Until then every call is rejected as unavailable. */
-  readonly trouble?: () => string | null;
+  readonly problem?: () => string | null;
   /** Told of connections that failed while nobody used them. */
   readonly onIdleError?: (error: Error) => void;
 }

@@ -154,8 +154,8 @@ export class PostgresPool implements Queryable {
 
   async #take(): Promise<PostgresClient> {
     if (this.#isClosed) throw new StoreUnavailableError('the connection to PostgreSQL is closed');
-    const trouble = this.options.trouble?.() ?? null;
-    if (trouble !== null) throw new StoreUnavailableError(trouble);
+    const problem = this.options.problem?.() ?? null;
+    if (problem !== null) throw new StoreUnavailableError(problem);
     try {
       return new PostgresClient(await this.#connections.pool.connect());
     } catch (error) {

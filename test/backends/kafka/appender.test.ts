@@ -122,7 +122,7 @@ suite('Appending to Kafka', { skip: whyNoKafka() }, () => {
     assert.equal(failure.reason.name, 'LogUnavailableError');
     assert.match(failure.reason.message, /a message of 30\d{3} bytes was not taken: /);
     assert.equal(refusals.filter((message) => message.includes('was not taken')).length, 1);
-    assert.equal(appender.trouble(), null);
+    assert.equal(appender.problem(), null);
     await appender.append(entry({ traceId: 'after' }));
     const expected = ['before', ...sizes.flatMap((bytes, n) => (bytes === 30_000 ? [] : [`trace-${n}`])), 'after'];
     const seen = await tracesIn(context, url);

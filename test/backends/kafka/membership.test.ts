@@ -37,7 +37,7 @@ test('a mistake of the operator is thrown to whoever joins, and it can be closed
   await membership.close();
 });
 
-test('a mistake that shows after joining was given up is told like any trouble, and does not end the process', async (context) => {
+test('a mistake that shows after joining was given up is told like any problem, and does not end the process', async (context) => {
   const cluster = new RefusingCluster(parseKafkaUrl(URL_OF_NOBODY), 'test');
   context.after(() => cluster.close());
   const unhandled: unknown[] = [];

@@ -57,13 +57,13 @@ suite('A broker that dies', { skip: whyNoKafka('own') }, () => {
     await kafka.killBroker(0);
     const refusal = await refusedInTime(appender.append(entry({ traceId: 'while it is gone' })));
     assert.match(refusal.message, /^Kafka d(id|oes) not take /);
-    assert.match(appender.trouble() ?? '', /^Kafka does not take data: .*(cannot be reached|ECONNREFUSED)/);
+    assert.match(appender.problem() ?? '', /^Kafka does not take data: .*(cannot be reached|ECONNREFUSED)/);
     // From here on nobody waits.
     await assert.rejects(appender.append(entry()), { name: 'LogUnavailableError', fatal: false });
     await assert.rejects(reader.read(0, 0, 1), { name: 'LogUnavailableError' });
 
     await kafka.startBroker(0);
-    await eventually('it takes data again', () => appender.trouble() === null, HEALED_MS_MAX);
+    await eventually('it takes data again', () => appender.problem() === null, HEALED_MS_MAX);
     await appender.append(entry({ traceId: 'after' }));
     const seen = await tracesIn(reader);
     assert.deepEqual(
@@ -81,14 +81,14 @@ suite('A broker that dies', { skip: whyNoKafka('own') }, () => {
     );
   });
 
-  test('trouble is known before anybody appends, and closing does not wait for the broker', {
+  test('problem is known before anybody appends, and closing does not wait for the broker', {
     timeout: 240_000,
   }, async (context) => {
     const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=1`;
     const appender = await appenderOf(context, { url });
     await appender.append(entry());
     await kafka.killBroker(0);
-    await eventually('trouble is known', () => appender.trouble() !== null, HEALED_MS_MAX);
+    await eventually('problem is known', () => appender.problem() !== null, HEALED_MS_MAX);
     await appender.close();
   });
 });

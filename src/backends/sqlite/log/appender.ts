@@ -73,7 +73,7 @@ class SqliteLogAppender implements LogAppender {
   /** Sent, not yet durable; oldest first. */
   readonly #sent: { readonly id: number; readonly waiting: Waiting[] }[] = [];
   #nextGroupId = 1;
-  #trouble: string | null = null;
+  #problem: string | null = null;
   #dead = false;
   #closed: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
 
@@ -90,8 +90,8 @@ class SqliteLogAppender implements LogAppender {
   }
 
   append(entry: LogEntry): Promise<void> {
-    if (this.#trouble !== null || this.#closed) {
-      return Promise.reject(new LogUnavailableError(this.#trouble ?? 'the log is closed', this.#dead));
+    if (this.#problem !== null || this.#closed) {
+      return Promise.reject(new LogUnavailableError(this.#problem ?? 'the log is closed', this.#dead));
     }
     return new Promise((resolve, reject) => {
       // One message for all that this tick of the event loop brings, rather than one each.
@@ -99,8 +99,8 @@ class SqliteLogAppender implements LogAppender {
     });
   }
 
-  trouble(): string | null {
-    return this.#trouble;
+  problem(): string | null {
+    return this.#problem;
   }
 
   close(): Promise<void> {
@@ -149,13 +149,13 @@ class SqliteLogAppender implements LogAppender {
         if (reply.fatal) {
           this.die(reply.message);
         } else {
-          this.#trouble = reply.message;
+          this.#problem = reply.message;
           const error = new LogUnavailableError(reply.message);
           this.#settle(reply.upToGroup, (waiting) => waiting.reject(error));
         }
         return;
       case 'healed':
-        if (!this.#dead) this.#trouble = null;
+        if (!this.#dead) this.#problem = null;
         return;
       case 'ready':
       case 'refused':
@@ -173,7 +173,7 @@ class SqliteLogAppender implements LogAppender {
   die(message: string): void {
     if (this.#dead) return;
     this.#dead = true;
-    this.#trouble = message;
+    this.#problem = message;
     const error = new LogUnavailableError(message, true);
     this.#settle(Number.POSITIVE_INFINITY, (waiting) => waiting.reject(error));
     for (const waiting of this.#gathering.splice(0)) waiting.reject(error);

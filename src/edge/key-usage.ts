@@ -8,12 +8,12 @@ import type { KeyUsage } from '../keys.ts';
 const FLUSH_INTERVAL_MS = 2_000;
 const ORIGIN_CHARACTERS_MAX = 255;
 
-export class Sightings {
+export class KeyUsageTracker {
   #rows = new Map<string, { usedAt: number; leakOrigin: string | null }>();
-  readonly #handOver: (sightings: KeyUsage[]) => void;
+  readonly #handOver: (keyUsage: KeyUsage[]) => void;
   readonly #timer: NodeJS.Timeout;
 
-  constructor(handOver: (sightings: KeyUsage[]) => void) {
+  constructor(handOver: (keyUsage: KeyUsage[]) => void) {
     this.#handOver = handOver;
     this.#timer = setInterval(() => this.flush(), FLUSH_INTERVAL_MS);
     this.#timer.unref();

@@ -1,5 +1,5 @@
 /**
- * Writes the answers of `/ingest/*`. Every one carries `X-Trace-Id`; bodies and statuses come from the table in
+ * Writes the responses of `/ingest/*`. Every one carries `X-Trace-Id`; bodies and statuses come from the table in
  * `errors.ts`. Nothing here decides anything.
  */
 
@@ -82,7 +82,7 @@ function send(
   else endAfterBody(response, body);
 }
 
-/** How long a client may go on sending a body that nobody wants, so that it gets to read the response. */
+/** How long a client may go on sending a rejected body, so that it can read the response. */
 const UNWANTED_BODY_MS = 5_000;
 
 /**
@@ -96,8 +96,8 @@ export function stopUnwantedBody(request: IncomingMessage): void {
 }
 
 /**
- * The connection closes with this answer, and the client is still sending. If it closed at once, the client would be
- * told of a broken pipe instead of reading why; so the answer goes out whole, and the end waits for the body.
+ * The connection closes with this response while the client is still sending. If it closed at once, the client would
+ * see a broken pipe instead of the reason; so the response is written completely, and closing waits for the body.
  */
 function endAfterBody(response: ServerResponse, body: string): void {
   const { req: request } = response;

@@ -15,7 +15,7 @@ export interface RequestLine {
   readonly err?: unknown;
 }
 
-export class QuietLog {
+export class RateLimitedLogger {
   readonly #logger: Logger;
   /** One each, so that nonsense from clients never hides an error of ours. */
   readonly #infos: LineBudget;
