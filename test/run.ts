@@ -1,7 +1,7 @@
 /**
- * What `npm test` runs: looks for the tools that some tests need and gets what is missing, showing what it does, starts
- * the servers that tests share, where the run has tests that need them, then runs each file in a process of its own and
- * says at the end which files took longest. Arguments are test files or folders; `--quick` stands for the quick ones, and
+ * What `npm test` runs: looks for the tools that some tests need and gets what is missing, showing what it does, bundles
+ * the program and starts the servers that tests share, where the run has tests that need them, then runs each file in a
+ * process of its own and says at the end which files took longest. Arguments are test files or folders; `--quick` stands for the quick ones, and
  * without any, all tests run.
  */
 
@@ -11,12 +11,15 @@ import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { chosenFiles, ROOT } from './choice.ts';
 import { importedBy } from './imports.ts';
+import { bundleProgram } from './program.ts';
 import { startSharedServers } from './servers/shared.ts';
 import { ensureTools, FAKETIME } from './tools.ts';
 
 const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', 'chromium', FAKETIME];
 /** Imported by every test that needs one of them. */
 const TOOLS_FILE = resolve(ROOT, 'test/tools.ts');
+/** Imported by every test that starts the program. */
+const STARTING_FILE = resolve(ROOT, 'test/server.ts');
 const SLOWEST_SHOWN = 10;
 /** Where Node keeps it by itself: servers and commands that the tests start find there what others have compiled. */
 const COMPILE_CACHE = join(tmpdir(), 'node-compile-cache');
@@ -28,7 +31,9 @@ if (Number(major) < 26) {
 }
 
 const files = chosenFiles(process.argv.slice(2)).map((file) => resolve(ROOT, file));
-if (importedBy(files).has(TOOLS_FILE)) await ensureTools(TOOLS, (line) => console.log(line));
+const imported = importedBy(files);
+if (imported.has(TOOLS_FILE)) await ensureTools(TOOLS, (line) => console.log(line));
+const program = imported.has(STARTING_FILE) ? { TEST_PROGRAM: await bundleProgram() } : {};
 const servers = await startSharedServers(files, (line) => console.log(line));
 const stopping = new AbortController();
 // The tests are ended, and then the servers end.
@@ -39,7 +44,7 @@ const results = run({
   // Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so three at least.
   concurrency: Math.max(3, Math.floor(availableParallelism() / 2)),
   signal: stopping.signal,
-  env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE, ...servers.env },
+  env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE, ...program, ...servers.env },
 });
 let isSuccess = false;
 const taken: { file: string; ms: number }[] = [];

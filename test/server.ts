@@ -11,7 +11,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-export const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+/** TEST_PROGRAM is the same program, bundled (`program.ts`). */
+export const MAIN = process.env['TEST_PROGRAM'] ?? fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
 /** What every program that a test starts gets; with the cache it need not compile what others have compiled before. */
 export const PROGRAM_ENV = {

@@ -8,7 +8,7 @@
  * that a path does not have then get 405. A path that only another role serves is a 404 that names it.
  */
 
-import { METHODS, type RequestListener, type Server } from 'node:http';
+import type { RequestListener, Server } from 'node:http';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
@@ -222,7 +222,7 @@ function refusalOf(error: unknown): RefusedError | null {
 
 function refuseOtherMethods(app: FastifyInstance, allowed: ReadonlyMap<string, ReadonlySet<string>>): void {
   // CONNECT never arrives as a request.
-  const methods = METHODS.filter((method) => method !== 'CONNECT');
+  const methods = process.getBuiltinModule('node:http').METHODS.filter((method) => method !== 'CONNECT');
   for (const method of methods) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
   for (const [url, has] of allowed) {
     app.route({

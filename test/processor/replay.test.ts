@@ -1,5 +1,5 @@
 /**
- * The same log gives the same store: a history of 20,000 mixed records is processed twice, with other sizes of batches,
+ * The same log gives the same store: a history of 5,000 mixed records is processed twice, with other sizes of batches,
  * transactions and tables, and everything that can be read is the same to the byte. FAULT_SEED=… takes another history.
  */
 
@@ -12,10 +12,11 @@ import { entriesOf } from './history.ts';
 import { appendAll, processAll, storeCopyOf, withStore } from './processing.ts';
 import { assertSame } from './store-dump.ts';
 
-const RECORDS = 20_000;
-const PEOPLE = 1_600;
+/** Enough for every rule, and with the sizes below for many batches, transactions, tables and merged runs. */
+const RECORDS = 5_000;
+const PEOPLE = 400;
 /** Of the traces every so manieth is compared: what they say comes from events and records, which all are. */
-const TRACES_EVERY = 20;
+const TRACES_EVERY = 10;
 
 /** Where two files differ first; -1 if they do not. */
 function firstDifference(one: Buffer, other: Buffer): number {
@@ -23,7 +24,7 @@ function firstDifference(one: Buffer, other: Buffer): number {
   return one.findIndex((byte, index) => byte !== other[index]);
 }
 
-suite('A history of 20,000 mixed records', () => {
+suite('A history of 5,000 mixed records', () => {
   test('gives the same store to the byte, wherever batches end, and nothing more when it is read again', async (t) => {
     const seed = Number(process.env['FAULT_SEED'] ?? 2026);
     t.diagnostic(`FAULT_SEED=${seed}`);
@@ -36,10 +37,10 @@ suite('A history of 20,000 mixed records', () => {
     await processAll(dataFolder, {
       storeFile: other,
       // Some hundreds of batches, many transactions, several tables, and runs that are merged several times.
-      batchBytesMax: 20_000,
-      transactionUsersMax: 1_200,
-      tableEvents: 12_000,
-      profileSizes: { fanOut: 3, blockRows: 16, mergedBytesMin: 2_000 },
+      batchBytesMax: 5_000,
+      transactionUsersMax: 300,
+      tableEvents: 3_000,
+      profileSizes: { fanOut: 3, blockRows: 8, mergedBytesMin: 500 },
       isPacked: true,
     });
 

@@ -13,8 +13,11 @@ const USERS_MAX = 50;
 /** Most requests are small; every so many is large. */
 const LARGE_EVERY = 5;
 const SMALL_USERS_MAX = 6;
-/** A client is not in a hurry: the faults are of interest, not the load. */
-const PAUSE_MS = 40;
+/**
+ * A client is not in a hurry: the faults are of interest, not the load. With less of a pause requests come faster than a
+ * processor that is killed and started again stores them, and the test would wait for what is left over.
+ */
+const PAUSE_MS = 120;
 const PAUSE_AFTER_REFUSAL_MS = 100;
 
 export interface SentRequest {

@@ -62,9 +62,13 @@ async function sharedUrl(): Promise<string> {
   return process.env['TEST_POSTGRES_URL'] ?? (await startSharedPostgres()).url;
 }
 
-/** For whoever starts the one server of a whole run. Its data would not survive a crash of the machine, for speed. */
+/**
+ * For whoever starts the one server of a whole run. Its data would not survive a crash of the machine, and nothing goes
+ * round the hundreds of databases that the tests leave behind, for speed.
+ */
 export async function startSharedPostgres(): Promise<Pick<OwnPostgres, 'url' | 'close'>> {
-  return openPostgres(['-c', 'fsync=off', '-c', 'full_page_writes=off', '-c', 'synchronous_commit=off']);
+  const settings = ['fsync=off', 'full_page_writes=off', 'synchronous_commit=off', 'autovacuum=off'];
+  return openPostgres(settings.flatMap((setting) => ['-c', setting]));
 }
 
 export async function ownPostgres(): Promise<OwnPostgres> {
