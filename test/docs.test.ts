@@ -68,6 +68,29 @@ suite('The documents', () => {
     }
   });
 
+  test('quote, in the tables for operators, messages that the program prints', () => {
+    const sources = globSync('src/**/*.ts', { cwd: ROOT }).map(read).join('\n');
+    const printed = sources.replaceAll(/['`]\s*\+\s*['`]/g, '').replaceAll(/\s+/g, ' ');
+    const cells = read('docs/operating.md').matchAll(/^\|([^|]*)\|/gm);
+    const quotes = Array.from(cells, ([, cell = '']) =>
+      Array.from(cell.matchAll(/"([^"]+)"/g), ([, quote = '']) => quote),
+    );
+    // What a message fills in, such as the name of a file, is not in the sources.
+    const fragments = quotes.flat().flatMap((quote) => quote.split(/…|[\w-]+\.(?:db|json)|log-ends|log\//));
+    const texts = fragments.map((fragment) => fragment.trim()).filter((fragment) => fragment.length > 3);
+    assert.ok(texts.length > 30);
+    assert.deepEqual(
+      texts.filter((text) => !printed.includes(text)),
+      [],
+    );
+  });
+
+  test('use the usual words', () => {
+    const unusual = /\b(whoever|nobody|somebody|anybody|set aside|the books|mend(ed|s)?|heed|for ever|told|anew)\b/gi;
+    const found = DOCUMENTS.flatMap((file) => Array.from(read(file).matchAll(unusual), ([word]) => `${file}: ${word}`));
+    assert.deepEqual(found, []);
+  });
+
   test('number each decision once, and no source file names one that is gone', () => {
     const decisions = globSync('docs/decisions/[0-9]*.md', { cwd: ROOT });
     const numbers = decisions.map((file) => /(\d{3})-/.exec(file)?.[1]);
