@@ -104,7 +104,10 @@ export interface LogReader {
   read(partition: number, position: number, bytesMax: number): Promise<LogBatch>;
   /** Like `read`, without bodies: at most `countMax` headers, fewer only at the end of the partition. */
   headers(partition: number, position: number, countMax: number): Promise<{ headers: LogHeader[]; next: number }>;
-  /** The records of one request at or after `position`, in order: one, or several where a backend cuts requests. */
+  /**
+   * The records of one request at or after `position`, in order: one, or several where a backend cuts requests. Throws
+   * `LogCorruptError` only where it has none that can be read and a part that cannot be read may hold it.
+   */
   find(partition: number, position: number, traceId: string): Promise<LogHeader[]>;
   /** About how many bytes on disk hold the records from `position` on: what is still to be processed. */
   backlogBytes(partition: number, position: number): Promise<number>;

@@ -196,7 +196,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     { freeBytesOf },
     { undoneByRestore },
     { skipNumbersAfterRestore },
-    { noteUnknownEnds },
+    { beginLogEnds, noteUnknownEnds },
   ] = await Promise.all([
     import('./cli/restore.ts'),
     import('./data-folder/files.ts'),
@@ -212,7 +212,10 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     lockFolder,
     checkFolder: checkDataFolder,
     skipEventNumbers: (folder, now) => skipNumbersAfterRestore(storeFileOf(folder), now),
-    noteLogEnds: (folder) => noteUnknownEnds(logFolderOf(folder)),
+    noteLogEnds: (folder) => {
+      noteUnknownEnds(logFolderOf(folder));
+      beginLogEnds(logFolderOf(folder));
+    },
     undoneByRestore,
     freeBytes: freeBytesOf,
   });

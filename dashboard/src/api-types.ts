@@ -790,6 +790,8 @@ export interface components {
             readonly missing_records: number;
             /** @description Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good. */
             readonly lost_records: number;
+            /** @description What cannot be known of the event log, as in `GET /health`: requests may have been lost that are counted nowhere here. */
+            readonly warnings: readonly string[];
             /** @description Newest first. Hours without requests are left out. */
             readonly hours: readonly components["schemas"]["LedgerHour"][];
             /** @description Over all hours, not only those above. */

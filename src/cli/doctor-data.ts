@@ -12,7 +12,7 @@ import { formatSetting } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
-import { isHarmless, type MissingRecords, missingRecordsText, unknownEndsText } from '../log/continuity.ts';
+import { isHarmless, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
 import type { LedgerSums, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -29,7 +29,9 @@ const HEADERS_PER_LOOK = 10_000;
 const RECORD_BYTES_PER_LOOK = 4 * 1024 * 1024;
 /** Beyond this the exact number no longer matters. */
 const BACKLOG_RECORDS_COUNTED_MAX = 1_000_000;
-const SECOND_LOOK_MS = 1_000;
+const LOOK_INTERVAL_MS = 1_000;
+/** So long a busy machine may process nothing: a transaction, a checkpoint and a full core take seconds. */
+const LOOKS_MAX = 10;
 const BACKLOG_OLD_MS = 60_000;
 const CLOCK_TOLERANCE_MS = 5_000;
 const METRICS_MS_MAX = 2_000;
@@ -42,13 +44,14 @@ type Positions = ReadonlyMap<number, number>;
 
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
-  return withLog(parts, [well('log', 'there is none yet')], async (log) => {
-    const { refusals, refusedSegments, unknownEnds, missing, noted } = await parts.inspectLocalLog();
-    const findings = refusals.map((words) => broken('log', words, REFUSED_ADVICE));
-    if (unknownEnds.length > 0) findings.push(warning('log', unknownEndsText(unknownEnds), UNKNOWN_ENDS_ADVICE));
-    findings.push(...missing.map(lostEndFinding));
-    for (const { at, words } of noted)
-      findings.push(warning('log', `${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
+  const { refusals, refusedSegments, unknownEnd, missing, noted } = await parts.inspectLocalLog();
+  const findings = refusals.map((words) => broken('log', words, REFUSED_ADVICE));
+  if (unknownEnd !== null) findings.push(warning('log', unknownEnd, UNKNOWN_ENDS_ADVICE));
+  findings.push(...missing.map(lostEndFinding));
+  for (const { at, words } of noted)
+    findings.push(warning('log', `${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
+  const withoutLog = findings.length > 0 ? findings : [well('log', 'there is none yet')];
+  return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPositions(parts);
     let count = 0;
     for (const partition of await log.partitions()) {
@@ -71,7 +74,7 @@ export const checkLog: Check = async (parts) => {
 
 const REFUSED_ADVICE = 'Until then a server refuses to start, and one that runs may not process.';
 const UNKNOWN_ENDS_ADVICE =
-  'If you have log-ends as it was last, put it back before the next start. If not, there is nothing to do: the next start notes the ends that the log has.';
+  'If you have log-ends as it was last, and log/ where it is gone, put them back before the next start. If not, there is nothing to do: the next start notes the ends that the log has.';
 
 const NOTED_ADVICE =
   'If you still have the files that were lost, docs/operating.md says how to put them back: "The log and the store do not match". When this is dealt with, remove log-warnings in the data folder.';
@@ -135,6 +138,10 @@ async function segmentFindings(
     if (!existsSync(segment.file)) return [];
     if (error instanceof ForeignSegmentError) return [broken('log', error.message, REFUSED_ADVICE)];
     if (error instanceof LogGapError) {
+      if (next !== undefined && (processed?.get(partition) ?? 0) >= next.firstPosition) {
+        const message = `records of the segment ${name} are missing, before position ${next.firstPosition}; the store has processed all of them`;
+        return [warning('log', message, 'Nothing to do for these: the next start marks them.')];
+      }
       return [broken('log', error.message, 'Until then a server accepts requests, and does not process past the gap.')];
     }
     const advice =
@@ -207,9 +214,18 @@ export const checkBacklog: Check = async (parts) => {
       return [warning('backlog', `${size}; no server runs`, advice)];
     }
     const firstLookAt = parts.now();
-    await parts.pause(SECOND_LOOK_MS);
-    const processed = await recordsBetween(log, before.positions, await positionsOf(store));
-    const between = formatSpan(Math.max(SECOND_LOOK_MS, parts.now() - firstLookAt));
+    let processed = 0;
+    // What has not waited for long is no reason to call it broken, however long this looks.
+    const looksMax = age < BACKLOG_OLD_MS ? 1 : LOOKS_MAX;
+    for (let looks = 0; looks < looksMax && processed === 0; looks += 1) {
+      await parts.pause(LOOK_INTERVAL_MS);
+      processed = await recordsBetween(log, before.positions, await positionsOf(store));
+    }
+    const between = formatSpan(Math.max(LOOK_INTERVAL_MS, parts.now() - firstLookAt));
+    if (processed === 0 && age < BACKLOG_OLD_MS) {
+      const advice = 'The machine may be busy, or the processor waits: its log says why. Look again in a minute.';
+      return [warning('backlog', `${size}, and nothing was processed within ${between}`, advice)];
+    }
     if (processed === 0) {
       const advice = isShared
         ? 'Does a server with the role processor run, and what does its log say? A restart loses nothing.'

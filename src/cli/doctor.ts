@@ -47,6 +47,8 @@ export interface DoctorShell extends Shell {
   /** What is wrong in the store's file, in words; nothing when it is whole. Deep: links between rows, too. */
   readonly checkStoreFile: (dataFolder: string, isDeep: boolean) => Promise<string[]>;
   readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
+  /** Between two looks; left out but for tests. */
+  readonly pause?: (milliseconds: number) => Promise<void>;
 }
 
 interface OwnParts extends DoctorParts {
@@ -164,7 +166,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     env,
     isDeep,
     now,
-    pause: (milliseconds) => pause(milliseconds, stop),
+    pause: shell.pause ?? ((milliseconds) => pause(milliseconds, stop)),
     store: openedStore,
     close: async () => {
       // What could not be opened is a finding, and there is nothing to close.

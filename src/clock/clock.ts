@@ -8,6 +8,9 @@
  * after it is that of a running server. A wall clock that is behind is waited for at half speed, and when it overtakes,
  * that counts as a step too.
  *
+ * A server may start before it can ask what is stored. Until it can, the clock does not look at the wall clock at all, since
+ * there is nothing to judge it by.
+ *
  * Limits: a step within the bound is believed. A server that has never stored anything believes the first time that it
  * is shown, also where its clock is set only after the start.
  */
@@ -29,12 +32,17 @@ export interface TimeSources {
 export interface ClockSetup {
   /** The newest `received_at` that is stored; 0 when nothing is. */
   readonly newest: number;
+  /** That could not be asked in full yet, and `continueFrom` is to follow before anything gets a time that is stored. */
+  readonly isLate?: boolean;
   /** How far the wall clock may step ahead while the server runs: at once, and again over each day. */
   readonly jumpMsMax: number;
   /** How far the wall clock may be ahead of `newest` at a start. */
   readonly gapMsMax: number;
-  /** One number, which all edges of a server share: the newest time that any of them has given out. */
-  readonly shared?: Float64Array;
+  /**
+   * One number, which all edges of a server share: the newest time that any of them has given out. Whole milliseconds, since
+   * only integers can be compared and replaced in one step; null where there is one edge.
+   */
+  readonly shared?: BigInt64Array | null;
   readonly sources?: TimeSources;
 }
 
@@ -59,17 +67,19 @@ const SYSTEM: TimeSources = { wall: Date.now, monotonic: () => performance.now()
 export class TrustedClock {
   readonly #sources: TimeSources;
   readonly #jumpMsMax: number;
-  readonly #shared: Float64Array;
+  readonly #gapMsMax: number;
+  readonly #shared: BigInt64Array | null;
   /** What the clock showed last, with fractions. */
-  #time: number;
-  #wall: number;
-  #monotonic: number;
+  #time = CLOCK_EARLIEST;
+  #wall = 0;
+  #monotonic = 0;
   /** By how much `uptime` is ahead of `monotonic`: it grows when the machine sleeps. */
-  #slept: number;
+  #slept = 0;
   /** What a right wall clock shows about now: where it was last believed, and the time that has passed since. */
-  #expected: number;
+  #expected = 0;
   /** How far ahead of `#expected` the wall clock is still believed. */
-  #aheadMsMax: number;
+  #aheadMsMax = 0;
+  #isLate: boolean;
   /** Whether the wall clock is judged by the bound of a start. */
   #isStarting = true;
   #isHeld = false;
@@ -78,19 +88,34 @@ export class TrustedClock {
   #retentionWaitsUntil = Number.NEGATIVE_INFINITY;
   #timeBeforeJump = 0;
 
-  constructor({ newest, jumpMsMax, gapMsMax, shared = new Float64Array(1), sources = SYSTEM }: ClockSetup) {
+  constructor({ newest, isLate = false, jumpMsMax, gapMsMax, shared = null, sources = SYSTEM }: ClockSetup) {
     this.#sources = sources;
     this.#shared = shared;
     this.#jumpMsMax = jumpMsMax;
-    // One more than the newest: what comes now is newer.
-    this.#time = Math.max(newest + 1, CLOCK_EARLIEST);
-    this.#expected = this.#time;
-    this.#aheadMsMax = newest === 0 ? Number.POSITIVE_INFINITY : gapMsMax;
-    this.#wall = sources.wall();
+    this.#gapMsMax = gapMsMax;
+    this.#isLate = isLate;
     this.#monotonic = sources.monotonic();
-    this.#slept = sources.uptime() - this.#monotonic;
+    this.#time = Math.max(newest + 1, CLOCK_EARLIEST);
+    if (!isLate) this.continueFrom(newest);
+  }
+
+  /** Judges the wall clock as at a start, by the newest `received_at` that is stored; 0 when nothing is. */
+  continueFrom(newest: number): void {
+    const { wall, monotonic, uptime } = this.#sources;
+    this.#isLate = false;
+    // One more than the newest: what comes now is newer.
+    this.#time = Math.max(newest + 1, this.#time);
+    this.#expected = this.#time;
+    this.#aheadMsMax = newest === 0 ? Number.POSITIVE_INFINITY : this.#gapMsMax;
+    this.#wall = wall();
+    this.#monotonic = monotonic();
+    this.#slept = uptime() - this.#monotonic;
     this.#advance(0);
     if (newest !== 0) this.#endStart();
+  }
+
+  get isLate(): boolean {
+    return this.#isLate;
   }
 
   /** Milliseconds since 1970, a whole number; never less than before. */
@@ -101,6 +126,10 @@ export class TrustedClock {
     const stepped = wall - this.#wall - elapsed;
     this.#wall = wall;
     this.#monotonic = monotonic;
+    if (this.#isLate) {
+      this.#time += Math.max(0, elapsed);
+      return Math.floor(this.#time);
+    }
     // A wall clock that was set, sleep, or a long pause: how long it really was is worth a look.
     const isPlain = stepped <= STEP_MS && stepped >= -STEP_MS && elapsed >= 0 && elapsed <= PAUSE_MS;
     if (!isPlain) elapsed += this.#correction();
@@ -125,7 +154,7 @@ export class TrustedClock {
 
   /** How far the wall clock is behind; 0 when it is not. As of the last reading. */
   get behindMs(): number {
-    return Math.max(0, Math.floor(this.#time) - this.#wall);
+    return this.#isLate ? 0 : Math.max(0, Math.floor(this.#time) - this.#wall);
   }
 
   /** Whether the wall clock was too far ahead at the start, and has not been right, or behind, since. */
@@ -180,9 +209,16 @@ export class TrustedClock {
 
   /** While the wall clock is not followed, each edge measures for itself: a request to another one must not be older. */
   #share(): void {
-    const newest = this.#shared[0] as number;
-    if (newest > this.#time) this.#time = newest;
-    else this.#shared[0] = this.#time;
+    if (this.#shared === null) return;
+    const own = BigInt(Math.floor(this.#time));
+    let newest = Atomics.load(this.#shared, 0);
+    while (newest < own) {
+      // Another edge may have raised it since it was read.
+      const found = Atomics.compareExchange(this.#shared, 0, newest, own);
+      if (found === newest) return;
+      newest = found;
+    }
+    if (newest > own) this.#time = Number(newest);
   }
 
   /** What `monotonic` has missed since this was last asked, which is sleep; below 0 if it was set ahead as well. */

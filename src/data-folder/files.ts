@@ -11,8 +11,8 @@ export function keyFileOf(dataFolder: string): string {
 }
 
 /**
- * The event log: a folder for each partition. Beside it lie `log-ends`, up to where each was acknowledged, `log-name`, and
- * `log-warnings`, what starts found that cannot be known.
+ * The event log: a folder for each partition. Beside it lie `log-ends`, up to where each was acknowledged, and `log-warnings`,
+ * what starts found that cannot be known.
  */
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');

@@ -94,17 +94,6 @@ export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, n
   return lost;
 }
 
-/**
- * What cannot be known of these partitions: they were used, and `log-ends` has no line for them, or one of an earlier time.
- * In the words of a start, of `GET /health` and of `sluice doctor`.
- */
-export function unknownEndsText(partitions: readonly number[]): string {
-  return (
-    `log-ends is missing, cannot be read or is older than the log (partition ${partitions.join(', ')}): whether requests ` +
-    'were acknowledged beyond the newest record that the log has now is not known. After a power loss an older one is normal'
-  );
-}
-
 /** A local log has lost its end: records from `from` up to `to` are not in it. The store has those below `processed`. */
 export interface MissingRecords {
   readonly partition: number;
@@ -121,8 +110,8 @@ export interface LogInspection {
   readonly refusals: readonly string[];
   /** Segments that it is refused for, by file. None while a server runs, which looked at them when it started. */
   readonly refusedSegments: ReadonlyMap<string, string>;
-  /** Partitions of which it is not known whether more was acknowledged than they hold. None while a server runs. */
-  readonly unknownEnds: readonly number[];
+  /** That it is not known whether more was acknowledged than the log holds, in words; null where it is, and while a server runs. */
+  readonly unknownEnd: string | null;
   /** None while a server runs, and none where it is refused. */
   readonly missing: readonly MissingRecords[];
   /** What earlier starts found that cannot be known, and when. Also while a server runs. */

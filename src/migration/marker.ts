@@ -109,6 +109,27 @@ export function problemOfOtherDatabase(dataFolder: string, moveId: string | unde
   );
 }
 
+/**
+ * Whether a log that was moved to a database lies in a folder without the marker, in words; null where the marker is there.
+ * Such a log was put back alone, or is a copy from before the move: the folder that it was in may have gone on elsewhere.
+ */
+export function problemOfLostMarker(
+  dataFolder: string,
+  { id, finishedAt }: { readonly id: string; readonly finishedAt: number | null },
+  place: string,
+): string | null {
+  if (readMoveMarker(dataFolder)?.state === 'moved') return null;
+  const file = resolve(moveMarkerFileOf(dataFolder));
+  const marker: MoveMarker = { id, state: 'moved', place, at: new Date(finishedAt ?? 0).toISOString() };
+  return (
+    `The log in ${resolve(dataFolder)} is of an installation that was moved to the database in STORE_URL, but ${file} is missing, ` +
+    'which says that its history continues there: the log was put back without the rest of its data folder, or is a copy from ' +
+    'before the move. Its records may be processed elsewhere already, and would be processed a second time. Put back the whole ' +
+    'data folder, or a backup of it. If this is the log that the last server on this database used, for certain, make ' +
+    `${file} with this text: ${JSON.stringify(marker)}`
+  );
+}
+
 function parse(text: string): MoveMarker | undefined {
   try {
     const { id, state, place, at } = JSON.parse(text) as Record<string, unknown>;

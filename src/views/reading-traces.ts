@@ -6,7 +6,7 @@
  * Limits: of a store that several logs feed, only the log that is given here is looked at.
  */
 
-import type { LogHeader, LogReader } from '../log.ts';
+import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
 import type { TenantId } from '../model.ts';
 import type { Page, Store, StoredTrace, TracedUser, TraceQuery, TraceSummary } from '../store.ts';
 import { traceCursor, traceIdBefore, traceScope } from './trace-list.ts';
@@ -84,11 +84,18 @@ async function waitingRecords(
 ): Promise<LogHeader[]> {
   const { positions } = await store.ledger(tenantId, NO_HOURS);
   const waiting: LogHeader[] = [];
+  let unreadable: LogCorruptError | undefined;
   for (const partition of await log.partitions()) {
-    const headers = await log.find(partition, positions.get(partition) ?? 0, traceId);
-    waiting.push(...headers.filter((header) => tenantId === null || header.tenantId === tenantId));
+    try {
+      const headers = await log.find(partition, positions.get(partition) ?? 0, traceId);
+      waiting.push(...headers.filter((header) => tenantId === null || header.tenantId === tenantId));
+    } catch (error) {
+      if (!(error instanceof LogCorruptError)) throw error;
+      unreadable ??= error;
+    }
     if (waiting.length > 0 && !log.cutsRequests) break;
   }
+  if (waiting.length === 0 && unreadable !== undefined) throw unreadable;
   return waiting;
 }
 

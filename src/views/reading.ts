@@ -85,12 +85,10 @@ export function createReading(store: Store, log: LogReader): Store {
       return readLedger().catch(unreadable);
 
       async function readLedger(): Promise<StoredLedger> {
-        const ledger = await complete(
-          store,
-          log,
-          () => store.ledger(tenantId, hours),
-          () => new PendingBooks(tenantId, hours),
-        );
+        const ask = () => store.ledger(tenantId, hours);
+        // Without an hour there is nothing to count: for whoever wants the positions and what is missing alone.
+        const isEmpty = hours.from !== null && hours.to !== null && hours.from >= hours.to;
+        const ledger = isEmpty ? await ask() : await complete(store, log, ask, () => new PendingBooks(tenantId, hours));
         const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }

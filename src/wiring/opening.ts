@@ -11,14 +11,19 @@ import type { DatabaseFacts } from '../cli/doctor-checks.ts';
 import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
-import { keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from '../data-folder/files.ts';
+import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from '../data-folder/files.ts';
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
 import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
-import { assertProcessed, type LogInspection, unknownEndsText } from '../log/continuity.ts';
+import { assertProcessed, type LogInspection } from '../log/continuity.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import type { MemberStore } from '../members.ts';
-import { problemOfOtherDatabase, refuseMovedFolder, refuseUnmovedFolder } from '../migration/marker.ts';
+import {
+  problemOfLostMarker,
+  problemOfOtherDatabase,
+  refuseMovedFolder,
+  refuseUnmovedFolder,
+} from '../migration/marker.ts';
 import { createReading } from '../views/reading.ts';
 import type { KeyStore } from '../keys.ts';
 import type { Store } from '../store.ts';
@@ -140,11 +145,11 @@ export async function assertLogOfStore(config: Config, store: Store): Promise<vo
 }
 
 /** The log in the data folder belongs to this database, was moved to it with its store, or is new. */
-async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void> {
-  const folder = logFolderOf(dataFolder);
+async function tieLocalLog(config: Config, pool: Database): Promise<void> {
+  const folder = logFolderOf(config.dataFolder);
   // A command on a machine without a log of its own.
   if (!existsSync(folder)) return;
-  const problem = await problemOfLocalLog(folder, pool);
+  const problem = await problemOfLocalLog(config, pool);
   if (problem !== null) throw new OperatorError(problem);
   const [{ readLogInstallation, writeLogInstallation }, { installationOf }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
@@ -155,16 +160,28 @@ async function tieLocalLog({ dataFolder }: Config, pool: Database): Promise<void
 }
 
 /** What is wrong with a log beside this database, in words; null where it belongs to it, or is new. Makes nothing. */
-async function problemOfLocalLog(folder: string, pool: Database): Promise<string | null> {
-  const [{ readLogInstallation }, { findLogName }, { installationOf, wasMovedHere }] = await Promise.all([
+async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Database): Promise<string | null> {
+  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog }, { findMove }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/name.ts'),
+    import('../backends/sqlite/log/segments.ts'),
     import('../backends/postgres/identity.ts'),
+    import('../backends/postgres/moves.ts'),
   ]);
-  const [ours, theirs] = [readLogInstallation(folder), await installationOf(pool)];
-  if (ours === undefined || ours === theirs) return null;
-  const logName = findLogName(folder);
-  if (logName !== undefined && (await wasMovedHere(pool, logName))) return null;
+  const folder = logFolderOf(dataFolder);
+  const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findNameOfLog(folder)];
+  const move = await findMove(pool);
+  if (move !== undefined && move.log === logName) {
+    return problemOfLostMarker(dataFolder, move, withoutSecrets(storeUrl));
+  }
+  if (ours === theirs) return null;
+  if (ours === undefined) {
+    if (logName === undefined || !hasSegments(dataFolder) || (await knowsLog(pool, logName))) return null;
+    return (
+      `The log in ${resolve(folder)} does not say which installation it belongs to (its file "installation" is missing), and ` +
+      'the database in STORE_URL has never processed anything of it. Put the file back, with the rest of the data folder that ' +
+      `the log was in. If the log belongs to this database for certain, make the file with this text: ${theirs}`
+    );
+  }
   return (
     `The log in ${resolve(folder)} belongs to the installation ${ours}, but the database in STORE_URL is of ${theirs}. ` +
     'Set STORE_URL to the database that this log was written for, or SLUICE_DATA to the folder of this database. ' +
@@ -179,13 +196,13 @@ async function problemOfLocalLog(folder: string, pool: Database): Promise<string
  */
 export async function prepareDataFolder(config: Config): Promise<string[]> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder }, { assertOwnSegments }, { noteUnknownEnds, partitionsWithoutEnd }, { noteLogWarning }] =
-    await Promise.all([
-      import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/segment-chain.ts'),
-      import('../backends/sqlite/log/end-of-log.ts'),
-      import('../backends/sqlite/log/warnings.ts'),
-    ]);
+  const [{ tieDataFolder, wasServed }, { assertOwnSegments }, ends, { noteLogWarning }] = await Promise.all([
+    import('../backends/sqlite/installation.ts'),
+    import('../backends/sqlite/log/segment-chain.ts'),
+    import('../backends/sqlite/log/end-of-log.ts'),
+    import('../backends/sqlite/log/warnings.ts'),
+  ]);
+  const isServed = wasServed(dataFolder);
   const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   if (logUrl !== '') return warnings;
   const folder = logFolderOf(dataFolder);
@@ -197,12 +214,15 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
   } catch (error) {
     refuseInOperatorsWords(error);
   }
-  const unknown = partitionsWithoutEnd(folder, storePositions);
-  if (unknown.length === 0) return warnings;
-  const words = `${unknownEndsText(unknown)}; the ends that the log has are noted now`;
-  noteLogWarning(folder, words);
-  noteUnknownEnds(folder, unknown);
-  return [...warnings, words];
+  const unknown = ends.partitionsWithoutEnd(folder, storePositions, isServed);
+  if (unknown.length > 0) {
+    const words = `${ends.unknownEndsText(folder, unknown)}; the ends that the log has are noted now`;
+    noteLogWarning(folder, words);
+    ends.noteUnknownEnds(folder, unknown);
+    warnings.push(words);
+  }
+  ends.beginLogEnds(folder);
+  return warnings;
 }
 
 /** Throws `LogCorruptError` where the store was made from another log. */
@@ -226,7 +246,7 @@ async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number,
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
   const [
-    { readLogInstallation },
+    { readLogInstallation, wasServed },
     ends,
     { assertOwnSegments },
     { problemOfPositions },
@@ -254,12 +274,13 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   const isAtRest = !checkup.lockHolderOf(config.dataFolder).isHeld;
   const refusedSegments = isAtRest ? checkup.unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
-    return { refusals, refusedSegments, unknownEnds: [], missing: [], noted };
+    return { refusals, refusedSegments, unknownEnd: null, missing: [], noted };
   }
   const positions = store ? (await store.ledger(null, reading.NO_HOURS)).positions : new Map<number, number>();
-  const unknownEnds = ends.partitionsWithoutEnd(folder, positions);
+  const unknown = ends.partitionsWithoutEnd(folder, positions, wasServed(config.dataFolder));
+  const unknownEnd = unknown.length === 0 ? null : ends.unknownEndsText(folder, unknown);
   const missing = store === null ? [] : ends.allMissingAtEnd(folder, positions);
-  return { refusals, refusedSegments, unknownEnds, missing, noted };
+  return { refusals, refusedSegments, unknownEnd, missing, noted };
 }
 
 async function refusalBy(check: () => Promise<void>): Promise<string | null> {
@@ -400,13 +421,13 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 /**
  * The clock of a thread that takes in events or processes them: it goes on from the newest time that the log holds, of
  * an erase in the store, and in an embedded store of its newest event, in case the log was removed. To be called when the log was
- * checked. `isAway` for a database, and a Kafka, that is opened later: then the clock goes on from there once
- * `continueClock` was called.
+ * checked. `isAway` for a database, and a Kafka, that is opened later: then the clock is late until `continueClock` was
+ * called.
  */
 export async function openClock(
   config: Config,
   warn: (message: string) => void,
-  shared: Float64Array = new Float64Array(1),
+  shared: BigInt64Array | null = null,
   isAway = false,
 ): Promise<TrustedClock> {
   const { TrustedClock } = await import('../clock/clock.ts');
@@ -415,17 +436,16 @@ export async function openClock(
     isLogAway ? 0 : await newestInLog(config, warn),
     isAway ? 0 : await newestInStore(config, warn),
   );
-  return new TrustedClock({ newest, jumpMsMax: config.clockJumpMsMax, gapMsMax: config.clockGapMsMax, shared });
+  const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
+  return new TrustedClock({ newest, isLate: isAway, jumpMsMax, gapMsMax, shared });
 }
 
-/**
- * Raises the time that the edges of a server share to the newest that the log and the database hold, so that no event gets
- * an older one.
- */
-export async function continueClock(config: Config, database: Database, shared: Float64Array): Promise<void> {
+/** For a clock that is late, before anything gets a time from it that is stored: by what the log and the database hold. */
+export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
+  if (!clock.isLate) return;
   const { newestErase } = await import('../backends/postgres/store-erase.ts');
   const newest = Math.max(await readNewest(config), await newestErase(database));
-  shared[0] = Math.max(shared[0] ?? 0, newest + 1);
+  clock.continueFrom(newest);
 }
 
 /** A log that was there a moment ago and does not respond now is no reason not to start. */
@@ -539,7 +559,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
     return {
       ...facts,
       problemOfMove: problemOfFolder ?? problemOfUnfinishedMove(move),
-      problemOfLog: hasLog ? await problemOfLocalLog(folder, pool) : null,
+      problemOfLog: hasLog ? await problemOfLocalLog(config, pool) : null,
     };
   } finally {
     await pool.close();

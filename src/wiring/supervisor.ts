@@ -183,7 +183,7 @@ export interface SupervisorParts {
 export class Supervisor {
   readonly #parts: SupervisorParts;
   readonly #statusBuffer = allocateStatus();
-  readonly #clockBuffer = new SharedArrayBuffer(Float64Array.BYTES_PER_ELEMENT);
+  readonly #clockBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #traceIdBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];

@@ -6,6 +6,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
+import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
 import { DatabaseAwayError } from './database-start.ts';
@@ -43,13 +44,16 @@ export interface OpenedEdge {
   close(): Promise<void>;
 }
 
-/** `databaseProblem` says why the database may not be used yet; null once it may. */
-export function openEdgeParts(
-  setup: EdgeSetup,
-  onFatal: (message: string) => void,
-  databaseProblem: () => string | null,
-): Promise<OpenedEdge> {
-  return setup.config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, onFatal, databaseProblem);
+export interface EdgeSurroundings {
+  readonly onFatal: (message: string) => void;
+  /** Why the database may not be used yet; null once it may. */
+  readonly databaseProblem: () => string | null;
+  /** Opened after the log, or before one that is opened late. */
+  readonly clock: Promise<TrustedClock>;
+}
+
+export function openEdgeParts(setup: EdgeSetup, around: EdgeSurroundings): Promise<OpenedEdge> {
+  return setup.config.storeUrl === '' ? openEmbedded(setup, around.onFatal) : openShared(setup, around);
 }
 
 /** Everything in the data folder; the store is read in a thread of its own, since SQLite blocks. */
@@ -79,22 +83,23 @@ async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<nu
 }
 
 /** The database is asked from this thread, since its client does not block; it may be away, and is then not asked yet. */
-async function openShared(
-  setup: EdgeSetup,
-  onFatal: (message: string) => void,
-  databaseProblem: () => string | null,
-): Promise<OpenedEdge> {
+async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<OpenedEdge> {
   const { config } = setup;
+  const { onFatal, databaseProblem } = around;
   const { role } = config;
   const name = role === 'all' ? 'edge' : role;
   const database = await connectLater(config, name, config.storeConnections, databaseProblem);
-  const log = servesIngest(role) ? await openAppender(setup, database, onFatal, databaseProblem) : null;
+  const log = servesIngest(role) ? await openAppender(setup, database, around) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
   // Who writes the log has looked at the topic already; one warning is enough.
   const warn = log === null ? await warner(config, role) : () => undefined;
+  let readerTries = 0;
   const openReader = async (): Promise<LogReader> => {
+    readerTries += 1;
     refuseUntilPrepared(config, databaseProblem);
+    // An erase gets its time from the clock.
+    if (readerTries > 1 && log === null) await continueClock(config, database, await around.clock);
     return openLogReader(config, warn);
   };
   const logReader = asksKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
@@ -202,16 +207,15 @@ async function positionsIn(database: Database, config: Config): Promise<Readonly
 async function openAppender(
   setup: EdgeSetup,
   database: Database,
-  onFatal: (message: string) => void,
-  databaseProblem: () => string | null,
+  { onFatal, databaseProblem, clock }: EdgeSurroundings,
 ): Promise<LogAppender> {
   const { config } = setup;
   let tries = 0;
   const open = async (): Promise<LogAppender> => {
     tries += 1;
     refuseUntilPrepared(config, databaseProblem);
-    // Late: the clock was opened without them.
-    if (tries > 1) await continueClock(config, database, new Float64Array(setup.clockBuffer));
+    // At the first try it is not opened yet, and waits for this.
+    if (tries > 1) await continueClock(config, database, await clock);
     if (config.logUrl !== '') return openKafkaAppender(setup);
     return openLocalLog(setup, () => positionsIn(database, config), onFatal);
   };

@@ -6,6 +6,7 @@
  */
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import type { TrustedClock } from '../clock/clock.ts';
 import { logFolderOf, retentionTimeFileOf } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
 import type {
@@ -30,7 +31,12 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
       if (message.type === 'database') databaseProblem = message.problem;
     });
     const onFatal = (message: string): void => tell({ type: 'fatal', message });
-    const opening = openEdgeParts(setup, onFatal, () => databaseProblem);
+    const clockOpened = Promise.withResolvers<TrustedClock>();
+    const opening = openEdgeParts(setup, {
+      onFatal,
+      databaseProblem: () => databaseProblem,
+      clock: clockOpened.promise,
+    });
     const [{ startEdge }, { statusOf }, { createLogger }, { metricsWriter }, { openClock }, { watchClock }, opened] =
       await Promise.all([
         import('../edge/edge.ts'),
@@ -42,9 +48,9 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         opening,
       ]);
     const logger = createLogger(config.logLevel, `edge-${index}`);
-    const newest = new Float64Array(setup.clockBuffer);
-    const isAway = databaseProblem !== null;
-    const clock = await openClock(config, (message) => logger.warn(message), newest, isAway);
+    const newest = config.edges > 1 ? new BigInt64Array(setup.clockBuffer) : null;
+    const clock = await openClock(config, (message) => logger.warn(message), newest, databaseProblem !== null);
+    clockOpened.resolve(clock);
     const stopWatching = watchClock({ clock, metrics: metricsWriter(metricsBuffer, 2 * index), logger });
     const edge = await startEdge(
       {

@@ -43,7 +43,15 @@ suite('GET /health', () => {
     two.inc(METRIC.requests_401, 12);
     const settings = loadConfig({ env: { SLUICE_BACKLOG_MAX: '1GB', SLUICE_EDGES: '2' }, args: [] });
     const startWarnings = ['log-ends is missing'];
-    const { ask: read } = await startReadingApp(t, { metricsBuffer, startWarnings: () => startWarnings, ...settings });
+    const { store } = cannedStore('nobody/development');
+    const lost = [{ partition: 0, from: 5, to: 9, records: 4, at: 0 }];
+    const ledger: typeof store.ledger = async (...args) => ({
+      ...(await store.ledger(...args)),
+      missingRecords: 7,
+      lost,
+    });
+    const options = { metricsBuffer, startWarnings: () => startWarnings, store: { ...store, ledger }, ...settings };
+    const { ask: read } = await startReadingApp(t, options);
     const {
       settings: rows,
       started_at: startedAt,
@@ -66,8 +74,9 @@ suite('GET /health', () => {
       clock_held_seconds: 86_400.5,
       clock_behind_seconds: 0,
       ledger_difference: 2,
-      log_missing_records: 3,
-      log_lost_records: 2,
+      // As the ledger says it now, and not as the processor found it last.
+      log_missing_records: 7,
+      log_lost_records: 4,
       dead_letters: 0,
       requests: [
         { status: 202, requests: 5 },
@@ -102,11 +111,16 @@ suite('GET /health', () => {
   test('still answers when the store does not', async (t) => {
     const metricsBuffer = allocateMetrics(1);
     metricsWriter(metricsBuffer, 0).inc(METRIC.dead_letters, 3);
+    metricsWriter(metricsBuffer, 0).set(METRIC.log_missing_records, 2);
     const { store } = cannedStore('nobody/development');
-    const broken = { ...store, deadLetters: () => Promise.reject(new StoreUnavailableError('the disk is gone')) };
-    const { ask: read } = await startReadingApp(t, { metricsBuffer, store: broken });
+    const gone = () => Promise.reject(new StoreUnavailableError('the disk is gone'));
+    const { ask: read } = await startReadingApp(t, {
+      metricsBuffer,
+      store: { ...store, deadLetters: gone, ledger: gone },
+    });
     const { status, body } = await read('/health');
-    assert.deepEqual([status, (body as Health)['dead_letters']], [200, 3]);
+    const { dead_letters: failed, log_missing_records: missing } = body as Health;
+    assert.deepEqual([status, failed, missing], [200, 3, 2]);
   });
 
   test('is for those with a key or a session', async (t) => {

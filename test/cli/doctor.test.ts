@@ -38,6 +38,7 @@ import { createKey, newAccount } from '../../src/keys/create.ts';
 import { LogCorruptError } from '../../src/log.ts';
 import { findLogReader, inspectLocalLog, lookAtDatabase } from '../../src/wiring/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
+import { processAll } from '../processor/processing.ts';
 import { type DataFolder, NOW, openDataFolder, refusal, testShell } from './data-shell.ts';
 
 interface Examined {
@@ -422,9 +423,31 @@ suite('sluice doctor', () => {
       problem,
       /warning backlog: 2 requests \(.*\) wait, the oldest for 1h; no server runs → .*sluice serve/,
     );
-    const stuck = await examine(folder.data, [], { lockHolder: () => ({ isHeld: true, pid: process.pid }) });
+    const lockHolder = () => ({ isHeld: true, pid: process.pid });
+    let looks = 0;
+    const pause = async (): Promise<void> => void (looks += 1);
+    const stuck = await examine(folder.data, [], { lockHolder, pause });
     assert.equal(stuck.code, 1);
-    assert.match(stuck.problem, /broken backlog: .*nothing was processed within 1s/);
+    assert.match(stuck.problem, /broken backlog: .*nothing was processed within/);
+    assert.equal(looks, 10);
+  });
+
+  test('backlog: a server on a busy machine is not called broken before it had time', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    await folder.append([{ users: [user('eve')] }]);
+    const lockHolder = () => ({ isHeld: true, pid: process.pid });
+    const young = await examine(folder.data, [], { lockHolder, pause: async () => {}, now: () => NOW - 3_590_000 });
+    assert.equal(young.code, 2, young.problem);
+    assert.match(young.problem, /warning backlog: .*nothing was processed within .* Look again in a minute/);
+    let looks = 0;
+    const pause = async (): Promise<void> => {
+      looks += 1;
+      if (looks === 4) await processAll(folder.data);
+    };
+    const slow = await examine(folder.data, [], { lockHolder, pause });
+    assert.notEqual(slow.code, 1, slow.problem);
+    assert.equal(looks, 4);
   });
 
   test('backlog: what was processed is counted in records, whatever positions were left out behind one that was given up', async (context) => {

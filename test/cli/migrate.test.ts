@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -231,6 +231,37 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       await launch(scope, { dataFolder: folder, env: { STORE_URL: restored } });
       // What the refusal names for an operator who wants the old database all the same.
       await launch(scope, { dataFolder: join(folderIn(scope), 'new'), env: old });
+    },
+  );
+
+  test(
+    'a log that was put back without the rest of its folder is refused, and each advice of that works',
+    SLOW,
+    async () => {
+      await using scope = new AsyncDisposableStack();
+      const [folder, url] = [copyIn(scope), await newDatabase()];
+      const [alone, partition] = [folderIn(scope), folderIn(scope)];
+      cpSync(join(folder, 'log'), join(alone, 'log'), { recursive: true });
+      cpSync(join(folder, 'log', '0'), join(partition, 'log', '0'), { recursive: true });
+      assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
+      const env = { STORE_URL: url };
+      for (const dataFolder of [alone, partition]) {
+        const refused = await refusedStart({ dataFolder, env });
+        assert.match(refused, /moved\.json is missing, .* would be processed a second time/);
+        const examined = await runProgram(['doctor', '--data', dataFolder, '--json'], env);
+        assert.match(brokenIn(examined.out), /moved\.json is missing/);
+        const [, file = '', text = ''] = /make (\S+moved\.json) with this text: (\{.*\})$/m.exec(refused) ?? [];
+        writeFileSync(file, text);
+        const server = await launch(scope, { dataFolder, env });
+        await server.stop();
+      }
+      const other = { STORE_URL: await newDatabase() };
+      rmSync(moveMarkerFileOf(partition));
+      rmSync(join(partition, 'log', 'installation'));
+      assert.match(
+        await refusedStart({ dataFolder: partition, env: other }),
+        /does not say which installation it belongs to .* has never processed anything of it/,
+      );
     },
   );
 

@@ -4,8 +4,10 @@
  */
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { rmSync } from 'node:fs';
 import { suite, test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import * as fc from 'fast-check';
 import { CLOCK_EARLIEST, type TimeSources, TrustedClock, watchClock } from '../../src/clock/clock.ts';
 import { loadConfig } from '../../src/config/config.ts';
@@ -255,7 +257,7 @@ suite('The clock of received_at', () => {
 
   test('gives no edge an older time than another has given out, while each measures for itself', () => {
     const machine = new Machine();
-    const shared = new Float64Array(1);
+    const shared = new BigInt64Array(new SharedArrayBuffer(8));
     const edge = (): TrustedClock => new TrustedClock({ newest: START, ...BOUNDS, shared, sources: machine.sources });
     machine.step(TEN_YEARS_MS);
     const edges = [edge()];
@@ -270,6 +272,34 @@ suite('The clock of received_at', () => {
       last = now;
     }
   });
+
+  test('never lets the time that edges share go back while they write it at the same moment', async () => {
+    const shared = new BigInt64Array(new SharedArrayBuffer(8));
+    const file = new URL('./clock-thread.ts', import.meta.url);
+    const threads = [1, 2].map((step) => new Worker(file, { workerData: { shared, newest: START, step } }));
+    const setBack = await Promise.all(threads.map(async (thread) => (await once(thread, 'message'))[0] as number));
+    assert.deepEqual(setBack, [0, 0]);
+  });
+
+  const LATE_WALLS = { 'was never set': 0, 'is ten years ahead': START + TEN_YEARS_MS, 'is right': START + HOUR_MS };
+  for (const [what, wall] of Object.entries(LATE_WALLS)) {
+    test(`judges a wall clock that ${what} by what is stored once that can be asked`, () => {
+      const machine = new Machine(0, wall);
+      const shared = new BigInt64Array(new SharedArrayBuffer(8));
+      const clock = new TrustedClock({ newest: 0, isLate: true, ...BOUNDS, shared, sources: machine.sources });
+      machine.pass(SECOND_MS);
+      assert.equal(clock.now(), CLOCK_EARLIEST + SECOND_MS, 'nothing is believed before');
+      assert.deepEqual([shared[0], clock.heldMs, clock.behindMs], [0n, 0, 0], 'and nothing is told to other edges');
+      clock.continueFrom(START);
+      assert.equal(clock.isLate, false);
+      const right = what === 'is right' ? START + HOUR_MS + SECOND_MS : START + 1;
+      assert.equal(clock.now(), right);
+      if (wall !== 0) return;
+      machine.step(START + TEN_YEARS_MS);
+      assert.ok(clock.now() < START + HOUR_MS, 'the first time that it is set to is not believed whatever it is');
+      assert.ok(clock.heldMs > 0);
+    });
+  }
 
   test('lets retention wait for a day after a jump that it follows, while it runs and at a start', () => {
     const machine = new Machine();

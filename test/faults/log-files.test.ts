@@ -1,5 +1,5 @@
 /**
- * The small files that say which log it is and where it ended (`log/name`, `log-name`, `log-ends`) are lost, emptied or
+ * The small files that say which log it is and where it ended (`log/name`, `log-ends`) are lost, emptied or
  * overwritten, and a store is put beside a log that it was not made from. What can be made again is made again; where
  * requests would be passed over the start is refused; what cannot be known is said.
  */
@@ -71,6 +71,7 @@ interface Ledger {
   readonly balanced: boolean;
   readonly missing_records: number;
   readonly lost_records: number;
+  readonly warnings: string[];
   readonly totals: { readonly users: { readonly stored: number } };
 }
 
@@ -204,29 +205,14 @@ suite('The name of a log', () => {
     assert.match(name ?? '', /^local:/);
     for (const damage of [() => rmSync(join(log, 'name')), () => writeFileSync(join(log, 'name'), 'local:x')]) {
       damage();
-      rmSync(`${log}-name`);
+      rmSync(`${log}-ends`, { force: true });
       recoverLogName(log);
       assert.equal(localLogName(log), name);
     }
     rmSync(join(log, 'name'));
-    rmSync(`${log}-name`);
     const reader = openSqliteLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
     scope.defer(() => reader.close());
     assert.equal(reader.name, name);
-  });
-
-  test('is compared with that of the log that was there before', async () => {
-    await using scope = new AsyncDisposableStack();
-    const folder = await usedFolder(scope, 1);
-    writeFileSync(join(folder, 'log-name'), `local:${'0'.repeat(8)}-0000-4000-8000-${'0'.repeat(12)}\n`);
-    await assert.rejects(prepare(folder), (error: Error) => {
-      assert.ok(error instanceof OperatorError);
-      assert.match(
-        error.message,
-        /is the log local:\S+, and \S+log-name beside it says that the log here is local:0000/,
-      );
-      return true;
-    });
   });
 });
 
@@ -280,8 +266,13 @@ suite('log-ends', () => {
     const [folder, other] = [await usedFolder(scope, 2), await usedFolder(scope, 2)];
     const own = readFileSync(join(folder, 'log-ends'));
     cpSync(join(other, 'log-ends'), join(folder, 'log-ends'));
-    const refused = /log-ends does not belong there: it is of another log .* move this one away/;
-    await assert.rejects(prepare(folder), refused);
+    const refused =
+      /log-ends does not belong there: it is of the log local:\S+, and \S+ is the log local:.* move this one away/;
+    await assert.rejects(prepare(folder), (error: Error) => {
+      assert.ok(error instanceof OperatorError);
+      assert.match(error.message, refused);
+      return true;
+    });
     const { code, words } = await doctor(folder);
     assert.equal(code, 1, words);
     assert.match(words, refused);
@@ -293,7 +284,8 @@ suite('log-ends', () => {
   test('is not doubted after kill -9, before a commit or between the commit and its note', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
-    const ends = new LogEnds(join(folder, 'log'), 0, 1);
+    const log = join(folder, 'log');
+    const ends = new LogEnds(log, localLogName(log), 0, 1);
     ends.announce(5);
     ends.close();
     assert.deepEqual(await prepare(folder), []);
@@ -510,3 +502,122 @@ async function missingAtStart(folder: string, storePosition: number): Promise<st
   await appender.close();
   return said;
 }
+
+/** A folder of which everything is processed, with a copy of its log that was made while it was idle, and a restart since. */
+async function restartedSince(scope: Scope): Promise<{ folder: string; idle: string }> {
+  const folder = await usedFolder(scope, 4);
+  // Every start leaves an empty segment, which the next one replaces by another of the same name.
+  await appendAll(folder, []);
+  const idle = folderIn(scope);
+  for (const name of ['log', 'log-ends']) cpSync(join(folder, name), join(idle, name), { recursive: true });
+  await receive(folder, 2);
+  return { folder, idle };
+}
+
+function segmentsIn(folder: string): string[] {
+  return readdirSync(join(folder, 'log', '0'))
+    .filter((name) => /\.db(\.\w+)?$/.test(name))
+    .sort();
+}
+
+suite('A copy of the log from an idle moment, put back after a restart', () => {
+  test('is no other copy, though its empty segment has the name of one that was written since', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { folder, idle } = await restartedSince(scope);
+    rmSync(join(folder, 'log'), { recursive: true });
+    cpSync(join(idle, 'log'), join(folder, 'log'), { recursive: true });
+    const before = await doctor(folder);
+    assert.equal(before.code, 2, before.words);
+    assert.match(before.words, /positions 5 to 6 of partition 0; the store has all of them, so nothing is lost/);
+    assert.deepEqual(await prepare(folder), []);
+    assert.equal((await missingAtStart(folder, 7)).length, 1);
+    assert.deepEqual(segmentsIn(folder), ['0000000000000001.db', '0000000000000005.db.missing', '0000000000000007.db']);
+    await receive(folder, 3);
+    const after = await doctor(folder);
+    assert.equal(after.code, 2, after.words);
+    assert.match(after.words, /! log positions 5 to 6 of partition 0 are missing; the store has processed all of them/);
+  });
+
+  test('is no loss with log-ends of that moment either, only the doubt whether more was acknowledged', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { folder, idle } = await restartedSince(scope);
+    rmSync(join(folder, 'log'), { recursive: true });
+    for (const name of ['log', 'log-ends']) cpSync(join(idle, name), join(folder, name), { recursive: true });
+    assert.deepEqual(await prepare(folder), []);
+    assert.equal((await missingAtStart(folder, 7)).length, 1);
+    await receive(folder, 3);
+    assert.ok(!segmentsIn(folder).includes('0000000000000005.db'), 'an empty segment hides the mark');
+    const { code, words } = await doctor(folder);
+    assert.equal(code, 2, words);
+    assert.match(words, /9 events received, and all accounted for/);
+  });
+
+  test('copied over the files that are there now leaves a mark where its empty segment took the place of another', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { folder, idle } = await restartedSince(scope);
+    await receive(folder, 2);
+    cpSync(join(idle, 'log'), join(folder, 'log'), { recursive: true });
+    const before = await doctor(folder);
+    assert.equal(before.code, 2, before.words);
+    await prepare(folder);
+    await receive(folder, 1);
+    assert.ok(segmentsIn(folder).includes('0000000000000005.db.missing'));
+    const { code, words } = await doctor(folder);
+    assert.equal(code, 2, words);
+  });
+});
+
+const LOG_GONE =
+  /a server has run on this data folder before, and the log is gone, with log-ends: whether requests were/;
+
+suite('A log that is gone with log-ends before anything was processed', () => {
+  test('is noticed by what is left beside it, said by start, health, ledger and doctor, and never by a first start', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = join(folderIn(scope), 'data');
+    assert.deepEqual(await prepare(folder), [], 'of a new folder there is nothing to say');
+    const cutShort = join(folderIn(scope), 'data');
+    tieDataFolder(cutShort);
+    assert.deepEqual(await prepare(cutShort), [], 'nor after a first start that was cut short');
+    await appendAll(folder, entries(3));
+    for (const name of ['log', 'log-ends']) rmSync(join(folder, name), { recursive: true });
+    const before = await doctor(folder);
+    assert.equal(before.code, 2, before.words);
+    assert.match(before.words, LOG_GONE);
+    const server = await launch(scope, { dataFolder: folder });
+    assert.match(server.stderr(), LOG_GONE);
+    assert.match((await warningsOf(server, server.key)).join(), LOG_GONE);
+    assert.match((await ledgerOf(server, server.key)).warnings.join(), LOG_GONE);
+    const beside = await doctor(folder);
+    assert.match(beside.words, LOG_GONE);
+    await server.stop();
+    assert.deepEqual(await prepare(folder), []);
+  });
+
+  test('is noticed beside PostgreSQL, where only the address of the last server is left', {
+    skip: whyNoPostgres(),
+  }, async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = folderIn(scope);
+    const env = { STORE_URL: await (await testPostgres()).newDatabase() };
+    const first = await launch(scope, { dataFolder: folder, env });
+    const { key } = first;
+    await send(first, key, 5);
+    await stored(first, key, 5);
+    await first.kill();
+    for (const name of ['log', 'log-ends']) rmSync(join(folder, name), { recursive: true });
+    const before = await doctor(folder, env);
+    assert.equal(before.code, 2, before.words);
+    assert.match(before.words, LOG_GONE);
+    assert.ok(!existsSync(join(folder, 'log')), 'the doctor made a log');
+    const second = await launch(scope, { dataFolder: folder, env });
+    assert.match((await warningsOf(second, key)).join(), LOG_GONE);
+    await send(second, key, 3);
+    await stored(second, key, 8);
+    const { warnings, missing_records: missing } = await ledgerOf(second, key);
+    assert.match(warnings.join(), LOG_GONE);
+    assert.equal(missing, 0);
+    const beside = await doctor(folder, env);
+    assert.equal(beside.code, 2, beside.words);
+    assert.match(beside.words, LOG_GONE);
+  });
+});

@@ -2,8 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry, LogReader } from '../../src/log.ts';
@@ -121,6 +124,16 @@ suite('Reading what is still in the log', () => {
     assert.equal(processed?.status, 'processed');
     assert.equal(processed.keyId, 'key_of_app');
     assert.deepEqual(processed, await store.trace(TENANT, entry.traceId));
+  });
+
+  test('a waiting segment that cannot be read hides its own requests only', async () => {
+    const [hidden, shown] = [request([person({ user_id: 'u' })]), request([person({ user_id: 'v' })])];
+    await appendAll(folder, [hidden]);
+    await appendAll(folder, [shown]);
+    const [first] = listSegments(join(folder, 'log'), 0);
+    writeFileSync(first?.file ?? '', 'x'.repeat(20_000));
+    assert.equal((await reading.trace(TENANT, shown.traceId))?.status, 'pending');
+    await assert.rejects(reading.trace(TENANT, hidden.traceId), { name: 'LogCorruptError', message: /cannot be read/ });
   });
 
   test('an unknown trace is unknown, and so is what is no trace_id', async () => {

@@ -4,12 +4,15 @@
  * everything else it needs a key or a session.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Config, Sources } from '../../config/config.ts';
+import { LogAwayError, LogUnavailableError } from '../../log.ts';
 import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../../telemetry/metrics.ts';
 import { processes } from '../../config/roles.ts';
 import type { Store } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
+import { NO_HOURS } from '../../views/reading-traces.ts';
 import { Type } from '../json-schema.ts';
 import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
@@ -24,6 +27,8 @@ export interface HealthParts {
   readonly metricsBuffer: SharedArrayBuffer;
 }
 
+/** How long the log and the store may take to say what is missing; then what was found last is given. */
+const MISSING_MS_MAX = 2_000;
 /** More than this are not counted: who has one of them has a bug to look for. */
 const DEAD_LETTERS_MAX = 1_000;
 
@@ -102,13 +107,42 @@ export function registerHealthRoutes(app: FastifyInstance, parts: HealthParts & 
       response: { description: 'How it is.', body: Health },
     },
     handler: async ({ store }) => ({
-      ...healthJson(parts, await deadLetterCount(store, parts.metricsBuffer)),
+      ...healthJson(parts, await deadLetterCount(store, parts.metricsBuffer), await goneRecords(store, parts)),
       settings: await settingsJson(parts.config, parts.sources),
     }),
   });
 }
 
-function healthJson(parts: HealthParts & OperatorParts, deadLetters: number) {
+interface GoneRecords {
+  readonly log_missing_records: number | null;
+  readonly log_lost_records: number | null;
+}
+
+/** As `GET /ledger` says it at this moment; while log or store cannot be asked, as the processor found it last. */
+async function goneRecords(store: Store, { config, metricsBuffer }: HealthParts): Promise<GoneRecords> {
+  if (!processes(config.role)) return { log_missing_records: null, log_lost_records: null };
+  const isLate = new AbortController();
+  try {
+    const ledger = store.ledger(null, NO_HOURS);
+    const found = await Promise.race([ledger, sleep(MISSING_MS_MAX, null, { signal: isLate.signal, ref: false })]);
+    if (found !== null) {
+      const lost = found.lost.reduce((sum, { records }) => sum + records, 0);
+      return { log_missing_records: found.missingRecords, log_lost_records: lost };
+    }
+    ledger.catch(() => undefined);
+  } catch (error) {
+    const isAway = [StoreUnavailableError, LogUnavailableError, LogAwayError].some((kind) => error instanceof kind);
+    if (!isAway) throw error;
+  } finally {
+    isLate.abort();
+  }
+  return {
+    log_missing_records: readGauge(metricsBuffer, METRIC.log_missing_records) ?? 0,
+    log_lost_records: readGauge(metricsBuffer, METRIC.log_lost_records) ?? 0,
+  };
+}
+
+function healthJson(parts: HealthParts & OperatorParts, deadLetters: number, gone: GoneRecords) {
   const { config, metricsBuffer, version, readiness } = parts;
   const { ready, reasons } = readiness();
   // A gauge that was not set yet is of a part that has had nothing to do.
@@ -132,8 +166,7 @@ function healthJson(parts: HealthParts & OperatorParts, deadLetters: number) {
     clock_behind_seconds: gauge(METRIC.clock_behind),
     memory_bytes: residentMemoryBytes(),
     ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
-    log_missing_records: hasProcessor ? gauge(METRIC.log_missing_records) : null,
-    log_lost_records: hasProcessor ? gauge(METRIC.log_lost_records) : null,
+    ...gone,
     dead_letters: deadLetters,
     requests: requestsJson(metricsBuffer),
     edges: config.edges,

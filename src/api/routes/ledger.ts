@@ -14,6 +14,7 @@ import { refuseEmptyRange, timeParameter } from '../parameters.ts';
 import { count, flag, list, object, time } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import type { HealthParts } from './health.ts';
 
 const HOUR_MS = 3_600_000;
 const DEFAULT_RANGE_MS = 7 * 24 * HOUR_MS;
@@ -44,6 +45,10 @@ const Ledger = object('Ledger', 'Every event is accounted for.', {
   lost_records: count(
     'Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good.',
   ),
+  warnings: list(
+    Type.String(),
+    'What cannot be known of the event log, as in `GET /health`: requests may have been lost that are counted nowhere here.',
+  ),
   hours: list(LedgerHour, 'Newest first. Hours without requests are left out.'),
   totals: Type.Object(
     { users: LedgerSums, events: LedgerSums },
@@ -58,11 +63,15 @@ const LEDGER = {
   balanced: true,
   missing_records: 0,
   lost_records: 0,
+  warnings: [],
   hours: [{ hour: '2026-11-14T09:00:00.000Z', users: USERS, events: EVENTS, users_rejected: 1 }],
   totals: { users: USERS, events: EVENTS },
 };
 
-export function registerLedgerRoutes(app: FastifyInstance, parts: TenantParts): void {
+export function registerLedgerRoutes(
+  app: FastifyInstance,
+  parts: TenantParts & Pick<HealthParts, 'startWarnings'>,
+): void {
   tenantRoute(app, parts, {
     method: 'GET',
     url: '/ledger',
@@ -94,6 +103,7 @@ export function registerLedgerRoutes(app: FastifyInstance, parts: TenantParts): 
           hours.every(({ users, events }) => differenceOf(users) === 0 && differenceOf(events) === 0),
         missing_records: missingRecords,
         lost_records: lost.reduce((sum, { records }) => sum + records, 0),
+        warnings: parts.startWarnings(),
         hours: shown.map(({ hour, users, events, rejectedUsers }) => ({
           hour: timeText(hour),
           users: sumsJson(users),

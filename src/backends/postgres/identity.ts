@@ -24,9 +24,9 @@ export async function installationOf(connection: Queryable): Promise<string> {
   return rows[0]?.id ?? '';
 }
 
-/** Whether this log was carried into the database by `sluice migrate`, from an installation with another id. */
-export async function wasMovedHere(connection: Queryable, logName: string): Promise<boolean> {
-  const { rows } = await connection.query('SELECT 1 FROM moves WHERE log = $1', [logName]);
+/** Whether a record of this log was ever processed into the database. */
+export async function knowsLog(connection: Queryable, logName: string): Promise<boolean> {
+  const { rows } = await connection.query('SELECT 1 FROM positions WHERE log = $1 LIMIT 1', [logName]);
   return rows.length > 0;
 }
 

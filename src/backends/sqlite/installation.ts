@@ -6,19 +6,20 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder/files.ts';
+import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../data-folder/files.ts';
 import { OperatorError } from '../../errors.ts';
 import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
 import { BUSY_TIMEOUT_MS, isBusy, isDamage, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
+import { beginLogEnds } from './log/end-of-log.ts';
 import { localLogName } from './log/name.ts';
 import { listPartitions, listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
-import { recordStart } from './store/starts.ts';
+import { hasStarts, recordStart } from './store/starts.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -33,12 +34,15 @@ interface Part {
 export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   refuseLostKeys(dataFolder);
+  const isServed = wasServed(dataFolder);
   const isOld = { store: sizeOf(storeFile) > 0, log: hasRecords(logFolderOf(dataFolder)) };
   // Keys first: a first start that is cut short must not look like a folder that has lost them.
   const keys = openKeysDatabase(keyFile);
   const store = openStoreFile(storeFile, 'writer');
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
+    // Before anything says that there was a start: see wasServed.
+    if (!isServed) beginLogEnds(logFolderOf(dataFolder));
     recordStart(store, Date.now());
   } catch (error) {
     throw inWords(error, storeFile);
@@ -48,6 +52,14 @@ export function tieDataFolder(dataFolder: string): string[] {
   }
   if (isOld.store || !isOld.log) return [];
   return ['store.db is new: it is made again from what the log still holds, and that may not be all'];
+}
+
+/**
+ * Whether a server has been started on the folder, by what lies outside of its log: then there was a `log-ends`, made before
+ * either of these. A store that was moved to PostgreSQL counts, too: the log stayed.
+ */
+export function wasServed(dataFolder: string): boolean {
+  return existsSync(serverUrlFileOf(dataFolder)) || hasStarts(storeFileOf(dataFolder));
 }
 
 function inWords(error: unknown, storeFile: string): unknown {

@@ -3,14 +3,15 @@
  * store, and `positions.db`. Where one of them is further, the log has lost its newest records. Where `log-ends` has no
  * line that can be read for a partition that was used, or one of an earlier time than the segments, requests that were
  * acknowledged and are gone with the newest segment are not noticed, unless the store has processed later ones: that is
- * said once, at the next start, which notes the ends that it finds. A start and `sluice doctor` both ask here; all but
- * `noteUnknownEnds` only reads.
+ * said once, at the next start, which notes the ends that it finds. A first start makes the line of the first partition before
+ * anything outside of the log says that there was a start, so where a server has been and the line is gone, it was lost. A
+ * start and `sluice doctor` both ask here; all but `noteUnknownEnds` and `beginLogEnds` only reads.
  */
 
 import { existsSync } from 'node:fs';
 import type { MissingRecords } from '../../../log/continuity.ts';
 import { LogEnds, NO_SEGMENT, readLogEnd, readLogEndNote, readLogEnds } from './ends.ts';
-import { findLogName } from './name.ts';
+import { localLogName } from './name.ts';
 import { findCommittedPosition } from './positions.ts';
 import {
   findIdentity,
@@ -65,9 +66,9 @@ export function allMissingAtEnd(folder: string, storePositions: StorePositions):
     .filter((missing) => missing !== null);
 }
 
-/** A log that was removed leaves its name and its ends beside it. */
+/** A log that was removed leaves its ends beside it. */
 export function wasEverThere(folder: string): boolean {
-  return existsSync(folder) || findLogName(folder) !== undefined || readLogEnds(folder).length > 0;
+  return existsSync(folder) || readLogEnds(folder).length > 0;
 }
 
 /** Those that have a folder, and those that only the store or `log-ends` knows. */
@@ -76,13 +77,24 @@ export function partitionsEverUsed(folder: string, storePositions: StorePosition
   return [...new Set([...listPartitions(folder), ...storePositions.keys(), ...noted])].sort((a, b) => a - b);
 }
 
-/** The partitions that were used, and of whose end there is no note, or one of an earlier time than the segments. */
-export function partitionsWithoutEnd(folder: string, storePositions: StorePositions = new Map()): number[] {
-  return partitionsEverUsed(folder, storePositions).filter((partition) => {
+/** Every server writes to it. */
+const FIRST_PARTITION = 0;
+
+/**
+ * The partitions that were used, and of whose end there is no note, or one of an earlier time than the segments. `wasServed`:
+ * something outside of the log says that a server has been started on it.
+ */
+export function partitionsWithoutEnd(
+  folder: string,
+  storePositions: StorePositions = new Map(),
+  wasServed = false,
+): number[] {
+  const served = wasServed ? [FIRST_PARTITION] : [];
+  return [...new Set([...served, ...partitionsEverUsed(folder, storePositions)])].filter((partition) => {
     const note = readLogEndNote(folder, partition);
     const last = findLastRecord(folder, partition);
     if (note !== undefined) return last !== undefined && last.position + 1 > note.next;
-    if (last !== undefined || (storePositions.get(partition) ?? 0) > 0) return true;
+    if (last !== undefined || (storePositions.get(partition) ?? 0) > 0 || served.includes(partition)) return true;
     return listSegments(folder, partition).some(({ firstPosition, lost }) => firstPosition > 1 || lost);
   });
 }
@@ -92,10 +104,31 @@ export function noteUnknownEnds(folder: string, partitions: readonly number[] = 
   for (const partition of partitions) {
     const end = findEnd(folder, partition);
     if (end === undefined) continue;
-    const ends = new LogEnds(folder, partition, end.position);
+    const ends = new LogEnds(folder, localLogName(folder), partition, end.position);
     ends.write(end.position, end.segment);
     ends.close();
   }
+}
+
+/** For a log that was never served, as far as the files beside it say: from then on the loss of it is noticed. */
+export function beginLogEnds(folder: string): void {
+  if (readLogEndNote(folder, FIRST_PARTITION) !== undefined) return;
+  if (partitionsWithoutEnd(folder).includes(FIRST_PARTITION)) return;
+  new LogEnds(folder, localLogName(folder), FIRST_PARTITION, endOfSegments(folder, FIRST_PARTITION)).close();
+}
+
+/** What cannot be known of the ends of the log, in the words of a start and of `sluice doctor`. */
+export function unknownEndsText(folder: string, partitions: readonly number[]): string {
+  if (partitions.every((partition) => listSegments(folder, partition).length === 0)) {
+    return (
+      'a server has run on this data folder before, and the log is gone, with log-ends: whether requests were acknowledged ' +
+      'that are not processed is not known'
+    );
+  }
+  return (
+    `log-ends is missing, cannot be read or is older than the log (partition ${partitions.join(', ')}): whether requests ` +
+    'were acknowledged beyond the newest record that the log has now is not known. After a power loss an older one is normal'
+  );
 }
 
 interface LogEnd {

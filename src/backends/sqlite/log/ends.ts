@@ -1,8 +1,8 @@
 /**
  * `log-ends`, a small text file beside the folder of the log. It holds one line for each partition: the position after the
  * last acknowledged record; the position after the commit under way; the first position and the id of the segment that the
- * last acknowledged record is in; half of the name of the log, by which a file of another log is recognized. A writer updates the second number before each commit, and the line after it and before
- * the 202, both without a sync of their own. So kill -9 leaves a log that ends between the two numbers. A log that ends
+ * last acknowledged record is in; the name of the log, which a log that was removed is made again under. A writer updates
+ * the second number before each commit, and the line after it and before the 202, both without a sync of their own. So kill -9 leaves a log that ends between the two numbers. A log that ends
  * before the first has lost acknowledged records, however that came about: a segment moved away, a write-ahead log cut
  * short, a `log/` of yesterday. A log that ends behind the second has a `log-ends` of an earlier time: a copy that was put
  * back, or what a power loss left of a file that is never synced. It then says nothing about the end (`end-of-log.ts`). A
@@ -14,16 +14,16 @@ import { dirname } from 'node:path';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
-import { findLogName } from './name.ts';
 import type { SegmentId } from './segments.ts';
 
 const DIGITS = 16;
-const LINE_BYTES = 5 * (DIGITS + 1);
+/** Of a UUID. */
+const NAME_BYTES = 36;
+const LINE_BYTES = 4 * (DIGITS + 1) + NAME_BYTES + 1;
 /** Of the second number in a line. */
 const NEXT_OFFSET = DIGITS + 1;
-const LINE = /^(\d{16}) (\d{16}) (\d{16}) ([0-9a-f]{16}) ([0-9a-f]{16})\n$/;
-/** In a line that was written before the log had a name. */
-const NO_LOG = '0'.repeat(DIGITS);
+const LINE = /^(\d{16}) (\d{16}) (\d{16}) ([0-9a-f]{16}) ([0-9a-f-]{36})\n$/;
+const LOCAL = 'local:';
 /** Of an end behind which no segment with records is known; no segment begins at 0. */
 export const NO_SEGMENT: SegmentId = { position: 0, id: '0'.repeat(DIGITS) };
 
@@ -35,27 +35,27 @@ export interface LogEndNote {
   readonly next: number;
   /** The one that the last acknowledged record is in. */
   readonly segment: SegmentId;
-  /** Half of the name of the log that it is of. */
-  readonly log: string;
+  /** The log that it is of. */
+  readonly logName: string;
 }
 
 export class LogEnds {
   readonly #file: string;
   readonly #offset: number;
-  readonly #log: string;
+  readonly #logName: string;
   #descriptor: number;
   #identity: FileIdentity;
   /** As in the file. */
   #line: string;
 
   /** One writer a partition; several may have the file open. Where nothing is known yet, nothing is acknowledged from `first` on. */
-  constructor(folder: string, partition: number, first: number) {
+  constructor(folder: string, logName: string, partition: number, first: number) {
     this.#file = endsFileOf(folder);
     this.#offset = partition * LINE_BYTES;
     const note = readLogEndNote(folder, partition);
-    this.#log = halfOf(findLogName(folder));
+    this.#logName = logName;
     const { position, segment, next } = note ?? { position: first, segment: NO_SEGMENT, next: first };
-    this.#line = lineOf({ position, next, segment, log: this.#log });
+    this.#line = lineOf({ position, next, segment, logName });
     this.#descriptor = openForUpdate(this.#file);
     this.#identity = new FileIdentity(this.#file);
     if (note === undefined) this.#write(this.#line);
@@ -68,7 +68,7 @@ export class LogEnds {
 
   /** After the commit, and before anything in it is acknowledged. */
   write(position: number, segment: SegmentId): void {
-    this.#line = lineOf({ position, next: position, segment, log: this.#log });
+    this.#line = lineOf({ position, next: position, segment, logName: this.#logName });
     if (!this.remake()) this.#write(this.#line);
   }
 
@@ -108,14 +108,10 @@ export function readLogEndNote(folder: string, partition: number): LogEndNote | 
   return text === undefined ? undefined : noteIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES));
 }
 
-/** Whether the file has a line of another log than the one in the folder. */
-export function isOfAnotherLog(folder: string): boolean {
-  const logName = findLogName(folder);
-  if (logName === undefined) return false;
-  return readLogEnds(folder).some((_, partition) => {
-    const log = readLogEndNote(folder, partition)?.log ?? NO_LOG;
-    return log !== NO_LOG && log !== halfOf(logName);
-  });
+/** The logs that its lines are of; one, unless files of several were mixed. */
+export function logNamesInEnds(folder: string): string[] {
+  const names = readLogEnds(folder).map((_, partition) => readLogEndNote(folder, partition)?.logName);
+  return [...new Set(names.filter((name) => name !== undefined))];
 }
 
 /** Undefined where there is no file. */
@@ -138,18 +134,16 @@ function digitsOf(position: number): string {
   return String(position).padStart(DIGITS, '0');
 }
 
-function lineOf({ position, next, segment, log }: LogEndNote): string {
-  return `${digitsOf(position)} ${digitsOf(next)} ${digitsOf(segment.position)} ${segment.id} ${log}\n`;
-}
-
-function halfOf(logName: string | undefined): string {
-  return logName?.replaceAll(/^local:|-/g, '').slice(0, DIGITS) ?? NO_LOG;
+function lineOf({ position, next, segment, logName }: LogEndNote): string {
+  const id = logName.slice(LOCAL.length);
+  return `${digitsOf(position)} ${digitsOf(next)} ${digitsOf(segment.position)} ${segment.id} ${id}\n`;
 }
 
 function noteIn(line: string): LogEndNote | undefined {
   const [, position, next, segmentPosition, id, log] = LINE.exec(line) ?? [];
   if (id === undefined || log === undefined) return undefined;
-  return { position: Number(position), next: Number(next), segment: { position: Number(segmentPosition), id }, log };
+  const segment = { position: Number(segmentPosition), id };
+  return { position: Number(position), next: Number(next), segment, logName: LOCAL + log };
 }
 
 /** Made if it is missing, and never emptied. */

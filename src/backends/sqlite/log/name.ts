@@ -1,7 +1,7 @@
 /**
  * What a local log is called in a store that takes records from several logs, and in its own segments: `local:` and a
- * UUID, from the first time that it is asked for. It is in a file beside the partitions, and again in `log-name` beside the
- * folder, so that a log that was removed, or a name that cannot be read, is made again under the same name: the store knows
+ * UUID, from the first time that it is asked for. It is in a file beside the partitions, and again in each line of `log-ends`,
+ * so that a log that was removed, or a name that cannot be read, is made again under the same name: the store knows
  * its positions by it. A copy of the folder has the same name, so two servers on two copies would believe each other's
  * positions: move a data folder, never copy it to run both.
  */
@@ -11,40 +11,34 @@ import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } 
 import { dirname, join } from 'node:path';
 import { ForeignSegmentError, LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
+import { logNamesInEnds } from './ends.ts';
 
 const NAME = /^local:[0-9a-f-]{36}$/;
 
 /** Makes none: undefined where there is none, or none that can be read. */
 export function findLogName(folder: string): string | undefined {
-  return read(nameFileOf(folder)) ?? read(copyOf(folder));
+  return read(nameFileOf(folder)) ?? logNamesInEnds(folder)[0];
 }
 
 /** `id` is what a log that has no name yet is called by. */
 export function localLogName(folder: string, id: string = randomUUID()): string {
-  const known = read(nameFileOf(folder));
-  const name = known ?? write(nameFileOf(folder), read(copyOf(folder)) ?? `local:${id}`);
-  if (read(copyOf(folder)) === undefined) write(copyOf(folder), name);
-  return name;
+  return read(nameFileOf(folder)) ?? write(nameFileOf(folder), findLogName(folder) ?? `local:${id}`);
 }
 
-/** Throws `ForeignSegmentError` where `log/` is not the log that was here before. */
+/** Throws `ForeignSegmentError` where `log/` and `log-ends` are of different logs. */
 export function assertOneName(folder: string): void {
-  const [own, copy] = [read(nameFileOf(folder)), read(copyOf(folder))];
-  if (own === undefined || copy === undefined || own === copy) return;
+  const own = findLogName(folder);
+  const other = logNamesInEnds(folder).find((name) => name !== own);
+  if (own === undefined || other === undefined) return;
   throw new ForeignSegmentError(
-    `${folder} is the log ${own}, and ${copyOf(folder)} beside it says that the log here is ${copy}: the folder of another ` +
-      `server was put in its place. Put back the log that belongs here. If this one is to stay, move ${copyOf(folder)} and ` +
-      `${folder}-ends elsewhere: both are made again.`,
+    `${folder}-ends does not belong there: it is of the log ${other}, and ${folder} is the log ${own}. One of the two is of another ` +
+      'server or another installation. Put back the one that was here. If the right log-ends is gone for good, move this one ' +
+      'away: the next start notes the ends that the log has. Leave the segments as they are.',
   );
 }
 
 function nameFileOf(folder: string): string {
   return join(folder, 'name');
-}
-
-/** Not in the folder, as `log-ends` is not: it is there for when the folder is gone. */
-function copyOf(folder: string): string {
-  return `${folder}-name`;
 }
 
 /** Returns the name that the file has then: another thread or command may have been first. */

@@ -162,17 +162,21 @@ class SqliteLogReader implements LogReader {
 
   async find(partition: number, position: number, traceId: string): Promise<LogHeader[]> {
     let found: LogHeader[] = [];
+    let unreadable: LogCorruptError | undefined;
     for (const stretch of this.#stretches(partition, position).stretches) {
       if (stretch.segment.missing) continue;
       try {
         found = found.concat(findHeaders(stretch, traceId));
       } catch (error) {
+        if (error instanceof LogCorruptError) unreadable ??= error;
         // It was processed meanwhile: nothing in it is at or after the position that a caller would ask for now.
-        if (!(error instanceof SegmentGoneError)) throw error;
+        else if (!(error instanceof SegmentGoneError)) throw error;
       }
       // Looking through a segment takes a while, and others on this thread wait.
       await setImmediate();
     }
+    // What is found elsewhere is not in the segment that cannot be read; anything else may be.
+    if (found.length === 0 && unreadable !== undefined) throw unreadable;
     return found;
   }
 

@@ -4,13 +4,15 @@
  * acknowledged. So a segment of another copy of the same installation (a restored backup that was started, too) is
  * noticed, though its log, partition and first position are right: its records would take the place of others.
  *
+ * An empty segment says nothing: every start leaves one, which the next start replaces by another of the same name.
+ *
  * Limits: looked at when a server starts and by `sluice doctor`, not while a server runs. A `log/` of
  * another copy as a whole is noticed only where it has a segment of the same name as the newest one here; a data folder
  * that was replaced as a whole is not noticed at all.
  */
 
 import { ForeignSegmentError } from '../../../log.ts';
-import { isOfAnotherLog, readLogEndNote } from './ends.ts';
+import { readLogEndNote } from './ends.ts';
 import { assertOneName } from './name.ts';
 import {
   assertNotForeign,
@@ -25,19 +27,12 @@ import {
 /** Throws `ForeignSegmentError` for the first segment that was written elsewhere, and for such a `log-ends`. */
 export function assertOwnSegments(folder: string): void {
   assertOneName(folder);
-  if (isOfAnotherLog(folder)) {
-    throw new ForeignSegmentError(
-      `${folder}-ends does not belong there: it is of another log than ${folder}, such as that of another installation. Put back ` +
-        'the one that was here. If it is gone for good, move this one away: the next start notes the ends that the log has. ' +
-        'Leave the segments as they are.',
-    );
-  }
   for (const partition of listPartitions(folder)) {
     const found: { readonly segment: Segment; readonly identity: SegmentIdentity }[] = [];
     for (const segment of listSegments(folder, partition).filter(holdsRecords)) {
       assertNotForeign(folder, partition, segment);
       const identity = findIdentity(segment.file);
-      if (identity !== undefined) found.push({ segment, identity });
+      if (identity !== undefined && !identity.isEmpty) found.push({ segment, identity });
     }
     const at = (position: number | undefined) => found.find(({ segment }) => segment.firstPosition === position);
     const newest = readLogEndNote(folder, partition);

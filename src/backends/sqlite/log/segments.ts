@@ -191,28 +191,33 @@ export interface SegmentIdentity extends SegmentId {
   readonly logName: string;
   /** The newest one that could be read when this one was made. */
   readonly previous: SegmentId | undefined;
+  /** It holds no record. */
+  readonly isEmpty: boolean;
 }
 
 /**
- * Before anything asks for the name of a log that may have lost it. Where neither copy of it can be read, the segments say
+ * Before anything asks for the name of a log that may have lost it. Where `log-ends` cannot be read either, the segments say
  * which log they are of. Leaves a log without segments alone.
  */
 export function recoverLogName(folder: string): void {
-  if (findLogName(folder) !== undefined) {
-    localLogName(folder);
-    return;
-  }
-  for (const partition of listPartitions(folder)) {
-    for (const segment of listSegments(folder, partition).filter(holdsRecords)) {
-      const [, id] = LOG_NAME.exec(findIdentity(segment.file)?.logName ?? '') ?? [];
-      if (id === undefined) continue;
-      localLogName(folder, id);
-      return;
-    }
-  }
+  const [, id] = LOG_NAME.exec(findNameOfLog(folder) ?? '') ?? [];
+  if (id !== undefined) localLogName(folder, id);
 }
 
 const LOG_NAME = /^local:([0-9a-f-]{36})$/;
+
+/** As its files say it, else its segments. Makes nothing. */
+export function findNameOfLog(folder: string): string | undefined {
+  const name = findLogName(folder);
+  if (name !== undefined) return name;
+  for (const partition of listPartitions(folder)) {
+    for (const segment of listSegments(folder, partition).filter(holdsRecords)) {
+      const { logName } = findIdentity(segment.file) ?? {};
+      if (logName !== undefined && LOG_NAME.test(logName)) return logName;
+    }
+  }
+  return undefined;
+}
 
 /** As a segment says it of itself; undefined where it cannot be read. */
 export function findIdentity(file: string): SegmentIdentity | undefined {
@@ -221,12 +226,14 @@ export function findIdentity(file: string): SegmentIdentity | undefined {
     try {
       const row = database.prepare('SELECT log, first_position, id, previous_id, previous_position FROM segment').get();
       if (row === undefined) return undefined;
+      const isEmpty = lastPosition(database) === undefined;
       const [previousId, previousPosition] = [row['previous_id'], row['previous_position']];
       return {
         logName: String(row['log']),
         position: Number(row['first_position']),
         id: String(row['id']),
         previous: typeof previousId === 'string' ? { position: Number(previousPosition), id: previousId } : undefined,
+        isEmpty,
       };
     } finally {
       database.close();

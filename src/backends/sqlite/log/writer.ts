@@ -136,9 +136,7 @@ class Writer {
     const { end, missing } = this.#recover(setup.partition);
     this.#nextPosition = end;
     this.#missing = missing === null ? [] : [missing];
-    // Each line of log-ends says which log it is of.
-    localLogName(setup.folder);
-    this.#ends = new LogEnds(setup.folder, setup.partition, this.#nextPosition);
+    this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), setup.partition, this.#nextPosition);
     if (setup.partition === 0) this.#recoverUnused();
     this.#segment = newSegmentId(this.#nextPosition);
     // Not an empty one of the same position, which the new one replaces.
@@ -169,29 +167,27 @@ class Writer {
   #recover(partition: number): { readonly end: number; readonly missing: MissingRecords | null } {
     const { folder, storePositions = new Map() } = this.#setup;
     const segments = listSegments(folder, partition);
-    let unfinished: Segment | undefined;
+    let empty: Segment | undefined;
     for (const [index, segment] of segments.entries()) {
       const isNewest = index === segments.length - 1;
       if (segment.lost && isNewest) this.#markEndOfLost(partition, segment);
       if (!holdsRecords(segment)) continue;
       assertNotForeign(folder, partition, segment);
       // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
-      if (!isNewest && !hasWal(segment.file)) {
-        this.#markGap(partition, findLastPosition(segment.file), segments[index + 1]);
-        continue;
+      if (isNewest || hasWal(segment.file)) {
+        const recovered = recoverSegment(segment.file);
+        if (recovered.needsSealing) void this.#checkpointing.finish(segment.file, null);
+        if (recovered.lastPosition === undefined) empty = segment;
       }
-      const recovered = recoverSegment(segment.file);
-      if (recovered.needsSealing) void this.#checkpointing.finish(segment.file, null);
-      if (!isNewest) this.#markGap(partition, recovered.lastPosition, segments[index + 1]);
-      else if (recovered.isUnfinished) unfinished = segment;
+      this.#markGap(partition, segment, segments[index + 1]);
     }
     const end = endOfSegments(folder, partition);
     const missing = missingAtEnd(folder, partition, end, storePositions);
-    // Out of the way of the mark that tells what is missing from there on, if anything is.
-    if (unfinished !== undefined) removeSegment(unfinished.file);
     if (missing !== null) {
       // Before anything changes: afterwards the log seems to be complete.
       if (missing.doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
+      // Out of the way of the mark that tells what is missing from there on.
+      if (empty !== undefined && empty === segments.at(-1)) removeSegment(empty.file);
       this.#markMissingAtEnd(missing);
     }
     return { end: missing?.to ?? end, missing };
@@ -204,9 +200,16 @@ class Writer {
     if (isKnown) markUnused(this.#setup.folder, partition, end);
   }
 
-  /** Records that should follow `last` and do not, up to the next segment. What cannot be read is for readers to say. */
-  #markGap(partition: number, last: number | undefined, next: Segment | undefined): void {
-    if (last === undefined || next === undefined || last + 1 >= next.firstPosition) return;
+  /**
+   * Records that a segment should have, or that should follow it, and that are not there, up to the next one. An empty
+   * segment gives way to the mark. What cannot be read is for readers to say.
+   */
+  #markGap(partition: number, { file, firstPosition }: Segment, next: Segment | undefined): void {
+    if (next === undefined || next.firstPosition <= firstPosition) return;
+    const isEmpty = findIdentity(file)?.isEmpty === true;
+    const last = isEmpty ? firstPosition - 1 : findLastPosition(file);
+    if (last === undefined || last + 1 >= next.firstPosition) return;
+    if (isEmpty) removeSegment(file);
     markMissing(this.#setup.folder, partition, last + 1);
   }
 
@@ -218,7 +221,7 @@ class Writer {
       const { end, missing } = this.#recover(partition);
       if (missing === null) continue;
       markUnused(folder, partition, end);
-      new LogEnds(folder, partition, end).close();
+      new LogEnds(folder, localLogName(folder), partition, end).close();
       this.#missing.push(missing);
     }
   }

@@ -9,7 +9,7 @@
  * not, they are refused as well. Limit: the newest STARTS_MAX are known; cursors of older ones are refused.
  */
 
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
 import type { StoreConnection } from './connection.ts';
@@ -33,6 +33,21 @@ export function recordStart(database: DatabaseSync, now: number): void {
       INSERT INTO starts SELECT NULL, lower(hex(randomblob(8))), next FROM sequences WHERE name = 'event';
       DELETE FROM starts WHERE no <= (SELECT max(no) FROM starts) - ${STARTS_MAX};`);
   });
+}
+
+/** Whether a server has been started on the store. False, too, where that cannot be read, which a start reports. */
+export function hasStarts(file: string): boolean {
+  if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) === 0) return false;
+  try {
+    const database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    try {
+      return database.prepare('SELECT 1 FROM starts LIMIT 1').get() !== undefined;
+    } finally {
+      database.close();
+    }
+  } catch {
+    return false;
+  }
 }
 
 /** For a store that was restored from a backup, before a server starts on it. */
