@@ -142,9 +142,8 @@ suite('A data folder', () => {
 
   test('that is put back refuses the cursors that were given since, and gives all events after the others', async () => {
     await using scope = new AsyncDisposableStack();
-    const { folder, key } = await usedFolder(scope);
-    const copy = folderIn(scope);
-    cpSync(folder, copy, { recursive: true });
+    const { folder, key } = copyOfOne(scope);
+    const copy = copyIn(scope, folder);
     const arrivals = async (server: TestServer, after: string): Promise<{ events: string[]; last: string }> => {
       const headers = { authorization: `Bearer ${key}` };
       const response = await fetch(`${server.baseUrl}/events?after=${after}`, { headers });
@@ -273,11 +272,12 @@ suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 120_000 },
     const first = await launch(scope, { dataFolder: folderIn(scope), env: on(topic) });
     await send(first, first.key, 3, 3);
     await first.stop();
-    for (const role of ['all', 'edge', 'processor']) {
+    const refused = async (role: string): Promise<void> => {
       const words = await refusedStart({ dataFolder: folderIn(scope), env: on(another), args: ['--role', role] });
       assert.match(words, /is written from the Kafka topic with the id/, role);
       assert.match(words, /UPDATE sluice\.identity SET log = NULL/, role);
-    }
+    };
+    await Promise.all(['all', 'edge', 'processor'].map(refused));
     const again = await launch(scope, { dataFolder: folderIn(scope), env: on(topic) });
     await send(again, first.key, 2, 5);
   });
