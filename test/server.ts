@@ -123,11 +123,14 @@ export function sleep(milliseconds: number): Promise<void> {
   });
 }
 
-/** Asks again and again until the answer is truthy; fails after the deadline with the words given. */
+/**
+ * Asks again and again until the answer is truthy; fails after the deadline with the words given. The deadline is long,
+ * since the machine may be busy with other tests, and only a failure waits for it.
+ */
 export async function eventually<T>(
   what: string,
   ask: () => T | Promise<T>,
-  deadlineMs = 10_000,
+  deadlineMs = 30_000,
 ): Promise<NonNullable<Awaited<T>>> {
   const deadline = performance.now() + deadlineMs;
   while (performance.now() < deadline) {

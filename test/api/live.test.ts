@@ -205,7 +205,7 @@ suite('The live stream', () => {
     await client.send(headOf(key, [], 'GET /live HTTP/1.1'));
     assert.equal((await client.next())?.status, 200);
     client.finish();
-    await eventually('the stream ends', () => client.isClosed, 5_000);
+    await eventually('the stream ends', () => client.isClosed);
   });
 
   test('bad questions are refused with the name of what is wrong', async (t) => {
@@ -253,7 +253,7 @@ suite('The live stream', () => {
     assert.deepEqual(elsewhere.messages, []);
     const headers = { cookie, origin: server().baseUrl };
     assert.equal((await fetch(`${server().baseUrl}/session`, { method: 'DELETE', headers })).status, 204);
-    await eventually('both streams end', () => live.isOver() && elsewhere.isOver(), 5_000);
+    await eventually('both streams end', () => live.isOver() && elsewhere.isOver());
     assert.equal((await open('?environment=development')).status, 401);
   });
 
@@ -320,6 +320,6 @@ suite('A server with open streams', () => {
     }
     assert.equal(await server.stop(), 0);
     assert.ok(!/deadline/.test(server.stderr()));
-    await eventually('the stream ends', () => live.isOver(), 1_000);
+    await eventually('the stream ends', () => live.isOver());
   });
 });

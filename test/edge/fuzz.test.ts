@@ -13,10 +13,10 @@ import { Random, tameRequest, wildRequest } from './mutations.ts';
 import { type RawAnswer, RawClient } from './raw-socket.ts';
 
 const SEED = 20_261_114;
-const REQUESTS = 40_000;
+/** As many on every machine, so that the same are sent. */
+const REQUESTS = 8_000;
 const CONNECTIONS = 6;
 const BATCH = 40;
-const TIME_MS_MAX = 12_000;
 /** Without an answer for so long, a client finds out whether there is still one to come. */
 const QUIET_MS = 15;
 
@@ -101,7 +101,7 @@ suite('Requests mutated at random', () => {
   test(`every answer is one of the contract, the server lives, and the books balance (seed ${SEED})`, async (t: TestContext) => {
     const books = new Books();
     const started = performance.now();
-    const isOver = (): boolean => books.sent >= REQUESTS || performance.now() - started > TIME_MS_MAX;
+    const isOver = (): boolean => books.sent >= REQUESTS;
     await Promise.all(
       Array.from({ length: CONNECTIONS }, (_, n) => fuzzConnection(server(), new Random(SEED + n), books, isOver)),
     );

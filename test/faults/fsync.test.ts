@@ -29,7 +29,7 @@ async function restartAndCheck(dataFolder: string, ledger: Ledger): Promise<void
 
 async function endsByItself(server: TestServer): Promise<void> {
   const { process: child } = server;
-  await eventually('it ends by itself', () => child.exitCode !== null || child.signalCode !== null, 20_000);
+  await eventually('it ends by itself', () => child.exitCode !== null || child.signalCode !== null, 60_000);
   assert.notEqual(await server.ended, 0);
   assert.match(server.stderr(), /"level":"fatal".*start again to recover/);
 }
