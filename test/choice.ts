@@ -52,19 +52,32 @@ export const QUICK: readonly string[] = [
   'test/telemetry/metrics.test.ts',
 ];
 
-/** The files that take longest, longest first: one that starts late would run alone in the end. */
+/**
+ * The files that take longest, longest first: one that starts late would run alone in the end. Those that mostly wait,
+ * for brokers or databases, stand between those that mostly work.
+ */
 export const LONG: readonly string[] = [
-  'test/scaling/processors.test.ts',
-  'test/processor/replay.test.ts',
-  'test/scaling/database.test.ts',
   'test/dashboard/looks.test.ts',
+  'test/scaling/processors.test.ts',
   'test/e2e/installation.test.ts',
-  'test/faults/lost-log.test.ts',
-  'test/contract/sqlite-store.test.ts',
-  'test/scaling/brokers.test.ts',
-  'test/faults/processor-kill.test.ts',
-  'test/contract/postgres-store.test.ts',
+  'test/scaling/database.test.ts',
+  'test/faults/lifecycle.test.ts',
   'test/e2e/clock.test.ts',
+  'test/cli/migrate.test.ts',
+  'test/scaling/brokers.test.ts',
+  'test/faults/log-files.test.ts',
+  'test/contract/sqlite-store.test.ts',
+  'test/faults/lost-log.test.ts',
+  'test/faults/processor-kill.test.ts',
+  'test/e2e/postgres.test.ts',
+  'test/faults/processor-corruption.test.ts',
+  'test/faults/fsync.test.ts',
+  'test/faults/kill.test.ts',
+  'test/dashboard/accounts.test.ts',
+  'test/scaling/backup.test.ts',
+  'test/faults/disk.test.ts',
+  'test/contract/postgres-store.test.ts',
+  'test/contract/sqlite-log.test.ts',
 ];
 
 /** Paths below the root of the project. */
