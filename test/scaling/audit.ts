@@ -11,7 +11,7 @@ import type { ClientLedger, SentRequest } from './clients.ts';
 type Api = Pick<TestServer, 'baseUrl'>;
 
 /** Generous: a member of a group that was killed is missed by Kafka after seconds only, and the machine may be busy. */
-const SETTLED_MS_MAX = 60_000;
+const SETTLED_MS_MAX = 150_000;
 /** Traces that are looked up: of requests that had problem all, of the others a part. */
 const SMOOTH_TRACES_MAX = 40;
 const PROFILES_MAX = 30;

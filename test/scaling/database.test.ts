@@ -28,7 +28,7 @@ const FATES: readonly Fate[] = ['passes', 'lost', 'unanswered', 'late'];
 const COMMIT = Buffer.from('Q\0\0\0\x0bCOMMIT\0');
 /** So that silence is noticed within seconds. */
 const IMPATIENT = { SLUICE_STORE_TIMEOUT: '2s' };
-const DEADLINE_MS = 40_000;
+const DEADLINE_MS = 150_000;
 
 suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), timeout: 600_000 }, () => {
   const scope: Scope = new AsyncDisposableStack();

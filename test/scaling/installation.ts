@@ -32,9 +32,9 @@ export interface Places {
   readonly storeUrl: string;
 }
 
-const READY_MS_MAX = 60_000;
+const READY_MS_MAX = 150_000;
 /** Kafka misses a member that was killed after seconds only; until then its partitions rest. */
-const WORK_MS_MAX = 60_000;
+const WORK_MS_MAX = 150_000;
 /** Whoever waits for a connection for two seconds only may get none on a busy machine, and is started again by who runs it. */
 const STARTS_MAX = 3;
 /** A processor that was killed is missed after this; the default is made for networks and would only be waited for. */

@@ -19,7 +19,7 @@ const CLIENTS = 4;
 const KILLS = 4;
 const LOST_SHARE = 0.1;
 const ANSWERS_PER_ROUND = 40;
-const DEADLINE_MS = 40_000;
+const DEADLINE_MS = 150_000;
 
 suite('Two servers with a log each and one PostgreSQL', { skip: whyNoPostgres(), timeout: 600_000 }, () => {
   test(`${KILLS} times kill -9 of one of them: what was acknowledged is stored once`, async (t) => {

@@ -24,7 +24,7 @@ const BATCHES_BEFORE_KILL = 3;
 const STALL_MS = 3_500;
 const LOST_ANSWERS_MIN = 15;
 /** Kafka misses a member that was killed after seconds only; until then its partitions rest. */
-const DEADLINE_MS = 40_000;
+const DEADLINE_MS = 150_000;
 
 /** Resolves so long after a processor began a transaction that is still open. */
 async function inTransaction(storeUrl: string, ms: number): Promise<void> {
