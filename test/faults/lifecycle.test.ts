@@ -81,7 +81,7 @@ suite('Stopping', () => {
       const args = ['--log-segment', '1MB', '--edges', edges];
       const server = await launch(scope, { dataFolder, args });
       const ledger = new Ledger(1_000);
-      const load = startLoad(scope, server, server.key, ledger, 32);
+      const load = startLoad(scope, server, server.key, ledger, 12);
       await eventually('some are acknowledged', () => ledger.acknowledged.size > 300);
       const { code, ms } = await signalled(server, signal);
       assert.equal(code, 0, server.stderr());
