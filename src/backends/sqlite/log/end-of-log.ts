@@ -10,7 +10,7 @@
 
 import { existsSync } from 'node:fs';
 import type { MissingRecords } from '../../../log/continuity.ts';
-import { LogEnds, NO_SEGMENT, readLogEnd, readLogEndNote, readLogEnds } from './ends.ts';
+import { LogEnds, NO_SEGMENT, readLogEnd, readLogEndNote, readLogEnds, type SegmentId } from './ends.ts';
 import { localLogName } from './name.ts';
 import { findCommittedPosition } from './positions.ts';
 import {
@@ -20,7 +20,6 @@ import {
   listPartitions,
   listSegments,
   LOST_POSITIONS,
-  type SegmentId,
 } from './segments.ts';
 
 /** Up to where a store has processed each partition. */

@@ -14,7 +14,12 @@ import { dirname } from 'node:path';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
-import type { SegmentId } from './segments.ts';
+
+/** A segment, as other files refer to it: its first position and a random id. */
+export interface SegmentId {
+  readonly position: number;
+  readonly id: string;
+}
 
 const DIGITS = 16;
 /** Of a UUID. */

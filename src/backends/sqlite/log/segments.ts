@@ -28,6 +28,7 @@ import { pathToFileURL } from 'node:url';
 import { crc32 } from 'node:zlib';
 import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
+import type { SegmentId } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
 
 export interface Segment {
@@ -175,12 +176,6 @@ export function marksOf(
 ): { readonly segment: string; readonly missing: string; readonly lost: string } {
   const segment = segmentFile(folder, partition, position);
   return { segment, missing: segment + MISSING, lost: segment + LOST };
-}
-
-/** What a segment is called by those that name it. */
-export interface SegmentId {
-  readonly position: number;
-  readonly id: string;
 }
 
 export function newSegmentId(position: number): SegmentId {

@@ -20,7 +20,7 @@ import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
-import { LogEnds, readLogEnd } from './ends.ts';
+import { LogEnds, readLogEnd, type SegmentId } from './ends.ts';
 import { localLogName } from './name.ts';
 import { fullDiskText, recoverSegment } from './recovery.ts';
 import {
@@ -42,7 +42,6 @@ import {
   removeLeftover,
   removeSegment,
   type Segment,
-  type SegmentId,
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
 
