@@ -1,12 +1,12 @@
 /**
- * One table: code → status → retryable → text. Every error answer of the HTTP API is made from a row of it, so a
+ * One table: code → status → retryable → text. Every error response of the HTTP API is made from a row of it, so a
  * status or a text is changed in one place. The texts of `validation_failed`, `unauthorized` and `unavailable` are
  * the specification's own, letter for letter.
  */
 
 export interface ErrorKind {
   readonly status: number;
-  /** Whether the same request may succeed later. Retryable answers carry `Retry-After`. */
+  /** Whether the same request may succeed later. Retryable responses carry `Retry-After`. */
   readonly retryable: boolean;
   /** The `error` field of the body. */
   readonly text: string;
@@ -30,7 +30,7 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** Sent with every retryable answer; clients back off from there. */
+/** Sent with every retryable response; clients back off from there. */
 export const RETRY_AFTER_SECONDS = 1;
 
 /**

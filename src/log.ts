@@ -79,11 +79,11 @@ export interface LostRecords extends LostAhead {
 export interface LogAppender {
   /**
    * Resolves once the entry is durable: it survives kill -9 and power loss. Rejects with `LogUnavailableError` when it
-   * is not; the entry is then not in the log, or (after a failing fsync) may be, and nobody was told that it is.
+   * is not; the entry is then not in the log, or (after a failing fsync) may be, and no client got a 202 for it.
    * Takes the memory of `entry.body` over: do not read or write it afterwards.
    */
   append(entry: LogEntry): Promise<void>;
-  /** Why appends would be refused now, in words for an operator; null while all is well. Heals by itself. */
+  /** Why appends would be refused now, as a text for operators; null while all is well. Recovers without a restart. */
   problem(): string | null;
   /** Waits for appends that are under way, then lets go of the partition. */
   close(): Promise<void>;
@@ -129,13 +129,13 @@ export interface LogReader {
   committed(partition: number): Promise<number>;
   /**
    * The newest time of receipt in the log, over all partitions; 0 when it holds no record. Cheap: a partition is asked for
-   * its last record alone. What cannot be read is passed over, since whoever reads it reports it.
+   * its last record alone. What cannot be read is passed over, since reading it reports it.
    */
   newestReceivedAt(): Promise<number>;
   close(): Promise<void>;
 }
 
-/** The log cannot take data now. The edge answers 503 and the client tries again. */
+/** The log cannot take data now. The edge responds with 503 and the client retries. */
 export class LogUnavailableError extends Error {
   override readonly name = 'LogUnavailableError';
   /** True when the process must end rather than go on (a failed fsync: what the disk holds is no longer known). */

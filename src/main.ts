@@ -59,7 +59,7 @@ async function run(args: readonly string[], env: Env): Promise<number> {
     import('./cli/table.ts'),
   ]);
   const ink = inkFor(isTty(), env);
-  // The reader may have seen enough: `sluice config | head`. Commands on data have a listener of their own.
+  // The reader may have seen enough: `sluice config | head`. Commands on data have their own listener.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
   });
@@ -144,22 +144,23 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
 }
 
 async function runMigrateCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [{ runMigrate }, { lockFolder }, { openSqliteMovingSource }, { openPostgresMovingTarget }] = await Promise.all([
-    import('./cli/migrate.ts'),
-    import('./backends/sqlite/folder-lock.ts'),
-    import('./backends/sqlite/migrate/source.ts'),
-    import('./backends/postgres/moving.ts'),
-  ]);
+  const [{ runMigrate }, { lockFolder }, { openSqliteMigrationSource }, { openPostgresMigrationTarget }] =
+    await Promise.all([
+      import('./cli/migrate.ts'),
+      import('./backends/sqlite/folder-lock.ts'),
+      import('./backends/sqlite/migrate/source.ts'),
+      import('./backends/postgres/moving.ts'),
+    ]);
   return runMigrate(args, {
     ...shell,
     lockFolder,
     openSource: (folder) =>
-      openSqliteMovingSource({
+      openSqliteMigrationSource({
         storeFile: storeFileOf(folder),
         keyFile: keyFileOf(folder),
         logFolder: logFolderOf(folder),
       }),
-    openTarget: openPostgresMovingTarget,
+    openTarget: openPostgresMigrationTarget,
   });
 }
 
@@ -221,7 +222,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
   });
 }
 
-// Run by `bin/sluice.js` under another Node: when that one was killed, nobody is left to stop this one.
+// Run by `bin/sluice.js` under another Node: when that one is killed, nothing else stops this one.
 if (process.connected) {
   process.channel?.unref();
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));

@@ -54,7 +54,7 @@ export interface Invitation {
   readonly accountId: string;
   readonly accountName: string;
   readonly kind: InvitationKind;
-  /** Null: whoever has the link says who they are. */
+  /** Null: the person who opens the link enters it. */
   readonly email: string | null;
   readonly createdAt: number;
   readonly expiresAt: number;

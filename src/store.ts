@@ -102,7 +102,7 @@ export interface StoredEvent {
 /** An event in the order of arrival. */
 export interface ArrivedEvent extends StoredEvent {
   /** Continues after this very event. */
-  readonly place: string;
+  readonly cursor: string;
   /** Grows with every event that arrives; orders cursors. */
   readonly sequence: number;
 }
@@ -124,7 +124,7 @@ export interface ArrivalFilter {
 
 export interface NewestArrivals extends Arrivals {
   /** The matching events that came before these and are left out, and where the last of them is. */
-  readonly skipped: { readonly events: number; readonly place: string; readonly sequence: number } | null;
+  readonly skipped: { readonly events: number; readonly cursor: string; readonly sequence: number } | null;
 }
 
 /** By the events' own timestamps: from (inclusive) to (exclusive), milliseconds. */
@@ -395,7 +395,7 @@ export interface Store {
    */
   arrivals(tenantId: TenantId, after: string | null, limit: number): Promise<Arrivals>;
   /**
-   * For live views, which show a few events of many: looks through what arrived after a place as `arrivals` does, and
+   * For live views, which show a few events of many: looks through what arrived after a cursor as `arrivals` does, and
    * gives the newest that match, at most `limit`, in the order of arrival. It may end before the end, too.
    */
   newestArrivals(tenantId: TenantId, after: string, filter: ArrivalFilter, limit: number): Promise<NewestArrivals>;

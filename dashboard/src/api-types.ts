@@ -286,12 +286,12 @@ export interface components {
             readonly profile_id: string | null;
             /**
              * Format: uuid
-             * @description The request that it came with.
+             * @description The request that sent it.
              */
             readonly trace_id: string;
             /** @description Position of the user in that request, counted from 0. */
             readonly userIndex: number;
-            /** @description The key that its request came with. */
+            /** @description The API key of its request. */
             readonly key_id: string;
             /** @description With `include=person`: the name and identifiers of the person; null without a profile. */
             readonly person?: components["schemas"]["Person"] | null;
@@ -612,7 +612,7 @@ export interface components {
             readonly users_rejected: number;
             /** @description The request with the same `Idempotency-Key` and body that was stored instead; null for all others. */
             readonly duplicate_of: string | null;
-            /** @description The key that it came with; null for what could not be processed and is not kept any more. */
+            /** @description Its API key; null for a dead letter that is not kept any more. */
             readonly key_id: string | null;
             /** @description Events that were stored, or that wait to be. */
             readonly events: number;
@@ -645,7 +645,7 @@ export interface components {
             readonly users_rejected: number;
             /** @description The request with the same `Idempotency-Key` and body that was stored instead; null for all others. */
             readonly duplicate_of: string | null;
-            /** @description The key that it came with; null for what could not be processed and is not kept any more. */
+            /** @description Its API key; null for a dead letter that is not kept any more. */
             readonly key_id: string | null;
             /** @description What became of each user. */
             readonly users: readonly components["schemas"]["TracedUser"][];
@@ -1108,7 +1108,7 @@ export interface components {
              * @description When it was made.
              */
             readonly created_at: string;
-            /** @description When it ends by itself. */
+            /** @description When it expires. */
             readonly expires_at: string | null;
             /** @description When it was revoked. */
             readonly revoked_at: string | null;
@@ -1143,7 +1143,7 @@ export interface components {
              * @enum {string}
              */
             readonly environment: "production" | "development";
-            /** @description When it ends by itself. */
+            /** @description When it expires. */
             readonly expires_at?: string | null;
             /** @description Where browsers may use a publishable key; empty: anywhere. */
             readonly origins?: readonly string[];

@@ -42,9 +42,9 @@ import type { TenantParts } from './tenant-route.ts';
 export interface AppFrame extends OperatorParts {
   readonly serverFactory: (handler: RequestListener) => Server;
   readonly newTraceId: () => string;
-  /** Told of every exception that nobody expected. Must not throw. */
+  /** Called for every unexpected exception. Must not throw. */
   readonly onError: (error: unknown, traceId: string) => void;
-  /** Told when keys or the store cannot be read, which is answered 503. Must not throw. */
+  /** Called when keys or the store cannot be read, which gives a 503. Must not throw. */
   readonly onUnavailable: (error: Error, traceId: string) => void;
 }
 
@@ -106,7 +106,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
 }
 
 /**
- * What a proxy says about its client is taken from the proxies that the operator named. From anybody else such a header is a
+ * What a proxy says about its client is taken from the proxies that the operator named. From any other client such a header is a
  * claim: it is removed before anything looks at it. `X-Forwarded-Host` is not used at all.
  */
 function ignoreStrangersForwarding(app: FastifyInstance, proxies: TrustedProxies): void {
@@ -143,9 +143,9 @@ function frame(options: AppFrame): FastifyInstance {
     serverFactory: (handler) => options.serverFactory(handler),
     genReqId: () => options.newTraceId(),
     bodyLimit: BODY_BYTES_MAX,
-    // While the server drains, health checks are still answered, and by ourselves.
+    // While the server drains, health checks still get responses from this server.
     return503OnClosing: false,
-    // What is not HTTP is answered by the server that the edge made; Fastify would write a second answer.
+    // Malformed HTTP is handled by the edge's server; Fastify would write a second response.
     clientErrorHandler: () => {},
     // A path that cannot be decoded gets to no hook and no route.
     frameworkErrors: (_error, request, reply) => {
@@ -178,7 +178,7 @@ function frame(options: AppFrame): FastifyInstance {
   return app;
 }
 
-/** Puts on the headers that every answer has, and answers what no route needs to see. */
+/** Sets the headers that every response has, and responds to what no route needs to see. */
 function refusesEarly(request: FastifyRequest, reply: FastifyReply, role: Role): boolean {
   reply.header('x-trace-id', request.id).headers(SECURITY_HEADERS);
   if (PUBLISHABLE_BEARER.test(request.headers.authorization ?? '') && !request.url.startsWith('/ingest/')) {

@@ -55,7 +55,7 @@ export function prose(text: string): Html {
 
 const JSON_TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
-/** A value as indented JSON, short objects and arrays on one line, with keys, texts and the rest told apart. */
+/** A value as indented JSON, short objects and arrays on one line, with keys, texts and the rest highlighted. */
 export function jsonBlock(value: unknown): Html {
   const text = formatJson(value, '');
   const parts: Part[] = [];

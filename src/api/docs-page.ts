@@ -124,11 +124,11 @@ navigator.sendBeacon('${url}/ingest/events?key=pk_…', body);`;
   <h2>Quick start</h2>
   <p>The first start of a server prints a development key. This makes another one:</p>
   ${codeBlock(newKey)}
-  <p>Tell the shell where the server is and which key to use:</p>
+  <p>Set the server and the key:</p>
   ${codeBlock(exports)}
   <p>Send one user with one event:</p>
   ${codeBlock(send)}
-  <p>The answer is a 202. From now on the event survives a crash and a power cut:</p>
+  <p>The response is a 202. From now on the event survives a crash and a power cut:</p>
   ${jsonBlock(SMALL_RESPONSE)}
   <p>From a web page, with a publishable key, even while the page is closing:</p>
   ${codeBlock(beacon)}
@@ -142,8 +142,8 @@ function authentication(document: OpenApiDocument): Html {
     cookie: 'Cookie: sluice_session=…',
   };
   const rows = Object.values(document.components.securitySchemes).map(
-    ({ in: place, description }) =>
-      html`<tr><td><code>${how[place ?? 'header']}</code></td><td>${inline(description)}</td></tr>`,
+    ({ in: location, description }) =>
+      html`<tr><td><code>${how[location ?? 'header']}</code></td><td>${inline(description)}</td></tr>`,
   );
   return html`
 <section id="authentication">
@@ -177,20 +177,20 @@ function fullSection(document: OpenApiDocument, endpoint: Endpoint): Html {
   ${main ? schemaTable(document, main.schema, 'request') : ''}
   ${main ? exampleBlocks(main) : ''}`
   }
-  <h3>Answers</h3>
-  ${answers(document, operation)}
+  <h3>Responses</h3>
+  ${responses(document, operation)}
 </section>`;
 }
 
-const PARAMETER_PLACES = [
+const PARAMETER_LOCATIONS = [
   ['path', 'In the path'],
   ['query', 'Parameters'],
   ['header', 'Headers'],
 ] as const;
 
 function parameters(document: OpenApiDocument, operation: Operation): Html {
-  const blocks = PARAMETER_PLACES.map(([place, heading]) => {
-    const here = (operation.parameters ?? []).filter((parameter) => parameter.in === place);
+  const blocks = PARAMETER_LOCATIONS.map(([location, heading]) => {
+    const here = (operation.parameters ?? []).filter((parameter) => parameter.in === location);
     const rows = here.map(
       (parameter) => html`
       <tr>
@@ -204,7 +204,7 @@ function parameters(document: OpenApiDocument, operation: Operation): Html {
   return html`${blocks}`;
 }
 
-function answers(document: OpenApiDocument, operation: Operation): Html {
+function responses(document: OpenApiDocument, operation: Operation): Html {
   const blocks = Object.entries(operation.responses).map(([status, given]) => {
     const response = '$ref' in given ? follow(document.components.responses, given) : given;
     return html`
@@ -220,7 +220,7 @@ function answerBody(document: OpenApiDocument, response: Response): Html {
   const headers = Object.keys(response.headers).map((name) => html` <code>${name}</code>`);
   const content = Object.entries(response.content ?? {}).map(([type, media]) =>
     type === 'application/json' && (media.examples || media.schema.$ref)
-      ? html`${(media.schema.anyOf ?? [media.schema]).map((shape) => schemaTable(document, shape, 'answer'))}${exampleBlocks(media)}`
+      ? html`${(media.schema.anyOf ?? [media.schema]).map((shape) => schemaTable(document, shape, 'response'))}${exampleBlocks(media)}`
       : html`<p><code>${type}</code></p>`,
   );
   return html`${content}<p class="meta">Headers:${headers}</p>`;
@@ -249,7 +249,7 @@ function operations(document: OpenApiDocument): Html {
   <h3 id="${endpoint.operation.operationId}">${endpoint.operation.summary}</h3>
   ${endpointLine(endpoint)}
   ${prose(endpoint.operation.description)}
-  ${answers(document, endpoint.operation)}`,
+  ${responses(document, endpoint.operation)}`,
   );
   return html`
 <section id="operations">

@@ -8,17 +8,17 @@ import { follow, type JsonSchema, type OpenApiDocument } from './openapi-types.t
 
 interface Row {
   readonly depth: number;
-  /** Null for all keys that have no row of their own. */
+  /** Null for all keys that have no row. */
   readonly name: string | null;
   readonly type: string;
   readonly required: boolean;
   readonly description: string;
 }
 
-/** What is worth a note differs: in a request the fields that must be there, in an answer those that may be missing. */
-export function schemaTable(document: OpenApiDocument, schema: JsonSchema, of: 'request' | 'answer'): Html {
+/** What is worth a note differs: in a request the fields that must be there, in a response those that may be missing. */
+export function schemaTable(document: OpenApiDocument, schema: JsonSchema, of: 'request' | 'response'): Html {
   const rows = fieldRows(document, schema, 0).map(({ depth, name, type, required, description }) => {
-    const mayBeMissing = of === 'answer' && !required && name !== null;
+    const mayBeMissing = of === 'response' && !required && name !== null;
     const note = of === 'request' && required ? 'required' : mayBeMissing ? 'not always' : '';
     return html`
       <tr>

@@ -1,7 +1,7 @@
 /**
  * The style sheet of the docs page. It is inlined, and allowed by its hash in the page's Content-Security-Policy, so
- * the page is one answer and loads nothing. Light and dark follow the reader's system; below 46rem tables stack and
- * the contents move to the top.
+ * the page is one response and loads nothing. Light and dark follow the reader's system; below 46rem tables stack and
+ * the contents are at the top.
  */
 
 export const DOCS_STYLE = `

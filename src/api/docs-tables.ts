@@ -31,7 +31,7 @@ export function errorTable(document: OpenApiDocument): Html {
 <section id="errors">
   <h2>Errors</h2>
   <p>Every error is JSON with <code>error</code> and <code>trace_id</code>; a 401 has <code>error</code> alone. Every
-  answer has the trace_id in <code>X-Trace-Id</code>.</p>
+  response has the trace_id in <code>X-Trace-Id</code>.</p>
   ${table(['Status', 'error', 'When'], rows)}
 </section>`;
 }

@@ -74,7 +74,7 @@ export function errorResponses(): Record<string, Response> {
     ...Object.fromEntries(PROBLEMS.map((row) => [row[0], problemResponse(row, row[2])])),
     OriginForbidden: problemResponse(
       ['Forbidden', 'forbidden', FORBIDDEN],
-      'The publishable key is not meant for this origin.',
+      'The publishable key may not be used from this origin.',
     ),
   };
 }

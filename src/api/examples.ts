@@ -1,6 +1,6 @@
 /**
  * Example requests and responses for the OpenAPI document and the docs page, as far as several routes share them. They
- * tell one story: someone looked around without a name, Ada placed an order, and when she signed in it turned out that
+ * follow one story: someone looked around without a name, Ada placed an order, and when she signed in it turned out that
  * the two are one person. The responses to ingest requests are what the server sends to these very requests (trace_ids
  * aside), and tests send them through the validator to prove it.
  */

@@ -1,7 +1,7 @@
 /**
  * Reads arrivals for all open streams: one read every POLL_MS for all streams of a tenant that have the same filter, and only after the
  * processor has stored something. A stream shows a few events of thousands a second, so the store looks through the rest and
- * counts it. A stream that starts in the past reads by itself until it is level with the others, and then goes along.
+ * counts it. A stream that starts in the past reads on its own until it has caught up with the others, and then joins them.
  *
  * Limits: LISTENERS_MAX streams in all and LISTENERS_PER_TENANT_MAX a tenant, on each edge; a tenant that stores more
  * between two polls than the store looks through in one call is shown late.
@@ -22,14 +22,14 @@ import {
 export const LISTENERS_MAX = 200;
 export const LISTENERS_PER_TENANT_MAX = 20;
 const POLL_MS = 200;
-const NOBODY: People = new Map();
+const NO_PEOPLE: People = new Map();
 
 export interface LiveFeedParts {
   readonly store: Store;
-  /** How many events the processor has stored so far, of all tenants; moves after they can be read. */
+  /** How many events the processor has stored so far, of all tenants; grows after they can be read. */
   readonly storedEvents: () => number;
   readonly now: () => number;
-  /** Told when nothing can be read, with the trace_id of one who waits for it. Must not throw. */
+  /** Called when nothing can be read, with the trace_id of a waiting stream. Must not throw. */
   readonly onUnavailable: (error: Error, traceId: string) => void;
 }
 
@@ -60,7 +60,7 @@ export class LiveFeed {
     this.#parts = parts;
   }
 
-  /** Keeps a place for a stream; gives what lets it go again, to be called once. Null when there is none. */
+  /** Reserves a slot for a stream; returns the function that releases it, to be called once. Null when all are taken. */
   reserve(tenantId: TenantId): (() => void) | null {
     const ofTenant = this.#reserved.get(tenantId) ?? 0;
     if (this.#isClosed || this.#reservedInAll >= LISTENERS_MAX || ofTenant >= LISTENERS_PER_TENANT_MAX) return null;
@@ -74,11 +74,11 @@ export class LiveFeed {
     };
   }
 
-  /** Where a new stream starts: after the place that it names, or now. Rejects with `BadCursorError` for a made-up one. */
+  /** Where a new stream starts: after its cursor, or now. Rejects with `BadCursorError` for a made-up one. */
   async startOf(tenantId: TenantId, after: string | null): Promise<LiveStart> {
     const { last, lastSequence } = await this.#parts.store.arrivals(tenantId, after, 1);
-    // Numbers start with 1: whoever names a place has to read from there.
-    return after === null ? { place: last, sequence: lastSequence } : { place: after, sequence: 0 };
+    // Numbers start with 1: a stream with a cursor has to read from there.
+    return after === null ? { cursor: last, sequence: lastSequence } : { cursor: after, sequence: 0 };
   }
 
   add(tenantId: TenantId, listener: LiveListener): void {
@@ -111,7 +111,7 @@ export class LiveFeed {
   }
 
   #tick(): void {
-    // Looked at before reading: what is stored meanwhile moves it again.
+    // Looked at before reading: what is stored meanwhile changes it again.
     const stored = this.#parts.storedEvents();
     const hasMoved = stored !== this.#storedEventsSeen;
     this.#storedEventsSeen = stored;
@@ -129,13 +129,13 @@ export class LiveFeed {
     try {
       const { page, people } = await this.#read(channel.tenantId, channel.at, channel.filter);
       // A page may end before the end. The one that finds nothing new is the last.
-      channel.isBehind ||= page.last !== channel.at.place;
+      channel.isBehind ||= page.last !== channel.at.cursor;
       this.#deliver(page, people, channel.listeners);
-      channel.at = { place: page.last, sequence: page.lastSequence };
+      channel.at = { cursor: page.last, sequence: page.lastSequence };
     } catch (error) {
       channel.isBehind = true;
-      this.#tell(error, [...channel.listeners][0]);
-      // The store was set back: clients come back with the places up to which they got, and are told what to do.
+      this.#report(error, [...channel.listeners][0]);
+      // The store was restored to an earlier state: clients reconnect with their cursors and get an error that says what to do.
       if (error instanceof BadCursorError) this.#endChannel(channel);
     } finally {
       channel.isReading = false;
@@ -155,7 +155,7 @@ export class LiveFeed {
       while (listener.isOpen) {
         const channel = this.#channels.get(name);
         if (channel === undefined) {
-          const at = { place: listener.place, sequence: listener.sequence };
+          const at = { cursor: listener.cursor, sequence: listener.sequence };
           const listeners = new Set([listener]);
           this.#channels.set(name, { tenantId, filter, listeners, at, isBehind: true, isReading: false });
           return;
@@ -169,21 +169,21 @@ export class LiveFeed {
         await sleep(POLL_MS, undefined, { ref: false });
       }
     } catch (error) {
-      // It comes back by itself, with the place up to which it got.
+      // The client reconnects with its last cursor.
       listener.close();
-      this.#tell(error, listener);
+      this.#report(error, listener);
     }
   }
 
   async #read(
     tenantId: TenantId,
-    { place }: LiveStart,
+    { cursor }: LiveStart,
     filter: LiveFilter,
   ): Promise<{ readonly page: NewestArrivals; readonly people: People }> {
     const { store } = this.#parts;
     const { eventName, profileId, keyId, includesPerson } = filter;
-    const page = await store.newestArrivals(tenantId, place, { eventName, profileId, keyId }, EVENTS_PER_SECOND_MAX);
-    return { page, people: (await peopleOf(store, tenantId, includesPerson, page.events)) ?? NOBODY };
+    const page = await store.newestArrivals(tenantId, cursor, { eventName, profileId, keyId }, EVENTS_PER_SECOND_MAX);
+    return { page, people: (await peopleOf(store, tenantId, includesPerson, page.events)) ?? NO_PEOPLE };
   }
 
   #deliver({ events, last, lastSequence, skipped }: NewestArrivals, people: People, to: Iterable<LiveListener>): void {
@@ -191,11 +191,11 @@ export class LiveFeed {
     const written = events.map((event) => new LiveEvent(event, people));
     for (const listener of to) {
       listener.offer(written, skipped, now);
-      if (listener.sequence < lastSequence) listener.moveTo({ place: last, sequence: lastSequence });
+      if (listener.sequence < lastSequence) listener.advanceTo({ cursor: last, sequence: lastSequence });
     }
   }
 
-  #tell(error: unknown, listener: LiveListener | undefined): void {
+  #report(error: unknown, listener: LiveListener | undefined): void {
     const reason = error instanceof Error ? error : new Error(String(error));
     this.#parts.onUnavailable(reason, listener?.traceId ?? '');
   }

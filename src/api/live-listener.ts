@@ -1,7 +1,7 @@
 /**
  * One open stream of `GET /live`: which events it shows, how fast, and how they are written. It gives each event at most
  * once and in order of arrival, EVENTS_PER_SECOND_MAX a second at most. Of what comes faster, the newest wait for the next
- * second and push out the older ones; those, and what is too large, are counted and told as `skipped`, in their place.
+ * second and push out the older ones; those, and what is too large, are counted and sent as `skipped`, in order.
  * Nothing waits in memory but EVENTS_PER_SECOND_MAX events that fit BUFFERED_BYTES_MAX, and as much in the connection.
  * A reader who takes nothing for STUCK_MS is let go.
  */
@@ -15,7 +15,7 @@ import { eventJson } from './stored-json.ts';
 export const EVENTS_PER_SECOND_MAX = 50;
 /** A second's worth of ordinary events. What listeners of one tenant have in common is in memory once. */
 const BUFFERED_BYTES_MAX = 2_097_152;
-/** Larger ones are in the API; on a page they would help nobody. */
+/** Larger ones are in the API; a page could not show them. */
 const EVENT_BYTES_MAX = 1_048_576;
 const SECOND_MS = 1_000;
 /** Often enough for proxies, which close what is silent for a minute or so. */
@@ -32,7 +32,7 @@ export interface LiveFilter extends ArrivalFilter {
 
 /** Where a stream starts. */
 export interface LiveStart {
-  readonly place: string;
+  readonly cursor: string;
   readonly sequence: number;
 }
 
@@ -57,21 +57,21 @@ export class LiveEvent {
   }
 
   #written(people?: People): Buffer {
-    return Buffer.from(messageOf('event', this.event.place, jsonText(eventJson(this.event, people))));
+    return Buffer.from(messageOf('event', this.event.cursor, jsonText(eventJson(this.event, people))));
   }
 }
 
-/** An event that is to be written when there is room; or, without bytes, how many cannot be, up to this place. */
+/** An event that is to be written when there is room; or, without bytes, how many cannot be, up to this cursor. */
 type Waiting =
-  | { readonly place: string; readonly bytes: Buffer; readonly events: 1 }
-  | { readonly place: string; readonly bytes: null; readonly events: number };
+  | { readonly cursor: string; readonly bytes: Buffer; readonly events: 1 }
+  | { readonly cursor: string; readonly bytes: null; readonly events: number };
 
 export class LiveListener {
   readonly filter: LiveFilter;
   /** Names the request that opened the stream. */
   readonly traceId: string;
   readonly #response: ServerResponse;
-  #place: string;
+  #cursor: string;
   #sequence: number;
   #secondStart = 0;
   #shownThisSecond = 0;
@@ -80,8 +80,8 @@ export class LiveListener {
   #waitingBytes = 0;
   #skipped = 0;
   /** Of the last one that was skipped. */
-  #skippedPlace = '';
-  #toldSkippedAt = 0;
+  #skippedCursor = '';
+  #reportedSkippedAt = 0;
   #wroteAt: number;
   #stuckSince: number | null = null;
 
@@ -89,16 +89,16 @@ export class LiveListener {
     this.#response = response;
     this.filter = parts.filter;
     this.traceId = parts.traceId;
-    this.#place = parts.start.place;
+    this.#cursor = parts.start.cursor;
     this.#sequence = parts.start.sequence;
     this.#wroteAt = parts.now;
     // With an id from the start, a stream that breaks before its first event goes on without a gap.
-    response.write(`retry: ${RETRY_MS}\nid: ${this.#place}\n\n`);
+    response.write(`retry: ${RETRY_MS}\nid: ${this.#cursor}\n\n`);
   }
 
   /** Up to where it has been offered everything. */
-  get place(): string {
-    return this.#place;
+  get cursor(): string {
+    return this.#cursor;
   }
 
   get sequence(): number {
@@ -115,26 +115,26 @@ export class LiveListener {
    */
   offer(lives: readonly LiveEvent[], skipped: NewestArrivals['skipped'], now: number): void {
     const isNews = skipped !== null && skipped.sequence > this.#sequence;
-    if (isNews) this.moveTo(skipped);
+    if (isNews) this.advanceTo(skipped);
     if (!this.isOpen) return;
-    if (isNews) this.#wait({ place: skipped.place, bytes: null, events: skipped.events });
+    if (isNews) this.#wait({ cursor: skipped.cursor, bytes: null, events: skipped.events });
     for (const live of lives) {
       if (live.event.sequence <= this.#sequence) continue;
-      this.moveTo(live.event);
+      this.advanceTo(live.event);
       const bytes = this.filter.includesPerson ? live.bytesWithPerson : live.bytes;
-      const { place } = live.event;
-      this.#wait(bytes.length > EVENT_BYTES_MAX ? { place, bytes: null, events: 1 } : { place, bytes, events: 1 });
+      const { cursor } = live.event;
+      this.#wait(bytes.length > EVENT_BYTES_MAX ? { cursor, bytes: null, events: 1 } : { cursor, bytes, events: 1 });
     }
     this.#writeWaiting(now);
   }
 
   /** Nothing before it is of any more interest. */
-  moveTo({ place, sequence }: LiveStart): void {
-    this.#place = place;
+  advanceTo({ cursor, sequence }: LiveStart): void {
+    this.#cursor = cursor;
     this.#sequence = sequence;
   }
 
-  /** Called a few times a second: writes what waits, tells what was skipped, gives a sign of life, lets a stuck reader go. */
+  /** Called a few times a second: writes what waits, reports what was skipped, sends a heartbeat, closes a stuck reader. */
   tick(now: number): void {
     if (!this.isOpen) return;
     if (this.#isFull()) {
@@ -145,9 +145,9 @@ export class LiveListener {
     this.#stuckSince = null;
     this.#writeWaiting(now);
     if (this.#waiting.length > 0) return;
-    if (now - this.#toldSkippedAt >= SECOND_MS) this.#tellSkipped(now);
+    if (now - this.#reportedSkippedAt >= SECOND_MS) this.#reportSkipped(now);
     // The id of a message without data is remembered all the same: a filter that shows nothing for hours costs nothing.
-    if (now - this.#wroteAt >= HEARTBEAT_MS) this.#write(`: still here\nid: ${this.#place}\n\n`, now);
+    if (now - this.#wroteAt >= HEARTBEAT_MS) this.#write(`: still here\nid: ${this.#cursor}\n\n`, now);
   }
 
   close(): void {
@@ -173,12 +173,12 @@ export class LiveListener {
     return oldest;
   }
 
-  #skip({ place, events }: Waiting): void {
+  #skip({ cursor, events }: Waiting): void {
     this.#skipped += events;
-    this.#skippedPlace = place;
+    this.#skippedCursor = cursor;
   }
 
-  /** The oldest first, so that the places on the stream only ever go forward. */
+  /** The oldest first, so that the cursors on the stream only ever go forward. */
   #writeWaiting(now: number): void {
     if (this.#waiting.length === 0) return;
     if (now - this.#secondStart >= SECOND_MS || now < this.#secondStart) {
@@ -192,7 +192,7 @@ export class LiveListener {
         this.#skip(oldest);
         continue;
       }
-      this.#tellSkipped(now);
+      this.#reportSkipped(now);
       this.#shownThisSecond += 1;
       this.#write(oldest.bytes, now);
     }
@@ -202,12 +202,12 @@ export class LiveListener {
     return this.#response.writableLength > BUFFERED_BYTES_MAX;
   }
 
-  #tellSkipped(now: number): void {
+  #reportSkipped(now: number): void {
     if (this.#skipped === 0) return;
     const data = JSON.stringify({ events: this.#skipped });
     this.#skipped = 0;
-    this.#toldSkippedAt = now;
-    this.#write(messageOf('skipped', this.#skippedPlace, data), now);
+    this.#reportedSkippedAt = now;
+    this.#write(messageOf('skipped', this.#skippedCursor, data), now);
   }
 
   #write(message: string | Buffer, now: number): void {
@@ -217,6 +217,6 @@ export class LiveListener {
 }
 
 /** Line breaks can only stand between the tokens of JSON, where a space says the same. */
-function messageOf(name: string, place: string, json: string): string {
-  return `id: ${place}\nevent: ${name}\ndata: ${json.replaceAll(/[\r\n]/g, ' ')}\n\n`;
+function messageOf(name: string, cursor: string, json: string): string {
+  return `id: ${cursor}\nevent: ${name}\ndata: ${json.replaceAll(/[\r\n]/g, ' ')}\n\n`;
 }

@@ -38,7 +38,7 @@ type Paths = Readonly<Record<string, PathItem>>;
 /** A route with a schema. */
 export type DescribedRoute = Pick<RouteOptions, 'method' | 'url' | 'schema'>;
 
-/** In an app of its own, which never listens and is gone afterwards. */
+/** In a separate app, which never listens and is gone afterwards. */
 export async function generateDocument(
   routes: readonly DescribedRoute[],
   options: DocumentOptions,
@@ -71,7 +71,7 @@ const TAGS = [
     name: 'Dashboard',
     description: [
       'What the dashboard at `/dashboard` calls besides *Reading back*: the live stream and the health of the server, which a secret key opens too, and sessions, members and keys, which API keys do not open: they need the cookie of a signed-in member.',
-      'A change must come from the page itself: `Origin` has to be that of the server, otherwise the response is 403. Bodies are JSON. A session opens the calls of *Reading back* too: there the header `Sluice-Environment` says whose data is meant, and on `GET /live` the parameter `environment`.',
+      'A change must come from the page itself: `Origin` has to be that of the server, otherwise the response is 403. Bodies are JSON. A session opens the calls of *Reading back* too: there the header `Sluice-Environment` selects the environment, and on `GET /live` the parameter `environment`.',
     ].join('\n\n'),
   },
   {
@@ -190,7 +190,7 @@ function withReferences(value: unknown, components: Map<string, JsonSchema>): un
   if (!('title' in value) || typeof value.title !== 'string') return inner();
   const { title } = value;
   const known = components.get(title);
-  // In its place before those inside it: components are in the order in which a reader meets them.
+  // Before those inside it: components are in the order in which a reader meets them.
   if (known === undefined) components.set(title, {});
   const schema = inner();
   if (known !== undefined && !isDeepStrictEqual(known, schema)) throw new Error(`two schemas have the title ${title}`);

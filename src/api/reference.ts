@@ -1,5 +1,5 @@
 /**
- * What a client should know that a schema does not say: when each error is answered, what the limits are, and by which
+ * What a client should know that a schema does not say: when each error is returned, what the limits are, and by which
  * rules a user is validated. The OpenAPI document carries these tables as extensions and the docs page prints them.
  * Texts and numbers come from `errors.ts` and `model.ts`; a test checks each rule's message against the validator.
  */
@@ -20,7 +20,7 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
   bad_request:
     'What was sent is not proper HTTP; or, outside `/ingest/`, the path or a parameter cannot be understood.',
   unauthorized: 'The key is missing, wrong, revoked, expired, or of an environment that is not served here.',
-  forbidden: 'A publishable key is used outside `/ingest/`, or from an origin that it is not meant for.',
+  forbidden: 'A publishable key is used outside `/ingest/`, or from an origin that is not in its list.',
   not_found:
     'There is nothing at this path; or no such profile or trace, as far as the account and environment of the key go.',
   method_not_allowed: 'The path exists, but not for this method. `Allow` lists those that do.',
@@ -31,7 +31,7 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
   headers_too_large: 'The request line and headers are too long.',
   internal: 'A fault on our side. Nothing was promised.',
   unavailable:
-    'Cannot take it or tell it now: too much in flight, disk full or failing, keys or store unreachable, shutting down.',
+    'The server cannot serve it now: too much in flight, disk full or failing, keys or store unreachable, shutting down.',
 };
 
 export const ERROR_ROWS: readonly ErrorRow[] = (Object.keys(ERRORS) as ErrorCode[]).map((code) => ({
@@ -57,9 +57,9 @@ export const LIMIT_ROWS: readonly LimitRow[] = [
   {
     what: 'Request body',
     limit: `10 MB (${count(LIMITS.bodyBytesMax)} bytes), as sent and unpacked`,
-    beyond: 'The answer is 413.',
+    beyond: 'The response is 413.',
   },
-  { what: 'Users per request', limit: `1 to ${count(LIMITS.usersPerRequestMax)}`, beyond: 'The answer is 400.' },
+  { what: 'Users per request', limit: `1 to ${count(LIMITS.usersPerRequestMax)}`, beyond: 'The response is 400.' },
   { what: 'Events per user', limit: 'at least 1', beyond: USER_REJECTED },
   { what: 'Identifier', limit: `${count(LIMITS.identifierCharactersMax)} characters`, beyond: USER_REJECTED },
   { what: 'Event name', limit: `${count(LIMITS.eventNameCharactersMax)} characters`, beyond: USER_REJECTED },
@@ -69,7 +69,7 @@ export const LIMIT_ROWS: readonly LimitRow[] = [
   {
     what: '`Idempotency-Key`',
     limit: `1 to ${LIMITS.idempotencyKeyCharactersMax} characters`,
-    beyond: 'The answer is 400.',
+    beyond: 'The response is 400.',
   },
 ];
 

@@ -1,7 +1,7 @@
 /**
  * Whether a request that changes something comes from our own page: the rule against CSRF, pure. Browsers say where a
  * request comes from in `Origin`, which no page can forge; where that is left out, `Sec-Fetch-Site` says enough. Our own
- * origins are that of the Host header and the one that the operator set. Also tells where people reach this server.
+ * origins are that of the Host header and the one that the operator set. Also derives the URL that people reach this server at.
  */
 
 import type { IncomingHttpHeaders } from 'node:http';
@@ -23,7 +23,7 @@ export function isSameOrigin(method: string, headers: IncomingHttpHeaders, publi
   return origin === hostOrigin(headers) || (publicUrl !== '' && origin === publicUrl);
 }
 
-/** Whether the browser reached us by TLS, as far as anybody knows. */
+/** Whether the browser reached us by TLS, as far as the server can know. */
 export function isSecure(headers: IncomingHttpHeaders, publicUrl: string): boolean {
   return publicUrl.startsWith('https:') || isForwardedSecurely(headers);
 }

@@ -42,7 +42,7 @@ export function addressOf(request: Pick<FastifyRequest, 'headers' | 'socket'>, p
   return isIPv6(address) ? networkOf(address) : address;
 }
 
-/** The first 64 bits: whoever has one address of IPv6 has all of its network. */
+/** The first 64 bits: a client with one IPv6 address has its whole network. */
 function networkOf(address: string): string {
   const [before = '', after] = address.split('::');
   const head = before === '' ? [] : before.split(':');

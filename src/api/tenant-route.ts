@@ -31,7 +31,7 @@ export interface TenantParts extends MemberParts {
   readonly onRead: () => void;
   /** How identifiers that are asked for become match keys. */
   readonly matchOptions: MatchOptions;
-  /** Told of every use of a key, with where the request came from. Must not throw. */
+  /** Called for every use of a key, with the origin of the request. Must not throw. */
   readonly noteUse: (key: ApiKey, at: number, origin: string | undefined, host: string | undefined) => void;
 }
 
@@ -46,7 +46,7 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly traceId: string;
   /** By the clock that `received_at` is taken from. */
   readonly now: number;
-  /** Whose key or session it came with. */
+  /** The key or session of the request. */
   readonly by: NonNullable<Act['by']>;
 }
 

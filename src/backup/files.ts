@@ -176,7 +176,7 @@ export function syncPath(path: string): void {
 
 function compressorOf(kind: ArchiveKind): Transform | undefined {
   if (kind === 'tar') return undefined;
-  // gzip has a checksum of its own accord.
+  // gzip has its own checksum.
   return kind === 'tar.gz' ? createGzip() : createZstdCompress({ params: { [constants.ZSTD_c_checksumFlag]: 1 } });
 }
 

@@ -1,7 +1,7 @@
 /**
  * The words at start. The first start on a data folder or a database makes an account and one development key, and prints
  * a link to the dashboard, the key and a curl line that works when pasted: once, on stdout, never in the log. Later starts
- * print only where the server is, and how to get in while nobody can sign in. Of several servers that start at once on
+ * print only where the server is, and how to sign in while there is no member yet. Of several servers that start at once on
  * an empty database one makes the account, and that one alone prints a link and a key. Servers that do not serve the
  * dashboard make nothing.
  */
@@ -39,7 +39,7 @@ export async function announceStart(start: Start): Promise<void> {
   }
   const wanted = newAccount(DEFAULT_ACCOUNT_NAME, now);
   const account = await keyStore.ensureAccount(wanted);
-  // Another server was faster, and has told whoever started it.
+  // Another server was faster and has printed it.
   if (account.id !== wanted.id) {
     out('\n  Another server has just created the first account, and printed a link and a key.\n\n');
     return;
@@ -61,7 +61,7 @@ const NO_KEY = `
 
 `;
 
-/** For a server that makes no account: of a role that nobody signs in to. */
+/** For a server that makes no account: of a role without sign-in. */
 export function announceRole({ config, port, out }: Pick<Start, 'config' | 'port' | 'out'>): void {
   out(`\n  Sluice is listening on ${baseUrlOf(config.host, port)}, with the role ${config.role}\n\n`);
 }

@@ -31,11 +31,11 @@ import { bytesOfBackup, type CheckFolder, isFolder, verify } from '../backup/unp
 import type { Config } from '../config/config.ts';
 import { logFolderOf } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
-import { refuseMovedFolder } from '../migration/marker.ts';
+import { refuseMigratedFolder } from '../migration/marker.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
-import { readSettings } from './place.ts';
+import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
 
@@ -127,7 +127,7 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   const scope = scopeOf(config);
   assertTarget(target, dataFolder);
   refuseUnfinishedRestore(dataFolder);
-  if (scope === 'all') refuseMovedFolder(dataFolder);
+  if (scope === 'all') refuseMigratedFolder(dataFolder);
   const beganAt = shell.now();
   const lock = shell.lockDataFolder(dataFolder, scope);
   let manifest: Manifest;
@@ -246,7 +246,7 @@ function existsAlready(target: string): OperatorError {
   const kind = archiveKindOf(target);
   const stem = kind === undefined ? target : target.replace(/\.(tar|tar\.gz|tgz|tar\.zst)$/i, '');
   return new OperatorError(
-    `${target} is there already. Every backup gets a name of its own, such as ${stem}-$(date +%Y-%m-%d-%H%M)${kind === undefined ? '' : `.${kind}`}`,
+    `${target} exists already. Give every backup a new name, such as ${stem}-$(date +%Y-%m-%d-%H%M)${kind === undefined ? '' : `.${kind}`}`,
   );
 }
 

@@ -375,7 +375,7 @@ export const COMMANDS = {
       { title: 'Interrupted?', text: 'Run the same command again: it continues where it stopped.' },
       {
         title: 'At the end',
-        text: 'the rows and the ledger of both sides are compared, and it says how to start the server from now on. The file moved.json in the data folder then prevents an embedded server from continuing there.',
+        text: 'the rows and the ledger of both sides are compared, and it says how to start the server from now on. The file migrated.json in the data folder then prevents an embedded server from continuing there.',
       },
       { title: 'Exit codes', text: '0 both sides are the same, 1 they are not, and stderr or the table says why.' },
     ],
@@ -427,7 +427,7 @@ export const COMMANDS = {
     },
     notes: [
       {
-        text: 'Refused where the data folder is not empty: move the old one aside and keep it until all is well.',
+        text: 'Refused where the data folder is not empty: rename the old one and keep it until everything works.',
       },
       {
         title: 'Interrupted?',

@@ -14,7 +14,7 @@ export function curlLine(baseUrl: string, key: string): string {
 }
 
 /**
- * For the console of a browser, or a page. Each visitor gets an anon_id of their own and keeps it: one and the same for
+ * For the console of a browser, or a page. Each visitor gets their own anon_id and keeps it: one and the same for
  * all would make them one person. `keepalive` lets the request finish when the page is left.
  */
 export function fetchSnippet(baseUrl: string, key: string): string {

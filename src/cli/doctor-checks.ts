@@ -88,7 +88,7 @@ export interface DatabaseFacts {
    * Whether the data folder was moved to another database, or a move into this one is not finished, in the words of a start;
    * null where neither is so.
    */
-  readonly problemOfMove: string | null;
+  readonly problemOfMigration: string | null;
   /** Whether the log in the data folder is of another installation, in the words of a start; null where it is not. */
   readonly problemOfLog: string | null;
 }

@@ -19,8 +19,8 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
     return [broken('database', `${name} answers, but is a standby`, advice)];
   }
   const findings: Finding[] = [well('database', `${name} answers: PostgreSQL ${facts.version}`)];
-  if (facts.problemOfMove !== null) {
-    return [...findings, broken('database', facts.problemOfMove, 'Until then a server refuses to start.')];
+  if (facts.problemOfMigration !== null) {
+    return [...findings, broken('database', facts.problemOfMigration, 'Until then a server refuses to start.')];
   }
   if (facts.problemOfLog !== null) {
     return [...findings, broken('log', facts.problemOfLog, 'Until then a server refuses to start.')];

@@ -7,7 +7,7 @@ import { isRestoreUnfinished } from '../backup/restore-marker.ts';
 import type { Config } from '../config/config.ts';
 import type { LogReader } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
-import { problemOfUnmovedFolder, refuseMovedFolder } from '../migration/marker.ts';
+import { problemOfUnmigratedFolder, refuseMigratedFolder } from '../migration/marker.ts';
 import type { Store } from '../store.ts';
 import {
   broken,
@@ -27,7 +27,7 @@ import { checkDatabase } from './doctor-database.ts';
 import { checkBacklog, checkBooks, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
-import { readSettings } from './place.ts';
+import { readSettings } from './location.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable, wrap } from './table.ts';
 
@@ -98,7 +98,7 @@ export async function examine(parts: DoctorParts): Promise<Finding[]> {
   const { storeUrl, logUrl } = parts.config;
   const findings = await attempt('settings', checkSettings, parts);
   const essential: readonly NamedCheck[] = [
-    ...(storeUrl !== '' && logUrl === '' ? [['data folder', checkIsMoved] as const] : []),
+    ...(storeUrl !== '' && logUrl === '' ? [['data folder', checkIsMigrated] as const] : []),
     ...(storeUrl === '' ? [] : [['database', checkDatabase] as const]),
     ...(logUrl === '' ? FOLDER_CHECKS : []),
     ...(storeUrl === '' ? [['store', checkIsHere] as const, ['data folder', checkIsOneInstallation] as const] : []),
@@ -115,13 +115,13 @@ export async function examine(parts: DoctorParts): Promise<Finding[]> {
 
 /** What was moved to PostgreSQL is to be looked at there: all that follows would be of the past. */
 async function checkIsHere({ dataFolder }: DoctorParts): Promise<Finding[]> {
-  refuseMovedFolder(dataFolder);
+  refuseMigratedFolder(dataFolder);
   return [];
 }
 
 /** As at a start: with PostgreSQL, embedded data that was left in the folder would be missing. */
-async function checkIsMoved({ dataFolder }: DoctorParts): Promise<Finding[]> {
-  const problem = problemOfUnmovedFolder(dataFolder);
+async function checkIsMigrated({ dataFolder }: DoctorParts): Promise<Finding[]> {
+  const problem = problemOfUnmigratedFolder(dataFolder);
   return problem === null ? [] : [broken('data folder', problem, 'Until then a server refuses to start.')];
 }
 

@@ -1,6 +1,6 @@
 /**
  * CSV by RFC 4180: lines end with CRLF, cells with a comma, a quote or a line break are quoted, quotes are doubled. Nothing
- * and an empty text are told apart: nothing is an empty cell, an empty text is `""`.
+ * and an empty text are different: nothing is an empty cell, an empty text is `""`.
  *
  * Events hold what strangers sent, and spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a formula. So text
  * is neutralised unless the raw data is asked for: an apostrophe goes before such a beginning, and control and

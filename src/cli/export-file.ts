@@ -124,7 +124,7 @@ export class PartFile {
 
 /** What an earlier export left of a file that was to get this name. */
 export function forgetPart(file: string): void {
-  // The state first: without it nobody goes on with the part.
+  // The state first: without it the part is not continued.
   rmSync(`${partOf(file)}.state`, { force: true });
   rmSync(partOf(file), { force: true });
 }

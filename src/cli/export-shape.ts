@@ -96,6 +96,6 @@ function numberCell(value: string | null): Cell {
   return value === null ? null : { kind: 'number', text: value };
 }
 
-function valuesText(told: ReadonlyMap<string, Provenance>): string {
-  return jsonText(new Map([...told].map(([name, { value }]): [string, Json] => [name, raw(value)])));
+function valuesText(values: ReadonlyMap<string, Provenance>): string {
+  return jsonText(new Map([...values].map(([name, { value }]): [string, Json] => [name, raw(value)])));
 }

@@ -1,7 +1,7 @@
 /**
  * `sluice export`: events or profiles of a tenant as NDJSON, CSV or parquet. Reads the store page by page through its
  * cursor, so memory stays flat and a running server is not held up; events come newest first, profiles oldest first.
- * What comes in meanwhile and is newer than the first page is not part of it. NDJSON and CSV files are resumable
+ * Events that arrive meanwhile and are newer than the first page are not part of it. NDJSON and CSV files are resumable
  * (`export-file.ts`).
  */
 
@@ -14,7 +14,7 @@ import { csvHeader, csvLine } from './export-csv.ts';
 import { type Asked, type Checkpoint, forgetPart, giveName, PartFile, partOf, readCheckpoint } from './export-file.ts';
 import { writeParquet } from './export-parquet.ts';
 import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
-import { type ExportWishes, readExportWishes } from './export-wishes.ts';
+import { type ExportOptions, readExportOptions } from './export-options.ts';
 import { countOf, formatBytes } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
@@ -32,35 +32,35 @@ interface Source<Row> {
 
 interface Job {
   readonly shell: Shell;
-  readonly wishes: ExportWishes;
+  readonly options: ExportOptions;
   readonly checkpoint: Checkpoint | undefined;
   readonly progress: Progress;
 }
 
 export async function runExport(args: readonly string[], shell: Shell): Promise<number> {
-  const wishes = readExportWishes(args, shell);
-  const { out } = wishes;
-  if (out !== null && existsSync(out) && !wishes.overwrite) {
+  const options = readExportOptions(args, shell);
+  const { out } = options;
+  if (out !== null && existsSync(out) && !options.overwrite) {
     throw new OperatorError(`${out} exists already. Choose another name, or replace it with --overwrite.`);
   }
   const folder = out === null ? '.' : dirname(out);
   if (!existsSync(folder)) {
     throw new OperatorError(`The folder ${folder} for ${out} does not exist. Create it first: mkdir -p "${folder}"`);
   }
-  return withStore(shell, wishes.place.config, async (store) => {
-    const tenant = await chooseTenant(shell, store, wishes.place);
-    const checkpoint = checkpointFor(wishes, tenant);
+  return withStore(shell, options.dataSource.config, async (store) => {
+    const tenant = await chooseTenant(shell, store, options.dataSource);
+    const checkpoint = checkpointFor(options, tenant);
     if (checkpoint !== undefined) {
       shell.err(`Continuing after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
     }
-    const range = checkpoint ?? wishes;
+    const range = checkpoint ?? options;
     const title = out === null ? 'stdout' : basename(out);
-    const noun = wishes.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
+    const noun = options.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
     const progress = new Progress({ title, noun, terminal: shell.errTerminal, err: shell.err, now: shell.now });
-    const job = { shell, wishes: { ...wishes, from: range.from, to: range.to }, checkpoint, progress };
+    const job = { shell, options: { ...options, from: range.from, to: range.to }, checkpoint, progress };
     try {
-      return wishes.what === 'events'
-        ? await write(await eventSource(store, tenant, job.wishes), tenant, job)
+      return options.what === 'events'
+        ? await write(await eventSource(store, tenant, job.options), tenant, job)
         : await write(profileSource(store, tenant), tenant, job);
     } catch (error) {
       if (!(error instanceof BadCursorError)) throw inWords(error);
@@ -73,26 +73,26 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   });
 }
 
-function askedOf(wishes: ExportWishes, tenant: Tenant): Asked {
-  return { ...wishes.asked, tenant: tenant.id };
+function askedOf(options: ExportOptions, tenant: Tenant): Asked {
+  return { ...options.asked, tenant: tenant.id };
 }
 
-function checkpointFor(wishes: ExportWishes, tenant: Tenant): Checkpoint | undefined {
-  const { out, restart } = wishes;
+function checkpointFor(options: ExportOptions, tenant: Tenant): Checkpoint | undefined {
+  const { out, restart } = options;
   if (out === null || restart) return undefined;
-  return readCheckpoint(out, askedOf(wishes, tenant));
+  return readCheckpoint(out, askedOf(options, tenant));
 }
 
 async function eventSource(
   store: Store,
   tenant: Tenant,
-  { eventName, from, to }: ExportWishes,
+  { eventName, from, to }: ExportOptions,
 ): Promise<Source<StoredEvent>> {
   const isAll = eventName === null && from === null && to === null;
-  const books = isAll ? await store.ledger(tenant.id, { from: null, to: null }) : undefined;
+  const ledger = isAll ? await store.ledger(tenant.id, { from: null, to: null }) : undefined;
   return {
     shape: EVENT_SHAPE,
-    total: books?.hours.reduce((sum, { events }) => sum + events.stored, 0) ?? null,
+    total: ledger?.hours.reduce((sum, { events }) => sum + events.stored, 0) ?? null,
     page: async (cursor) => {
       const query = { profileId: null, eventName, from, to, limit: PAGE_ROWS, cursor };
       return (await store.events(tenant.id, query)) ?? { rows: [], nextCursor: null };
@@ -109,22 +109,22 @@ function profileSource(store: Store, tenant: Tenant): Source<StoredProfile> {
 }
 
 async function write<Row>(source: Source<Row>, tenant: Tenant, job: Job): Promise<number> {
-  const { format, out } = job.wishes;
+  const { format, out } = job.options;
   if (format === 'parquet' && out !== null) return writeParquetFile(source, out, job);
   return out === null ? writeStdout(source, job) : writeTextFile(source, out, tenant, job);
 }
 
 async function writeStdout<Row>(source: Source<Row>, job: Job): Promise<number> {
-  const { shell, wishes } = job;
+  const { shell, options } = job;
   let [rows, bytes] = [0, 0];
   let isWhole = false;
   const put = (text: string): void => {
     shell.out(text);
     bytes += Buffer.byteLength(text);
   };
-  if (wishes.format === 'csv') put(csvHeader(source.shape.columns));
+  if (options.format === 'csv') put(csvHeader(source.shape.columns));
   for await (const page of pagesOf(source, null, job)) {
-    put(textOf(page.rows, source.shape, wishes));
+    put(textOf(page.rows, source.shape, options));
     rows += page.rows.length;
     // On a terminal the rows themselves are the progress, and a bar between them would be a mess.
     if (!shell.outTerminal.isTty) job.progress.show({ count: rows, bytes, done: rows, total: source.total });
@@ -135,19 +135,19 @@ async function writeStdout<Row>(source: Source<Row>, job: Job): Promise<number> 
 }
 
 async function writeTextFile<Row>(source: Source<Row>, out: string, tenant: Tenant, job: Job): Promise<number> {
-  const { shell, wishes, checkpoint, progress } = job;
-  const part = new PartFile(out, askedOf(wishes, tenant), checkpoint);
+  const { shell, options, checkpoint, progress } = job;
+  const part = new PartFile(out, askedOf(options, tenant), checkpoint);
   let rows = checkpoint?.rows ?? 0;
   let isWhole = false;
   try {
-    if (checkpoint === undefined && wishes.format === 'csv') part.write(csvHeader(source.shape.columns));
+    if (checkpoint === undefined && options.format === 'csv') part.write(csvHeader(source.shape.columns));
     for await (const page of pagesOf(source, checkpoint?.cursor ?? null, job)) {
-      part.write(textOf(page.rows, source.shape, wishes));
+      part.write(textOf(page.rows, source.shape, options));
       rows += page.rows.length;
       progress.show({ count: rows, bytes: part.bytes, done: rows, total: source.total });
       isWhole = page.nextCursor === null;
       if (page.nextCursor === null) break;
-      const place = { cursor: page.nextCursor, rows, from: wishes.from, to: wishes.to };
+      const place = { cursor: page.nextCursor, rows, from: options.from, to: options.to };
       part.reach(place, shell.now(), shell.stop.aborted);
     }
   } catch (error) {
@@ -192,7 +192,7 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
   return done(source.shape.noun, rows, statSync(out).size, out, job);
 }
 
-/** Ends early, without an error, when the command is to stop; whoever reads them looks at `shell.stop` then. */
+/** Ends early, without an error, when the command is to stop; the caller checks `shell.stop` then. */
 async function* pagesOf<Row>(source: Source<Row>, from: string | null, { shell }: Job): AsyncGenerator<Page<Row>> {
   let cursor = from;
   do {
@@ -204,7 +204,7 @@ async function* pagesOf<Row>(source: Source<Row>, from: string | null, { shell }
   } while (cursor !== null && !shell.stop.aborted);
 }
 
-function textOf<Row>(rows: readonly Row[], shape: Shape<Row>, { format, raw }: ExportWishes): string {
+function textOf<Row>(rows: readonly Row[], shape: Shape<Row>, { format, raw }: ExportOptions): string {
   const lines =
     format === 'csv' ? rows.map((row) => csvLine(shape.cells(row), raw)) : rows.map((row) => `${shape.json(row)}\n`);
   return lines.join('');
@@ -214,10 +214,10 @@ function stopped(howToGoOn: string): OperatorError {
   return new OperatorError(`Stopped. ${howToGoOn}`);
 }
 
-function done(noun: string, rows: number, bytes: number, out: string, { shell, wishes, progress }: Job): number {
+function done(noun: string, rows: number, bytes: number, out: string, { shell, options, progress }: Job): number {
   progress.end();
   shell.out(
-    wishes.json
+    options.json
       ? `${JSON.stringify({ file: out, rows, bytes })}\n`
       : `${countOf(rows, noun)} in ${out} (${formatBytes(bytes)}).\n`,
   );

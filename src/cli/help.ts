@@ -95,7 +95,7 @@ function optionLines(name: string, { help }: Flag): string {
   return columns(name, help, FLAG_COLUMNS);
 }
 
-/** Two columns; the right one is wrapped, and begins on a line of its own where the left one is too wide. */
+/** Two columns; the right one is wrapped, and begins on a new line where the left one is too wide. */
 function columns(left: string, right: string, width: number): string {
   const indent = ' '.repeat(width + 2);
   const lines = wrap(right, COLUMNS - indent.length).map((line) => indent + line);

@@ -44,10 +44,10 @@ export interface Batch {
   /** Lines among them that cannot be sent. */
   readonly badLines: readonly BadLine[];
   /** Where the file goes on after this batch. */
-  readonly next: Place;
+  readonly next: FilePosition;
 }
 
-export interface Place {
+export interface FilePosition {
   readonly offset: number;
   /** How many lines come before it. */
   readonly lines: number;
@@ -58,7 +58,7 @@ interface RawLine extends Line {
   readonly end: number;
 }
 
-export async function* batchesOf(source: AsyncIterable<Uint8Array>, start: Place): AsyncGenerator<Batch> {
+export async function* batchesOf(source: AsyncIterable<Uint8Array>, start: FilePosition): AsyncGenerator<Batch> {
   let lines: Line[] = [];
   let badLines: BadLine[] = [];
   let bytes = 0;
@@ -185,7 +185,7 @@ function readRejectedUser(text: string, bytes: Buffer): ReadLine {
   }
 }
 
-async function* linesOf(source: AsyncIterable<Uint8Array>, start: Place): AsyncGenerator<RawLine> {
+async function* linesOf(source: AsyncIterable<Uint8Array>, start: FilePosition): AsyncGenerator<RawLine> {
   let number = start.lines;
   let end = start.offset;
   let pending: Buffer[] = [];

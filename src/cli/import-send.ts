@@ -1,6 +1,6 @@
 /**
  * Sends one batch to `POST /ingest/events` and does not let go of it until it is taken, refused for good, or patience
- * has run out. Repeats carry the same Idempotency-Key, so a batch whose answer was lost is stored once. The key of the
+ * has run out. Repeats carry the same Idempotency-Key, so a batch whose response was lost is stored once. The key of the
  * tenant is in the request's header and nowhere else: not in messages, not in errors.
  */
 
@@ -23,7 +23,7 @@ export interface Target {
   readonly timeoutMs: number;
   readonly stop: AbortSignal;
   readonly now: () => number;
-  /** Told why it is waiting; null when it goes on. */
+  /** Called with the reason while it waits; null when it continues. */
   readonly onWait: (problem: string | null) => void;
 }
 
@@ -32,7 +32,7 @@ export interface SentUser {
   readonly message: string;
 }
 
-/** `unsent`: nobody knows whether it was stored; sending it again with the same key is safe. */
+/** `unsent`: it is unknown whether it was stored; sending it again with the same key is safe. */
 export type Sent =
   | { readonly kind: 'taken'; readonly rejected: readonly SentUser[] }
   | { readonly kind: 'refused'; readonly message: string }
@@ -44,18 +44,18 @@ export async function sendBody(body: Buffer, idempotencyKey: string, target: Tar
   let firstProblemAt: number | undefined;
   for (let tries = 1; ; tries++) {
     if (stop.aborted) return { kind: 'unsent', problem: null };
-    const answer = await attempt(body, idempotencyKey, target);
-    if (answer.kind !== 'later') {
+    const result = await attempt(body, idempotencyKey, target);
+    if (result.kind !== 'later') {
       if (tries > 1) onWait(null);
-      return answer;
+      return result;
     }
     firstProblemAt ??= now();
-    const waitMs = answer.afterMs ?? backoffMs(tries);
+    const waitMs = result.afterMs ?? backoffMs(tries);
     if (now() - firstProblemAt + waitMs > timeoutMs) {
-      const message = `${answer.problem}; gave up after ${formatSpan(Math.max(timeoutMs, 1))} (--patience)`;
+      const message = `${result.problem}; gave up after ${formatSpan(Math.max(timeoutMs, 1))} (--patience)`;
       return { kind: 'unsent', problem: new OperatorError(message) };
     }
-    onWait(answer.problem);
+    onWait(result.problem);
     await pause(waitMs, stop);
   }
 }
@@ -76,7 +76,7 @@ async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }:
       redirect: 'manual',
       signal: AbortSignal.any([stop, AbortSignal.timeout(ATTEMPT_MS_MAX)]),
     });
-    return judge(response, await response.text(), url);
+    return resultOf(response, await response.text(), url);
   } catch (error) {
     if (stop.aborted) return { kind: 'unsent', problem: null };
     const problem = `${url.origin} cannot be reached (${reasonOf(error)})`;
@@ -86,16 +86,16 @@ async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }:
   }
 }
 
-function judge(response: Response, text: string, url: URL): Attempt {
+function resultOf(response: Response, text: string, url: URL): Attempt {
   const { status } = response;
-  const answer = objectIn(text);
-  if (status === 202 && answer !== undefined && typeof answer['trace_id'] === 'string') {
-    return { kind: 'taken', rejected: rejectedIn(answer['errors']) };
+  const json = objectIn(text);
+  if (status === 202 && json !== undefined && typeof json['trace_id'] === 'string') {
+    return { kind: 'taken', rejected: rejectedIn(json['errors']) };
   }
-  if (status === 400 && answer !== undefined) {
-    const rejected = rejectedIn(answer['errors']);
+  if (status === 400 && json !== undefined) {
+    const rejected = rejectedIn(json['errors']);
     if (rejected.length > 0) return { kind: 'taken', rejected };
-    const message = answer['message'] ?? answer['error'];
+    const message = json['message'] ?? json['error'];
     return { kind: 'refused', message: typeof message === 'string' ? message : 'the server responded with 400' };
   }
   if (status === 413) return { kind: 'too large' };

@@ -1,6 +1,6 @@
 /**
- * Where an import stands, beside the file: `FILE.import` says up to where everything was answered, and
- * `FILE.rejected.ndjson` holds the lines that did not go in. Both grow with the answered prefix of the file alone, so
+ * The progress of an import, beside the file: `FILE.import` holds the position up to which everything has a response, and
+ * `FILE.rejected.ndjson` holds the rejected lines. Both cover the acknowledged prefix of the file alone, so
  * after a crash at any moment the import goes on where they say, and no rejected line is there twice.
  */
 
@@ -19,11 +19,11 @@ import {
 } from 'node:fs';
 import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
-import type { BadLine, Place } from './import-lines.ts';
+import type { BadLine, FilePosition } from './import-lines.ts';
 
 const PREFIX_BYTES = 65_536;
 
-export interface Standing extends Place {
+export interface Standing extends FilePosition {
   readonly usersAccepted: number;
   readonly usersRejected: number;
   readonly rejectedBytes: number;
@@ -36,7 +36,7 @@ export interface ImportSource {
   readonly file: string | null;
   /** The same for the same content, wherever the file lies; new for every stdin. */
   readonly identity: string;
-  /** Null when nobody knows. */
+  /** Null when unknown. */
   readonly bytes: number | null;
 }
 
@@ -61,7 +61,7 @@ export function identify(file: string | null): ImportSource {
   }
 }
 
-/** Includes the bytes: a file that was mended in the middle must not be taken for what it was. */
+/** Includes the bytes: a file that was fixed in the middle must not be mistaken for the old one. */
 export function idempotencyKeyOf(source: ImportSource, firstLine: number, lastLine: number, body: Buffer): string {
   const hash = createHash('sha256').update(`${source.identity}\n${firstLine}\n${lastLine}\n`).update(body);
   return `import-${hash.digest('hex')}`;
@@ -96,8 +96,8 @@ export class ImportState {
     return `${this.#source.file}.import`;
   }
 
-  /** Takes in a batch that was answered; the one before it must be in already. */
-  advance(next: Place, usersAccepted: number, rejected: readonly BadLine[]): void {
+  /** Records a batch that has its response; the one before it must be recorded already. */
+  advance(next: FilePosition, usersAccepted: number, rejected: readonly BadLine[]): void {
     const before = this.standing;
     this.firstRejected ??= rejected[0];
     const text = rejected.map((line) => `${rejectedLine(line)}\n`).join('');

@@ -1,7 +1,7 @@
 /**
  * `sluice import FILE.ndjson`: one user a line, sent to a server over HTTP like any client would. Up to four requests
  * are under way; they are taken note of in the order of the file, so that an interrupted import goes on where everything
- * before was answered. Exit code 0: all went in; 2: some were rejected, and are in a file with the reason; 1: it
+ * before has its response. Exit code 0: all were accepted; 2: some were rejected, and are in a file with the reason; 1: it
  * stopped, and can be started again.
  */
 
@@ -15,7 +15,7 @@ import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import
 import { sendBody, type Target } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
-import { readSettings } from './place.ts';
+import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
 import { printable } from './table.ts';
@@ -25,7 +25,7 @@ const PATIENCE_DEFAULT_MS = 600_000;
 const READ_BYTES = 1_024 * 1_024;
 const HINT = 'For help: sluice help import';
 
-interface Wishes {
+interface Options {
   readonly file: string | null;
   readonly server: URL;
   readonly key: string;
@@ -34,27 +34,27 @@ interface Wishes {
   readonly json: boolean;
 }
 
-/** A batch with its answer. */
+/** A batch with its response. */
 type Settled =
-  | { readonly kind: 'answered'; readonly batch: Batch; readonly rejected: readonly BadLine[] }
+  | { readonly kind: 'acknowledged'; readonly batch: Batch; readonly rejected: readonly BadLine[] }
   | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
 
 export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
-  const wishes = await readWishes(args, shell);
+  const options = await readOptions(args, shell);
   try {
-    return await importAll(wishes, shell);
+    return await importAll(options, shell);
   } catch (error) {
     throw inWords(error);
   }
 }
 
-async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
-  const source = identify(wishes.file);
-  const state = new ImportState(source, wishes.server.href, wishes.restart);
+async function importAll(options: Options, shell: Shell): Promise<number> {
+  const source = identify(options.file);
+  const state = new ImportState(source, options.server.href, options.restart);
   const startedAt = shell.now();
   const resumedAt = state.standing.lines;
   if (resumedAt > 0) shell.err(`Continuing after line ${resumedAt}, where the last import of this file stopped.\n`);
-  const title = wishes.file === null ? 'stdin' : basename(wishes.file);
+  const title = options.file === null ? 'stdin' : basename(options.file);
   const progress = new Progress({
     title,
     noun: 'user',
@@ -62,7 +62,7 @@ async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
     err: shell.err,
     now: shell.now,
   });
-  const ended = await sendAll(source, state, wishes, shell, progress);
+  const ended = await sendAll(source, state, options, shell, progress);
   progress.end();
   if (ended.kind === 'unsent') {
     const { lines } = state.standing;
@@ -74,11 +74,11 @@ async function importAll(wishes: Wishes, shell: Shell): Promise<number> {
     throw new OperatorError(`${reason}\n${howToGoOn}`);
   }
   state.finish();
-  shell.out(summary(source, state, wishes.json, shell.now() - startedAt));
+  shell.out(summary(source, state, options.json, shell.now() - startedAt));
   return state.standing.usersRejected === 0 ? 0 : 2;
 }
 
-async function readWishes(args: readonly string[], shell: Shell): Promise<Wishes> {
+async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
   const flags = readFlags(args, flagKinds(COMMANDS.import));
   const mistakes = [...flags.mistakes];
   const [file, ...others] = flags.positionals;
@@ -140,7 +140,7 @@ function readServer(text: string, mistakes: string[]): URL | undefined {
 async function sendAll(
   source: ImportSource,
   state: ImportState,
-  wishes: Wishes,
+  options: Options,
   shell: Shell,
   progress: Progress,
 ): Promise<{ kind: 'all' } | Extract<Settled, { kind: 'unsent' }>> {
@@ -155,9 +155,9 @@ async function sendAll(
     progress.show(note === '' ? standing : { ...standing, note });
   };
   const target: Target = {
-    url: new URL('ingest/events', wishes.server),
-    key: wishes.key,
-    timeoutMs: wishes.timeoutMs,
+    url: new URL('ingest/events', options.server),
+    key: options.key,
+    timeoutMs: options.timeoutMs,
     stop: AbortSignal.any([shell.stop, callOff.signal]),
     now: shell.now,
     onWait: (reason) => {
@@ -178,7 +178,7 @@ async function sendAll(
     }
     return undefined;
   };
-  const chunks = wishes.file === null ? shell.stdin : bytesFrom(wishes.file, state.standing.offset);
+  const chunks = options.file === null ? shell.stdin : bytesFrom(options.file, state.standing.offset);
   let failed: Extract<Settled, { kind: 'unsent' }> | undefined;
   for await (const batch of batchesOf(chunks, state.standing)) {
     underWay.push(sendLines(batch, source, target));
@@ -197,18 +197,18 @@ function bytesFrom(file: string, offset: number): AsyncIterable<Uint8Array> {
 }
 
 async function sendLines(batch: Batch, source: ImportSource, target: Target): Promise<Settled> {
-  const answer = await sendRun(batch.lines, source, target);
-  return answer.kind === 'unsent' ? answer : { kind: 'answered', batch, rejected: answer.rejected };
+  const result = await sendRun(batch.lines, source, target);
+  return result.kind === 'unsent' ? result : { kind: 'acknowledged', batch, rejected: result.rejected };
 }
 
 type RunAnswer =
-  | { readonly kind: 'answered'; readonly rejected: readonly BadLine[] }
+  | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] }
   | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
 
 /** A proxy may allow less than Sluice does: what is too large goes in halves. */
 async function sendRun(lines: readonly Line[], source: ImportSource, target: Target): Promise<RunAnswer> {
   const [first, last] = [lines[0], lines.at(-1)];
-  if (first === undefined || last === undefined) return { kind: 'answered', rejected: [] };
+  if (first === undefined || last === undefined) return { kind: 'acknowledged', rejected: [] };
   const body = bodyOf(lines);
   const sent = await sendBody(body, idempotencyKeyOf(source, first.number, last.number, body), target);
   switch (sent.kind) {
@@ -217,20 +217,22 @@ async function sendRun(lines: readonly Line[], source: ImportSource, target: Tar
         const line = lines[userIndex];
         return line === undefined ? [] : [{ ...line, reason: message, isJson: true }];
       });
-      return { kind: 'answered', rejected };
+      return { kind: 'acknowledged', rejected };
     }
     case 'refused':
-      return { kind: 'answered', rejected: lines.map((line) => ({ ...line, reason: sent.message, isJson: true })) };
+      return { kind: 'acknowledged', rejected: lines.map((line) => ({ ...line, reason: sent.message, isJson: true })) };
     case 'too large': {
       if (lines.length === 1) {
         const reason = 'the server says that it is too large (413)';
-        return { kind: 'answered', rejected: [{ ...first, reason, isJson: true }] };
+        return { kind: 'acknowledged', rejected: [{ ...first, reason, isJson: true }] };
       }
       const middle = Math.ceil(lines.length / 2);
       const before = await sendRun(lines.slice(0, middle), source, target);
       if (before.kind === 'unsent') return before;
       const after = await sendRun(lines.slice(middle), source, target);
-      return after.kind === 'unsent' ? after : { kind: 'answered', rejected: [...before.rejected, ...after.rejected] };
+      return after.kind === 'unsent'
+        ? after
+        : { kind: 'acknowledged', rejected: [...before.rejected, ...after.rejected] };
     }
     case 'unsent':
       return sent;

@@ -1,7 +1,7 @@
 /**
  * `sluice invite`: a one-time link to the dashboard, made beside a running server or without one. For an e-mail that is a
  * member already it is a link to a new password, and says so. The link is printed this once; what is kept is its hash.
- * Whoever may write to the data folder, or the database, may let people in, so nothing else is asked.
+ * Anyone who may write to the data folder, or the database, may invite people, so nothing else is asked.
  */
 
 import type { Config } from '../config/config.ts';
@@ -13,8 +13,8 @@ import type { Account, KeyStore } from '../keys.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { chooseAccount } from './keys-create.ts';
-import { type KeysIo, withKeyStore } from './keys-place.ts';
-import { isShared, placeName, readSettings, serverUrlOf } from './place.ts';
+import { type KeysIo, withKeyStore } from './keys-shell.ts';
+import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
 import { inkFor } from './table.ts';
 
 export interface InviteIo extends KeysIo {
@@ -61,7 +61,7 @@ export async function runInvite(args: readonly string[], io: InviteIo): Promise<
   return 0;
 }
 
-interface Wishes {
+interface Options {
   readonly keyStore: KeyStore;
   readonly members: MemberStore;
   readonly config: Config;
@@ -70,25 +70,25 @@ interface Wishes {
   readonly now: number;
 }
 
-async function makeInvitation(wishes: Wishes): Promise<Made> {
-  const { keyStore, members, config, accountName, email, now } = wishes;
+async function makeInvitation(options: Options): Promise<Made> {
+  const { keyStore, members, config, accountName, email, now } = options;
   const known = email === null ? undefined : await members.findMember(email);
   if (known !== undefined && accountName !== undefined && accountName.trim() !== known.accountName) {
     throw new OperatorError(
-      `${known.email} is a member of account "${known.accountName}", and nobody is a member of two. Leave --account out for a new password, or choose another e-mail.`,
+      `${known.email} is a member of account "${known.accountName}", and a person can be a member of one account only. Leave --account out for a new password, or choose another e-mail.`,
     );
   }
   const { account, isNew } = await chooseAccount(keyStore, known?.accountName ?? accountName, now);
   const kind = await kindFor(members, account, known);
-  const wish = { accountId: account.id, kind, email: known?.email ?? email, member: known ?? null };
-  const made = await invite(members, wish, now);
+  const option = { accountId: account.id, kind, email: known?.email ?? email, member: known ?? null };
+  const made = await invite(members, option, now);
   if (made === undefined) {
     throw new OperatorError(
       `Account "${account.name}" has ${OPEN_INVITATIONS_MAX} open invitations. Withdraw some in the dashboard, under Settings, Team.`,
     );
   }
   const link = invitationLink(serverUrlOf(config), made.token);
-  return { kind, account, isNewAccount: isNew, email: wish.email, link, expiresAt: made.expiresAt };
+  return { kind, account, isNewAccount: isNew, email: option.email, link, expiresAt: made.expiresAt };
 }
 
 async function kindFor(members: MemberStore, account: Account, known: Member | undefined): Promise<InvitationKind> {
@@ -114,7 +114,7 @@ ${whereItIs(config)}
 
 function whereItIs(config: Config): string {
   return isShared(config)
-    ? `It is for the servers on ${placeName(config)}.`
+    ? `It is for the servers on ${locationName(config)}.`
     : `It is for the server on the data folder ${config.dataFolder}.`;
 }
 

@@ -13,9 +13,9 @@ import { curlLine, fetchSnippet } from './curl.ts';
 import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
-import { type KeysIo, withKeyStore } from './keys-place.ts';
+import { type KeysIo, withKeyStore } from './keys-shell.ts';
 import { asStored, keyJson } from './keys-show.ts';
-import { isShared, placeName, readSettings, serverUrlOf } from './place.ts';
+import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
 import type { Ink } from './table.ts';
 
 const HINT = 'For help: sluice help keys create';
@@ -26,15 +26,15 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
   const now = io.now();
   const flags = readFlags(args, flagKinds(COMMANDS.keys.commands.create));
   const { config, mistakes: settingMistakes } = readSettings(flags, io.env);
-  const { wishes, accountName, mistakes } = readWishes(flags, now);
+  const { options, accountName, mistakes } = readOptions(flags, now);
   const allMistakes = [...settingMistakes, ...mistakes];
-  if (wishes === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, HINT);
+  if (options === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, HINT);
 
   const isReplacing = flags.switches.has('replace-lost-keys');
   const open = isReplacing ? (place: Config) => io.replaceLostKeys(place, now) : io.openKeyStore;
   await withKeyStore(config, open, async (store) => {
     const { account, isNew } = await chooseAccount(store, accountName, now);
-    const { key, row } = await createKey(store, { ...wishes, accountId: account.id, now });
+    const { key, row } = await createKey(store, { ...options, accountId: account.id, now });
     if (flags.switches.has('json')) {
       io.out(`${JSON.stringify({ key, ...keyJson(asStored(row, account), now) }, undefined, 2)}\n`);
       return;
@@ -45,10 +45,10 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
   return 0;
 }
 
-function readWishes(
+function readOptions(
   flags: FlagsRead,
   now: number,
-): { wishes: KeyOptions | undefined; accountName: string | undefined; mistakes: string[] } {
+): { options: KeyOptions | undefined; accountName: string | undefined; mistakes: string[] } {
   const mistakes = flags.positionals.map((word) => `unexpected argument "${word}"`);
   const name = flags.values.get('name');
   if (name === undefined) mistakes.push('--name is missing; expected a few words that say what the key is for');
@@ -70,11 +70,11 @@ function readWishes(
     mistakes.push(`--expires is "${expires}"; expected a time such as 30d or 12h, or a date such as 2030-01-31 (UTC)`);
   }
 
-  // What is missing was told above; a harmless stand-in lets the rest be checked too.
+  // What is missing was reported above; a harmless stand-in lets the rest be checked too.
   const checked = { name: name ?? 'none', kind: kind ?? 'publishable', origins, expiresAt: expiresAt ?? null };
   mistakes.push(...mistakesIn(checked, now));
-  const wishes = kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
-  return { wishes, accountName, mistakes };
+  const options = kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
+  return { options, accountName, mistakes };
 }
 
 /** A time from now, or a date (its first moment) or a minute in UTC; undefined for anything else. */
@@ -142,6 +142,6 @@ ${example}
 
 function whereItIs(config: Config): string {
   return isShared(config)
-    ? `It is in ${placeName(config)}: all servers on that database accept it at once.`
+    ? `It is in ${locationName(config)}: all servers on that database accept it at once.`
     : `It is in the data folder ${config.dataFolder}: a server running on that folder accepts it at once.`;
 }

@@ -8,9 +8,9 @@ import { OperatorError } from '../errors.ts';
 import { OVERLAP_MS_MAX, rollKey } from '../keys/roll.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
-import { type KeysIo, onKeys, unknownKey } from './keys-place.ts';
+import { type KeysIo, onKeys, unknownKey } from './keys-shell.ts';
 import { asStored, displayOf, keyJson, minuteOf } from './keys-show.ts';
-import { placeName, readSettings } from './place.ts';
+import { locationName, readSettings } from './location.ts';
 import type { Ink } from './table.ts';
 
 const OVERLAP_DEFAULT = '24h';
@@ -36,7 +36,7 @@ export async function rollCommand(args: readonly string[], io: KeysIo, ink: Ink)
   if (result.kind === 'unknown') throw unknownKey(id, config);
   if (result.kind === 'inactive') {
     throw new OperatorError(
-      `The key ${id} in ${placeName(config)} is ${result.state}: only an active key can be rolled. ` +
+      `The key ${id} in ${locationName(config)} is ${result.state}: only an active key can be rolled. ` +
         'To create one: sluice keys create',
     );
   }

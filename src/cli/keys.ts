@@ -1,6 +1,6 @@
 /**
  * `sluice keys create|list|roll|revoke`: API keys from the command line, beside a running server or without one. Mistakes
- * are told all at once, before anything is opened. The key file is made by `create` alone: to list, roll or revoke in
+ * are reported all at once, before anything is opened. The key file is made by `create` alone: to list, roll or revoke in
  * a wrong folder leaves nothing behind.
  */
 
@@ -8,10 +8,10 @@ import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { commandHelp, unknownCommand } from './help.ts';
 import { createCommand } from './keys-create.ts';
-import { type KeysIo, onKeys, unknownKey } from './keys-place.ts';
+import { type KeysIo, onKeys, unknownKey } from './keys-shell.ts';
 import { rollCommand } from './keys-roll.ts';
 import { displayOf, KEY_HEADERS, keyCells, keyJson, minuteOf } from './keys-show.ts';
-import { placeName, readSettings } from './place.ts';
+import { locationName, readSettings } from './location.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
 
 /** Returns the exit code; throws `OperatorError` for what the person has to fix. */
@@ -49,7 +49,7 @@ async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promi
     io.out(`${JSON.stringify(rows, undefined, 2)}\n`);
   } else if (keys.length === 0) {
     io.out(
-      `There are no keys in ${placeName(config)} yet. Create one:\n` +
+      `There are no keys in ${locationName(config)} yet. Create one:\n` +
         '  sluice keys create --name "my first key" --kind secret --env development\n',
     );
   } else {

@@ -1,5 +1,5 @@
 /**
- * Times and amounts as people read them: times in the zone of whoever runs the command, programs (`--json`) get UTC.
+ * Times and amounts as people read them: times in the local zone, programs (`--json`) get UTC.
  * And back: the times that people write after `--since`, `--from` and `--to`.
  */
 

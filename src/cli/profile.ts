@@ -16,7 +16,7 @@ import { countOf, localTime } from './local-time.ts';
 import { identityTree } from './profile-tree.ts';
 import type { Shell } from './shell.ts';
 import { type Ink, inkFor, printable, renderTable } from './table.ts';
-import { chooseTenant, readPlace, type Tenant, withStore } from './tenant.ts';
+import { chooseTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const EVENTS_SHOWN = 10;
 const VALUE_COLUMNS = 60;
@@ -34,19 +34,19 @@ interface Found {
 export async function runProfile(args: readonly string[], shell: Shell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
   const flags = readFlags(args, flagKinds(COMMANDS.profile));
-  const place = readPlace(flags, shell);
+  const dataSource = readDataSource(flags, shell);
   const [given, ...others] = flags.positionals;
-  const who = readWho(given, place.mistakes);
-  place.mistakes.push(...others.map((word) => `unexpected argument "${word}"; one person at a time`));
-  if (who === undefined || place.mistakes.length > 0) throw mistakesError(place.mistakes, HINT);
+  const who = readWho(given, dataSource.mistakes);
+  dataSource.mistakes.push(...others.map((word) => `unexpected argument "${word}"; one person at a time`));
+  if (who === undefined || dataSource.mistakes.length > 0) throw mistakesError(dataSource.mistakes, HINT);
 
-  const options = matchOptionsOf(place.config);
+  const options = matchOptionsOf(dataSource.config);
   const isJson = flags.switches.has('json');
-  return withStore(shell, place.config, async (store) => {
-    const tenant = await chooseTenant(shell, store, place);
+  return withStore(shell, dataSource.config, async (store) => {
+    const tenant = await chooseTenant(shell, store, dataSource);
     const found = await find(store, tenant, who, options);
     if (found === undefined) {
-      shell.out(isJson ? `${JSON.stringify({ error: 'not found' })}\n` : nobody(who, tenant, options));
+      shell.out(isJson ? `${JSON.stringify({ error: 'not found' })}\n` : notFoundText(who, tenant, options));
       return 1;
     }
     shell.out(isJson ? `${jsonOf(found)}\n` : cardOf(found, tenant, ink));
@@ -124,9 +124,9 @@ function cardOf({ profile, identity, events }: Found, tenant: Tenant, ink: Ink):
   return `${parts.join('\n\n')}\n`;
 }
 
-function valueTable(title: string, told: ReadonlyMap<string, Provenance>, ink: Ink): string[] {
-  if (told.size === 0) return [];
-  const rows = [...told].map(([name, { value, traceId, receivedAt }]) => [
+function valueTable(title: string, values: ReadonlyMap<string, Provenance>, ink: Ink): string[] {
+  if (values.size === 0) return [];
+  const rows = [...values].map(([name, { value, traceId, receivedAt }]) => [
     name,
     shorten(value),
     localTime(receivedAt),
@@ -135,7 +135,7 @@ function valueTable(title: string, told: ReadonlyMap<string, Provenance>, ink: I
   return [renderTable([title, 'value', 'set at', 'set by request'], rows, ink)];
 }
 
-function nobody(who: Who, tenant: Tenant, options: MatchOptions): string {
+function notFoundText(who: Who, tenant: Tenant, options: MatchOptions): string {
   const name = 'id' in who ? `the id ${who.id}` : `${who.type} ${JSON.stringify(who.value)}`;
   const lines = [`No person in ${tenant.title} has ${printable(name)}.`];
   if ('type' in who && isJunk(who.value.trim(), options)) {

@@ -16,7 +16,7 @@ export interface ProgressSetup {
   readonly title: string;
   /** What is counted: `user`, `event`, `profile`. */
   readonly noun: string;
-  /** Of what the speed is told; default: of what is counted. */
+  /** What the speed is measured in; default: what is counted. */
   readonly rate?: 'bytes';
   readonly terminal: Terminal;
   readonly err: (text: string) => void;
@@ -26,7 +26,7 @@ export interface ProgressSetup {
 export interface Standing {
   readonly count: number;
   readonly bytes: number;
-  /** What `done` is a part of, in any unit; null when nobody knows. */
+  /** What `done` is a part of, in any unit; null when unknown. */
   readonly total: number | null;
   readonly done: number;
   /** Said at the end: `3 rejected`, `waiting: …`. */
@@ -83,8 +83,8 @@ export class Progress {
       const share = Math.min(1, done / total);
       const bar = this.#setup.terminal.isTty ? `${barOf(share)} ` : '';
       parts.unshift(`${bar}${String(Math.floor(share * 100)).padStart(3)}%`);
-      const isMoving = done > start.done && seconds > 0;
-      if (isMoving && share < 1) {
+      const isMigrating = done > start.done && seconds > 0;
+      if (isMigrating && share < 1) {
         const leftMs = ((total - done) / (done - start.done)) * seconds * SECOND_MS;
         parts.push(`about ${formatSpan(Math.max(SECOND_MS, leftMs))} left`);
       }

@@ -23,7 +23,7 @@ import { assertSpace, contentsOf, gapLines, pendingRecords, progressOf } from '.
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { formatSpan, isoTime, localTime } from './local-time.ts';
-import { readSettings } from './place.ts';
+import { readSettings } from './location.ts';
 import type { Standing } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
 import { printable } from './table.ts';
@@ -45,7 +45,7 @@ export interface RestoreShell extends Shell {
 const HINT = 'For help: sluice help restore';
 /** More are for programs: --json has all. */
 const SHOWN_MAX = 50;
-/** The root of a disk of its own has it. */
+/** The root of a separate disk has it. */
 const LOST_AND_FOUND = 'lost+found';
 
 interface Options {
@@ -165,7 +165,7 @@ function assertEmpty(folder: string): void {
   if (names.length === 0) return;
   const shown = names.slice(0, 3).join(', ');
   throw new OperatorError(
-    `${folder} is not empty (it has ${shown}${names.length > 3 ? ', …' : ''}), and a restore overwrites nothing. Stop the server and move the folder aside, or name another one: --data FOLDER`,
+    `${folder} is not empty (it has ${shown}${names.length > 3 ? ', …' : ''}), and a restore overwrites nothing. Stop the server and rename the folder, or choose another one: --data FOLDER`,
   );
 }
 

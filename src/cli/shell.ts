@@ -19,14 +19,14 @@ export interface Shell {
   readonly out: (text: string) => void;
   /** Resolves once stdout can take more: for those who write a lot. */
   readonly drained: () => Promise<void>;
-  /** To stderr: progress, and words that are not part of the answer. */
+  /** To stderr: progress, and messages that are not part of the output. */
   readonly err: (text: string) => void;
   readonly outTerminal: Terminal;
   readonly errTerminal: Terminal;
   readonly stdin: AsyncIterable<Uint8Array>;
   readonly env: Env;
   readonly now: () => number;
-  /** Aborted by Ctrl-C, SIGTERM, or when whoever reads stdout has gone. */
+  /** Aborted by Ctrl-C, SIGTERM, or when the reader of stdout is gone. */
   readonly stop: AbortSignal;
   /** For reading, completed by what is still in the log. Makes nothing: undefined where there is no store yet. */
   readonly openStore: (config: Config) => Promise<Store | undefined>;
@@ -45,7 +45,7 @@ interface Process {
   once(signal: 'SIGINT' | 'SIGTERM', listener: () => void): unknown;
 }
 
-/** Takes the signals over: after the first one the command ends by itself, a second one ends it at once. */
+/** Takes the signals over: after the first one the command ends in order, a second one ends it at once. */
 export function shellOf(host: Process, rest: Pick<Shell, 'env' | 'openStore' | 'findKeyStore' | 'findServer'>): Shell {
   const { stdout, stderr, stdin } = host;
   const stopping = new AbortController();

@@ -1,5 +1,5 @@
 /**
- * `sluice tail`: events as they are processed, one line each, until Ctrl-C or until whoever reads has gone. Asks the
+ * `sluice tail`: events as they are processed, one line each, until Ctrl-C or until the reader is gone. Asks the
  * store five times a second, so it works beside a running server and shows what is there when there is none. What
  * `--since` shows comes by the events' own timestamps; what follows, in order of arrival.
  */
@@ -13,7 +13,7 @@ import { mistakesError, readFlags } from '../config/flags.ts';
 import { shortTime } from './local-time.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable } from './table.ts';
-import { findTenant, type Place, readPlace, type Tenant, withStore } from './tenant.ts';
+import { findTenant, type DataSource, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const POLL_MS = 200;
 const PAGE_EVENTS = 500;
@@ -31,7 +31,7 @@ const HINT = 'For help: sluice help tail';
 export async function runTail(args: readonly string[], shell: Shell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
   const flags = readFlags(args, flagKinds(COMMANDS.tail));
-  const place = readPlace(flags, shell);
+  const place = readDataSource(flags, shell);
   const { mistakes } = place;
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; one event name: --event "${word}"`));
   const since = flags.values.get('since');
@@ -51,7 +51,7 @@ export async function runTail(args: readonly string[], shell: Shell): Promise<nu
   return 0;
 }
 
-async function waitForTenant(shell: Shell, store: Store, place: Place): Promise<Tenant | undefined> {
+async function waitForTenant(shell: Shell, store: Store, place: DataSource): Promise<Tenant | undefined> {
   let hasSaidSo = false;
   for (;;) {
     const tenant = await findTenant(shell, store, place);

@@ -1,6 +1,6 @@
 /**
- * What the commands that read the store share: where the data is, and whose data is meant. `--account` and
- * `--env` choose the tenant; when only one has data it is taken without asking. A mistyped choice is told with what
+ * What the commands that read the store share: where the data is, and which tenant to read. `--account` and
+ * `--env` choose the tenant; when only one has data it is taken without asking. A mistyped choice is reported with what
  * there is. Nothing is made: in a wrong folder these commands leave nothing behind.
  */
 
@@ -15,7 +15,7 @@ import { StoreUnavailableError } from '../store-writer.ts';
 import { readEnvironment } from './choices.ts';
 import { type FlagsRead, suggestion } from '../config/flags.ts';
 import { countOf } from './local-time.ts';
-import { isShared, placeName, readSettings } from './place.ts';
+import { isShared, locationName, readSettings } from './location.ts';
 import type { Shell } from './shell.ts';
 
 export interface Tenant {
@@ -25,22 +25,22 @@ export interface Tenant {
 }
 
 /** Which tenant a person named; what is undefined was left open. */
-export interface TenantWish {
+export interface TenantOption {
   readonly account: string | undefined;
   readonly environment: Environment | undefined;
 }
 
-export interface Place {
+export interface DataSource {
   readonly config: Config;
-  readonly wish: TenantWish;
+  readonly option: TenantOption;
   readonly mistakes: string[];
 }
 
-/** The settings that the server would have, and the wish; all mistakes so far, those of flags included. */
-export function readPlace(flags: FlagsRead, shell: Pick<Shell, 'env'>): Place {
+/** The settings that the server would have, and the tenant options; all mistakes so far, those of flags included. */
+export function readDataSource(flags: FlagsRead, shell: Pick<Shell, 'env'>): DataSource {
   const { config, mistakes } = readSettings(flags, shell.env);
-  const wish = { account: flags.values.get('account'), environment: readEnvironment(flags, mistakes) };
-  return { config, wish, mistakes };
+  const option = { account: flags.values.get('account'), environment: readEnvironment(flags, mistakes) };
+  return { config, option, mistakes };
 }
 
 export async function withStore<T>(shell: Shell, config: Config, work: (store: Store) => Promise<T>): Promise<T> {
@@ -59,13 +59,13 @@ export async function withStore<T>(shell: Shell, config: Config, work: (store: S
 function nothingThere(config: Config): string {
   if (!isShared(config) && hasSegments(config.dataFolder)) {
     return (
-      `There is no store in ${placeName(config)}, only a log: "sluice serve" makes the store from it. ` +
+      `There is no store in ${locationName(config)}, only a log: "sluice serve" makes the store from it. ` +
       '"sluice doctor" says whether anything is missing.'
     );
   }
   const elsewhere = isShared(config) ? '--store-url URL (or STORE_URL)' : '--data FOLDER (or SLUICE_DATA)';
   return (
-    `There is no data in ${placeName(config)}: no server has run there yet. ` +
+    `There is no data in ${locationName(config)}: no server has run there yet. ` +
     `Look elsewhere with ${elsewhere}, or start a server: sluice serve`
   );
 }
@@ -76,54 +76,58 @@ function isUnreadable(error: unknown): error is Error {
   );
 }
 
-/** Errors that came from another thread may carry the stack of that thread, which helps nobody here. */
+/** Errors that came from another thread may carry the stack of that thread, which does not help here. */
 function unreadableText(config: Config, error: Error): string {
   const [reason = ''] = error.message.replace(/^\w*Error: /, '').split('\n');
-  return `The data in ${placeName(config)} cannot be read: ${reason}\n"sluice doctor" says what to do.`;
+  return `The data in ${locationName(config)} cannot be read: ${reason}\n"sluice doctor" says what to do.`;
 }
 
-/** Throws `OperatorError` when it is not clear who is meant; undefined when nobody has sent anything yet. */
-export async function findTenant(shell: Shell, store: Store, { config, wish }: Place): Promise<Tenant | undefined> {
+/** Throws `OperatorError` when the tenant is ambiguous; undefined when nothing was sent yet. */
+export async function findTenant(
+  shell: Shell,
+  store: Store,
+  { config, option }: DataSource,
+): Promise<Tenant | undefined> {
   const accounts = await accountsIn(shell, config);
-  if (wish.account !== undefined && !accounts.some(({ name }) => name === wish.account)) {
-    throw new OperatorError(unknownAccount(wish.account, accounts));
+  if (option.account !== undefined && !accounts.some(({ name }) => name === option.account)) {
+    throw new OperatorError(unknownAccount(option.account, accounts));
   }
   const named = new Map<TenantId, { readonly account: string; readonly environment: Environment }>();
   for (const { id, name } of accounts) {
     for (const environment of ENVIRONMENTS) named.set(tenantOf(id, environment), { account: name, environment });
   }
-  const isMeant = (id: TenantId): boolean => {
+  const isChosen = (id: TenantId): boolean => {
     const name = named.get(id);
-    if (wish.account !== undefined && wish.account !== name?.account) return false;
-    return wish.environment === undefined || wish.environment === name?.environment;
+    if (option.account !== undefined && option.account !== name?.account) return false;
+    return option.environment === undefined || option.environment === name?.environment;
   };
   const withData = await store.tenants();
-  const meant = withData.filter(isMeant);
+  const chosen = withData.filter(isChosen);
   // Someone who named both means that one, data or none.
-  const candidates = meant.length > 0 || wish.account === undefined ? meant : [...named.keys()].filter(isMeant);
+  const candidates = chosen.length > 0 || option.account === undefined ? chosen : [...named.keys()].filter(isChosen);
   const [only, ...others] = candidates;
   if (only === undefined) {
     if (withData.length > 0)
       throw new OperatorError(severalTenants('There is no data for that choice', withData, named));
     return undefined;
   }
-  if (others.length > 0 && meant.length === 0) return undefined;
+  if (others.length > 0 && chosen.length === 0) return undefined;
   if (others.length > 0)
-    throw new OperatorError(severalTenants('Several accounts or environments have data', meant, named));
+    throw new OperatorError(severalTenants('Several accounts or environments have data', chosen, named));
   return { id: only, title: titleOf(named.get(only), only) };
 }
 
-export async function chooseTenant(shell: Shell, store: Store, place: Place): Promise<Tenant> {
-  const tenant = await findTenant(shell, store, place);
+export async function chooseTenant(shell: Shell, store: Store, dataSource: DataSource): Promise<Tenant> {
+  const tenant = await findTenant(shell, store, dataSource);
   if (tenant === undefined) {
     const waiting = await pendingUsers(store);
     if (waiting > 0) {
       throw new OperatorError(
-        `Nothing in ${placeName(place.config)} can be read yet: ${countOf(waiting, 'user')} ${waiting === 1 ? 'waits' : 'wait'} in the log to be processed. Try again in a moment; if no server runs, start one: sluice serve`,
+        `Nothing in ${locationName(dataSource.config)} can be read yet: ${countOf(waiting, 'user')} ${waiting === 1 ? 'waits' : 'wait'} in the log to be processed. Try again in a moment; if no server runs, start one: sluice serve`,
       );
     }
     throw new OperatorError(
-      `Nothing has been sent to ${placeName(place.config)} yet. "sluice serve" prints a curl line that sends a first event.`,
+      `Nothing has been sent to ${locationName(dataSource.config)} yet. "sluice serve" prints a curl line that sends a first event.`,
     );
   }
   return tenant;
@@ -163,7 +167,7 @@ function severalTenants(title: string, tenants: readonly TenantId[], named: Read
 function unknownAccount(given: string, accounts: readonly Account[]): string {
   const names = accounts.map(({ name }) => name);
   if (names.length === 0) return `There is no account "${given}": there are no accounts yet.`;
-  const meant = suggestion(given, names);
-  const title = `There is no account "${given}"${meant === '' ? '. Choose one:' : `${meant} Choose one:`}`;
+  const similar = suggestion(given, names);
+  const title = `There is no account "${given}"${similar === '' ? '. Choose one:' : `${similar} Choose one:`}`;
   return [title, ...names.map((name) => `  --account "${name}"`)].join('\n');
 }

@@ -10,10 +10,10 @@ import type { StoredTrace, TracedUser } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { formatSpan, localTime } from './local-time.ts';
-import { isShared, placeName } from './place.ts';
+import { isShared, locationName } from './location.ts';
 import type { Shell } from './shell.ts';
 import { type Ink, inkFor, printable, renderTable } from './table.ts';
-import { readPlace, withStore } from './tenant.ts';
+import { readDataSource, withStore } from './tenant.ts';
 
 const HINT = 'For help: sluice help trace';
 /** A trace_id, or the id of an event, which begins with one. */
@@ -22,7 +22,7 @@ const TRACE_ID = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.\d+\.\d+)?$
 export async function runTrace(args: readonly string[], shell: Shell): Promise<number> {
   const ink = inkFor(shell.outTerminal.isTty, shell.env);
   const flags = readFlags(args, flagKinds(COMMANDS.trace));
-  const { config, mistakes } = readPlace(flags, shell);
+  const { config, mistakes } = readDataSource(flags, shell);
   const [given, ...others] = flags.positionals;
   const [, traceId] = TRACE_ID.exec(given?.trim() ?? '') ?? [];
   if (given === undefined)
@@ -97,7 +97,7 @@ function unknownTrace(id: string, config: Config): string {
   const elsewhere = isShared(config)
     ? 'database. To look there: --store-url URL'
     : 'data folder. To look there: --data FOLDER';
-  return `No request ${id} in ${placeName(config)}.
+  return `No request ${id} in ${locationName(config)}.
 
 Where else to look:
   - It may have been rejected: responses with 401, 413 and 503, and with 400 to a body that could

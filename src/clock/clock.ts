@@ -80,7 +80,7 @@ export class TrustedClock {
   /** How far ahead of `#expected` the wall clock is still believed. */
   #aheadMsMax = 0;
   #isLate: boolean;
-  /** Whether the wall clock is judged by the bound of a start. */
+  /** Whether the wall clock is checked against the bound of a start. */
   #isStarting = true;
   #isHeld = false;
   #isHeldSinceStart = true;
@@ -247,17 +247,17 @@ export interface ClockWatchParts {
  * clock is held or behind, and when it is right again. Returns a way to stop.
  */
 export function watchClock({ clock, metrics, logger }: ClockWatchParts): () => void {
-  let told: 'held' | 'behind' | null = null;
-  let toldAt = 0;
+  let logged: 'held' | 'behind' | null = null;
+  let loggedAt = 0;
   const look = (): void => {
     const time = clock.now();
     const { heldMs, behindMs } = clock;
     metrics.set(METRIC.clock_held, heldMs / 1_000);
     metrics.set(METRIC.clock_behind, behindMs / 1_000);
-    // Once it is told, until it is over: it may come below the bound only slowly.
-    const isBehind = behindMs > (told === 'behind' ? 0 : BEHIND_MS_MIN);
+    // Once logged, until it is over: it may fall below the bound only slowly.
+    const isBehind = behindMs > (logged === 'behind' ? 0 : BEHIND_MS_MIN);
     const state = heldMs > 0 ? 'held' : isBehind ? 'behind' : null;
-    if (state === told && (state === null || performance.now() - toldAt < REMINDER_MS)) return;
+    if (state === logged && (state === null || performance.now() - loggedAt < REMINDER_MS)) return;
     const line = {
       received_at: new Date(time).toISOString(),
       wall_clock_ahead_seconds: Math.round((heldMs - behindMs) / 1_000),
@@ -265,8 +265,8 @@ export function watchClock({ clock, metrics, logger }: ClockWatchParts): () => v
     if (state === 'held') logger.error(line, heldText(clock.isHeldSinceStart));
     else if (state === 'behind') logger.warn(line, BEHIND_TEXT);
     else logger.info(line, 'the clock is right again: received_at follows it');
-    told = state;
-    toldAt = performance.now();
+    logged = state;
+    loggedAt = performance.now();
   };
   look();
   const timer = setInterval(look, WATCH_INTERVAL_MS).unref();

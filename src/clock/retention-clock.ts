@@ -9,7 +9,7 @@
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 
 const SPEED_MAX = 4;
-/** Before there was this program: the clock of a machine that has not been told the time. */
+/** Before this program existed: the clock of a machine whose time was never set. */
 const NO_TIME_BEFORE = Date.UTC(2026, 0, 1);
 const DIGITS = 16;
 const CANNOT_WRITE_NOW: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']);

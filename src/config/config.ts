@@ -1,7 +1,7 @@
 /**
- * Reads the settings of Sluice, which are a table of their own (`settings.ts`). The only reader of the process
+ * Reads the settings of Sluice; `settings.ts` is their table. The only reader of the process
  * environment. A flag wins over the environment, the environment over the default; a variable that is set
- * to nothing counts as not set. All mistakes are told at once, misspelt names included: a setting that silently does
+ * to nothing counts as not set. All mistakes are reported at once, misspelt names included: a setting that silently does
  * nothing is worse than a refusal to start.
  */
 
@@ -32,7 +32,7 @@ export function loadConfig(input: { env: Env; args: readonly string[] }): { conf
   return { config, sources };
 }
 
-/** Like `loadConfig`, for callers that have more mistakes to tell; where there are any, the defaults stand in. */
+/** Like `loadConfig`, for callers that report more mistakes; where there are any, the defaults are used. */
 export function readConfig(input: { env: Env; args: readonly string[] }): {
   config: Config;
   sources: Sources;
@@ -111,7 +111,7 @@ export function shareCompileCache(): void {
   if (folder !== undefined) process.env['NODE_COMPILE_CACHE'] ??= dirname(folder);
 }
 
-/** A body that fits the limit must fit the memory, or its client would be told to come back for ever. */
+/** A body that fits the limit must fit the memory, or its client would retry for ever. */
 function tooLittleRoom({ inFlightBytesMax, edges }: Config): string[] {
   const needed = edges * EDGE_BYTES_MIN;
   if (inFlightBytesMax >= needed) return [];

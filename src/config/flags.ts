@@ -52,7 +52,7 @@ export function readFlags(args: readonly string[], kinds: FlagKinds): FlagsRead 
   return { values, switches, positionals, mistakes };
 }
 
-/** `--port --host x` would make `--host` the port; told as what it is, a missing value. */
+/** `--port --host x` would make `--host` the port; reported as a missing value. */
 function withoutValuelessFlags(args: readonly string[], kinds: FlagKinds): { kept: string[]; mistakes: string[] } {
   const kept: string[] = [];
   const mistakes: string[] = [];

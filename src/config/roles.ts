@@ -22,9 +22,7 @@ export function processes(role: Role): boolean {
 /** Why a path is not here although it is elsewhere; undefined where that is not so, and it is nowhere. */
 export function servedElsewhere(role: Role, path: string): string | undefined {
   if (path === INGEST_PATH || path.startsWith(`${INGEST_PATH}?`)) {
-    return servesIngest(role)
-      ? undefined
-      : `events are taken in by servers with the role edge; this one has the role ${role}`;
+    return servesIngest(role) ? undefined : `servers with the role edge receive events; this one has the role ${role}`;
   }
   if (servesApi(role)) return undefined;
   return `servers with the role api serve everything but events, health and metrics; this one has the role ${role}`;

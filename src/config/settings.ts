@@ -51,7 +51,7 @@ export const SETTINGS = {
     placeholder: 'N',
     kind: integer(0, 65_535),
     default: 8_080,
-    description: 'The port to listen on; 0 takes any free one and tells you which.',
+    description: 'The port to listen on; 0 takes any free one and prints it.',
   }),
   host: setting({
     env: 'HOST',
@@ -149,7 +149,7 @@ export const SETTINGS = {
     placeholder: 'SIZE',
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
-    description: 'Request bodies held in memory at once, over all edges; beyond it the answer is 503, not a crash.',
+    description: 'Request bodies held in memory at once, over all edges; beyond it the response is 503, not a crash.',
   }),
   connectionsMax: setting({
     env: 'SLUICE_CONNECTIONS_MAX',
@@ -167,7 +167,7 @@ export const SETTINGS = {
     kind: bytes(0),
     default: 256 * MB,
     description:
-      'With less free disk than this the answer is 503, before the disk is really full; 0 switches this off.',
+      'With less free disk than this the response is 503, before the disk is really full; 0 switches this off.',
   }),
   logSegmentBytes: setting({
     env: 'SLUICE_LOG_SEGMENT',
@@ -191,7 +191,7 @@ export const SETTINGS = {
     placeholder: 'SIZE',
     kind: bytes(MB),
     default: 4 * GB,
-    description: 'With more than this in the log that is not yet processed the answer is 503.',
+    description: 'With more than this in the log that is not yet processed the response is 503.',
   }),
   eventRetentionMs: setting({
     env: 'SLUICE_EVENT_RETENTION',
@@ -199,7 +199,7 @@ export const SETTINGS = {
     placeholder: 'TIME',
     kind: retention(),
     default: FOREVER_MS,
-    description: 'How long events are kept after they came in; profiles stay.',
+    description: 'How long events are kept after they are received; profiles stay.',
   }),
   traceRetentionMs: setting({
     env: 'SLUICE_TRACE_RETENTION',
@@ -259,7 +259,7 @@ export const SETTINGS = {
     kind: list(),
     default: '',
     description:
-      'More identifier values that name nobody, separated by commas; null, undefined, guest and such are known.',
+      'More placeholder values to ignore as identifiers, separated by commas; null, undefined, guest and such are built in.',
   }),
   logLevel: setting({
     env: 'SLUICE_LOG_LEVEL',

@@ -1,5 +1,5 @@
 /**
- * Which proxies are believed when they say whom they speak for, and who a client is by what they say. A proxy adds the
+ * Which proxies are trusted to name their client, and which address a client has by their headers. A proxy adds the
  * address that it was called from to the end of `X-Forwarded-For`; so the list is read from its end, as long as the one
  * who said it is trusted, and the first address that is not is the client's. What a client wrote into the header itself
  * stands before that and is never reached. Without trusted proxies the client is who made the connection. Pure.
@@ -63,7 +63,7 @@ function networkOf(text: string): { address: string; bits: number } | undefined 
   return bits <= bitsMax ? { address, bits } : undefined;
 }
 
-/** Servers that listen on IPv6 see IPv4 addresses inside of it; some proxies tell the port as well. */
+/** Servers that listen on IPv6 see IPv4 addresses inside of it; some proxies add the port. */
 function plainAddress(address: string): string {
   const trimmed = address.trim();
   const host = /^(?:\[([^\]]+)\]|(\d+(?:\.\d+){3}))(?::\d+)?$/.exec(trimmed);

@@ -157,7 +157,7 @@ export function storeUrl(): Kind<string> {
   };
 }
 
-/** The address of a topic in Kafka, or nothing. Several brokers are no URL by the book, so it is read by hand. */
+/** The address of a topic in Kafka, or nothing. Several brokers are not a valid URL, so it is parsed by hand. */
 export function logUrl(): Kind<string> {
   const broker = String.raw`(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9._-]*[a-z0-9])?)(:\d{1,5})?`;
   const whole = new RegExp(String.raw`^kafka://([^/@\s]*@)?${broker}(,${broker})*/[a-z0-9._-]{1,249}(\?\S*)?$`, 'i');
@@ -175,7 +175,7 @@ const SECRET_PARAMETER = /pass|secret|token|key/i;
 export function withoutSecrets(url: string): string {
   const [, scheme, rest = ''] = /^([a-z]+:\/\/)(.*)$/is.exec(url) ?? [];
   if (scheme === undefined) return url;
-  // Somebody may have forgotten to escape what is in a password: then what looks like a query may be a part of it.
+  // The operator may have forgotten to escape a password: then what looks like a query may be a part of it.
   const firstQueryAt = rest.indexOf('?');
   const isAfterUser = firstQueryAt >= 0 && (rest.slice(0, firstQueryAt).includes('@') || !rest.includes('@'));
   const queryAt = isAfterUser ? firstQueryAt : rest.indexOf('?', rest.lastIndexOf('@') + 1);

@@ -12,7 +12,7 @@ import { OperatorError } from '../errors.ts';
 
 const DATABASE = String.raw`\.db(-wal|-shm|-journal)?`;
 const FILES = new RegExp(
-  `^(lock\\.db|server\\.(pid|url)|log-(ends|name|warnings)|retention-time|moved\\.json|(keys|store)${DATABASE})$`,
+  `^(lock\\.db|server\\.(pid|url)|log-(ends|name|warnings)|retention-time|migrated\\.json|(keys|store)${DATABASE})$`,
 );
 const LOG_FILES = new RegExp(`^(name|installation|(positions|backup-lock)${DATABASE})$`);
 /** Of one that was given up (`.lost`) only the name is used, and an operator may have made it. */

@@ -32,7 +32,7 @@ export function retentionTimeFileOf(dataFolder: string): string {
   return join(dataFolder, 'retention-time');
 }
 
-/** Profiles, events, traces, rejections and the books: what the processor made of the log. */
+/** Profiles, events, traces, rejections and the ledger: what the processor made of the log. */
 export function storeFileOf(dataFolder: string): string {
   return join(dataFolder, 'store.db');
 }

@@ -1,7 +1,7 @@
 /**
  * The lock of the data folder, as the threads see it that do not hold it themselves. An operating system lets anybody
  * remove a locked file: the lock then lasts, but on a file without a name, and a second server makes a new `lock.db` and
- * starts. So whoever is about to acknowledge a request, or to commit what was read from the log, first looks whether the
+ * starts. So before a request is acknowledged, or what was read from the log is committed, the thread checks whether the
  * file under the name is still the one that is locked. A second server looks at the log after it has put its own file
  * there; what was acknowledged after such a look is therefore in the log that it sees.
  */
@@ -20,7 +20,7 @@ export class LockLostError extends Error {
   override readonly name = 'LockLostError';
 }
 
-/** One `stat`. Null where nothing is locked: servers that share their log have no data folder of their own. */
+/** One `stat`. Null where nothing is locked: servers that share their log have no data folder. */
 export function assertLockHeld(lock: HeldLock | null): void {
   if (lock === null || identityOf(lock.file) === lock.identity) return;
   const file = resolve(lock.file);

@@ -1,7 +1,7 @@
 /**
  * Whether a data folder has lost `keys.db`: it is missing or empty, and the log or the store beside it has been used.
  * A new one would have other accounts, so clients with the old keys would get 401 and drop their data, and the stored data
- * would belong to no account. So neither a server nor a command makes one by itself; `sluice keys create
+ * would belong to no account. So neither a server nor a command creates one on its own; `sluice keys create
  * --replace-lost-keys` does, for an operator who has decided so.
  */
 

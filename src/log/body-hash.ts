@@ -1,5 +1,5 @@
 /**
- * The hash of a request's body, by which a retry with the same Idempotency-Key is told from another request: 128 bits of
+ * The hash of a request's body, by which a retry with the same Idempotency-Key is distinguished from another request: 128 bits of
  * SHA-256 over the bytes as the log has them, decompressed. A body that differs in white space or in the order of its
  * members is another body; a retry sends the same bytes. Only computed where there is an Idempotency-Key.
  */

@@ -1,10 +1,10 @@
 /**
- * Carrying an installation from one kind of store to another: what is moved, and the two ends of it. Everything that a
+ * Migrates an installation from one kind of store to another: the parts, the source and the target. Everything that a
  * store and a key store keep is here as parts, each a list of rows with named columns; caches, indexes and layouts are
- * not, since each store makes its own. `cli/migrate.ts` moves.
+ * not, since each store makes its own. `cli/migrate.ts` runs it.
  *
- * A part is read in a stable order, in chunks, each with the position behind it, and a chunk is taken in together with
- * that position or not at all: so a move that was cut off at any moment goes on where it stopped. Numbers of nodes,
+ * A part is read in a stable order, in chunks, each with the position behind it, and a chunk is written together with
+ * that position or not at all: so an interrupted migration continues where it stopped. Numbers of nodes,
  * records and events stay what they are, because notes and cursors name them.
  */
 
@@ -13,11 +13,11 @@ import type { LedgerHour } from '../store.ts';
 
 /** `uuid` is a text, `integer` a whole number below 2^53, `number` any double. Every column but keys may be null. */
 export type ColumnKind = 'integer' | 'number' | 'text' | 'uuid' | 'bytes' | 'boolean';
-export type MovedValue = number | string | boolean | Uint8Array | null;
+export type MigratedValue = number | string | boolean | Uint8Array | null;
 
 const ORIGIN = { received_at: 'integer', trace_id: 'uuid', user_index: 'integer' } as const;
 const FIRST_USE = { received_at: 'integer', trace_id: 'uuid' } as const;
-const books = (of: 'users' | 'events') =>
+const ledgerSums = (of: 'users' | 'events') =>
   ({
     [`${of}_received`]: 'integer',
     [`${of}_stored`]: 'integer',
@@ -27,8 +27,8 @@ const books = (of: 'users' | 'events') =>
     [`${of}_set_aside`]: 'integer',
   }) satisfies Record<string, ColumnKind>;
 
-/** In the order in which they are moved: what others refer to comes first. Columns in the order of a chunk. */
-export const MOVED_PARTS = {
+/** In the order in which they are migrated: what others refer to comes first. Columns in the order of a chunk. */
+export const MIGRATED_PARTS = {
   tenants: { no: 'integer', id: 'text', last_erased_at: 'integer' },
   nodes: {
     no: 'integer',
@@ -83,7 +83,13 @@ export const MOVED_PARTS = {
     events: 'integer',
     revenue: 'number',
   },
-  ledger: { tenant: 'integer', hour: 'integer', users_rejected: 'integer', ...books('users'), ...books('events') },
+  ledger: {
+    tenant: 'integer',
+    hour: 'integer',
+    users_rejected: 'integer',
+    ...ledgerSums('users'),
+    ...ledgerSums('events'),
+  },
   receipts: {
     tenant: 'integer',
     minute: 'integer',
@@ -195,29 +201,29 @@ export const MOVED_PARTS = {
     records: 'integer',
     found_at: 'integer',
   },
-  // Last, so that what is there of an unfinished move is never taken for a store that can go on.
+  // Last, so that what is there of an unfinished migration is never taken for a store that can go on.
   positions: { partition: 'integer', position: 'integer' },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, ColumnKind>>>>;
 
-export type PartName = keyof typeof MOVED_PARTS;
-export const PART_NAMES = Object.keys(MOVED_PARTS) as readonly PartName[];
+export type PartName = keyof typeof MIGRATED_PARTS;
+export const PART_NAMES = Object.keys(MIGRATED_PARTS) as readonly PartName[];
 
 export function columnsOf(part: PartName): readonly (readonly [name: string, kind: ColumnKind])[] {
-  return Object.entries(MOVED_PARTS[part]);
+  return Object.entries(MIGRATED_PARTS[part]);
 }
 
-/** Rows of one part that follow one another, column by column in the order of MOVED_PARTS. */
+/** Rows of one part that follow one another, column by column in the order of MIGRATED_PARTS. */
 export interface Chunk {
   readonly rows: number;
-  readonly columns: readonly (readonly MovedValue[])[];
+  readonly columns: readonly (readonly MigratedValue[])[];
   /** About how much it holds, for progress. */
   readonly bytes: number;
   /** Behind its last row; means something to the source alone. */
   readonly position: string;
 }
 
-/** An installation that nobody else writes to, and that is left as it is. */
-export interface MovingSource {
+/** An installation that no other process writes to, and that is left as it is. */
+export interface MigrationSource {
   /** The name of its log: positions are kept under it from now on. */
   readonly logName: string;
   /** The id of the store, which cursors of arrivals name: they stay good. */
@@ -227,26 +233,26 @@ export interface MovingSource {
   /** What follows a position, or all of the part. */
   chunks(part: PartName, after: string | null): AsyncIterable<Chunk>;
   count(part: PartName): Promise<number>;
-  books(): Promise<TenantBooks>;
+  ledger(): Promise<TenantLedger>;
   close(): Promise<void>;
 }
 
 /** The hours of the ledger of each tenant, newest first. */
-export type TenantBooks = ReadonlyMap<TenantId, readonly LedgerHour[]>;
+export type TenantLedger = ReadonlyMap<TenantId, readonly LedgerHour[]>;
 
-export interface Move {
+export interface Migration {
   readonly id: string;
   readonly logName: string;
   readonly storeId: string;
   readonly at: number;
 }
 
-/** What a target holds before anything is moved into it now. */
+/** What a target holds before anything is migrated into it now. */
 export type TargetState =
   | { readonly kind: 'empty' }
-  /** Data that no move brought. */
+  /** Data that no migration brought. */
   | { readonly kind: 'foreign'; readonly part: PartName }
-  | { readonly kind: 'moved'; readonly id: string; readonly begunAt: number; readonly finishedAt: number | null };
+  | { readonly kind: 'migrated'; readonly id: string; readonly begunAt: number; readonly finishedAt: number | null };
 
 export interface PartProgress {
   readonly position: string | null;
@@ -255,23 +261,23 @@ export interface PartProgress {
 }
 
 /** What is filled. No server works on it before `finish`. */
-export interface MovingTarget {
+export interface MigrationTarget {
   /** Host and database, for people: no password. */
-  readonly place: string;
+  readonly location: string;
   state(): Promise<TargetState>;
   /** Only where the state is `empty`: rejects with an `OperatorError` if it is not any more. */
-  begin(move: Move): Promise<void>;
-  /** Of the move that was begun; parts that nothing was taken of are not in it. */
+  begin(migration: Migration): Promise<void>;
+  /** Of the migration that was begun; parts that nothing was taken of are not in it. */
   progress(): Promise<ReadonlyMap<PartName, PartProgress>>;
   /**
-   * Takes a chunk in and goes on from its position, both or neither; null: the part is complete. Rejects with
-   * `StoreConflictError` when the part is not at `from`: somebody else took it further.
+   * Writes a chunk and advances to its position, both or neither; null: the part is complete. Rejects with
+   * `StoreConflictError` when the part is not at `from`: another process advanced it.
    */
   take(part: PartName, from: string | null, chunk: Chunk | null): Promise<void>;
   /** After all parts: new numbers begin at `nextNumber` or later. May be done again. */
   settle(nextNumber: number): Promise<void>;
   count(part: PartName): Promise<number>;
-  books(): Promise<TenantBooks>;
+  ledger(): Promise<TenantLedger>;
   /** From now on it is a store like any other. */
   finish(at: number): Promise<void>;
   close(): Promise<void>;

@@ -1,5 +1,5 @@
 /**
- * What threads of this program need to find each other and to hand memory over.
+ * How threads of this program are started, and how they transfer memory.
  */
 
 import { isTooManyOpenFiles } from './open-files.ts';
@@ -29,7 +29,7 @@ export function releaseMemory(buffer: ArrayBuffer): void {
   buffer.transfer(0);
 }
 
-/** The bytes in memory of their own, which can be handed to another thread without a copy. Copies only if need be. */
+/** The bytes in their own memory, which can be handed to another thread without a copy. Copies only if need be. */
 export function inOwnMemory(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   const { buffer } = bytes;
   const isAlone = buffer instanceof ArrayBuffer && buffer.byteLength === bytes.byteLength;

@@ -1,6 +1,6 @@
 /**
  * How guessing is slowed: a rule on counts, pure. After a few free failures each further one makes the next attempt wait
- * twice as long. For an e-mail the wait ends at a minute, so that nobody can keep its owner out for long; for an address
+ * twice as long. For an e-mail the wait ends at a minute, so that its owner cannot be locked out for long; for an address
  * it ends at 15 minutes. An attempt is counted as failed before it is made and taken back if it succeeds, so guesses at
  * one moment count as guesses one after the other. The store keeps the counts, for all edges and over restarts, under
  * hashes: neither e-mails of strangers nor addresses are kept.
@@ -58,7 +58,7 @@ export function passwordChangeSubject(memberId: string): Subject {
 export function ruleOn(subjects: readonly Subject[], counts: readonly AttemptCount[], now: number): AttemptRuling {
   const rulings = subjects.map(({ slowing }, n) => {
     const { failures, lastAt } = counts[n] ?? { failures: 0, lastAt: 0 };
-    // A clock that was set back must not make anybody wait longer than the rule says. Clocks of servers differ by less.
+    // A clock that was set back must not make anyone wait longer than the rule says. Clocks of servers differ by less.
     const sinceMs = lastAt > now + slowing.waitMsMax ? slowing.forgetMs : Math.max(0, now - lastAt);
     const remembered = sinceMs >= slowing.forgetMs ? 0 : failures;
     return { waitMs: Math.max(0, waitAfterMs(slowing, remembered) - sinceMs), failures: remembered + 1 };

@@ -1,6 +1,6 @@
 /**
  * Invitations: one-time links with which a member is made, or sets a new password. The token stands in the fragment of
- * the link, which browsers send to nobody, so it is in no log. Nothing is mailed: whoever asked for a link hands it on.
+ * the link, which browsers never send, so it is in no log. Nothing is mailed: the operator passes the link on.
  * Of several who use one link at the same moment the store lets one in.
  */
 
@@ -66,7 +66,7 @@ export type AcceptOutcome =
   | { readonly outcome: 'gone' }
   | { readonly outcome: 'refused'; readonly mistake: string };
 
-export interface AcceptWishes {
+export interface AcceptOptions {
   readonly token: string;
   /** Null where the person gave none, which is enough if the invitation names one. */
   readonly email: string | null;
@@ -77,24 +77,24 @@ export interface AcceptWishes {
 export async function acceptInvitation(
   members: MemberStore,
   passwords: Passwords,
-  wishes: AcceptWishes,
+  options: AcceptOptions,
   now: () => number,
 ): Promise<AcceptOutcome> {
-  const invitation = await lookAtInvitation(members, wishes.token, now());
-  const tokenHash = tokenHashOf(wishes.token);
+  const invitation = await lookAtInvitation(members, options.token, now());
+  const tokenHash = tokenHashOf(options.token);
   if (invitation === undefined || tokenHash === undefined) return { outcome: 'gone' };
-  const email = (wishes.email?.trim() || invitation.email) ?? '';
-  const mistake = acceptMistake(invitation, email) ?? passwordMistake('password', wishes.password);
+  const email = (options.email?.trim() || invitation.email) ?? '';
+  const mistake = acceptMistake(invitation, email) ?? passwordMistake('password', options.password);
   if (mistake !== undefined) return { outcome: 'refused', mistake };
 
-  const passwordHash = await passwords.hash(wishes.password);
+  const passwordHash = await passwords.hash(options.password);
   const at = now();
-  const { token, session } = newSession(wishes.browser, at);
+  const { token, session } = newSession(options.browser, at);
   const memberId = `mem_${randomBase62(ID_CHARACTERS)}`;
   const member = await members.acceptInvitation({ tokenHash, memberId, email, passwordHash, session, at });
   if (member === 'gone') return { outcome: 'gone' };
   if (member === 'email taken') return { outcome: 'refused', mistake: 'email is that of a member already' };
-  // Whoever guessed the old password has no bearing on the new one.
+  // Guesses of the old password do not count against the new one.
   await members.forgiveAttempt(emailSubject(member.email).hash, []);
   return { outcome: 'signed in', member, token };
 }
@@ -106,7 +106,7 @@ function acceptMistake(invitation: Invitation, email: string): string | undefine
   return emailMistake(email);
 }
 
-/** Whether mail gets there is nobody's question here: an e-mail is the name that a person signs in with. */
+/** Whether mail is delivered does not matter: an e-mail is the name that a person signs in with. */
 export function emailMistake(email: string): string | undefined {
   const trimmed = email.trim();
   if (trimmed === '') return 'email is missing';

@@ -1,11 +1,11 @@
 /**
  * Passwords: which are taken, and how they are kept. argon2id with the parameters that OWASP recommends (19 MiB, two
  * passes) makes each guess expensive, for an attacker who has the file as for us; the parameters stand with each hash, in
- * the PHC string format, so they can be raised later without locking anybody out. Hashes of scrypt, which came before, are
+ * the PHC string format, so they can be raised later without locking anyone out. Hashes of scrypt, which came before, are
  * still checked, and replaced at the next sign-in.
  *
  * Because a check costs that much, an edge computes few at once and lets few wait: beyond that the response is 503, and
- * events are still taken. An e-mail that is nobody's costs the same as a wrong password.
+ * events are still accepted. An unknown e-mail costs the same as a wrong password.
  */
 
 import { argon2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto';
@@ -32,7 +32,7 @@ const RUNNING_MAX = 2;
 /** The last in line waits about a second. */
 const WAITING_MAX = 18;
 
-/** More people want to sign in at this moment than may: the answer is 503. */
+/** More people want to sign in at this moment than may: the response is 503. */
 export class TooBusyError extends Error {
   override readonly name = 'TooBusyError';
 }
@@ -53,8 +53,8 @@ export class Passwords {
   readonly #runningMax: number;
   #running = 0;
   readonly #waiting: (() => void)[] = [];
-  /** What is compared with for e-mails of nobody; no password gives it. */
-  readonly #nobody = phcString(randomBytes(SALT_BYTES), randomBytes(HASH_BYTES));
+  /** Compared with for unknown e-mails; no password matches it. */
+  readonly #noMember = phcString(randomBytes(SALT_BYTES), randomBytes(HASH_BYTES));
 
   /** `edges`: how many there are in this process, each with one of these. */
   constructor(edges = 1) {
@@ -69,7 +69,7 @@ export class Passwords {
 
   /** Whether it is the password behind the hash; for an undefined one it takes as long, and is false. */
   async verify(password: string, passwordHash: string | undefined): Promise<boolean> {
-    const { derive, expected } = readHash(passwordHash ?? this.#nobody);
+    const { derive, expected } = readHash(passwordHash ?? this.#noMember);
     const given = await this.#inTurn(() => derive(password));
     return timingSafeEqual(given, expected) && passwordHash !== undefined;
   }
@@ -90,7 +90,7 @@ export class Passwords {
       return await derive();
     } finally {
       const next = this.#waiting.shift();
-      // Who waits takes the place over; nobody can slip in between.
+      // The next waiting call takes the slot; no other can slip in between.
       if (next === undefined) this.#running -= 1;
       else next();
     }

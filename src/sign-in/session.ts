@@ -65,7 +65,7 @@ export async function signIn(
   return { outcome: 'signed in', member, token };
 }
 
-/** Only now is the password at hand. Whoever has signed in is not kept out because this cannot be done. */
+/** Only now is the password at hand. A failure to store it does not prevent the sign-in. */
 async function rehash(
   members: MemberStore,
   passwords: Passwords,
@@ -79,14 +79,14 @@ async function rehash(
   }
 }
 
-/** Ends all other sessions of the member. A session that was stolen does not tell the password, so guesses are slowed. */
+/** Ends all other sessions of the member. A stolen session does not reveal the password, so guesses are slowed. */
 export async function changePassword(
   members: MemberStore,
   passwords: Passwords,
-  wish: { readonly member: Member; readonly current: string; readonly next: string; readonly browser: Browser },
+  change: { readonly member: Member; readonly current: string; readonly next: string; readonly browser: Browser },
   now: number,
 ): Promise<SignInOutcome> {
-  const { member, current, next, browser } = wish;
+  const { member, current, next, browser } = change;
   const subject = passwordChangeSubject(member.id);
   const waitMs = await takeAttempt(members, passwords, [subject], now);
   if (waitMs > 0) return { outcome: 'slowed', waitMs };
@@ -115,7 +115,7 @@ export async function findSession(
   return { member: session.member, tokenHash, isRenewed };
 }
 
-/** A store that can only be read (a full disk) keeps nobody out: it is tried again with the next request. */
+/** A store that can only be read (a full disk) does not sign anyone out: it is tried again with the next request. */
 async function renew(members: MemberStore, tokenHash: Uint8Array, now: number): Promise<boolean> {
   try {
     await members.renewSession(tokenHash, now, now + SESSION_MS);

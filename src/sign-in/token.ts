@@ -1,5 +1,5 @@
 /**
- * The tokens of sessions and invitations: 32 random bytes as base64url text. Whoever has the text is let in, so it is
+ * The tokens of sessions and invitations: 32 random bytes as base64url text. The text grants access, so it is
  * handed out once, and only its SHA-256 is kept; with 256 bits of randomness a slow hash would add nothing.
  */
 
@@ -14,7 +14,7 @@ export function newToken(): { readonly token: string; readonly tokenHash: Uint8A
   return { token, tokenHash: sha256(token) };
 }
 
-/** Undefined for what cannot be a token, so that nobody needs to look it up. */
+/** Undefined for what cannot be a token, so that it is not looked up. */
 export function tokenHashOf(text: unknown): Uint8Array | undefined {
   return typeof text === 'string' && TOKEN.test(text) ? sha256(text) : undefined;
 }

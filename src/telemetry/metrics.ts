@@ -16,27 +16,27 @@ const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shu
 
 /** Counters add up over the slots; each gauge names how its slots make one value. */
 const FAMILIES = {
-  requests: counterBy(
-    'sluice_requests_total',
-    'Requests under /ingest/ that were answered, by status.',
-    'status',
-    STATUSES,
-  ),
+  requests: counterBy('sluice_requests_total', 'Requests under /ingest/, by response status.', 'status', STATUSES),
   users_accepted: counter('sluice_users_accepted_total', 'Users that passed validation and are durable.'),
   users_rejected: counter('sluice_users_rejected_total', 'Users that failed validation.'),
   events_accepted: counter('sluice_events_accepted_total', 'Events of the accepted users.'),
   body_bytes: counter('sluice_body_bytes_total', 'Bytes of request bodies, after decompression.'),
-  request_duration: histogram('sluice_request_duration_seconds', 'From the headers of a request to its answer.'),
-  in_flight_bytes: gauge('sluice_in_flight_bytes', 'Bytes reserved for bodies that are not yet answered.', 'sum'),
-  in_flight_requests: gauge('sluice_in_flight_requests', 'Requests taken up and not yet answered.', 'sum'),
-  unavailable: counterBy('sluice_unavailable_total', 'Requests answered 503, by cause.', 'reason', UNAVAILABLE_REASONS),
+  request_duration: histogram('sluice_request_duration_seconds', 'From the headers of a request to its response.'),
+  in_flight_bytes: gauge('sluice_in_flight_bytes', 'Bytes reserved for bodies of requests in progress.', 'sum'),
+  in_flight_requests: gauge('sluice_in_flight_requests', 'Requests in progress.', 'sum'),
+  unavailable: counterBy(
+    'sluice_unavailable_total',
+    'Requests that got a 503, by cause.',
+    'reason',
+    UNAVAILABLE_REASONS,
+  ),
   log_commits: counter('sluice_log_commits_total', 'Transactions of the log that were made durable.'),
   log_commit_duration: histogram('sluice_log_commit_duration_seconds', 'Time to make one transaction durable.'),
   log_entries: counter('sluice_log_entries_total', 'Requests made durable in the log.'),
   log_bytes: counter('sluice_log_bytes_total', 'Bytes of bodies made durable in the log.'),
   log_segments_sealed: counter('sluice_log_segments_sealed_total', 'Segments of the log that were filled and closed.'),
-  large_bodies: counter('sluice_large_bodies_total', 'Bodies validated in a thread of their own for their size.'),
-  key_lookups: counter('sluice_key_lookups_total', 'Keys that the cache could not answer for by itself.'),
+  large_bodies: counter('sluice_large_bodies_total', 'Bodies validated in a separate thread for their size.'),
+  key_lookups: counter('sluice_key_lookups_total', 'Keys that were not in the cache.'),
   processed_records: counter('sluice_processed_records_total', 'Log records that the processor wrote to the store.'),
   processed_users: counter('sluice_processed_users_total', 'Users that were stored; duplicates are not.'),
   processed_events: counter('sluice_processed_events_total', 'Events that were stored; duplicates are not.'),
@@ -57,7 +57,7 @@ const FAMILIES = {
   backlog_bytes: gauge('sluice_backlog_bytes', 'Bytes of the log that wait for the processor.', 'sum'),
   ledger_difference: gauge(
     'sluice_ledger_difference',
-    'Users and events missing in the books: anything but 0 is a bug.',
+    'Users and events that are not accounted for: anything but 0 is a bug.',
     'max',
   ),
   log_missing_records: gauge(
@@ -98,7 +98,7 @@ const FAMILIES = {
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),
   requests_waiting: gauge(
     'sluice_requests_waiting',
-    'Requests that came in whole and wait for their answer, averaged over the last moments.',
+    'Complete requests that wait for their response, averaged over the last moments.',
     'sum',
   ),
   process_memory: ofProcess(
@@ -248,7 +248,7 @@ const SLOT_CELLS = Math.ceil(LAYOUT.cells / 16) * 16;
 
 export const METRIC = LAYOUT.names as MetricIndexes;
 
-/** For answers whose status is known only when they are sent. */
+/** For responses whose status is known only when they are sent. */
 export const REQUESTS_BY_STATUS: ReadonlyMap<number, CounterIndex> = new Map(
   FAMILIES.requests.values.map((status) => [Number(status), METRIC[`requests_${status}`]]),
 );

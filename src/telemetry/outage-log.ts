@@ -17,7 +17,7 @@ export interface OutageWords {
 export interface OutageOptions {
   /** How long nothing may have failed before something that works is the end of the outage. */
   readonly quietMs?: number;
-  /** Of a clock that nobody sets. */
+  /** Of a monotonic clock. */
   readonly now?: () => number;
 }
 
@@ -27,8 +27,8 @@ export class OutageLog {
   readonly #now: () => number;
   readonly #quietMs: number;
   #failedAt = Number.NEGATIVE_INFINITY;
-  #toldAt = Number.NEGATIVE_INFINITY;
-  #failuresNotTold = 0;
+  #loggedAt = Number.NEGATIVE_INFINITY;
+  #failuresNotLogged = 0;
   #isFailing = false;
 
   constructor(logger: Pick<Logger, 'warn' | 'info'>, words: OutageWords, options: OutageOptions = {}) {
@@ -41,19 +41,19 @@ export class OutageLog {
 
   failed(error: unknown): void {
     this.#isFailing = true;
-    this.#failuresNotTold += 1;
+    this.#failuresNotLogged += 1;
     this.#failedAt = this.#now();
-    if (this.#failedAt - this.#toldAt < REMINDER_MS) return;
-    this.#toldAt = this.#failedAt;
-    this.#logger.warn({ reason: reasonOf(error), failures: this.#failuresNotTold }, this.#words.failing);
-    this.#failuresNotTold = 0;
+    if (this.#failedAt - this.#loggedAt < REMINDER_MS) return;
+    this.#loggedAt = this.#failedAt;
+    this.#logger.warn({ reason: reasonOf(error), failures: this.#failuresNotLogged }, this.#words.failing);
+    this.#failuresNotLogged = 0;
   }
 
   worked(): void {
     if (!this.#isFailing || this.#now() - this.#failedAt < this.#quietMs) return;
     this.#isFailing = false;
-    this.#toldAt = Number.NEGATIVE_INFINITY;
-    this.#failuresNotTold = 0;
+    this.#loggedAt = Number.NEGATIVE_INFINITY;
+    this.#failuresNotLogged = 0;
     this.#logger.info(this.#words.working);
   }
 }

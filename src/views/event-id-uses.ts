@@ -6,12 +6,12 @@
 import type { EventIdUses } from '../store-writer.ts';
 
 export function eventIdUsesOf(ids: readonly string[], usedAt: (id: string) => number | undefined): EventIdUses {
-  const places = new Map<string, number>();
+  const indexes = new Map<string, number>();
   const firstIndexes = new Int32Array(ids.length);
   const times = new Float64Array(ids.length);
   for (const [index, id] of ids.entries()) {
-    const first = places.get(id);
-    if (first === undefined) places.set(id, index);
+    const first = indexes.get(id);
+    if (first === undefined) indexes.set(id, index);
     firstIndexes[index] = first ?? index;
     times[index] = usedAt(id) ?? Number.NaN;
   }

@@ -23,7 +23,7 @@ export interface Key {
   readonly value: string;
 }
 
-/** The hash of a text of a tenant. Kinds of match keys are the places of their types in IDENTIFIER_TYPES. */
+/** The hash of a text of a tenant. Kinds of match keys are the indexes of their types in IDENTIFIER_TYPES. */
 export type HashOfKey = (tenant: number, kind: number, value: string) => KeyHash;
 
 /** Beyond all types of match keys: what else is hashed. */
@@ -35,7 +35,7 @@ const PRIME = 8_589_934_583;
 /** Products are below 2^49: so many of them, and what was left before, are exact in a double. */
 const EXACT_PRODUCTS = 13;
 /** Tenant, in two halves, and kind come before the characters. */
-const PLACES_BEFORE = 3;
+const OFFSETS_BEFORE = 3;
 const HALF = 2 ** 16;
 const FIRST_PLACES = 512;
 /** More than a factor has, so that all are about equally likely. */
@@ -48,13 +48,13 @@ const UPPER = 2 ** 15;
 const SIGN = 2 ** 47;
 
 export function keyHashes(secret: Uint8Array): HashOfKey {
-  /** Of each place in turn, one number a lane. */
+  /** Of each offset in turn, one number a lane. */
   let factors = factorsOf(secret, FIRST_PLACES);
   return (tenant, kind, value) => {
     // SQLite stores half a surrogate pair as U+FFFD; the hash is that of what is stored.
     const text = value.toWellFormed();
     const { length } = text;
-    while (factors.length < (PLACES_BEFORE + length) * LANES) {
+    while (factors.length < (OFFSETS_BEFORE + length) * LANES) {
       factors = factorsOf(secret, (2 * factors.length) / LANES);
     }
     const table = factors;
@@ -63,16 +63,16 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
     let a = low * (table[0] as number) + high * (table[3] as number) + kind * (table[6] as number);
     let b = low * (table[1] as number) + high * (table[4] as number) + kind * (table[7] as number);
     let c = low * (table[2] as number) + high * (table[5] as number) + kind * (table[8] as number);
-    let place = PLACES_BEFORE * LANES;
+    let offset = OFFSETS_BEFORE * LANES;
     for (let start = 0; start < length; start += EXACT_PRODUCTS) {
       const end = Math.min(length, start + EXACT_PRODUCTS);
       for (let at = start; at < end; at++) {
         // Not zero, or else a text would have the hash of the same text with zeros behind it.
         const character = text.charCodeAt(at) + 1;
-        a += character * (table[place] as number);
-        b += character * (table[place + 1] as number);
-        c += character * (table[place + 2] as number);
-        place += LANES;
+        a += character * (table[offset] as number);
+        b += character * (table[offset + 1] as number);
+        c += character * (table[offset + 2] as number);
+        offset += LANES;
       }
       a = reduced(a);
       b = reduced(b);
@@ -99,12 +99,12 @@ function reduced(sum: number): number {
   return rest < 0 ? rest + PRIME : rest >= PRIME ? rest - PRIME : rest;
 }
 
-/** More places begin with the same factors: longer output of SHAKE256 begins with the shorter one. */
-function factorsOf(secret: Uint8Array, places: number): Float64Array {
-  const outputLength = places * LANES * FACTOR_BYTES;
+/** More offsets begin with the same factors: longer output of SHAKE256 begins with the shorter one. */
+function factorsOf(secret: Uint8Array, offsets: number): Float64Array {
+  const outputLength = offsets * LANES * FACTOR_BYTES;
   const bytes = createHash('shake256', { outputLength }).update(secret).digest();
   return Float64Array.from(
-    { length: places * LANES },
+    { length: offsets * LANES },
     (_, n) => bytes.readUIntLE(n * FACTOR_BYTES, FACTOR_BYTES) % PRIME,
   );
 }

@@ -143,7 +143,7 @@ function causeOf({ receivedAt, traceId, userIndex }: Origin): { traceId: string;
   return { traceId, userIndex, at: receivedAt };
 }
 
-/** Types are stored as their place in IDENTIFIER_TYPES. */
+/** Types are stored as their index in IDENTIFIER_TYPES. */
 export function identifierTypeOf(no: number): IdentifierType {
   const type = IDENTIFIER_TYPES[no];
   if (type === undefined) throw new Error(`there is no type of identifier ${no}`);

@@ -55,7 +55,7 @@ export function createReading(store: Store, log: LogReader): Store {
       const { skipped } = page;
       return {
         ...arrivalsFor(tenantId, page),
-        skipped: skipped && { ...skipped, place: withTenant(skipped.place, tenantId) },
+        skipped: skipped && { ...skipped, cursor: withTenant(skipped.cursor, tenantId) },
       };
     },
     counts: (...args) => store.counts(...args),
@@ -108,15 +108,15 @@ function ownQuery<Query extends PageRequest>(tenantId: TenantId, query: Query): 
   return cursor === null ? query : { ...query, cursor: pageWithoutTenant(cursor, tenantId) };
 }
 
-/** The place of a cursor of arrivals as the store gave it. Throws `BadCursorError` for one of another tenant. */
+/** A cursor of arrivals as the store gave it. Throws `BadCursorError` for one of another tenant. */
 function ownPlace(tenantId: TenantId, after: string): string {
   return after === OLDEST ? after : withoutTenant(after, tenantId);
 }
 
-/** With places that only this tenant can use. */
+/** With cursors that only this tenant can use. */
 function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrivals): Arrivals {
   return {
-    events: events.map((event) => Object.assign(event, { place: withTenant(event.place, tenantId) })),
+    events: events.map((event) => Object.assign(event, { cursor: withTenant(event.cursor, tenantId) })),
     last: withTenant(last, tenantId),
     lastSequence,
   };

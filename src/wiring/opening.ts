@@ -21,8 +21,8 @@ import type { MemberStore } from '../members.ts';
 import {
   problemOfLostMarker,
   problemOfOtherDatabase,
-  refuseMovedFolder,
-  refuseUnmovedFolder,
+  refuseMigratedFolder,
+  refuseUnmigratedFolder,
 } from '../migration/marker.ts';
 import { createReading } from '../views/reading.ts';
 import type { KeyStore } from '../keys.ts';
@@ -72,8 +72,8 @@ function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: nu
  */
 export async function prepareDatabase(config: Config): Promise<void> {
   const { dataFolder, logUrl } = config;
-  if (logUrl === '') refuseUnmovedFolder(dataFolder);
-  const [{ migrate }, { findMove, refuseUnfinishedMove }, { continueArrivalNumbers }] = await Promise.all([
+  if (logUrl === '') refuseUnmigratedFolder(dataFolder);
+  const [{ migrate }, { findMigration, refuseUnfinishedMigration }, { continueArrivalNumbers }] = await Promise.all([
     import('../backends/postgres/migrations.ts'),
     import('../backends/postgres/moves.ts'),
     import('../backends/postgres/arrival-numbers.ts'),
@@ -81,10 +81,10 @@ export async function prepareDatabase(config: Config): Promise<void> {
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
     await inWords(config, async () => {
-      const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMove(pool))?.id) : null;
+      const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
       if (problem !== null) throw new OperatorError(problem);
       await migrate(pool);
-      await refuseUnfinishedMove(pool);
+      await refuseUnfinishedMigration(pool);
       if (logUrl === '') await tieLocalLog(config, pool);
       await continueArrivalNumbers(pool);
     });
@@ -161,7 +161,7 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
 
 /** What is wrong with a log beside this database, in words; null where it belongs to it, or is new. Makes nothing. */
 async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Database): Promise<string | null> {
-  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog }, { findMove }] = await Promise.all([
+  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog }, { findMigration }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
     import('../backends/sqlite/log/segments.ts'),
     import('../backends/postgres/identity.ts'),
@@ -169,7 +169,7 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
   ]);
   const folder = logFolderOf(dataFolder);
   const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findNameOfLog(folder)];
-  const move = await findMove(pool);
+  const move = await findMigration(pool);
   if (move !== undefined && move.log === logName) {
     return problemOfLostMarker(dataFolder, move, withoutSecrets(storeUrl));
   }
@@ -308,7 +308,7 @@ export async function findServer({ dataFolder, logUrl }: Config): Promise<string
 /** Makes what is not there yet, but for keys that a data folder has lost. */
 export async function openKeyStore(config: Config): Promise<KeyStore> {
   if (config.storeUrl === '') {
-    refuseMovedFolder(config.dataFolder);
+    refuseMigratedFolder(config.dataFolder);
     refuseUnfinishedRestore(config.dataFolder);
     refuseLostKeys(config.dataFolder);
     const { openSqliteKeyStore } = await import('../backends/sqlite/keys.ts');
@@ -322,7 +322,7 @@ export async function openKeyStore(config: Config): Promise<KeyStore> {
 export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: number): Promise<KeyStore> {
   if (storeUrl !== '')
     throw new OperatorError('The keys are in PostgreSQL (STORE_URL). Leave --replace-lost-keys out.');
-  refuseMovedFolder(dataFolder);
+  refuseMigratedFolder(dataFolder);
   refuseUnfinishedRestore(dataFolder);
   const lostAccounts = await import('../backends/sqlite/lost-accounts.ts');
   return lostAccounts.replaceLostKeys(dataFolder, now);
@@ -342,7 +342,7 @@ export async function findKeyStore(config: Config): Promise<KeyStore | undefined
 
 export async function openMemberStore(config: Config): Promise<MemberStore> {
   if (config.storeUrl === '') {
-    refuseMovedFolder(config.dataFolder);
+    refuseMigratedFolder(config.dataFolder);
     refuseUnfinishedRestore(config.dataFolder);
     refuseLostKeys(config.dataFolder);
     const { openSqliteMemberStore } = await import('../backends/sqlite/keys.ts');
@@ -367,7 +367,7 @@ export async function memberStoreOn(pool: Database): Promise<MemberStore> {
  */
 export async function openStore(config: Config): Promise<Store | undefined> {
   if (config.storeUrl === '') {
-    refuseMovedFolder(config.dataFolder);
+    refuseMigratedFolder(config.dataFolder);
     refuseUnfinishedRestore(config.dataFolder);
     const file = storeFileOf(config.dataFolder);
     // An empty one has no tables, and is for a server to fill.
@@ -491,15 +491,15 @@ async function newestInDatabase(config: Config, warn: (message: string) => void)
   }
 }
 
-interface SharedLogWishes {
+interface SharedLogOptions {
   readonly warn: (message: string) => void;
   readonly makesTopic?: boolean;
   readonly openMsMax?: number;
 }
 
-async function sharedLog({ logUrl, logRetentionMs }: Config, wishes: SharedLogWishes): Promise<LogReader> {
+async function sharedLog({ logUrl, logRetentionMs }: Config, options: SharedLogOptions): Promise<LogReader> {
   const { openKafkaLogReader } = await import('../backends/kafka/log.ts');
-  return openKafkaLogReader({ url: logUrl, retentionMs: logRetentionMs, ...wishes });
+  return openKafkaLogReader({ url: logUrl, retentionMs: logRetentionMs, ...options });
 }
 
 async function localLog(config: Config): Promise<LogReader> {
@@ -545,12 +545,12 @@ async function findDatabase(config: Config): Promise<Database | undefined> {
 export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
   const pool = await openDatabase(config, 'doctor', FEW_CONNECTIONS);
   try {
-    const [{ databaseFacts }, { findMove, problemOfUnfinishedMove }] = await Promise.all([
+    const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
       import('../backends/postgres/checkup.ts'),
       import('../backends/postgres/moves.ts'),
     ]);
     const facts = await databaseFacts(pool);
-    const move = await findMove(pool);
+    const move = await findMigration(pool);
     const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, move?.id) : null;
     const folder = logFolderOf(config.dataFolder);
     // Without the last of its tables, it has not taken in anything yet.
@@ -558,7 +558,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
       config.logUrl === '' && existsSync(folder) && facts.migrations !== null && facts.migrationsMissing === 0;
     return {
       ...facts,
-      problemOfMove: problemOfFolder ?? problemOfUnfinishedMove(move),
+      problemOfMigration: problemOfFolder ?? problemOfUnfinishedMigration(move),
       problemOfLog: hasLog ? await problemOfLocalLog(config, pool) : null,
     };
   } finally {

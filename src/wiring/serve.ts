@@ -119,17 +119,21 @@ interface TakenFolder {
 
 /** The data folder, for this server alone. Servers that share their log have nothing in it, and need none. */
 async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder> {
-  const [{ lockFolder }, { recoverLogName }, { refuseMovedFolder, refuseUnmovedFolder }, { refuseUnfinishedRestore }] =
-    await Promise.all([
-      import('../backends/sqlite/folder-lock.ts'),
-      import('../backends/sqlite/log/segments.ts'),
-      import('../migration/marker.ts'),
-      import('../backup/restore-marker.ts'),
-    ]);
+  const [
+    { lockFolder },
+    { recoverLogName },
+    { refuseMigratedFolder, refuseUnmigratedFolder },
+    { refuseUnfinishedRestore },
+  ] = await Promise.all([
+    import('../backends/sqlite/folder-lock.ts'),
+    import('../backends/sqlite/log/segments.ts'),
+    import('../migration/marker.ts'),
+    import('../backup/restore-marker.ts'),
+  ]);
   const lock = lockFolder(dataFolder);
   refuseUnfinishedRestore(dataFolder);
-  if (storeUrl === '') refuseMovedFolder(dataFolder);
-  else refuseUnmovedFolder(dataFolder);
+  if (storeUrl === '') refuseMigratedFolder(dataFolder);
+  else refuseUnmigratedFolder(dataFolder);
   mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
   recoverLogName(logFolderOf(dataFolder));
   return {

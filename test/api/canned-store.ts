@@ -113,7 +113,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       'arrivals',
       (after) => {
         if (after === 'nonsense') throw malformed();
-        return { events: [{ ...EVENT, place: 'last', sequence: 1 }], last: 'last', lastSequence: 1 };
+        return { events: [{ ...EVENT, cursor: 'last', sequence: 1 }], last: 'last', lastSequence: 1 };
       },
       { events: [], last: 'first', lastSequence: 0 },
     ),

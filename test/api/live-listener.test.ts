@@ -26,7 +26,7 @@ async function listen(context: TestContext, isReading = true) {
     get({ port, host: '127.0.0.1', agent: false }, resolve).on('error', () => {});
   });
   const response = await opened.promise;
-  const start = { place: 'start', sequence: 0 };
+  const start = { cursor: 'start', sequence: 0 };
   const parts = { filter: NO_FILTER, start, traceId: 'trace', now: START };
   const listener = new LiveListener(response, parts);
   const incoming = await answered;
@@ -46,12 +46,12 @@ async function listen(context: TestContext, isReading = true) {
   });
   const comes = (what: string): Promise<unknown> => eventually(what, () => text.includes(what));
   const shown = (): string[] =>
-    [...text.matchAll(/id: place-(\d+)\nevent: (\w+)/g)].map(([, place, name]) => `${name} ${place}`);
+    [...text.matchAll(/id: cursor-(\d+)\nevent: (\w+)/g)].map(([, cursor, name]) => `${name} ${cursor}`);
   return { listener, response, comes, shown, text: () => text, isOver: () => isOver };
 }
 
 function event(sequence: number, more: Partial<ArrivedEvent> = {}): LiveEvent {
-  return new LiveEvent({ ...EVENT, sequence, place: `place-${sequence}`, ...more }, new Map());
+  return new LiveEvent({ ...EVENT, sequence, cursor: `cursor-${sequence}`, ...more }, new Map());
 }
 
 function events(from: number, to: number): LiveEvent[] {
@@ -59,7 +59,7 @@ function events(from: number, to: number): LiveEvent[] {
 }
 
 function skippedUpTo(sequence: number, count: number): NonNullable<NewestArrivals['skipped']> {
-  return { events: count, place: `place-${sequence}`, sequence };
+  return { events: count, cursor: `cursor-${sequence}`, sequence };
 }
 
 function numbered(from: number, to: number): string[] {
@@ -67,9 +67,9 @@ function numbered(from: number, to: number): string[] {
 }
 
 suite('A live stream', () => {
-  test('gives a sign of life every 15 seconds, with the place that it has come to', async (t) => {
+  test('gives a sign of life every 15 seconds, with the cursor that it has come to', async (t) => {
     const { listener, comes, text } = await listen(t);
-    listener.moveTo({ place: 'further', sequence: 9 });
+    listener.advanceTo({ cursor: 'further', sequence: 9 });
     listener.tick(START + 14_999);
     listener.tick(START + 15_000);
     await comes(': still here\nid: further\n\n');
@@ -82,7 +82,7 @@ suite('A live stream', () => {
     const { listener, comes, text } = await listen(t);
     listener.offer([event(1), event(1)], null, START);
     listener.offer([event(1), event(2, { properties: '{"a":\r\n[1,\n2]}' })], null, START);
-    await comes('id: place-2\n');
+    await comes('id: cursor-2\n');
     await comes('[1, 2]');
     const messages = text().split('\n\n').slice(1, -1);
     assert.deepEqual(
@@ -94,10 +94,10 @@ suite('A live stream', () => {
     );
   });
 
-  test('shows the last 50 of a burst, and says in its place what it left out', async (t) => {
+  test('shows the last 50 of a burst, and says in its cursor what it left out', async (t) => {
     const { listener, comes, shown } = await listen(t);
     listener.offer(events(251, 300), skippedUpTo(250, 250), START);
-    await comes('id: place-300\n');
+    await comes('id: cursor-300\n');
     assert.deepEqual(shown(), ['skipped 250', ...numbered(251, 300)]);
   });
 
@@ -107,20 +107,20 @@ suite('A live stream', () => {
     listener.offer(events(41, 70), null, START + 100);
     listener.offer(events(81, 130), skippedUpTo(80, 10), START + 300);
     listener.tick(START + 999);
-    await comes('id: place-50\n');
-    assert.ok(!text().includes('id: place-51\n') && !text().includes('skipped'));
+    await comes('id: cursor-50\n');
+    assert.ok(!text().includes('id: cursor-51\n') && !text().includes('skipped'));
     listener.tick(START + 1_000);
-    await comes('id: place-130\n');
+    await comes('id: cursor-130\n');
     assert.deepEqual(shown(), [...numbered(1, 50), 'skipped 80', ...numbered(81, 130)]);
     assert.ok(text().includes('data: {"events":30}'));
   });
 
-  test('skips what is larger than a page can bear, and says so in its place', async (t) => {
+  test('skips what is larger than a page can bear, and says so in its cursor', async (t) => {
     const { listener, comes, shown } = await listen(t);
     const large = { properties: JSON.stringify({ x: 'x'.repeat(1_100_000) }) };
     listener.offer([event(1), event(2, large), event(3), event(4, large)], null, START);
     listener.tick(START + 1_000);
-    await comes('id: place-4\nevent: skipped\ndata: {"events":1}');
+    await comes('id: cursor-4\nevent: skipped\ndata: {"events":1}');
     assert.deepEqual(shown(), ['event 1', 'skipped 2', 'event 3', 'skipped 4']);
   });
 
@@ -155,12 +155,12 @@ suite('A live stream that comes back far behind another', () => {
   test('is offered all that came meanwhile: what it cannot show is counted, never left out in silence', async (t) => {
     const all = Array.from({ length: STORED }, (_, n) => event(n + 1).event);
     const newestArrivals: Store['newestArrivals'] = (_tenant, after, _filter, limit) => {
-      const from = Number(after.replace('place-', '').replace('start', '0'));
+      const from = Number(after.replace('cursor-', '').replace('start', '0'));
       const seen = all.slice(from, from + LOOKED_THROUGH);
       const [left, page] = [seen.slice(0, -limit), seen.slice(-limit)];
       const last = page.at(-1)?.sequence ?? from;
       const skipped = left.length === 0 ? null : skippedUpTo(last - page.length, left.length);
-      return Promise.resolve({ events: page, last: `place-${last}`, lastSequence: last, skipped });
+      return Promise.resolve({ events: page, last: `cursor-${last}`, lastSequence: last, skipped });
     };
     const feed = new LiveFeed({
       store: { newestArrivals } as Store,
@@ -170,7 +170,7 @@ suite('A live stream that comes back far behind another', () => {
     });
     const [level, behind] = [await listen(t), await listen(t)];
     t.after(() => feed.close());
-    level.listener.moveTo({ place: `place-${STORED}`, sequence: STORED });
+    level.listener.advanceTo({ cursor: `cursor-${STORED}`, sequence: STORED });
     feed.add('acct_a/production', level.listener);
     feed.add('acct_a/production', behind.listener);
     const told = await eventually('all of it was shown or told as skipped', () => {
@@ -186,11 +186,11 @@ suite('A live stream that comes back far behind another', () => {
 });
 
 suite('A live stream whose store was set back', () => {
-  test('ends, so that its client comes back with its place and is told what to do; a new one starts', async (t) => {
+  test('ends, so that its client comes back with its cursor and is told what to do; a new one starts', async (t) => {
     const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {
       if (after === 'start') throw new BadCursorError('is of another history');
-      const events = after === 'place-1' ? [event(2).event] : [];
-      return { events, last: 'place-2', lastSequence: 2, skipped: null };
+      const events = after === 'cursor-1' ? [event(2).event] : [];
+      return { events, last: 'cursor-2', lastSequence: 2, skipped: null };
     };
     const reasons: string[] = [];
     const feed = new LiveFeed({
@@ -204,8 +204,8 @@ suite('A live stream whose store was set back', () => {
     feed.add('acct_a/production', old.listener);
     await eventually('the stream ends', old.isOver);
     assert.deepEqual(reasons, ['is of another history']);
-    fresh.listener.moveTo({ place: 'place-1', sequence: 1 });
+    fresh.listener.advanceTo({ cursor: 'cursor-1', sequence: 1 });
     feed.add('acct_a/production', fresh.listener);
-    await fresh.comes('place-2');
+    await fresh.comes('cursor-2');
   });
 });

@@ -5,21 +5,21 @@
  */
 
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
-import { openSqliteMovingSource } from '../../src/backends/sqlite/migrate/source.ts';
-import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts';
+import { openSqliteMigrationSource } from '../../src/backends/sqlite/migrate/source.ts';
+import { openPostgresMigrationTarget } from '../../src/backends/postgres/moving.ts';
 import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
-import type { MovingTarget } from '../../src/migration/parts.ts';
+import type { MigrationTarget } from '../../src/migration/parts.ts';
 import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
 
 const CHUNK = { rows: 150, length: 1e6 };
 
 const [, , dataFolder = '', url = '', fatalChunk = '0', when = 'after'] = process.argv;
 
-function dyingTarget(target: MovingTarget): MovingTarget {
+function dyingTarget(target: MigrationTarget): MigrationTarget {
   let chunks = 0;
-  const take: MovingTarget['take'] = async (...chunk) => {
+  const take: MigrationTarget['take'] = async (...chunk) => {
     chunks += 1;
     const isFatal = chunks === Number(fatalChunk);
     const die = (): void => void process.kill(process.pid, 'SIGKILL');
@@ -30,14 +30,14 @@ function dyingTarget(target: MovingTarget): MovingTarget {
     if (isFatal) die();
   };
   return {
-    place: target.place,
+    location: target.location,
     state: () => target.state(),
     begin: (move) => target.begin(move),
     progress: () => target.progress(),
     take,
     settle: (nextNumber) => target.settle(nextNumber),
     count: (part) => target.count(part),
-    books: () => target.books(),
+    ledger: () => target.ledger(),
     finish: (at) => target.finish(at),
     close: () => target.close(),
   };
@@ -47,11 +47,11 @@ process.exitCode = await runMigrate(['--data', dataFolder], {
   ...shellOf(process, { env: { STORE_URL: url }, openStore, findKeyStore, findServer }),
   lockFolder,
   openSource: (folder) =>
-    openSqliteMovingSource({
+    openSqliteMigrationSource({
       storeFile: storeFileOf(folder),
       keyFile: keyFileOf(folder),
       logFolder: logFolderOf(folder),
       limits: CHUNK,
     }),
-  openTarget: async (to) => dyingTarget(await openPostgresMovingTarget(to)),
+  openTarget: async (to) => dyingTarget(await openPostgresMigrationTarget(to)),
 });

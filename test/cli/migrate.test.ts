@@ -15,15 +15,15 @@ import { promisify } from 'node:util';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { migrate } from '../../src/backends/postgres/migrations.ts';
-import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../src/backends/postgres/moving.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
-import type { MovingTarget } from '../../src/migration/parts.ts';
-import { moveMarkerFileOf, readMoveMarker } from '../../src/migration/marker.ts';
+import type { MigrationTarget } from '../../src/migration/parts.ts';
+import { migrationMarkerFileOf, readMigrationMarker } from '../../src/migration/marker.ts';
 import { prepareDatabase } from '../../src/wiring/opening.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { Processor } from '../../src/processor/processor.ts';
@@ -52,7 +52,7 @@ const OWN_SERVER = { ...SLOW, skip: whyNoPostgres('own') };
 const DYING_PROGRAM = fileURLToPath(new URL('./migrate-program.ts', import.meta.url));
 
 const NEW_KEY = ['keys', 'create', '--name', 'new', '--kind', 'secret', '--env', 'production'];
-const OTHER_DATABASE = /was moved to PostgreSQL at .* the database in STORE_URL was filled by another migration/;
+const OTHER_DATABASE = /was migrated to PostgreSQL at .* the database in STORE_URL was filled by another migration/;
 
 suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   /** Filled once; every test moves a copy. */
@@ -104,7 +104,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
         break;
       }
       kills += 1;
-      assert.equal(readMoveMarker(folder)?.state, 'moving');
+      assert.equal(readMigrationMarker(folder)?.state, 'migrating');
     }
     assert.ok(kills >= 5, `it was killed ${kills} times only`);
     const pool = await poolOf(scope, url);
@@ -174,7 +174,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   });
 
   test(
-    'without moved.json an embedded server goes on from the old files and the log, and PostgreSQL is refused',
+    'without migrated.json an embedded server goes on from the old files and the log, and PostgreSQL is refused',
     SLOW,
     async () => {
       await using scope = new AsyncDisposableStack();
@@ -197,13 +197,13 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       await processed(moved, since);
       await moved.stop();
 
-      rmSync(moveMarkerFileOf(folder));
+      rmSync(migrationMarkerFileOf(folder));
       const back = await launch(scope, { dataFolder: folder });
       await processed(back, since);
       await processed(back, await sendAs(back, 'back'));
       await back.stop();
       const refused = await refusedStart({ dataFolder: folder, env: { STORE_URL: url } });
-      assert.match(refused, /was not moved to PostgreSQL/);
+      assert.match(refused, /was not migrated to PostgreSQL/);
     },
   );
 
@@ -214,7 +214,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       await using scope = new AsyncDisposableStack();
       const [folder, first, second] = [copyIn(scope), await newDatabase(), await newDatabase()];
       assert.equal((await migrateHere(['--data', folder, '--to', first])).code, 0);
-      rmSync(moveMarkerFileOf(folder));
+      rmSync(migrationMarkerFileOf(folder));
       assert.equal((await migrateHere(['--data', folder, '--to', second])).code, 0);
 
       // Its data would be that of before: erased people back, new keys gone.
@@ -247,16 +247,16 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       const env = { STORE_URL: url };
       for (const dataFolder of [alone, partition]) {
         const refused = await refusedStart({ dataFolder, env });
-        assert.match(refused, /moved\.json is missing, .* would be processed a second time/);
+        assert.match(refused, /migrated\.json is missing, .* would be processed a second time/);
         const examined = await runProgram(['doctor', '--data', dataFolder, '--json'], env);
-        assert.match(brokenIn(examined.out), /moved\.json is missing/);
-        const [, file = '', text = ''] = /make (\S+moved\.json) with this text: (\{.*\})$/m.exec(refused) ?? [];
+        assert.match(brokenIn(examined.out), /migrated\.json is missing/);
+        const [, file = '', text = ''] = /make (\S+migrated\.json) with this text: (\{.*\})$/m.exec(refused) ?? [];
         writeFileSync(file, text);
         const server = await launch(scope, { dataFolder, env });
         await server.stop();
       }
       const other = { STORE_URL: await newDatabase() };
-      rmSync(moveMarkerFileOf(partition));
+      rmSync(migrationMarkerFileOf(partition));
       rmSync(join(partition, 'log', 'installation'));
       assert.match(
         await refusedStart({ dataFolder: partition, env: other }),
@@ -265,7 +265,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     },
   );
 
-  test('a move that was begun in two databases is finished in one of them only', SLOW, async () => {
+  test('a migration that was begun in two databases is finished in one of them only', SLOW, async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, first, second] = [copyIn(scope), await newDatabase(), await newDatabase()];
     const stopping = new AbortController();
@@ -274,26 +274,29 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const half = await runProgram(['doctor', '--data', folderIn(scope), '--json'], { STORE_URL: first });
     assert.match(brokenIn(half.out), /being filled by "sluice migrate", and that is not finished/);
     assert.equal((await migrateHere(['--data', folder, '--to', second])).code, 0);
-    await assert.rejects(migrateHere(['--data', folder, '--to', first]), saying(/was moved to .* and goes on there/));
+    await assert.rejects(
+      migrateHere(['--data', folder, '--to', first]),
+      saying(/was migrated to .* and goes on there/),
+    );
   });
 
   test('once moved, an embedded server and commands on keys refuse the folder, and moving again does nothing', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
-    assert.match(await refusedStart({ dataFolder: folder }), /was moved to PostgreSQL at .*Set STORE_URL/s);
+    assert.match(await refusedStart({ dataFolder: folder }), /was migrated to PostgreSQL at .*Set STORE_URL/s);
     const keys = await runProgram(['keys', 'list', '--data', folder]);
     assert.equal(keys.code, 1);
-    assert.match(keys.err, /was moved to PostgreSQL/);
+    assert.match(keys.err, /was migrated to PostgreSQL/);
     const { out: examined } = await runProgram(['doctor', '--data', folder]);
     assert.match(examined, /^✗ store +it cannot be looked at: The data in /m);
     assert.equal(examined.match(/✗/g)?.length, 2, examined);
     const again = await migrateHere(['--data', folder, '--to', url]);
     assert.equal(again.code, 0);
-    assert.match(again.out, /^This data was moved to .* npm start/s);
+    assert.match(again.out, /^This data was migrated to .* npm start/s);
     const elsewhere = migrateHere(['--data', folder, '--to', await newDatabase()]);
-    await assert.rejects(elsewhere, saying(/was moved to .* and goes on there/));
-    rmSync(moveMarkerFileOf(folder));
+    await assert.rejects(elsewhere, saying(/was migrated to .* and goes on there/));
+    rmSync(migrationMarkerFileOf(folder));
     assert.equal((await runProgram(['keys', 'list', '--data', folder])).code, 0);
   });
 
@@ -306,8 +309,8 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       const postgres = await ownPostgres();
       scope.defer(() => postgres.close());
       let chunks = 0;
-      const openTarget = async (url: string): Promise<MovingTarget> => {
-        const target = await openPostgresMovingTarget(url);
+      const openTarget = async (url: string): Promise<MigrationTarget> => {
+        const target = await openPostgresMigrationTarget(url);
         const take = target.take.bind(target);
         target.take = async (...chunk) => {
           chunks += 1;
@@ -325,7 +328,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     },
   );
 
-  test('a folder in which keys were made and no server ran is moved, too', async () => {
+  test('a folder in which keys were made and no server ran is migrated, too', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     rmSync(storeFileOf(folder));
@@ -350,10 +353,10 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const { code, err } = await runProgram(['migrate', '--data', folder], { STORE_URL: url });
     assert.equal(code, 1);
     assert.match(err, /^sluice: The data folder .* is in use by another Sluice server/);
-    assert.ok(!existsSync(moveMarkerFileOf(folder)));
+    assert.ok(!existsSync(migrationMarkerFileOf(folder)));
   });
 
-  test('it is refused on a database that holds other data, or another move', async () => {
+  test('it is refused on a database that holds other data, or another migration', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const pool = await poolOf(scope, url);
@@ -364,22 +367,25 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       foreign,
       saying(/holds data already \(in its table sluice\.accounts\).*Name an empty database/),
     );
-    assert.ok(!existsSync(moveMarkerFileOf(folder)), 'the folder was marked although nothing was begun');
+    assert.ok(!existsSync(migrationMarkerFileOf(folder)), 'the folder was marked although nothing was begun');
 
     const other = await newDatabase();
     assert.equal((await migrateHere(['--data', copyIn(scope), '--to', other])).code, 0);
-    await assert.rejects(migrateHere(['--data', folder, '--to', other]), saying(/holds another move/));
+    await assert.rejects(migrateHere(['--data', folder, '--to', other]), saying(/holds another migration/));
   });
 
-  test('a move whose marker was removed meanwhile is not gone on with: the data may have changed', async () => {
+  test('a migration whose marker was removed meanwhile is not gone on with: the data may have changed', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const stopping = new AbortController();
     stopping.abort();
     await assert.rejects(migrateHere(['--data', folder, '--to', url], { stop: stopping.signal }));
-    assert.match(await refusedStart({ dataFolder: folder }), /is being moved .* run the same "sluice migrate" again/s);
-    rmSync(moveMarkerFileOf(folder));
-    await assert.rejects(migrateHere(['--data', folder, '--to', url]), saying(/holds a part of another move/));
+    assert.match(
+      await refusedStart({ dataFolder: folder }),
+      /is being migrated .* run the same "sluice migrate" again/s,
+    );
+    rmSync(migrationMarkerFileOf(folder));
+    await assert.rejects(migrateHere(['--data', folder, '--to', url]), saying(/holds a part of another migration/));
     // Into an empty one it begins anew.
     assert.equal((await migrateHere(['--data', folder, '--to', await newDatabase()])).code, 0);
   });
@@ -389,7 +395,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const { code, out } = await migrateHere(['--data', folder, '--to', url], {
       openTarget: async (to) => {
-        const target = await openPostgresMovingTarget(to);
+        const target = await openPostgresMigrationTarget(to);
         const settle = target.settle.bind(target);
         target.settle = async (nextNumber) => {
           await settle(nextNumber);
@@ -409,33 +415,37 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       out,
       /NOT the same:\n {2}- merges: \d+ rows here, \d+ there\n {2}- ledger of acct_\w+\/\w+: the hour 20\d\d-/,
     );
-    assert.equal(readMoveMarker(folder)?.state, 'moving');
+    assert.equal(readMigrationMarker(folder)?.state, 'migrating');
     const { config } = readConfig({ env: { STORE_URL: url }, args: [] });
     await assert.rejects(prepareDatabase(config), saying(/being filled by "sluice migrate".*not finished/));
   });
 
-  test('a folder whose data was not moved is refused with STORE_URL, and each advice of that works', SLOW, async () => {
-    await using scope = new AsyncDisposableStack();
-    const [folder, url] = [copyIn(scope), await newDatabase()];
-    const env = { STORE_URL: url };
-    const words = await refusedStart({ dataFolder: folder, env });
-    assert.match(words, /was not moved to PostgreSQL\. Move it: sluice migrate --data/);
-    assert.match(words, /start on another data folder: --data FOLDER/);
-    assert.ok(!words.includes(new URL(url).password));
-    const examined = await runProgram(['doctor', '--data', folder, '--json'], env);
-    assert.equal(examined.code, 1);
-    assert.ok(words.includes(brokenIn(examined.out)), examined.out);
-    const refused = await runProgram([...NEW_KEY, '--data', folder], env);
-    assert.equal(refused.code, 1);
-    assert.ok(words.includes(refused.err.trim()), refused.err);
+  test(
+    'a folder whose data was not migrated is refused with STORE_URL, and each advice of that works',
+    SLOW,
+    async () => {
+      await using scope = new AsyncDisposableStack();
+      const [folder, url] = [copyIn(scope), await newDatabase()];
+      const env = { STORE_URL: url };
+      const words = await refusedStart({ dataFolder: folder, env });
+      assert.match(words, /was not migrated to PostgreSQL\. Move it: sluice migrate --data/);
+      assert.match(words, /start on another data folder: --data FOLDER/);
+      assert.ok(!words.includes(new URL(url).password));
+      const examined = await runProgram(['doctor', '--data', folder, '--json'], env);
+      assert.equal(examined.code, 1);
+      assert.ok(words.includes(brokenIn(examined.out)), examined.out);
+      const refused = await runProgram([...NEW_KEY, '--data', folder], env);
+      assert.equal(refused.code, 1);
+      assert.ok(words.includes(refused.err.trim()), refused.err);
 
-    const other = { STORE_URL: await newDatabase() };
-    const created = await runProgram([...NEW_KEY, '--data', join(folderIn(scope), 'new')], other);
-    assert.equal(created.code, 0, created.err);
-    await launch(scope, { dataFolder: join(folderIn(scope), 'new'), env: other });
-    assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
-    await launch(scope, { dataFolder: folder, env });
-  });
+      const other = { STORE_URL: await newDatabase() };
+      const created = await runProgram([...NEW_KEY, '--data', join(folderIn(scope), 'new')], other);
+      assert.equal(created.code, 0, created.err);
+      await launch(scope, { dataFolder: join(folderIn(scope), 'new'), env: other });
+      assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
+      await launch(scope, { dataFolder: folder, env });
+    },
+  );
 
   test('mistakes are told all at once, by the name of the flag, without passwords', async () => {
     await using scope = new AsyncDisposableStack();

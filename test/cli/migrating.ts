@@ -1,5 +1,5 @@
 /**
- * What the tests of `sluice migrate` share: the command in this process and in one of its own, and both sides of a move
+ * What the tests of `sluice migrate` share: the command in this process and in one of its own, and both sides of a migration
  * side by side.
  */
 
@@ -10,10 +10,10 @@ import { text } from 'node:stream/consumers';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { openSqliteMovingSource } from '../../src/backends/sqlite/migrate/source.ts';
+import { openSqliteMigrationSource } from '../../src/backends/sqlite/migrate/source.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backends/postgres/keys.ts';
-import { openPostgresMovingTarget } from '../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../src/backends/postgres/moving.ts';
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { type MigrateShell, runMigrate } from '../../src/cli/migrate.ts';
@@ -39,13 +39,13 @@ export async function migrateHere(args: readonly string[], changes: Partial<Migr
     ...shell,
     lockFolder,
     openSource: (folder) =>
-      openSqliteMovingSource({
+      openSqliteMigrationSource({
         storeFile: storeFileOf(folder),
         keyFile: keyFileOf(folder),
         logFolder: logFolderOf(folder),
         limits: SMALL_CHUNKS,
       }),
-    openTarget: openPostgresMovingTarget,
+    openTarget: openPostgresMigrationTarget,
     ...changes,
   });
   return { code, out: out(), err: err() };
@@ -95,7 +95,7 @@ export async function assertSameStores(
 }
 
 /**
- * What a processor adds after the move may go into another shard than what was moved, and a sum of two sums is rounded
+ * What a processor adds after the migration may go into another shard than what was migrated, and a sum of two sums is rounded
  * otherwise than the sum of all.
  */
 function withRoundedRevenue(store: Store): Store {
@@ -146,14 +146,14 @@ export async function assertSameArrivals(dataFolder: string, pool: PostgresPool)
   scope.defer(() => there.close());
   const inOrder = async (store: Store, tenantId: TenantId, after: string): Promise<StoredEvent[]> =>
     (await arrivedAfter({ store }, after, tenantId)).events.map((event) =>
-      Object.assign(event, { place: '', sequence: 0 }),
+      Object.assign(event, { cursor: '', sequence: 0 }),
     );
   let compared = 0;
   for (const tenantId of await here.tenants()) {
     const { events } = await arrivedAfter({ store: here }, OLDEST, tenantId);
     assert.deepEqual(await inOrder(there, tenantId, OLDEST), await inOrder(here, tenantId, OLDEST));
-    for (const { place } of events.filter((_, index) => index % 40 === 0)) {
-      assert.deepEqual(await inOrder(there, tenantId, place), await inOrder(here, tenantId, place));
+    for (const { cursor } of events.filter((_, index) => index % 40 === 0)) {
+      assert.deepEqual(await inOrder(there, tenantId, cursor), await inOrder(here, tenantId, cursor));
       compared += 1;
     }
     const { last } = await here.arrivals(tenantId, null, 1);

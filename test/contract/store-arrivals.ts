@@ -89,8 +89,8 @@ export function storeArrivalsContract(open: OpenStore): void {
         assert.deepEqual(await tracesAfter(cursor), twice(traces.slice(day + 1)), `after day ${day}`);
       }
       const all = (await arrivedAfter(under, OLDEST)).events;
-      for (const [index, { place }] of all.entries()) {
-        assert.deepEqual((await arrivedAfter(under, place)).events, all.slice(index + 1));
+      for (const [index, { cursor }] of all.entries()) {
+        assert.deepEqual((await arrivedAfter(under, cursor)).events, all.slice(index + 1));
       }
     });
 
@@ -141,11 +141,11 @@ export function storeArrivalsContract(open: OpenStore): void {
       const all = (await arrivedAfter(under, start)).events;
       const newest = await under.store.newestArrivals(TENANT, start, ANY, 3);
       assert.deepEqual(newest.events, all.slice(-3));
-      const { place, sequence } = all.at(-4) as ArrivedEvent;
-      assert.deepEqual(newest.skipped, { events: 7, place, sequence });
+      const { cursor, sequence } = all.at(-4) as ArrivedEvent;
+      assert.deepEqual(newest.skipped, { events: 7, cursor, sequence });
       assert.deepEqual((await arrivedAfter(under, newest.last)).events, []);
       assert.ok(newest.lastSequence >= (all.at(-1)?.sequence ?? 0));
-      const rest = await under.store.newestArrivals(TENANT, place, ANY, 3);
+      const rest = await under.store.newestArrivals(TENANT, cursor, ANY, 3);
       assert.deepEqual({ events: rest.events, skipped: rest.skipped }, { events: all.slice(-3), skipped: null });
       const none = await under.store.newestArrivals(TENANT, newest.last, ANY, 3);
       assert.deepEqual({ events: none.events, skipped: none.skipped }, { events: [], skipped: null });

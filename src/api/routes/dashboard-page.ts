@@ -2,9 +2,9 @@
  * Serves the built page of `dashboard/dist` under `/dashboard`. The files are read at the first request and kept in
  * memory, a few hundred kilobytes; a path is only ever looked up among their names, so no request reaches the disk and
  * none can name another file. Files under `assets/` carry a hash of their content in their names and are cached for a
- * year; every other address is the page itself, which is asked for anew each time and answered 304 when unchanged.
+ * year; every other address is the page itself, which is requested again each time and gets a 304 when unchanged.
  *
- * A page that was not built is answered 503 and looked for again the next time.
+ * A page that was not built gets a 503 and is looked for again the next time.
  */
 
 import { hash } from 'node:crypto';
@@ -70,7 +70,7 @@ class PageFile {
     return this.#isCompressible ? chosenEncoding(acceptEncoding) : 'identity';
   }
 
-  /** Each form has a tag of its own: a strong tag stands for the very bytes. */
+  /** Each encoding has its own tag: a strong tag identifies the exact bytes. */
   tag(encoding: Encoding): string {
     return encoding === 'identity' ? `"${this.#digest}"` : `"${this.#digest}-${encoding}"`;
   }
@@ -87,7 +87,7 @@ class PageFile {
 type PageFiles = ReadonlyMap<string, PageFile>;
 
 export interface DashboardPageParts {
-  /** Where the built page is; the place in this package unless given. */
+  /** Where the built page is; in this package unless given. */
   readonly pageFolder?: URL;
 }
 
@@ -104,7 +104,7 @@ export function registerDashboardPage(app: FastifyInstance, { pageFolder = BUILT
     }
   };
 
-  const answer = async (request: FastifyRequest, reply: FastifyReply, name: string): Promise<FastifyReply> => {
+  const serve = async (request: FastifyRequest, reply: FastifyReply, name: string): Promise<FastifyReply> => {
     const page = await files();
     if (page === null) {
       return reply.code(503).header('cache-control', 'no-store').type('text/plain; charset=utf-8').send(NOT_BUILT);
@@ -115,8 +115,8 @@ export function registerDashboardPage(app: FastifyInstance, { pageFolder = BUILT
 
   // A person with a browser; everything else has its own address.
   app.get('/', (_request, reply) => reply.redirect('/dashboard'));
-  app.get('/dashboard', (request, reply) => answer(request, reply, INDEX));
-  app.get<{ Params: { '*': string } }>('/dashboard/*', (request, reply) => answer(request, reply, request.params['*']));
+  app.get('/dashboard', (request, reply) => serve(request, reply, INDEX));
+  app.get<{ Params: { '*': string } }>('/dashboard/*', (request, reply) => serve(request, reply, request.params['*']));
 }
 
 async function readPage(folder: URL): Promise<PageFiles> {

@@ -58,9 +58,9 @@ export const StoredEvent = object('StoredEvent', 'One thing that happened.', {
   event_value: numberOrNull('As sent; null without one.'),
   properties: mapOf(Type.Unknown(), 'Custom properties. Numbers keep their value, however many digits they have.'),
   profile_id: uuidOrNull('The profile that it belongs to now; null when all identifiers of the user were junk.'),
-  trace_id: uuid('The request that it came with.'),
+  trace_id: uuid('The request that sent it.'),
   userIndex,
-  key_id: text('The key that its request came with.'),
+  key_id: text('The API key of its request.'),
   person,
 });
 

@@ -22,7 +22,7 @@ const DAY_MS = 86_400_000;
 /** A key that was neither made nor used for so long is probably forgotten. */
 export const UNUSED_MS = 30 * DAY_MS;
 export const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
-/** More than anybody has a use for; all of them are read to be listed. */
+/** More than anyone needs; all of them are read to be listed. */
 export const ACTIVE_KEYS_MAX = 500;
 
 export interface KeyParts extends MemberParts {
@@ -46,7 +46,7 @@ const Key = object('Key', 'An API key, without what is secret of it.', {
   last_four: text('Its last four characters.'),
   origins,
   created_at: time('When it was made.'),
-  expires_at: timeOrNull('When it ends by itself.'),
+  expires_at: timeOrNull('When it expires.'),
   revoked_at: timeOrNull('When it was revoked.'),
   last_used_at: timeOrNull('When it was last used, give or take some seconds.'),
   leak_suspected_at: timeOrNull('When a secret key was first used from a web page of another site.'),
@@ -61,7 +61,7 @@ const KeyOptions = object('KeyOptions', 'What the key shall be.', {
   name,
   kind,
   environment,
-  expires_at: Type.Optional(timeOrNull('When it ends by itself.')),
+  expires_at: Type.Optional(timeOrNull('When it expires.')),
   origins: Type.Optional(origins),
 });
 
@@ -148,7 +148,7 @@ async function listKeys({ keyStore, accountId, now }: KeyCall) {
 async function makeKey({ keyStore, accountId, now }: KeyCall, options: KeyOptions) {
   const active = (await asked(keyStore.list(accountId))).filter((key) => keyState(key, now) === 'active');
   if (active.length >= ACTIVE_KEYS_MAX) {
-    throw new BadParameterError(`the account has ${ACTIVE_KEYS_MAX} active keys: revoke some that nobody needs`);
+    throw new BadParameterError(`the account has ${ACTIVE_KEYS_MAX} active keys: revoke keys that are no longer used`);
   }
   const { key, row } = await storeKey(keyStore, { ...options, accountId, now });
   return { key, row: keyJson(unusedKey(row), now) };

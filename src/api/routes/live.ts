@@ -1,7 +1,7 @@
 /**
- * `GET /live`: the events of a tenant as they are stored, as server-sent events. The stream goes on after the place in
+ * `GET /live`: the events of a tenant as they are stored, as server-sent events. The stream continues after the cursor in
  * `Last-Event-ID`, ends when the server stops, and ends within two seconds of the moment at which its key or session is
- * no longer good: a browser then comes back by itself and learns why. `live-feed.ts` reads, `live-listener.ts` writes.
+ * no longer good: a browser then reconnects and learns why. `live-feed.ts` reads, `live-listener.ts` writes.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -52,7 +52,7 @@ const profileId: ParameterKind<string | null> = {
 const LIVE_PARAMETERS = {
   event_name: textParameter('Only events of this name.', LIMITS.eventNameCharactersMax),
   profile_id: profileId,
-  key_id: textParameter('Only events that came with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
+  key_id: textParameter('Only events sent with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
   include,
   environment: choiceParameter(
     'For sessions, which have no header here: whose events. A key has its own.',
@@ -181,7 +181,7 @@ function endWhenNotLetIn(parts: LiveParts, request: FastifyRequest, listener: Li
     try {
       if (!(await isLetIn(parts, request))) listener.close();
     } catch {
-      // Nobody can tell at this moment. What it may read cannot be read either, or it was let in a moment ago.
+      // Unknown at this moment. Either nothing can be read anyway, or it was let in a moment ago.
     }
   };
   const every = request.session === null ? KEY_CHECK_MS : SESSION_CHECK_MS;

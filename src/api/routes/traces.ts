@@ -39,10 +39,7 @@ const ofTrace = {
   duplicate_of: uuidOrNull(
     'The request with the same `Idempotency-Key` and body that was stored instead; null for all others.',
   ),
-  key_id: orNull(
-    text('Id of a key.'),
-    'The key that it came with; null for what could not be processed and is not kept any more.',
-  ),
+  key_id: orNull(text('Id of a key.'), 'Its API key; null for a dead letter that is not kept any more.'),
 };
 
 const TraceSummary = object('TraceSummary', 'What became of a request, in numbers.', {

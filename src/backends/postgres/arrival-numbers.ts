@@ -13,7 +13,7 @@ export const NEXT_TRANSACTION = 'pg_snapshot_xmax(pg_current_snapshot())::text::
 /** Added to the number of a transaction. */
 export const SHIFT = '(SELECT shift FROM arrival_numbers)';
 /** So many events that were moved here share a number (moved-arrivals.ts). */
-export const MOVED_EVENTS_PER_TRANSACTION = 65_536;
+export const MIGRATED_EVENTS_PER_TRANSACTION = 65_536;
 
 /** The last that a cursor of this database's past may name: of what is stored, has expired, or was moved here. */
 const LAST_NUMBER = `(
@@ -22,7 +22,7 @@ const LAST_NUMBER = `(
       SELECT tx FROM arrivals WHERE arrivals.tenant = tenants.no ORDER BY tx DESC LIMIT 1
     ) AS last
     UNION ALL SELECT tx FROM expired_arrivals
-    UNION ALL SELECT first_tx + next_number / ${MOVED_EVENTS_PER_TRANSACTION} FROM moves
+    UNION ALL SELECT first_tx + next_number / ${MIGRATED_EVENTS_PER_TRANSACTION} FROM moves
   ) AS known)`;
 
 /** At every start, before anything is stored. */

@@ -1,22 +1,22 @@
 /**
- * The tables that remember a move into this database (`migration/parts.ts`): which one it is, and how far each of its parts has
+ * The tables that remember a migration into this database (`migration/parts.ts`): which one it is, and how far each of its parts has
  * come. One move at most ever fills a database, since it has to be empty before. Its id is in the marker of the data folder
- * as well (`migration/marker.ts`), and in every dump. Until the move is finished no server may work on the database:
- * `refuseUnfinishedMove`, at every start.
+ * as well (`migration/marker.ts`), and in every dump. Until the migration is finished no server may work on the database:
+ * `refuseUnfinishedMigration`, at every start.
  */
 
 import { OperatorError } from '../../errors.ts';
 import type { PartName, PartProgress } from '../../migration/parts.ts';
 import { type Queryable, SCHEMA } from './pool.ts';
 
-export const MOVES_MIGRATIONS: readonly string[] = [
+export const MIGRATION_TABLES: readonly string[] = [
   `
   CREATE TABLE moves (
     id          uuid   PRIMARY KEY,
     log         text COLLATE "C" NOT NULL,
     begun_at    bigint NOT NULL,
     finished_at bigint,
-    -- Of the store that was moved, and by which number of a transaction its first MOVED_EVENTS_PER_TRANSACTION events
+    -- Of the store that was migrated, and by which number of a transaction its first MIGRATED_EVENTS_PER_TRANSACTION events
     -- are told (moved-arrivals.ts): a cursor that it gave is good here.
     store_id text COLLATE "C" NOT NULL,
     first_tx     bigint,
@@ -32,7 +32,7 @@ export const MOVES_MIGRATIONS: readonly string[] = [
     is_done  boolean NOT NULL DEFAULT false
   );
 
-  -- The starts of the store that was moved: cursors that it gave name them. Servers on this database add none.
+  -- The starts of the store that was migrated: cursors that it gave name them. Servers on this database add none.
   CREATE TABLE starts (
     no          bigint PRIMARY KEY,
     id          text COLLATE "C" NOT NULL UNIQUE,
@@ -41,26 +41,26 @@ export const MOVES_MIGRATIONS: readonly string[] = [
   `,
 ];
 
-export interface MoveRow {
+export interface MigrationRow {
   readonly id: string;
   readonly log: string;
   readonly begunAt: number;
   readonly finishedAt: number | null;
 }
 
-export async function readMove(connection: Queryable): Promise<MoveRow | undefined> {
-  const { rows } = await connection.query<MoveRow>(
+export async function readMigration(connection: Queryable): Promise<MigrationRow | undefined> {
+  const { rows } = await connection.query<MigrationRow>(
     'SELECT id::text, log, begun_at AS "begunAt", finished_at AS "finishedAt" FROM moves',
   );
   return rows[0];
 }
 
 /** The same before the tables are made or complete. */
-export async function findMove(connection: Queryable): Promise<MoveRow | undefined> {
+export async function findMigration(connection: Queryable): Promise<MigrationRow | undefined> {
   const { rows } = await connection.query<{ isThere: boolean }>(
     `SELECT to_regclass('${SCHEMA}.moves') IS NOT NULL AS "isThere"`,
   );
-  return rows[0]?.isThere === true ? readMove(connection) : undefined;
+  return rows[0]?.isThere === true ? readMigration(connection) : undefined;
 }
 
 export async function readProgress(connection: Queryable): Promise<Map<PartName, PartProgress>> {
@@ -71,13 +71,13 @@ export async function readProgress(connection: Queryable): Promise<Map<PartName,
 }
 
 /** For every server, before it opens a store: it must not continue half of a history. */
-export async function refuseUnfinishedMove(connection: Queryable): Promise<void> {
-  const problem = problemOfUnfinishedMove(await readMove(connection));
+export async function refuseUnfinishedMigration(connection: Queryable): Promise<void> {
+  const problem = problemOfUnfinishedMigration(await readMigration(connection));
   if (problem !== null) throw new OperatorError(problem);
 }
 
 /** In words; null where there is none. */
-export function problemOfUnfinishedMove(move: MoveRow | undefined): string | null {
+export function problemOfUnfinishedMigration(move: MigrationRow | undefined): string | null {
   if (move === undefined || move.finishedAt !== null) return null;
   return (
     'The database in STORE_URL is being filled by "sluice migrate", and that is not finished. Run the same "sluice ' +

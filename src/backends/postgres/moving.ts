@@ -1,5 +1,5 @@
 /**
- * PostgreSQL as the target of a move (`migration/parts.ts`): tables have the names and columns of the parts, so a chunk is one
+ * PostgreSQL as the target of a migration (`migration/parts.ts`): tables have the names and columns of the parts, so a chunk is one
  * INSERT, whatever part it is of. Chunk and progress are one transaction; the row of the progress is compared and set
  * first, so that a run which was killed, but whose last statement is still at work, and the run after it never both
  * take the same chunk. Sums go to shard 0.
@@ -11,21 +11,21 @@ import {
   type Chunk,
   columnsOf,
   type ColumnKind,
-  type Move,
-  type MovedValue,
-  type MovingTarget,
+  type Migration,
+  type MigratedValue,
+  type MigrationTarget,
   PART_NAMES,
   type PartName,
   type PartProgress,
   type TargetState,
-  type TenantBooks,
+  type TenantLedger,
 } from '../../migration/parts.ts';
 import type { LedgerHour } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import { booleans, byteas, float8s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
-import { settleMovedArrivals } from './moved-arrivals.ts';
-import { readMove, readProgress } from './moves.ts';
+import { settleMigratedArrivals } from './moved-arrivals.ts';
+import { readMigration, readProgress } from './moves.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { readLedger } from './store-lists.ts';
@@ -37,7 +37,7 @@ const STATEMENT_TIMEOUT_MS = 6 * 3_600_000;
 /** One for chunks, one to make days beside it. */
 const CONNECTIONS = 2;
 
-const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MovedValue[]) => Buffer }>> = {
+const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MigratedValue[]) => Buffer }>> = {
   integer: { type: 'int8', of: (values) => int8s(values as (number | null)[]) },
   number: { type: 'float8', of: (values) => float8s(values as number[]) },
   text: {
@@ -68,7 +68,7 @@ const COUNTING = [
 ];
 
 /** Makes the tables, where they are missing. */
-export async function openPostgresMovingTarget(url: string): Promise<MovingTarget> {
+export async function openPostgresMigrationTarget(url: string): Promise<MigrationTarget> {
   const { place } = readPostgresUrl(url);
   const pool = await openPool({
     url,
@@ -78,20 +78,20 @@ export async function openPostgresMovingTarget(url: string): Promise<MovingTarge
   });
   try {
     await migrate(pool);
-    return new PostgresMovingTarget(pool, place);
+    return new PostgresMigrationTarget(pool, place);
   } catch (error) {
     await pool.close();
     throw error;
   }
 }
 
-class PostgresMovingTarget implements MovingTarget {
-  readonly place: string;
+class PostgresMigrationTarget implements MigrationTarget {
+  readonly location: string;
   readonly #pool: PostgresPool;
   readonly #days: StoreDays;
 
   constructor(pool: PostgresPool, place: string) {
-    this.place = place;
+    this.location = place;
     this.#pool = pool;
     this.#days = new StoreDays(pool);
   }
@@ -100,11 +100,11 @@ class PostgresMovingTarget implements MovingTarget {
     return stateOf(this.#pool);
   }
 
-  async begin({ id, logName, storeId, at }: Move): Promise<void> {
+  async begin({ id, logName, storeId, at }: Migration): Promise<void> {
     await this.#pool.inTransaction(async (client) => {
       await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
       const state = await stateOf(client);
-      if (state.kind !== 'empty') throw new OperatorError(`Somebody else has just written to ${this.place}.`);
+      if (state.kind !== 'empty') throw new OperatorError(`Somebody else has just written to ${this.location}.`);
       await client.query('INSERT INTO moves (id, log, store_id, begun_at) VALUES ($1, $2, $3, $4)', [
         id,
         logName,
@@ -144,7 +144,7 @@ class PostgresMovingTarget implements MovingTarget {
         `SELECT setval(pg_get_serial_sequence('${table}', 'no'), coalesce(max(no), 0) + 1, false) FROM ${table}`,
       );
     }
-    await this.#pool.inTransaction((client) => settleMovedArrivals(client, nextNumber));
+    await this.#pool.inTransaction((client) => settleMigratedArrivals(client, nextNumber));
     // The planner knows nothing of tables that were filled a moment ago.
     await this.#pool.query(`ANALYZE arrivals, ${PART_NAMES.join(', ')}`);
   }
@@ -154,8 +154,8 @@ class PostgresMovingTarget implements MovingTarget {
     return rows[0]?.count ?? 0;
   }
 
-  async books(): Promise<TenantBooks> {
-    const move = await readMove(this.#pool);
+  async ledger(): Promise<TenantLedger> {
+    const move = await readMigration(this.#pool);
     const tenants = await this.#pool.query<{ id: TenantId }>('SELECT id FROM tenants ORDER BY no');
     const books = new Map<TenantId, readonly LedgerHour[]>();
     for (const { id } of tenants.rows) {
@@ -184,9 +184,9 @@ class PostgresMovingTarget implements MovingTarget {
 }
 
 async function stateOf(connection: Queryable): Promise<TargetState> {
-  const move = await readMove(connection);
+  const move = await readMigration(connection);
   if (move !== undefined) {
-    return { kind: 'moved', id: move.id, begunAt: move.begunAt, finishedAt: move.finishedAt };
+    return { kind: 'migrated', id: move.id, begunAt: move.begunAt, finishedAt: move.finishedAt };
   }
   const checks = PART_NAMES.map((part) => `SELECT '${part}' AS part WHERE EXISTS (SELECT FROM ${part})`);
   const { rows } = await connection.query<{ part: PartName }>(checks.join(' UNION ALL '));

@@ -26,7 +26,12 @@ import {
 } from '../../views/cursor.ts';
 import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
 import { ADVISORY_LOCKS } from './migrations.ts';
-import { type MovedArrivals, movedStoreFollows, movedTransactionOf, readMovedArrivals } from './moved-arrivals.ts';
+import {
+  type MigratedArrivals,
+  migratedStoreFollows,
+  migratedTransactionOf,
+  readMigratedArrivals,
+} from './moved-arrivals.ts';
 import type { Queryable } from './pool.ts';
 import {
   bytesBefore,
@@ -150,7 +155,7 @@ const BEGINNING: Place = { tx: Number.MIN_SAFE_INTEGER, no: 0, runId: null };
 export class StoreArrivals {
   readonly #db: Queryable;
   #storeId: string | undefined;
-  #moved: MovedArrivals | undefined;
+  #moved: MigratedArrivals | undefined;
   /** Sequences count from here. Taken once, so that they can be compared for as long as the store is open. */
   #base: number | undefined;
 
@@ -191,7 +196,7 @@ export class StoreArrivals {
       const lastLeft = left.at(-1);
       skippedEvents += left.length;
       if (lastLeft !== undefined) {
-        skipped = { events: skippedEvents, place: lastLeft.place, sequence: lastLeft.sequence };
+        skipped = { events: skippedEvents, cursor: lastLeft.cursor, sequence: lastLeft.sequence };
       }
       end = page;
       if (page.events.length < EVENTS_PER_PAGE) break;
@@ -217,7 +222,7 @@ export class StoreArrivals {
     const lastEvent = events.at(-1);
     const isFull = events.length >= limit || events.length < (rows[0]?.found ?? 0);
     if (isFull && lastEvent !== undefined) {
-      return { events, last: lastEvent.place, lastSequence: lastEvent.sequence };
+      return { events, last: lastEvent.cursor, lastSequence: lastEvent.sequence };
     }
     // Some of a run may be erased: then a page that is not full ends with the last run that was looked at.
     const end = lastRun.stop - 1;
@@ -261,12 +266,12 @@ export class StoreArrivals {
       else if (first !== BEGINNING.tx || second !== BEGINNING.no) throw malformed();
       return place;
     }
-    this.#moved ??= await readMovedArrivals(this.#db);
+    this.#moved ??= await readMigratedArrivals(this.#db);
     if (this.#moved === undefined || storeId !== storeIdIn(this.#moved.storeId)) throw ofAnotherStore();
     if (first === undefined || first < 0 || second !== undefined) throw malformed();
-    if (historyId === null || !(await movedStoreFollows(this.#db, historyId, first))) throw ofAnotherHistory();
+    if (historyId === null || !(await migratedStoreFollows(this.#db, historyId, first))) throw ofAnotherHistory();
     if (first >= this.#moved.nextNumber) throw fromTheFuture();
-    return { tx: movedTransactionOf(this.#moved, first), no: first, runId: null };
+    return { tx: migratedTransactionOf(this.#moved, first), no: first, runId: null };
   }
 
   async #refuseUnknownRun(tenant: number | undefined, place: Place, next: number): Promise<void> {
@@ -291,7 +296,7 @@ export class StoreArrivals {
     const { tx, runId } = run;
     return {
       ...storedEvent(row),
-      place: this.#cursorOf({ tx, no: row.no, runId }),
+      cursor: this.#cursorOf({ tx, no: row.no, runId }),
       sequence: this.#sequence(tx, inTransaction(run, row.no)),
     };
   }

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
 import { continueArrivalNumbers } from '../../../src/backends/postgres/arrival-numbers.ts';
-import { settleMovedArrivals } from '../../../src/backends/postgres/moved-arrivals.ts';
+import { settleMigratedArrivals } from '../../../src/backends/postgres/moved-arrivals.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
@@ -175,8 +175,8 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.equal(new Set(seen.map(({ id }) => id)).size, seen.length);
     assertGrowing(seen);
     assert.deepEqual((await follow(store, start, 500)).events, seen);
-    for (const [index, { place }] of [...seen.entries()].filter((_, n) => n % 9 === 0)) {
-      assert.deepEqual((await follow(store, place, 7)).events, seen.slice(index + 1));
+    for (const [index, { cursor }] of [...seen.entries()].filter((_, n) => n % 9 === 0)) {
+      assert.deepEqual((await follow(store, cursor, 7)).events, seen.slice(index + 1));
     }
   });
 
@@ -235,17 +235,17 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const [one, two] = copies as [(typeof copies)[0], (typeof copies)[0]];
     const numbersIn = (cursor: string): string[] => Buffer.from(cursor, 'base64url').toString().split(' ').slice(2);
     assert.deepEqual(
-      one.events.map(({ place }) => numbersIn(place)),
-      two.events.map(({ place }) => numbersIn(place)),
+      one.events.map(({ cursor }) => numbersIn(cursor)),
+      two.events.map(({ cursor }) => numbersIn(cursor)),
     );
-    assert.equal(one.events[1]?.place, common);
+    assert.equal(one.events[1]?.cursor, common);
     for (const [here, there] of [
       [one, two],
       [two, one],
     ] as const) {
-      for (const [index, { place }] of there.events.entries()) {
-        if (index < 2) assert.deepEqual((await follow(here.store, place, 9)).events, here.events.slice(index + 1));
-        else await assert.rejects(here.store.arrivals(TENANT, place, 9), /a dump or a backup was put back.*"oldest"/);
+      for (const [index, { cursor }] of there.events.entries()) {
+        if (index < 2) assert.deepEqual((await follow(here.store, cursor, 9)).events, here.events.slice(index + 1));
+        else await assert.rejects(here.store.arrivals(TENANT, cursor, 9), /a dump or a backup was put back.*"oldest"/);
       }
       const { last } = await there.store.arrivals(TENANT, null, 1);
       await assert.rejects(here.store.arrivals(TENANT, last, 9), BadCursorError);
@@ -286,7 +286,7 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     await pool.query(`INSERT INTO moves (id, log, begun_at, store_id) VALUES (gen_random_uuid(), 'l', 1, $1)`, [
       installation,
     ]);
-    for (let run = 1; run <= 2; run++) await pool.inTransaction((client) => settleMovedArrivals(client, 70_000));
+    for (let run = 1; run <= 2; run++) await pool.inTransaction((client) => settleMigratedArrivals(client, 70_000));
     const later = await write(writer, 0, 1);
     await later.transaction.commit(false);
 

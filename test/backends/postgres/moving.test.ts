@@ -1,13 +1,13 @@
-/** PostgreSQL as the target of a move: a chunk and its position are there together, each once, and numbers go on behind. */
+/** PostgreSQL as the target of a migration: a chunk and its position are there together, each once, and numbers go on behind. */
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
-import { openPostgresMovingTarget } from '../../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../../src/backends/postgres/moving.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { NUMBERS_PER_BLOCK } from '../../../src/backends/postgres/store-schema.ts';
 import { OperatorError } from '../../../src/errors.ts';
-import type { Chunk, MovedValue, MovingTarget } from '../../../src/migration/parts.ts';
+import type { Chunk, MigratedValue, MigrationTarget } from '../../../src/migration/parts.ts';
 import { StoreConflictError } from '../../../src/store-writer.ts';
 import { testPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { testPoolOptions } from './database.ts';
@@ -17,9 +17,9 @@ const TRACE = '01930000-0000-7000-8000-000000000001';
 const DAY_MS = 86_400_000;
 const NOON = Date.UTC(2026, 10, 15, 12);
 
-async function begun(context: TestContext): Promise<{ url: string; target: MovingTarget; pool: PostgresPool }> {
+async function begun(context: TestContext): Promise<{ url: string; target: MigrationTarget; pool: PostgresPool }> {
   const url = await (await testPostgres()).newDatabase();
-  const target = await openPostgresMovingTarget(url);
+  const target = await openPostgresMigrationTarget(url);
   const pool = await openPool(testPoolOptions(url));
   context.after(async () => {
     await target.close();
@@ -30,16 +30,16 @@ async function begun(context: TestContext): Promise<{ url: string; target: Movin
 }
 
 /** Rows as a chunk that ends at this position. */
-function chunkOf(position: string, rows: readonly (readonly MovedValue[])[]): Chunk {
+function chunkOf(position: string, rows: readonly (readonly MigratedValue[])[]): Chunk {
   const columns = (rows[0] ?? []).map((_, column) => rows.map((row) => row[column] ?? null));
   return { rows: rows.length, columns, bytes: 1, position };
 }
 
-function audit(no: number): MovedValue[] {
+function audit(no: number): MigratedValue[] {
   return [no, 1, 'erase', TRACE, NOON, '{}'];
 }
 
-suite('PostgreSQL as the target of a move', { skip: whyNoPostgres() }, () => {
+suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () => {
   test('a chunk is taken once: from another position it is a conflict, and nothing of it is there', async (context) => {
     const { target } = await begun(context);
     await target.take('audit', null, chunkOf('a', [audit(1), audit(2)]));
@@ -62,7 +62,7 @@ suite('PostgreSQL as the target of a move', { skip: whyNoPostgres() }, () => {
 
   test('two runs that take the same chunk at the same moment take it once', async (context) => {
     const { url, target } = await begun(context);
-    const other = await openPostgresMovingTarget(url);
+    const other = await openPostgresMigrationTarget(url);
     context.after(() => other.close());
     const chunk = chunkOf('a', [audit(1), audit(2)]);
     const taken = await Promise.allSettled([target, other].map((each) => each.take('audit', null, chunk)));
@@ -74,9 +74,9 @@ suite('PostgreSQL as the target of a move', { skip: whyNoPostgres() }, () => {
     const { url, target } = await begun(context);
     const again = target.begin({ id: randomUUID(), logName: LOG, storeId: 'of a test', at: NOON });
     await assert.rejects(again, OperatorError);
-    const other = await openPostgresMovingTarget(url);
+    const other = await openPostgresMigrationTarget(url);
     context.after(() => other.close());
-    assert.equal((await other.state()).kind, 'moved');
+    assert.equal((await other.state()).kind, 'migrated');
   });
 
   test('records and events of any day find their partition', async (context) => {
@@ -94,7 +94,7 @@ suite('PostgreSQL as the target of a move', { skip: whyNoPostgres() }, () => {
     );
   });
 
-  test('numbers that are given out later are none that were moved', async (context) => {
+  test('numbers that are given out later are none that were migrated', async (context) => {
     const { target, pool } = await begun(context);
     await target.take('audit', null, chunkOf('a', [audit(7)]));
     for (const nextNumber of [1, 2, NUMBERS_PER_BLOCK, NUMBERS_PER_BLOCK + 1, NUMBERS_PER_BLOCK + 2, 5e12]) {

@@ -1,18 +1,18 @@
-/** The embedded installation as the source of a move: wherever reading stops and goes on, each row comes once. */
+/** The embedded installation as the source of a migration: wherever reading stops and goes on, each row comes once. */
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, before, suite, test } from 'node:test';
 import { DatabaseSync } from 'node:sqlite';
-import { openSqliteMovingSource } from '../../../src/backends/sqlite/migrate/source.ts';
+import { openSqliteMigrationSource } from '../../../src/backends/sqlite/migrate/source.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../src/data-folder/files.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import { OperatorError } from '../../../src/errors.ts';
 import {
   columnsOf,
-  type MovedValue,
-  type MovingSource,
+  type MigratedValue,
+  type MigrationSource,
   PART_NAMES,
   type PartName,
 } from '../../../src/migration/parts.ts';
@@ -23,15 +23,15 @@ const ALL_AT_ONCE = { rows: 1e9, length: 1e9 };
 const FEW_ROWS = { rows: 7, length: 1e9 };
 const LITTLE_TEXT = { rows: 1e9, length: 900 };
 
-suite('The embedded installation as the source of a move', () => {
+suite('The embedded installation as the source of a migration', () => {
   const folder = temporaryFolder();
   before(async () => {
     await fillInstallation(folder, 240);
   });
   after(() => removeFolder(folder));
 
-  const open = (limits = ALL_AT_ONCE): MovingSource =>
-    openSqliteMovingSource({
+  const open = (limits = ALL_AT_ONCE): MigrationSource =>
+    openSqliteMigrationSource({
       storeFile: storeFileOf(folder),
       keyFile: keyFileOf(folder),
       logFolder: logFolderOf(folder),
@@ -57,7 +57,7 @@ suite('The embedded installation as the source of a move', () => {
       const [whole, cut] = [open(), open(limits)];
       for (const part of PART_NAMES) {
         const rows = await rowsOf(whole, part);
-        const taken: MovedValue[][] = [];
+        const taken: MigratedValue[][] = [];
         let chunks = 0;
         for await (const chunk of cut.chunks(part, null)) {
           taken.push(...rowsIn(chunk.columns));
@@ -80,7 +80,7 @@ suite('The embedded installation as the source of a move', () => {
     const beforehand = digests();
     const source = open();
     for (const part of PART_NAMES) await rowsOf(source, part);
-    await source.books();
+    await source.ledger();
     await source.close();
     assert.deepEqual(digests(), beforehand);
   });
@@ -89,19 +89,19 @@ suite('The embedded installation as the source of a move', () => {
     const other = temporaryFolder();
     const setup = { storeFile: storeFileOf(other), keyFile: keyFileOf(other), logFolder: logFolderOf(other) };
     assert.throws(
-      () => openSqliteMovingSource(setup),
+      () => openSqliteMigrationSource(setup),
       isOperatorError(/has neither store\.db nor keys\.db\. Name the data folder/),
     );
     const database = new DatabaseSync(setup.storeFile);
     database.exec('PRAGMA user_version = 1');
-    assert.throws(() => openSqliteMovingSource(setup), isOperatorError(/older version of Sluice, before 1\.0/));
+    assert.throws(() => openSqliteMigrationSource(setup), isOperatorError(/older version of Sluice, before 1\.0/));
     assert.throws(
       () => openStoreFile(setup.storeFile, 'writer'),
       isOperatorError(/does not read \(1; \d+ is the oldest\)/),
     );
     database.exec('PRAGMA user_version = 99');
     database.close();
-    assert.throws(() => openSqliteMovingSource(setup), isOperatorError(/written by a newer Sluice/));
+    assert.throws(() => openSqliteMigrationSource(setup), isOperatorError(/written by a newer Sluice/));
     removeFolder(other);
   });
 });
@@ -110,12 +110,16 @@ function isOperatorError(words: RegExp): (error: unknown) => boolean {
   return (error) => error instanceof OperatorError && words.test(error.message);
 }
 
-async function rowsOf(source: MovingSource, part: PartName, position: string | null = null): Promise<MovedValue[][]> {
-  const rows: MovedValue[][] = [];
+async function rowsOf(
+  source: MigrationSource,
+  part: PartName,
+  position: string | null = null,
+): Promise<MigratedValue[][]> {
+  const rows: MigratedValue[][] = [];
   for await (const { columns } of source.chunks(part, position)) rows.push(...rowsIn(columns));
   return rows;
 }
 
-function rowsIn(columns: readonly (readonly MovedValue[])[]): MovedValue[][] {
+function rowsIn(columns: readonly (readonly MigratedValue[])[]): MigratedValue[][] {
   return (columns[0] ?? []).map((_, row) => columns.map((column) => column[row] ?? null));
 }

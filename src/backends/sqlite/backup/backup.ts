@@ -118,7 +118,7 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
     store = storeFacts(storeFileOf(into));
     await setup.onFile('store.db');
   }
-  for (const path of ['log/name', 'log/installation', 'moved.json'])
+  for (const path of ['log/name', 'log/installation', 'migrated.json'])
     await copyIfThere(path, (name) => copyPlain(name, setup));
   const log: LogFacts[] = [];
   for (const partition of listPartitions(logFolderOf(dataFolder))) log.push(await copyPartition(partition, setup));

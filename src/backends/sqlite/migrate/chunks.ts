@@ -3,7 +3,7 @@
  * that a part is ordered by, bytes as `{"hex": …}`. A chunk holds at least one run of rows, however large that is.
  */
 
-import type { Chunk, ColumnKind, MovedValue, PartName } from '../../../migration/parts.ts';
+import type { Chunk, ColumnKind, MigratedValue, PartName } from '../../../migration/parts.ts';
 import { columnsOf } from '../../../migration/parts.ts';
 import { uuidText } from '../uuids.ts';
 
@@ -25,7 +25,7 @@ export type StoredValue = number | bigint | string | Uint8Array | null;
 export class ChunkBuilder {
   readonly #kinds: readonly ColumnKind[];
   readonly #limits: ChunkLimits;
-  #columns: MovedValue[][];
+  #columns: MigratedValue[][];
   #rows = 0;
   #bytes = 0;
 
@@ -46,7 +46,7 @@ export class ChunkBuilder {
   /** Values beyond the last column are not part of it. */
   add(row: readonly StoredValue[]): void {
     for (const [index, kind] of this.#kinds.entries()) {
-      const value = movedValue(row[index] ?? null, kind);
+      const value = migratedValue(row[index] ?? null, kind);
       this.#bytes += typeof value === 'string' ? value.length : VALUE_BYTES;
       this.#columns[index]?.push(value);
     }
@@ -67,14 +67,14 @@ export class ChunkBuilder {
   }
 }
 
-function movedValue(value: StoredValue, kind: ColumnKind): MovedValue {
+function migratedValue(value: StoredValue, kind: ColumnKind): MigratedValue {
   if (value === null || typeof value === 'bigint') return value === null ? null : Number(value);
   if (kind === 'uuid' && value instanceof Uint8Array) return uuidText(value);
   if (kind === 'boolean') return value === 1;
   return value;
 }
 
-/** The values that the part is ordered by, of the last row that was moved. */
+/** The values that the part is ordered by, of the last row that was migrated. */
 export function positionIn(text: string): (number | string | Uint8Array)[] {
   const values = JSON.parse(text) as (number | string | { readonly hex: string })[];
   return values.map((value) => (typeof value === 'object' ? Buffer.from(value.hex, 'hex') : value));

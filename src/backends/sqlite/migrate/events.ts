@@ -1,5 +1,5 @@
 /**
- * Records and events for a move (migration/parts.ts), table by table, oldest first. Events are taken out of their blocks, with
+ * Records and events for a migration (migration/parts.ts), table by table, oldest first. Events are taken out of their blocks, with
  * what their record says of them; a chunk ends between two blocks, and the position is the last one. Numbers grow from
  * table to table, so the order is that of arrival.
  */
@@ -43,7 +43,7 @@ export function* chunksOfTables(
   if (last !== undefined && !builder.isEmpty) yield builder.take(last);
 }
 
-/** Rows that are moved together, and the number that they are found by. */
+/** Rows that are migrated together, and the number that they are found by. */
 interface Run {
   readonly no: number;
   readonly rows: readonly (readonly StoredValue[])[];
@@ -100,7 +100,7 @@ function recordOf(store: StoreConnection, table: number, event: BlockEvent): Sur
   return row;
 }
 
-/** In the order of MOVED_PARTS. */
+/** In the order of MIGRATED_PARTS. */
 function rowOf(event: BlockEvent, { trace_id, received_at, key_id }: Surroundings): StoredValue[] {
   return [
     event.no,

@@ -1,5 +1,5 @@
 /**
- * First uses for a move (migration/parts.ts), in the order of their hashes. The secret that those are made with is moved, too,
+ * First uses for a migration (migration/parts.ts), in the order of their hashes. The secret that those are made with is migrated, too,
  * so the target finds them.
  */
 
@@ -42,7 +42,7 @@ export function* chunksOfFirstUses(
   if (last !== undefined && !builder.isEmpty) yield builder.take(last);
 }
 
-/** In the order of MOVED_PARTS. */
+/** In the order of MIGRATED_PARTS. */
 function rowOf(part: FirstUsesPart, entry: Entry): StoredValue[] {
   const [hash = 0, rest = 0] = entry.key;
   if (part === 'event_ids') return [hash, rest, entry.values[0] as number];

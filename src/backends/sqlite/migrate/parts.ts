@@ -1,5 +1,5 @@
 /**
- * Where each part that is moved (migration/parts.ts) lies in `store.db` and `keys.db`: the table, the order in which its rows are
+ * Where each part that is migrated (migration/parts.ts) lies in `store.db` and `keys.db`: the table, the order in which its rows are
  * read, and how columns are made that are called otherwise there or lie elsewhere. Records and events, which lie in
  * many tables and in blocks, are in migrate/events.ts; first uses, which lie in sorted runs, in migrate/first-uses.ts.
  */

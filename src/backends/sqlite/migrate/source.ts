@@ -1,5 +1,5 @@
 /**
- * The embedded installation as the source of a move (`migration/parts.ts`): all of `store.db` and `keys.db`, opened for reading
+ * The embedded installation as the source of a migration (`migration/parts.ts`): all of `store.db` and `keys.db`, opened for reading
  * only. The caller holds the lock of the data folder, so no server writes meanwhile. Files of another version are
  * refused: a server of this version has to bring them up to date first, which a reader cannot.
  */
@@ -9,7 +9,13 @@ import { basename, dirname, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
 import type { TenantId } from '../../../model.ts';
-import { type Chunk, columnsOf, type MovingSource, type PartName, type TenantBooks } from '../../../migration/parts.ts';
+import {
+  type Chunk,
+  columnsOf,
+  type MigrationSource,
+  type PartName,
+  type TenantLedger,
+} from '../../../migration/parts.ts';
 import {
   applyMigrations,
   BUSY_TIMEOUT_MS,
@@ -42,7 +48,7 @@ export interface SourceSetup {
 
 const ALL_HOURS = { from: null, to: null };
 
-export function openSqliteMovingSource(setup: SourceSetup): MovingSource {
+export function openSqliteMigrationSource(setup: SourceSetup): MigrationSource {
   if (!existsSync(setup.storeFile) && !existsSync(setup.keyFile)) {
     const [folder, store, keys] = [dirname(setup.storeFile), basename(setup.storeFile), basename(setup.keyFile)];
     throw new OperatorError(
@@ -53,14 +59,14 @@ export function openSqliteMovingSource(setup: SourceSetup): MovingSource {
   try {
     const keys = openForReading(keysFile(setup.keyFile));
     recoverLogName(setup.logFolder);
-    return new SqliteMovingSource(store, keys, localLogName(setup.logFolder), setup);
+    return new SqliteMigrationSource(store, keys, localLogName(setup.logFolder), setup);
   } catch (error) {
     store.close();
     throw error;
   }
 }
 
-class SqliteMovingSource implements MovingSource {
+class SqliteMigrationSource implements MigrationSource {
   readonly logName: string;
   readonly storeId: string;
   readonly nextNumber: number;
@@ -103,7 +109,7 @@ class SqliteMovingSource implements MovingSource {
     }
   }
 
-  async books(): Promise<TenantBooks> {
+  async ledger(): Promise<TenantLedger> {
     const tenants = this.#store.all<{ no: number; id: TenantId }>('SELECT no, id FROM tenants ORDER BY no');
     return new Map(tenants.map(({ no, id }) => [id, readLedger(this.#store, no, ALL_HOURS).hours]));
   }

@@ -179,7 +179,7 @@ export function listNewestArrivals(
     skipped:
       skippedEvents === 0
         ? null
-        : { events: skippedEvents, place: arrivalCursorOf(giver, lastSkipped), sequence: lastSkipped },
+        : { events: skippedEvents, cursor: arrivalCursorOf(giver, lastSkipped), sequence: lastSkipped },
   };
 }
 
@@ -188,7 +188,7 @@ function giverOf(store: StoreConnection): CursorGiver {
 }
 
 function arrivedEvent(store: StoreConnection, giver: CursorGiver, table: number, event: BlockEvent): ArrivedEvent {
-  return { ...storedEvent(store, table, event), place: arrivalCursorOf(giver, event.no), sequence: event.no };
+  return { ...storedEvent(store, table, event), cursor: arrivalCursorOf(giver, event.no), sequence: event.no };
 }
 
 function matcherOf(

@@ -7,7 +7,7 @@ import { StoreUnavailableError } from '../store-writer.ts';
 import type { KeyStore } from '../keys.ts';
 import { OperatorError } from '../errors.ts';
 import { refuseLostKeys } from '../data-folder/lost-keys.ts';
-import { isShared, placeName } from './place.ts';
+import { isShared, locationName } from './location.ts';
 
 export interface KeysIo {
   out(text: string): void;
@@ -15,7 +15,7 @@ export interface KeysIo {
   now(): number;
   /** Makes what is not there yet, but for keys that a data folder has lost. */
   readonly openKeyStore: (config: Config) => Promise<KeyStore>;
-  /** In place of those that a data folder has lost. */
+  /** Replaces those that a data folder has lost. */
   readonly replaceLostKeys: (config: Config, now: number) => Promise<KeyStore>;
   /** Makes nothing: undefined where there is none. */
   readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
@@ -34,7 +34,7 @@ export async function withKeyStore<T>(
   } catch (error) {
     if (!(error instanceof StoreUnavailableError)) throw error;
     const reason = error.cause instanceof Error ? error.cause.message : error.message;
-    throw new OperatorError(`The keys in ${placeName(config)} cannot be reached: ${reason}`, { cause: error });
+    throw new OperatorError(`The keys in ${locationName(config)} cannot be reached: ${reason}`, { cause: error });
   } finally {
     await store?.close();
   }
@@ -54,7 +54,7 @@ export async function onKeys<T>(
 export function unknownKey(id: string, config: Config): OperatorError {
   // The key itself may have been given, which must not end up in a log of this command.
   const problem = id.startsWith('key_')
-    ? `No key in ${placeName(config)} has the id ${id}.`
+    ? `No key in ${locationName(config)} has the id ${id}.`
     : 'That is not the id of a key: ids begin with key_.';
   return new OperatorError(`${problem} "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`);
 }

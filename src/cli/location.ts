@@ -1,6 +1,6 @@
 /**
  * Where the data is that a command works on: the data folder, or a database that servers share. Commands read the same
- * settings as the server, so that a mistyped SLUICE_DATA or STORE_URL is told instead of looking where no server works.
+ * settings as the server, so that a mistyped SLUICE_DATA or STORE_URL is reported instead of reading data that no server uses.
  */
 
 import { resolve } from 'node:path';
@@ -24,7 +24,7 @@ export function readSettings(flags: FlagsRead, env: Env): { config: Config; mist
 }
 
 /** For people; without passwords. */
-export function placeName({ dataFolder, storeUrl }: Config): string {
+export function locationName({ dataFolder, storeUrl }: Config): string {
   return storeUrl === '' ? resolve(dataFolder) : withoutSecrets(storeUrl);
 }
 

@@ -58,7 +58,7 @@ suite('The doctor at a database', () => {
     connections: 20,
     connectionsMax: 100,
     oldestTransactionMs: 12,
-    problemOfMove: null,
+    problemOfMigration: null,
     problemOfLog: null,
     isStandby: false,
   };

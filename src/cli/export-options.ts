@@ -1,5 +1,5 @@
 /**
- * What a person asked `sluice export` for, read from the command line, with all mistakes told at once.
+ * The options of `sluice export`, read from the command line, with all mistakes reported at once.
  */
 
 import { readChoice } from './choices.ts';
@@ -8,12 +8,12 @@ import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import type { Asked } from './export-file.ts';
 import { MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import type { Shell } from './shell.ts';
-import { type Place, readPlace } from './tenant.ts';
+import { type DataSource, readDataSource } from './tenant.ts';
 
 const HINT = 'For help: sluice help export';
 
-export interface ExportWishes {
-  readonly place: Place;
+export interface ExportOptions {
+  readonly dataSource: DataSource;
   readonly format: (typeof EXPORT_FORMATS)[number];
   readonly what: (typeof EXPORT_KINDS)[number];
   readonly from: number | null;
@@ -29,10 +29,10 @@ export interface ExportWishes {
   readonly asked: Asked;
 }
 
-export function readExportWishes(args: readonly string[], shell: Shell): ExportWishes {
+export function readExportOptions(args: readonly string[], shell: Shell): ExportOptions {
   const flags = readFlags(args, flagKinds(COMMANDS.export));
-  const place = readPlace(flags, shell);
-  const { mistakes } = place;
+  const dataSource = readDataSource(flags, shell);
+  const { mistakes } = dataSource;
   mistakes.push(
     ...flags.positionals.map((word) => `unexpected argument "${word}"; a file to write to: --out "${word}"`),
   );
@@ -57,7 +57,7 @@ export function readExportWishes(args: readonly string[], shell: Shell): ExportW
   }
   if (format === undefined || what === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
   return {
-    place,
+    dataSource,
     format,
     what,
     from,
