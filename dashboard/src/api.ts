@@ -10,7 +10,7 @@ import type { Environment } from './api-constants.ts';
 
 export class ApiError extends Error {
   override readonly name = 'ApiError';
-  /** Of HTTP; 0 when the server did not answer. */
+  /** Of HTTP; 0 when the server did not respond. */
   readonly status: number;
   readonly traceId: string | null;
   readonly retryAfterSeconds: number | null;
@@ -63,7 +63,7 @@ async function answerOf(path: string, request: RequestInit): Promise<{ response:
     return { response, text: await response.text() };
   } catch (cause) {
     if (request.signal?.aborted === true) throw cause;
-    throw new ApiError('The server did not answer. Check that it runs and that you are connected.', 0, null);
+    throw new ApiError('The server did not respond. Check that it is running and that you are connected.', 0, null);
   }
 }
 
@@ -72,19 +72,19 @@ function leaveForSignIn(): void {
   navigate(signInPath(), { replace: true });
 }
 
-const WORDS_BY_STATUS: Readonly<Record<number, string>> = {
+const TEXT_BY_STATUS: Readonly<Record<number, string>> = {
   401: 'You are signed out. Sign in again.',
   403: 'That is not allowed.',
   404: 'Not found: it is not there, or it belongs to another account or environment.',
   413: 'That is too large to be sent.',
   429: 'Too many attempts. Wait a little, then try again.',
   500: 'The server made a mistake. Its log has the reason, under the trace below.',
-  503: 'The server cannot answer just now. Try again in a moment.',
+  503: 'The server is unavailable. Try again in a moment.',
 };
 
 function errorOf(response: Response, text: string): ApiError {
   const { error, message, trace_id: traceId } = errorFields(text);
-  const words = message ?? WORDS_BY_STATUS[response.status] ?? error ?? `The server answered ${response.status}.`;
+  const words = message ?? TEXT_BY_STATUS[response.status] ?? error ?? `The server responded with ${response.status}.`;
   const wait = Number(response.headers.get('retry-after') ?? Number.NaN);
   return new ApiError(
     sentence(words),
@@ -100,7 +100,7 @@ function errorFields(text: string): Partial<Record<'error' | 'message' | 'trace_
     if (typeof body !== 'object' || body === null) return {};
     return Object.fromEntries(Object.entries(body).filter(([, value]) => typeof value === 'string'));
   } catch {
-    // Something between us and the server answered, in words of its own.
+    // A proxy between us and the server responded with its own text.
     return {};
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Which view an address is. Views are loaded when they are first gone to. Those of an account stand inside of the
  * shell, behind the session; signing in and the welcome page stand outside. An address that is none of them is
- * answered with a page that says so, and a view that fails takes only itself down.
+ * shows a page that says so, and a view that fails takes only itself down.
  */
 
 import { type ComponentType, createElement, lazy, type ReactNode, Suspense, useEffect } from 'react';

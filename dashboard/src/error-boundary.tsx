@@ -1,7 +1,7 @@
 /**
  * Catches what a view throws while it is drawn, so that the rest of the page goes on. A view that could not be loaded
- * is told apart from a mistake: when the server is away it is loaded as soon as the server answers again, and when
- * the server answers it was updated meanwhile, which loading the page anew mends. That is left to the reader, so that
+ * is distinguished from a bug: when the server is away it is loaded as soon as the server responds again, and when
+ * the server responds it was updated meanwhile, which reloading the page fixes. That is left to the reader, so that
  * a page can never load itself over and over.
  */
 
@@ -66,7 +66,7 @@ function NotLoaded({ error }: { error: Error }): ReactNode {
 
   if (isAway === undefined) return null;
   return isAway ? (
-    <Notice tone="bad" title="The server does not answer">
+    <Notice tone="bad" title="The server does not respond">
       <p>
         This view could not be loaded from it. It is tried again every few seconds, and shown as soon as it is there.
       </p>

@@ -1,7 +1,7 @@
 /**
  * JSON in which numbers keep their digits. A double holds every number of up to 15 digits; longer ones that it would
  * change become an `ExactNumber`, which shows and serialises as what the client wrote. Pure. In a browser that does
- * not tell the source of a number, they come out as doubles.
+ * not give the source of a number, they come out as doubles.
  */
 
 /** A number as the client wrote it, where a double would lose digits. Shows and serialises as those digits. */

@@ -97,7 +97,7 @@ function linksByNode(survivorId: string, { identifiers, merges }: Identity): Map
 interface TreeNode {
   readonly id: string;
   readonly parent: string | null;
-  /** The merges that join it to its parent: one, unless the answer is not a tree; then all others are here too. */
+  /** The merges that join it to its parent: one, unless the response is not a tree; then all others are here too. */
   readonly edges: ShownMerge[];
 }
 

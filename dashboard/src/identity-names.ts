@@ -1,5 +1,5 @@
 /**
- * A name for each thing in what `GET /profiles/{id}/identity` answers, and words for it. The names are made of trace
+ * A name for each thing in what `GET /profiles/{id}/identity` returns, and a text for it. The names are made of trace
  * ids and places, never of the identifiers themselves, so that they may stand in the address of the page. They are
  * unique: one user of one request has at most one identifier of each type. Pure.
  */
@@ -77,7 +77,7 @@ export const REFUSAL_WORDS: Readonly<Record<Refusal['reason'], { readonly short:
   },
   publishable_key: {
     short: 'a publishable key may not',
-    long: 'The record came with a publishable key, which everybody can have. It may not join two known people, nor give a known person a new name.',
+    long: 'The request used a publishable key, which anyone can copy from a web page. It may not join two known people, nor add an identifier to one.',
   },
   cannot_link: {
     short: 'kept apart by an unmerge',
@@ -85,7 +85,7 @@ export const REFUSAL_WORDS: Readonly<Record<Refusal['reason'], { readonly short:
   },
 };
 
-/** The beginning and the end of an id: enough to tell the nodes of one person apart. */
+/** The beginning and the end of an id: enough to distinguish the nodes of one person. */
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `${id.slice(0, 8)}…${id.slice(-4)}`;
 }

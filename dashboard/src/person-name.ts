@@ -1,5 +1,5 @@
 /**
- * What to call a person: by name if there is one, else by the identifier that says most, else by the id. Whoever sent
+ * The display name of a person: by name if there is one, else by the identifier that says most, else by the id. Whoever sent
  * the fields chose what is in them, so they may be anything. Pure.
  */
 

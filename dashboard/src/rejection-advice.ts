@@ -1,19 +1,19 @@
 /**
- * What a rejection means for whoever sends: which part of the user is wrong, and how to mend it. Both are read off the
+ * What a rejection means for the sender: which part of the user is wrong, and how to fix it. Both are read off the
  * server's message; a message that is not known here is still shown, with the field it names and without advice.
  */
 
 export interface Advice {
   /** Where in the user it went wrong, such as `events[0].event_name`; null when the message names nothing. */
   readonly path: string | null;
-  readonly mend: string;
+  readonly fix: string;
 }
 
 interface Rule {
   readonly pattern: RegExp;
   /** Where the message itself names no field. */
   readonly path?: string;
-  readonly mend: string;
+  readonly fix: string;
 }
 
 /** What the message says of the path comes after it. */
@@ -24,49 +24,49 @@ const RULES: readonly Rule[] = [
   {
     pattern: /^at least one identifier is required/,
     path: 'identifiers',
-    mend: 'Send at least one of user_id, email, phone_number or anon_id in “identifiers”, as a text that is not blank. For visitors who are not signed in, make an anon_id once and keep it.',
+    fix: 'Send at least one of user_id, email, phone_number or anon_id in “identifiers”, as a text that is not blank. For visitors who are not signed in, make an anon_id once and keep it.',
   },
   {
     pattern: /^events array is required/,
     path: 'events',
-    mend: 'Give each user an “events” array with at least one event. To tell properties of a person without an event of your own, send one such as “profile_updated”.',
+    fix: 'Give each user an “events” array with at least one event. To set properties of a person without an event, send one such as “profile_updated”.',
   },
-  { pattern: /^user must be an object/, mend: 'Each entry of “users” is an object with “identifiers” and “events”.' },
+  { pattern: /^user must be an object/, fix: 'Each entry of “users” is an object with “identifiers” and “events”.' },
   {
     pattern: /^identifiers\.\S+ must be a string/,
-    mend: 'Send it as a text: put quotes around numbers, and leave out what is not known (or send null).',
+    fix: 'Send it as a text: put quotes around numbers, and leave out unknown values (or send null).',
   },
   {
     pattern: /^identifiers\.\S+ must be at most/,
-    mend: 'Such a long value is rarely an identifier. Look whether a token or a whole document was put there by mistake.',
+    fix: 'Such a long value is rarely an identifier. Look whether a token or a whole document was put there by mistake.',
   },
-  { pattern: /^identifiers must be an object/, mend: 'Send “identifiers” as an object of names and texts.' },
-  { pattern: /^user_properties must be an object/, mend: 'Send an object of names and values, or leave it out.' },
-  { pattern: /^events\[\d*\] must be an object/, mend: 'Each entry of “events” is an object with an “event_name”.' },
+  { pattern: /^identifiers must be an object/, fix: 'Send “identifiers” as an object of names and texts.' },
+  { pattern: /^user_properties must be an object/, fix: 'Send an object of names and values, or leave it out.' },
+  { pattern: /^events\[\d*\] must be an object/, fix: 'Each entry of “events” is an object with an “event_name”.' },
   {
     pattern: /event_name is required/,
-    mend: 'Give the event a name: a text of 1 to 512 characters, not only spaces. The field is called “event_name”, not “name” or “event”.',
+    fix: 'Give the event a name: a text of 1 to 512 characters, not only spaces. The field is called “event_name”, not “name” or “event”.',
   },
   {
     pattern: /timestamp must be an ISO 8601/,
-    mend: 'Send a time such as 2026-11-15T09:30:00Z, or leave it out: then the time of receipt counts. Seconds or milliseconds since 1970 are not taken, nor are days that do not exist.',
+    fix: 'Send a time such as 2026-11-15T09:30:00Z, or leave it out: then the time of receipt counts. Seconds or milliseconds since 1970 are not accepted, nor are days that do not exist.',
   },
   {
     pattern: /(revenue|event_value) must be a number/,
-    mend: 'Send a number without quotes, currency sign or thousands separator, and with a point before the decimals, not a comma: 12.50, not “12,50”.',
+    fix: 'Send a number without quotes, currency sign or thousands separator, and with a point before the decimals, not a comma: 12.50, not “12,50”.',
   },
   {
     pattern: /\$event_id must be a string/,
-    mend: 'Send “$event_id” as a text of 1 to 255 characters, the same one whenever the same event is sent again, or leave it out.',
+    fix: 'Send “$event_id” as a text of 1 to 255 characters, the same one whenever the same event is sent again, or leave it out.',
   },
   {
     pattern: /has a key longer than/,
-    mend: 'Names of properties have at most 512 characters. A value may have become a name.',
+    fix: 'Names of properties have at most 512 characters. A value may have become a name.',
   },
-  { pattern: /nested too deeply/, mend: 'Flatten the value: objects and arrays may be at most 64 deep.' },
+  { pattern: /nested too deeply/, fix: 'Flatten the value: objects and arrays may be at most 64 deep.' },
   {
     pattern: /cannot be stored/,
-    mend: 'The text has the character U+0000 or half of a surrogate pair, mostly from cutting a text in the middle of an emoji. Clean it before sending.',
+    fix: 'The text has the character U+0000 or half of a surrogate pair, mostly from cutting a text in the middle of an emoji. Clean it before sending.',
   },
 ];
 
@@ -78,5 +78,5 @@ export function reasonOf(message: string): string {
 export function adviceFor(message: string): Advice {
   const rule = RULES.find(({ pattern }) => pattern.test(message));
   const named = PATH.exec(message)?.[1] ?? null;
-  return { path: rule?.path ?? named, mend: rule?.mend ?? '' };
+  return { path: rule?.path ?? named, fix: rule?.fix ?? '' };
 }

@@ -30,7 +30,7 @@ function subscribe(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-function tellListeners(): void {
+function notifyListeners(): void {
   if (location.pathname !== shownPath) {
     shownPath = location.pathname;
     focusWantedAt = shownPath;
@@ -38,7 +38,7 @@ function tellListeners(): void {
   for (const listener of listeners) listener();
 }
 
-addEventListener('popstate', tellListeners);
+addEventListener('popstate', notifyListeners);
 
 export function useAddress(): Address {
   const text = useSyncExternalStore(subscribe, addressText);
@@ -54,10 +54,10 @@ export function navigate(to: string, options: { replace?: boolean } = {}): void 
   if (options.replace === true || target.href === location.href) history.replaceState(null, '', target);
   else history.pushState(null, '', target);
   if (isOtherPath) scrollTo(0, 0);
-  tellListeners();
+  notifyListeners();
 }
 
-/** Whether a heading of the view at this path is the first since it was gone to. Answers yes once. */
+/** Whether a heading of the view at this path is the first since navigation. True once. */
 export function takeFocusWanted(path: string): boolean {
   if (focusWantedAt !== path) return false;
   focusWantedAt = null;

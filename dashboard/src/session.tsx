@@ -1,7 +1,7 @@
 /**
  * Who is signed in. `SessionGate` asks the server once and shows what is inside of it only when there is a session; so
  * `useSession` always has one there. Without a session, `api.ts` leads to the sign-in page. The cookie itself is
- * out of reach of scripts, on purpose; tabs tell each other when it becomes that of another member.
+ * out of reach of scripts, on purpose; tabs notify each other when another member signs in.
  */
 
 import { createContext, type ReactNode, useContext, useEffect, useState } from 'react';
@@ -64,7 +64,7 @@ function Gate({ children, onRetry }: { children: ReactNode; onRetry: () => void 
     return () => asking.abort();
   }, [session]);
 
-  // Somebody else signed in, in another tab: what this one shows and would do is no longer of the account it names.
+  // Another member signed in, in another tab: what this one shows and would do is no longer of the account it names.
   useEffect(() => {
     if (session === null) return undefined;
     const startAnew = ({ data }: MessageEvent<unknown>): void => {

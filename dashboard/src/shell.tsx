@@ -237,7 +237,7 @@ function SignOutButton(): ReactNode {
     try {
       await signOut();
     } catch {
-      // Whoever leaves a machine that others use must not think that they are out.
+      // A member who leaves a shared machine must not believe that they are signed out.
       setHasFailed(true);
       setIsBusy(false);
     }

@@ -14,7 +14,7 @@ export function curlLine(serverUrl: string, key: string): string {
 }
 
 /**
- * For a script of a web page. Each visitor gets an anon_id of their own and keeps it: one and the same for all would make
+ * For a script of a web page. Each visitor gets their own anon_id and keeps it: one and the same for all would make
  * them one person. `keepalive` lets the request finish when the page is left.
  */
 export function browserSnippet(serverUrl: string, key: string): string {

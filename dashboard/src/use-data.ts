@@ -1,8 +1,8 @@
 /**
  * Reads one path of the API and keeps it fresh. What is shown stays while it is read again, and when only the query of
  * the path changes; another path or environment starts empty, so that one person is never shown as another. When it
- * cannot be read, what was read before stays beside the error if it is of the same question. Polls only while somebody
- * can see it, and at once when they come back. An answer that comes too late is dropped.
+ * cannot be read, what was read before stays beside the error if it is of the same query. Polls only while someone
+ * can see it, and at once when they come back. A response that arrives too late is dropped.
  */
 
 import { useCallback, useEffect, useRef, useState } from 'react';
@@ -21,7 +21,7 @@ export interface Data<T> {
 
 export interface DataOptions {
   readonly everyMs?: number;
-  /** The query only moves on with the clock: what was asked a minute ago is the same question. */
+  /** The query only moves on with the clock: the query of a minute ago counts as the same. */
   readonly isMoving?: boolean;
 }
 
@@ -38,7 +38,7 @@ function withoutQuery(key: string): string {
 }
 
 function asApiError(cause: unknown): ApiError {
-  return cause instanceof ApiError ? cause : new ApiError('The answer of the server could not be read.', 0, null);
+  return cause instanceof ApiError ? cause : new ApiError('The response of the server could not be read.', 0, null);
 }
 
 export function useData<T>(path: string | null, options: DataOptions = {}): Data<T> {

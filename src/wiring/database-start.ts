@@ -39,7 +39,7 @@ export class DatabaseStart {
   constructor(steps: readonly StartStep[], logger: Logger) {
     this.#logger = logger;
     this.prepared = this.#prepareAll(steps);
-    // Reported by whoever waits for it.
+    // Reported by its caller.
     this.prepared.catch(() => undefined);
   }
 

@@ -1,7 +1,7 @@
 /**
  * Opens what a server or a command works on, wherever the settings say that it is: files in the data folder, PostgreSQL,
  * Kafka. With `main.ts` and `thread.ts` the only file that names concrete backends; each is loaded when it is used, so
- * that nobody waits for the client of a database that he does not have. Holds no logic of its own.
+ * that no command waits for the client of a database that it does not use. Holds no logic.
  */
 
 import { existsSync, statSync } from 'node:fs';
@@ -34,14 +34,14 @@ type PoolOptions = import('../backends/postgres/pool.ts').PoolOptions;
 
 /** For threads and commands that ask one thing after the other. */
 const FEW_CONNECTIONS = 2;
-/** How long somebody who types a command waits for a log that does not answer. */
+/** How long a command waits for a log that does not respond. */
 const COMMAND_MS_MAX = 5_000;
 /** How long a server waits for a Kafka that does not respond before it starts without. */
 const AWAY_MS_MAX = 3_000;
 /** A reader of the log for which nothing is ever too old. */
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
-/** Connections to the database that servers share; whoever is given them closes them. */
+/** Connections to the database that servers share; the caller closes them. */
 export async function openDatabase(config: Config, name: string, connections: number): Promise<Database> {
   const { openPool } = await import('../backends/postgres/pool.ts');
   return inWords(config, () => openPool(poolOptions(config, name, connections)));
@@ -67,8 +67,8 @@ function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: nu
 
 /**
  * All that has to be true of a database before a server uses it; runs once, when the database first responds. Makes its
- * tables, or brings them up to date. Refused where a move into it is not finished, and where the data folder was moved to
- * another database, or not moved at all; then nothing is made.
+ * tables, or brings them up to date. Refused where a migration into it is not finished, and where the data folder was migrated to
+ * another database, or not migrated at all; then nothing is made.
  */
 export async function prepareDatabase(config: Config): Promise<void> {
   const { dataFolder, logUrl } = config;
@@ -144,10 +144,10 @@ export async function assertLogOfStore(config: Config, store: Store): Promise<vo
   }
 }
 
-/** The log in the data folder belongs to this database, was moved to it with its store, or is new. */
+/** The log in the data folder belongs to this database, was migrated to it with its store, or is new. */
 async function tieLocalLog(config: Config, pool: Database): Promise<void> {
   const folder = logFolderOf(config.dataFolder);
-  // A command on a machine without a log of its own.
+  // A command on a machine without a log.
   if (!existsSync(folder)) return;
   const problem = await problemOfLocalLog(config, pool);
   if (problem !== null) throw new OperatorError(problem);
@@ -155,7 +155,7 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
     import('../backends/sqlite/installation.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
-  // A log that came with a move keeps the id of the embedded files beside it, which an operator may go back to.
+  // A log that came with a migration keeps the id of the embedded files beside it, which an operator may go back to.
   if (readLogInstallation(folder) === undefined) writeLogInstallation(folder, await installationOf(pool));
 }
 
@@ -419,7 +419,7 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 }
 
 /**
- * The clock of a thread that takes in events or processes them: it goes on from the newest time that the log holds, of
+ * The clock of a thread that receives events or processes them: it goes on from the newest time that the log holds, of
  * an erase in the store, and in an embedded store of its newest event, in case the log was removed. To be called when the log was
  * checked. `isAway` for a database, and a Kafka, that is opened later: then the clock is late until `continueClock` was
  * called.
@@ -507,7 +507,7 @@ async function localLog(config: Config): Promise<LogReader> {
   return openSqliteLogReader({ folder: logFolderOf(config.dataFolder), ...READ_ONLY });
 }
 
-/** On a machine where no server with a log of its own has run, a shared store can be read all the same. */
+/** On a machine where no server with a local log has run, a shared store can be read all the same. */
 const NO_LOG: LogReader = {
   name: 'none',
   cutsRequests: false,
@@ -553,7 +553,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
     const move = await findMigration(pool);
     const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, move?.id) : null;
     const folder = logFolderOf(config.dataFolder);
-    // Without the last of its tables, it has not taken in anything yet.
+    // Without the last of its tables, nothing was written to it yet.
     const hasLog =
       config.logUrl === '' && existsSync(folder) && facts.migrations !== null && facts.migrationsMissing === 0;
     return {
@@ -566,7 +566,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
   }
 }
 
-/** A database that is away is for the operator to mend. */
+/** A database that is away is for the operator to fix. */
 async function inWords<T>(config: Config, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -1,6 +1,6 @@
 /**
- * Looks every second whether the store can be reached, for those whose work is nothing without it. Nobody waits for a
- * look; the last one is what counts. Logs when an outage begins and ends, with a reminder while it lasts.
+ * Checks every second whether the store can be reached, for threads that depend on it. No request waits for a check;
+ * the last result counts. Logs when an outage begins and ends, with a reminder while it lasts.
  */
 
 import type { Logger } from '../telemetry/logger.ts';

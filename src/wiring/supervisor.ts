@@ -1,10 +1,10 @@
 /**
  * The main thread of `sluice serve`. It starts the edge threads, the processor and the checkpointer, as far as the role has
- * them, hands each of the others a port to the checkpointer, writes what they saw of keys, watches the disk if there is anything on it, and stops everything in order. It serves nothing
+ * them, hands each of the others a port to the checkpointer, writes key usage, watches the disk if there is anything on it, and stops everything in order. It serves nothing
  * itself, so it always has time. A processor has an edge, too: one that serves health and metrics alone.
  *
- * A thread that dies takes the process with it, on purpose: nothing acknowledged is lost, and whoever runs Sluice
- * (a service manager, a container) starts it again.
+ * A thread that dies takes the process with it, on purpose: nothing acknowledged is lost, and the service manager
+ * or container runtime starts it again.
  */
 
 import { statfs } from 'node:fs/promises';

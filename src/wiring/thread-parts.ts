@@ -56,7 +56,7 @@ export function openEdgeParts(setup: EdgeSetup, around: EdgeSurroundings): Promi
   return setup.config.storeUrl === '' ? openEmbedded(setup, around.onFatal) : openShared(setup, around);
 }
 
-/** Everything in the data folder; the store is read in a thread of its own, since SQLite blocks. */
+/** Everything in the data folder; the store is read in its own thread, since SQLite blocks. */
 async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
   // The log is checked in its own thread while this one loads the rest.
@@ -145,7 +145,7 @@ function refuseUntilPrepared({ logUrl }: Config, databaseProblem: () => string |
   if (logUrl !== '' && problem !== null) throw new LogUnavailableError(problem);
 }
 
-/** Over a connection of its own: that all others are in use does not mean that the database is away. */
+/** Over its own connection: that all others are in use does not mean that the database is away. */
 async function watchDatabase(config: Config, databaseProblem: () => string | null) {
   const [{ watchStore }, { createLogger }, database] = await Promise.all([
     import('./store-watch.ts'),
@@ -184,7 +184,7 @@ async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: Log
     positions: async () => (await store.ledger(null, NO_HOURS)).positions,
     bytesMax: config.backlogBytesMax,
     setFull: (isFull) => setBacklogFull(statusBuffer, isFull),
-    // A processor of this server tells of its own share, and the sum of both would be too much.
+    // A processor of this server reports its own share, and the sum of both would be too much.
     report: (bytes) => config.role !== 'all' && metrics.set(METRIC.backlog_bytes, bytes ?? 0),
     logger: createLogger(config.logLevel, 'backlog'),
   });

@@ -1,8 +1,8 @@
 /**
  * The entry of the threads that `sluice serve` is made of, but the main one: an edge, the processor, the thread that parses
  * for it, or the checkpointer, as its setup says. Like `main.ts` it is a composition root: it names concrete backends, loads them when
- * they are used, and holds no logic of its own. What a thread opens for the three ways to run (files alone; PostgreSQL
- * with a log of its own; PostgreSQL and Kafka) is in `thread-parts.ts`.
+ * they are used, and holds no logic. What a thread opens for the three ways to run (files alone; PostgreSQL
+ * with its own log; PostgreSQL and Kafka) is in `thread-parts.ts`.
  */
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
@@ -23,14 +23,14 @@ import type {
 /** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
 async function runEdge(setup: EdgeSetup): Promise<void> {
   const { config, sources, index, connectionsMax, metricsBuffer, version } = setup;
-  const tell = (message: EdgeMessage): void => parentPort?.postMessage(message);
+  const send = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
     const { openEdgeParts, warningsOf } = await import('./thread-parts.ts');
     let databaseProblem = setup.databaseProblem;
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'database') databaseProblem = message.problem;
     });
-    const onFatal = (message: string): void => tell({ type: 'fatal', message });
+    const onFatal = (message: string): void => send({ type: 'fatal', message });
     const clockOpened = Promise.withResolvers<TrustedClock>();
     const opening = openEdgeParts(setup, {
       onFatal,
@@ -66,7 +66,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         now: Date.now,
         receiptTime: clock.now,
         newestTraceId: config.edges > 1 ? new BigInt64Array(setup.traceIdBuffer) : null,
-        handOverUsage: (keyUsage) => tell({ type: 'keyUsage', keyUsage }),
+        handOverUsage: (keyUsage) => send({ type: 'keyUsage', keyUsage }),
       },
       setup.port,
     );
@@ -75,23 +75,23 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
       await edge.drain();
       stopWatching();
       await opened.close();
-      tell({ type: 'drained' });
+      send({ type: 'drained' });
     };
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'drain') void drain();
     });
-    tell({ type: 'listening', port: edge.port });
+    send({ type: 'listening', port: edge.port });
   } catch (error) {
-    // What the operator can mend is said in words; anything else is a bug and crashes with its stack.
+    // What the operator can fix gets a message; anything else is a bug and crashes with its stack.
     if (!(error instanceof OperatorError)) throw error;
-    tell({ type: 'refused', message: error.message });
+    send({ type: 'refused', message: error.message });
   }
 }
 
 /** The processor's thread: reads the log, or its share of the partitions, and writes the store. */
 async function runProcessor(setup: ProcessorSetup): Promise<void> {
   const { config, metricsBuffer, statusBuffer } = setup;
-  const tell = (message: ProcessorMessage): void => parentPort?.postMessage(message);
+  const send = (message: ProcessorMessage): void => parentPort?.postMessage(message);
   const [
     { openProcessorParts },
     { Processor },
@@ -167,18 +167,18 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'drain') processor.stop();
     });
-    tell({ type: 'started' });
+    send({ type: 'started' });
     await processor.run();
     stopWatching();
     await opened.close();
-    tell({ type: 'stopped' });
+    send({ type: 'stopped' });
   } catch (error) {
     if (error instanceof LockLostError) {
-      tell({ type: 'fatal', message: error.message });
+      send({ type: 'fatal', message: error.message });
       return;
     }
     if (!(error instanceof OperatorError)) throw error;
-    tell({ type: 'refused', message: error.message });
+    send({ type: 'refused', message: error.message });
   }
 }
 

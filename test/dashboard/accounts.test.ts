@@ -140,7 +140,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await watched.context.close();
   });
 
-  test('nor does the API let anybody act on what is of the other account', async () => {
+  test('nor does the API let anyone act on the data of another account', async () => {
     const { server } = running;
     const acts = [
       [`/keys/${mine.keyId}/revoke`, { name: 'test' }],
@@ -161,7 +161,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
   async function inviteInPage(page: Page, email: string): Promise<string> {
     await page.goto(`${BASE}/settings/team`);
     await heading(page, 'Team');
-    await page.getByRole('button', { name: 'Invite somebody' }).click();
+    await page.getByRole('button', { name: 'Invite a person' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByLabel('Their e-mail').fill(email);
     await dialog.getByRole('button', { name: 'Make the link' }).click();
@@ -195,7 +195,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await watched.context.close();
   });
 
-  test('an invitation that was withdrawn does not let anybody in', async () => {
+  test('an invitation that was withdrawn lets no one in', async () => {
     const watched = await running.open();
     const link = await inviteInPage(watched.page, 'nobody@example.com');
     await watched.page.getByRole('button', { name: 'Withdraw the invitation of nobody@example.com' }).click();

@@ -55,7 +55,7 @@ suite('From the first start to the first event', { skip: whyNoBrowser() }, () =>
     const { page } = watched;
     await sees(page, 'Waiting for your first event');
     await page.getByRole('button', { name: 'Make a development secret key' }).click();
-    await sees(page, 'Your key. It is shown this once');
+    await sees(page, 'Your key. Shown only once');
     await page.getByRole('button', { name: 'Copy', exact: true }).click();
     const line = await page.evaluate<string>('navigator.clipboard.readText()');
     assert.match(line, /^curl /);

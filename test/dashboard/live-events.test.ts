@@ -61,7 +61,7 @@ test('no more than 200 rows are kept, but the one that is open stays', () => {
   assert.equal(live.shown.at(-1)?.id, 'e7');
 });
 
-test('while somebody reads, rows stay as they are until the new ones are asked for', () => {
+test('while a person reads, rows stay as they are until the new ones are asked for', () => {
   const before = changeLive(NO_EVENTS, { kind: 'listed', events: events(0, 3), how: 'show', openId: '' });
   let live = changeLive(before, { kind: 'arrived', events: events(3, 5), how: 'hold', openId: 'e1' });
   live = changeLive(live, { kind: 'listed', events: events(2, 6), how: 'hold', openId: 'e1' });

@@ -159,7 +159,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test('somebody who is not there is said not to be', async () => {
+  test('an unknown person is reported as not found', async () => {
     await open();
     await page.getByLabel('Person').fill('nobody@example.com');
     await page.getByRole('button', { name: 'Apply' }).click();

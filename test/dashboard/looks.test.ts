@@ -221,7 +221,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
     const { page } = watched;
     for (const [path, opener] of [
       [`${BASE}/settings/keys`, 'Create key'],
-      [`${BASE}/settings/team`, 'Invite somebody'],
+      [`${BASE}/settings/team`, 'Invite a person'],
     ] as const) {
       await page.goto(path);
       await settled(page);
@@ -279,7 +279,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
     await theme.click();
   });
 
-  test('an address that is given to somebody else shows them the same view', async () => {
+  test('an address shows another person the same view', async () => {
     const other = await running.open();
     const shared = new Set(['live-open', 'timeline', 'identity', 'rejected', 'key-dialog']);
     for (const { path, has } of views.filter(({ name }) => shared.has(name))) {

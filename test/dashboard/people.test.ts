@@ -146,7 +146,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     await second.context.close();
   });
 
-  test('somebody who is not there is said not to be', async () => {
+  test('an unknown person is reported as not found', async () => {
     await page.goto(`${PEOPLE}?q=nobody@example.com`);
     await sees(page, 'No one found');
     await page.goto(`${PEOPLE}/01a1ddc0-5109-7246-bf39-3425125c6c6d`);

@@ -35,16 +35,16 @@ const CASES: readonly (readonly [path: string | null, user: unknown])[] = [
 suite('Advice on rejections', () => {
   for (const [path, user] of CASES) {
     const message = firstViolation(user) ?? '';
-    test(`“${message}” points at ${path ?? 'the whole user'} and says how to mend it`, () => {
+    test(`“${message}” points at ${path ?? 'the whole user'} and says how to fix it`, () => {
       assert.notEqual(message, '');
       const advice = adviceFor(message);
       assert.equal(advice.path, path);
-      assert.ok(advice.mend.length > 20);
+      assert.ok(advice.fix.length > 20);
     });
 
     test(`“${message}” has the same advice when its indexes are left out, as in the list of reasons`, () => {
       const reason = message.replaceAll(/\[\d+\]/g, '[]');
-      assert.equal(adviceFor(reason).mend, adviceFor(message).mend);
+      assert.equal(adviceFor(reason).fix, adviceFor(message).fix);
     });
   }
 
@@ -53,12 +53,12 @@ suite('Advice on rejections', () => {
     assert.match(message, /nested too deeply/);
     const advice = adviceFor(message);
     assert.match(advice.path ?? '', /^user_properties\.tree/);
-    assert.match(advice.mend, /64/);
+    assert.match(advice.fix, /64/);
   });
 
   test('who sent a decimal comma is told to send a point', () => {
     const message = firstViolation({ identifiers: WHO, events: [{ ...EVENT, revenue: '12,50' }] }) ?? '';
-    assert.match(adviceFor(message).mend, /point before the decimals, not a comma/);
+    assert.match(adviceFor(message).fix, /point before the decimals, not a comma/);
   });
 
   test('a reason is the message without its indexes', () => {
@@ -68,6 +68,6 @@ suite('Advice on rejections', () => {
   });
 
   test('a message that the page does not know is shown without advice', () => {
-    assert.deepEqual(adviceFor('the moon is full'), { path: null, mend: '' });
+    assert.deepEqual(adviceFor('the moon is full'), { path: null, fix: '' });
   });
 });

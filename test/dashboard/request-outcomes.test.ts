@@ -11,7 +11,7 @@ test('every status that the server counts has words of its own', () => {
   assert.equal(outcomesOf([{ status: 418, requests: 3 }])[0]?.title, 'Other');
 });
 
-test('what needs somebody to look is said in one sentence, and what does not is not', () => {
+test('what needs attention is said in one sentence, and nothing else is', () => {
   assert.equal(
     refusalWords([
       { status: 202, requests: 9 },

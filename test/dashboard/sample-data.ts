@@ -34,7 +34,7 @@ interface ReceiptRow {
   readonly events_accepted: number;
 }
 
-/** An hour of ordinary use; gives the user_id of somebody with a history worth looking at. */
+/** An hour of ordinary use; returns the user_id of a person with a history worth looking at. */
 export async function sendSampleData(server: TestServer, key: string, now: number): Promise<string> {
   for (let round = 0; round < ROUNDS; round++) {
     const users = PEOPLE.map((_, person) => visit(person, round, now));
@@ -105,7 +105,7 @@ function order(person: number, now: number): object {
   };
 }
 
-/** The first person has another device and an older address, and signs in on a device of somebody else. */
+/** The first person has another device and an older address, and signs in on another person's device. */
 async function mergeDevices(server: TestServer, key: string, now: number): Promise<void> {
   await deliver(server, key, [
     { identifiers: { anon_id: 'device-0b' }, events: [{ event_name: 'app_opened', timestamp: at(now, 0.85) }] },

@@ -16,7 +16,7 @@ import {
 } from './member-page.ts';
 
 const OVERVIEW = '/dashboard/development';
-/** What the browser itself says of a server that does not answer. */
+/** What the browser itself says of a server that does not respond. */
 const AWAY = /ERR_INTERNET_DISCONNECTED|ViewNotLoadedError/;
 const LEFT_ALONE_MS = 125_000;
 
@@ -47,7 +47,7 @@ suite('The page in problem', { skip: whyNoBrowser() }, () => {
     await context.setOffline(true);
     // The address of what is asked for moves on with every minute.
     await page.clock.runFor(LEFT_ALONE_MS);
-    await sees(page, 'The server did not answer.');
+    await sees(page, 'The server did not respond.');
     await sees(page, /As of .*, when the server last answered/);
     assert.deepEqual(await figures(watched), known);
     assert.equal(await page.getByText(/Nothing received|No events in this time|No revenue/).count(), 0);
@@ -69,7 +69,7 @@ suite('The page in problem', { skip: whyNoBrowser() }, () => {
     await settled(page);
     await context.setOffline(true);
     await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Health' }).click();
-    await sees(page, 'The server does not answer');
+    await sees(page, 'The server does not respond');
     await context.setOffline(false);
     await heading(page, 'Health');
     assert.ok(page.url().endsWith('/development/health'));
@@ -85,7 +85,7 @@ suite('The page in problem', { skip: whyNoBrowser() }, () => {
     await sees(page, '3 requests were refused for the key since the start.');
     await page.getByRole('link', { name: 'What it means' }).click();
     await heading(page, 'Health');
-    const row = page.getByRole('table', { name: 'Requests by answer' }).getByRole('row', { name: /^401/ });
+    const row = page.getByRole('table', { name: 'Requests by response' }).getByRole('row', { name: /^401/ });
     await sees(row, 'Refused for the key');
     assert.equal(await row.getByRole('cell').last().innerText(), '3');
     assertNoComplaints(watched);

@@ -206,7 +206,7 @@ export async function get<T>(server: Pick<TestServer, 'baseUrl'>, key: string, p
 }
 
 export function assertBalanced(books: LedgerAnswer): void {
-  assert.ok(books.balanced, `the books do not balance: ${JSON.stringify(books)}`);
+  assert.ok(books.balanced, `not every event is accounted for: ${JSON.stringify(books)}`);
   for (const { difference } of Object.values(books.totals)) assert.equal(difference, 0);
 }
 

@@ -171,7 +171,7 @@ export function startClients(options: ClientOptions): Clients {
   };
 
   const running = Promise.all(Array.from({ length: clients }, (_, index) => client(index)));
-  // Told by whoever stops them.
+  // Set by the test that stops them.
   running.catch(() => undefined);
   return {
     stop: async (acknowledgedMsMax = 30_000) => {

@@ -1,6 +1,6 @@
 /**
  * Erasing a person, for good. What will go is said first, and a text that stands on the page has to be typed, so that
- * nobody does it by a slip. Afterwards nothing of the person is left to show: the view says that it is done.
+ * it is not done by accident. Afterwards nothing of the person is left to show: the view says that it is done.
  */
 
 import { type FormEvent, type ReactNode, useState } from 'react';
@@ -49,7 +49,7 @@ function EraseForm({ profile, onClose, onErased }: EraseDialogProps): ReactNode 
   };
   return (
     <form className="form" onSubmit={(event) => void erase(event)}>
-      <p>Nobody can take this back.</p>
+      <p>This cannot be undone.</p>
       <ul className="bullets">
         <li>
           The profile goes, with all its identifiers, properties and {formatNumber(profile.event_count)}{' '}

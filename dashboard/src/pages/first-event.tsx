@@ -120,8 +120,8 @@ function KeyStep({ environment }: { environment: Environment }): ReactNode {
           ) : (
             <>
               <p>
-                Your key. It is shown this once: keep it where you keep passwords. Keys are listed, rolled and revoked
-                under <Link to={viewPath(environment, 'settings/keys')}>API keys</Link>.
+                Your key. Shown only once: keep it where you keep passwords. Keys are listed, rolled and revoked under{' '}
+                <Link to={viewPath(environment, 'settings/keys')}>API keys</Link>.
               </p>
               <Code text={key} label="Copy key" />
             </>
@@ -177,7 +177,7 @@ function Rejected({ reason }: { reason: string }): ReactNode {
         <p>
           So nothing is stored in {environment} yet.{' '}
           <Link to={`${viewPath(environment, 'rejected')}?reason=${encodeURIComponent(reason)}`}>
-            See what was sent, and how to mend it
+            See what was sent, and how to fix it
           </Link>
         </p>
       </Notice>

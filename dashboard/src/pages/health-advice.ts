@@ -24,12 +24,12 @@ export function adviceFor(health: Health): Advice[] {
     says('Kafka') && {
       tone: 'bad',
       title: 'Kafka does not take events',
-      text: 'Look at its brokers: too few in-sync replicas, no leader, no network? It goes on by itself when they are well.',
+      text: 'Look at its brokers: too few in-sync replicas, no leader, no network? Processing resumes when they are healthy.',
     },
     says('the store cannot be reached') && {
       tone: 'bad',
-      title: 'PostgreSQL does not answer',
-      text: 'Look at the database and the way to it. Events are taken in meanwhile, and are processed when it is back.',
+      title: 'PostgreSQL does not respond',
+      text: 'Look at the database and the way to it. Events are still accepted, and are processed when it is back.',
     },
     says('the log cannot be written') &&
       !says('Kafka') && {
@@ -52,8 +52,8 @@ export function adviceFor(health: Health): Advice[] {
     health.ledger_difference !== null &&
       health.ledger_difference !== 0 && {
         tone: 'bad',
-        title: 'The books do not balance',
-        text: 'This is a bug in Sluice. The doctor tells the hours that it is in; please report it with what it says.',
+        title: 'Not every event is accounted for',
+        text: 'This is a bug in Sluice. sluice doctor shows the hours; please report it with its output.',
       },
     (health.log_missing_records ?? 0) > 0 && {
       tone: 'bad',
@@ -78,12 +78,12 @@ export function adviceFor(health: Health): Advice[] {
     (health.lag_seconds ?? 0) > LAG_SECONDS_WARN && {
       tone: 'warn',
       title: 'Reading back is behind',
-      text: 'More comes in than is processed: look at the CPU and the disk. Nothing is lost meanwhile.',
+      text: 'More is received than is processed: look at the CPU and the disk. Nothing is lost meanwhile.',
     },
     says('shutting down') && {
       tone: 'warn',
       title: 'The server is shutting down',
-      text: 'It finishes what it has, then ends. If nobody meant it to, see who stopped it.',
+      text: 'It finishes what it has, then ends. If this was not intended, find out what stopped it.',
     },
     health.status === 'not ready' &&
       reasons.length === 0 && {
@@ -101,7 +101,7 @@ function diskAdvice(health: Health, isLow: boolean): Advice | false {
   return {
     tone: isLow ? 'bad' : 'warn',
     title: isLow ? 'The disk is almost full' : 'The disk is filling up',
-    text: 'Free space on the disk of SLUICE_DATA, or keep less: SLUICE_LOG_RETENTION and SLUICE_EVENT_RETENTION say how long things stay. It goes on by itself within seconds.',
+    text: 'Free space on the disk of SLUICE_DATA, or keep less: SLUICE_LOG_RETENTION and SLUICE_EVENT_RETENTION say how long things stay. Ingestion resumes within seconds.',
   };
 }
 
@@ -111,6 +111,6 @@ function backlogAdvice(health: Health, isFull: boolean): Advice | false {
   return {
     tone: isFull ? 'bad' : 'warn',
     title: isFull ? 'Too much waits to be processed' : 'The backlog is growing large',
-    text: 'More comes in than is processed: look at the CPU and the disk of SLUICE_DATA, and for “the processor waits” in the log. What was accepted is safe.',
+    text: 'More is received than is processed: look at the CPU and the disk of SLUICE_DATA, and for “the processor waits” in the log. What was accepted is safe.',
   };
 }

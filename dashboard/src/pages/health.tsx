@@ -55,7 +55,7 @@ function Status({ health, isOld }: { health: Health; isOld: boolean }): ReactNod
       </div>
       <p>
         {isReady
-          ? 'Events are taken in.'
+          ? 'Events are accepted.'
           : 'Events are refused with 503 and Retry-After, so that senders try again. What was accepted is safe.'}
       </p>
       {reasons.length > 0 && (
@@ -152,7 +152,7 @@ function Bounds({ health }: { health: Health }): ReactNode {
         />
       )}
       <Bound
-        label="Set aside"
+        label="Dead letters"
         value={formatNumber(deadLetters)}
         detail={deadLetters === 0 ? 'every record could be processed' : 'records that could not be processed'}
         isBad={deadLetters !== 0}
@@ -195,16 +195,16 @@ const OUTCOME_COLUMNS: readonly Column<Outcome>[] = [
   { key: 'requests', label: 'Requests', align: 'end', render: ({ requests }) => formatNumber(requests) },
 ];
 
-/** Whoever is refused whole shows on no other view: such a request belongs to no account. */
+/** Rejected requests show on no other view, since they belong to no account. */
 function Requests({ requests }: { requests: Health['requests'] }): ReactNode {
   return (
     <Card title="Requests with events since the start">
-      <p className="muted">Of the whole server, all accounts and environments together, by what was answered.</p>
+      <p className="muted">Of the whole server, all accounts and environments together, by response.</p>
       {requests.length === 0 ? (
         <p>None yet.</p>
       ) : (
         <DataTable
-          caption="Requests by answer"
+          caption="Requests by response"
           columns={OUTCOME_COLUMNS}
           rows={outcomesOf(requests)}
           rowKey={({ status }) => String(status)}

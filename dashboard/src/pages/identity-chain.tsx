@@ -1,5 +1,5 @@
 /**
- * "Why are these one person?": two identifiers are chosen, and the one chain of requests between them is told. The
+ * "Why are these one person?": two identifiers are chosen, and the one chain of requests between them is shown. The
  * choice stands in the address by names without personal data. The server finds the chain; the picture marks it.
  */
 

@@ -1,5 +1,5 @@
 /**
- * The identity graph as a list, for screen readers, phones, and whoever likes lists better: each profile with its
+ * The identity graph as a list, for screen readers, phones, and for people who prefer lists: each profile with its
  * identifiers and the merge that brought it in, then what was not linked. Shows what the picture shows, in its order.
  */
 

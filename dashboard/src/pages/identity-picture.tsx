@@ -140,7 +140,7 @@ function GraphItem({
   const names = ['graph__item', `graph__item--${name}`, marked.has(id) ? 'graph__item--marked' : ''];
   return (
     <g
-      // Pictures have no buttons of their own.
+      // Pictures have no buttons.
       // oxlint-disable-next-line jsx-a11y/prefer-tag-over-role
       role="button"
       tabIndex={isStop ? 0 : -1}

@@ -162,7 +162,7 @@ function KeyName({ apiKey, sameName }: { apiKey: Key; sameName: string | undefin
       )}
       {isUnused && (
         <p className="key-warning">
-          <Badge tone="warn">Unused for 30 days</Badge> Revoke it if nobody needs it.
+          <Badge tone="warn">Unused for 30 days</Badge> Revoke it if it is no longer used.
         </p>
       )}
       {origins.length > 0 && <p className="muted">Only from {origins.join(', ')}</p>}

@@ -1,5 +1,5 @@
 /**
- * What the Live view holds: the events that are shown, those held back while somebody reads, and how many came while it
+ * What the Live view holds: the events that are shown, those held back while a person reads, and how many came while it
  * was paused. A reducer without React or network, so that it can be tested as it is. An event is in here once, by its
  * id; the newest is first; never more than `ROWS_MAX` are kept, except that the row that is open always stays, and that
  * older ones that were asked for come on top of it until new ones push them out, all of them together.
@@ -21,7 +21,7 @@ export interface LiveEvents {
   readonly missedCount: number;
   /** Left out by the server in a burst, or more than are asked for after a pause, since this feed began. */
   readonly skippedCount: number;
-  /** Of those shown, how many were asked for because they are older; null when nobody asked. */
+  /** Of those shown, how many were asked for because they are older; null when none were. */
   readonly olderCount: number | null;
   /** How often older ones were pushed out: who goes on from the last of them would leave a gap. */
   readonly cuts: number;

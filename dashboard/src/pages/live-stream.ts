@@ -1,7 +1,7 @@
 /**
  * The connection to `/live`. Events come in batches, a few times a second, however many there are. The browser connects
- * again by itself after a break and goes on where it was; when it gives up, this tries again, more and more seldom.
- * A page that nobody looks at lets go of its connection after a while, because a browser has only six for a server,
+ * again after a break and continues where it was; when it gives up, this tries again, more and more seldom.
+ * A hidden page closes its connection after a while, because a browser has only six for a server,
  * and six forgotten tabs would leave none for the seventh.
  */
 
@@ -46,7 +46,7 @@ export function followLive(path: string, listener: LiveListener): () => void {
   let retryTimer: ReturnType<typeof setTimeout> | undefined;
   let restTimer: ReturnType<typeof setTimeout> | undefined;
 
-  const tellBatch = (): void => {
+  const notifyBatch = (): void => {
     batchTimer = undefined;
     const events = batch;
     batch = [];
@@ -62,7 +62,7 @@ export function followLive(path: string, listener: LiveListener): () => void {
     });
     mine.addEventListener('event', ({ data }: MessageEvent<string>) => {
       batch.push(parseExactly(data) as StoredEvent);
-      batchTimer ??= setTimeout(tellBatch, BATCH_MS);
+      batchTimer ??= setTimeout(notifyBatch, BATCH_MS);
     });
     mine.addEventListener('skipped', ({ data }: MessageEvent<string>) => {
       listener.onSkipped((JSON.parse(data) as { readonly events: number }).events);
@@ -105,7 +105,7 @@ export function followLive(path: string, listener: LiveListener): () => void {
   };
 }
 
-/** An EventSource does not tell why it was refused. If the session is over, asking for it leads to the sign-in page. */
+/** An EventSource does not say why it was refused. If the session is over, asking for it leads to the sign-in page. */
 function noticeSignedOut(): void {
   get(null, '/session').catch(() => {});
 }

@@ -1,6 +1,6 @@
 /**
  * Live: events as they come, newest on top. Filters, the row that is open and how it is shown stand in the address.
- * What arrives never moves what somebody reads: while a row is open, or the reader is further down, new events wait
+ * New events never move what a person is reading: while a row is open, or the reader is further down, new events wait
  * above the list until asked for. While paused they are counted only.
  */
 
@@ -108,7 +108,7 @@ function LiveFeed({ filter, keys, isPaused, onPause }: LiveFeedProps): ReactNode
   };
   const showHeld = (): void => {
     change({ kind: 'show held', openId });
-    // Whoever asks for the new ones wants to see them.
+    // A request for the new ones shows them.
     top.current?.scrollIntoView({ block: 'start' });
   };
   return (

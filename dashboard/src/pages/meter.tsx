@@ -3,7 +3,7 @@
  * above `warnAbove` and `badAbove` are coloured so.
  */
 
-/* Not <meter>: browsers draw those each in colours of their own. */
+/* Not <meter>: every browser draws those in its own colours. */
 /* oxlint-disable jsx-a11y/prefer-tag-over-role */
 
 import type { ReactNode } from 'react';

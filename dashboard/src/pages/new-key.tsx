@@ -29,7 +29,7 @@ export function NewKeyWords({ made, onClose }: { made: CreatedKey; onClose: () =
           {isSecret
             ? 'Keep it in a password manager or your deployment’s secrets.'
             : 'It may stand in web pages and apps: it can only send events.'}{' '}
-          Nobody can show it again, this server included.
+          It cannot be shown again.
         </p>
       </Notice>
       <Code text={key} label="Copy key" />

@@ -1,6 +1,6 @@
 /**
  * The smaller cards of the overview: the most frequent event names and reasons of rejection, whether the server keeps
- * up, and whether the books balance. Each asks for its own data and says by itself when it cannot get it. Names and
+ * up, and whether every event is accounted for. Each loads its own data and shows its own error. Names and
  * reasons hold what clients sent, and are shown as text.
  */
 
@@ -113,7 +113,7 @@ export function ReasonsCard({ range }: { range: Range }): ReactNode {
   );
 }
 
-/** Whether the server keeps up with what comes in. */
+/** Whether the server processes events as fast as it receives them. */
 export function FlowCard(): ReactNode {
   const environment = useEnvironment();
   const { data, error, readAt, reload } = useData<Health>('/health', { everyMs: HEALTH_RELOAD_MS });
@@ -169,7 +169,7 @@ function Readiness({ health: { status, reasons } }: { health: Health }): ReactNo
   return (
     <p className="row">
       <Badge tone={isReady ? 'good' : 'bad'}>{isReady ? 'Ready' : 'Not ready'}</Badge>
-      <span>{reasons.length > 0 ? reasons.join('; ') : 'Events are taken in.'}</span>
+      <span>{reasons.length > 0 ? reasons.join('; ') : 'Events are accepted.'}</span>
     </p>
   );
 }
@@ -194,27 +194,27 @@ export function AsOf({ readAt }: { readAt: number | undefined }): ReactNode {
     <p className="row">
       <Badge tone="warn">Old</Badge>
       <span>
-        As of <Time at={new Date(readAt).toISOString()} />, when the server last answered.
+        As of <Time at={new Date(readAt).toISOString()} />, when the server last responded.
       </span>
     </p>
   );
 }
 
-/** That the server does not answer is said once, above all cards. */
+/** That the server does not respond is shown once, above all cards. */
 function CardError(props: { error: ApiError; readAt: number | undefined; onRetry: () => void }): ReactNode {
   const { error, readAt, onRetry } = props;
   if (error.status !== 0) return <ErrorNotice error={error} onRetry={onRetry} />;
   return readAt === undefined ? <p className="muted">Not known yet.</p> : <AsOf readAt={readAt} />;
 }
 
-export interface BooksCardProps {
+export interface LedgerCardProps {
   readonly ledger: Ledger;
   readonly error: ApiError | undefined;
   readonly readAt: number | undefined;
   readonly onRetry: () => void;
 }
 
-const BOOK_LINES: readonly { readonly name: keyof LedgerSums; readonly label: string; readonly isRare: boolean }[] = [
+const LEDGER_LINES: readonly { readonly name: keyof LedgerSums; readonly label: string; readonly isRare: boolean }[] = [
   { name: 'received', label: 'Received', isRare: false },
   { name: 'stored', label: 'Stored', isRare: false },
   { name: 'duplicates', label: 'Duplicates', isRare: true },
@@ -224,9 +224,9 @@ const BOOK_LINES: readonly { readonly name: keyof LedgerSums; readonly label: st
   { name: 'pending', label: 'Pending', isRare: false },
 ];
 
-export function BooksCard({ ledger, error, readAt, onRetry }: BooksCardProps): ReactNode {
+export function LedgerCard({ ledger, error, readAt, onRetry }: LedgerCardProps): ReactNode {
   const { balanced, missing_records: missing, totals } = ledger;
-  const lines = BOOK_LINES.filter(({ name, isRare }) => !isRare || totals.users[name] > 0 || totals.events[name] > 0);
+  const lines = LEDGER_LINES.filter(({ name, isRare }) => !isRare || totals.users[name] > 0 || totals.events[name] > 0);
   return (
     <Card
       title="Reconciliation"
@@ -252,7 +252,7 @@ export function BooksCard({ ledger, error, readAt, onRetry }: BooksCardProps): R
           </p>
         </Notice>
       )}
-      <table className="books">
+      <table className="ledger">
         <caption className="for-screen-readers">What became of all that was ever received</caption>
         <thead>
           <tr>

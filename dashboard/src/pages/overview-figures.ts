@@ -134,7 +134,7 @@ export function currencyLabel(currency: string | null): string {
 
 const plain = new Intl.NumberFormat('en-GB', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
-/** With the code, and as many decimals as the currency has: sums of doubles have a tail that nobody sent. */
+/** With the code, and as many decimals as the currency has: sums of doubles have digits that were not sent. */
 export function formatMoney(amount: number, currency: string | null): string {
   if (currency === null) return plain.format(amount);
   const style = { style: 'currency', currency, currencyDisplay: 'code' } as const;
@@ -160,18 +160,18 @@ export function topNames(
     .slice(0, namesMax);
 }
 
-export interface BooksOf {
+export interface SumsOf {
   readonly received: number;
   readonly difference: number;
 }
 
 /** What does not add up, in words. `users` and `events` are totals over all hours there ever were. */
-export function differenceWords(users: BooksOf, events: BooksOf): string {
+export function differenceWords(users: SumsOf, events: SumsOf): string {
   const parts = [partWords(users.difference, 'user'), partWords(events.difference, 'event')].filter(
     (part) => part !== null,
   );
   return parts.length === 0
-    ? 'The totals agree, but single hours do not: something was counted in an hour that it did not come in.'
+    ? 'The totals agree, but single hours do not: something was counted in an hour in which it was not received.'
     : `${parts.join(', and ')}.`;
 }
 

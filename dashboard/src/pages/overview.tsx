@@ -14,7 +14,7 @@ import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
 import { FirstEvent } from './first-event.tsx';
-import { BooksCard, FlowCard } from './overview-cards.tsx';
+import { LedgerCard, FlowCard } from './overview-cards.tsx';
 import { EventFigures, ReceiptFigures } from './overview-charts.tsx';
 import { ClockSwitch, CustomRange, RangeSwitch, RangeWords } from './overview-range-picker.tsx';
 import '../styles/overview.css';
@@ -43,7 +43,7 @@ export default function OverviewPage(): ReactNode {
     <RangedOverview>
       <div className="overview-pair">
         <FlowCard />
-        <BooksCard ledger={ledger.data} error={ledger.error} readAt={ledger.readAt} onRetry={ledger.reload} />
+        <LedgerCard ledger={ledger.data} error={ledger.error} readAt={ledger.readAt} onRetry={ledger.reload} />
       </div>
     </RangedOverview>
   );

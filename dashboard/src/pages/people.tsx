@@ -1,7 +1,7 @@
 /**
  * People, newest first, narrowed down by the beginning of an identifier or name and by a property; both stand in the
  * address. The server searches for half a second a page and says when it has not looked at everyone: the page then goes
- * on by itself for a while, and after that when asked to.
+ * on automatically for a while, and after that when asked to.
  */
 
 import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
@@ -113,7 +113,7 @@ function Found({ filter }: { filter: Filter }): ReactNode {
   return (
     <>
       {found.length > 0 && <PeopleTable found={found} isFiltered={filter.q !== ''} />}
-      {found.length === 0 && !hasMore && error === undefined && (isFiltered ? <Nobody /> : <NobodyYet />)}
+      {found.length === 0 && !hasMore && error === undefined && (isFiltered ? <NoMatch /> : <NoPeopleYet />)}
       {isSearching ? (
         <output className="list-end muted">Searching on through older people …</output>
       ) : (
@@ -198,7 +198,7 @@ function Identifiers({ profile }: ProfileMatch): ReactNode {
   );
 }
 
-function Nobody(): ReactNode {
+function NoMatch(): ReactNode {
   const environment = useEnvironment();
   return (
     <Empty title="No one found">
@@ -214,7 +214,7 @@ function Nobody(): ReactNode {
   );
 }
 
-function NobodyYet(): ReactNode {
+function NoPeopleYet(): ReactNode {
   return (
     <Empty title="No people yet">
       <p>People appear here as soon as events are received.</p>

@@ -1,5 +1,5 @@
 /**
- * What is known of a person: identifiers, profile fields and properties, each value with the request that told it.
+ * Identifiers, profile fields and properties of a person, each value with the request that set it.
  * Values are what clients sent, and are shown as text.
  */
 
@@ -28,7 +28,7 @@ export function PersonProperties({ profile }: { profile: Profile }): ReactNode {
     { key: 'value', label: 'Value', render: ({ value }) => <Value value={value} /> },
     {
       key: 'request',
-      label: 'Told by request',
+      label: 'Set by',
       render: ({ trace_id: traceId }) => (
         <Link to={viewPath(environment, `traces/${traceId}`)} className="mono">
           {traceId}
@@ -71,7 +71,7 @@ interface ValueCardProps {
 
 function ValueCard({ title, emptyText, columns, rows }: ValueCardProps): ReactNode {
   return (
-    <Card title={title} className="told-card">
+    <Card title={title} className="property-card">
       {rows.length === 0 ? (
         <p className="muted">{emptyText}</p>
       ) : (
@@ -82,7 +82,7 @@ function ValueCard({ title, emptyText, columns, rows }: ValueCardProps): ReactNo
 }
 
 function Value({ value }: { value: unknown }): ReactNode {
-  if (typeof value === 'string') return <span className="told">{value}</span>;
+  if (typeof value === 'string') return <span className="property-value">{value}</span>;
   if (typeof value === 'object' && value !== null && !(value instanceof ExactNumber)) return <Json value={value} />;
   return <span className="mono">{String(value)}</span>;
 }

@@ -57,7 +57,7 @@ export function PersonTimeline({ profileId }: { profileId: string }): ReactNode 
 }
 
 interface Kept {
-  /** What was asked for: answers to another question are not shown. */
+  /** What was asked for: responses to another query are not shown. */
   readonly asked: string;
   readonly loaded?: Loaded | undefined;
   readonly error?: ApiError | undefined;
@@ -197,7 +197,7 @@ function EventRow({ event, isOpen, onToggle }: EventRowProps): ReactNode {
   );
 }
 
-/** A few properties in one line, to tell events of one name apart. */
+/** A few properties in one line, to distinguish events of one name. */
 function summaryOf({ properties }: StoredEvent): string {
   const PROPERTIES_MAX = 3;
   return Object.entries(properties)

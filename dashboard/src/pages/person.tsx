@@ -132,7 +132,7 @@ function PersonHead({ profile }: { profile: Profile }): ReactNode {
   );
 }
 
-/** Links, because each is an address of its own. */
+/** Links, because each has its own address. */
 function Tabs({ profile, tab }: { profile: Profile; tab: string }): ReactNode {
   const { path } = useAddress();
   return (
@@ -160,7 +160,7 @@ function Unknown({ id }: { id: string }): ReactNode {
         environment, or be mistyped.
       </p>
       <p>
-        <Link to={viewPath(environment, 'people')}>Search for somebody</Link>
+        <Link to={viewPath(environment, 'people')}>Search for a person</Link>
       </p>
     </Empty>
   );

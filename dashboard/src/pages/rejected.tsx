@@ -27,7 +27,7 @@ const PAGE_USERS = 20;
 /** What the server keeps of one request, and gives of reasons. */
 const REQUEST_KEPT_MAX = 100;
 const REASONS_MAX = 100;
-/** Ids of the same minute begin alike; the end tells them apart. */
+/** Ids of the same minute begin alike; the end distinguishes them. */
 const TRACE_END_CHARACTERS = 12;
 /** In the address: no reason is open. */
 const NONE_OPEN = 'none';
@@ -52,7 +52,7 @@ export default function RejectedPage() {
       {reasons === undefined && error === undefined && <Loading what="rejected users" />}
       {reasons?.length === 0 && reason === '' && (
         <Empty title="Nothing was rejected">
-          <p>Every user that came in {range.words} was valid.</p>
+          <p>Every user received {range.words} was valid.</p>
         </Empty>
       )}
       {reasons !== undefined && reasons.length > 0 && <Total reasons={reasons} range={range} />}
@@ -164,13 +164,13 @@ function RejectedUsers({ reason, range }: { reason: string; range: RejectedRange
   const [from] = useState(() => fromQuery(range, Date.now()));
   const path = `/rejections?limit=${PAGE_USERS}&reason=${encodeURIComponent(reason)}&${from}`;
   const list = usePages<RejectionPage>(path);
-  const { mend } = adviceFor(reason);
+  const { fix } = adviceFor(reason);
   const users = list.pages.flatMap(({ rejections }) => rejections);
   return (
     <section className="rejected-users" aria-label="Rejected users">
-      {mend !== '' && (
+      {fix !== '' && (
         <Notice tone="quiet" title="How to fix it">
-          {mend}
+          {fix}
         </Notice>
       )}
       {list.isLoading && <Loading what="what was sent" />}

@@ -1,5 +1,5 @@
 /**
- * What requests with events were answered, in words: one line for each status, and one sentence for those refusals that
+ * The responses to ingest requests, in words: one line for each status, and one sentence for those refusals that
  * somebody has to do something about. Pure. All counts are of the whole server and start anew with it, because a
  * request without a good key belongs to no account.
  */
@@ -26,7 +26,7 @@ const OUTCOME_WORDS: ReadonlyMap<number, Words> = new Map<number, Words>([
     {
       tone: 'warn',
       title: 'Not usable',
-      text: 'Broken JSON, a wrong content type, or not one valid user. The answer says which; users are under Rejected.',
+      text: 'Broken JSON, a wrong content type, or not one valid user. The response says which; users are under Rejected.',
     },
   ],
   [
@@ -58,8 +58,8 @@ const OUTCOME_WORDS: ReadonlyMap<number, Words> = new Map<number, Words>([
     503,
     {
       tone: 'bad',
-      title: 'Not taken in',
-      text: 'Too busy, not ready or stopping. Senders that heed Retry-After try again, and lose nothing.',
+      title: 'Not accepted',
+      text: 'Too busy, not ready or stopping. Clients that respect Retry-After retry, and lose nothing.',
     },
   ],
 ]);
@@ -80,7 +80,7 @@ const REFUSED_FOR: readonly (readonly [status: number, words: string])[] = [
   [503, 'because the server was too busy or not ready'],
 ];
 
-/** Null when there is nothing that anybody has to look at. */
+/** Null when nothing needs attention. */
 export function refusalWords(requests: Requests): string | null {
   const parts = REFUSED_FOR.flatMap(([status, words]) => {
     const count = requests.find((each) => each.status === status)?.requests ?? 0;

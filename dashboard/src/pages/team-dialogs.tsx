@@ -1,5 +1,5 @@
 /**
- * The dialogs of the team page: inviting somebody, with the link shown once, and taking a member or an invitation away,
+ * The dialogs of the team page: inviting a person, with the link shown once, and removing a member or an invitation,
  * after a question that says what it means.
  */
 
@@ -22,7 +22,7 @@ interface InviteDialogProps {
 
 export function InviteDialog({ isOpen, onClose, onInvited }: InviteDialogProps): ReactNode {
   return (
-    <Dialog title="Invite somebody" isOpen={isOpen} onClose={onClose}>
+    <Dialog title="Invite a person" isOpen={isOpen} onClose={onClose}>
       <InviteForm onClose={onClose} onInvited={onInvited} />
     </Dialog>
   );
@@ -75,7 +75,7 @@ function InvitationLink({ made, onClose }: { made: CreatedInvitation; onClose: (
   return (
     <>
       <p ref={words} tabIndex={-1}>
-        Send this link to <b>{made.email}</b>. It is shown this once, works once, and until{' '}
+        Send this link to <b>{made.email}</b>. It is shown only once, works once, and until{' '}
         <Time at={made.expires_at} />. Whoever has it can join.
       </p>
       <Code text={made.link} label="Copy link" />
@@ -132,7 +132,7 @@ function RemoveForm({ removal, onClose, onRemoved }: RemoveDialogProps & { remov
         </p>
       ) : (
         <p>
-          The link for <b>{removal.email ?? 'anybody who has it'}</b> stops working at once.
+          The link for <b>{removal.email ?? 'anyone who has it'}</b> stops working at once.
         </p>
       )}
       <div className="form-end">

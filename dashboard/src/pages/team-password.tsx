@@ -46,7 +46,7 @@ export function PasswordCard(): ReactNode {
       >
         <p className="muted">You stay signed in here, and are signed out everywhere else.</p>
         {error !== undefined && !isCurrentWrong && <ErrorNotice error={error} />}
-        {/* Tells a password manager whose password this is. */}
+        {/* Shows a password manager whose password this is. */}
         <input type="email" name="email" autoComplete="username" value={member.email} readOnly hidden />
         <div className="form-row form-row--top">
           <PasswordField

@@ -1,6 +1,6 @@
 /**
- * Who may sign in to this account: members and open invitations, inviting another person, and taking somebody out. A
- * link of an invitation is shown this once and mailed to nobody. One's own password is changed here too.
+ * Who may sign in to this account: members and open invitations, inviting another person, and removing a member. A
+ * link of an invitation is shown only once and never mailed. One's own password is changed here too.
  */
 
 import { type ReactNode, useState } from 'react';
@@ -44,7 +44,7 @@ export default function Team(): ReactNode {
         </Card>
       )}
       {data !== undefined && data.invitations.length > 0 && (
-        <Card title="Invitations that nobody has used yet">
+        <Card title="Open invitations">
           <DataTable
             caption="Open invitations"
             columns={invitationColumns(setRemoval)}
@@ -97,7 +97,7 @@ function invitationColumns(remove: (removal: Removal) => void): readonly Column<
     {
       key: 'email',
       label: 'E-mail',
-      render: ({ email }) => email ?? <span className="muted">anybody with the link</span>,
+      render: ({ email }) => email ?? <span className="muted">anyone with the link</span>,
     },
     { key: 'created', label: 'Invited', render: ({ created_at }) => <Time at={created_at} relative /> },
     { key: 'expires', label: 'Expires', render: ({ expires_at }) => <Time at={expires_at} relative /> },
@@ -107,7 +107,7 @@ function invitationColumns(remove: (removal: Removal) => void): readonly Column<
       align: 'end',
       render: ({ id, email }) => (
         <Button
-          aria-label={`Withdraw the invitation of ${email ?? 'anybody with the link'}`}
+          aria-label={`Withdraw the invitation of ${email ?? 'anyone with the link'}`}
           onClick={() => remove({ kind: 'invitation', id, email })}
         >
           Withdraw

@@ -1,5 +1,5 @@
 /**
- * An unmerge or an erasure, by the trace_id of its answer. Requests are told by traces, these by the audit: a view that
+ * An unmerge or an erasure, by the trace_id of its response. Requests have traces, these are in the audit: a view that
  * looks for an id has to ask both. The detail has ids and counts only, and is read as something that may be anything.
  */
 

@@ -79,7 +79,7 @@ function TraceView({ traceId }: { traceId: string }): ReactNode {
     `/traces/${traceId}?include=person`,
     isPending ? { everyMs: PENDING_RELOAD_MS } : {},
   );
-  // Known from the first answer on, so that a request that is processed is asked for once.
+  // Known from the first response on, so that a request that is processed is asked for once.
   const isPendingNow = data?.status === 'pending' && error === undefined;
   if (isPending !== isPendingNow) setIsPending(isPendingNow);
   if (error?.status === 404) return <TraceAct traceId={traceId} otherwise={<UnknownTrace traceId={traceId} />} />;

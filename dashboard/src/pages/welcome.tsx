@@ -86,7 +86,7 @@ function Gone({ hadToken }: { hadToken: boolean }): ReactNode {
       )}
       <Notice tone="quiet" title="To get a new link">
         <p>
-          Ask somebody of your team to invite you, or run this where the server runs:
+          Ask a member of your team to invite you, or run this where the server runs:
           <br />
           <code>npx sluice invite</code>
         </p>
@@ -110,7 +110,7 @@ const TITLES: Readonly<Record<InvitationLook['kind'], (accountName: string) => s
 };
 
 const LEADS: Readonly<Record<InvitationLook['kind'], string>> = {
-  first: 'Your server runs. Choose how you will sign in from now on: this link works once.',
+  first: 'Your server is running. Choose how you will sign in from now on: this link works once.',
   invitation: 'Choose a password, and you are in.',
   reset: 'You will be signed out wherever else you were signed in.',
 };

@@ -17,7 +17,7 @@ export interface ChartProps {
   readonly format?: (value: number) => string;
 }
 
-/** Enough to hear what happened; nobody listens to a day of minutes. */
+/** Enough to hear what happened; a day of minutes would be too long. */
 const TABLE_ROWS_MAX = 60;
 
 export function Chart({ title, times, series, kind, emptyText, format = formatNumber }: ChartProps): ReactNode {

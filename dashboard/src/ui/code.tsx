@@ -45,7 +45,7 @@ export function Json({ value, mark }: JsonProps): ReactNode {
       <pre className="code__text">
         <code>
           {shown.map((line, index) => (
-            // Lines have no name but their place, and are never moved.
+            // Lines have no key but their index, and are never reordered.
             // oxlint-disable-next-line react/no-array-index-key
             <JsonRow key={index} line={line} isMarked={marked !== null && isWithin(line.path, marked)} />
           ))}

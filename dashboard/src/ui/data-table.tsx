@@ -114,7 +114,7 @@ function alignName(align: 'start' | 'end' | undefined): string | undefined {
   return align === 'end' ? 'table__end' : undefined;
 }
 
-/** Whoever selects text in a row wants to copy it, not to open the row. */
+/** Selecting text in a row is for copying; it does not open the row. */
 function hasSelection(): boolean {
   return getSelection()?.type === 'Range';
 }

@@ -19,7 +19,7 @@ export interface DialogProps {
   readonly title: string;
   readonly isOpen: boolean;
   readonly onClose: () => void;
-  /** Asked before it closes in any way but by a button of its own content. */
+  /** Asked before it closes other than by a button of its content. */
   readonly closeQuestion?: CloseQuestion | undefined;
   readonly children: ReactNode;
 }
@@ -35,7 +35,7 @@ export function Dialog({ title, isOpen, onClose, closeQuestion, children }: Dial
     if (dialog === null) return;
     if (isOpen && !dialog.open) {
       dialog.showModal();
-      // Of its own it would start at the button that closes it.
+      // By default it would start at the button that closes it.
       dialog.querySelector<HTMLElement>('.dialog__body :is(input, select, textarea, button):enabled')?.focus();
     }
     if (!isOpen && dialog.open) dialog.close();

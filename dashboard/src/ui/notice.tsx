@@ -1,6 +1,6 @@
 /**
  * What a view says when there is no content to show, or something to know about it: notices, errors with a way to try
- * again, and loading. Loading is silent for a moment, because most answers are there before it would be read.
+ * again, and loading. Loading is silent for a moment, because most responses arrive before it would be read.
  */
 
 import { type ReactNode, useEffect, useState } from 'react';

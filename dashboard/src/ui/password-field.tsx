@@ -1,6 +1,6 @@
 /**
  * A password, hidden unless the person wants to see what they type. Works with password managers; the limits are the
- * server's, told before they are broken.
+ * server's, shown before they are broken.
  */
 
 import { type ReactNode, type Ref, useState } from 'react';
