@@ -88,13 +88,13 @@ suite('A live stream', () => {
     assert.deepEqual(
       messages.map((message) => message.split('\n').map((line) => line.slice(0, 5))),
       [
-        ['id: p', 'event', 'data:'],
-        ['id: p', 'event', 'data:'],
+        ['id: c', 'event', 'data:'],
+        ['id: c', 'event', 'data:'],
       ],
     );
   });
 
-  test('shows the last 50 of a burst, and says in its cursor what it left out', async (t) => {
+  test('shows the last 50 of a burst, and says where it left events out', async (t) => {
     const { listener, comes, shown } = await listen(t);
     listener.offer(events(251, 300), skippedUpTo(250, 250), START);
     await comes('id: cursor-300\n');
@@ -115,7 +115,7 @@ suite('A live stream', () => {
     assert.ok(text().includes('data: {"events":30}'));
   });
 
-  test('skips what is larger than a page can bear, and says so in its cursor', async (t) => {
+  test('skips what is larger than a page can show, and says where', async (t) => {
     const { listener, comes, shown } = await listen(t);
     const large = { properties: JSON.stringify({ x: 'x'.repeat(1_100_000) }) };
     listener.offer([event(1), event(2, large), event(3), event(4, large)], null, START);
@@ -186,7 +186,7 @@ suite('A live stream that comes back far behind another', () => {
 });
 
 suite('A live stream whose store was set back', () => {
-  test('ends, so that its client comes back with its cursor and is told what to do; a new one starts', async (t) => {
+  test('ends, so that its client comes back with its cursor and gets an error that says what to do; a new one starts', async (t) => {
     const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {
       if (after === 'start') throw new BadCursorError('is of another history');
       const events = after === 'cursor-1' ? [event(2).event] : [];

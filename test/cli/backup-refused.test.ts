@@ -301,7 +301,7 @@ suite('A backup that cannot be made', () => {
   test('where its name is taken, in the data folder, or in no folder, is refused', async (t) => {
     const { data, target, place } = await backedUp(t, 'b.tar');
     const taken = await backup(['--to', target, '--data', data]);
-    assert.match(taken.err, /b\.tar is there already\. Every backup gets a name of its own, such as .*b-\$\(date/);
+    assert.match(taken.err, /b\.tar exists already\. Give every backup a new name, such as .*b-\$\(date/);
     assert.match((await backup(['--to', join(data, 'b'), '--data', data])).err, /is in the data folder/);
     symlinkSync(data, join(place, 'link'));
     assert.match((await backup(['--to', join(place, 'link/b'), '--data', data])).err, /is in the data folder/);

@@ -428,7 +428,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       const [folder, url] = [copyIn(scope), await newDatabase()];
       const env = { STORE_URL: url };
       const words = await refusedStart({ dataFolder: folder, env });
-      assert.match(words, /was not migrated to PostgreSQL\. Move it: sluice migrate --data/);
+      assert.match(words, /was not migrated to PostgreSQL\. Migrate it: sluice migrate --data/);
       assert.match(words, /start on another data folder: --data FOLDER/);
       assert.ok(!words.includes(new URL(url).password));
       const examined = await runProgram(['doctor', '--data', folder, '--json'], env);

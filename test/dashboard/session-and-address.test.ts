@@ -55,7 +55,7 @@ suite('The session and the address', { skip: whyNoBrowser() }, () => {
     await page.goto('/dashboard/development/rejected');
     await page.route('**/rejections?*cursor=*', (route) => route.fulfill({ status: 503, body: '{}' }));
     await page.getByRole('button', { name: 'Show more' }).click();
-    await sees(page, 'The server cannot answer just now.');
+    await sees(page, 'The server is unavailable.');
     assertNoComplaints(watched, /503/);
     await watched.context.close();
   });
