@@ -15,7 +15,7 @@ type Sources = ReadonlyMap<string, string>;
 interface Rule {
   readonly rule: string;
   /** One line per offence. */
-  find(sources: Sources): string[];
+  readonly find: (sources: Sources) => string[];
   /** Files by path, which break the rule once. */
   readonly bad: Readonly<Record<string, string>>;
 }
