@@ -161,12 +161,13 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
 
 /** What is wrong with a log beside this database, in words; null where it belongs to it, or is new. Makes nothing. */
 async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Database): Promise<string | null> {
-  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog }, { findMigration }] = await Promise.all([
-    import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/segments.ts'),
-    import('../backends/postgres/identity.ts'),
-    import('../backends/postgres/moves.ts'),
-  ]);
+  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog }, { findMigration }] =
+    await Promise.all([
+      import('../backends/sqlite/installation.ts'),
+      import('../backends/sqlite/log/segments.ts'),
+      import('../backends/postgres/identity.ts'),
+      import('../backends/postgres/moves.ts'),
+    ]);
   const folder = logFolderOf(dataFolder);
   const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findNameOfLog(folder)];
   const move = await findMigration(pool);
