@@ -249,20 +249,21 @@ function prepare(database: DatabaseSync) {
     insertKey: database.prepare('INSERT INTO plain_match_keys VALUES (?, ?, ?, ?)'),
     insertIdentifier: database.prepare('INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, ?)'),
     addToCounts: database.prepare(
-      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, ?, ?)
+      `INSERT INTO counts VALUES (?, ?, ?, ?, ?, 0, ?, ?)
        ON CONFLICT DO UPDATE SET events = events + excluded.events, revenue = revenue + excluded.revenue`,
     ),
     addToLedger: database.prepare(
-      `INSERT INTO ledger VALUES (?1, ?2, ?3, ?3, 0, 0, 0, 0, 0, ?3, ?3, 0, 0, 0, 0)
+      `INSERT INTO ledger (tenant, hour, shard, users_received, users_stored, events_received, events_stored)
+       VALUES (?1, ?2, 0, ?3, ?3, ?3, ?3)
        ON CONFLICT DO UPDATE SET users_stored = excluded.users_stored, events_stored = excluded.events_stored`,
     ),
     addToReceipts: database.prepare(
-      `INSERT INTO receipts VALUES (?1, ?2, ?3, 0, ?3) ON CONFLICT DO UPDATE SET
+      `INSERT INTO receipts VALUES (?1, ?2, 0, ?3, 0, ?3) ON CONFLICT DO UPDATE SET
          users_accepted = users_accepted + excluded.users_accepted,
          events_accepted = events_accepted + excluded.events_accepted`,
     ),
     advance: database.prepare(
-      'INSERT INTO positions VALUES (?, ?, NULL) ON CONFLICT DO UPDATE SET position = excluded.position',
+      "INSERT INTO positions VALUES ('', ?, ?, NULL) ON CONFLICT DO UPDATE SET position = excluded.position",
     ),
     updateSequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
   };

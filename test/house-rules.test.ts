@@ -40,7 +40,13 @@ const AT_THE_ROOT = new Set([
 /** They parse a string alone, or what this program wrote, in which no client has chosen a name. */
 const OWN_JSON = new Set([
   ...['json/parse.ts', 'json/scanner.ts', 'main.ts', 'migration/marker.ts'],
-  ...['views/people-search.ts', 'views/trace.ts', 'backends/kafka/message.ts', 'backends/sql/keys.ts'],
+  ...[
+    'views/people-search.ts',
+    'views/trace.ts',
+    'backends/kafka/message.ts',
+    'backends/sql/database.ts',
+    'backends/sql/keys.ts',
+  ],
   ...['backends/sqlite/log/segment-reader.ts', 'backends/sqlite/migrate/chunks.ts'],
   ...['backup/last-backup.ts', 'backup/manifest.ts', 'backup/unfinished-backup.ts', 'backup/unpack.ts'],
   ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-send.ts', 'cli/import-state.ts'],

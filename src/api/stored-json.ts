@@ -112,20 +112,14 @@ export function mergeJson({ from, into, nodes, via, traceId, userIndex, at }: St
 }
 
 export function traceSummaryJson(trace: TraceSummary) {
-  return {
-    trace_id: trace.traceId,
-    status: trace.status,
-    received_at: timeText(trace.receivedAt),
-    processed_at: trace.processedAt === null ? null : timeText(trace.processedAt),
-    users_accepted: trace.usersAccepted,
-    users_rejected: trace.usersRejected,
-    events: trace.events,
-    duplicate_of: trace.duplicateOf,
-    key_id: trace.keyId,
-  };
+  return { ...requestJson(trace), events: trace.events };
 }
 
 export function traceJson(trace: StoredTrace, people?: People) {
+  return { ...requestJson(trace), users: trace.users.map((user) => tracedUserJson(user, people)) };
+}
+
+function requestJson(trace: Omit<TraceSummary, 'events'>) {
   return {
     trace_id: trace.traceId,
     status: trace.status,
@@ -135,7 +129,6 @@ export function traceJson(trace: StoredTrace, people?: People) {
     users_rejected: trace.usersRejected,
     duplicate_of: trace.duplicateOf,
     key_id: trace.keyId,
-    users: trace.users.map((user) => tracedUserJson(user, people)),
   };
 }
 

@@ -12,8 +12,8 @@ import type { TenantId } from '../model.ts';
 import type { LedgerHour } from '../store.ts';
 
 /** `uuid` is a text, `integer` a whole number below 2^53, `number` any double. Every column but keys may be null. */
-export type ColumnKind = 'integer' | 'number' | 'text' | 'uuid' | 'bytes' | 'boolean';
-export type MigratedValue = number | string | boolean | Uint8Array | null;
+export type ColumnKind = 'integer' | 'number' | 'text' | 'uuid' | 'bytes';
+export type MigratedValue = number | string | Uint8Array | null;
 
 const ORIGIN = { received_at: 'integer', trace_id: 'uuid', user_index: 'integer' } as const;
 const FIRST_USE = { received_at: 'integer', trace_id: 'uuid' } as const;
@@ -24,7 +24,7 @@ const ledgerSums = (of: 'users' | 'events') =>
     [`${of}_duplicates`]: 'integer',
     [`${of}_erased`]: 'integer',
     [`${of}_expired`]: 'integer',
-    [`${of}_set_aside`]: 'integer',
+    [`${of}_dead_letters`]: 'integer',
   }) satisfies Record<string, ColumnKind>;
 
 /** In the order in which they are migrated: what others refer to comes first. Columns in the order of a chunk. */
@@ -104,16 +104,17 @@ export const MIGRATED_PARTS = {
     ...ORIGIN,
     message: 'text',
     reason: 'text',
+    reason_hash: 'bytes',
     payload: 'text',
-    payload_is_cut: 'boolean',
+    payload_is_cut: 'integer',
   },
-  set_aside: {
+  dead_letters: {
     no: 'integer',
     tenant: 'integer',
     partition: 'integer',
     position: 'integer',
     ...FIRST_USE,
-    set_aside_at: 'integer',
+    failed_at: 'integer',
     cause: 'text',
   },
   audit: { no: 'integer', tenant: 'integer', kind: 'text', trace_id: 'uuid', at: 'integer', detail: 'text' },

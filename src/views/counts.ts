@@ -85,13 +85,21 @@ function revenueOf({ revenue }: Sums): CurrencySum[] {
   }));
 }
 
-/** Rows of names in their order, as rows of all names together. */
-export function sumOfNames(rows: readonly CountRow[]): CountRow[] {
-  const groups = Map.groupBy(rows, ({ start, currency }) => `${start} ${currency}`);
+/** Rows of one start, currency and name added up, or of all names together, in the order of the rows. */
+export function sumsOfRows(rows: readonly CountRow[], byEventName: boolean): CountRow[] {
+  const groups = Map.groupBy(
+    rows,
+    ({ start, currency, eventName }) => `${start} ${currency} ${byEventName ? eventName : ''}`,
+  );
   return [...groups.values()].map((group) => {
-    const [{ start, currency }] = group as [CountRow];
-    const events = group.reduce((sum, row) => sum + row.events, 0);
-    return { start, eventName: null, currency, events, revenue: sumOfRevenues(group.map((row) => row.revenue ?? 0)) };
+    const [{ start, currency, eventName }] = group as [CountRow];
+    return {
+      start,
+      eventName: byEventName ? eventName : null,
+      currency,
+      events: group.reduce((sum, row) => sum + row.events, 0),
+      revenue: sumOfRevenues(group.map((row) => row.revenue ?? 0)),
+    };
   });
 }
 
@@ -101,7 +109,7 @@ function compareTexts(a: string, b: string): number {
 }
 
 /** As SQLite's `sum` rounds: what each addition loses is added at the end (Neumaier). Null where infinities met. */
-export function sumOfRevenues(revenues: readonly number[]): number | null {
+function sumOfRevenues(revenues: readonly number[]): number | null {
   let sum = 0;
   let lost = 0;
   for (const revenue of revenues) {
@@ -113,7 +121,7 @@ export function sumOfRevenues(revenues: readonly number[]): number | null {
   return Number.isNaN(result) ? null : result;
 }
 
-export const BOOK_COLUMNS = ['received', 'stored', 'duplicates', 'erased', 'expired', 'set_aside'] as const;
+export const BOOK_COLUMNS = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
 
 /** Of columns such as `users_received`; what is still in the log is not in them. */
 export function booksOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): LedgerSums {
@@ -124,7 +132,7 @@ export function booksOf(row: Readonly<Record<string, number | null>>, what: 'use
     duplicates: sum('duplicates'),
     erased: sum('erased'),
     expired: sum('expired'),
-    deadLetters: sum('set_aside'),
+    deadLetters: sum('dead_letters'),
     pending: 0,
   };
 }

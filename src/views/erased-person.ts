@@ -8,11 +8,17 @@
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
 import { parseJson } from '../json/parse.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
+import type { IdentifierRow } from './profile.ts';
 
 export interface ErasedKey {
   readonly type: IdentifierType;
   readonly value: string;
   readonly raw: string;
+}
+
+/** Of all identifiers of a person. */
+export function erasedKeys(identifiers: readonly IdentifierRow[]): ErasedKey[] {
+  return identifiers.map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
 }
 
 /** A match key as one text. */

@@ -1,5 +1,5 @@
 /**
- * What the records of a transaction add to the ledger, by hour of receipt, and to the received counts, by minute of receipt.
+ * What the records of a transaction add to the ledger, by hour of receipt, and to the receipts, by minute of receipt.
  * Gathered in memory until the store writes it, with the names of its columns. Pure.
  *
  * Invariant: a record counts once, when it is processed, whatever becomes of it.
@@ -13,19 +13,18 @@ export const LEDGER_COLUMNS = [
   'users_stored',
   'users_duplicates',
   'users_erased',
-  'users_set_aside',
+  'users_dead_letters',
   'users_rejected',
   'events_received',
   'events_stored',
   'events_duplicates',
   'events_erased',
-  'events_set_aside',
+  'events_dead_letters',
 ] as const;
 export const RECEIPT_COLUMNS = ['users_accepted', 'users_rejected', 'events_accepted'] as const;
 
-type Sums<Column extends string> = Record<Column, number> & { readonly tenant: number; readonly start: number };
-export type LedgerSums = Sums<(typeof LEDGER_COLUMNS)[number]>;
-export type ReceiptSums = Sums<(typeof RECEIPT_COLUMNS)[number]>;
+export type LedgerSums = Record<'tenant' | 'hour' | (typeof LEDGER_COLUMNS)[number], number>;
+export type ReceiptSums = Record<'tenant' | 'minute' | (typeof RECEIPT_COLUMNS)[number], number>;
 
 export class ReceivedSums {
   readonly #hours = new Map<string, LedgerSums>();
@@ -44,13 +43,14 @@ export class ReceivedSums {
   /** A record that cannot be processed. */
   addFailed(tenant: number, header: RecordHeader): void {
     const hour = this.#receive(tenant, header);
-    hour.users_set_aside += header.usersAccepted;
-    hour.events_set_aside += header.eventsAccepted;
+    hour.users_dead_letters += header.usersAccepted;
+    hour.events_dead_letters += header.eventsAccepted;
   }
 
   /** Both in the same order for every writer, so that two writers never wait for each other. */
   take(): { readonly hours: LedgerSums[]; readonly minutes: ReceiptSums[] } {
-    const [hours, minutes] = [[...this.#hours.values()].sort(compare), [...this.#minutes.values()].sort(compare)];
+    const hours = [...this.#hours.values()].sort((a, b) => a.tenant - b.tenant || a.hour - b.hour);
+    const minutes = [...this.#minutes.values()].sort((a, b) => a.tenant - b.tenant || a.minute - b.minute);
     this.clear();
     return { hours, minutes };
   }
@@ -61,11 +61,11 @@ export class ReceivedSums {
   }
 
   #receive(tenant: number, { receivedAt, usersAccepted, usersRejected, eventsAccepted }: RecordHeader): LedgerSums {
-    const minute = sumsOf(this.#minutes, RECEIPT_COLUMNS, tenant, startOf(receivedAt, MINUTE_MS));
+    const minute = sumsOf(this.#minutes, 'minute', RECEIPT_COLUMNS, tenant, startOf(receivedAt, MINUTE_MS));
     minute.users_accepted += usersAccepted;
     minute.users_rejected += usersRejected;
     minute.events_accepted += eventsAccepted;
-    const hour = sumsOf(this.#hours, LEDGER_COLUMNS, tenant, startOf(receivedAt, HOUR_MS));
+    const hour = sumsOf(this.#hours, 'hour', LEDGER_COLUMNS, tenant, startOf(receivedAt, HOUR_MS));
     hour.users_received += usersAccepted;
     hour.users_rejected += usersRejected;
     hour.events_received += eventsAccepted;
@@ -73,21 +73,18 @@ export class ReceivedSums {
   }
 }
 
-function sumsOf<Column extends string>(
-  all: Map<string, Sums<Column>>,
+function sumsOf<Start extends string, Column extends string>(
+  all: Map<string, Record<'tenant' | Start | Column, number>>,
+  start: Start,
   columns: readonly Column[],
   tenant: number,
-  start: number,
-): Sums<Column> {
-  const name = `${tenant} ${start}`;
+  at: number,
+): Record<'tenant' | Start | Column, number> {
+  const name = `${tenant} ${at}`;
   const known = all.get(name);
   if (known !== undefined) return known;
-  const zeros = Object.fromEntries(columns.map((column) => [column, 0])) as Record<Column, number>;
-  const sums = { tenant, start, ...zeros };
+  const zeros = Object.fromEntries(columns.map((column) => [column, 0]));
+  const sums = { tenant, [start]: at, ...zeros } as Record<'tenant' | Start | Column, number>;
   all.set(name, sums);
   return sums;
-}
-
-function compare(a: { tenant: number; start: number }, b: { tenant: number; start: number }): number {
-  return a.tenant - b.tenant || a.start - b.start;
 }

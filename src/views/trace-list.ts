@@ -5,7 +5,7 @@
  */
 
 import type { TenantId } from '../model.ts';
-import type { TraceQuery, TraceSummary } from '../store.ts';
+import type { Page, TraceQuery, TraceSummary } from '../store.ts';
 import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
 
 /** Records of all tenants that one page looks at: of a tenant that sends little beside one that sends much. */
@@ -35,8 +35,43 @@ export interface SummarisedRecord extends Omit<TraceSummary, 'status'> {
   readonly firstUserIndex: number;
 }
 
+/** Gathers one page of a tenant's requests from records of all tenants, which are added newest first. */
+export class TracePage {
+  readonly #tenant: number;
+  readonly #scope: CursorScope;
+  readonly #limit: number;
+  readonly #traces: SummarisedRecord[][] = [];
+  #visited = 0;
+  #last: string | undefined;
+
+  constructor(tenant: number, scope: CursorScope, limit: number) {
+    this.#tenant = tenant;
+    this.#scope = scope;
+    this.#limit = limit;
+  }
+
+  /** False when the page ends before this record. */
+  add(tenant: number, record: SummarisedRecord): boolean {
+    const isNext = record.traceId !== this.#last;
+    const isOwn = tenant === this.#tenant;
+    const isFull = this.#visited >= VISITED_MAX || (isOwn && this.#traces.length === this.#limit);
+    if (isNext && isFull) return false;
+    this.#visited += 1;
+    this.#last = record.traceId;
+    if (!isOwn) return true;
+    if (isNext) this.#traces.push([]);
+    this.#traces.at(-1)?.push(record);
+    return true;
+  }
+
+  take(isLastPage: boolean): Page<TraceSummary> {
+    const nextCursor = isLastPage || this.#last === undefined ? null : traceCursor(this.#scope, this.#last);
+    return { rows: this.#traces.map(traceSummary), nextCursor };
+  }
+}
+
 /** Of the records of one request. */
-export function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
+function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
   const inOrder = records.toSorted((a, b) => a.firstUserIndex - b.firstUserIndex);
   const [first] = inOrder;
   if (first === undefined) throw new Error('a request without records has no summary');

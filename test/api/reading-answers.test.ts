@@ -60,7 +60,7 @@ suite('An answer is exactly this', () => {
     [
       '/traces',
       200,
-      `{"traces":[{"trace_id":"${TRACE_ID}","status":"processed","received_at":"${AT}","processed_at":"2026-11-14T09:30:01.248Z","users_accepted":1,"users_rejected":1,"events":3,"duplicate_of":null,"key_id":"${KEY_ID}"}],"next_cursor":"next"}`,
+      `{"traces":[{"trace_id":"${TRACE_ID}","status":"processed","received_at":"${AT}","processed_at":"2026-11-14T09:30:01.248Z","users_accepted":1,"users_rejected":1,"duplicate_of":null,"key_id":"${KEY_ID}","events":3}],"next_cursor":"next"}`,
     ],
     [
       `/traces/${TRACE_ID}`,

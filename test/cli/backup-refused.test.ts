@@ -122,7 +122,7 @@ suite('A backup that cannot be made', () => {
     renameSync(join(within, '0000000000000001.db'), join(within, '0000000000000001.db.lost'));
     const store = new DatabaseSync(storeFileOf(data));
     // Of the gap in the log the store has one request; of partition 7 there is no log any more.
-    store.exec('INSERT INTO lost_records VALUES (0, 2, 3, 1, 0), (7, 1, 21, 20, 0)');
+    store.exec("INSERT INTO lost_records VALUES ('', 0, 2, 3, 1, 0), ('', 7, 1, 21, 20, 0)");
     store.close();
     const target = join(folderFor(t), 'b');
     const made = await backup(['--to', target, '--data', data]);

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
+import { LIMITS } from '../../src/model.ts';
 import { BadCursorError, type TracedUser, type TraceSummary } from '../../src/store.ts';
 import {
   allPages,
@@ -435,6 +436,20 @@ export function storeTracesContract(open: OpenStore): void {
       assert.deepEqual(
         range.rows.map(({ traceId }) => traceId),
         [sent[2], sent[1]],
+      );
+    });
+
+    test('a reason that is too long for an index is found as it is listed', async () => {
+      const name = '名'.repeat(LIMITS.propertyKeyCharactersMax);
+      const bad = { ...person({ user_id: 'u' }), user_properties: { [name]: { [name]: '\0' } } };
+      const traceId = await send(under, [bad, person({ user_id: 'u' })], { receivedAt: START });
+      const [listed] = await under.store.rejectionReasons(TENANT, { from: null, to: null });
+      const reason = listed?.reason ?? '';
+      assert.ok(Buffer.byteLength(reason) > 2_704, reason);
+      const { rows } = await under.store.rejections(TENANT, { ...ALL, reason });
+      assert.deepEqual(
+        rows.map((row) => [row.traceId, row.userIndex, row.reason]),
+        [[traceId, 0, reason]],
       );
     });
   });

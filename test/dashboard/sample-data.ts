@@ -139,7 +139,7 @@ function spreadReceipts({ dataFolder }: TestServer, now: number): void {
     const minutes = database.prepare('SELECT * FROM receipts').all() as unknown as ReceiptRow[];
     database.exec('DELETE FROM receipts');
     const add = database.prepare(
-      `INSERT INTO receipts VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+      `INSERT INTO receipts VALUES (?, ?, 0, ?, ?, ?) ON CONFLICT DO UPDATE SET
          users_accepted = users_accepted + excluded.users_accepted,
          users_rejected = users_rejected + excluded.users_rejected,
          events_accepted = events_accepted + excluded.events_accepted`,

@@ -85,7 +85,7 @@ export function uuids(values: readonly (string | null)[]): Buffer {
   });
 }
 
-/** None may hold U+0000: see `withoutNul`. */
+/** None may hold U+0000: see `views/storable-text.ts`. */
 export function texts(values: readonly (string | null)[]): Buffer {
   let bytes = HEADER_BYTES + values.length * LENGTH_BYTES;
   for (const value of values) if (value !== null) bytes += Buffer.byteLength(value);
@@ -116,9 +116,4 @@ export function byteas(values: readonly Uint8Array[]): Buffer {
     at += value.length;
   }
   return finish(buffer, at, OID.bytea, values.length, 0);
-}
-
-/** PostgreSQL's texts cannot hold U+0000, which may be in what was rejected and in messages about it. */
-export function withoutNul(text: string): string {
-  return text.includes('\0') ? text.replaceAll('\0', '\u{FFFD}') : text;
 }

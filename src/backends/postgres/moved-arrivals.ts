@@ -5,8 +5,10 @@
  * event, has its exact place in the order of this store.
  */
 
+import { follows, selectNextStart } from '../sql/starts.ts';
 import { MIGRATED_EVENTS_PER_TRANSACTION, NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
 import type { Queryable } from './pool.ts';
+import { storeQueriesOn } from './sql-database.ts';
 import { DAY_MS } from './store-days.ts';
 
 export interface MigratedArrivals {
@@ -27,13 +29,7 @@ export async function readMigratedArrivals(db: Queryable): Promise<MigratedArriv
 
 /** Whether the moved store could go on after an event number that it gave under a start, as it says of itself. */
 export async function migratedStoreFollows(db: Queryable, startId: string, event: number): Promise<boolean> {
-  const { rows } = await db.query<{ next: number | null }>(
-    `SELECT (SELECT first_event FROM starts WHERE no > given.no ORDER BY no LIMIT 1) AS next
-     FROM starts AS given WHERE id = $1`,
-    [startId],
-  );
-  const [row] = rows;
-  return row !== undefined && (row.next === null || event < row.next);
+  return follows(await selectNextStart(storeQueriesOn(db).tables, startId).executeTakeFirst(), event);
 }
 
 export function migratedTransactionOf({ firstTx }: MigratedArrivals, event: number): number {

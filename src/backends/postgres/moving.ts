@@ -6,7 +6,6 @@
  */
 
 import { OperatorError } from '../../errors.ts';
-import type { TenantId } from '../../model.ts';
 import {
   type Chunk,
   columnsOf,
@@ -20,15 +19,16 @@ import {
   type TargetState,
   type TenantLedger,
 } from '../../migration/parts.ts';
-import type { LedgerHour } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
-import { booleans, byteas, float8s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';
+import { withoutNul } from '../../views/storable-text.ts';
+import { readAllHours } from '../sql/ledger.ts';
+import { byteas, float8s, int8s, texts, uuids } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
 import { settleMigratedArrivals } from './moved-arrivals.ts';
 import { readMigration, readProgress } from './moves.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
-import { readLedger } from './store-lists.ts';
+import { storeQueriesOn } from './sql-database.ts';
 import { NUMBERS_PER_BLOCK } from './store-schema.ts';
 import { readPostgresUrl } from './url.ts';
 
@@ -46,12 +46,11 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
   },
   uuid: { type: 'uuid', of: (values) => uuids(values as (string | null)[]) },
   bytes: { type: 'bytea', of: (values) => byteas(values as Uint8Array[]) },
-  boolean: { type: 'bool', of: (values) => booleans(values as boolean[]) },
 };
 
 /** What these tables have besides the columns of the part. */
 const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts']);
-const OF_A_LOG = new Set<PartName>(['positions', 'set_aside', 'lost_records']);
+const OF_A_LOG = new Set<PartName>(['positions', 'dead_letters', 'lost_records']);
 /** Whose partitions have to be there. */
 const BY_DAY = new Set<PartName>(['records', 'events']);
 /** Those whose `no` counts up by itself. */
@@ -59,7 +58,7 @@ const COUNTING = [
   'tenants',
   'merges',
   'rejections',
-  'set_aside',
+  'dead_letters',
   'audit',
   'accounts',
   'keys',
@@ -155,13 +154,7 @@ class PostgresMigrationTarget implements MigrationTarget {
   }
 
   async ledger(): Promise<TenantLedger> {
-    const move = await readMigration(this.#pool);
-    const tenants = await this.#pool.query<{ id: TenantId }>('SELECT id FROM tenants ORDER BY no');
-    const books = new Map<TenantId, readonly LedgerHour[]>();
-    for (const { id } of tenants.rows) {
-      books.set(id, (await readLedger(this.#pool, move?.log ?? '', id, { from: null, to: null })).hours);
-    }
-    return books;
+    return readAllHours(storeQueriesOn(this.#pool));
   }
 
   async finish(at: number): Promise<void> {

@@ -6,7 +6,9 @@
 
 import type { Kysely } from 'kysely';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
-import { queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
+import { queriesFor, type RowLocks, type SqlDatabase, sqlQueriesFor } from '../sql/database.ts';
+import { runStepsInTurn, type Steps } from '../sql/steps.ts';
+import type { StoreQueries } from '../sql/store-tables.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 
 const CONFLICT_ATTEMPTS = 5;
@@ -40,6 +42,17 @@ export class PostgresSqlDatabase<Tables> implements SqlDatabase<Tables> {
   close(): Promise<void> {
     return this.#pool.close();
   }
+}
+
+/** For the store's own statements on a pool, or within the transaction of a client. */
+export function storeQueriesOn(connection: Queryable): StoreQueries {
+  return sqlQueriesFor('postgres', (text, values) => connection.query<unknown>(text, values));
+}
+
+/** Within the transaction of a client; on a pool, each statement by itself. */
+export function runSteps<T>(connection: Queryable, stepsOf: (tables: StoreQueries['tables']) => Steps<T>): Promise<T> {
+  const { tables } = storeQueriesOn(connection);
+  return runStepsInTurn(stepsOf(tables), ({ sql, parameters }) => connection.query<unknown>(sql, parameters));
 }
 
 function queriesOn<Tables>(connection: Queryable, timeoutMs?: number): Kysely<Tables> {

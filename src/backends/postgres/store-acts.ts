@@ -12,7 +12,11 @@ import type { Act, UnmergeResult } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import type { IdentifierRow, MergeRow, ProfileNodes } from '../../views/profile.ts';
 import { planUnmerge, type UnmergePlan } from '../../views/unmerge.ts';
+import { uuidOf } from '../../views/uuid.ts';
+import { insertAudit } from '../sql/audit.ts';
+import { addToProfiles } from '../sql/sums.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
+import { storeQueriesOn } from './sql-database.ts';
 import {
   IDENTIFIERS,
   identifiersOf,
@@ -23,9 +27,7 @@ import {
   nodesOfProfile,
   sortedAs,
 } from './store-profiles.ts';
-import { uuidOf } from './store-reads.ts';
 import { ACTS_SHARD } from './store-schema.ts';
-import { addProfiles } from './write-books.ts';
 
 /** More than one processor merging or more than one act on the same person at a time is rare. */
 const ATTEMPTS = 10;
@@ -93,17 +95,16 @@ const NUMBER_ACT = `
   INSERT INTO invalidations (tenant, act, nodes) SELECT $1, no, $2 FROM act`;
 
 /** For writers that remember these nodes (write-people.ts), and for the audit (rule 15); `detail` holds no personal data. */
-export async function writeAct(
+export async function writeAudit(
   client: PostgresClient,
   tenant: number,
   kind: 'unmerge' | 'erase',
   nodes: readonly NodeNumber[],
-  { traceId, at, by }: Act,
+  act: Act,
   detail: Readonly<Record<string, unknown>>,
 ): Promise<void> {
   await client.query(NUMBER_ACT, [tenant, nodes, INVALIDATIONS_KEPT]);
-  const sql = 'INSERT INTO audit (tenant, kind, trace_id, at, detail) VALUES ($1, $2, $3, $4, $5)';
-  await client.query(sql, [tenant, kind, traceId, at, JSON.stringify({ ...detail, by })]);
+  await insertAudit(storeQueriesOn(client).tables, tenant, kind, act, detail).execute();
 }
 
 /** Rule 16. Undefined for an unknown profile. */
@@ -141,7 +142,7 @@ async function writePlan(client: PostgresClient, tenant: number, plan: UnmergePl
      SELECT node_a, node_b, $3, $4 FROM unnest($1::bigint[], $2::bigint[]) AS q (node_a, node_b) ON CONFLICT DO NOTHING`,
     [apart.map(([a]) => a), apart.map(([, b]) => b), act.traceId, act.at],
   );
-  await writeAct(client, tenant, 'unmerge', [...survivors.keys()], act, detail);
+  await writeAudit(client, tenant, 'unmerge', [...survivors.keys()], act, detail);
   // Every edge that is gone made one profile of two.
-  await addProfiles(client, ACTS_SHARD, [[tenant, undone.length]]);
+  await addToProfiles(storeQueriesOn(client).tables, ACTS_SHARD, [[tenant, undone.length]]).execute();
 }

@@ -10,32 +10,31 @@
  * event that had expired before is remembered to the end of its window.
  */
 
-import type { MatchOptions } from '../../identity/match-keys.ts';
-import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
-import type { Act } from '../../store.ts';
-import type { ErasedKey } from '../../views/erased-person.ts';
-import type { IdentifierRow } from '../../views/profile.ts';
-import { tombstoneOf } from '../../views/tombstone.ts';
+import { type SqlBool, sql } from 'kysely';
+import type { NodeNumber } from '../../model.ts';
+import { erasedKeys } from '../../views/erased-person.ts';
+import { type Erasure, erasePerson, findRejections, type RejectionHorizon, type Suspects } from '../sql/erase.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
-import { inActTransaction, type LockedProfile, lockProfile, writeAct } from './store-acts.ts';
+import { inActTransaction, type LockedProfile, lockProfile, writeAudit } from './store-acts.ts';
+import { runSteps } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
 import { eraseEvents } from './store-erase-events.ts';
-import { findRejections, laterRejections, type Suspects } from './store-erase-rejections.ts';
 import { readIdentifiers } from './store-profiles.ts';
 import { type RemovedEvent, takeFromSums } from './store-removal.ts';
 import { ACTS_SHARD } from './store-schema.ts';
-import { addProfiles } from './write-books.ts';
+import { addToProfiles } from '../sql/sums.ts';
+import { storeQueriesOn } from './sql-database.ts';
 
 /** Each is a partition, of which a transaction locks all that it looks at. */
 const DAYS_PER_TRANSACTION = 64;
 
-export interface Erasure {
-  readonly tenant: number;
-  readonly tenantId: TenantId;
-  readonly id: string;
-  readonly act: Act;
-  readonly matchOptions: MatchOptions;
-}
+/** Numbers do not become visible in order, so later ones are known by the transactions that wrote them. */
+const HORIZON: RejectionHorizon = {
+  // The oldest transaction that is under way: of all before it nothing is missed.
+  now: sql<string>`pg_snapshot_xmin(pg_current_snapshot())::text`,
+  // A row's age is counted in transactions: the younger one has the smaller.
+  isLater: (horizon) => sql<SqlBool>`age(xmin) <= age(${horizon}::xid8::xid)`,
+};
 
 /** False for an unknown profile. */
 export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boolean> {
@@ -43,7 +42,7 @@ export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boole
   const known = await readIdentifiers(pool, tenant, id);
   if (known === undefined) return false;
   // Looked for before the transaction, since there may be many; what came in meanwhile is looked at in it.
-  const suspects = await findRejections(pool, tenant, keysOf(known), erasure.matchOptions);
+  const suspects = await runSteps(pool, (tables) => findRejections(tables, erasure, erasedKeys(known), HORIZON));
   let progress: Progress | null = { nextDay: 0, removed: 0, idleDays: 0 };
   while (progress !== null) {
     const before: Progress = progress;
@@ -91,7 +90,7 @@ async function erasePiece(
   if (isGone) await eraseProfile(client, erasure, profile, suspects, removed);
   else await uncountNodes(client, events);
   await takeFromSums(client, tenant, events, 'erased');
-  if (isGone) await addProfiles(client, ACTS_SHARD, [[tenant, -1]]);
+  if (isGone) await addToProfiles(storeQueriesOn(client).tables, ACTS_SHARD, [[tenant, -1]]).execute();
   return isGone ? null : { nextDay: isLast ? days.end : days.first, removed, idleDays };
 }
 
@@ -107,10 +106,6 @@ async function uncountNodes(
   );
 }
 
-function keysOf(identifiers: readonly IdentifierRow[]): ErasedKey[] {
-  return identifiers.map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
-}
-
 async function eraseProfile(
   client: PostgresClient,
   erasure: Erasure,
@@ -118,51 +113,11 @@ async function eraseProfile(
   suspects: Suspects,
   events: number,
 ): Promise<void> {
-  const { tenant, act, matchOptions } = erasure;
-  const keys = keysOf(profile.identifiers);
-  // First: whoever is about to store a rejected user is waited for, or finds out.
-  await client.query('UPDATE tenants SET last_erased_at = greatest(last_erased_at, $2) WHERE no = $1', [
-    tenant,
-    act.at,
-  ]);
-  const more = await laterRejections(client, tenant, keys, matchOptions, suspects);
-  await client.query('DELETE FROM rejections WHERE no = ANY($1)', [[...suspects.rejections, ...more]]);
-  await eraseKeys(client, erasure, keys);
+  const { tenant, act } = erasure;
   const nodes = profile.nodes.map(({ node }) => node);
-  await client.query('DELETE FROM merges WHERE node_a = ANY($1)', [nodes]);
-  await client.query('DELETE FROM refusals WHERE node = ANY($1)', [nodes]);
-  await client.query(
-    `DELETE FROM apart USING (SELECT node_a, node_b FROM apart WHERE node_a = ANY($1)) AS pair
-     WHERE (apart.node_a, apart.node_b) IN ((pair.node_a, pair.node_b), (pair.node_b, pair.node_a))`,
-    [nodes],
-  );
-  await client.query('DELETE FROM nodes WHERE no = ANY($1)', [nodes]);
-  await writeAct(client, tenant, 'erase', nodes, act, { profile_id: profile.root.id, nodes: nodes.length, events });
-}
-
-async function eraseKeys(
-  client: PostgresClient,
-  { tenant, tenantId, act }: Erasure,
-  keys: readonly ErasedKey[],
-): Promise<void> {
-  const types = keys.map(({ type }) => IDENTIFIER_TYPES.indexOf(type));
-  const values = keys.map(({ value }) => value);
-  await client.query(
-    `DELETE FROM identifiers USING unnest($2::smallint[], $3::text[]) AS q (type, value)
-     WHERE identifiers.tenant = $1 AND identifiers.type = q.type AND identifiers.value = q.value`,
-    [tenant, types, values],
-  );
-  await client.query(
-    `DELETE FROM refusals USING unnest($2::smallint[], $3::text[]) AS q (type, value), nodes
-     WHERE refusals.type = q.type AND refusals.value = q.value AND nodes.no = refusals.node AND nodes.tenant = $1`,
-    [tenant, types, values],
-  );
-  const hashes = keys.map((key) => Buffer.from(tombstoneOf(tenantId, key))).sort((a, b) => Buffer.compare(a, b));
-  await client.query(
-    `INSERT INTO tombstones (tenant, hash, erased_at) SELECT $1, hash, $3 FROM unnest($2::bytea[]) AS q (hash)
-     ON CONFLICT (tenant, hash) DO UPDATE SET erased_at = greatest(tombstones.erased_at, excluded.erased_at)`,
-    [tenant, hashes, act.at],
-  );
+  const person = { nodes, keys: erasedKeys(profile.identifiers) };
+  await runSteps(client, (tables) => erasePerson(tables, erasure, person, suspects, HORIZON));
+  await writeAudit(client, tenant, 'erase', nodes, act, { profile_id: profile.root.id, nodes: nodes.length, events });
 }
 
 /** When anything was last erased, of any tenant; 0 for never. What is received next must be later: else it would be dropped. */

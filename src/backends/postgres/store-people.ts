@@ -8,6 +8,7 @@ import type { NodeNumber } from '../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../store.ts';
 import { type Candidate, matchOf, type RoughFilter, type Step } from '../../views/people-search.ts';
 import { NAMED_BYTES_MAX, storedPerson } from '../../views/person.ts';
+import { uuidOf } from '../../views/uuid.ts';
 import type { Queryable } from './pool.ts';
 import {
   CANDIDATES_BY_NUMBER,
@@ -18,7 +19,6 @@ import {
   profileWithIdentifiers,
   sortedAs,
 } from './store-profiles.ts';
-import { uuidOf } from './store-reads.ts';
 
 const ROWS_FIRST = 1_024;
 const ROWS_MAX = 16_384;

@@ -21,8 +21,9 @@ import {
   storedIdentity,
   storedProfile,
 } from '../../views/profile.ts';
+import { uuidOf } from '../../views/uuid.ts';
 import type { Queryable } from './pool.ts';
-import { isStorable, uuidOf } from './store-reads.ts';
+import { isStorable } from './store-reads.ts';
 
 type OriginCells = readonly [receivedAt: number, traceId: string, userIndex: number];
 type IdentifierCells = readonly [type: number, value: string, raw: string | null, ...OriginCells];
@@ -156,12 +157,6 @@ export async function findProfile(
   const values = [tenant, IDENTIFIER_TYPES.indexOf(type), normalised];
   const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_KEY, KNOWN, IDENTIFIERS), values);
   return profilesOf(rows)[0];
-}
-
-export async function countProfiles(db: Queryable, tenant: number): Promise<number> {
-  const sql = 'SELECT coalesce(sum(profiles), 0)::bigint AS profiles FROM profile_counts WHERE tenant = $1';
-  const { rows } = await db.query<{ profiles: number }>(sql, [tenant]);
-  return rows[0]?.profiles ?? 0;
 }
 
 /** In the order of the survivors' numbers: that of one processor is the order in which it made them. */

@@ -7,13 +7,6 @@
 import type { TenantId } from '../../model.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-
-/** In small letters; undefined for what is no UUID, and so is the id of nothing. */
-export function uuidOf(id: string): string | undefined {
-  return UUID.test(id) ? id.toLowerCase() : undefined;
-}
-
 /** PostgreSQL has no U+0000: what was accepted has none either, so a text with one is nobody's. */
 export function isStorable(text: string): boolean {
   return !text.includes('\0');

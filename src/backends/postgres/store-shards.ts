@@ -6,24 +6,10 @@
  */
 
 import { StoreConflictError } from '../../store-writer.ts';
-import type { CountedCurrency } from '../../views/currency.ts';
+import { type Bucket, type Counted, type CountedRow, nameOf } from '../../views/removed-counts.ts';
 import { HOUR_MS, MINUTE_MS } from '../../views/sums.ts';
 import { receivedFor } from './event-days.ts';
 import type { PostgresClient } from './pool.ts';
-
-/** Of a width in milliseconds. */
-export interface Bucket {
-  readonly width: number;
-  readonly start: number;
-  readonly eventName: string;
-  readonly currency: CountedCurrency;
-}
-
-export interface ShardRow extends Bucket {
-  readonly shard: number;
-  readonly events: number;
-  readonly revenue: number;
-}
 
 /** What is asked for, beyond the buckets themselves. */
 export interface Wanted {
@@ -32,15 +18,6 @@ export interface Wanted {
   readonly resummed: readonly number[];
   /** Hours, of whose minutes the revenues are wanted. */
   readonly hours: readonly Bucket[];
-}
-
-export interface Counted {
-  /** All shards of the buckets, all locked. */
-  readonly shards: readonly ShardRow[];
-  /** Minutes of the hours, oldest first. */
-  readonly minutes: readonly (Omit<Bucket, 'width'> & { readonly revenue: number })[];
-  /** Events with revenue of the minutes to be summed anew, in the order of the log. */
-  readonly revenues: readonly (Omit<Bucket, 'width'> & { readonly revenue: string })[];
 }
 
 /** New shards turn up once, when a bucket is young; there are 16 of each. */
@@ -82,11 +59,6 @@ interface ReadColumns {
   readonly revenues: readonly (readonly [number, string, string, string])[] | null;
 }
 
-/** Buckets by their text. */
-export function nameOf({ width, start, eventName, currency }: Bucket): string {
-  return `${width} ${start} ${currency} ${eventName}`;
-}
-
 export async function lockAndRead(client: PostgresClient, tenant: number, wanted: Wanted): Promise<Counted> {
   const { buckets, resummed, hours } = wanted;
   const named = [
@@ -109,7 +81,7 @@ export async function lockAndRead(client: PostgresClient, tenant: number, wanted
     const received = await receivedFor(client, resummed);
     const read = await client.query<ReadColumns>(readSql(received), [...named, ...rest]);
     const counted = countedOf(read.rows[0]);
-    if (counted.shards.every((row) => locked.has(`${row.shard} ${nameOf(row)}`))) return counted;
+    if (counted.rows.every((row) => locked.has(`${row.shard} ${nameOf(row)}`))) return counted;
   }
   throw new StoreConflictError('counts changed faster than they could be locked');
 }
@@ -117,7 +89,7 @@ export async function lockAndRead(client: PostgresClient, tenant: number, wanted
 function countedOf(columns: ReadColumns | undefined): Counted {
   const { shards, minutes, revenues } = columns ?? { shards: null, minutes: null, revenues: null };
   return {
-    shards: (shards ?? []).map(([width, start, eventName, currency, shard, events, revenue]) => {
+    rows: (shards ?? []).map(([width, start, eventName, currency, shard, events, revenue]) => {
       return { width, start, eventName, currency, shard, events, revenue };
     }),
     minutes: (minutes ?? []).map(([start, eventName, currency, revenue]) => ({ start, eventName, currency, revenue })),
@@ -146,8 +118,8 @@ export async function eventsByMinute(
 }
 
 /** Rows that are locked, as they are from now on; those without events go. */
-export async function writeShards(client: PostgresClient, tenant: number, rows: readonly ShardRow[]): Promise<void> {
-  const keys = (some: readonly ShardRow[]): unknown[] => [
+export async function writeShards(client: PostgresClient, tenant: number, rows: readonly CountedRow[]): Promise<void> {
+  const keys = (some: readonly CountedRow[]): unknown[] => [
     tenant,
     some.map(({ width }) => width),
     some.map(({ start }) => start),

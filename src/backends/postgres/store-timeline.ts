@@ -9,10 +9,11 @@
 
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
 import { type CursorScope, scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { uuidOf } from '../../views/uuid.ts';
 import { eventWindows } from './event-days.ts';
 import type { Queryable } from './pool.ts';
 import { dayOf } from './store-days.ts';
-import { isStorable, uuidOf } from './store-reads.ts';
+import { isStorable } from './store-reads.ts';
 
 /** Of properties, in UTF-16 units; the event that goes over it is still given. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;

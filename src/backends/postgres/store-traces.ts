@@ -6,11 +6,19 @@
 
 import type { NodeNumber, TenantId } from '../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../store.ts';
-import { HIGHEST_TRACE_ID, traceCursor, traceIdBefore, traceScope, VISITED_MAX } from '../../views/trace-list.ts';
+import {
+  HIGHEST_TRACE_ID,
+  type SummarisedRecord,
+  traceIdBefore,
+  TracePage,
+  traceScope,
+  VISITED_MAX,
+} from '../../views/trace-list.ts';
 import { parsedNotes, storedTrace, type TracedRecord, type UserEvents } from '../../views/trace.ts';
+import { uuidOf } from '../../views/uuid.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 import { DAY_MS, dayTables } from './store-days.ts';
-import { inSnapshot, uuidOf } from './store-reads.ts';
+import { inSnapshot } from './store-reads.ts';
 
 type UserCells = readonly [userIndex: number, node: NodeNumber | null, events: number, profileId: string | null];
 
@@ -147,22 +155,16 @@ const DAYS_MAX = 128;
 const ROWS_FIRST = 2_048;
 
 /** $1 and $2: trace_ids before and from; $3 how many records. `received` is a condition on partitions. */
-function tracesSql(received: string): string {
+function recordsSql(received: string): string {
   return `
-    WITH visited AS MATERIALIZED (
-      SELECT * FROM records WHERE trace_id < $1 AND trace_id >= $2 AND ${received} ORDER BY trace_id DESC LIMIT $3
-    )
-    SELECT tenant, count(*)::integer AS records, trace_id AS "traceId", 'processed' AS status,
-      min(received_at) AS "receivedAt", max(processed_at) AS "processedAt",
-      sum(users_accepted)::integer AS "usersAccepted", sum(users_rejected)::integer AS "usersRejected",
-      (array_agg(duplicate_of ORDER BY first_user_index) FILTER (WHERE duplicate_of IS NOT NULL))[1] AS "duplicateOf",
-      min(key_id) AS "keyId", sum(events)::integer AS events
-    FROM visited GROUP BY trace_id, tenant ORDER BY trace_id DESC`;
+    SELECT tenant, trace_id AS "traceId", received_at AS "receivedAt", processed_at AS "processedAt",
+      first_user_index AS "firstUserIndex", users_accepted AS "usersAccepted", users_rejected AS "usersRejected", events,
+      duplicate_of AS "duplicateOf", key_id AS "keyId"
+    FROM records WHERE trace_id < $1 AND trace_id >= $2 AND ${received} ORDER BY trace_id DESC LIMIT $3`;
 }
 
-interface VisitedTrace extends TraceSummary {
+interface VisitedRecord extends SummarisedRecord {
   readonly tenant: number;
-  readonly records: number;
 }
 
 /**
@@ -181,13 +183,12 @@ export async function listTraces(
   const days = (await dayTables(db)).filter(({ parent, state }) => parent === 'records' && state === 'attached');
   const [oldest, newest] = [days[0]?.day, days.at(-1)?.day];
   if (oldest === undefined || newest === undefined) return { rows: [], nextCursor: null };
-  const traces: TraceSummary[] = [];
+  const page = new TracePage(tenant, scope, query.limit);
   const timeBefore = before === HIGHEST_TRACE_ID ? Number.POSITIVE_INFINITY : timeOf(before);
   let end = Math.min(newest + 2, Math.floor(timeBefore / DAY_MS) + 1);
   let width = DAYS_FIRST;
   let rowsMax = ROWS_FIRST;
-  let left = VISITED_MAX;
-  while (left > 0) {
+  for (;;) {
     const start = end - width;
     const isLast = start < oldest;
     const received = [
@@ -195,30 +196,24 @@ export async function listTraces(
       ...(end > newest ? [] : [`received_at < ${(end + 1) * DAY_MS}`]),
     ];
     const from = isLast ? LOWEST_TRACE_ID : firstTraceIdOf(start * DAY_MS);
-    const { rows } = await db.query<VisitedTrace>(tracesSql(received.join(' AND ') || 'true'), [before, from, rowsMax]);
-    const visited = rows.reduce((sum, { records }) => sum + records, 0);
-    const isCut = visited === rowsMax;
-    // The last one may not be whole, where there are more.
-    const whole = isCut ? rows.slice(0, -1) : rows;
-    for (const { tenant: owner, records: _, ...row } of whole) {
-      if (owner !== tenant) {
-        before = row.traceId;
-        continue;
-      }
-      if (traces.length === query.limit) return { rows: traces, nextCursor: traceCursor(scope, before) };
-      traces.push(row);
-      before = row.traceId;
+    const values = [before, from, rowsMax];
+    const { rows } = await db.query<VisitedRecord>(recordsSql(received.join(' AND ') || 'true'), values);
+    const isCut = rows.length === rowsMax;
+    // The last request may have more records than were read.
+    const last = rows.at(-1)?.traceId;
+    for (const { tenant: owner, ...record } of rows) {
+      if (isCut && record.traceId === last) break;
+      if (!page.add(owner, record)) return page.take(false);
+      before = record.traceId;
     }
-    left -= visited;
     if (isCut) rowsMax = VISITED_MAX;
-    else if (isLast) return { rows: traces, nextCursor: null };
+    else if (isLast) return page.take(true);
     else {
       end = start;
       before = from;
       width = Math.min(DAYS_MAX, width * 4);
     }
   }
-  return { rows: traces, nextCursor: traceCursor(scope, before) };
 }
 
 const LOWEST_TRACE_ID = '00000000-0000-0000-0000-000000000000';

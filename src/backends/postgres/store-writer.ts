@@ -2,7 +2,7 @@
  * The writing end of the store on PostgreSQL, for a processor; any number of them may write at once, each for its own
  * partitions of the log. All transactions take their locks in one order: the position (`advance`), the rows of nodes by
  * their numbers (write-graph.ts), new match keys, event ids and Idempotency-Keys by their unique indexes, and last the
- * sums (write-books.ts). Whoever finds that another was there first gets a `StoreConflictError` and begins anew.
+ * sums (write-counts.ts, ../sql/sums.ts). Whoever finds that another was there first gets a `StoreConflictError` and begins anew.
  *
  * A batch takes a fixed number of round trips, however many users it has. Every commit survives a power loss, unless the
  * server is set up otherwise. Over transactions only that is kept in memory
@@ -15,7 +15,7 @@
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
 import type { LostRecords } from '../../log.ts';
-import { type ProcessedLog, processedLogOf } from '../../log/continuity.ts';
+import type { ProcessedLog } from '../../log/continuity.ts';
 import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
 import {
   type LookupResult,
@@ -30,18 +30,29 @@ import {
 } from '../../store-writer.ts';
 import { addVisit, type Visits } from '../../views/node-properties.ts';
 import type { HashOfKey } from '../../views/keyed-hash.ts';
-import { withoutNul } from './binary-arrays.ts';
+import {
+  advancePosition,
+  countLostRecords,
+  insertLostRecords,
+  readPositions,
+  readProcessedLog,
+} from '../sql/positions.ts';
+import type { Difference } from '../sql/ledger.ts';
+import { insertDeadLetter } from '../sql/rejections.ts';
+import type { StoreQueries } from '../sql/store-tables.ts';
+import { TransactionSums } from '../sql/sums.ts';
 import { hashesOf } from './key-secret.ts';
 import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
+import { storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
-import { type Difference, StoreBalance } from './store-balance.ts';
+import { StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { StoreNumbers } from './store-numbers.ts';
 import { SHARDS } from './store-schema.ts';
 import { StoreSweep } from './store-sweep.ts';
 import { StoreTenants } from './write-tenants.ts';
-import { WriterBooks } from './write-books.ts';
+import { writeCounts } from './write-counts.ts';
 import { writeChanges } from './write-changes.ts';
 import { FirstUses } from './write-first-uses.ts';
 import { type LockedNodes, lookUpGraph } from './write-graph.ts';
@@ -73,38 +84,6 @@ const TRANSACTION_SETTINGS = `
   SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
   ${ANNOUNCE_WRITER}`;
 
-const POSITIONS = { name: 'store_positions', text: 'SELECT partition, position FROM positions WHERE log = $1' };
-
-const ADVANCE = {
-  name: 'store_advance',
-  text: `
-    UPDATE positions SET position = $4, last_trace_id = $5
-    WHERE log = $1 AND partition = $2 AND position = $3`,
-};
-
-/** From 0, where there may be no row yet. */
-const BEGIN_PARTITION = {
-  name: 'store_begin_partition',
-  text: `
-    INSERT INTO positions (log, partition, position, last_trace_id) VALUES ($1, $2, $4, $5)
-    ON CONFLICT (log, partition) DO UPDATE SET position = excluded.position, last_trace_id = excluded.last_trace_id
-    WHERE positions.position = $3`,
-};
-
-/** An operator may have set the position back: then a loss is passed again, and is still one. */
-const INSERT_LOST = `
-  INSERT INTO lost_records (log, partition, first_position, next_position, records, found_at)
-  VALUES ($1, $2, $3, $4, $5, $6)
-  ON CONFLICT (log, partition, first_position) DO UPDATE
-    SET next_position = excluded.next_position, records = excluded.records, found_at = excluded.found_at`;
-
-const INSERT_DEAD_LETTER = {
-  name: 'store_insert_set_aside',
-  text: `
-    INSERT INTO set_aside (tenant, log, partition, position, received_at, trace_id, set_aside_at, cause)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-};
-
 /** A row for a day that has no table, in PostgreSQL's words a violation of a check. */
 const NO_PARTITION = '23514';
 
@@ -119,6 +98,7 @@ interface Shared {
 
 class PostgresStoreWriter implements StoreWriter {
   readonly #pool: PostgresPool;
+  readonly #queries: StoreQueries;
   readonly #shared: Shared;
   readonly #sweep: StoreSweep;
   readonly #balance: StoreBalance;
@@ -128,6 +108,7 @@ class PostgresStoreWriter implements StoreWriter {
 
   constructor({ pool, logName }: PostgresWriterSetup) {
     this.#pool = pool;
+    this.#queries = storeQueriesOn(pool);
     this.#shared = {
       logName,
       tenants: new StoreTenants(),
@@ -139,17 +120,12 @@ class PostgresStoreWriter implements StoreWriter {
     this.#balance = new StoreBalance(pool);
   }
 
-  async positions(): Promise<Map<number, number>> {
-    const { rows } = await this.#pool.query<{ partition: number; position: number }>(POSITIONS, [this.#shared.logName]);
-    return new Map(rows.map(({ partition, position }) => [partition, position]));
+  positions(): Promise<Map<number, number>> {
+    return readPositions(this.#queries, this.#shared.logName);
   }
 
-  async processed(): Promise<ProcessedLog> {
-    const { rows } = await this.#pool.query<{ partition: number; position: number; traceId: string | null }>(
-      'SELECT partition, position, last_trace_id AS "traceId" FROM positions WHERE log = $1',
-      [this.#shared.logName],
-    );
-    return processedLogOf(rows.map(({ partition, position, traceId }) => [partition, position, traceId]));
+  processed(): Promise<ProcessedLog> {
+    return readProcessedLog(this.#queries, this.#shared.logName);
   }
 
   async begin(): Promise<WriteTransaction> {
@@ -179,11 +155,8 @@ class PostgresStoreWriter implements StoreWriter {
     this.#hashOf = undefined;
   }
 
-  async lostRecords(): Promise<number> {
-    const { rows } = await this.#pool.query<{ records: number | null }>(
-      'SELECT sum(records)::bigint AS records FROM lost_records',
-    );
-    return rows[0]?.records ?? 0;
+  lostRecords(): Promise<number> {
+    return countLostRecords(this.#queries);
   }
 
   async difference(): Promise<Difference> {
@@ -216,7 +189,7 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #client: PostgresClient;
   readonly #shared: Shared;
   readonly #people: KnownPeople;
-  readonly #books: WriterBooks;
+  readonly #sums = new TransactionSums();
   readonly #firstUses: FirstUses;
   readonly #locked: LockedNodes = new Map();
   /** By tenant, of the batch that was looked up last. */
@@ -234,25 +207,18 @@ class PostgresWriteTransaction implements WriteTransaction {
     this.#transaction = transaction;
     this.#client = transaction.client;
     this.#shared = shared;
-    this.#books = new WriterBooks(shared.shard);
   }
 
   async advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void> {
-    const statement = from === 0 ? BEGIN_PARTITION : ADVANCE;
-    const { rowCount } = await this.#client.query(statement, [
-      this.#shared.logName,
-      partition,
-      from,
-      to,
-      lastTraceId ?? null,
-    ]);
-    if (rowCount === 1) return;
+    const { tables } = storeQueriesOn(this.#client);
+    const advance = { log: this.#shared.logName, partition, from, to, lastTraceId };
+    if ((await advancePosition(tables, advance).executeTakeFirst()) !== undefined) return;
     this.#isOutdated = true;
     throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
   }
 
-  async noteLost({ partition, from, to, records, at }: LostRecords): Promise<void> {
-    await this.#client.query(INSERT_LOST, [this.#shared.logName, partition, from, to, records, at]);
+  async noteLost(lost: LostRecords): Promise<void> {
+    await insertLostRecords(storeQueriesOn(this.#client).tables, this.#shared.logName, lost).execute();
   }
 
   async lookUp(questions: readonly LookupRequest[]): Promise<LookupResult[]> {
@@ -318,23 +284,24 @@ class PostgresWriteTransaction implements WriteTransaction {
       throw new StoreConflictError('a day was removed meanwhile', { cause: error });
     }
     for (const { tenant, batch } of tenants) {
-      for (const record of batch.records) this.#books.add(tenant, record);
-      this.#books.addProfiles(tenant, newProfilesIn(batch.changes));
+      for (const record of batch.records) this.#sums.add(tenant, record);
+      this.#sums.addProfiles(tenant, newProfilesIn(batch.changes));
       if (this.#met.some(([met]) => met === tenant)) this.#met.push([tenant, peopleIn(batch)]);
     }
   }
 
   async deadLetter(header: RecordHeader, cause: string, at: number): Promise<void> {
-    const { tenantId, partition, position, receivedAt, traceId } = header;
-    const tenant = (await this.#tenants([tenantId])).get(tenantId) as number;
-    this.#books.addDeadLetter(tenant, header);
-    const { logName } = this.#shared;
-    const values = [tenant, logName, partition, position, receivedAt, traceId, at, withoutNul(cause)];
-    await this.#client.query(INSERT_DEAD_LETTER, values);
+    const tenant = (await this.#tenants([header.tenantId])).get(header.tenantId) as number;
+    this.#sums.addDeadLetter(tenant, header);
+    const { tables } = storeQueriesOn(this.#client);
+    await insertDeadLetter(tables, tenant, this.#shared.logName, header, cause, at).execute();
   }
 
   async commit(_durable: boolean): Promise<void> {
-    await this.#books.flush(this.#client);
+    const { shard } = this.#shared;
+    await writeCounts(this.#client, shard, this.#sums.takeCounts());
+    const { tables } = storeQueriesOn(this.#client);
+    for (const statement of this.#sums.takeStatements(tables, shard)) await statement.execute();
     await this.#transaction.commit();
     this.#shared.tenants.confirm(this);
     this.#shared.numbers.confirm();

@@ -41,15 +41,21 @@ import type {
 } from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
+import { listAudit } from '../sql/audit.ts';
+import { listCounts } from '../sql/counts.ts';
+import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
+import { readReceipts } from '../sql/receipts.ts';
+import { listDeadLetters, listRejectionReasons, listRejections } from '../sql/rejections.ts';
+import type { StoreQueries } from '../sql/store-tables.ts';
+import { countProfiles, listTenants } from '../sql/tenants.ts';
 import type { PostgresPool } from './pool.ts';
+import { storeQueriesOn } from './sql-database.ts';
 import { unmerge } from './store-acts.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
-import { countEvents, listCounts, listDeadLetters, listTenants, readLedger, readReceipts } from './store-lists.ts';
 import { PeopleSteps, readPeople } from './store-people.ts';
-import { countProfiles, findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
-import { TenantNumbers } from './store-reads.ts';
-import { listActs, listRejectionReasons, listRejections } from './store-rejections.ts';
+import { findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
+import { inSnapshot, TenantNumbers } from './store-reads.ts';
 import { listEvents } from './store-timeline.ts';
 import { listTraces, readTrace } from './store-traces.ts';
 
@@ -63,6 +69,8 @@ export interface PostgresStoreOptions {
 }
 
 const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
+/** Looks at every event. */
+const RECOUNT_MS_MAX = 3_600_000;
 const NO_ROWS = { rows: [], nextCursor: null };
 
 export function openPostgresStore(options: PostgresStoreOptions): Store {
@@ -71,6 +79,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
 
 class PostgresStore implements Store {
   readonly #pool: PostgresPool;
+  readonly #queries: StoreQueries;
   readonly #logName: () => string;
   readonly #matchOptions: MatchOptions;
   readonly #tenants: TenantNumbers;
@@ -78,6 +87,7 @@ class PostgresStore implements Store {
 
   constructor({ pool, logName, matchOptions = DEFAULT_MATCH_OPTIONS }: PostgresStoreOptions) {
     this.#pool = pool;
+    this.#queries = storeQueriesOn(pool);
     this.#logName = typeof logName === 'string' ? () => logName : logName;
     this.#matchOptions = matchOptions;
     this.#tenants = new TenantNumbers(pool);
@@ -85,7 +95,7 @@ class PostgresStore implements Store {
   }
 
   tenants(): Promise<TenantId[]> {
-    return listTenants(this.#pool);
+    return listTenants(this.#queries);
   }
 
   findProfile(id: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined> {
@@ -97,7 +107,7 @@ class PostgresStore implements Store {
   }
 
   profileCount(id: TenantId): Promise<number> {
-    return this.#ofTenant(id, 0, (tenant) => countProfiles(this.#pool, tenant));
+    return this.#ofTenant(id, 0, (tenant) => countProfiles(this.#queries, tenant));
   }
 
   profiles(id: TenantId, page: PageRequest): Promise<Page<StoredProfile>> {
@@ -142,7 +152,7 @@ class PostgresStore implements Store {
   }
 
   counts(id: TenantId, query: CountQuery): Promise<CountBucket[]> {
-    return this.#ofTenant(id, [], (tenant) => listCounts(this.#pool, tenant, query));
+    return this.#ofTenant(id, [], (tenant) => listCounts(this.#queries, tenant, query));
   }
 
   identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined> {
@@ -160,7 +170,7 @@ class PostgresStore implements Store {
   }
 
   audit(id: TenantId, query: AuditQuery): Promise<Page<AuditRow>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listActs(this.#pool, tenant, query));
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listAudit(this.#queries, tenant, query));
   }
 
   async trace(id: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
@@ -172,27 +182,35 @@ class PostgresStore implements Store {
   }
 
   rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listRejections(this.#pool, tenant, query));
+    return this.#ofTenant(id, NO_ROWS, (tenant) => listRejections(this.#queries, tenant, query));
   }
 
   rejectionReasons(id: TenantId, range: TimeRange): Promise<RejectionReason[]> {
-    return this.#ofTenant(id, [], (tenant) => listRejectionReasons(this.#pool, tenant, range));
+    return this.#ofTenant(id, [], (tenant) => listRejectionReasons(this.#queries, tenant, range));
   }
 
   async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
-    return readReceipts(this.#pool, this.#logName(), id, range);
+    return readReceipts(this.#queries, this.#logName(), id, range);
   }
 
   async ledger(id: TenantId | null, hours: TimeRange): ReturnType<Store['ledger']> {
-    return readLedger(this.#pool, this.#logName(), id, hours);
+    return readLedger(this.#queries, this.#logName(), id, hours);
   }
 
   deadLetters(limit: number): Promise<DeadLetter[]> {
-    return listDeadLetters(this.#pool, limit);
+    return listDeadLetters(this.#queries, limit);
   }
 
   recount(): Promise<{ eventsInLedger: number; eventsInTables: number }> {
-    return countEvents(this.#pool);
+    return inSnapshot(this.#pool, async (client) => {
+      await client.query(`SET LOCAL statement_timeout = ${RECOUNT_MS_MAX}`);
+      const ledger = await selectStoredEvents(storeQueriesOn(client).tables).executeTakeFirst();
+      const { rows } = await client.query<{ events: number }>({
+        text: 'SELECT count(*) AS events FROM events',
+        timeoutMs: RECOUNT_MS_MAX,
+      });
+      return { eventsInLedger: ledger?.events ?? 0, eventsInTables: rows[0]?.events ?? 0 };
+    });
   }
 
   close(): Promise<void> {

@@ -8,7 +8,7 @@ import type { RecordHeader, RecordToStore, TenantBatch } from '../../store-write
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
 import { notesOf } from '../../views/record-notes.ts';
 import { SHIFT } from './arrival-numbers.ts';
-import { booleans, int4s, int8s, texts, uuids, withoutNul } from './binary-arrays.ts';
+import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import { copyLine } from './copy-in.ts';
 import type { PostgresClient, Queryable } from './pool.ts';
 import { dayOf } from './store-days.ts';
@@ -40,10 +40,11 @@ const INSERT_ARRIVALS = {
 const INSERT_REJECTIONS = {
   name: 'store_insert_rejections',
   text: `
-    INSERT INTO rejections (tenant, received_at, trace_id, user_index, message, reason, payload, payload_is_cut)
-    SELECT tenant, received_at, trace_id, user_index, message, reason, payload, payload_is_cut
-    FROM unnest($1::int4[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::text[], $8::bool[])
-      WITH ORDINALITY AS q (tenant, received_at, trace_id, user_index, message, reason, payload, payload_is_cut, place)
+    INSERT INTO rejections (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut)
+    SELECT tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut
+    FROM unnest($1::int4[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::int4[])
+      WITH ORDINALITY
+      AS q (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, place)
     ORDER BY place`,
 };
 
@@ -202,9 +203,10 @@ async function insertRejections(client: Queryable, records: readonly RecordRow[]
     int8s(rows.map(({ header }) => header.receivedAt)),
     uuids(rows.map(({ header }) => header.traceId)),
     int4s(rows.map(({ kept }) => kept.userIndex)),
-    texts(rows.map(({ kept }) => withoutNul(kept.message))),
-    texts(rows.map(({ kept }) => withoutNul(kept.reason))),
-    texts(rows.map(({ kept }) => withoutNul(kept.payload))),
-    booleans(rows.map(({ kept }) => kept.isCut)),
+    texts(rows.map(({ kept }) => kept.message)),
+    texts(rows.map(({ kept }) => kept.reason)),
+    byteas(rows.map(({ kept }) => kept.reasonHash)),
+    texts(rows.map(({ kept }) => kept.payload)),
+    int4s(rows.map(({ kept }) => (kept.isCut ? 1 : 0))),
   ]);
 }

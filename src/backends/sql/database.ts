@@ -5,6 +5,7 @@
  */
 
 import {
+  type Compilable,
   type CompiledQuery,
   type DatabaseConnection,
   type Driver,
@@ -18,6 +19,8 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from 'kysely';
+import { jsonArrayFrom as jsonArrayFromPostgres } from 'kysely/helpers/postgres';
+import { jsonArrayFrom as jsonArrayFromSqlite } from 'kysely/helpers/sqlite';
 
 /** Whether a commit is synced before it counts, or may be lost with the power. PostgreSQL always syncs. */
 export type Durability = 'synced' | 'unsynced';
@@ -46,14 +49,40 @@ export interface RowLocks {
   ): SelectQueryBuilder<Tables, Table, Row>;
 }
 
+/** Queries of some tables, with what an engine writes in its own way. */
+export interface SqlQueries<Tables> {
+  readonly tables: Kysely<Tables>;
+  /** The rows of a subquery as one value, so that one statement, which sees one moment, gives several lists. */
+  readonly jsonArrayFrom: JsonArrayFrom;
+}
+
+export type JsonArrayFrom = typeof jsonArrayFromSqlite;
+
 /** Runs one statement, and says how many rows it returned or changed. */
 export type RunStatement = (
   sql: string,
   parameters: readonly unknown[],
 ) => Promise<{ readonly rows: unknown[]; readonly rowCount: number }>;
 
-/** Queries in the dialect of an engine, each run by `run`. */
-export function queriesFor<Tables>(engine: 'sqlite' | 'postgres', run: RunStatement): Kysely<Tables> {
+/** One statement, which PostgreSQL executes and SQLite runs at once, within a transaction that waits for nothing. */
+export interface SqlStatement extends Compilable {
+  execute(): Promise<unknown>;
+}
+
+/** In the dialect of an engine, each run by `run`. */
+export function sqlQueriesFor<Tables>(engine: Engine, run: RunStatement): SqlQueries<Tables> {
+  const jsonArrayFrom = engine === 'sqlite' ? jsonArrayFromSqlite : jsonArrayFromPostgres;
+  return { tables: queriesFor(engine, run), jsonArrayFrom };
+}
+
+/** What `jsonArrayFrom` gives: SQLite has no type for JSON, so there it is text. */
+export function rowsOf<Row>(value: Row[] | string): Row[] {
+  return typeof value === 'string' ? (JSON.parse(value) as Row[]) : value;
+}
+
+type Engine = 'sqlite' | 'postgres';
+
+export function queriesFor<Tables>(engine: Engine, run: RunStatement): Kysely<Tables> {
   const isSqlite = engine === 'sqlite';
   return new Kysely<Tables>({
     dialect: {

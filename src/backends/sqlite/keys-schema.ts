@@ -4,14 +4,22 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import { createAccountTables } from '../sql/account-tables.ts';
+import { type ColumnTypes, createAccountTables } from '../sql/account-tables.ts';
 import { type DatabaseFile, openDatabase } from './database.ts';
 
 /** One more with every change of what is stored, until 1.0: files of these are refused. */
 const UNRELEASED_FORMATS: readonly string[] = ['', '', ''];
 
+export const ACCOUNT_COLUMN_TYPES: ColumnTypes = {
+  number: 'INTEGER PRIMARY KEY',
+  text: 'TEXT',
+  integer: 'INTEGER',
+  bytes: 'BLOB',
+  tableEnd: 'STRICT',
+};
+
 const CREATE = `
-  ${createAccountTables({ number: 'INTEGER PRIMARY KEY', text: 'TEXT', integer: 'INTEGER', bytes: 'BLOB', tableEnd: 'STRICT' })}
+  ${createAccountTables(ACCOUNT_COLUMN_TYPES)}
   -- One row once a server has run: which installation this file belongs to (installation.ts).
   CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;`;
 

@@ -6,10 +6,11 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { Kysely } from 'kysely';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { type Durability, queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
+import type { StatementResult } from '../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, type DatabaseFile, isBusy, openDatabase, RETRY_MS } from './database.ts';
 import { markCommit } from './wal-chain.ts';
 
@@ -79,9 +80,11 @@ class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
   }
 }
 
-function run(database: DatabaseSync, sql: string, values: readonly unknown[]): { rows: unknown[]; rowCount: number } {
-  const statement = database.prepare(sql);
-  const parameters = values as SQLInputValue[];
+function run(database: DatabaseSync, sql: string, values: readonly unknown[]): StatementResult {
+  return runStatement(database.prepare(sql), values as SQLInputValue[]);
+}
+
+export function runStatement(statement: StatementSync, parameters: readonly SQLInputValue[]): StatementResult {
   if (statement.columns().length === 0) return { rows: [], rowCount: Number(statement.run(...parameters).changes) };
   // SQLite's rows have no prototype; PostgreSQL's are plain objects.
   const rows = statement.all(...parameters).map((row) => Object.assign({}, row));

@@ -21,6 +21,6 @@ test('the newest time of a store is that of its newest record, or of a later era
     .prepare('INSERT INTO event_tables (no, first_event, first_kept, events, received_max) VALUES (1, 1, 1, 0, ?)')
     .run(RECEIVED_AT);
   assert.equal(newestProcessed(file), RECEIVED_AT);
-  database.prepare('INSERT INTO tombstones VALUES (1, ?, ?)').run(new Uint8Array(16), ERASED_AT);
+  database.prepare("INSERT INTO tenants (id, last_erased_at) VALUES ('t', ?)").run(ERASED_AT);
   assert.equal(newestProcessed(file), ERASED_AT);
 });

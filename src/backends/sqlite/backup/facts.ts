@@ -33,7 +33,7 @@ import { readRecords } from '../log/segment-reader.ts';
 import { holdsRecords, listPartitions, listSegments, type Segment } from '../log/segments.ts';
 import { StoreConnection } from '../store/connection.ts';
 import { brokenLinksIn } from '../store/consistency.ts';
-import { countEvents } from '../store/lists.ts';
+import { recount } from '../store/stored-events.ts';
 
 const READ_BYTES = 4 * 1024 * 1024;
 const FINDINGS_MAX = 3;
@@ -225,7 +225,7 @@ function storeFactsOf(database: DatabaseSync): StoreFacts {
     const columns = ['received', 'stored', 'duplicates', 'erased', 'expired']
       .map((name) => `coalesce(sum(${noun}_${name}), 0) AS ${name}`)
       .join(', ');
-    const sql = `SELECT ${columns}, coalesce(sum(${noun}_set_aside), 0) AS failed FROM ledger`;
+    const sql = `SELECT ${columns}, coalesce(sum(${noun}_dead_letters), 0) AS failed FROM ledger`;
     return { ...database.prepare(sql).get() } as unknown as LedgerSums;
   };
   const facts = {
@@ -268,7 +268,7 @@ function assertAccountedFor(database: DatabaseSync, file: string): void {
     const [row] = database
       .prepare(
         `SELECT hour, ${noun}_received AS received,
-                ${noun}_stored + ${noun}_duplicates + ${noun}_erased + ${noun}_expired + ${noun}_set_aside AS found
+                ${noun}_stored + ${noun}_duplicates + ${noun}_erased + ${noun}_expired + ${noun}_dead_letters AS found
          FROM ledger WHERE received <> found LIMIT 1`,
       )
       .all() as { hour: number; received: number; found: number }[];
@@ -277,7 +277,7 @@ function assertAccountedFor(database: DatabaseSync, file: string): void {
       `The ledger in ${file} does not account for all ${noun}: in the hour of ${new Date(row.hour).toISOString()} ${row.received} were received, and ${row.found} are accounted for.`,
     );
   }
-  const { eventsInLedger, eventsInTables } = countEvents(new StoreConnection(database));
+  const { eventsInLedger, eventsInTables } = recount(new StoreConnection(database));
   if (eventsInLedger === eventsInTables) return;
   throw new OperatorError(`The ledger in ${file} says ${eventsInLedger} events, and ${eventsInTables} are there.`);
 }

@@ -70,7 +70,6 @@ export class ChunkBuilder {
 function migratedValue(value: StoredValue, kind: ColumnKind): MigratedValue {
   if (value === null || typeof value === 'bigint') return value === null ? null : Number(value);
   if (kind === 'uuid' && value instanceof Uint8Array) return uuidText(value);
-  if (kind === 'boolean') return value === 1;
   return value;
 }
 

@@ -25,14 +25,7 @@ const ROWS: Pick<PlainTable, 'file' | 'order' | 'columns'> = {
 };
 
 export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
-  tenants: {
-    file: 'store',
-    from: 'tenants',
-    order: ['no'],
-    columns: {
-      last_erased_at: 'coalesce((SELECT max(erased_at) FROM tombstones WHERE tombstones.tenant = tenants.no), 0)',
-    },
-  },
+  tenants: { file: 'store', from: 'tenants', order: ['no'] },
   nodes: {
     file: 'store',
     from: 'nodes LEFT JOIN aliases ON aliases.node = nodes.no',
@@ -53,7 +46,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   receipts: { file: 'store', from: 'receipts', order: ['tenant', 'minute'] },
   profile_counts: { file: 'store', from: 'profile_counts', order: ['tenant'] },
   rejections: { file: 'store', from: 'rejections', order: ['no'] },
-  set_aside: { file: 'store', from: 'set_aside', order: ['no'] },
+  dead_letters: { file: 'store', from: 'dead_letters', order: ['no'] },
   audit: { file: 'store', from: 'audit', order: ['no'] },
   accounts: { ...ROWS, from: 'accounts' },
   keys: { ...ROWS, from: 'keys' },

@@ -8,7 +8,6 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
-import type { TenantId } from '../../../model.ts';
 import {
   type Chunk,
   columnsOf,
@@ -16,6 +15,7 @@ import {
   type PartName,
   type TenantLedger,
 } from '../../../migration/parts.ts';
+import { readAllHours } from '../../sql/ledger.ts';
 import {
   applyMigrations,
   BUSY_TIMEOUT_MS,
@@ -34,7 +34,6 @@ import { chunksOfFirstUses, countFirstUses, isFirstUses } from './first-uses.ts'
 import { isPlain, PLAIN_TABLES, type PlainPart } from './parts.ts';
 import { PROFILE_RUNS, stateOf } from '../store/profile-runs.ts';
 import { storeIdOf, StoreConnection } from '../store/connection.ts';
-import { readLedger } from '../store/lists.ts';
 import type { Entry } from '../sorted-runs/entries.ts';
 import { storeFile } from '../store/schema.ts';
 
@@ -45,8 +44,6 @@ export interface SourceSetup {
   /** Tests take small ones. */
   readonly limits?: ChunkLimits;
 }
-
-const ALL_HOURS = { from: null, to: null };
 
 export function openSqliteMigrationSource(setup: SourceSetup): MigrationSource {
   if (!existsSync(setup.storeFile) && !existsSync(setup.keyFile)) {
@@ -110,8 +107,7 @@ class SqliteMigrationSource implements MigrationSource {
   }
 
   async ledger(): Promise<TenantLedger> {
-    const tenants = this.#store.all<{ no: number; id: TenantId }>('SELECT no, id FROM tenants ORDER BY no');
-    return new Map(tenants.map(({ no, id }) => [id, readLedger(this.#store, no, ALL_HOURS).hours]));
+    return readAllHours(this.#store.queries);
   }
 
   async close(): Promise<void> {

@@ -12,9 +12,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Act, UnmergeResult } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { planUnmerge } from '../../../views/unmerge.ts';
+import { insertAudit } from '../../sql/audit.ts';
+import { LOCAL_SHARD } from '../../sql/store-tables.ts';
+import { addToProfiles } from '../../sql/sums.ts';
 import { isBusy } from '../database.ts';
 import { invalidate } from './invalidations.ts';
-import { ADD_PROFILES } from './counts.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { mergesOf, nodesById } from './profiles.ts';
 import { uuidBytes } from '../uuids.ts';
@@ -63,24 +65,6 @@ function begin(database: DatabaseSync): boolean {
   }
 }
 
-/** For the audit (rule 15); `detail` holds no personal data. */
-export function writeAct(
-  store: StoreConnection,
-  tenant: number,
-  kind: 'unmerge' | 'erase',
-  { traceId, at, by }: Act,
-  detail: Readonly<Record<string, unknown>>,
-): void {
-  store.run(
-    'INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?)',
-    tenant,
-    kind,
-    uuidBytes(traceId),
-    at,
-    JSON.stringify({ ...detail, by }),
-  );
-}
-
 /** Rule 16. Undefined for an unknown profile. */
 export function unmerge(
   store: StoreConnection,
@@ -111,7 +95,7 @@ export function unmerge(
     profile.nodes.map(({ node }) => node),
   );
   // Every edge that is gone made one profile of two.
-  store.run(ADD_PROFILES, tenant, plan.undone.length);
-  writeAct(store, tenant, 'unmerge', act, plan.detail);
+  store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, plan.undone.length]]));
+  store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', act, plan.detail));
   return plan.result;
 }

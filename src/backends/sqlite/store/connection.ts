@@ -5,17 +5,23 @@
  */
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
+import type { Compilable } from 'kysely';
 import type { TenantId } from '../../../model.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
+import { uuidOf } from '../../../views/uuid.ts';
+import { sqlQueriesFor } from '../../sql/database.ts';
+import { runStepsNow, type Steps, type Tables } from '../../sql/steps.ts';
+import type { StoreQueries } from '../../sql/store-tables.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
 import { RunReader } from '../sorted-runs/run-reader.ts';
+import { runStatement } from '../sql-database.ts';
 import { hashesOf } from './match-keys.ts';
 import { uuidBytes } from '../uuids.ts';
 
 /** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
 const STATEMENTS_MAX = 2_000;
-
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+/** Longer ones insert many rows, and the next one another number of them. */
+const STATEMENT_LENGTH_MAX = 4_096;
 
 export interface EventTable {
   readonly no: number;
@@ -38,6 +44,7 @@ export class StoreConnection {
   readonly #tenants = new Map<TenantId, number>();
   #hashOf: HashOfKey | undefined;
   readonly #runs = new Map<string, RunReader>();
+  #queries: StoreQueries | undefined;
 
   /** Hashes are made with the secret in the file, unless told otherwise. */
   constructor(database: DatabaseSync, hashOf?: HashOfKey) {
@@ -76,6 +83,32 @@ export class StoreConnection {
     return Number(this.#prepare(sql).run(...values).changes);
   }
 
+  /** Single statements of `backends/sql/`. They wait for nothing, so none of them runs within a transaction of another. */
+  get queries(): StoreQueries {
+    return (this.#queries ??= sqlQueriesFor('sqlite', async (sql, values) =>
+      runStatement(this.#prepare(sql), values as SQLInputValue[]),
+    ));
+  }
+
+  /** The first row of a statement of `backends/sql/`, at once, in the transaction that is open. */
+  getNow<Row>(query: Compilable<Row>): Row | undefined {
+    const { sql, parameters } = query.compile();
+    return this.get<Row>(sql, ...(parameters as SQLInputValue[]));
+  }
+
+  /** A statement of `backends/sql/`, at once, in the transaction that is open. How many rows it changed. */
+  runNow(query: Compilable): number {
+    const { sql, parameters } = query.compile();
+    return this.run(sql, ...(parameters as SQLInputValue[]));
+  }
+
+  /** Statements of `backends/sql/`, at once, in the transaction that is open; without one, each by itself. */
+  steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
+    return runStepsNow(stepsOf(this.queries.tables), ({ sql, parameters }) =>
+      runStatement(this.#prepare(sql), parameters as SQLInputValue[]),
+    );
+  }
+
   /** Everything that `work` reads is of one moment. */
   read<T>(work: () => T): T {
     this.database.exec('BEGIN');
@@ -105,6 +138,7 @@ export class StoreConnection {
   #prepare(sql: string): StatementSync {
     const known = this.#statements.get(sql);
     if (known !== undefined) return known;
+    if (sql.length > STATEMENT_LENGTH_MAX) return this.database.prepare(sql);
     if (this.#statements.size >= STATEMENTS_MAX) this.#statements.clear();
     const statement = this.database.prepare(sql);
     this.#statements.set(sql, statement);
@@ -114,7 +148,8 @@ export class StoreConnection {
 
 /** Undefined for what is no UUID, and so is the id of nothing. */
 export function idBytes(id: string): Uint8Array | undefined {
-  return UUID.test(id) ? uuidBytes(id) : undefined;
+  const uuid = uuidOf(id);
+  return uuid === undefined ? undefined : uuidBytes(uuid);
 }
 
 /** The id that was made with the store. */

@@ -12,42 +12,40 @@
  * the `$event_id` of an event that had expired before is remembered to the end of its window.
  */
 
-import type { MatchOptions } from '../../../identity/match-keys.ts';
-import type { NodeNumber, TenantId } from '../../../model.ts';
-import type { Act } from '../../../store.ts';
+import { type SqlBool, sql } from 'kysely';
+import type { NodeNumber } from '../../../model.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { isBusy } from '../database.ts';
-import { inWriteTransaction, READ_BUSY_TIMEOUT_MS, writeAct } from './acts.ts';
+import { insertAudit } from '../../sql/audit.ts';
+import { type Erasure, erasePerson, findRejections, type RejectionHorizon, type Suspects } from '../../sql/erase.ts';
+import { LOCAL_SHARD } from '../../sql/store-tables.ts';
+import { addToProfiles } from '../../sql/sums.ts';
+import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './acts.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { entriesOf, type EventKey, EVENTS_BY_NODE, removeEntries } from './event-index.ts';
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
-import { ADD_PROFILES } from './counts.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 import { MATCH_KEYS, removeKeys } from './match-keys.ts';
 import { PROFILE_RUNS } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
-import { type ErasedKey, eventIdOf, nameOfKey, payloadTest } from '../../../views/erased-person.ts';
+import { erasedKeys, eventIdOf } from '../../../views/erased-person.ts';
 import type { ProfileNodes } from '../../../views/profile.ts';
 import { HASHED } from '../../../views/keyed-hash.ts';
-import { tombstoneOf } from '../../../views/tombstone.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
-const REJECTIONS_PER_READ = 500;
 const VACUUM_PAGES = 512;
 /** Beyond that the sweep goes on, later. */
 const VACUUM_PIECES_MAX = 64;
 const CHECKPOINT_TRIES_MAX = 5;
 
-export interface Erasure {
-  readonly tenant: number;
-  readonly tenantId: TenantId;
-  readonly id: string;
-  readonly act: Act;
-  readonly matchOptions: MatchOptions;
-}
+/** Rejections are numbered in the order in which the one writer stores them. */
+const HORIZON: RejectionHorizon = {
+  now: sql<number>`(SELECT coalesce(max(no), 0) FROM rejections)`,
+  isLater: (horizon) => sql<SqlBool>`no > ${horizon}`,
+};
 
 /** False for an unknown profile. */
 export async function erase(store: StoreConnection, erasure: Erasure): Promise<boolean> {
@@ -55,7 +53,8 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   const known = store.read(() => nodesById(store, tenant, id));
   if (known === undefined) return false;
   // Looked for before the transaction, since there may be many; what came in meanwhile is looked at in it.
-  const suspects = findRejections(store, erasure, keysOf(store, known), 0);
+  const keys = erasedKeys(identifiersOf(store, known.nodes));
+  const suspects = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
   for (;;) {
     const piece = await inWriteTransaction(store, () => {
@@ -156,17 +155,6 @@ function forgetIdOf(store: StoreConnection, { tenant, properties }: BlockEvent, 
   forgetEventId(store.runs(EVENT_IDS), store.hashOf(tenant, HASHED.eventId, eventId), receivedAt);
 }
 
-function keysOf(store: StoreConnection, { nodes }: ProfileNodes): ErasedKey[] {
-  return identifiersOf(store, nodes).map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
-}
-
-interface Suspects {
-  readonly rejections: readonly number[];
-  /** All up to this one were looked at, for these keys. */
-  readonly upTo: number;
-  readonly keys: readonly ErasedKey[];
-}
-
 function eraseProfile(
   store: StoreConnection,
   erasure: Erasure,
@@ -174,67 +162,17 @@ function eraseProfile(
   suspects: Suspects,
   events: number,
 ): void {
-  const { tenant, tenantId, act } = erasure;
-  const keys = keysOf(store, profile);
-  const isSame = keys.length === suspects.keys.length;
-  const more = findRejections(store, erasure, keys, isSame ? suspects.upTo : 0);
-  for (const no of [...suspects.rejections, ...more.rejections]) {
-    store.run('DELETE FROM rejections WHERE no = ?', no);
-  }
-  store.run(
-    `DELETE FROM refusals WHERE type || ':' || value IN (SELECT value FROM json_each(?))
-       AND EXISTS (SELECT 1 FROM nodes WHERE nodes.no = refusals.node AND nodes.tenant = ?)`,
-    JSON.stringify(keys.map(nameOfKey)),
-    tenant,
-  );
-  for (const key of keys) {
-    store.run(
-      'INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)',
-      tenant,
-      tombstoneOf(tenantId, key),
-      act.at,
-    );
-  }
+  const { tenant, act } = erasure;
+  const nodes = profile.nodes.map(({ node }) => node);
+  const keys = erasedKeys(identifiersOf(store, profile.nodes));
+  store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, suspects, HORIZON));
   removeKeys(store.runs(MATCH_KEYS), store.hashOf, tenant, keys);
-  for (const { node } of profile.nodes) store.run('DELETE FROM identifiers WHERE node = ?', node);
-  for (const { node } of profile.nodes) eraseNode(store, node);
-  invalidate(
-    store,
-    profile.nodes.map(({ node }) => node),
-  );
-  store.run(ADD_PROFILES, tenant, -1);
-  writeAct(store, tenant, 'erase', act, { profile_id: profile.root.id, nodes: profile.nodes.length, events });
-}
-
-function eraseNode(store: StoreConnection, node: number): void {
-  store.run('DELETE FROM merges WHERE node_a = ?', node);
-  store.run('DELETE FROM refusals WHERE node = ?', node);
-  store.run('DELETE FROM aliases WHERE node = ?', node);
-  for (const { node_b } of store.all<{ node_b: number }>('SELECT node_b FROM apart WHERE node_a = ?', node)) {
-    store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node, node_b);
-    store.run('DELETE FROM apart WHERE node_a = ? AND node_b = ?', node_b, node);
-  }
-  store.runs(PROFILE_RUNS).remove([[node]]);
-  store.run('DELETE FROM nodes WHERE no = ?', node);
-}
-
-/** Rejected users that name one of these keys, after the rejection `after`. */
-function findRejections(store: StoreConnection, erasure: Erasure, keys: readonly ErasedKey[], after: number): Suspects {
-  const isAbout = payloadTest(keys, erasure.matchOptions);
-  const found: number[] = [];
-  let upTo = after;
-  for (;;) {
-    // The plus makes SQLite go by number, in which they are read in pieces.
-    const rows = store.all<{ no: number; payload: string }>(
-      'SELECT no, payload FROM rejections WHERE no > ? AND +tenant = ? ORDER BY no LIMIT ?',
-      upTo,
-      erasure.tenant,
-      REJECTIONS_PER_READ,
-    );
-    for (const { no, payload } of rows) if (isAbout(payload)) found.push(no);
-    upTo = rows.at(-1)?.no ?? upTo;
-    if (rows.length < REJECTIONS_PER_READ) return { rejections: found, upTo, keys };
-  }
+  for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
+  store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
+  invalidate(store, nodes);
+  store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, -1]]));
+  const detail = { profile_id: profile.root.id, nodes: nodes.length, events };
+  store.runNow(insertAudit(store.queries.tables, tenant, 'erase', act, detail));
 }
 
 /** What is erased is erased by now; this only makes the file smaller and the write-ahead log empty, if it can. */

@@ -168,7 +168,7 @@ export function newestProcessed(file: string): number {
       database
         .prepare(
           `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
-                      coalesce((SELECT max(erased_at) FROM tombstones), 0)) AS newest`,
+                      coalesce((SELECT max(last_erased_at) FROM tenants), 0)) AS newest`,
         )
         .get(),
     );

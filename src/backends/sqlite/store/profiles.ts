@@ -191,11 +191,6 @@ export function personNodes(store: StoreConnection, root: NodeNumber): [ProfileN
   return [nodes, identifiersOf(store, nodes.nodes)];
 }
 
-export function countProfiles(store: StoreConnection, tenant: number): number {
-  const sql = 'SELECT profiles FROM profile_counts WHERE tenant = ?';
-  return store.get<{ profiles: number }>(sql, tenant)?.profiles ?? 0;
-}
-
 /** In the order of the survivors' numbers, which is the order in which the processor made them. */
 export function listProfiles(store: StoreConnection, tenant: number, page: PageRequest): Page<StoredProfile> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);

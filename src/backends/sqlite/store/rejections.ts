@@ -6,19 +6,17 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { RecordHeader, RejectionToStore } from '../../../store-writer.ts';
 import { keptRejections } from '../../../views/kept-rejections.ts';
-import { uuidBytes } from '../uuids.ts';
 
 export class StoreRejections {
   readonly #insert: StatementSync;
 
   constructor(database: DatabaseSync) {
-    this.#insert = database.prepare('INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#insert = database.prepare('INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }
 
   write(tenant: number, { receivedAt, traceId }: RecordHeader, rejections: readonly RejectionToStore[]): void {
-    for (const { userIndex, message, reason, payload, isCut } of keptRejections(rejections)) {
-      const traceBytes = uuidBytes(traceId);
-      this.#insert.run(tenant, receivedAt, traceBytes, userIndex, message, reason, payload, isCut ? 1 : 0);
+    for (const { userIndex, message, reason, reasonHash, payload, isCut } of keptRejections(rejections)) {
+      this.#insert.run(tenant, receivedAt, traceId, userIndex, message, reason, reasonHash, payload, isCut ? 1 : 0);
     }
   }
 }

@@ -15,23 +15,30 @@ import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
+import { createStoreTables, type StoreColumnTypes } from '../../sql/store-tables.ts';
 import { damageText, type DatabaseFile, isDamage, openDatabase } from '../database.ts';
+import { ACCOUNT_COLUMN_TYPES } from '../keys-schema.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
 /** Node numbers of a block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;
 const SECRET_BYTES = 32;
 
+const COLUMN_TYPES: StoreColumnTypes = {
+  ...ACCOUNT_COLUMN_TYPES,
+  smallInteger: 'INTEGER',
+  real: 'REAL',
+  uuid: 'TEXT',
+  keyedTableEnd: 'STRICT, WITHOUT ROWID',
+  sumsTableEnd: () => 'STRICT, WITHOUT ROWID',
+};
+
 /** Types are stored as their place in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
 const SCHEMA = `
-  CREATE TABLE tenants (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
-
-  -- How far the log has been read, by partition.
-  CREATE TABLE positions (
-    partition     INTEGER PRIMARY KEY,
-    position      INTEGER NOT NULL,
-    -- The request of the last record before the position: by it a start knows the log again.
-    last_trace_id TEXT
+  CREATE TABLE tenants (
+    no             INTEGER PRIMARY KEY,
+    id             TEXT    NOT NULL UNIQUE,
+    last_erased_at INTEGER NOT NULL DEFAULT 0
   ) STRICT;
 
   -- Numbers that were never given out: 'node', 'record', 'event'. What is erased is not given out again.
@@ -113,94 +120,11 @@ const SCHEMA = `
     PRIMARY KEY (node, type, value, reason)
   ) STRICT, WITHOUT ROWID;
 
-  -- SHA-256 of erased match keys.
-  CREATE TABLE tombstones (
-    tenant    INTEGER NOT NULL,
-    hash      BLOB    NOT NULL,
-    erased_at INTEGER NOT NULL,
-    PRIMARY KEY (tenant, hash)
-  ) STRICT, WITHOUT ROWID;
-
   -- First uses (store/first-uses.ts).
   ${sortedRunsSchema('idempotency_keys')}
   ${sortedRunsSchema('event_ids')}
 
-  -- Events by minute and by hour (width in milliseconds) of their own timestamps; currencies as in views/currency.ts.
-  CREATE TABLE counts (
-    tenant     INTEGER NOT NULL,
-    width      INTEGER NOT NULL,
-    start      INTEGER NOT NULL,
-    event_name TEXT    NOT NULL,
-    currency   TEXT    NOT NULL,
-    events     INTEGER NOT NULL,
-    revenue    REAL    NOT NULL,
-    PRIMARY KEY (tenant, width, start, event_name, currency)
-  ) STRICT, WITHOUT ROWID;
-
-  -- The books, by hour of receipt.
-  CREATE TABLE ledger (
-    tenant            INTEGER NOT NULL,
-    hour              INTEGER NOT NULL,
-    users_received    INTEGER NOT NULL,
-    users_stored      INTEGER NOT NULL,
-    users_duplicates  INTEGER NOT NULL,
-    users_erased      INTEGER NOT NULL,
-    users_expired     INTEGER NOT NULL,
-    users_set_aside   INTEGER NOT NULL,
-    users_rejected    INTEGER NOT NULL,
-    events_received   INTEGER NOT NULL,
-    events_stored     INTEGER NOT NULL,
-    events_duplicates INTEGER NOT NULL,
-    events_erased     INTEGER NOT NULL,
-    events_expired    INTEGER NOT NULL,
-    events_set_aside  INTEGER NOT NULL,
-    PRIMARY KEY (tenant, hour)
-  ) STRICT, WITHOUT ROWID;
-
-  -- What came in, by minute of receipt, whatever became of it.
-  CREATE TABLE receipts (
-    tenant          INTEGER NOT NULL,
-    minute          INTEGER NOT NULL,
-    users_accepted  INTEGER NOT NULL,
-    users_rejected  INTEGER NOT NULL,
-    events_accepted INTEGER NOT NULL,
-    PRIMARY KEY (tenant, minute)
-  ) STRICT, WITHOUT ROWID;
-
-  CREATE TABLE rejections (
-    no             INTEGER PRIMARY KEY,
-    tenant         INTEGER NOT NULL,
-    received_at    INTEGER NOT NULL,
-    trace_id       BLOB    NOT NULL,
-    user_index     INTEGER NOT NULL,
-    message        TEXT    NOT NULL,
-    reason         TEXT    NOT NULL,
-    payload        TEXT    NOT NULL,
-    payload_is_cut INTEGER NOT NULL
-  ) STRICT;
-  CREATE INDEX rejections_by_time ON rejections (tenant, received_at);
-  CREATE INDEX rejections_by_reason ON rejections (tenant, reason, received_at);
-
-  CREATE TABLE set_aside (
-    no           INTEGER PRIMARY KEY,
-    tenant       INTEGER NOT NULL,
-    partition    INTEGER NOT NULL,
-    position     INTEGER NOT NULL,
-    received_at  INTEGER NOT NULL,
-    trace_id     BLOB    NOT NULL,
-    set_aside_at INTEGER NOT NULL,
-    cause        TEXT    NOT NULL,
-    UNIQUE (partition, position)
-  ) STRICT;
-
-  CREATE TABLE audit (
-    no       INTEGER PRIMARY KEY,
-    tenant   INTEGER NOT NULL,
-    kind     TEXT    NOT NULL,
-    trace_id BLOB    NOT NULL,
-    at       INTEGER NOT NULL,
-    detail   TEXT    NOT NULL
-  ) STRICT;
+  ${createStoreTables(COLUMN_TYPES)}
 
   -- The tables of events, oldest first; times are those of the events in it. Below 'first_kept' no event is left;
   -- 'expired' says whether others may be missing too.
@@ -232,24 +156,8 @@ const SCHEMA = `
   CREATE TABLE node_blocks (tenant INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY (tenant, block))
     STRICT, WITHOUT ROWID;
 
-  -- How many profiles there are: nodes less merges.
-  CREATE TABLE profile_counts (tenant INTEGER PRIMARY KEY, profiles INTEGER NOT NULL) STRICT;
-
-  -- Records of the log that never came: given up by an operator, or removed before there was this store.
-  CREATE TABLE lost_records (
-    partition      INTEGER NOT NULL,
-    first_position INTEGER NOT NULL,
-    next_position  INTEGER NOT NULL,
-    records        INTEGER NOT NULL,
-    found_at       INTEGER NOT NULL,
-    PRIMARY KEY (partition, first_position)
-  ) STRICT, WITHOUT ROWID;
-
   -- Nodes that an erase or unmerge has changed, for the writer to drop from its caches (store/invalidations.ts).
   CREATE TABLE invalidations (no INTEGER PRIMARY KEY, node INTEGER NOT NULL) STRICT;
-
-  -- When somebody was last erased is read after every act.
-  CREATE INDEX tombstones_by_time ON tombstones (tenant, erased_at);
   `;
 
 /**
@@ -315,7 +223,7 @@ const READER_CACHE_KIB = 16 * 1_024;
 export const WAL_PAGES = 1_024;
 
 /** One more with every change of what is stored, until 1.0: stores of these are refused. */
-const UNRELEASED_FORMATS: readonly string[] = ['', ''];
+const UNRELEASED_FORMATS: readonly string[] = ['', '', ''];
 
 const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
 

@@ -11,6 +11,7 @@
 
 import { existsSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import { follows, selectNextStart } from '../../sql/starts.ts';
 import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
 import type { StoreConnection } from './connection.ts';
 
@@ -73,15 +74,7 @@ export function latestStart(store: StoreConnection): string {
   return row.id;
 }
 
-/**
- * Whether this store can go on after an event number that was given under a start: it knows the start, and all that it
- * has stored since has higher numbers.
- */
+/** Whether this store can go on after an event number that was given under a start. */
 export function followsStart(store: StoreConnection, id: string, event: number): boolean {
-  const row = store.get<{ next: number | null }>(
-    `SELECT (SELECT first_event FROM starts WHERE no > given.no ORDER BY no LIMIT 1) AS next
-     FROM starts AS given WHERE id = ?`,
-    id,
-  );
-  return row !== undefined && (row.next === null || event < row.next);
+  return follows(store.getNow(selectNextStart(store.queries.tables, id)), event);
 }

@@ -39,6 +39,13 @@ import type {
 } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
+import { listAudit } from '../../sql/audit.ts';
+import { listCounts } from '../../sql/counts.ts';
+import { readLedger } from '../../sql/ledger.ts';
+import { readReceipts } from '../../sql/receipts.ts';
+import { listDeadLetters, listRejectionReasons, listRejections } from '../../sql/rejections.ts';
+import { LOCAL_LOG } from '../../sql/store-tables.ts';
+import { countProfiles, listTenants } from '../../sql/tenants.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { inWriteTransaction, unmerge } from './acts.ts';
@@ -46,19 +53,10 @@ import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
 import { erase } from './erase.ts';
 import { listArrivals, listEvents, listNewestArrivals } from './events.ts';
-import {
-  countEvents,
-  listActs,
-  listCounts,
-  listRejectionReasons,
-  listRejections,
-  listDeadLetters,
-  readLedger,
-} from './lists.ts';
 import { readPeople, searchBlock } from './people.ts';
-import { countProfiles, listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './profiles.ts';
-import { readReceipts } from './receipts.ts';
+import { listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './profiles.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './schema.ts';
+import { recount } from './stored-events.ts';
 import { listTraces, readTrace } from './traces.ts';
 
 export interface StoreOptions {
@@ -95,9 +93,7 @@ class SqliteStore implements Store {
   }
 
   async tenants(): Promise<TenantId[]> {
-    return this.#read(() =>
-      this.#store.all<{ id: TenantId }>('SELECT id FROM tenants ORDER BY no').map(({ id }) => id),
-    );
+    return this.#act(() => listTenants(this.#store.queries));
   }
 
   async findProfile(id: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined> {
@@ -115,7 +111,7 @@ class SqliteStore implements Store {
   }
 
   async profileCount(id: TenantId): Promise<number> {
-    return this.#ofTenant(id, 0, (tenant) => countProfiles(this.#store, tenant));
+    return this.#query(id, 0, (tenant) => countProfiles(this.#store.queries, tenant));
   }
 
   async profiles(id: TenantId, page: PageRequest): Promise<Page<StoredProfile>> {
@@ -157,7 +153,7 @@ class SqliteStore implements Store {
   }
 
   async counts(id: TenantId, query: CountQuery): Promise<CountBucket[]> {
-    return this.#ofTenant(id, [], (tenant) => listCounts(this.#store, tenant, query));
+    return this.#query(id, [], (tenant) => listCounts(this.#store.queries, tenant, query));
   }
 
   async identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined> {
@@ -180,7 +176,7 @@ class SqliteStore implements Store {
   }
 
   async audit(id: TenantId, page: PageRequest): Promise<Page<AuditRow>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listActs(this.#store, tenant, page));
+    return this.#query(id, NO_ROWS, (tenant) => listAudit(this.#store.queries, tenant, page));
   }
 
   async trace(id: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
@@ -192,27 +188,27 @@ class SqliteStore implements Store {
   }
 
   async rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listRejections(this.#store, tenant, query));
+    return this.#query(id, NO_ROWS, (tenant) => listRejections(this.#store.queries, tenant, query));
   }
 
   async rejectionReasons(id: TenantId, range: TimeRange): Promise<RejectionReason[]> {
-    return this.#ofTenant(id, [], (tenant) => listRejectionReasons(this.#store, tenant, range));
+    return this.#query(id, [], (tenant) => listRejectionReasons(this.#store.queries, tenant, range));
   }
 
   async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
-    return this.#read(() => readReceipts(this.#store, this.#store.tenant(id), range));
+    return this.#act(() => readReceipts(this.#store.queries, LOCAL_LOG, id, range));
   }
 
   async ledger(id: TenantId | null, hours: Parameters<Store['ledger']>[1]): ReturnType<Store['ledger']> {
-    return this.#read(() => readLedger(this.#store, id === null ? null : this.#store.tenant(id), hours));
+    return this.#act(() => readLedger(this.#store.queries, LOCAL_LOG, id, hours));
   }
 
   async deadLetters(limit: number): Promise<DeadLetter[]> {
-    return this.#read(() => listDeadLetters(this.#store, limit));
+    return this.#act(() => listDeadLetters(this.#store.queries, limit));
   }
 
   async recount(): Promise<{ eventsInLedger: number; eventsInTables: number }> {
-    return this.#read(() => countEvents(this.#store));
+    return this.#read(() => recount(this.#store));
   }
 
   async close(): Promise<void> {
@@ -225,6 +221,12 @@ class SqliteStore implements Store {
       const tenant = this.#store.tenant(id);
       return tenant === undefined ? nothing : ask(tenant);
     });
+  }
+
+  /** As `#ofTenant`, for a query of `backends/sql/`. */
+  async #query<T>(id: TenantId, nothing: T, ask: (tenant: number) => Promise<T>): Promise<T> {
+    const tenant = await this.#ofTenant(id, undefined, (no) => no);
+    return tenant === undefined ? nothing : this.#act(() => ask(tenant));
   }
 
   async #read<T>(ask: () => T): Promise<T> {

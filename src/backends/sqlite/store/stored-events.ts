@@ -4,6 +4,7 @@
  * goes. Events of a block that were just read are kept for the rest of the question, up to a bound.
  */
 
+import { selectStoredEvents } from '../../sql/ledger.ts';
 import { type Block, type BlockEvent, BlockWriter, unpackBlock } from './event-blocks.ts';
 import type { StoreConnection } from './connection.ts';
 
@@ -83,6 +84,13 @@ export function removeStored(store: StoreConnection, table: number, numbers: rea
       store.run(sql, events, bytes, texts, block.first_event);
     }
   }
+}
+
+/** Slow: looks at every block. */
+export function recount(store: StoreConnection): { eventsInLedger: number; eventsInTables: number } {
+  const ledger = store.getNow(selectStoredEvents(store.queries.tables));
+  const eventsInTables = store.tables().reduce((sum, { no }) => sum + countStored(store, no), 0);
+  return { eventsInLedger: ledger?.events ?? 0, eventsInTables };
 }
 
 export function countStored(store: StoreConnection, table: number): number {

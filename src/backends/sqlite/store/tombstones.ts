@@ -15,12 +15,10 @@ interface Tenant {
 
 export class Tombstones {
   readonly #find: StatementSync;
-  readonly #last: StatementSync;
   readonly #insert: StatementSync;
 
   constructor(database: DatabaseSync) {
     this.#find = database.prepare('SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?');
-    this.#last = database.prepare('SELECT max(erased_at) AS last FROM tombstones WHERE tenant = ?');
     this.#insert = database.prepare(
       `INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)`,
     );
@@ -28,11 +26,6 @@ export class Tombstones {
 
   erasedAt(tenant: Tenant, key: MatchKey): number | undefined {
     return this.#find.get(tenant.no, tombstoneOf(tenant.id, key))?.['erased_at'] as number | undefined;
-  }
-
-  /** When something was last erased; 0 for never. */
-  lastErasedAt(tenantNo: number): number {
-    return (this.#last.get(tenantNo)?.['last'] as number | null | undefined) ?? 0;
   }
 
   write(tenant: Tenant, tombstones: readonly Tombstone[]): void {

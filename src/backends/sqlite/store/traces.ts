@@ -5,14 +5,7 @@
 
 import type { NodeNumber, TenantId } from '../../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../../store.ts';
-import {
-  type SummarisedRecord,
-  traceCursor,
-  traceIdBefore,
-  traceScope,
-  traceSummary,
-  VISITED_MAX,
-} from '../../../views/trace-list.ts';
+import { type SummarisedRecord, traceIdBefore, TracePage, traceScope } from '../../../views/trace-list.ts';
 import { storedTrace, type TracedRecord, type UserEvents } from '../../../views/trace.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { publicId } from './profiles.ts';
@@ -158,23 +151,11 @@ export function listTraces(
   const scope = traceScope(tenantId, query);
   const before = traceIdBefore(scope, query.cursor);
   if (query.status === 'pending') return { rows: [], nextCursor: null };
-  const traces: SummarisedRecord[][] = [];
-  let visited = 0;
-  let last: Uint8Array | undefined;
+  const page = new TracePage(tenant, scope, query.limit);
   for (const row of visitRecords(store, before)) {
-    const isNext = last === undefined || Buffer.compare(last, row.trace_id) !== 0;
-    const isOwn = row.tenant === tenant;
-    const isEnd = visited >= VISITED_MAX || (isOwn && traces.length === query.limit);
-    if (isNext && isEnd && last !== undefined) {
-      return { rows: traces.map(traceSummary), nextCursor: traceCursor(scope, uuidText(last)) };
-    }
-    visited += 1;
-    last = row.trace_id;
-    if (!isOwn) continue;
-    if (isNext) traces.push([]);
-    traces.at(-1)?.push(summarised(row));
+    if (!page.add(row.tenant, summarised(row))) return page.take(false);
   }
-  return { rows: traces.map(traceSummary), nextCursor: null };
+  return page.take(true);
 }
 
 function summarised(row: VisitedColumns): SummarisedRecord {

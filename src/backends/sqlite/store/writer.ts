@@ -14,7 +14,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
 import type { LostRecords } from '../../../log.ts';
-import { type ProcessedLog, processedLogOf } from '../../../log/continuity.ts';
+import type { ProcessedLog } from '../../../log/continuity.ts';
 import type { MatchKey, TenantId } from '../../../model.ts';
 import {
   type LookupResult,
@@ -30,6 +30,17 @@ import {
 } from '../../../store-writer.ts';
 import { addVisit, type Visits } from '../../../views/node-properties.ts';
 import { notesOf } from '../../../views/record-notes.ts';
+import { type Difference, readDifference } from '../../sql/ledger.ts';
+import {
+  advancePosition,
+  countLostRecords,
+  insertLostRecords,
+  readPositions,
+  readProcessedLog,
+} from '../../sql/positions.ts';
+import { insertDeadLetter } from '../../sql/rejections.ts';
+import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
+import { TransactionSums } from '../../sql/sums.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
@@ -37,7 +48,8 @@ import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
 import { Invalidations } from './invalidations.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
-import { StoreBooks } from './counts.ts';
+import { StoreConnection } from './connection.ts';
+import { StoreCounts } from './counts.ts';
 import { StoreChanges } from './identity-changes.ts';
 import { StoreGraph } from './identity-graph.ts';
 import { hashesOf, StoreMatchKeys } from './match-keys.ts';
@@ -74,14 +86,6 @@ export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
   return withDamageInWords(setup.file, () => new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup));
 }
 
-/** Hours are added up by amount, so that one hour's surplus does not hide another's loss. */
-const DIFFERENCE = `
-  SELECT
-    sum(abs(users_received - users_stored - users_duplicates - users_erased - users_expired - users_set_aside)) AS users,
-    sum(abs(events_received - events_stored - events_duplicates - events_erased - events_expired - events_set_aside))
-      AS events
-  FROM ledger`;
-
 interface Tenant {
   readonly no: number;
   readonly id: TenantId;
@@ -98,10 +102,12 @@ interface Sequences {
 
 class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #database: DatabaseSync;
+  readonly #store: StoreConnection;
   readonly #graph: StoreGraph;
   readonly #nodes: StoreNodes;
   readonly #changes: StoreChanges;
-  readonly #books: StoreBooks;
+  readonly #sums = new TransactionSums();
+  readonly #counts: StoreCounts;
   readonly #tables: EventTables;
   readonly #rejections: StoreRejections;
   readonly #tombstones: Tombstones;
@@ -120,6 +126,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, checkpointer } = setup;
     const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
+    this.#store = new StoreConnection(database);
     this.#file = file;
     this.#identity = new FileIdentity(file);
     this.#checkpointing = checkpointer === undefined ? null : new Checkpointing(checkpointer);
@@ -128,7 +135,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#graph = new StoreGraph(database, this.#keys);
     this.#nodes = new StoreNodes(database, hashOf, profileSizes);
     this.#changes = new StoreChanges(database, this.#keys);
-    this.#books = new StoreBooks(database);
+    this.#counts = new StoreCounts(database);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
     this.#rejections = new StoreRejections(database);
     this.#tombstones = new Tombstones(database);
@@ -138,17 +145,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async positions(): Promise<Map<number, number>> {
-    const rows = this.#attempt(() => this.#database.prepare('SELECT partition, position FROM positions').all());
-    return new Map(rows.map((row) => [row.partition as number, row.position as number]));
+    return this.#query((queries) => readPositions(queries, LOCAL_LOG));
   }
 
   async processed(): Promise<ProcessedLog> {
-    const rows = this.#attempt(() =>
-      this.#database.prepare('SELECT partition, position, last_trace_id FROM positions').all(),
-    );
-    return processedLogOf(
-      rows.map((row) => [Number(row['partition']), Number(row['position']), row['last_trace_id'] as string | null]),
-    );
+    return this.#query((queries) => readProcessedLog(queries, LOCAL_LOG));
   }
 
   async begin(): Promise<WriteTransaction> {
@@ -217,34 +218,29 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   async deadLetter(header: RecordHeader, cause: string, at: number): Promise<void> {
     this.#attempt(() => {
-      const tenant = this.#tenant(header.tenantId);
-      this.#books.addDeadLetter(tenant.no, header);
-      this.#database
-        .prepare('INSERT INTO set_aside VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)')
-        .run(tenant.no, header.partition, header.position, header.receivedAt, uuidBytes(header.traceId), at, cause);
+      const { no } = this.#tenant(header.tenantId);
+      this.#sums.addDeadLetter(no, header);
+      this.#store.runNow(insertDeadLetter(this.#store.queries.tables, no, LOCAL_LOG, header, cause, at));
     });
   }
 
   async advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void> {
-    this.#attempt(() => {
-      const at = (this.#statements.position.get(partition)?.position as number | undefined) ?? 0;
-      if (at !== from) throw new StoreConflictError(`partition ${partition} is at ${at} in the store, not at ${from}`);
-      this.#statements.advance.run(partition, to, lastTraceId ?? null);
-    });
+    const { tables } = this.#store.queries;
+    const advance = advancePosition(tables, { log: LOCAL_LOG, partition, from, to, lastTraceId });
+    if (this.#attempt(() => this.#store.getNow(advance)) !== undefined) return;
+    throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
   }
 
-  async noteLost({ partition, from, to, records, at }: LostRecords): Promise<void> {
-    this.#attempt(() =>
-      this.#database
-        .prepare('INSERT OR REPLACE INTO lost_records VALUES (?, ?, ?, ?, ?)')
-        .run(partition, from, to, records, at),
-    );
+  async noteLost(lost: LostRecords): Promise<void> {
+    this.#attempt(() => this.#store.runNow(insertLostRecords(this.#store.queries.tables, LOCAL_LOG, lost)));
   }
 
   async commit(durable: boolean): Promise<void> {
     this.#attempt(() => {
       this.#nodes.flush();
-      this.#books.flush();
+      this.#counts.write(this.#sums.takeCounts());
+      for (const statement of this.#sums.takeStatements(this.#store.queries.tables, LOCAL_SHARD))
+        this.#store.runNow(statement);
       this.#tables.flush();
       this.#keys.flush();
       this.#firstUses.flush();
@@ -284,13 +280,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async lostRecords(): Promise<number> {
-    const row = this.#attempt(() => this.#database.prepare('SELECT sum(records) AS records FROM lost_records').get());
-    return Number(row?.['records'] ?? 0);
+    return this.#query(countLostRecords);
   }
 
-  async difference(): Promise<{ users: number; events: number }> {
-    const row = this.#attempt(() => this.#database.prepare(DIFFERENCE).get());
-    return { users: Number(row?.users ?? 0), events: Number(row?.events ?? 0) };
+  async difference(): Promise<Difference> {
+    return this.#query((queries) => readDifference(queries));
   }
 
   async sweep(retention: Retention, now: number): Promise<boolean> {
@@ -358,7 +352,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   /** What takes a few rows to read again; an erase changes most of it (sums, the newest table, runs, `lastErasedAt`). */
   #forgetWhatIsCheap(): void {
     this.#nodes.forget();
-    this.#books.forget();
+    this.#sums.clear();
     this.#tables.forget();
     this.#tenants.clear();
   }
@@ -371,19 +365,30 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     try {
       return work();
     } catch (error) {
-      if (!isOutOfFiles(error) && !isBusy(error) && !isDamage(error)) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
-      throw new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
+      throw this.#inWords(error);
     }
+  }
+
+  async #query<T>(ask: (queries: StoreQueries) => Promise<T>): Promise<T> {
+    try {
+      return await ask(this.#store.queries);
+    } catch (error) {
+      throw this.#inWords(error);
+    }
+  }
+
+  #inWords(error: unknown): unknown {
+    if (!isOutOfFiles(error) && !isBusy(error) && !isDamage(error)) return error;
+    const reason = error instanceof Error ? error.message : String(error);
+    return new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
   }
 
   #tenant(id: TenantId): Tenant {
     const known = this.#tenants.get(id);
     if (known !== undefined) return known;
     this.#database.prepare('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING').run(id);
-    const row = this.#database.prepare('SELECT no FROM tenants WHERE id = ?').get(id);
-    const no = row?.no as number;
-    const tenant = { no, id, lastErasedAt: this.#tombstones.lastErasedAt(no) };
+    const row = this.#database.prepare('SELECT no, last_erased_at FROM tenants WHERE id = ?').get(id);
+    const tenant = { no: row?.no as number, id, lastErasedAt: row?.last_erased_at as number };
     this.#tenants.set(id, tenant);
     return tenant;
   }
@@ -400,7 +405,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     this.#changes.write(tenant.no, batch.changes);
-    this.#books.countProfiles(tenant.no, newProfilesIn(batch.changes));
+    this.#sums.addProfiles(tenant.no, newProfilesIn(batch.changes));
     this.#graph.learn(tenant.no, batch.changes, batch.resolved);
     this.#tombstones.write(tenant, batch.tombstones);
     this.#firstUses.write(tenant.no, batch, this.#next.record);
@@ -416,7 +421,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       const { origin, node, events } = user;
       for (const event of events) {
         this.#tables.add(tenant.no, this.#next.event++, node, recordNo, origin.userIndex, event);
-        this.#books.countEvent(tenant.no, event);
       }
       if (node !== null) addVisit(visits, node, user);
     }
@@ -439,18 +443,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     );
     // Those of a repeated request were kept the first time; its trace names them all the same.
     if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
-    this.#books.bookRecord(tenant.no, header, record.userTally, record.eventTally);
+    this.#sums.add(tenant.no, record);
   }
 }
 
 function prepare(database: DatabaseSync) {
   return {
     dataVersion: database.prepare('PRAGMA data_version'),
-    position: database.prepare('SELECT position FROM positions WHERE partition = ?'),
-    advance: database.prepare(
-      `INSERT INTO positions (partition, position, last_trace_id) VALUES (?, ?, ?)
-       ON CONFLICT DO UPDATE SET position = excluded.position, last_trace_id = excluded.last_trace_id`,
-    ),
     sequences: database.prepare('SELECT name, next FROM sequences'),
     sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
     writeAheadLog: database.prepare('PRAGMA wal_checkpoint(NOOP)'),

@@ -1,0 +1,49 @@
+/**
+ * The audit (rule 15): who unmerged or erased what, written in the transaction that does it. It holds no personal data and
+ * is never removed.
+ */
+
+import type { Kysely } from 'kysely';
+import type { Act, AuditQuery, AuditRow, Page } from '../../store.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { pageOf } from '../../views/page.ts';
+import { uuidOf } from '../../views/uuid.ts';
+import type { SqlStatement } from './database.ts';
+import type { StoreQueries, StoreTables } from './store-tables.ts';
+
+/** Newest first. Without an index for `traceId`: entries are what people did one by one, so there are few. */
+export async function listAudit(
+  { tables }: StoreQueries,
+  tenant: number,
+  { limit, cursor, traceId = null }: AuditQuery,
+): Promise<Page<AuditRow>> {
+  const [before = Number.MAX_SAFE_INTEGER] =
+    cursor === null ? [] : scopedNumbersOf('audit', [tenant, traceId], cursor, 1);
+  const uuid = traceId === null ? null : uuidOf(traceId);
+  if (uuid === undefined) return { rows: [], nextCursor: null };
+  const all = tables
+    .selectFrom('audit')
+    .select(['no', 'kind', 'trace_id as traceId', 'at', 'detail'])
+    .where('tenant', '=', tenant)
+    .where('no', '<', before)
+    .orderBy('no', 'desc')
+    .limit(limit + 1);
+  const rows = await (uuid === null ? all : all.where('trace_id', '=', uuid)).execute();
+  return pageOf(
+    rows,
+    limit,
+    ({ kind, traceId: id, at, detail }) => ({ kind, traceId: id, at, detail }),
+    ({ no }) => scopedCursorOf('audit', [tenant, traceId], no),
+  );
+}
+
+export function insertAudit(
+  tables: Kysely<StoreTables>,
+  tenant: number,
+  kind: AuditRow['kind'],
+  { traceId, at, by }: Act,
+  detail: Readonly<Record<string, unknown>>,
+): SqlStatement {
+  const row = { tenant, kind, trace_id: traceId, at, detail: JSON.stringify({ ...detail, by }) };
+  return tables.insertInto('audit').values(row);
+}

@@ -1,0 +1,182 @@
+/**
+ * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals and kept rejections.
+ * Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is processed late.
+ * Refusals of other people that name one of the erased identifiers go too. Events, and what each engine keeps of people in
+ * tables of its own, are up to the engine, in the same transaction.
+ *
+ * All kept rejections of a tenant are read before that transaction, since there may be many; within it only those that
+ * were stored since (`RejectionHorizon`).
+ */
+
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
+import type { MatchOptions } from '../../identity/match-keys.ts';
+import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
+import type { Act } from '../../store.ts';
+import { type ErasedKey, nameOfKey, payloadTest } from '../../views/erased-person.ts';
+import { tombstoneOf } from '../../views/tombstone.ts';
+import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+
+/** What is kept of one user is some tens of kilobytes at most. */
+const REJECTIONS_PER_READ = 500;
+/** Both engines limit the parameters of a statement. */
+const VALUES_PER_STATEMENT = 5_000;
+
+export interface Erasure {
+  readonly tenant: number;
+  readonly tenantId: TenantId;
+  readonly id: string;
+  readonly act: Act;
+  readonly matchOptions: MatchOptions;
+}
+
+/** How an engine tells rejections that were stored after a moment from those stored before. */
+export interface RejectionHorizon {
+  readonly now: RawBuilder<number | string>;
+  readonly isLater: (horizon: number | string) => Expression<SqlBool>;
+}
+
+/** Kept rejections that name a person. */
+export interface Suspects {
+  readonly rejections: readonly number[];
+  readonly horizon: number | string;
+  /** Which match keys they were compared with. */
+  readonly names: ReadonlySet<string>;
+}
+
+/** To be run before the transaction; each statement may be one of its own. */
+export function* findRejections(
+  tables: Tables,
+  { tenant, matchOptions }: Erasure,
+  keys: readonly ErasedKey[],
+  { now }: RejectionHorizon,
+): Steps<Suspects> {
+  const [row] = yield* rowsOf(tables.selectNoFrom(now.as('horizon')));
+  const rejections = yield* scanRejections(tables, tenant, payloadTest(keys, matchOptions), null);
+  return { rejections, horizon: row?.horizon ?? 0, names: new Set(keys.map(nameOfKey)) };
+}
+
+function* scanRejections(
+  tables: Tables,
+  tenant: number,
+  isAbout: (payload: string) => boolean,
+  isLater: Expression<SqlBool> | null,
+): Steps<number[]> {
+  const found: number[] = [];
+  let after = { time: Number.MIN_SAFE_INTEGER, no: 0 };
+  for (;;) {
+    const { time, no } = after;
+    let rejections = tables
+      .selectFrom('rejections')
+      .select(['no', 'received_at', 'payload'])
+      .where('tenant', '=', tenant)
+      .where((where) => where(where.refTuple('received_at', 'no'), '>', where.tuple(time, no)))
+      .orderBy('received_at')
+      .orderBy('no')
+      .limit(REJECTIONS_PER_READ);
+    if (isLater !== null) rejections = rejections.where(isLater);
+    const rows = yield* rowsOf(rejections);
+    for (const row of rows) if (isAbout(row.payload)) found.push(row.no);
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < REJECTIONS_PER_READ) return found;
+    after = { time: last.received_at, no: last.no };
+  }
+}
+
+/** The columns of the engines' own tables that an erase looks at. */
+type IdentityTables = {
+  nodes: { no: NodeNumber; tenant: number };
+  identifiers: { node: NodeNumber };
+  merges: { node_a: NodeNumber };
+  apart: { node_a: NodeNumber; node_b: NodeNumber };
+  refusals: { node: NodeNumber; type: number; value: string };
+};
+
+/** Within the transaction, after the last events. */
+export function* erasePerson(
+  tables: Tables,
+  { tenant, tenantId, act, matchOptions }: Erasure,
+  person: { readonly nodes: readonly NodeNumber[]; readonly keys: readonly ErasedKey[] },
+  suspects: Suspects,
+  { isLater }: RejectionHorizon,
+): Steps<void> {
+  const { nodes, keys } = person;
+  // First: a writer that is about to store a rejected user is waited for, or sees this.
+  const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${act.at} THEN last_erased_at ELSE ${act.at} END`;
+  yield* changedBy(tables.updateTable('tenants').set({ last_erased_at: lastErasedAt }).where('no', '=', tenant));
+  const isCompared = keys.every((key) => suspects.names.has(nameOfKey(key)));
+  const isAbout = payloadTest(keys, matchOptions);
+  const later = yield* scanRejections(tables, tenant, isAbout, isCompared ? isLater(suspects.horizon) : null);
+  for (const some of piecesOf([...suspects.rejections, ...later])) {
+    yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
+  }
+  yield* writeTombstones(tables, { tenant, tenantId, erasedAt: act.at }, keys);
+  yield* removeRefusalsOf(tables, tenant, keys);
+  const identity = tables.withTables<IdentityTables>();
+  for (const some of piecesOf(nodes)) {
+    yield* changedBy(identity.deleteFrom('identifiers').where('node', 'in', some));
+    yield* changedBy(identity.deleteFrom('merges').where('node_a', 'in', some));
+    yield* changedBy(identity.deleteFrom('refusals').where('node', 'in', some));
+    // Pairs are stored in both directions.
+    yield* changedBy(
+      identity.deleteFrom('apart').where((where) => {
+        const pairs = where
+          .selectFrom('apart as pair')
+          .select(['pair.node_b', 'pair.node_a'])
+          .where('pair.node_a', 'in', some);
+        return where(where.refTuple('node_a', 'node_b'), 'in', pairs.$asTuple('node_b', 'node_a'));
+      }),
+    );
+    yield* changedBy(identity.deleteFrom('apart').where('node_a', 'in', some));
+    yield* changedBy(identity.deleteFrom('nodes').where('no', 'in', some));
+  }
+}
+
+function* writeTombstones(
+  tables: Tables,
+  { tenant, tenantId, erasedAt }: { tenant: number; tenantId: TenantId; erasedAt: number },
+  keys: readonly ErasedKey[],
+): Steps<void> {
+  // In one order, as everywhere: two erases may write the same ones.
+  const hashes = keys.map((key) => tombstoneOf(tenantId, key)).sort((a, b) => Buffer.compare(a, b));
+  for (const some of piecesOf(hashes)) {
+    yield* changedBy(
+      tables
+        .insertInto('tombstones')
+        .values(some.map((hash) => ({ tenant, hash, erased_at: erasedAt })))
+        .onConflict((conflict) =>
+          conflict.columns(['tenant', 'hash']).doUpdateSet({
+            erased_at: sql<number>`CASE WHEN tombstones.erased_at > excluded.erased_at
+              THEN tombstones.erased_at ELSE excluded.erased_at END`,
+          }),
+        ),
+    );
+  }
+}
+
+/** Also of other people. */
+function* removeRefusalsOf(tables: Tables, tenant: number, keys: readonly ErasedKey[]): Steps<void> {
+  const identity = tables.withTables<IdentityTables>();
+  for (const [type, some] of Map.groupBy(keys, (key) => key.type)) {
+    for (const values of piecesOf(some.map(({ value }) => value))) {
+      yield* changedBy(
+        identity
+          .deleteFrom('refusals')
+          .where('type', '=', IDENTIFIER_TYPES.indexOf(type))
+          .where('value', 'in', values)
+          .where((where) =>
+            where.exists(
+              where
+                .selectFrom('nodes')
+                .select('no')
+                .whereRef('nodes.no', '=', 'refusals.node')
+                .where('tenant', '=', tenant),
+            ),
+          ),
+      );
+    }
+  }
+}
+
+function* piecesOf<T>(values: readonly T[]): Generator<T[], void, undefined> {
+  for (let at = 0; at < values.length; at += VALUES_PER_STATEMENT) yield values.slice(at, at + VALUES_PER_STATEMENT);
+}

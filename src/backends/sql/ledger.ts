@@ -1,0 +1,127 @@
+/**
+ * The ledger: by tenant and hour of receipt, what became of every received user and event. Read in one statement with the
+ * positions in the log, so that a caller who adds what is still in the log neither misses a record nor counts one twice.
+ */
+
+import { type Kysely, type RawBuilder, sql } from 'kysely';
+import type { TenantId } from '../../model.ts';
+import type { LedgerHour, StoredLedger, TimeRange } from '../../store.ts';
+import { booksOf } from '../../views/counts.ts';
+import { HOUR_MS, startOf } from '../../views/sums.ts';
+import { rowsOf } from './database.ts';
+import { LEDGER_SUMS, LOCAL_LOG, type StoreQueries, type StoreTables } from './store-tables.ts';
+import { listTenants } from './tenants.ts';
+
+/**
+ * Newest hour first. `tenantId` null is all of them. A tenant's number is looked up in the statement that reads the
+ * positions: otherwise one whose first records are stored in between would seem to have none, neither stored nor pending.
+ */
+export async function readLedger(
+  { tables, jsonArrayFrom }: StoreQueries,
+  log: string,
+  tenantId: TenantId | null,
+  { from, to }: TimeRange,
+): Promise<StoredLedger> {
+  let hours = tables
+    .selectFrom('ledger')
+    .select('hour')
+    .select((row) => LEDGER_SUMS.map((sum) => row.fn.sum<number>(sum).as(sum)))
+    .where('hour', '>=', from === null ? Number.MIN_SAFE_INTEGER : startOf(from, HOUR_MS))
+    .where('hour', '<', to ?? Number.MAX_SAFE_INTEGER)
+    .groupBy('hour')
+    .orderBy('hour', 'desc');
+  if (tenantId !== null) hours = hours.where('tenant', '=', numberOf(tables, tenantId));
+  const row = await tables
+    .selectNoFrom([
+      jsonArrayFrom(hours).as('hours'),
+      jsonArrayFrom(selectPositions(tables, log)).as('positions'),
+      jsonArrayFrom(selectLost(tables)).as('lost'),
+    ])
+    .executeTakeFirstOrThrow();
+  const positions = rowsOf(row.positions);
+  return {
+    hours: rowsOf(row.hours).map((sums) => ({
+      hour: sums.hour,
+      users: booksOf(sums, 'users'),
+      events: booksOf(sums, 'events'),
+      rejectedUsers: sums.users_rejected,
+    })),
+    positions: new Map(positions.map(({ partition, position }) => [partition, position])),
+    lastTraceIds: new Map(
+      positions.flatMap(({ partition, lastTraceId }) => (lastTraceId === null ? [] : [[partition, lastTraceId]])),
+    ),
+    lost: rowsOf(row.lost),
+    missingRecords: 0,
+  };
+}
+
+/** By tenant, for a move: both sides must have the same. */
+export async function readAllHours(queries: StoreQueries): Promise<Map<TenantId, readonly LedgerHour[]>> {
+  const ledgers = new Map<TenantId, readonly LedgerHour[]>();
+  for (const id of await listTenants(queries)) {
+    ledgers.set(id, (await readLedger(queries, LOCAL_LOG, id, { from: null, to: null })).hours);
+  }
+  return ledgers;
+}
+
+export function numberOf(tables: Kysely<StoreTables>, id: TenantId) {
+  return tables.selectFrom('tenants').select('no').where('id', '=', id);
+}
+
+export function selectPositions(tables: Kysely<StoreTables>, log: string) {
+  return tables
+    .selectFrom('positions')
+    .select(['partition', 'position', 'last_trace_id as lastTraceId'])
+    .where('log', '=', log)
+    .orderBy('partition');
+}
+
+/** Of all logs. */
+function selectLost(tables: Kysely<StoreTables>) {
+  return tables
+    .selectFrom('lost_records')
+    .select(['partition', 'first_position as from', 'next_position as to', 'records', 'found_at as at'])
+    .orderBy('found_at')
+    .orderBy('log')
+    .orderBy('partition')
+    .orderBy('first_position');
+}
+
+/** How many users and events are not accounted for. */
+export interface Difference {
+  readonly users: number;
+  readonly events: number;
+}
+
+/** Of all hours, or of those before or since an hour. Amounts are added up, so that a surplus does not hide a loss. */
+export async function readDifference(
+  { tables }: StoreQueries,
+  hours: { readonly since: number } | { readonly before: number } | null = null,
+): Promise<Difference> {
+  let sums = tables
+    .selectFrom('ledger')
+    .select([unaccounted('users').as('users'), unaccounted('events').as('events')])
+    .groupBy(['tenant', 'hour']);
+  if (hours !== null) {
+    sums = 'since' in hours ? sums.where('hour', '>=', hours.since) : sums.where('hour', '<', hours.before);
+  }
+  const amount = (column: 'users' | 'events') => sql<number>`coalesce(sum(abs(${sql.ref(column)})), 0)`.as(column);
+  return tables
+    .selectFrom(sums.as('hours'))
+    .select([amount('users'), amount('events')])
+    .executeTakeFirstOrThrow();
+}
+
+function unaccounted(noun: 'users' | 'events'): RawBuilder<number> {
+  // The first is what was received.
+  const sums = LEDGER_SUMS.filter((sum) => sum.startsWith(`${noun}_`) && sum !== 'users_rejected');
+  return sql<number>`sum(${sql.join(
+    sums.map((sum) => sql.ref(sum)),
+    sql` - `,
+  )})`;
+}
+
+/** How many events should be there, as `sluice doctor` compares it with how many are. */
+export function selectStoredEvents(tables: Kysely<StoreTables>) {
+  return tables.selectFrom('ledger').select((ledger) => ledger.fn.sum<number | null>('events_stored').as('events'));
+}

@@ -1,0 +1,76 @@
+/**
+ * How far each log was processed, by partition, and which of its records were lost. A position moves on in the
+ * transaction that stores what came before it; one that is not where the transaction believes it to be is a conflict.
+ */
+
+import type { Compilable, Kysely } from 'kysely';
+import type { LostRecords } from '../../log.ts';
+import { type ProcessedLog, processedLogOf } from '../../log/continuity.ts';
+import type { SqlStatement } from './database.ts';
+import { selectPositions } from './ledger.ts';
+import type { StoreQueries, StoreTables } from './store-tables.ts';
+
+export async function readPositions({ tables }: StoreQueries, log: string): Promise<Map<number, number>> {
+  const rows = await selectPositions(tables, log).execute();
+  return new Map(rows.map(({ partition, position }) => [partition, position]));
+}
+
+export async function readProcessedLog({ tables }: StoreQueries, log: string): Promise<ProcessedLog> {
+  const rows = await selectPositions(tables, log).execute();
+  return processedLogOf(rows.map(({ partition, position, lastTraceId }) => [partition, position, lastTraceId]));
+}
+
+/** Of all logs. */
+export async function countLostRecords({ tables }: StoreQueries): Promise<number> {
+  const row = await tables
+    .selectFrom('lost_records')
+    .select((lost) => lost.fn.sum<number | null>('records').as('records'))
+    .executeTakeFirst();
+  return row?.records ?? 0;
+}
+
+/** An operator may have set the position back: then a loss is passed again, and is still one. */
+export function insertLostRecords(
+  tables: Kysely<StoreTables>,
+  log: string,
+  { partition, from, to, records, at }: LostRecords,
+): SqlStatement {
+  const found = { next_position: to, records, found_at: at };
+  return tables
+    .insertInto('lost_records')
+    .values({ log, partition, first_position: from, ...found })
+    .onConflict((conflict) => conflict.columns(['log', 'partition', 'first_position']).doUpdateSet(found));
+}
+
+/** Moves a position on, and gives no row if it is not at `from`. Where nothing was processed yet, it is at 0. */
+export function advancePosition(
+  tables: Kysely<StoreTables>,
+  { log, partition, from, to, lastTraceId }: Advance,
+): Compilable<{ position: number }> & { executeTakeFirst(): Promise<{ position: number } | undefined> } {
+  const reached = { position: to, last_trace_id: lastTraceId ?? null };
+  if (from === 0) {
+    return tables
+      .insertInto('positions')
+      .values({ log, partition, ...reached })
+      .onConflict((conflict) =>
+        conflict.columns(['log', 'partition']).doUpdateSet(reached).where('positions.position', '=', from),
+      )
+      .returning('position');
+  }
+  return tables
+    .updateTable('positions')
+    .set(reached)
+    .where('log', '=', log)
+    .where('partition', '=', partition)
+    .where('position', '=', from)
+    .returning('position');
+}
+
+export interface Advance {
+  readonly log: string;
+  readonly partition: number;
+  readonly from: number;
+  readonly to: number;
+  /** Of the last record before `to`. */
+  readonly lastTraceId: string | undefined;
+}

@@ -1,0 +1,138 @@
+/**
+ * Retention: removes what is too old, a bounded piece at a time. Each piece is a transaction, after which every sum agrees
+ * with what can be read. The parts take turns, so that one which always has something to remove does not keep the others
+ * waiting. First uses, notes and events lie in tables that differ per engine, so the engine removes those itself.
+ */
+
+import { sql } from 'kysely';
+import type { Retention } from '../../store-writer.ts';
+import { changedBy, engineStep, rowsOf, type Steps, type Tables } from './steps.ts';
+
+export const ROWS_PER_SWEEP = 2_000;
+/** Receipts are for looking at the last few days. */
+const RECEIPTS_KEPT_MS = 7 * 24 * 3_600_000;
+/** How often, in calls, the rejections are added up while other parts have work. */
+const EXCESS_CHECK_CALLS = 64;
+
+/** Kept in memory: a new process begins again. */
+export interface SweepProgress {
+  calls: number;
+  /** The part that is next. */
+  turn: number;
+  /** The call that added up the rejections last, and whether it found too many. */
+  excessCheckedAt: number;
+  hasExcess: boolean;
+}
+
+export const NO_PROGRESS: SweepProgress = { calls: 0, turn: 0, excessCheckedAt: 0, hasExcess: false };
+
+export interface Sweep {
+  readonly tables: Tables;
+  readonly retention: Retention;
+  readonly now: number;
+  /** Changed by the sweep; to be kept only once the transaction is committed. */
+  readonly progress: SweepProgress;
+  /** What the engine removes itself. */
+  readonly engineParts: readonly (() => boolean | Promise<boolean>)[];
+}
+
+/** Removes a bounded piece; true when there may be more. */
+type SweepPart = (sweep: Sweep) => Steps<boolean>;
+
+const SHARED_PARTS: readonly SweepPart[] = [
+  sweepReceipts,
+  sweepRejections,
+  function* (sweep) {
+    return isExcessDue(sweep.progress) && (yield* sweepExcessRejections(sweep));
+  },
+];
+
+/** One piece; true when there is more to remove. */
+export function* sweepPiece(sweep: Sweep): Steps<boolean> {
+  const { progress } = sweep;
+  const parts: readonly SweepPart[] = [
+    ...sweep.engineParts.map(
+      (work): SweepPart =>
+        () =>
+          engineStep(work),
+    ),
+    ...SHARED_PARTS,
+  ];
+  progress.calls += 1;
+  for (const _ of parts) {
+    const part = parts[progress.turn];
+    progress.turn = (progress.turn + 1) % parts.length;
+    if (part !== undefined && (yield* part(sweep))) return true;
+  }
+  return progress.excessCheckedAt < progress.calls && (yield* sweepExcessRejections(sweep));
+}
+
+/** By tenant, since the minutes of each are in order and those of all are not. */
+function* sweepReceipts({ tables, now }: Sweep): Steps<boolean> {
+  const removed = yield* changedBy(
+    tables.deleteFrom('receipts').where((where) =>
+      where(
+        where.refTuple('tenant', 'minute'),
+        'in',
+        where
+          .selectFrom('tenants')
+          // A cross join is done in this order by SQLite.
+          .crossJoin('receipts as old')
+          .select(['old.tenant', 'old.minute'])
+          .whereRef('old.tenant', '=', 'tenants.no')
+          .where('old.minute', '<', now - RECEIPTS_KEPT_MS)
+          .limit(ROWS_PER_SWEEP)
+          .$asTuple('tenant', 'minute'),
+      ),
+    ),
+  );
+  return removed > 0;
+}
+
+/** By tenant and time, as the index has them: what was processed first need not have been received first. */
+function* sweepRejections({ tables, retention, now }: Sweep): Steps<boolean> {
+  const old = yield* rowsOf(
+    tables
+      .selectFrom('tenants')
+      .crossJoin('rejections')
+      .select('rejections.no')
+      .whereRef('rejections.tenant', '=', 'tenants.no')
+      .where('rejections.received_at', '<', Math.trunc(now - retention.rejectionsMs))
+      .limit(ROWS_PER_SWEEP),
+  );
+  if (old.length === 0) return false;
+  // By their numbers: PostgreSQL might read all rejections to compare them with a subquery.
+  const numbers = old.map(({ no }) => no);
+  yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', numbers));
+  return true;
+}
+
+function isExcessDue({ calls, excessCheckedAt, hasExcess }: SweepProgress): boolean {
+  return hasExcess || calls - excessCheckedAt >= EXCESS_CHECK_CALLS;
+}
+
+/** Adds up the sizes of all of them, so it is done now and then, and when there is nothing else to do. */
+function* sweepExcessRejections({ tables, retention, progress }: Sweep): Steps<boolean> {
+  progress.excessCheckedAt = progress.calls;
+  const [kept] = yield* rowsOf(
+    tables.selectFrom('rejections').select(sql<number | null>`sum(octet_length(payload))`.as('bytes')),
+  );
+  let excess = (kept?.bytes ?? 0) - retention.rejectionBytesMax;
+  progress.hasExcess = excess > 0;
+  if (!progress.hasExcess) return false;
+  const oldest = yield* rowsOf(
+    tables
+      .selectFrom('rejections')
+      .select(['no', sql<number>`octet_length(payload)`.as('bytes')])
+      .orderBy('no')
+      .limit(ROWS_PER_SWEEP),
+  );
+  let last = 0;
+  for (const { no, bytes } of oldest) {
+    if (excess <= 0) break;
+    last = no;
+    excess -= bytes;
+  }
+  yield* changedBy(tables.deleteFrom('rejections').where('no', '<=', last));
+  return true;
+}

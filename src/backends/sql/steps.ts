@@ -1,0 +1,59 @@
+/**
+ * Several statements of one transaction of the store, written once for both engines. SQLite's connection is synchronous,
+ * and an `await` within a transaction would let other reads of the thread into it; PostgreSQL's connection is
+ * asynchronous. So a function of this kind is a generator: it yields each statement and gets its result back, and the
+ * engine runs it its own way. Work that differs per engine takes part as a step of its own (`engineStep`). Single
+ * statements need none of this (`StoreQueries`).
+ */
+
+import type { Compilable, CompiledQuery, Kysely } from 'kysely';
+import type { StoreTables } from './store-tables.ts';
+
+export type Tables = Kysely<StoreTables>;
+
+/** A statement, or work that the engine does itself: SQLite's at once, PostgreSQL's may be a promise. */
+type Step = CompiledQuery | (() => unknown);
+
+/** `yield*` one of the functions below: each gives back what its own step resulted in. */
+export type Steps<T> = Generator<Step, T, unknown>;
+
+export interface StatementResult {
+  readonly rows: unknown[];
+  /** How many rows it returned or changed. */
+  readonly rowCount: number;
+}
+
+export function* rowsOf<Row>(query: Compilable<Row>): Steps<Row[]> {
+  return ((yield query.compile()) as StatementResult).rows as Row[];
+}
+
+/** How many rows a statement changed. */
+export function* changedBy(query: Compilable): Steps<number> {
+  return ((yield query.compile()) as StatementResult).rowCount;
+}
+
+export function* engineStep<T>(work: () => T | Promise<T>): Steps<T> {
+  return (yield work) as T;
+}
+
+/** For an engine that does not wait. */
+export function runStepsNow<T>(steps: Steps<T>, run: (query: CompiledQuery) => StatementResult): T {
+  let next = steps.next();
+  while (next.done !== true) {
+    const step = next.value;
+    next = steps.next(typeof step === 'function' ? step() : run(step));
+  }
+  return next.value;
+}
+
+export async function runStepsInTurn<T>(
+  steps: Steps<T>,
+  run: (query: CompiledQuery) => Promise<StatementResult>,
+): Promise<T> {
+  let next = steps.next();
+  while (next.done !== true) {
+    const step = next.value;
+    next = steps.next(await (typeof step === 'function' ? step() : run(step)));
+  }
+  return next.value;
+}

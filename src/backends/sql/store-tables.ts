@@ -1,0 +1,235 @@
+/**
+ * The tables of the store that SQLite and PostgreSQL have alike: sums (counts, ledger, receipts, profiles), how far the
+ * logs were processed, rejections, dead letters and the audit. As types for queries, and as SQL for both engines. What is
+ * read and written per event or per person (nodes, identifiers, events, records, first uses) is in the schema of each
+ * engine. Times are milliseconds since 1970.
+ *
+ * `shard`: on PostgreSQL, writers that run in parallel keep rows of sums of their own, and readers add them up; on SQLite
+ * it is always 0. `log`: several logs may come into one PostgreSQL database; on SQLite it is always `LOCAL_LOG`.
+ */
+
+import type { Generated } from 'kysely';
+import type { TenantId } from '../../model.ts';
+import type { CountedCurrency } from '../../views/currency.ts';
+import type { ColumnTypes } from './account-tables.ts';
+import type { SqlQueries } from './database.ts';
+
+/** What the one log of an embedded store is called in its tables. */
+export const LOCAL_LOG = '';
+/** The one shard of an embedded store. */
+export const LOCAL_SHARD = 0;
+
+/** What can become of a received user or event, as columns of the ledger. */
+const OUTCOMES = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
+type Outcome = (typeof OUTCOMES)[number];
+
+export type LedgerSum = `users_${Outcome}` | `events_${Outcome}` | 'users_rejected';
+export const LEDGER_SUMS: readonly LedgerSum[] = [
+  ...OUTCOMES.map((outcome) => `users_${outcome}` as const),
+  'users_rejected',
+  ...OUTCOMES.map((outcome) => `events_${outcome}` as const),
+];
+
+export interface StoreTables {
+  tenants: {
+    no: Generated<number>;
+    id: TenantId;
+    /** When a person was last erased; 0 for never. Records received later need not be checked. */
+    last_erased_at: Generated<number>;
+  };
+  /** In the schema of each engine: see `starts.ts`. */
+  starts: { no: Generated<number>; id: string; first_event: number };
+  /** How far each log was processed, by partition. By the trace_id of the last record a start recognises the log. */
+  positions: { log: string; partition: number; position: number; last_trace_id: string | null };
+  /** Records of a log that were never processed: given up by an operator, or removed before they were read. */
+  lost_records: {
+    log: string;
+    partition: number;
+    first_position: number;
+    next_position: number;
+    records: number;
+    found_at: number;
+  };
+  /** Events by minute and by hour (`width` in milliseconds) of their own timestamps. */
+  counts: {
+    tenant: number;
+    width: number;
+    start: number;
+    event_name: string;
+    /** As in `views/currency.ts`. */
+    currency: CountedCurrency;
+    shard: number;
+    events: number;
+    revenue: number;
+  };
+  /** By hour of receipt: every received user and event is accounted for. */
+  ledger: { tenant: number; hour: number; shard: number } & Record<LedgerSum, Generated<number>>;
+  /** Received users and events by minute of receipt, whatever became of them. */
+  receipts: {
+    tenant: number;
+    minute: number;
+    shard: number;
+    users_accepted: number;
+    users_rejected: number;
+    events_accepted: number;
+  };
+  /** How many profiles there are: nodes less merges. One shard alone may be below zero. */
+  profile_counts: { tenant: number; shard: number; profiles: number };
+  rejections: {
+    no: Generated<number>;
+    tenant: number;
+    received_at: number;
+    trace_id: string;
+    user_index: number;
+    message: string;
+    reason: string;
+    /** Of the reason, by which it is found: it may be too long for an index. */
+    reason_hash: Uint8Array;
+    payload: string;
+    /** 1 if so. */
+    payload_is_cut: number;
+  };
+  /** Records that the processor could not process. */
+  dead_letters: {
+    no: Generated<number>;
+    tenant: number;
+    log: string;
+    partition: number;
+    position: number;
+    received_at: number;
+    trace_id: string;
+    failed_at: number;
+    cause: string;
+  };
+  /** Hashes of erased match keys (`views/tombstone.ts`). Never removed: data received before an erase may be processed late. */
+  tombstones: { tenant: number; hash: Uint8Array; erased_at: number };
+  /** Who unmerged or erased what; `detail` is a JSON object without personal data. */
+  audit: {
+    no: Generated<number>;
+    tenant: number;
+    kind: 'unmerge' | 'erase';
+    trace_id: string;
+    at: number;
+    detail: string;
+  };
+}
+
+export type StoreQueries = SqlQueries<StoreTables>;
+
+/** How an engine writes the types of columns and the ends of tables. */
+export interface StoreColumnTypes extends ColumnTypes {
+  /** Numbers below 2^31. */
+  readonly smallInteger: string;
+  readonly real: string;
+  /** As text in queries, in small letters. */
+  readonly uuid: string;
+  /** Of a table that is found by its primary key alone. */
+  readonly keyedTableEnd: string;
+  /** Of sums, whose rows are updated again and again: how full pages are at first. */
+  readonly sumsTableEnd: (fillPercent: number) => string;
+}
+
+export function createStoreTables(types: StoreColumnTypes): string {
+  const { number, text, integer, smallInteger, bytes, real, uuid, tableEnd, keyedTableEnd, sumsTableEnd } = types;
+  return `
+    CREATE TABLE positions (
+      log           ${text} NOT NULL,
+      partition     ${smallInteger} NOT NULL,
+      position      ${integer} NOT NULL,
+      last_trace_id ${text},
+      PRIMARY KEY (log, partition)
+    ) ${keyedTableEnd};
+
+    CREATE TABLE lost_records (
+      log            ${text} NOT NULL,
+      partition      ${smallInteger} NOT NULL,
+      first_position ${integer} NOT NULL,
+      next_position  ${integer} NOT NULL,
+      records        ${integer} NOT NULL,
+      found_at       ${integer} NOT NULL,
+      PRIMARY KEY (log, partition, first_position)
+    ) ${keyedTableEnd};
+
+    CREATE TABLE counts (
+      tenant     ${smallInteger} NOT NULL,
+      width      ${smallInteger} NOT NULL,
+      start      ${integer} NOT NULL,
+      event_name ${text} NOT NULL,
+      currency   ${text} NOT NULL,
+      shard      ${smallInteger} NOT NULL,
+      events     ${integer} NOT NULL,
+      revenue    ${real} NOT NULL,
+      PRIMARY KEY (tenant, width, start, event_name, currency, shard)
+    ) ${sumsTableEnd(70)};
+
+    CREATE TABLE ledger (
+      tenant ${smallInteger} NOT NULL,
+      hour   ${integer} NOT NULL,
+      shard  ${smallInteger} NOT NULL,
+      ${LEDGER_SUMS.map((sum) => `${sum} ${integer} NOT NULL DEFAULT 0,`).join('\n      ')}
+      PRIMARY KEY (tenant, hour, shard)
+    ) ${sumsTableEnd(50)};
+    CREATE INDEX ledger_by_hour ON ledger (hour);
+
+    CREATE TABLE receipts (
+      tenant          ${smallInteger} NOT NULL,
+      minute          ${integer} NOT NULL,
+      shard           ${smallInteger} NOT NULL,
+      users_accepted  ${integer} NOT NULL,
+      users_rejected  ${integer} NOT NULL,
+      events_accepted ${integer} NOT NULL,
+      PRIMARY KEY (tenant, minute, shard)
+    ) ${sumsTableEnd(70)};
+
+    CREATE TABLE profile_counts (
+      tenant   ${smallInteger} NOT NULL,
+      shard    ${smallInteger} NOT NULL,
+      profiles ${integer} NOT NULL,
+      PRIMARY KEY (tenant, shard)
+    ) ${sumsTableEnd(50)};
+
+    CREATE TABLE rejections (
+      no             ${number},
+      tenant         ${smallInteger} NOT NULL,
+      received_at    ${integer} NOT NULL,
+      trace_id       ${uuid} NOT NULL,
+      user_index     ${smallInteger} NOT NULL,
+      message        ${text} NOT NULL,
+      reason         ${text} NOT NULL,
+      reason_hash    ${bytes} NOT NULL,
+      payload        ${text} NOT NULL,
+      payload_is_cut ${smallInteger} NOT NULL
+    ) ${tableEnd};
+    CREATE INDEX rejections_by_time ON rejections (tenant, received_at, no);
+    CREATE INDEX rejections_by_reason ON rejections (tenant, reason_hash, received_at, no);
+
+    CREATE TABLE dead_letters (
+      no          ${number},
+      tenant      ${smallInteger} NOT NULL,
+      log         ${text} NOT NULL,
+      partition   ${smallInteger} NOT NULL,
+      position    ${integer} NOT NULL,
+      received_at ${integer} NOT NULL,
+      trace_id    ${uuid} NOT NULL,
+      failed_at   ${integer} NOT NULL,
+      cause       ${text} NOT NULL,
+      UNIQUE (log, partition, position)
+    ) ${tableEnd};
+
+    CREATE TABLE tombstones (
+      tenant    ${smallInteger} NOT NULL,
+      hash      ${bytes} NOT NULL,
+      erased_at ${integer} NOT NULL,
+      PRIMARY KEY (tenant, hash)
+    ) ${keyedTableEnd};
+
+    CREATE TABLE audit (
+      no       ${number},
+      tenant   ${smallInteger} NOT NULL,
+      kind     ${text} NOT NULL,
+      trace_id ${uuid} NOT NULL,
+      at       ${integer} NOT NULL,
+      detail   ${text} NOT NULL
+    ) ${tableEnd};
+    CREATE INDEX audit_by_tenant ON audit (tenant, no);`;
+}

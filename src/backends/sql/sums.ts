@@ -1,0 +1,143 @@
+/**
+ * The sums that a writer keeps: events by minute and hour with their revenue, the ledger by hour of receipt, receipts by
+ * minute, and the number of profiles. Gathered in memory and written once per transaction, as its last statements, so that
+ * their rows are locked for a moment only. Counts of events, which may be thousands of rows, are written by each engine.
+ */
+
+import { type Kysely, type RawBuilder, sql } from 'kysely';
+import type { RecordHeader, RecordToStore } from '../../store-writer.ts';
+import { type CountedBucket, EventCounts } from '../../views/event-counts.ts';
+import { RECEIPT_COLUMNS, ReceivedSums, type ReceiptSums } from '../../views/received-sums.ts';
+import { HOUR_MS, startOf } from '../../views/sums.ts';
+import type { SqlStatement } from './database.ts';
+import type { LedgerSum, StoreTables } from './store-tables.ts';
+
+/** Of one statement; both engines allow twice as many parameters as these take. */
+const ROWS_MAX = 1_000;
+
+export class TransactionSums {
+  readonly #counts = new EventCounts();
+  readonly #received = new ReceivedSums();
+  /** By tenant: how many more profiles there are. */
+  readonly #profiles = new Map<number, number>();
+
+  add(tenant: number, { header, users, userTally, eventTally }: RecordToStore): void {
+    for (const { events } of users) for (const event of events) this.#counts.add(tenant, event);
+    this.#received.add(tenant, header, userTally, eventTally);
+  }
+
+  addDeadLetter(tenant: number, header: RecordHeader): void {
+    this.#received.addFailed(tenant, header);
+  }
+
+  /** More profiles; fewer where it is below 0. */
+  addProfiles(tenant: number, more: number): void {
+    if (more !== 0) this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
+  }
+
+  takeCounts(): CountedBucket[] {
+    return this.#counts.take();
+  }
+
+  /** Everything but the counts of events. In one order for all writers, so that none of them wait for each other. */
+  takeStatements(tables: Kysely<StoreTables>, shard: number): SqlStatement[] {
+    const { hours, minutes } = this.#received.take();
+    const profiles = [...this.#profiles].sort(([a], [b]) => a - b);
+    this.#profiles.clear();
+    return [
+      ...chunksOf(hours).map((rows) => addToLedger(tables, shard, rows)),
+      ...chunksOf(minutes).map((rows) => addToReceipts(tables, shard, rows)),
+      ...chunksOf(profiles).map((rows) => addToProfiles(tables, shard, rows)),
+    ];
+  }
+
+  clear(): void {
+    this.#counts.clear();
+    this.#received.clear();
+    this.#profiles.clear();
+  }
+}
+
+/** An event that is taken out of the store. */
+export interface RemovedFromLedger {
+  readonly tenant: number;
+  readonly receivedAt: number;
+  /** The same for all events of one user of a request: these have to go together, or the users are counted wrongly. */
+  readonly user: string;
+}
+
+/** Events that were stored, and are erased or expired from now on. */
+export function moveInLedger(
+  tables: Kysely<StoreTables>,
+  shard: number,
+  events: readonly RemovedFromLedger[],
+  becoming: 'erased' | 'expired',
+): SqlStatement[] {
+  const byHour = Map.groupBy(events, ({ tenant, receivedAt }) => `${tenant} ${startOf(receivedAt, HOUR_MS)}`);
+  const rows = [...byHour.values()].map((removed) => {
+    const [{ tenant, receivedAt }] = removed as [RemovedFromLedger];
+    const users = new Set(removed.map(({ user }) => user)).size;
+    return {
+      tenant,
+      hour: startOf(receivedAt, HOUR_MS),
+      users_stored: -users,
+      [`users_${becoming}` as const]: users,
+      events_stored: -removed.length,
+      [`events_${becoming}` as const]: removed.length,
+    };
+  });
+  return chunksOf(rows.sort(byTenantAndHour)).map((some) => addToLedger(tables, shard, some));
+}
+
+function byTenantAndHour(a: { tenant: number; hour: number }, b: { tenant: number; hour: number }): number {
+  return a.tenant - b.tenant || a.hour - b.hour;
+}
+
+/** All rows have the same sums; those that are below zero are taken away. */
+export function addToLedger(
+  tables: Kysely<StoreTables>,
+  shard: number,
+  rows: readonly ({ readonly tenant: number; readonly hour: number } & Readonly<Partial<Record<LedgerSum, number>>>)[],
+): SqlStatement {
+  const { tenant: _tenant, hour: _hour, ...sums } = rows[0] ?? { tenant: 0, hour: 0 };
+  return tables
+    .insertInto('ledger')
+    .values(rows.map((row) => ({ ...row, shard })))
+    .onConflict((conflict) =>
+      conflict.columns(['tenant', 'hour', 'shard']).doUpdateSet(plusExcluded('ledger', Object.keys(sums))),
+    );
+}
+
+function addToReceipts(tables: Kysely<StoreTables>, shard: number, rows: readonly ReceiptSums[]): SqlStatement {
+  return tables
+    .insertInto('receipts')
+    .values(rows.map((row) => ({ ...row, shard })))
+    .onConflict((conflict) =>
+      conflict.columns(['tenant', 'minute', 'shard']).doUpdateSet(plusExcluded('receipts', RECEIPT_COLUMNS)),
+    );
+}
+
+export function addToProfiles(
+  tables: Kysely<StoreTables>,
+  shard: number,
+  rows: readonly (readonly [tenant: number, more: number])[],
+): SqlStatement {
+  return tables
+    .insertInto('profile_counts')
+    .values(rows.map(([tenant, profiles]) => ({ tenant, shard, profiles })))
+    .onConflict((conflict) =>
+      conflict.columns(['tenant', 'shard']).doUpdateSet(plusExcluded('profile_counts', ['profiles'])),
+    );
+}
+
+function plusExcluded(table: string, columns: readonly string[]): Record<string, RawBuilder<number>> {
+  return Object.fromEntries(
+    columns.map((column) => [column, sql<number>`${sql.ref(`${table}.${column}`)} + ${sql.ref(`excluded.${column}`)}`]),
+  );
+}
+
+function chunksOf<Row>(rows: readonly Row[]): Row[][] {
+  return Array.from({ length: Math.ceil(rows.length / ROWS_MAX) }, (_, n) =>
+    rows.slice(n * ROWS_MAX, (n + 1) * ROWS_MAX),
+  );
+}

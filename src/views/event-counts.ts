@@ -1,0 +1,86 @@
+/**
+ * Events of a transaction by minute and hour of their own timestamps, gathered in memory until the store writes them. Pure.
+ *
+ * Invariant: a sum of revenues does not depend on where transactions end. Amounts are kept one by one, in the order of the
+ * log, and the store adds each of them to the sum that it has (`addAmounts`).
+ */
+
+import type { EventToStore } from '../store-writer.ts';
+import { amountToSum, type CountedCurrency } from './currency.ts';
+import { finite, HOUR_MS, MINUTE_MS, startOf } from './sums.ts';
+
+export interface CountedBucket {
+  readonly tenant: number;
+  /** In milliseconds. */
+  readonly width: number;
+  readonly start: number;
+  readonly eventName: string;
+  readonly currency: CountedCurrency;
+  events: number;
+  /** Those that are not 0, in the order of the log. */
+  readonly amounts: number[];
+}
+
+/** A minute, and the hour that it is part of. */
+interface Minute extends CountedBucket {
+  readonly hour: CountedBucket;
+}
+
+/** By currency, then name. */
+type MinutesOfStart = Map<CountedCurrency, Map<string, Minute>>;
+
+export class EventCounts {
+  /** By tenant, then start. */
+  readonly #minutes = new Map<number, Map<number, MinutesOfStart>>();
+  readonly #hours = new Map<string, CountedBucket>();
+  readonly #buckets: CountedBucket[] = [];
+
+  add(tenant: number, { timestamp, name, revenue, currency }: CountedEvent): void {
+    const start = startOf(timestamp, MINUTE_MS);
+    // Not by one text made of all: making it would cost more than looking up four times.
+    const names = this.#minutes.get(tenant)?.get(start)?.get(currency);
+    const minute = names?.get(name) ?? this.#minute(tenant, start, name, currency);
+    const amount = amountToSum(revenue, currency);
+    for (const bucket of [minute, minute.hour]) {
+      bucket.events += 1;
+      if (amount !== 0) bucket.amounts.push(amount);
+    }
+  }
+
+  take(): CountedBucket[] {
+    const buckets = [...this.#buckets];
+    this.clear();
+    return buckets;
+  }
+
+  clear(): void {
+    this.#minutes.clear();
+    this.#hours.clear();
+    this.#buckets.length = 0;
+  }
+
+  #minute(tenant: number, start: number, eventName: string, currency: CountedCurrency): Minute {
+    const hourStart = startOf(start, HOUR_MS);
+    // A currency has no space in it.
+    const hourName = `${tenant} ${hourStart} ${currency} ${eventName}`;
+    let hour = this.#hours.get(hourName);
+    if (hour === undefined) {
+      hour = { tenant, width: HOUR_MS, start: hourStart, eventName, currency, events: 0, amounts: [] };
+      this.#hours.set(hourName, hour);
+      this.#buckets.push(hour);
+    }
+    const minute = { tenant, width: MINUTE_MS, start, eventName, currency, events: 0, amounts: [], hour };
+    this.#buckets.push(minute);
+    const starts = this.#minutes.get(tenant) ?? new Map<number, MinutesOfStart>();
+    const currencies: MinutesOfStart = starts.get(start) ?? new Map();
+    const names = currencies.get(currency) ?? new Map<string, Minute>();
+    this.#minutes.set(tenant, starts.set(start, currencies.set(currency, names.set(eventName, minute))));
+    return minute;
+  }
+}
+
+type CountedEvent = Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>;
+
+export function addAmounts(sum: number, amounts: readonly number[]): number {
+  return amounts.reduce((total, amount) => finite(total + amount), sum);
+}
