@@ -1,0 +1,310 @@
+/**
+ * Sluice for pages. It knows the visitor by an anonymous id, keeps calls in localStorage until the server has them, and adds
+ * where they were made. Each page has its own queue there, named by a tab id and held by a Web Lock for as long as the page
+ * lives; a queue whose lock is free was left by a closed page, and the next page to look takes it over. One page at a time
+ * sends. Pages that are left hand over what they have in a request that outlives them.
+ *
+ * Invariant: what may be sent twice (by a page that was left, by two pages) has its `$event_id`, so it is stored once.
+ * Limits: where storage is forbidden or full, calls are kept in memory alone, and end with the page.
+ */
+
+import { type AnyPlan, type PersonMemory, type Properties, SluiceClient, type SluiceOptions } from './core.ts';
+import { DROPPED, type Keep, type Queue } from './queue.ts';
+import { newId } from './uuid.ts';
+
+export type * from './core.ts';
+export type { DropReason, FlushResult, Limits, Rejection, SluiceEvents } from './queue.ts';
+
+export interface BrowserOptions extends SluiceOptions {
+  /** What every event says about the page; false for a field, or for all of them, switches it off. */
+  readonly context?: false | Readonly<Partial<Record<ContextField, boolean>>>;
+  /** Calls page() now and at every navigation within the page. */
+  readonly autoPage?: boolean;
+  /** Nothing is kept or sent where the browser asks for it (Do Not Track, Global Privacy Control); true unless set. */
+  readonly respectDoNotTrack?: boolean;
+}
+
+export type ContextField = 'page_url' | 'referrer' | 'utm' | 'locale' | 'user_agent';
+
+const LIMITS = {
+  batchUsersMax: 100,
+  batchBytesMax: 60_000,
+  batchDelayMs: 1_000,
+  queueUsersMax: 1_000,
+  queueBytesMax: 1_000_000,
+  requestTimeoutMs: 10_000,
+  retryDelayMs: 500,
+  retryDelayMaxMs: 30_000,
+};
+/** Browsers allow 64 kB to all requests of a page together that outlive it. */
+const KEEPALIVE_BYTES_MAX = 60_000;
+const TAKE_OVER_INTERVAL_MS = 30_000;
+/** Without Web Locks: a page that was opened so long ago counts as closed. If it is not, its calls are sent twice and stored once. */
+const LEFT_AFTER_MS = 60_000;
+const COOKIE_SECONDS = 34_560_000;
+const UUID_LENGTH = 36;
+
+export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> extends SluiceClient<Plan> {
+  readonly #values: KeptValues;
+  readonly #person: ReturnType<typeof visitorOf>;
+
+  constructor(options: BrowserOptions) {
+    const { key, context, autoPage, respectDoNotTrack = true } = options;
+    const prefix = `sluice:${key.slice(-8)}:`;
+    const storage = usableStorage();
+    const values = keptValues(storage, prefix);
+    const person = visitorOf(values);
+    const tab = openTab(storage, prefix);
+    const isAllowed = (): boolean => values.get('out') === null && !(respectDoNotTrack && isUnwanted());
+    const canOutlive = 'keepalive' in Request.prototype;
+    super(options, {
+      limits: LIMITS,
+      person,
+      isAllowed,
+      ...(context !== false && { context: () => contextOf(context ?? {}) }),
+      ...(storage !== null && { keep: tab.keep }),
+      exclusively: tab.exclusively,
+      keepaliveBytesMax: KEEPALIVE_BYTES_MAX,
+      ...(!canOutlive && { beacon: (url, body) => void navigator.sendBeacon(url, body) }),
+    });
+    this.#values = values;
+    this.#person = person;
+    this.#follow(tab, isAllowed);
+    if (autoPage === true) this.#pageAutomatically();
+  }
+
+  /** The id of this visitor until `reset()`. */
+  get anonymousId(): string {
+    return this.#person.anonymousId();
+  }
+
+  /** A view of this page. */
+  page(properties: Properties = {}): string {
+    return this.record(undefined, 'page_viewed', { title: document.title, ...properties });
+  }
+
+  /** From now on nothing is kept or sent, on any page of this site, and what waits is forgotten. */
+  optOut(): void {
+    this.#values.set('out', '1');
+    this.#person.forget();
+    this.queue.clear();
+  }
+
+  optIn(): void {
+    this.#values.set('out', null);
+  }
+
+  #follow(tab: Tab, isAllowed: () => boolean): void {
+    const { queue } = this;
+    const takeOver = (): void => void (isAllowed() && tab.takeOver(queue));
+    tab.hold();
+    takeOver();
+    setInterval(takeOver, TAKE_OVER_INTERVAL_MS);
+    document.addEventListener('visibilitychange', () => {
+      if (document.visibilityState === 'hidden') queue.leave();
+      else takeOver();
+    });
+    addEventListener('pagehide', () => {
+      queue.leave();
+      // A page that holds a lock cannot be kept for the way back.
+      tab.release();
+    });
+    addEventListener('pageshow', ({ persisted }) => persisted && tab.hold());
+    addEventListener('online', () => queue.retryNow());
+    addEventListener('storage', () => isAllowed() || queue.clear());
+  }
+
+  #pageAutomatically(): void {
+    let address = '';
+    const look = (): void => {
+      const { pathname, search } = location;
+      if (address === pathname + search) return;
+      address = pathname + search;
+      this.page();
+    };
+    for (const method of ['pushState', 'replaceState'] as const) {
+      const original = history[method];
+      history[method] = (...args: Parameters<History['pushState']>) => {
+        original.apply(history, args);
+        // Programs set the title after the address.
+        setTimeout(look);
+      };
+    }
+    addEventListener('popstate', () => setTimeout(look));
+    look();
+  }
+}
+
+/** Null where the browser forbids it. */
+function usableStorage(): Storage | null {
+  try {
+    return localStorage;
+  } catch {
+    return null;
+  }
+}
+
+interface KeptValues {
+  get(name: string): string | null;
+  /** Null removes. */
+  set(name: string, value: string | null): void;
+}
+
+/** A few values about the visitor: in localStorage, else in cookies, else in memory. */
+function keptValues(storage: Storage | null, prefix: string): KeptValues {
+  /** Only what could not be written: another page may change the rest. */
+  const memory = new Map<string, string | null>();
+  const cookieOf = (name: string): string => `${(prefix + name).replaceAll(':', '_')}=`;
+  const read = (name: string): string | null => {
+    try {
+      if (storage !== null) return storage.getItem(prefix + name);
+      const start = cookieOf(name);
+      const found = document.cookie.split('; ').find((cookie) => cookie.startsWith(start));
+      return decodeURIComponent(found?.slice(start.length) ?? '') || null;
+    } catch {
+      return null;
+    }
+  };
+  return {
+    get: (name) => memory.get(name) ?? read(name),
+    set: (name, value) => {
+      memory.delete(name);
+      try {
+        if (storage === null) {
+          const text = encodeURIComponent(value ?? '');
+          document.cookie = `${cookieOf(name)}${text}; path=/; max-age=${COOKIE_SECONDS}; samesite=lax`;
+        } else if (value === null) storage.removeItem(prefix + name);
+        else storage.setItem(prefix + name, value);
+      } catch {
+        // Full or forbidden.
+      }
+      if (read(name) !== value) memory.set(name, value);
+    },
+  };
+}
+
+function visitorOf(values: KeptValues): PersonMemory & { anonymousId(): string } {
+  const anonymousId = (): string => {
+    const known = values.get('anon');
+    if (known !== null) return known;
+    const made = newId();
+    values.set('anon', made);
+    return made;
+  };
+  const forget = (): void => {
+    values.set('user', null);
+    values.set('anon', null);
+  };
+  return {
+    anonymousId,
+    forget,
+    identifiers: () => {
+      const user_id = values.get('user');
+      return { anon_id: anonymousId(), ...(user_id !== null && { user_id }) };
+    },
+    /** Of what identifies the visitor the user_id alone is kept; `identify()` connects it with the rest. */
+    remember: ({ user_id, anon_id }) => {
+      if (user_id !== undefined) {
+        const before = values.get('user');
+        // Somebody else on the same device, who is not to be joined with the one before.
+        if (before !== null && before !== user_id) forget();
+        values.set('user', user_id);
+      }
+      if (anon_id !== undefined) values.set('anon', anon_id);
+    },
+  };
+}
+
+interface Tab {
+  readonly keep: Keep;
+  /** Says that the page lives, until `release`. */
+  hold(): void;
+  release(): void;
+  readonly exclusively: <Result>(send: () => Promise<Result>) => Promise<Result>;
+  /** Puts what closed pages left behind into the queue of this one. */
+  takeOver(queue: Queue): void;
+}
+
+/** The queue of one page in localStorage, and the locks by which pages know of each other. */
+function openTab(storage: Storage | null, prefix: string): Tab {
+  const { locks } = navigator as { readonly locks?: LockManager };
+  const id = newId();
+  const queues = `${prefix}q:`;
+  let release = (): void => undefined;
+
+  const takeEntry = (name: string, queue: Queue): void => {
+    const entryId = name.slice(queues.length + UUID_LENGTH + 1);
+    const text = storage?.getItem(name) ?? '';
+    // First in the queue of this page, which keeps it, then gone from the other.
+    if (entryId === DROPPED) queue.takeOverDropped(Number(text) || 0);
+    else if (isUser(text)) queue.add({ id: entryId, text });
+    storage?.removeItem(name);
+  };
+
+  return {
+    keep: (name, text) => {
+      const kept = `${queues + id}:${name}`;
+      try {
+        if (text === null) storage?.removeItem(kept);
+        else storage?.setItem(kept, text);
+      } catch {
+        // Full: it stays in memory.
+      }
+    },
+    hold: () => {
+      const released = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      locks?.request(prefix + id, () => released).catch(() => undefined);
+    },
+    release: () => release(),
+    // Rejected where locks are forbidden; sending itself never is.
+    exclusively: (send) => locks?.request(`${prefix}send`, send).catch(send) ?? send(),
+    takeOver: (queue) => {
+      const byTab = new Map<string, string[]>();
+      for (const name of Object.keys(storage ?? {}).sort()) {
+        if (!name.startsWith(queues)) continue;
+        const tab = name.slice(queues.length, queues.length + UUID_LENGTH);
+        byTab.set(tab, [...(byTab.get(tab) ?? []), name]);
+      }
+      byTab.delete(id);
+      for (const [tab, names] of byTab) {
+        const take = (): void => names.forEach((name) => takeEntry(name, queue));
+        if (locks) locks.request(prefix + tab, { ifAvailable: true }, (lock) => lock && take()).catch(() => undefined);
+        else if (Date.now() - Number.parseInt(tab.replace('-', ''), 16) > LEFT_AFTER_MS) take();
+      }
+    },
+  };
+}
+
+/** Anything may have written to the storage of the site. */
+function isUser(text: string): boolean {
+  try {
+    return typeof JSON.parse(text).events[0].event_name === 'string';
+  } catch {
+    return false;
+  }
+}
+
+function isUnwanted(): boolean {
+  const { doNotTrack, globalPrivacyControl } = navigator as Navigator & {
+    readonly doNotTrack?: string | null;
+    readonly globalPrivacyControl?: boolean;
+  };
+  return globalPrivacyControl === true || doNotTrack === '1';
+}
+
+function contextOf(wanted: Readonly<Partial<Record<ContextField, boolean>>>): Properties {
+  const { referrer } = document;
+  const { language: locale, userAgent: user_agent } = navigator;
+  const utm = [...new URLSearchParams(location.search)].filter(([name]) => name.startsWith('utm_'));
+  const fields: Record<ContextField, Properties> = {
+    page_url: { page_url: location.href },
+    referrer: referrer ? { referrer } : {},
+    utm: Object.fromEntries(utm),
+    locale: { locale },
+    user_agent: { user_agent },
+  };
+  const names = Object.keys(fields) as ContextField[];
+  return Object.assign({}, ...names.map((name) => wanted[name] !== false && fields[name])) as Properties;
+}

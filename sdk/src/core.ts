@@ -1,0 +1,214 @@
+/**
+ * The client, the same on every platform: it turns calls into users with one event each and puts them into the queue
+ * (`queue.ts`, which describes its states).
+ *
+ *   const sluice = new Sluice({ url, key });
+ *   sluice.identify({ user_id: 'ada' }, { plan: 'pro' });   who the following calls are about
+ *   sluice.track('order_placed', { revenue: 42.5 });
+ *   sluice.user({ user_id: 'bob' }).track('signed_up');     one call about another person: for servers
+ *   sluice.on('rejected' | 'dropped' | 'delivered' | 'retry', listener);
+ *   await sluice.flush();                                   what was delivered, and what was rejected and why
+ *   await sluice.close({ timeoutMs: 5_000 });
+ *
+ * Calls never throw for what is wrong with their data and never wait: `$event_id` and `timestamp` are of the moment of the
+ * call. A platform (`server.ts`, `browser.ts`) adds limits, storage and who the person is.
+ */
+
+import { type Entry, type FlushResult, type Limits, Queue, type QueueParts, type SluiceEvents } from './queue.ts';
+import { newId } from './uuid.ts';
+
+/** Who it is about: at least one of the four identifiers, and profile fields such as `first_name` or `city`. */
+export interface Identifiers {
+  readonly user_id?: string;
+  readonly email?: string;
+  readonly phone_number?: string;
+  readonly anon_id?: string;
+  readonly [profileField: string]: string | undefined;
+}
+
+export type Properties = Readonly<Record<string, unknown>>;
+
+/** Event names and their properties: `{ order_placed: { revenue: number } }`. Without one, any name and any properties. */
+export type AnyPlan = Record<string, Properties>;
+
+/** One call before it is sent. `before` may return another one, or null to drop it. */
+export interface Call {
+  readonly identifiers: Identifiers;
+  readonly user_properties?: Properties;
+  readonly event: Readonly<{ event_name: string; $event_id: string; timestamp: string }> & Properties;
+}
+
+export interface SluiceOptions extends Partial<Limits> {
+  /** The address of the server, such as `https://events.example.com`. */
+  readonly url: string;
+  /** A publishable key in browsers and apps, a secret one on servers. */
+  readonly key: string;
+  /** Sees every call before it is queued: returns it, a changed one, or null to drop it. */
+  readonly before?: (call: Call) => Call | null;
+}
+
+export interface TrackOptions {
+  /** When it happened, if not now. */
+  readonly timestamp?: Date;
+  /** An id of your own, so that the same event sent again is stored once. */
+  readonly event_id?: string;
+}
+
+export interface WaitOptions {
+  readonly timeoutMs?: number;
+}
+
+/** Properties may be left out where the plan requires none. */
+export type TrackArguments<EventProperties> =
+  Partial<EventProperties> extends EventProperties
+    ? [properties?: EventProperties, options?: TrackOptions]
+    : [properties: EventProperties, options?: TrackOptions];
+
+/** Calls about one person. */
+export interface Person<Plan> {
+  identify(userProperties?: Properties): string;
+  track<Name extends keyof Plan & string>(name: Name, ...rest: TrackArguments<Plan[Name]>): string;
+}
+
+/** What a platform adds. */
+export interface Platform extends Pick<QueueParts, 'keep' | 'exclusively' | 'keepaliveBytesMax' | 'beacon'> {
+  readonly limits: Limits;
+  /** Who calls without a person are about. */
+  readonly person: PersonMemory;
+  /** Properties that every event gets. */
+  readonly context?: () => Properties;
+  /** False while the person does not want to be tracked. */
+  readonly isAllowed?: () => boolean;
+}
+
+export interface PersonMemory {
+  identifiers(): Identifiers;
+  remember(identifiers: Identifiers): void;
+  forget(): void;
+}
+
+type Listener<Name extends keyof SluiceEvents> = (detail: SluiceEvents[Name]) => void;
+
+const IDENTIFY = '$identify';
+const WAIT_MS = 10_000;
+/** Reported on the console as long as the program does not listen. */
+const WARNED_OF = /^(rejected|dropped)$/;
+
+export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPlan> {
+  protected readonly queue: Queue;
+  readonly #options: SluiceOptions;
+  readonly #platform: Platform;
+  readonly #listeners = new Map<keyof SluiceEvents, Set<Listener<never>>>();
+
+  constructor(options: SluiceOptions, platform: Platform) {
+    const { url, key } = options;
+    if (!/^https?:\/\//.test(url))
+      throw new TypeError('url must be the address of the server, such as https://events.example.com');
+    if (!key) throw new TypeError('key must be a key of the server: pk_… in browsers, sk_… on servers');
+    this.#options = options;
+    this.#platform = platform;
+    this.queue = new Queue({
+      ...platform,
+      endpoint: `${url.replace(/\/+$/, '')}/ingest/events`,
+      key,
+      limits: limitsOf(options, platform.limits),
+      emit: (name, detail) => this.#emit(name, detail),
+    });
+  }
+
+  /** Says who the following calls are about. Returns the `$event_id` of the call. */
+  identify(identifiers: Identifiers, userProperties?: Properties): string {
+    // Nothing is kept about a person who does not want it.
+    if (this.#platform.isAllowed?.() === false) return '';
+    this.#platform.person.remember(identifiers);
+    return this.record({ ...this.#platform.person.identifiers(), ...identifiers }, IDENTIFY, {}, {}, userProperties);
+  }
+
+  track<Name extends keyof Plan & string>(name: Name, ...[properties, options]: TrackArguments<Plan[Name]>): string {
+    return this.record(undefined, name, properties, options);
+  }
+
+  /** Calls about another person than the one of `identify()`; for servers, which act for many. */
+  user(identifiers: Identifiers): Person<Plan> {
+    return {
+      identify: (userProperties) => this.record(identifiers, IDENTIFY, {}, {}, userProperties),
+      track: (name, ...[properties, options]) => this.record(identifiers, name, properties, options),
+    };
+  }
+
+  /** At sign-out: the following calls are about nobody who is known. */
+  reset(): void {
+    this.#platform.person.forget();
+  }
+
+  /** Returns a function that stops listening. */
+  on<Name extends keyof SluiceEvents>(name: Name, listener: Listener<Name>): () => void {
+    const listeners = this.#listeners.get(name) ?? new Set();
+    this.#listeners.set(name, listeners.add(listener));
+    return () => void listeners.delete(listener);
+  }
+
+  /** Sends what waits. Resolves when all of it is settled, or after `timeoutMs` (10 seconds); never rejects. */
+  flush({ timeoutMs = WAIT_MS }: WaitOptions = {}): Promise<FlushResult> {
+    return this.queue.flush(timeoutMs);
+  }
+
+  /** Sends what waits and ends; what cannot be sent in time is dropped and reported. */
+  close({ timeoutMs = WAIT_MS }: WaitOptions = {}): Promise<FlushResult> {
+    return this.queue.close(timeoutMs);
+  }
+
+  /** Every call ends here; returns the `$event_id`, or nothing if the call was not wanted. */
+  protected record(
+    identifiers: Identifiers | undefined,
+    name: string,
+    properties: object = {},
+    { timestamp = new Date(), event_id: id = newId() }: TrackOptions = {},
+    userProperties?: Properties,
+  ): string {
+    const { isAllowed, person, context } = this.#platform;
+    if (isAllowed?.() === false) return '';
+    try {
+      const { before = (unchanged) => unchanged } = this.#options;
+      const call = before({
+        identifiers: identifiers ?? person.identifiers(),
+        ...(userProperties !== undefined && { user_properties: userProperties }),
+        event: { event_name: name, ...context?.(), ...properties, $event_id: id, timestamp: timestamp.toISOString() },
+      });
+      if (call === null) return '';
+      this.queue.add(entryOf(call));
+    } catch (error) {
+      const event = { event_name: name, $event_id: id };
+      this.#emit('rejected', { event, message: `the call cannot be sent: ${String(error)}`, status: 0 });
+    }
+    return id;
+  }
+
+  #emit<Name extends keyof SluiceEvents>(name: Name, detail: SluiceEvents[Name]): void {
+    const listeners = this.#listeners.get(name) as Set<Listener<Name>> | undefined;
+    if (!listeners?.size && WARNED_OF.test(name)) console.warn(`Sluice: ${name}`, detail);
+    for (const listener of listeners ?? []) {
+      try {
+        listener(detail);
+      } catch (error) {
+        // What is wrong in a listener must not stop the queue.
+        console.error(error);
+      }
+    }
+  }
+}
+
+function entryOf({ identifiers, user_properties, event }: Call): Entry {
+  return { id: event.$event_id, text: JSON.stringify({ identifiers, user_properties, events: [event] }) };
+}
+
+function limitsOf(options: Partial<Limits>, defaults: Limits): Limits {
+  const names = Object.keys(defaults) as (keyof Limits)[];
+  const limits: Record<keyof Limits, number> = { ...defaults };
+  for (const name of names) {
+    const value = options[name] ?? defaults[name];
+    if (!(value >= 0)) throw new TypeError(`${name} must be a number`);
+    limits[name] = value;
+  }
+  return limits;
+}

@@ -1,0 +1,42 @@
+/** What a server has stored, read through its API once everything is processed. */
+
+import { eventually, type TestServer } from '../server.ts';
+
+export interface StoredEvent {
+  readonly id: string;
+  readonly event_name: string;
+  readonly timestamp: string;
+  readonly profile_id: string;
+  readonly properties: Readonly<Record<string, unknown>>;
+}
+
+async function read<T>(server: TestServer, path: string): Promise<T> {
+  const response = await fetch(server.baseUrl + path, { headers: { authorization: `Bearer ${server.key}` } });
+  return (await response.json()) as T;
+}
+
+/** In the order of their times, oldest first. */
+export async function storedEvents(server: TestServer, name: string): Promise<StoredEvent[]> {
+  await eventually('everything is processed', async () => {
+    const text = JSON.stringify(await read(server, '/ledger'));
+    return !/"pending":[1-9]/.test(text);
+  });
+  const events: StoredEvent[] = [];
+  let cursor: string | null = '';
+  while (cursor !== null) {
+    const after: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+    const page: { events: StoredEvent[]; next_cursor: string | null } = await read(
+      server,
+      `/events?event_name=${name}&limit=500${after}`,
+    );
+    events.push(...page.events);
+    cursor = page.next_cursor;
+  }
+  return events.toReversed();
+}
+
+/** The property `n` of each stored event, in order: one that was stored twice is there twice. */
+export async function storedNumbers(server: TestServer, name: string): Promise<number[]> {
+  const events = await storedEvents(server, name);
+  return events.map(({ properties }) => properties['n'] as number).sort((a, b) => a - b);
+}
