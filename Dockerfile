@@ -8,10 +8,11 @@ FROM node:26-slim AS build
 WORKDIR /build
 COPY package.json package-lock.json ./
 COPY dashboard/package.json dashboard/
-# The page is built by "prepare", which needs the sources: scripts wait until they are there.
+COPY sdk/package.json sdk/
+# The page and the SDK are built by "prepare", which needs the sources: scripts wait until they are there.
 RUN npm ci --ignore-scripts
 COPY . .
-RUN npm run build:dashboard && npm run build && npm prune --omit=dev --ignore-scripts
+RUN npm run build:dashboard && npm run build:sdk && npm run build && npm prune --omit=dev --ignore-scripts
 
 FROM node:26-slim
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080 SLUICE_DATA=/data
@@ -23,6 +24,7 @@ COPY --from=build /build/bin bin
 COPY --from=build /build/node_modules node_modules
 COPY --from=build /build/dist dist
 COPY --from=build /build/dashboard/dist dashboard/dist
+COPY --from=build /build/sdk/dist/sluice.js sdk/dist/sluice.js
 # A volume that is mounted here takes over the owner of the folder.
 RUN install -d -o node -g node -m 0700 /data
 USER node

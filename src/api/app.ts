@@ -14,7 +14,7 @@ import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import type { Role } from '../model.ts';
 import { isTooManyOpenFiles } from '../runtime/open-files.ts';
-import { servedElsewhere } from '../config/roles.ts';
+import { servedElsewhere, servesIngest } from '../config/roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
 import { TrustedProxies } from '../config/trusted-proxies.ts';
@@ -34,12 +34,13 @@ import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from '
 import { registerProfileRoutes } from './routes/profiles.ts';
 import { registerReceiptRoutes } from './routes/receipts.ts';
 import { registerRejectionRoutes } from './routes/rejections.ts';
+import { registerSdkScript, type SdkScriptParts } from './routes/sdk-script.ts';
 import { registerSessionRoutes } from './routes/session.ts';
 import { registerTraceRoutes } from './routes/traces.ts';
 import type { TenantParts } from './tenant-route.ts';
 
 /** What the app of every role needs. */
-export interface AppFrame extends OperatorParts {
+export interface AppFrame extends OperatorParts, SdkScriptParts {
   readonly serverFactory: (handler: RequestListener) => Server;
   readonly newTraceId: () => string;
   /** Called for every unexpected exception. Must not throw. */
@@ -100,6 +101,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     return generateDocument(routes, options);
   });
   registerDashboardPage(app, options);
+  if (servesIngest(options.role)) registerSdkScript(app, options);
 
   refuseOtherMethods(app, new Map(app.methodsByPath));
   return app;
@@ -119,10 +121,11 @@ function ignoreStrangersForwarding(app: FastifyInstance, proxies: TrustedProxies
   });
 }
 
-/** For the roles that do not serve the API: health, metrics and version alone. */
+/** For the roles that do not serve the API: health, metrics and version, and where events are taken in the SDK. */
 export function buildOperatorApp(options: AppFrame): FastifyInstance {
   const app = frame(options);
   registerOperatorRoutes(app, options);
+  if (servesIngest(options.role)) registerSdkScript(app, options);
   refuseOtherMethods(app, new Map(app.methodsByPath));
   return app;
 }

@@ -6,6 +6,8 @@
 import type { Role } from '../model.ts';
 
 export const INGEST_PATH = '/ingest/events';
+/** The SDK for pages, served where events are taken in. */
+export const SDK_SCRIPT_PATH = '/ingest/sluice.js';
 
 export function servesIngest(role: Role): boolean {
   return role === 'all' || role === 'edge';
@@ -21,7 +23,8 @@ export function processes(role: Role): boolean {
 
 /** Why a path is not here although it is elsewhere; undefined where that is not so, and it is nowhere. */
 export function servedElsewhere(role: Role, path: string): string | undefined {
-  if (path === INGEST_PATH || path.startsWith(`${INGEST_PATH}?`)) {
+  const [pathname = ''] = path.split('?');
+  if (pathname === INGEST_PATH || pathname === SDK_SCRIPT_PATH) {
     return servesIngest(role) ? undefined : `servers with the role edge receive events; this one has the role ${role}`;
   }
   if (servesApi(role)) return undefined;

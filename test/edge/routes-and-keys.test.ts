@@ -123,8 +123,11 @@ function bodyFor({ method, path }: Route, { traceId }: Owned, keyName: string): 
   return JSON.stringify(path.startsWith('/ingest/') ? { users: [user(`by ${keyName}`)] } : { trace_id: traceId });
 }
 
-/** The routes for operators need no key and belong to no tenant; all others need one. */
-const OPEN_ROUTES = new Set(['/livez', '/readyz', '/metrics', '/version', '/openapi.json', '/docs']);
+/** The routes for operators, and the SDK, need no key and belong to no tenant; all others need one. */
+const OPEN_ROUTES = new Set([
+  ...['/livez', '/readyz', '/metrics', '/version', '/openapi.json', '/docs'],
+  '/ingest/sluice.js',
+]);
 
 /** Keys open nothing here: who has no cookie is no browser, and a change that says not where it comes from is refused. */
 function expectedOfPage({ method, path }: Route, isBrowser: boolean, isMember: boolean): number {

@@ -7,13 +7,10 @@
  * A page that was not built gets a 503 and is looked for again the next time.
  */
 
-import { hash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
-import { extname } from 'node:path';
-import { promisify } from 'node:util';
-import { brotliCompress, gzip, constants as zlib } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { sendError } from '../responses.ts';
+import { CACHED_FOREVER, sendFile, StaticFile } from '../static-file.ts';
 
 const BUILT_PAGE = new URL('../../../dashboard/dist/', import.meta.url);
 const INDEX = 'index.html';
@@ -23,68 +20,7 @@ const NOT_BUILT = 'The dashboard is not built yet. Run: npm run build:dashboard\
 const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-const CONTENT_TYPES: ReadonlyMap<string, string> = new Map([
-  ['.html', 'text/html; charset=utf-8'],
-  ['.js', 'text/javascript; charset=utf-8'],
-  ['.css', 'text/css; charset=utf-8'],
-  ['.svg', 'image/svg+xml'],
-  ['.json', 'application/json; charset=utf-8'],
-  ['.map', 'application/json; charset=utf-8'],
-  ['.png', 'image/png'],
-  ['.woff2', 'font/woff2'],
-]);
-/** Compressed already; another round makes them larger. */
-const PACKED = new Set(['.png', '.woff2']);
-/** Below it the headers outweigh what is saved. */
-const COMPRESSED_BYTES_MIN = 1_024;
-/** One step below the best: a tenth of the time for a few hundred bytes more. */
-const BROTLI_QUALITY = 9;
-const YEAR_SECONDS = 31_536_000;
-
-type Encoding = 'br' | 'gzip' | 'identity';
-
-const COMPRESSORS: Readonly<Record<Encoding, (bytes: Buffer) => Promise<Buffer>>> = {
-  br: (bytes) => promisify(brotliCompress)(bytes, { params: { [zlib.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY } }),
-  gzip: (bytes) => promisify(gzip)(bytes, { level: zlib.Z_BEST_COMPRESSION }),
-  identity: async (bytes) => bytes,
-};
-
-class PageFile {
-  readonly type: string;
-  readonly isHashed: boolean;
-  readonly #bytes: Buffer;
-  readonly #digest: string;
-  readonly #isCompressible: boolean;
-  readonly #encoded = new Map<Encoding, Promise<Buffer>>();
-
-  constructor(name: string, bytes: Buffer) {
-    const extension = extname(name);
-    this.type = CONTENT_TYPES.get(extension) ?? 'application/octet-stream';
-    this.isHashed = name.startsWith(ASSETS);
-    this.#bytes = bytes;
-    this.#digest = hash('sha256', bytes, 'base64url');
-    this.#isCompressible = !PACKED.has(extension) && bytes.length >= COMPRESSED_BYTES_MIN;
-  }
-
-  encodingFor(acceptEncoding: string | undefined): Encoding {
-    return this.#isCompressible ? chosenEncoding(acceptEncoding) : 'identity';
-  }
-
-  /** Each encoding has its own tag: a strong tag identifies the exact bytes. */
-  tag(encoding: Encoding): string {
-    return encoding === 'identity' ? `"${this.#digest}"` : `"${this.#digest}-${encoding}"`;
-  }
-
-  bytes(encoding: Encoding): Promise<Buffer> {
-    const known = this.#encoded.get(encoding);
-    if (known !== undefined) return known;
-    const made = COMPRESSORS[encoding](this.#bytes);
-    this.#encoded.set(encoding, made);
-    return made;
-  }
-}
-
-type PageFiles = ReadonlyMap<string, PageFile>;
+type PageFiles = ReadonlyMap<string, StaticFile>;
 
 export interface DashboardPageParts {
   /** Where the built page is; in this package unless given. */
@@ -110,7 +46,7 @@ export function registerDashboardPage(app: FastifyInstance, { pageFolder = BUILT
       return reply.code(503).header('cache-control', 'no-store').type('text/plain; charset=utf-8').send(NOT_BUILT);
     }
     const file = page.get(name) ?? (name.startsWith(ASSETS) ? undefined : page.get(INDEX));
-    return file === undefined ? sendError(reply, 'not_found') : sendFile(request, reply, file);
+    return file === undefined ? sendError(reply, 'not_found') : send(request, reply, name, file);
   };
 
   // A person with a browser; everything else has its own address.
@@ -123,7 +59,7 @@ async function readPage(folder: URL): Promise<PageFiles> {
   const [top, assets] = await Promise.all([namesIn(folder), namesIn(new URL(ASSETS, folder))]);
   const names = [...top, ...assets.map((name) => ASSETS + name)];
   const files = await Promise.all(
-    names.map(async (name) => [name, new PageFile(name, await readFile(new URL(name, folder)))] as const),
+    names.map(async (name) => [name, new StaticFile(name, await readFile(new URL(name, folder)))] as const),
   );
   const page = new Map(files);
   if (!page.has(INDEX)) throw Object.assign(new Error(`there is no ${INDEX}`), { code: 'ENOENT' });
@@ -135,32 +71,10 @@ async function namesIn(folder: URL): Promise<string[]> {
   return entries.filter((entry) => entry.isFile()).map(({ name }) => name);
 }
 
-async function sendFile(request: FastifyRequest, reply: FastifyReply, file: PageFile): Promise<FastifyReply> {
-  const encoding = file.encodingFor(request.headers['accept-encoding']);
-  const tag = file.tag(encoding);
+function send(request: FastifyRequest, reply: FastifyReply, name: string, file: StaticFile): Promise<FastifyReply> {
   reply.headers({
-    'cache-control': file.isHashed ? `public, max-age=${YEAR_SECONDS}, immutable` : 'no-cache',
+    'cache-control': name.startsWith(ASSETS) ? CACHED_FOREVER : 'no-cache',
     'content-security-policy': PAGE_POLICY,
-    etag: tag,
-    vary: 'accept-encoding',
   });
-  if (isNamed(tag, request.headers['if-none-match'])) return reply.code(304).send();
-  if (encoding !== 'identity') reply.header('content-encoding', encoding);
-  return reply.type(file.type).send(await file.bytes(encoding));
-}
-
-/** The tags that a client names are compared weakly, as RFC 9110 (13.1.2) has it. */
-function isNamed(tag: string, ifNoneMatch: string | undefined): boolean {
-  if (ifNoneMatch === undefined) return false;
-  return ifNoneMatch.split(',').some((given) => ['*', tag, `W/${tag}`].includes(given.trim()));
-}
-
-/** The smallest that the client takes by name; a weight of 0 means that it does not. */
-function chosenEncoding(acceptEncoding = ''): Encoding {
-  const taken = new Set<string>();
-  for (const one of acceptEncoding.toLowerCase().split(',')) {
-    const [name = '', ...parameters] = one.split(';').map((part) => part.trim());
-    if (!parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter))) taken.add(name);
-  }
-  return taken.has('br') ? 'br' : taken.has('gzip') ? 'gzip' : 'identity';
+  return sendFile(request, reply, file);
 }
