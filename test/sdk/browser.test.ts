@@ -1,0 +1,284 @@
+/** The SDK in Chromium, on pages of another origin than the server's: what was called is stored exactly once. */
+
+import assert from 'node:assert/strict';
+import { after, before, suite, test } from 'node:test';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { openBrowser, whyNoBrowser } from '../dashboard/browser.ts';
+import { makeKey, UUID_V7, useServer } from '../edge/fixture.ts';
+import { eventually } from '../server.ts';
+import { ensureBuiltScript } from './built-script.ts';
+import { called, keptCalls, openSite, type Site, trackEach, visit } from './site.ts';
+import { storedEvents, storedNumbers } from './stored.ts';
+
+const ALL_DELIVERED = { rejected: [], dropped: 0, pending: 0 };
+const numbers = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
+
+suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
+  const server = useServer();
+  let browser: Browser;
+  let site: Site;
+  let context: BrowserContext;
+  /** Whether requests of pages that are open fail; those of pages that are left get through. */
+  let isBlocked = false;
+
+  before(async () => {
+    await ensureBuiltScript();
+    const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
+    [browser, site] = await Promise.all([openBrowser(), openSite(server().baseUrl, key)]);
+  });
+  after(async () => {
+    await browser.close();
+    await site.close();
+  });
+
+  /** A visitor who was never there before. */
+  async function newVisitor({ script }: { script?: string } = {}): Promise<BrowserContext> {
+    await context?.close();
+    context = await browser.newContext({ locale: 'en-GB', userAgent: 'a browser' });
+    context.setDefaultTimeout(20_000);
+    if (script !== undefined) await context.addInitScript(script);
+    isBlocked = false;
+    await context.route('**/ingest/events', (route) => (isBlocked ? route.abort() : route.continue()));
+    return context;
+  }
+
+  /** Everything that has the name, once it has arrived; what is sent twice is there once. */
+  async function arrived(name: string, count: number): Promise<void> {
+    await eventually(`${count} events ${name} are stored`, async () => {
+      return (await storedNumbers(server(), name)).length >= count;
+    });
+    assert.deepEqual(await storedNumbers(server(), name), numbers(count));
+  }
+
+  test('a first visit: pages and calls arrive with an anonymous id and their context, and sign-in joins them', async () => {
+    site.attributes = 'async data-auto-page';
+    site.head = "<script>(window.sluice ||= []).push(['track', 'early', { n: 0 }])</script>";
+    const page = await visit(await newVisitor(), `${site.url}/pricing?utm_source=news&utm_medium=mail&q=1#top`);
+    await page.waitForFunction('window.sluice.flush');
+    await page.evaluate("history.pushState(null, '', '/order')");
+    await page.evaluate("history.replaceState(null, '', '/order#again')");
+    await page.waitForTimeout(0);
+    const anonymousId = await page.evaluate<string>('window.sluice.anonymousId');
+    assert.match(anonymousId, UUID_V7);
+    await called(page, 'identify', { user_id: 'ada', email: 'ada@example.com' }, { plan: 'pro' });
+    await called(page, 'track', 'order_placed', { revenue: 42.5, currency: 'EUR' });
+    assert.deepEqual(await called(page, 'flush'), { ...ALL_DELIVERED, delivered: 5 });
+    site.attributes = '';
+    site.head = '';
+
+    const views = await storedEvents(server(), 'page_viewed');
+    const [first, second] = views.map(({ properties: { $event_id: _id, ...properties } }) => properties);
+    assert.deepEqual(first, {
+      page_url: `${site.url}/pricing?utm_source=news&utm_medium=mail&q=1#top`,
+      utm_source: 'news',
+      utm_medium: 'mail',
+      locale: 'en-GB',
+      user_agent: 'a browser',
+      title: 'A shop',
+    });
+    assert.equal(second?.['page_url'], `${site.url}/order`);
+    assert.equal(views.length, 2);
+    const [order] = await storedEvents(server(), 'order_placed');
+    const [early] = await storedEvents(server(), 'early');
+    assert.equal(order?.profile_id, views[0]?.profile_id);
+    assert.equal(order?.profile_id, early?.profile_id);
+    const profile = await fetch(`${server().baseUrl}/profiles?email=ada@example.com`, {
+      headers: { authorization: `Bearer ${server().key}` },
+    });
+    const { identifiers } = (await profile.json()) as { identifiers: Record<string, string[]> };
+    assert.deepEqual(identifiers, {
+      user_id: ['ada'],
+      email: ['ada@example.com'],
+      phone_number: [],
+      anon_id: [anonymousId],
+    });
+  });
+
+  test('the visitor is known on the next page, somebody else is not joined with them, and reset() begins anew', async () => {
+    const page = await visit(await newVisitor(), site.url);
+    const idOf = (): Promise<string> => page.evaluate<string>('window.sluice.anonymousId');
+    const first = await idOf();
+    await called(page, 'identify', { user_id: 'grace' });
+    await page.reload();
+    assert.equal(await idOf(), first);
+    await called(page, 'track', 'returned', { n: 0 });
+    await called(page, 'flush');
+    await called(page, 'identify', { user_id: 'linus' });
+    const second = await idOf();
+    await called(page, 'reset');
+    assert.equal(new Set([first, second, await idOf()]).size, 3);
+    const profile = await eventually('the profile is there', async () => {
+      const response = await fetch(`${server().baseUrl}/profiles?user_id=grace`, {
+        headers: { authorization: `Bearer ${server().key}` },
+      });
+      return response.status === 200 ? ((await response.json()) as { id: string }) : null;
+    });
+    const [event] = await storedEvents(server(), 'returned');
+    assert.equal(event?.profile_id, profile.id);
+  });
+
+  test('two tabs: one visitor, one request at a time, and every event once', async () => {
+    await newVisitor();
+    let flying = 0;
+    let most = 0;
+    context.on('request', (request) => {
+      if (request.method() === 'POST') most = Math.max(most, ++flying);
+    });
+    context.on('requestfinished', (request) => {
+      if (request.method() === 'POST') flying--;
+    });
+    const [one, two] = await Promise.all([visit(context, site.url), visit(context, site.url)]);
+    await Promise.all([trackEach(one, 'tabbed', 0, 250), trackEach(two, 'tabbed', 250, 500)]);
+    const results = await Promise.all([called(one, 'flush'), called(two, 'flush')]);
+    assert.deepEqual(results, [
+      { ...ALL_DELIVERED, delivered: 250 },
+      { ...ALL_DELIVERED, delivered: 250 },
+    ]);
+    await arrived('tabbed', 500);
+    assert.equal(most, 1);
+    assert.equal(await keptCalls(one), 0);
+    const ids = await Promise.all([one, two].map((page) => page.evaluate<string>('window.sluice.anonymousId')));
+    assert.equal(ids[0], ids[1]);
+  });
+
+  test('offline: calls are kept, also over a reload, and sent when the network is back', async () => {
+    const page = await visit(await newVisitor(), site.url);
+    await context.setOffline(true);
+    await trackEach(page, 'offline', 0, 20);
+    assert.deepEqual(await called(page, 'flush', { timeoutMs: 200 }), {
+      ...ALL_DELIVERED,
+      delivered: 0,
+      pending: 20,
+    });
+    assert.equal(await keptCalls(page), 20);
+    await context.setOffline(false);
+    await page.reload();
+    await arrived('offline', 20);
+    await eventually('the queue is empty', async () => (await keptCalls(page)) === 0);
+  });
+
+  test('a tab that is left hands over what waits, before its batch was due', async () => {
+    const page = await visit(await newVisitor(), site.url);
+    await trackEach(page, 'left', 0, 50);
+    await page.goto('about:blank');
+    await arrived('left', 50);
+  });
+
+  test('closing a tab with more than it can hand over: the next page sends the rest, and all is stored once', async () => {
+    const page = await visit(await newVisitor(), site.url);
+    isBlocked = true;
+    await trackEach(page, 'closed', 0, 300, 500);
+    await page.close({ runBeforeUnload: true });
+    isBlocked = false;
+    const next = await visit(context, site.url);
+    await arrived('closed', 300);
+    await eventually('the queue is empty', async () => (await keptCalls(next)) === 0);
+  });
+
+  test('a tab that crashes: the other one takes its calls over as soon as it is looked at', async () => {
+    const other = await visit(await newVisitor(), site.url);
+    const page = await visit(context, site.url);
+    isBlocked = true;
+    await trackEach(page, 'crashed', 0, 30);
+    await crash(page);
+    isBlocked = false;
+    assert.equal(await keptCalls(other), 30);
+    await eventually('the lock of the crashed tab is free', async () => {
+      await other.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
+      return (await keptCalls(other)) === 0 || (await storedNumbers(server(), 'crashed')).length > 0;
+    });
+    await arrived('crashed', 30);
+  });
+
+  test('a full queue drops the oldest, and what it dropped is reported by the next page', async () => {
+    const page = await visit(await newVisitor(), site.url);
+    isBlocked = true;
+    await page.evaluate('window.drops = 0; window.sluice.on("dropped", ({ events }) => window.drops += events)');
+    await trackEach(page, 'overflowed', 0, 1_100);
+    const drops = await page.evaluate<number>('window.drops');
+    assert.ok(drops >= 100, `${drops} were dropped`);
+    await page.close();
+    isBlocked = false;
+    const reported = context.waitForEvent(
+      'request',
+      (request) => request.postData()?.includes('dropped_by_client') ?? false,
+    );
+    await visit(context, site.url);
+    assert.match((await reported).postData() ?? '', new RegExp(`^\\{"dropped_by_client":${drops},"users":`));
+    await eventually('the rest is stored', async () => {
+      return (await storedNumbers(server(), 'overflowed')).length === 1_100 - drops;
+    });
+  });
+
+  test('storage forbidden: the anonymous id is in a cookie, or in memory, and calls arrive', async () => {
+    const forbid = (name: string, object: string): string =>
+      `Object.defineProperty(${object}, '${name}', { get() { throw new DOMException('denied', 'SecurityError'); }, set() { throw new DOMException('denied', 'SecurityError'); } });`;
+    const forbidden = forbid('localStorage', 'window');
+    const page = await visit(await newVisitor({ script: forbidden }), site.url);
+    const first = await page.evaluate<string>('window.sluice.anonymousId');
+    await called(page, 'track', 'forbidden', { n: 0 });
+    assert.deepEqual(await called(page, 'flush'), { ...ALL_DELIVERED, delivered: 1 });
+    await page.reload();
+    assert.equal(await page.evaluate<string>('window.sluice.anonymousId'), first);
+    await called(page, 'track', 'forbidden', { n: 1 });
+    await page.goto('about:blank');
+    await arrived('forbidden', 2);
+
+    const cookieless = forbidden + forbid('cookie', 'Document.prototype');
+    const another = await visit(await newVisitor({ script: cookieless }), site.url);
+    const second = await another.evaluate<string>('window.sluice.anonymousId');
+    assert.equal(await another.evaluate<string>('window.sluice.anonymousId'), second);
+    await called(another, 'track', 'forbidden', { n: 2 });
+    assert.deepEqual(await called(another, 'flush'), { ...ALL_DELIVERED, delivered: 1 });
+    await arrived('forbidden', 3);
+  });
+
+  test('storage full: calls stay in memory and arrive', async () => {
+    const fill = `for (let size = 4_000_000; size >= 1; size /= 2)
+      try { for (;;) localStorage.setItem('other' + Math.random(), 'x'.repeat(size)); } catch {}`;
+    const page = await visit(await newVisitor({ script: fill }), site.url);
+    await trackEach(page, 'crammed', 0, 5);
+    assert.equal(await keptCalls(page), 0);
+    const id = await page.evaluate<string>('window.sluice.anonymousId');
+    assert.equal(await page.evaluate<string>('window.sluice.anonymousId'), id);
+    assert.deepEqual(await called(page, 'flush'), { ...ALL_DELIVERED, delivered: 5 });
+    await arrived('crammed', 5);
+  });
+
+  test('opting out, Do Not Track and Global Privacy Control: nothing is kept and nothing is sent', async () => {
+    const requests: string[] = [];
+    const quiet = async (page: Page): Promise<void> => {
+      await called(page, 'track', 'unwanted', { n: 0 });
+      await called(page, 'identify', { user_id: 'ada' });
+      assert.deepEqual(await called(page, 'flush'), { ...ALL_DELIVERED, delivered: 0 });
+      assert.deepEqual(requests, []);
+    };
+    for (const wish of ['doNotTrack', 'globalPrivacyControl']) {
+      const value = wish === 'doNotTrack' ? "'1'" : 'true';
+      await newVisitor({ script: `Object.defineProperty(navigator, '${wish}', { value: ${value} })` });
+      context.on('request', (request) => request.url().includes('/ingest/events') && requests.push(request.url()));
+      const page = await visit(context, site.url);
+      await quiet(page);
+      assert.equal(await page.evaluate<number>('localStorage.length'), 0, wish);
+    }
+    const page = await visit(await newVisitor(), site.url);
+    context.on('request', (request) => request.url().includes('/ingest/events') && requests.push(request.url()));
+    await called(page, 'track', 'unwanted', { n: 1 });
+    await called(page, 'optOut');
+    await quiet(page);
+    assert.equal(await page.evaluate<number>('localStorage.length'), 1, 'that the visitor opted out');
+    await page.reload();
+    await quiet(page);
+    await called(page, 'optIn');
+    await called(page, 'track', 'wanted again', {});
+    assert.deepEqual(await called(page, 'flush'), { ...ALL_DELIVERED, delivered: 1 });
+    assert.deepEqual(await storedNumbers(server(), 'unwanted'), []);
+  });
+});
+
+/** Kills the process of the page, as an out-of-memory would. */
+async function crash(page: Page): Promise<void> {
+  const crashed = page.waitForEvent('crash');
+  page.goto('chrome://crash').catch(() => undefined);
+  await crashed;
+}
