@@ -12,6 +12,7 @@ import { eventually, removeFolder, temporaryFolder } from './server.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const README = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+const SDK_GUIDE = readFileSync(new URL('../docs/sdk.md', import.meta.url), 'utf8');
 const run = promisify(execFile);
 
 interface Snippet {
@@ -61,9 +62,11 @@ suite('The README', () => {
     assert.equal(snippets[0]?.text, INSTALL_AND_START);
     assert.equal(snippets.at(-1)?.text, INSTALL_AND_TEST);
     assert.deepEqual(
-      snippets.filter(({ language }) => !['sh', 'json', 'text'].includes(language)),
+      snippets.filter(({ language }) => !['sh', 'json', 'text', 'html'].includes(language)),
       [],
     );
+    // Run by test/sdk/guide.test.ts.
+    for (const { text } of snippets.filter(({ language }) => language === 'html')) assert.ok(SDK_GUIDE.includes(text));
   });
 
   test('sends events without a time of their own, so that they count as of today', () => {

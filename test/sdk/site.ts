@@ -14,6 +14,8 @@ export interface Site {
   attributes: string;
   /** HTML before the script tag of the next page. */
   head: string;
+  /** If set, instead of all that. */
+  html: string;
   close(): Promise<void>;
 }
 
@@ -21,7 +23,8 @@ export async function openSite(serverUrl: string, key: string): Promise<Site> {
   const server = createServer((_request, response) => {
     const script = `<script src="${serverUrl}/ingest/sluice.js" data-key="${key}" ${site.attributes}></script>`;
     response.setHeader('content-type', 'text/html');
-    response.end(`<!doctype html><title>A shop</title><link rel="icon" href="data:,">${site.head}${script}`);
+    const html = site.html || site.head + script;
+    response.end(`<!doctype html><title>A shop</title><link rel="icon" href="data:,">${html}`);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -29,6 +32,7 @@ export async function openSite(serverUrl: string, key: string): Promise<Site> {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     attributes: '',
     head: '',
+    html: '',
     close: async () => {
       server.closeAllConnections();
       server.close();
