@@ -20,10 +20,10 @@ function published(): string[] {
   );
   const page = globSync('dashboard/dist/**/*.*', { cwd: ROOT });
   const documents = ['README.md', 'CHANGELOG.md', 'LICENSE', ...globSync('docs/*.md', { cwd: ROOT })];
-  return ['package.json', 'bin/sluice.js', ...documents, ...built, ...page];
+  return ['package.json', 'bin/sluice.js', 'sdk/dist/sluice.js', ...documents, ...built, ...page];
 }
 
-test('the package has what it needs and nothing else; unpacked elsewhere, it serves and accepts an event', {
+test('the package has what it needs and nothing else; unpacked elsewhere, it accepts an event and serves the SDK', {
   timeout: 120_000,
 }, async (t) => {
   const folder = temporaryFolder();
@@ -67,4 +67,6 @@ test('the package has what it needs and nothing else; unpacked elsewhere, it ser
   const key = /sk_dev_[0-9A-Za-z]{38}/.exec(words)?.[0] ?? '';
   const answer = await post({ baseUrl }, key, { users: [user('ada')] });
   assert.equal(answer.status, 202);
+  const script = await fetch(`${baseUrl}/ingest/sluice.js`);
+  assert.equal(script.status, 200);
 });

@@ -34,6 +34,7 @@ export async function bundleProgram(): Promise<string> {
   copyFileSync(join(ROOT, 'package.json'), join(made, 'package.json'));
   mkdirSync(join(made, 'dashboard'));
   symlinkSync(join(ROOT, 'dashboard', 'dist'), join(made, 'dashboard', 'dist'));
+  symlinkSync(join(ROOT, 'sdk'), join(made, 'sdk'));
   rmSync(BUNDLE, { recursive: true, force: true });
   renameSync(made, BUNDLE);
   return join(BUNDLE, 'src', 'main.js');

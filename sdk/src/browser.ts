@@ -47,6 +47,7 @@ const UUID_LENGTH = 36;
 export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> extends SluiceClient<Plan> {
   readonly #values: KeptValues;
   readonly #person: ReturnType<typeof visitorOf>;
+  readonly #tab: Tab;
 
   constructor(options: BrowserOptions) {
     const { key, context, autoPage, respectDoNotTrack = true } = options;
@@ -69,7 +70,8 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
     });
     this.#values = values;
     this.#person = person;
-    this.#follow(tab, isAllowed);
+    this.#tab = tab;
+    this.#follow(isAllowed);
     if (autoPage === true) this.#pageAutomatically();
   }
 
@@ -88,15 +90,19 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
     this.#values.set('out', '1');
     this.#person.forget();
     this.queue.clear();
+    this.#tab.forgetAll();
   }
 
   optIn(): void {
     this.#values.set('out', null);
   }
 
-  #follow(tab: Tab, isAllowed: () => boolean): void {
+  #follow(isAllowed: () => boolean): void {
     const { queue } = this;
-    const takeOver = (): void => void (isAllowed() && tab.takeOver(queue));
+    const tab = this.#tab;
+    const takeOver = (): void => {
+      if (isAllowed() && !queue.isClosed) tab.takeOver(queue);
+    };
     tab.hold();
     takeOver();
     setInterval(takeOver, TAKE_OVER_INTERVAL_MS);
@@ -223,6 +229,8 @@ interface Tab {
   readonly exclusively: <Result>(send: () => Promise<Result>) => Promise<Result>;
   /** Puts what closed pages left behind into the queue of this one. */
   takeOver(queue: Queue): void;
+  /** Removes what all pages have kept. */
+  forgetAll(): void;
 }
 
 /** The queue of one page in localStorage, and the locks by which pages know of each other. */
@@ -230,6 +238,7 @@ function openTab(storage: Storage | null, prefix: string): Tab {
   const { locks } = navigator as { readonly locks?: LockManager };
   const id = newId();
   const queues = `${prefix}q:`;
+  const names = (): string[] => Object.keys(storage ?? {}).filter((name) => name.startsWith(queues));
   let release = (): void => undefined;
 
   const takeEntry = (name: string, queue: Queue): void => {
@@ -262,18 +271,18 @@ function openTab(storage: Storage | null, prefix: string): Tab {
     exclusively: (send) => locks?.request(`${prefix}send`, send).catch(send) ?? send(),
     takeOver: (queue) => {
       const byTab = new Map<string, string[]>();
-      for (const name of Object.keys(storage ?? {}).sort()) {
-        if (!name.startsWith(queues)) continue;
+      for (const name of names().sort()) {
         const tab = name.slice(queues.length, queues.length + UUID_LENGTH);
         byTab.set(tab, [...(byTab.get(tab) ?? []), name]);
       }
       byTab.delete(id);
-      for (const [tab, names] of byTab) {
-        const take = (): void => names.forEach((name) => takeEntry(name, queue));
+      for (const [tab, kept] of byTab) {
+        const take = (): void => kept.forEach((name) => takeEntry(name, queue));
         if (locks) locks.request(prefix + tab, { ifAvailable: true }, (lock) => lock && take()).catch(() => undefined);
         else if (Date.now() - Number.parseInt(tab.replace('-', ''), 16) > LEFT_AFTER_MS) take();
       }
     },
+    forgetAll: () => names().forEach((name) => storage?.removeItem(name)),
   };
 }
 

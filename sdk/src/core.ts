@@ -102,9 +102,8 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
 
   constructor(options: SluiceOptions, platform: Platform) {
     const { url, key } = options;
-    if (!/^https?:\/\//.test(url))
-      throw new TypeError('url must be the address of the server, such as https://events.example.com');
-    if (!key) throw new TypeError('key must be a key of the server: pk_… in browsers, sk_… on servers');
+    if (!/^https?:\/\//.test(url)) throw new TypeError('url must be the address of the server, https://…');
+    if (!key) throw new TypeError('key must be a key of the server, pk_… or sk_…');
     this.#options = options;
     this.#platform = platform;
     this.queue = new Queue({

@@ -74,7 +74,8 @@ export interface FlushResult {
  */
 export type Keep = (name: string, text: string | null) => void;
 
-export const DROPPED = 'dropped';
+/** No event has this id. */
+export const DROPPED = '';
 
 export interface QueueParts {
   readonly endpoint: string;
@@ -163,6 +164,10 @@ export class Queue {
 
   get size(): number {
     return this.#count;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
   }
 
   add(entry: Entry): void {

@@ -136,7 +136,7 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     assert.equal(ids[0], ids[1]);
   });
 
-  test('offline: calls are kept, also over a reload, and sent when the network is back', async () => {
+  test('offline: calls are kept, and sent when the network is back', async () => {
     const page = await visit(await newVisitor(), site.url);
     await context.setOffline(true);
     await trackEach(page, 'offline', 0, 20);
@@ -144,9 +144,9 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     assert.deepEqual(result, { delivered: 0, rejected: [], dropped: 0, pending: 20 });
     assert.equal(await keptCalls(page), 20);
     await context.setOffline(false);
-    await page.reload();
+    await flushed(page);
     await arrived('offline', 20);
-    await eventually('the queue is empty', async () => (await keptCalls(page)) === 0);
+    assert.equal(await keptCalls(page), 0);
   });
 
   test('a tab that is left hands over what waits, before its batch was due', async () => {
@@ -154,6 +154,30 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     await trackEach(page, 'left', 0, 50);
     await page.goto('about:blank');
     await arrived('left', 50);
+
+    const older = await visit(await newVisitor({ script: 'delete Request.prototype.keepalive' }), site.url);
+    await trackEach(older, 'beaconed', 0, 50);
+    await older.goto('about:blank');
+    await arrived('beaconed', 50);
+  });
+
+  test('without Web Locks: calls arrive, what an old page left is taken over, and nonsense in storage does no harm', async () => {
+    const tab = '01900000-0000-7000-8000-000000000000';
+    const left = `{"identifiers":{"anon_id":"a"},"events":[{"event_name":"lockless","n":0,"$event_id":"of-an-old-page"}]}`;
+    const page = await visit(
+      await newVisitor({ script: "Object.defineProperty(navigator, 'locks', { value: undefined })" }),
+      site.url,
+    );
+    await trackEach(page, 'lockless', 1, 3);
+    await flushed(page);
+    await page.evaluate(`{
+      const prefix = Object.keys(localStorage).find((name) => name.endsWith('anon')).replace('anon', 'q:${tab}:');
+      localStorage.setItem(prefix + 'of-an-old-page', ${JSON.stringify(left)});
+      localStorage.setItem(prefix + 'nonsense', '{"events":');
+    }`);
+    await page.reload();
+    await arrived('lockless', 3);
+    await eventually('the queue is empty', async () => (await keptCalls(page)) === 0);
   });
 
   test('closing a tab with more than it can hand over: the next page sends the rest, and all is stored once', async () => {
@@ -239,6 +263,8 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
 
   test('opting out, Do Not Track and Global Privacy Control: nothing is kept and nothing is sent', async () => {
     const requests: string[] = [];
+    const listen = (): void =>
+      void context.on('request', (request) => request.url().includes('/ingest/events') && requests.push(request.url()));
     const quiet = async (page: Page): Promise<void> => {
       await called(page, 'track', 'unwanted', { n: 0 });
       await called(page, 'identify', { user_id: 'ada' });
@@ -248,18 +274,27 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     for (const wish of ['doNotTrack', 'globalPrivacyControl']) {
       const value = wish === 'doNotTrack' ? "'1'" : 'true';
       await newVisitor({ script: `Object.defineProperty(navigator, '${wish}', { value: ${value} })` });
-      context.on('request', (request) => request.url().includes('/ingest/events') && requests.push(request.url()));
+      listen();
       const page = await visit(context, site.url);
       await quiet(page);
       assert.equal(await page.evaluate<number>('localStorage.length'), 0, wish);
     }
     const page = await visit(await newVisitor(), site.url);
-    context.on('request', (request) => request.url().includes('/ingest/events') && requests.push(request.url()));
+    listen();
     await called(page, 'track', 'unwanted', { n: 1 });
     await called(page, 'optOut');
     await quiet(page);
     assert.equal(await page.evaluate<number>('localStorage.length'), 1, 'that the visitor opted out');
     await page.reload();
+    await quiet(page);
+    const other = await visit(context, site.url);
+    await called(page, 'optIn');
+    isBlocked = true;
+    await trackEach(page, 'unwanted', 2, 5);
+    await called(other, 'optOut');
+    await eventually('the other page has forgotten its calls, too', async () => (await keptCalls(page)) === 0);
+    isBlocked = false;
+    requests.length = 0;
     await quiet(page);
     await called(page, 'optIn');
     await called(page, 'track', 'wanted again', {});
