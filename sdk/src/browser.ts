@@ -304,16 +304,17 @@ function isUnwanted(): boolean {
 }
 
 function contextOf(wanted: Readonly<Partial<Record<ContextField, boolean>>>): Properties {
-  const { referrer } = document;
   const { language: locale, userAgent: user_agent } = navigator;
-  const utm = [...new URLSearchParams(location.search)].filter(([name]) => name.startsWith('utm_'));
-  const fields: Record<ContextField, Properties> = {
-    page_url: { page_url: location.href },
-    referrer: referrer ? { referrer } : {},
-    utm: Object.fromEntries(utm),
-    locale: { locale },
-    user_agent: { user_agent },
+  // What is undefined is not in the JSON.
+  const fields: Record<string, unknown> = {
+    page_url: location.href,
+    referrer: document.referrer || undefined,
+    locale,
+    user_agent,
   };
-  const names = Object.keys(fields) as ContextField[];
-  return Object.assign({}, ...names.map((name) => wanted[name] !== false && fields[name])) as Properties;
+  for (const name in fields) if (wanted[name as ContextField] === false) fields[name] = undefined;
+  if (wanted.utm !== false) {
+    for (const [name, value] of new URLSearchParams(location.search)) if (name.startsWith('utm_')) fields[name] = value;
+  }
+  return fields;
 }

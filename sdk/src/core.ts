@@ -91,6 +91,8 @@ type Listener<Name extends keyof SluiceEvents> = (detail: SluiceEvents[Name]) =>
 
 const IDENTIFY = '$identify';
 const WAIT_MS = 10_000;
+/** The server rejects larger requests. */
+const USERS_MAX = 1_000;
 /** Reported on the console as long as the program does not listen. */
 const WARNED_OF = /^(rejected|dropped)$/;
 
@@ -206,8 +208,9 @@ function limitsOf(options: Partial<Limits>, defaults: Limits): Limits {
   const limits: Record<keyof Limits, number> = { ...defaults };
   for (const name of names) {
     const value = options[name] ?? defaults[name];
-    if (!(value >= 0)) throw new TypeError(`${name} must be a number`);
+    if (!(value >= 1)) throw new TypeError(`${name} must be a number of at least 1`);
     limits[name] = value;
   }
+  if (limits.batchUsersMax > USERS_MAX) throw new TypeError(`batchUsersMax must be at most ${USERS_MAX}`);
   return limits;
 }

@@ -120,13 +120,18 @@ interface ResponseBody {
   readonly errors?: readonly { readonly userIndex: number; readonly message: string }[];
 }
 
+/** A FlushResult in the making. */
+interface Counts {
+  delivered: number;
+  readonly rejected: Rejection[];
+  dropped: number;
+  pending: number;
+}
+
 interface Waiter {
   /** The newest entry that it waits for. */
   readonly until: number;
-  pending: number;
-  delivered: number;
-  dropped: number;
-  readonly rejected: Rejection[];
+  readonly counts: Counts;
   readonly finish: () => void;
 }
 
@@ -162,10 +167,6 @@ export class Queue {
     this.#batchBytesMax = parts.limits.batchBytesMax;
   }
 
-  get size(): number {
-    return this.#count;
-  }
-
   get isClosed(): boolean {
     return this.#isClosed;
   }
@@ -195,23 +196,17 @@ export class Queue {
 
   flush(timeoutMs: number): Promise<FlushResult> {
     return new Promise((resolve) => {
-      const waiter: Waiter = {
-        until: this.#sequence,
-        pending: this.#count,
-        delivered: 0,
-        dropped: 0,
-        rejected: [],
-        finish: () => {
-          clearTimeout(timer);
-          this.#waiters.delete(waiter);
-          const { delivered, rejected, dropped, pending } = waiter;
-          resolve({ delivered, rejected, dropped, pending });
-        },
+      const counts: Counts = { delivered: 0, rejected: [], dropped: 0, pending: this.#count };
+      const finish = (): void => {
+        clearTimeout(timer);
+        this.#waiters.delete(waiter);
+        resolve({ ...counts });
       };
+      const waiter: Waiter = { until: this.#sequence, counts, finish };
       // The only timer that keeps a process alive: its caller waits.
-      const timer = setTimeout(waiter.finish, timeoutMs);
+      const timer = setTimeout(finish, timeoutMs);
       this.#waiters.add(waiter);
-      if (this.#count === 0 || this.#isClosed) waiter.finish();
+      if (counts.pending === 0 || this.#isClosed) finish();
       else this.#sendAll();
     });
   }
@@ -399,7 +394,7 @@ export class Queue {
     batch.entries = [];
     for (const [index, entry] of entries.entries()) {
       const reason = messages.get(index) ?? (isDelivered ? undefined : message);
-      if (reason === undefined) this.#settle(entry, (waiter) => waiter.delivered++);
+      if (reason === undefined) this.#settle(entry, (counts) => counts.delivered++);
       else this.#reject(entry, reason, status);
     }
     return true;
@@ -409,13 +404,13 @@ export class Queue {
     const [event] = (JSON.parse(entry.text) as { events: [Rejection['event']] }).events;
     const rejection = { event, message, status };
     this.#parts.emit('rejected', rejection);
-    this.#settle(entry, (waiter) => waiter.rejected.push(rejection));
+    this.#settle(entry, (counts) => counts.rejected.push(rejection));
   }
 
   #dropOldest(isWanted: () => boolean, reason: DropReason): void {
     let events = 0;
     for (; events < this.#queued.length && isWanted(); events++) {
-      this.#settle(this.#queued[events] as QueuedEntry, (waiter) => waiter.dropped++);
+      this.#settle(this.#queued[events] as QueuedEntry, (counts) => counts.dropped++);
     }
     if (events === 0) return;
     this.#queued.splice(0, events);
@@ -433,14 +428,14 @@ export class Queue {
     this.#parts.keep?.(DROPPED, unreported === 0 ? null : String(unreported));
   }
 
-  #settle(entry: QueuedEntry, note: (waiter: Waiter) => void): void {
+  #settle(entry: QueuedEntry, note: (counts: Counts) => void): void {
     this.#count--;
     this.#bytes -= entry.bytes;
     this.#parts.keep?.(entry.id, null);
     for (const waiter of this.#waiters) {
       if (entry.sequence > waiter.until) continue;
-      note(waiter);
-      if (--waiter.pending === 0) waiter.finish();
+      note(waiter.counts);
+      if (--waiter.counts.pending === 0) waiter.finish();
     }
   }
 }

@@ -65,8 +65,8 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
     if (process === undefined)
       throw new TypeError('flushOnExit needs a process; use waitUntil on serverless platforms');
     process.on('beforeExit', () => {
-      // Node asks again after each round of work; a closed client has none.
-      if (this.queue.size > 0) void this.close({ timeoutMs });
+      // Node asks again after each round of work.
+      if (!this.queue.isClosed) void this.close({ timeoutMs });
     });
     const onSignal = (): void => {
       void this.close({ timeoutMs }).then(() => {

@@ -10,6 +10,8 @@ import { ensureBuiltScript } from './built-script.ts';
 import { called, keptCalls, openSite, type Site, trackEach, visit } from './site.ts';
 import { storedEvents, storedNumbers } from './stored.ts';
 
+/** The machine may be busy with other tests. */
+const PATIENCE_MS = 60_000;
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
 
 suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
@@ -34,7 +36,7 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
   async function newVisitor({ script }: { script?: string } = {}): Promise<BrowserContext> {
     await context?.close();
     context = await browser.newContext({ locale: 'en-GB', userAgent: 'a browser' });
-    context.setDefaultTimeout(20_000);
+    context.setDefaultTimeout(PATIENCE_MS);
     if (script !== undefined) await context.addInitScript(script);
     isBlocked = false;
     await context.route('**/ingest/events', (route) => (isBlocked ? route.abort() : route.continue()));
@@ -43,9 +45,13 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
 
   /** Everything that has the name, once it has arrived; what is sent twice is there once. */
   async function arrived(name: string, count: number): Promise<void> {
-    await eventually(`${count} events ${name} are stored`, async () => {
-      return (await storedNumbers(server(), name)).length >= count;
-    });
+    await eventually(
+      `${count} events ${name} are stored`,
+      async () => {
+        return (await storedNumbers(server(), name)).length >= count;
+      },
+      PATIENCE_MS,
+    );
     assert.deepEqual(await storedNumbers(server(), name), numbers(count));
   }
 
@@ -221,9 +227,13 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     );
     await visit(context, site.url);
     assert.match((await reported).postData() ?? '', new RegExp(`^\\{"dropped_by_client":${drops},"users":`));
-    await eventually('the rest is stored', async () => {
-      return (await storedNumbers(server(), 'overflowed')).length === 1_100 - drops;
-    });
+    await eventually(
+      'the rest is stored',
+      async () => {
+        return (await storedNumbers(server(), 'overflowed')).length === 1_100 - drops;
+      },
+      PATIENCE_MS,
+    );
   });
 
   test('storage forbidden: the anonymous id is in a cookie, or in memory, and calls arrive', async () => {
@@ -305,7 +315,9 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
 
 /** Some may have been delivered before. */
 async function flushed(page: Page): Promise<void> {
-  const { delivered: _delivered, ...rest } = await called<{ delivered: number }>(page, 'flush', { timeoutMs: 20_000 });
+  const { delivered: _delivered, ...rest } = await called<{ delivered: number }>(page, 'flush', {
+    timeoutMs: PATIENCE_MS,
+  });
   assert.deepEqual(rest, { rejected: [], dropped: 0, pending: 0 });
 }
 

@@ -9,6 +9,8 @@ import { type Gate, openGate } from './gate.ts';
 import { storedEvents, storedNumbers } from './stored.ts';
 
 const QUICK = { retryDelayMs: 20, retryDelayMaxMs: 50 };
+/** The machine may be busy with other tests. */
+const PATIENT = { timeoutMs: 60_000 };
 
 interface Heard {
   readonly sluice: Sluice;
@@ -45,7 +47,7 @@ suite('The SDK and a server', () => {
     const { sluice, delivered } = listenedTo(options());
     sluice.identify({ user_id: 'ada', email: 'ada@example.com' }, { plan: 'pro' });
     const ids = numbers(5).map((n) => sluice.track('called', { n }));
-    assert.deepEqual(await sluice.flush(), { delivered: 6, rejected: [], dropped: 0, pending: 0 });
+    assert.deepEqual(await sluice.flush(PATIENT), { delivered: 6, rejected: [], dropped: 0, pending: 0 });
     for (const id of ids) assert.match(id, UUID_V7);
     assert.deepEqual(ids.toSorted(), ids);
     assert.deepEqual(delivered.slice(1), ids);
@@ -79,7 +81,7 @@ suite('The SDK and a server', () => {
     gate.faults.push('lose the response');
     const { sluice, retries } = listenedTo(options());
     for (const n of numbers(3)) sluice.user({ user_id: 'ada' }).track('lost', { n });
-    const { delivered } = await sluice.flush();
+    const { delivered } = await sluice.flush(PATIENT);
     assert.equal(delivered, 3);
     assert.deepEqual(
       retries.map(({ status }) => status),
@@ -102,7 +104,7 @@ suite('The SDK and a server', () => {
     );
     const { sluice, retries } = listenedTo(options());
     sluice.user({ user_id: 'ada' }).track('retried', { n: 0 });
-    const { delivered } = await sluice.flush();
+    const { delivered } = await sluice.flush(PATIENT);
     assert.equal(delivered, 1);
     assert.deepEqual(
       retries.map(({ status }) => status),
@@ -119,10 +121,10 @@ suite('The SDK and a server', () => {
       numbersIn(body).length > 3 ? { status: 413, body: '{"error":"payload too large"}' } : undefined;
     const { sluice, rejected } = listenedTo(options());
     for (const n of numbers(10)) sluice.user({ user_id: 'ada' }).track('halved', { n });
-    const first = await sluice.flush();
+    const first = await sluice.flush(PATIENT);
     const refused = gate.seen.filter(({ status }) => status === 413).length;
     for (const n of numbers(20).slice(10)) sluice.user({ user_id: 'ada' }).track('halved', { n });
-    const second = await sluice.flush();
+    const second = await sluice.flush(PATIENT);
     gate.rule = undefined;
     assert.deepEqual([first.delivered, second.delivered, rejected], [10, 10, []]);
     assert.equal(
@@ -142,7 +144,7 @@ suite('The SDK and a server', () => {
     gate.rule = (body) => (body.includes('huge') ? { status: 413, body: '{"error":"payload too large"}' } : undefined);
     const { sluice } = listenedTo(options());
     for (const n of numbers(4)) sluice.user({ user_id: 'ada' }).track('sized', { n, text: n === 2 ? 'huge' : 'small' });
-    const { delivered, rejected } = await sluice.flush();
+    const { delivered, rejected } = await sluice.flush(PATIENT);
     gate.rule = undefined;
     assert.equal(delivered, 3);
     assert.deepEqual(
@@ -156,7 +158,7 @@ suite('The SDK and a server', () => {
     const good = sluice.user({ user_id: 'ada' }).track('partly', { n: 0 });
     sluice.track('partly', { n: 1 });
     sluice.user({ user_id: 'ada' }).track('partly', { n: 2, revenue: 'a lot' });
-    const result = await sluice.flush();
+    const result = await sluice.flush(PATIENT);
     assert.equal(result.delivered, 1);
     assert.deepEqual(delivered, [good]);
     assert.deepEqual(result.rejected, rejected);
@@ -174,7 +176,7 @@ suite('The SDK and a server', () => {
     gate.seen.length = 0;
     const bad = listenedTo(options());
     bad.sluice.track('nobody', { n: 0 });
-    const { rejected } = await bad.sluice.flush();
+    const { rejected } = await bad.sluice.flush(PATIENT);
     assert.deepEqual(
       rejected.map(({ status, message }) => [status, message.slice(0, 25)]),
       [[400, 'at least one identifier i']],
@@ -186,13 +188,13 @@ suite('The SDK and a server', () => {
     });
     bad.sluice.user({ user_id: 'ada' }).track('unread', { n: 0 });
     assert.deepEqual(
-      (await bad.sluice.flush()).rejected.map(({ message }) => message),
+      (await bad.sluice.flush(PATIENT)).rejected.map(({ message }) => message),
       ['body is not valid JSON'],
     );
 
     const locked = listenedTo({ ...options(), key: withWrongChecksum(server().key) });
     for (const n of numbers(2)) locked.sluice.user({ user_id: 'ada' }).track('locked out', { n });
-    const result = await locked.sluice.flush();
+    const result = await locked.sluice.flush(PATIENT);
     assert.deepEqual(
       result.rejected.map(({ status, message }) => [status, message]),
       [
@@ -213,11 +215,11 @@ suite('The SDK and a server', () => {
       dropped,
       Array.from({ length: 3 }, () => ({ events: 1, reason: 'queue_full' })),
     );
-    assert.equal((await sluice.flush()).rejected.length, 5, 'the second attempt got 401');
+    assert.equal((await sluice.flush(PATIENT)).rejected.length, 5, 'the second attempt got 401');
     sluice.user({ user_id: 'ada' }).track('bounded', { n: 8 });
-    assert.equal((await sluice.flush()).delivered, 1);
+    assert.equal((await sluice.flush(PATIENT)).delivered, 1);
     sluice.user({ user_id: 'ada' }).track('bounded', { n: 9 });
-    assert.equal((await sluice.flush()).delivered, 1);
+    assert.equal((await sluice.flush(PATIENT)).delivered, 1);
     assert.deepEqual(
       gate.seen.map(({ body }) => (JSON.parse(body) as { dropped_by_client?: number }).dropped_by_client),
       [3, 3, 3, undefined],
@@ -238,7 +240,7 @@ suite('The SDK and a server', () => {
       { events: 1, reason: 'too_large' },
       { events: 1, reason: 'queue_full' },
     ]);
-    assert.equal((await sluice.flush()).delivered, 2);
+    assert.equal((await sluice.flush(PATIENT)).delivered, 2);
     assert.deepEqual(await storedNumbers(server(), 'heavy'), [2, 3]);
   });
 
@@ -254,7 +256,7 @@ suite('The SDK and a server', () => {
       { events: 2, reason: 'closed' },
       { events: 1, reason: 'closed' },
     ]);
-    assert.deepEqual(await sluice.flush(), { delivered: 0, rejected: [], dropped: 0, pending: 0 });
+    assert.deepEqual(await sluice.flush(PATIENT), { delivered: 0, rejected: [], dropped: 0, pending: 0 });
     assert.deepEqual(await storedNumbers(server(), 'never'), []);
   });
 
@@ -266,7 +268,7 @@ suite('The SDK and a server', () => {
     });
     for (const n of [0, 1]) sluice.user({ user_id: 'ada' }).track('seen', { n, email: 'ada@example.com' });
     sluice.user({ user_id: 'ada' }).track('seen', { n: 2n });
-    assert.equal((await sluice.flush()).delivered, 1);
+    assert.equal((await sluice.flush(PATIENT)).delivered, 1);
     assert.deepEqual(
       rejected.map(({ event, status }) => [event['event_name'], status]),
       [['seen', 0]],
@@ -294,7 +296,7 @@ suite('The SDK and a server', () => {
     let heard = 0;
     sluice.on('delivered', () => heard++)();
     sluice.user({ user_id: 'ada' }).track('heard', {});
-    assert.equal((await sluice.flush()).delivered, 1);
+    assert.equal((await sluice.flush(PATIENT)).delivered, 1);
     assert.deepEqual([delivered.length, heard, error.mock.callCount()], [1, 0, 1]);
   });
 
@@ -304,19 +306,31 @@ suite('The SDK and a server', () => {
       /url must be the address of the server/,
     );
     assert.throws(() => new Sluice({ url: gate.url, key: '' }), /key must be a key of the server/);
-    assert.throws(() => new Sluice({ ...options(), batchUsersMax: Number.NaN }), /batchUsersMax must be a number/);
+    for (const [batchUsersMax, message] of [
+      [Number.NaN, /batchUsersMax must be a number of at least 1/],
+      [0, /batchUsersMax must be a number of at least 1/],
+      [1_001, /batchUsersMax must be at most 1000/],
+    ] as const) {
+      assert.throws(() => new Sluice({ ...options(), batchUsersMax }), message);
+    }
   });
 });
 
 suite('The SDK and a server that is killed', () => {
-  test('kill -9 in the middle: everything that is reported as delivered is stored exactly once', async () => {
+  test('kill -9 in the middle: everything that is reported as delivered is stored exactly once', async (context) => {
     const dataFolder = temporaryFolder();
     let server = await startServer({ dataFolder });
     const { key } = server;
     const gate = await openGate(() => server.baseUrl);
+    context.after(async () => {
+      await gate.close();
+      await server.kill();
+      removeFolder(dataFolder);
+    });
     const { sluice, delivered } = listenedTo({ url: gate.url, key, batchUsersMax: 20 });
     const ids = numbers(1_000).map((n) => sluice.user({ user_id: `user-${n % 7}` }).track('survived', { n }));
-    const flushed = sluice.flush({ timeoutMs: 60_000 });
+    // Long enough for a server that starts on a busy machine.
+    const flushed = sluice.flush({ timeoutMs: 300_000 });
     while (delivered.length < 200) await new Promise((resolve) => sluice.on('delivered', resolve));
     // Where it is in the middle of a request: its response, if there was to be one, is lost.
     await server.kill('SIGKILL');
@@ -324,8 +338,5 @@ suite('The SDK and a server that is killed', () => {
     assert.deepEqual(await flushed, { delivered: 1_000, rejected: [], dropped: 0, pending: 0 });
     assert.deepEqual(delivered, ids);
     assert.deepEqual(await storedNumbers(server, 'survived'), numbers(1_000));
-    await gate.close();
-    await server.kill();
-    removeFolder(dataFolder);
   });
 });

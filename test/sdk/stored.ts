@@ -2,6 +2,9 @@
 
 import { eventually, type TestServer } from '../server.ts';
 
+/** The machine may be busy with other tests. */
+const PATIENCE_MS = 60_000;
+
 export interface StoredEvent {
   readonly id: string;
   readonly event_name: string;
@@ -17,10 +20,14 @@ async function read<T>(server: TestServer, path: string): Promise<T> {
 
 /** In the order of their times, oldest first. */
 export async function storedEvents(server: TestServer, name: string): Promise<StoredEvent[]> {
-  await eventually('everything is processed', async () => {
-    const text = JSON.stringify(await read(server, '/ledger'));
-    return !/"pending":[1-9]/.test(text);
-  });
+  await eventually(
+    'everything is processed',
+    async () => {
+      const text = JSON.stringify(await read(server, '/ledger'));
+      return !/"pending":[1-9]/.test(text);
+    },
+    PATIENCE_MS,
+  );
   const events: StoredEvent[] = [];
   let cursor: string | null = '';
   while (cursor !== null) {
