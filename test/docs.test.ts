@@ -60,7 +60,10 @@ suite('The documents', () => {
   });
 
   test('name source files and tests that exist, by their path or its end', () => {
-    const files = globSync(['{src,test,bench,dashboard}/**/*.{ts,tsx}'], { cwd: ROOT, exclude: ['**/node_modules'] });
+    const files = globSync(['{src,test,bench,dashboard,sdk}/**/*.{ts,tsx}'], {
+      cwd: ROOT,
+      exclude: ['**/node_modules'],
+    });
     const ends = (name: string): boolean => files.some((file) => `/${file}`.endsWith(`/${name}`));
     for (const document of DOCUMENTS) {
       const names = read(document).matchAll(/(?<![\w./-])(?:[\w-]+\/)*[\w-]+\.tsx?\b/g);
