@@ -9,6 +9,7 @@
 import { copyFileSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+// Comes with vite, which builds the dashboard. As a dependency of this package npm would ask for its builds for every system.
 import { rolldown } from 'rolldown';
 import { ROOT } from './choice.ts';
 
