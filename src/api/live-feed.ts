@@ -1,6 +1,6 @@
 /**
- * Reads arrivals for all open streams: one read every POLL_MS for all streams of a tenant that have the same filter, and only after the
- * processor has stored something. A stream shows a few events of thousands a second, so the store looks through the rest and
+ * Reads arrivals for all open streams: one read every POLL_MS for all streams of a tenant that have the same filter, less often while this server
+ * stores nothing. A stream shows a few events of thousands a second, so the store looks through the rest and
  * counts it. A stream that starts in the past reads on its own until it has caught up with the others, and then joins them.
  *
  * Limits: LISTENERS_MAX streams in all and LISTENERS_PER_TENANT_MAX a tenant, on each edge; a tenant that stores more
@@ -22,6 +22,8 @@ import {
 export const LISTENERS_MAX = 200;
 export const LISTENERS_PER_TENANT_MAX = 20;
 const POLL_MS = 200;
+/** One in so many polls reads even if this server has stored nothing: others may store into the same database. */
+const POLLS_PER_READ_MAX = 3;
 const NO_PEOPLE: People = new Map();
 
 export interface LiveFeedParts {
@@ -54,6 +56,7 @@ export class LiveFeed {
   #reservedInAll = 0;
   #timer: NodeJS.Timeout | undefined;
   #storedEventsSeen = -1;
+  #polls = 0;
   #isClosed = false;
 
   constructor(parts: LiveFeedParts) {
@@ -113,10 +116,11 @@ export class LiveFeed {
   #tick(): void {
     // Looked at before reading: what is stored meanwhile changes it again.
     const stored = this.#parts.storedEvents();
-    const hasMoved = stored !== this.#storedEventsSeen;
+    this.#polls += 1;
+    const mayHaveMore = stored !== this.#storedEventsSeen || this.#polls % POLLS_PER_READ_MAX === 0;
     this.#storedEventsSeen = stored;
     for (const channel of this.#channels.values()) {
-      if (hasMoved) channel.isBehind = true;
+      if (mayHaveMore) channel.isBehind = true;
       if (channel.isBehind && !channel.isReading) void this.#readOn(channel);
     }
     const now = this.#parts.now();

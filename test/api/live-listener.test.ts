@@ -185,6 +185,29 @@ suite('A live stream that comes back far behind another', () => {
   });
 });
 
+suite('A live stream of a store that other servers write to', () => {
+  test('shows what they stored, though this server stores nothing', async (t) => {
+    const stored = [event(1).event];
+    const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {
+      const from = Number(after.replace('cursor-', '').replace('start', '0'));
+      const last = stored.length;
+      return { events: stored.slice(from), last: `cursor-${last}`, lastSequence: last, skipped: null };
+    };
+    const feed = new LiveFeed({
+      store: { newestArrivals } as Store,
+      storedEvents: () => 0,
+      now: () => START,
+      onUnavailable: (error) => assert.fail(error),
+    });
+    t.after(() => feed.close());
+    const { listener, comes } = await listen(t);
+    feed.add('acct_a/production', listener);
+    await comes('id: cursor-1\n');
+    stored.push(event(2).event);
+    await comes('id: cursor-2\n');
+  });
+});
+
 suite('A live stream whose store was set back', () => {
   test('ends, so that its client comes back with its cursor and gets an error that says what to do; a new one starts', async (t) => {
     const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {

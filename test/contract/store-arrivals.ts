@@ -31,12 +31,13 @@ export async function arrivedAfter(
   { store }: Pick<StoreUnderTest, 'store'>,
   after: string,
   tenantId = TENANT,
+  limit = 3,
 ): Promise<{ readonly events: ArrivedEvent[]; readonly last: string }> {
   const events: ArrivedEvent[] = [];
   let last = after;
   // The end itself moves on with whatever else the server does, and a page may be empty before the end.
   for (let emptyPages = 0; emptyPages < 3; ) {
-    const page = await store.arrivals(tenantId, last, 3);
+    const page = await store.arrivals(tenantId, last, limit);
     events.push(...page.events);
     emptyPages = page.events.length === 0 ? emptyPages + 1 : 0;
     last = page.last;
@@ -150,6 +151,31 @@ export function storeArrivalsContract(open: OpenStore): void {
       const none = await under.store.newestArrivals(TENANT, newest.last, ANY, 3);
       assert.deepEqual({ events: none.events, skipped: none.skipped }, { events: [], skipped: null });
       assert.deepEqual((await under.store.newestArrivals('acct_unknown/production', OLDEST, ANY, 3)).events, []);
+    });
+
+    test('a look through more than one call covers gives or counts every event, and passes over none', async () => {
+      const { last: start } = await under.store.arrivals(TENANT, null, 1);
+      const users = (name: string): object[] =>
+        Array.from({ length: 997 }, (_, n) => person({ user_id: `${name}-${n}` }));
+      for (let request = 0; request < 23; request++) {
+        const isOther = request % 11 === 5;
+        await send(under, users('u'), { tenantId: isOther ? OTHER_TENANT : TENANT, receivedAt: START + request });
+      }
+      for (const [tenantId, requests] of [
+        [TENANT, 21],
+        [OTHER_TENANT, 2],
+      ] as const) {
+        let events = 0;
+        for (let last = start, isEnd = false; !isEnd; ) {
+          const page = await under.store.newestArrivals(tenantId, last, ANY, 7);
+          events += page.events.length + (page.skipped?.events ?? 0);
+          isEnd = page.last === last || (page.events.length === 0 && page.skipped === null);
+          last = page.last;
+        }
+        assert.equal(events, requests * 997, tenantId);
+      }
+      const listed = await arrivedAfter(under, start, OTHER_TENANT, 500);
+      assert.equal(listed.events.length, 2 * 997);
     });
 
     test('of the newest arrivals a filter gives those of an event name, a key and a person, merged ones included', async () => {

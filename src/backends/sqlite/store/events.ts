@@ -14,7 +14,7 @@ import type {
   Page,
   StoredEvent,
 } from '../../../store.ts';
-import type { BlockEvent } from './event-blocks.ts';
+import { BLOCK_EVENTS_MAX, type BlockEvent } from './event-blocks.ts';
 import { storeIdOf, type StoreConnection } from './connection.ts';
 import {
   arrivalCursorIn,
@@ -233,13 +233,14 @@ function scanArrivals(
     const tableEnd = (tables[index + 1]?.first_event ?? end + 1) - 1;
     if (tableEnd <= last) continue;
     for (let from = Math.max(last + 1, table.first_event); from <= tableEnd; from = last + 1) {
-      const scanEnd = Math.min(tableEnd, from + left - 1);
-      for (const event of eventsBetween(store, table.no, from, scanEnd + 1, tenant)) {
+      const wanted = Math.min(tableEnd, from + left - 1);
+      // To the end of a block: the rest of one that was begun would be passed over.
+      last = wanted < tableEnd ? beforeNextBlock(store, table.no, wanted, tableEnd) : tableEnd;
+      for (const event of eventsBetween(store, table.no, from, last + 1, tenant)) {
         if (visit(table.no, event)) return event.no;
       }
-      last = scanEnd < tableEnd ? beforeNextBlock(store, table.no, scanEnd, tableEnd) : tableEnd;
       // Numbers that were left out cost nothing, and a page must not end among them.
-      left = last > scanEnd ? ARRIVALS_SCANNED_MAX : left - (scanEnd - from + 1);
+      left = last - wanted >= BLOCK_EVENTS_MAX ? ARRIVALS_SCANNED_MAX : left - (wanted - from + 1);
       if (left <= 0) return last;
     }
   }
