@@ -276,7 +276,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     assert.equal((await migrateHere(['--data', folder, '--to', second])).code, 0);
     await assert.rejects(
       migrateHere(['--data', folder, '--to', first]),
-      saying(/was migrated to .* and goes on there/),
+      saying(/was migrated to .* and continues there/),
     );
   });
 
@@ -295,7 +295,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     assert.equal(again.code, 0);
     assert.match(again.out, /^This data was migrated to .* npm start/s);
     const elsewhere = migrateHere(['--data', folder, '--to', await newDatabase()]);
-    await assert.rejects(elsewhere, saying(/was migrated to .* and goes on there/));
+    await assert.rejects(elsewhere, saying(/was migrated to .* and continues there/));
     rmSync(migrationMarkerFileOf(folder));
     assert.equal((await runProgram(['keys', 'list', '--data', folder])).code, 0);
   });

@@ -26,7 +26,7 @@ export default function Team(): ReactNode {
       title="Team"
       actions={
         <Button kind="primary" onClick={() => setIsInviting(true)}>
-          Invite somebody
+          Invite a person
         </Button>
       }
     >
