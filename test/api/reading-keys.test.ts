@@ -93,8 +93,8 @@ for (const { method, path, options } of CALLS) {
 
     test('shows nothing to another account, nor to the other environment of the same one', async (t) => {
       const { ask, makeKey, asked } = await startReadingApp(t);
-      for (const options of [{ account: 'another' }, { environment: 'production' as const }]) {
-        const { status, text, body } = await ask(path, { ...options, key: await makeKey(options) });
+      for (const owner of [{ account: 'another' }, { environment: 'production' as const }]) {
+        const { status, text, body } = await ask(path, { ...options, key: await makeKey(owner) });
         assert.ok(!text.includes(PROFILE_ID) && !text.includes(TRACE_ID));
         if (/[0-9a-f]{12}|\?user_id/.test(path)) assert.equal(status, 404);
         else assert.ok(Object.values(body as object).some(isNothing));

@@ -63,7 +63,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
       { name: 'live', path: `${BASE}/live`, has: '.live-list' },
       { name: 'live-open', path: `${BASE}/live?name=order_completed&open=${event.id}`, has: '.live-detail' },
       { name: 'people', path: `${BASE}/people`, has: '.table' },
-      { name: 'person', path: `${BASE}/people/${profile.id}`, has: '.told-card .table' },
+      { name: 'person', path: `${BASE}/people/${profile.id}`, has: '.property-card .table' },
       { name: 'timeline', path: `${BASE}/people/${profile.id}?tab=timeline`, has: '.timeline' },
       { name: 'identity', path: `${BASE}/people/${profile.id}?tab=identity`, has: '.identity' },
       { name: 'rejected', path: `${BASE}/rejected`, has: '.rejected-sample' },

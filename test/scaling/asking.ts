@@ -18,7 +18,7 @@ const OTHERS_TRACES = 3;
 
 /** GET routes that tell nothing of what a store holds, or, like /live, nothing that ends. */
 const OTHER_ROUTES =
-  /^\/(|livez|readyz|metrics|version|health|live|session|keys|members.*|openapi\.json|docs.*|dashboard.*|assets.*|app.*|invitations?.*)$/;
+  /^\/(|livez|readyz|metrics|version|health|live|ingest\/sluice\.js|session|keys|members.*|openapi\.json|docs.*|dashboard.*|assets.*|app.*|invitations?.*)$/;
 
 interface Subjects {
   readonly identifiers: readonly (readonly [type: string, value: string])[];
