@@ -10,7 +10,7 @@ const DEVELOPMENT = { 'sluice-environment': 'development' };
 
 /** Paths that belong to no tenant: for operators, the page, and members. */
 const NOT_OF_A_TENANT =
-  /^\/(livez|readyz|metrics|version|openapi\.json|docs|health|dashboard.*|session.*|invitations.*|members.*|keys.*|)$/;
+  /^\/(livez|readyz|metrics|version|openapi\.json|docs|health|dashboard.*|session.*|invitations.*|members.*|keys.*|ingest\/sluice\.js|)$/;
 
 /** One good call for each route of a tenant that the app has: a new one is in every test here from its first day. */
 function tenantCalls({ app }: MemberApp): { method: string; path: string; json: object | undefined }[] {

@@ -48,7 +48,7 @@ suite('The page in problem', { skip: whyNoBrowser() }, () => {
     // The address of what is asked for moves on with every minute.
     await page.clock.runFor(LEFT_ALONE_MS);
     await sees(page, 'The server did not respond.');
-    await sees(page, /As of .*, when the server last answered/);
+    await sees(page, /As of .*, when the server last responded/);
     assert.deepEqual(await figures(watched), known);
     assert.equal(await page.getByText(/Nothing received|No events in this time|No revenue/).count(), 0);
     assert.equal(await page.getByText('Ready', { exact: true }).count(), 0);
