@@ -11,6 +11,7 @@ import { suite, test } from 'node:test';
 import { copyDataFolder } from '../../src/backends/sqlite/backup/backup.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { noteLogWarning, readLogWarnings } from '../../src/backends/sqlite/log/warnings.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import type { Manifest } from '../../src/backup/manifest.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
@@ -55,6 +56,25 @@ suite('sluice backup and sluice restore', () => {
       const keyStore = openSqliteKeyStore(keyFileOf(copy));
       assert.equal((await keyStore.list()).length, 1);
       await keyStore.close();
+    });
+  }
+
+  for (const form of ['folder', 'plain.tar']) {
+    test(`warnings about lost requests come back from ${form}, and a later start adds to them`, async (t) => {
+      const { data } = filledFolder(t);
+      noteLogWarning(logFolderOf(data), 'requests may be lost', NOW);
+      const [target, copy] = [join(folderFor(t), form), join(folderFor(t), 'data')];
+      const made = await backup(['--to', target, '--data', data, '--verify', '--json']);
+      assert.equal(made.code, 0, made.err);
+      assert.deepEqual((JSON.parse(made.out) as { files_left_out: string[] }).files_left_out, []);
+      const restored = await restore(['--from', target, '--data', copy, '--verify']);
+      assert.equal(restored.code, 0, restored.err);
+      noteLogWarning(logFolderOf(copy), 'more may be lost', NOW + 1);
+      assert.deepEqual(readLogWarnings(logFolderOf(copy)), [
+        { at: NOW, words: 'requests may be lost' },
+        { at: NOW + 1, words: 'more may be lost' },
+      ]);
+      assert.equal(statSync(join(copy, 'log-warnings')).mode & 0o777, 0o600);
     });
   }
 

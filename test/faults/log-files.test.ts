@@ -14,6 +14,7 @@ import { LogEnds, readLogEnd } from '../../src/backends/sqlite/log/ends.ts';
 import { findLogName, localLogName } from '../../src/backends/sqlite/log/name.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverLogName } from '../../src/backends/sqlite/log/segments.ts';
+import { noteLogWarning, readLogWarnings } from '../../src/backends/sqlite/log/warnings.ts';
 import { noteUnknownEnds, partitionsWithoutEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
@@ -564,6 +565,46 @@ suite('A copy of the log from an idle moment, put back after a restart', () => {
     assert.ok(segmentsIn(folder).includes('0000000000000005.db.missing'));
     const { code, words } = await doctor(folder);
     assert.equal(code, 2, words);
+  });
+});
+
+const UNREADABLE_WARNINGS: Readonly<Record<string, string | Buffer>> = {
+  'is empty': '',
+  'holds NUL bytes': Buffer.alloc(512),
+  'holds garbage': 'x\ny\n',
+  'has a line without its words': `2026-11-16T12:00:00.000Z ${'\0'.repeat(20)}\n`,
+  'has a time that is none': '2026-99-99T12:00:00.000Z requests may be lost\n',
+};
+const UNREADABLE = /^log-warnings cannot be read: .*remove it once/;
+
+suite('A log-warnings that cannot be read is itself a warning', () => {
+  for (const [what, content] of Object.entries(UNREADABLE_WARNINGS)) {
+    test(`where it ${what}, and stays one when a start adds another`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const folder = join(folderIn(scope), 'log');
+      writeFileSync(`${folder}-warnings`, content);
+      assert.match(readLogWarnings(folder).map(({ words }) => words)[0] ?? '', UNREADABLE);
+      noteLogWarning(folder, 'more may be lost');
+      const [first, second, ...more] = readLogWarnings(folder).map(({ words }) => words);
+      assert.match(first ?? '', UNREADABLE);
+      assert.deepEqual([second, more], ['more may be lost', []]);
+    });
+  }
+
+  test('in health, ledger and doctor, beside the lines that can be read, until the file is removed', async () => {
+    await using scope = new AsyncDisposableStack();
+    const server = await launch(scope, { dataFolder: folderIn(scope) });
+    const file = join(server.dataFolder, 'log-warnings');
+    writeFileSync(file, '2026-11-16T12:00:00.000Z some may be lost\n\0\0\0\0');
+    for (const warnings of [await warningsOf(server, server.key), (await ledgerOf(server, server.key)).warnings]) {
+      assert.deepEqual([warnings.length, warnings[0]], [2, 'some may be lost']);
+      assert.match(warnings[1] ?? '', UNREADABLE);
+    }
+    const { code, words } = await doctor(server.dataFolder);
+    assert.equal(code, 2, words);
+    assert.match(words, /log-warnings cannot be read: damaged lines: 1 of 2/);
+    rmSync(file);
+    assert.deepEqual(await warningsOf(server, server.key), []);
   });
 });
 

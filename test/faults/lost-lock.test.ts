@@ -1,10 +1,11 @@
 /**
  * `lock.db` is removed under a running server, as one does with a lock that looks stale, and a second server starts on the
- * same folder. The first must end without another 202, and everything that either of them acknowledged is stored.
+ * same folder. The first must end without another 202, and everything that either of them acknowledged is stored. The
+ * same holds for the segment of the log that a server writes to: what it would acknowledge after that, no restart finds.
  */
 
 import assert from 'node:assert/strict';
-import { renameSync, rmSync } from 'node:fs';
+import { copyFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
@@ -140,6 +141,58 @@ suite('The log', () => {
     const folder = folderIn(scope);
     createSegment(folder, 0, newSegmentId(7), undefined).close();
     assert.throws(() => createSegment(folder, 0, newSegmentId(7), undefined), { code: 'EEXIST' });
+  });
+});
+
+/** The file of the segment that is written to. */
+function newestSegment(folder: string): string {
+  const names = readdirSync(join(folder, 'log', '0')).filter((name) => name.endsWith('.db'));
+  return join(folder, 'log', '0', names.sort().at(-1) ?? '');
+}
+
+const DISPLACED_SEGMENTS: Readonly<Record<string, (segment: string, folder: string) => void>> = {
+  'is moved away': (segment, folder) => renameSync(segment, join(folder, 'elsewhere')),
+  'has its write-ahead log moved away': (segment, folder) => renameSync(`${segment}-wal`, join(folder, 'elsewhere')),
+  'is removed with its folder': (_, folder) => rmSync(join(folder, 'log'), { recursive: true }),
+  'is replaced by a copy': (segment) => {
+    copyFileSync(segment, `${segment}.copy`);
+    renameSync(`${segment}.copy`, segment);
+  },
+};
+
+suite('A segment that the log writes to', () => {
+  for (const [what, displace] of Object.entries(DISPLACED_SEGMENTS)) {
+    test(`and that ${what} ends the log: nothing more is acknowledged, and the words name the file`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const folder = folderIn(scope);
+      const fatal: string[] = [];
+      const appender = await openAppender(folder, null, (words) => fatal.push(words));
+      scope.defer(() => appender.close());
+      await append(appender, 'one');
+      displace(newestSegment(folder), folder);
+      const words = /0000000000000001\.db(-wal)? was moved, removed or replaced .* put it back/;
+      await assert.rejects(append(appender, 'two'), words);
+      await assert.rejects(append(appender, 'three'), words);
+      assert.equal(fatal.length, 1);
+    });
+  }
+
+  test('and that is moved away under a server ends it without another 202; put back, everything acknowledged is stored', async () => {
+    await using scope = new AsyncDisposableStack();
+    const dataFolder = folderIn(scope);
+    const first = await launch(scope, { dataFolder, env: { SLUICE_EDGES: '2' } });
+    const { key } = first;
+    const before = await send(first, key, 5);
+    assert.equal(before.length, 5);
+    const segment = newestSegment(dataFolder);
+    renameSync(segment, join(dataFolder, 'elsewhere'));
+    assert.deepEqual(await send(first, key, 8), [], 'no 202 into a file that is not there');
+    assert.equal(await first.ended, 'SIGKILL');
+    assert.match(first.stderr(), /\.db was moved, removed or replaced while this server was writing to it/);
+    renameSync(join(dataFolder, 'elsewhere'), segment);
+    const second = await launch(scope, { dataFolder });
+    const after = await send(second, key, 1);
+    await allProcessed(second, key, [...before, ...after]);
   });
 });
 

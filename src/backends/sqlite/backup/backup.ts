@@ -39,7 +39,7 @@ const ATTEMPTS_MAX = 3;
 
 /** What a server, or another command, makes anew by itself. */
 const TRANSIENT =
-  /^(lock\.db|log-(ends|name|warnings)(\..*)?|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
+  /^(lock\.db|log-(ends|name)(\..*)?|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
 const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*|\d+)$|(-wal|-shm|-journal|\.draft)$/;
 
 export interface CopySetup {
@@ -122,6 +122,8 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
     await copyIfThere(path, (name) => copyPlain(name, setup));
   const log: LogFacts[] = [];
   for (const partition of listPartitions(logFolderOf(dataFolder))) log.push(await copyPartition(partition, setup));
+  // After the log: a start that lost some of it has noted that before.
+  await copyIfThere('log-warnings', (name) => copyPlain(name, setup));
   let keys: BackupFacts['keys'] = null;
   if (scope === 'all') {
     await copyWhole('keys.db');

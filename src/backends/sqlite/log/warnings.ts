@@ -2,12 +2,12 @@
  * `log-warnings`, a small text file beside the folder of the log: what starts found of the log that cannot be known, each
  * line with the time. A start makes the log consistent again, so later nothing else shows that acknowledged requests may
  * be gone. `GET /health` and `sluice doctor` read the file, until an operator who has read it removes it. It holds the
- * newest lines only.
+ * newest lines only. An operator removes the file, never its content: one that is empty or damaged is itself a warning.
  */
 
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 
-const LINE = /^(\d{4}-\d{2}-\d{2}T\S+Z) (.+)$/;
+const LINE = /^(\d{4}-\d{2}-\d{2}T\S+Z) ([^\p{Cc}\ufffd]+)$/u;
 const LINES_MAX = 20;
 
 export interface LogWarning {
@@ -25,19 +25,37 @@ export function noteLogWarning(folder: string, words: string, now: number = Date
   renameSync(`${file}.draft`, file);
 }
 
-/** Oldest first; none where there is no file. */
+/** Oldest first, and last what cannot be read of the file; none where there is no file. */
 export function readLogWarnings(folder: string): LogWarning[] {
+  const file = logWarningsFileOf(folder);
   let text: string;
+  let changedAt: number;
   try {
-    text = readFileSync(logWarningsFileOf(folder), 'utf8');
+    text = readFileSync(file, 'utf8');
+    changedAt = statSync(file).mtimeMs;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   }
-  return text.split('\n').flatMap((line) => {
-    const [, time, words] = LINE.exec(line) ?? [];
-    return time === undefined || words === undefined ? [] : [{ at: Date.parse(time), words }];
-  });
+  const lines = text.split('\n').filter((line) => line !== '');
+  const warnings = lines.map(warningIn).filter((warning) => warning !== undefined);
+  const damaged = lines.length - warnings.length;
+  if (lines.length > 0 && damaged === 0) return warnings;
+  const reason = lines.length === 0 ? 'it is empty' : `damaged lines: ${damaged} of ${lines.length}`;
+  return [...warnings, { at: Math.floor(changedAt), words: unreadableText(reason) }];
+}
+
+function warningIn(line: string): LogWarning | undefined {
+  const [, time = '', words] = LINE.exec(line) ?? [];
+  const at = Date.parse(time);
+  return words === undefined || Number.isNaN(at) ? undefined : { at, words };
+}
+
+function unreadableText(reason: string): string {
+  return (
+    `log-warnings cannot be read: ${reason}, so warnings about acknowledged requests that may be lost are gone from it; ` +
+    'put back a copy from a backup if you have one, and remove it once you have checked that nothing is missing'
+  );
 }
 
 /** Not in the folder: a log that is removed must not take it along. */

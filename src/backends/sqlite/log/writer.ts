@@ -22,6 +22,7 @@ import { type MissingRecords, missingRecordsText } from '../../../log/continuity
 import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
 import { LogEnds, readLogEnd, type SegmentId } from './ends.ts';
 import { localLogName } from './name.ts';
+import { OpenSegment } from './open-segment.ts';
 import { fullDiskText, recoverSegment } from './recovery.ts';
 import {
   assertNotForeign,
@@ -112,7 +113,7 @@ class Writer {
   readonly #metrics: MetricsWriter | null;
   #database: DatabaseSync;
   #segment: SegmentId;
-  #file: string;
+  #openSegment: OpenSegment;
   #insert: StatementSync;
   #nextPosition: number;
   #newestReceivedAt = 0;
@@ -145,7 +146,7 @@ class Writer {
     assertLockHeld(setup.lock ?? null);
     removeLeftover(setup.folder, setup.partition, this.#nextPosition);
     this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
-    this.#file = this.#database.location() ?? '';
+    this.#openSegment = new OpenSegment(this.#database.location() ?? '');
     this.#insert = insertStatement(this.#database);
   }
 
@@ -289,8 +290,9 @@ class Writer {
       return;
     }
     try {
-      // After the commit and before all that follows from it: see data-folder/held-lock.ts.
+      // After the commit and before all that follows from it: see data-folder/held-lock.ts and log/open-segment.ts.
       assertLockHeld(this.#setup.lock ?? null);
+      this.#openSegment.assertInPlace();
       this.#ends.write(position, this.#segment);
     } catch (error) {
       this.#die(error, lastGroups);
@@ -310,7 +312,7 @@ class Writer {
     this.#bytesSinceCheckpoint += bytes + COMMIT_PAGES * PAGE_BYTES;
     if (this.#bytesSinceCheckpoint >= CHECKPOINT_BYTES) {
       this.#bytesSinceCheckpoint = 0;
-      void this.#checkpointing.checkpoint(this.#file);
+      void this.#checkpointing.checkpoint(this.#openSegment.file);
     }
     if (this.#isSegmentFull() && performance.now() >= this.#rotateNotBefore) this.#rotate();
   }
@@ -318,7 +320,9 @@ class Writer {
   #isSegmentFull(): boolean {
     const { segmentBytes } = this.#setup;
     if (this.#segmentBytes >= segmentBytes) return true;
-    return statSync(`${this.#file}-wal`).size >= WAL_BYTES_FACTOR_MAX * segmentBytes;
+    // One that is gone by now is for the check of the next commit.
+    const wal = statSync(`${this.#openSegment.file}-wal`, { throwIfNoEntry: false });
+    return wal !== undefined && wal.size >= WAL_BYTES_FACTOR_MAX * segmentBytes;
   }
 
   #insertGroup(group: Group, firstPosition: number): number {
@@ -385,14 +389,14 @@ class Writer {
   }
 
   #rotate(): void {
-    const finished = { file: this.#file, database: this.#database };
+    const finished = { file: this.#openSegment.file, database: this.#database };
     try {
       const segment = newSegmentId(this.#nextPosition);
       const next = createSegment(this.#setup.folder, this.#setup.partition, segment, this.#segment);
       this.#segment = segment;
       this.#insert = insertStatement(next);
       this.#database = next;
-      this.#file = next.location() ?? '';
+      this.#openSegment = new OpenSegment(next.location() ?? '');
     } catch (error) {
       // No space for a new file: go on with this one, and try again later.
       if (isOutOfFiles(error) || (error instanceof LogUnavailableError && !error.fatal))

@@ -1,0 +1,38 @@
+/**
+ * The files of the segment that a writer has open. An operating system lets anybody move or remove an open file: the writer
+ * then commits to a file that no start finds, and no error says so. So after each commit and before anything in it is
+ * acknowledged, the writer checks that both files are still the ones under their names: the database, and the
+ * write-ahead log that the commit went to. Content that was overwritten in place is not noticed.
+ */
+
+import { resolve } from 'node:path';
+import { identityOf } from '../../../data-folder/file-identity.ts';
+import { LogUnavailableError } from '../../../log.ts';
+
+export class OpenSegment {
+  readonly file: string;
+  readonly #identities: readonly (readonly [file: string, identity: string])[];
+
+  /** Right after the segment was made, with a first commit: both files are there. */
+  constructor(file: string) {
+    this.file = file;
+    this.#identities = [file, `${file}-wal`].map((path) => [path, identityOf(path)]);
+  }
+
+  /** Two `stat`s. Throws also where it cannot be found out. */
+  assertInPlace(): void {
+    for (const [file, identity] of this.#identities) {
+      if (identity === '' || identityOf(file) !== identity) throw notInPlace(file);
+    }
+  }
+}
+
+function notInPlace(file: string): LogUnavailableError {
+  return new LogUnavailableError(
+    `${resolve(file)} was moved, removed or replaced while this server was writing to it, so a restart would not find what is written now. ` +
+      'This server ends. Requests that it acknowledged before may be in that file: put it back in its place, beside the ' +
+      'files that are there, then start the server. If it is gone, start the server: it reports acknowledged requests ' +
+      'that are missing.',
+    true,
+  );
+}
