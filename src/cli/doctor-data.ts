@@ -12,7 +12,7 @@ import { formatSetting } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
-import { isHarmless, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
+import { isHarmless, mismatches, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
 import type { LedgerSums, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -53,6 +53,7 @@ export const checkLog: Check = async (parts) => {
   const withoutLog = findings.length > 0 ? findings : [well('log', 'there is none yet')];
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPositions(parts);
+    findings.push(...(await mismatchFindings(parts, 'log')));
     let count = 0;
     for (const partition of await log.partitions()) {
       const segments = parts.segments(partition);
@@ -427,7 +428,10 @@ export const checkBooks: Check = async (parts) => {
   const { hours, positions, missingRecords, lost } = await store.ledger(null, { from: null, to: null });
   const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
   const missing = missingRecords - (await processedButGone(parts));
-  if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
+  // Of a log that is not this store's, how much is missing is not known.
+  const mismatched = missing > 0 ? await mismatchFindings(parts, 'ledger') : [];
+  if (mismatched.length > 0) findings.push(...mismatched);
+  else if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
   findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
   for (const { traceId, cause, failedAt } of await store.deadLetters(SHOWN_MAX)) {
     findings.push(
@@ -446,6 +450,16 @@ export const checkBooks: Check = async (parts) => {
   }
   return findings;
 };
+
+/** By the comparison that the processor makes before it goes on. None where the store cannot be read. */
+async function mismatchFindings(parts: DoctorParts, check: string): Promise<Finding[]> {
+  const advice = 'Until then a server accepts requests, and processes none of that partition.';
+  const words = await withLog(parts, [], async (log) => {
+    const store = await parts.store().catch(() => undefined);
+    return store === undefined ? [] : mismatches(log, await store.ledger(null, { from: 0, to: 0 }));
+  });
+  return words.map((message) => broken(check, message, advice));
+}
 
 /** Records at the end of a local log that are gone, and that the store has: the next start goes on behind them. */
 async function processedButGone(parts: DoctorParts): Promise<number> {
