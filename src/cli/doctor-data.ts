@@ -13,6 +13,7 @@ import { withoutSecrets } from '../config/values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
 import { isHarmless, mismatches, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
+import { readMigrationMarker } from '../migration/marker.ts';
 import type { LedgerSums, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -50,7 +51,7 @@ export const checkLog: Check = async (parts) => {
   findings.push(...missing.map(lostEndFinding));
   for (const { at, words } of noted)
     findings.push(warning('log', `${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
-  const withoutLog = findings.length > 0 ? findings : [well('log', 'there is none yet')];
+  const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPositions(parts);
     findings.push(...(await mismatchFindings(parts, 'log')));
@@ -72,6 +73,14 @@ export const checkLog: Check = async (parts) => {
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
+
+/** A log comes with what is migrated, so beside the marker of a migration one was there. */
+function absentLog({ dataFolder }: DoctorParts): Finding {
+  const marker = readMigrationMarker(dataFolder);
+  if (marker?.state !== 'migrated') return well('log', 'there is none yet');
+  const message = `it is gone, with log-ends: migrated.json says that this folder had one when it was migrated to PostgreSQL (${marker.at}). Whether requests were acknowledged that are not processed is not known`;
+  return warning('log', message, 'If you have log/ and log-ends, put them back before the next start.');
+}
 
 const REFUSED_ADVICE = 'Until then a server refuses to start, and one that runs may not process.';
 const UNKNOWN_ENDS_ADVICE =

@@ -130,7 +130,7 @@ test('a conflict while the positions are read is waited out, and does not end th
   const folder = folderIn(scope);
   await appendAll(folder, entries(0));
   const writer = openSqliteStoreWriter({ file: storeFileOf(folder) });
-  const { processed } = writer;
+  const processed = writer.processed.bind(writer);
   writer.processed = async () => {
     writer.processed = processed;
     throw new StoreConflictError('others hold a lock');
