@@ -160,7 +160,7 @@ export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => 
       return warning('data folder', `${path} ${what}`, advice);
     });
   const names = readdirSync(folder);
-  if (!['keys.db', 'store.db', 'log', 'lock.db'].some((name) => names.includes(name))) {
+  if (!['keys.db', 'store.db', 'log', 'lock.db', 'migrated.json'].some((name) => names.includes(name))) {
     const what = names.length === 0 ? 'is empty' : 'holds other things, and nothing of Sluice';
     findings.push(warning('data folder', `${folder} ${what}`, 'Is it the right one? A first "sluice serve" fills it.'));
   }

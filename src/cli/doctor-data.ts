@@ -12,7 +12,8 @@ import { formatSetting } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
-import { isHarmless, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
+import { isHarmless, mismatches, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
+import { readMigrationMarker } from '../migration/marker.ts';
 import type { LedgerSums, LedgerHour, Store, StoredLedger } from '../store.ts';
 import {
   broken,
@@ -50,9 +51,10 @@ export const checkLog: Check = async (parts) => {
   findings.push(...missing.map(lostEndFinding));
   for (const { at, words } of noted)
     findings.push(warning('log', `${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
-  const withoutLog = findings.length > 0 ? findings : [well('log', 'there is none yet')];
+  const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPositions(parts);
+    findings.push(...(await mismatchFindings(parts, 'log')));
     let count = 0;
     for (const partition of await log.partitions()) {
       const segments = parts.segments(partition);
@@ -71,6 +73,14 @@ export const checkLog: Check = async (parts) => {
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
+
+/** A log comes with what is migrated, so beside the marker of a migration one was there. */
+function absentLog({ dataFolder }: DoctorParts): Finding {
+  const marker = readMigrationMarker(dataFolder);
+  if (marker?.state !== 'migrated') return well('log', 'there is none yet');
+  const message = `it is gone, with log-ends: migrated.json says that this folder had one when it was migrated to PostgreSQL (${marker.at}). Whether requests were acknowledged that are not processed is not known`;
+  return warning('log', message, 'If you have log/ and log-ends, put them back before the next start.');
+}
 
 const REFUSED_ADVICE = 'Until then a server refuses to start, and one that runs may not process.';
 const UNKNOWN_ENDS_ADVICE =
@@ -427,7 +437,10 @@ export const checkBooks: Check = async (parts) => {
   const { hours, positions, missingRecords, lost } = await store.ledger(null, { from: null, to: null });
   const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
   const missing = missingRecords - (await processedButGone(parts));
-  if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
+  // Of a log that is not this store's, how much is missing is not known.
+  const mismatched = missing > 0 ? await mismatchFindings(parts, 'ledger') : [];
+  if (mismatched.length > 0) findings.push(...mismatched);
+  else if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
   findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
   for (const { traceId, cause, failedAt } of await store.deadLetters(SHOWN_MAX)) {
     findings.push(
@@ -446,6 +459,16 @@ export const checkBooks: Check = async (parts) => {
   }
   return findings;
 };
+
+/** By the comparison that the processor makes before it goes on. None where the store cannot be read. */
+async function mismatchFindings(parts: DoctorParts, check: string): Promise<Finding[]> {
+  const advice = 'Until then a server accepts requests, and processes none of that partition.';
+  const words = await withLog(parts, [], async (log) => {
+    const store = await parts.store().catch(() => undefined);
+    return store === undefined ? [] : mismatches(log, await store.ledger(null, { from: 0, to: 0 }));
+  });
+  return words.map((message) => broken(check, message, advice));
+}
 
 /** Records at the end of a local log that are gone, and that the store has: the next start goes on behind them. */
 async function processedButGone(parts: DoctorParts): Promise<number> {

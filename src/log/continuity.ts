@@ -137,6 +137,20 @@ export function missingRecordsText(missing: MissingRecords): string {
   return `${what}; those from position ${lost} on were acknowledged and are not processed${more}`;
 }
 
+/** Why the processor does not go on with partitions that have another record where the store has processed one, in its words. */
+export async function mismatches(log: LogReader, { positions, lastTraceIds }: ProcessedLog): Promise<string[]> {
+  const found: string[] = [];
+  for (const [partition, position] of positions) {
+    try {
+      await assertContinues(log, partition, position, lastTraceIds.get(partition));
+    } catch (error) {
+      if (!(error instanceof LogCorruptError)) throw error;
+      found.push(error.message);
+    }
+  }
+  return found;
+}
+
 async function overwritten(
   log: LogReader,
   partition: number,

@@ -9,12 +9,14 @@ import { isTooManyOpenFiles } from '../runtime/open-files.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 
 /**
- * A store or a log that cannot be used now; a damaged log waits for a person, and so does a database that refuses to work
- * (a right that was taken away, a table that is gone). Events are taken in meanwhile.
+ * A store or a log that cannot be used now, or in which others are in the way (within a transaction the processor has its
+ * own way with these); a damaged log waits for a person, and so does a database that refuses to work (a right that was
+ * taken away, a table that is gone). Events are taken in meanwhile.
  */
 export function isWorthWaiting(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError ||
+    error instanceof StoreConflictError ||
     error instanceof LogUnavailableError ||
     error instanceof LogCorruptError ||
     isRefusalToWork(error) ||
@@ -39,7 +41,7 @@ const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
  * another server's.
  */
 export function isPoison(error: unknown): boolean {
-  if (isWorthWaiting(error) || error instanceof StoreConflictError || error instanceof LockLostError) return false;
+  if (isWorthWaiting(error) || error instanceof LockLostError) return false;
   if (!(error instanceof Error)) return true;
   if ('errcode' in error && typeof error.errcode === 'number') return VALUE_ERRORS.has(error.errcode & 0xff);
   return true;

@@ -31,11 +31,12 @@ import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
 import { listSegments, markMissing } from '../../src/backends/sqlite/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
-import type { Finding } from '../../src/cli/doctor-checks.ts';
-import { recordsBetween } from '../../src/cli/doctor-data.ts';
+import { checkFolder, type DoctorParts, type Finding } from '../../src/cli/doctor-checks.ts';
+import { checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { LogCorruptError } from '../../src/log.ts';
+import { writeMigrationMarker } from '../../src/migration/marker.ts';
 import { findLogReader, inspectLocalLog, lookAtDatabase } from '../../src/wiring/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
 import { processAll } from '../processor/processing.ts';
@@ -582,4 +583,27 @@ suite('sluice doctor', () => {
     );
     assert.match(words, /did you mean --deep/);
   });
+});
+
+test('a folder of which only the marker of a migration is left had a log, and that is said', async (t) => {
+  const { data } = openDataFolder(t);
+  for (const name of readdirSync(data)) rmSync(join(data, name), { recursive: true });
+  writeMigrationMarker(data, {
+    id: 'm',
+    state: 'migrated',
+    location: 'db:5432/sluice',
+    at: '2026-11-01T00:00:00.000Z',
+  });
+  const lockHolder = () => ({ isHeld: false, pid: null });
+  const inspection = { refusals: [], refusedSegments: new Map(), unknownEnd: null, missing: [], noted: [] };
+  const parts = {
+    config: { storeUrl: 'postgres://db:5432/sluice', logUrl: '' },
+    dataFolder: data,
+    lockHolder,
+    inspectLocalLog: async () => inspection,
+    findLogReader: async () => undefined,
+  } as unknown as DoctorParts;
+  const words = [...(await checkFolder(parts)), ...(await checkLog(parts))].map(({ message }) => message).join('\n');
+  assert.doesNotMatch(words, /nothing of Sluice|none yet/);
+  assert.match(words, /it is gone, with log-ends: migrated\.json says that this folder had one/);
 });

@@ -6,6 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import {
   chmodSync,
   chownSync,
@@ -59,11 +60,15 @@ async function usedFolder(t: TestContext): Promise<string> {
   await send([{ users: [user('ada')] }]);
   lockFolder(data).release();
   for (const fileOf of FILES) writeFileSync(fileOf(data), '', { flag: 'a', mode: 0o600 });
-  if (isRoot) {
-    for (const path of ['', ...readdirSync(data, { recursive: true, encoding: 'utf8' })])
-      chownSync(join(data, path), NOBODY, NOBODY);
-  }
+  giveFolderAway(data);
   return data;
+}
+
+/** To the user that the server runs as. */
+function giveFolderAway(dataFolder: string): void {
+  if (!isRoot) return;
+  for (const path of ['', ...readdirSync(dataFolder, { recursive: true, encoding: 'utf8' })])
+    chownSync(join(dataFolder, path), NOBODY, NOBODY);
 }
 
 /** As after a start as root, or `sudo`; an ordinary user can only close a file to himself. */
@@ -133,6 +138,41 @@ suite('A file that the user of the server may not use', () => {
     assert.match(problemsIn(dataFolder)[0]?.what ?? '', /^may not be read by this user/);
     chmodSync(partition, 0o700);
   });
+});
+
+test('a waiting segment that the user of the server may not read hides its own requests only', async (t) => {
+  const folder = openDataFolder(t);
+  const [processed = '', ...waiting] = Array.from({ length: 5 }, () => randomUUID());
+  await folder.send([{ traceId: processed, users: [user('ada')] }]);
+  // Each is a segment of its own, but for the second and third, which share one.
+  for (const ids of [waiting.slice(0, 1), waiting.slice(1, 3), waiting.slice(3)])
+    await folder.append(ids.map((traceId) => ({ traceId, users: [user('ada')] })));
+  giveFolderAway(folder.data);
+  giveToAnother(listSegments(logFolderOf(folder.data), 0).at(-2)?.file ?? '');
+
+  const source = (path: string): string => new URL(`../../src/${path}`, import.meta.url).href;
+  const program = `
+    const { openSqliteStore } = await import('${source('backends/sqlite/store/store.ts')}');
+    const { openSqliteLogReader } = await import('${source('backends/sqlite/log/reader.ts')}');
+    const { createReading } = await import('${source('views/reading.ts')}');
+    const log = openSqliteLogReader({ folder: '${logFolderOf(folder.data)}', retentionMs: 0, now: Date.now });
+    const reading = createReading(openSqliteStore('${storeFileOf(folder.data)}'), log);
+    const statuses = [];
+    for (const id of ${JSON.stringify([processed, ...waiting])})
+      statuses.push(await reading.trace(null, id).then((trace) => trace?.status, ({ name, message }) => name + ': ' + message));
+    const [tenant] = await reading.tenants();
+    const traces = await reading.traces(tenant, { limit: 10, cursor: null, status: null });
+    const ledger = await reading.ledger(null, { from: null, to: null });
+    console.log(JSON.stringify({ statuses, listed: traces.rows.length, missing: ledger.missingRecords }));
+    await reading.close();`;
+  const args = ['--input-type=module', '-e', program];
+  const found = JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8', env: {}, ...as })) as {
+    readonly statuses: readonly string[];
+  };
+  const hidden = found.statuses[2] ?? '';
+  assert.match(hidden, /^LogCorruptError: .*\.db cannot be read by this user: .*It is not damaged; sluice doctor says/);
+  const statuses = ['processed', 'pending', hidden, hidden, 'pending'];
+  assert.deepEqual(found, { statuses, listed: 3, missing: 2 });
 });
 
 suite('A data folder of another user', () => {

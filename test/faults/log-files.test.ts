@@ -111,6 +111,23 @@ suite('A store that was made from another copy of the log', () => {
     await prepare(copy);
   });
 
+  test('and that reaches as far as the store is called what it is by doctor, in the words of the processor', async () => {
+    await using scope = new AsyncDisposableStack();
+    const old = await usedFolder(scope, 5);
+    const copy = join(folderIn(scope), 'data');
+    cpSync(old, copy, { recursive: true });
+    await receive(old, 4);
+    await receive(copy, 4);
+    for (const name of ['log', 'log-ends']) {
+      rmSync(join(copy, name), { recursive: true });
+      cpSync(join(old, name), join(copy, name), { recursive: true });
+    }
+    const { code, words } = await doctor(copy);
+    assert.equal(code, 1, words);
+    assert.match(words, /do not belong together: at position \d+ of partition 0 the log has the request/);
+    assert.doesNotMatch(words, /a start would accept|missing from it|all accounted for/);
+  });
+
   test('does so in PostgreSQL beside a local log too', { skip: whyNoPostgres() }, async () => {
     await using scope = new AsyncDisposableStack();
     const postgres = await testPostgres();

@@ -124,3 +124,18 @@ test('a commit whose answer is lost is not done twice', async () => {
   assert.ok(lost >= 2);
   assert.equal(await storedEvents(folder), ENTRIES);
 });
+
+test('a conflict while the positions are read is waited out, and does not end the processor', async () => {
+  await using scope = new AsyncDisposableStack();
+  const folder = folderIn(scope);
+  await appendAll(folder, entries(0));
+  const writer = openSqliteStoreWriter({ file: storeFileOf(folder) });
+  const processed = writer.processed.bind(writer);
+  writer.processed = async () => {
+    writer.processed = processed;
+    throw new StoreConflictError('others hold a lock');
+  };
+  await processAll(folder, { writer });
+  await processAll(folder);
+  assert.equal(await storedEvents(folder), ENTRIES);
+});

@@ -11,7 +11,7 @@ export const SCHEMA = 'sluice';
 export const STATEMENT_TIMEOUT_MS = 30_000;
 /** Also how long a call waits for a connection of the pool to be free. */
 const CONNECT_TIMEOUT_MS = 5_000;
-/** A lock that is not had by then is a conflict. Deadlocks are found long before. */
+/** A lock that is not had by then is a conflict, or the database is unavailable: see `pool-errors.ts`. Deadlocks are found long before. */
 const LOCK_TIMEOUT_MS = 10_000;
 const IDLE_IN_TRANSACTION_TIMEOUT_MS = 60_000;
 const KEEPALIVE_AFTER_MS = 10_000;

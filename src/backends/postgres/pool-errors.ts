@@ -9,10 +9,11 @@ import { DatabaseError } from 'pg';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 
 /**
- * Serialisation, deadlock, lock timeout, and a row that another wrote first. A statement whose unique violation would
+ * Serialisation, deadlock, and a row that another wrote first. A statement whose unique violation would
  * not be a race, and would come again each time, says ON CONFLICT itself.
  */
-const CONFLICTS = new Set(['40001', '40P01', '55P03', '23505']);
+const CONFLICTS = new Set(['40001', '40P01', '23505']);
+const LOCK_TIMEOUT = '55P03';
 /**
  * Connection lost (08), out of resources (53), stopped or cancelled by operator or timeout (57), files of the server
  * (58), access refused (28) and no such database (3D): these last two while running, where somebody is changing it.
@@ -30,6 +31,7 @@ export function asStoreError(error: unknown): unknown {
   if (error instanceof DatabaseError) {
     for (const column of REVEALING) Reflect.deleteProperty(error, column);
     const code = error.code ?? '';
+    if (code === LOCK_TIMEOUT) return new LockTimeoutError('others hold a lock on the same rows or table (55P03)');
     if (CONFLICTS.has(code)) return new StoreConflictError(`somebody else wrote the same meanwhile (${code})`);
     if (UNAVAILABLE.has(code) || UNAVAILABLE_CLASSES.has(code.slice(0, 2))) {
       return new StoreUnavailableError(`PostgreSQL answers: ${error.message} (${code})`, { cause: error });
@@ -39,6 +41,14 @@ export function asStoreError(error: unknown): unknown {
   // A statement that was put together wrongly is a bug; all else that is not the server's answer is the connection's.
   if (error instanceof TypeError || error instanceof RangeError || !(error instanceof Error)) return error;
   return new StoreUnavailableError(`PostgreSQL cannot be reached: ${wordsOf(error)}`, { cause: error });
+}
+
+/** Others hold a lock for longer than a statement waits: within a transaction a conflict, as any other. */
+class LockTimeoutError extends StoreConflictError {}
+
+/** For a statement by itself, which conflicts with nothing: the rows cannot be read or written while the lock is held. */
+export function asErrorOfStatement(error: unknown): unknown {
+  return error instanceof LockTimeoutError ? new StoreUnavailableError(error.message, { cause: error }) : error;
 }
 
 /** The SQLSTATE or system code behind an error, through the one that it was mapped to. */

@@ -14,7 +14,7 @@ import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts
 import { connectionSettings, type PoolOptions } from './connection.ts';
 import { CopyIn } from './copy-in.ts';
 import { checkServer, explainRefusal } from './pool-check.ts';
-import { asStoreError } from './pool-errors.ts';
+import { asErrorOfStatement, asStoreError } from './pool-errors.ts';
 import { readPostgresUrl } from './url.ts';
 
 export { type PoolOptions, SCHEMA } from './connection.ts';
@@ -103,8 +103,12 @@ export class PostgresPool implements Queryable {
     return new PostgresPool(this.#connections);
   }
 
-  query<Row>(statement: string | Statement, values?: readonly unknown[]): Promise<Result<Row>> {
-    return this.withClient((client) => client.query<Row>(statement, values));
+  async query<Row>(statement: string | Statement, values?: readonly unknown[]): Promise<Result<Row>> {
+    try {
+      return await this.withClient((client) => client.query<Row>(statement, values));
+    } catch (error) {
+      throw asErrorOfStatement(error);
+    }
   }
 
   /** A connection for the time of the work. */

@@ -157,6 +157,24 @@ function errorTests(): void {
     await assert.rejects(pool.query('SELEKT 1'), { code: '42601' });
   });
 
+  test('a lock that others hold too long is a conflict within a transaction, and else unavailable', async (context) => {
+    const { pool } = await poolFor(context);
+    await pool.query('CREATE TABLE rows (id int PRIMARY KEY)');
+    const reading = 'SET LOCAL lock_timeout = 50; SELECT id FROM rows';
+    const holding = await pool.begin();
+    try {
+      await holding.client.query('LOCK TABLE rows');
+      await assert.rejects(
+        pool.inTransaction((client) => client.query(reading)),
+        StoreConflictError,
+      );
+      await assert.rejects(pool.query(reading), StoreUnavailableError);
+    } finally {
+      await holding.rollback();
+    }
+    await pool.query('SELECT id FROM rows');
+  });
+
   test('of two transactions that wait for each other one has a conflict', async (context) => {
     const { pool } = await poolFor(context);
     await pool.query('CREATE TABLE rows (id int PRIMARY KEY)');

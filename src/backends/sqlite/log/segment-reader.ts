@@ -7,7 +7,7 @@
  * stayed open beside the writer's would leave an empty WAL and its index behind when the segment is sealed.
  */
 
-import { existsSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import type { KeyKind, Rejection } from '../../../model.ts';
@@ -27,7 +27,7 @@ import {
 /** The segment was removed, or given up, since the folder was listed. */
 export class SegmentGoneError extends LogUnavailableError {}
 
-/** Nothing in the segment can be read. */
+/** Nothing in the segment can be read: it is damaged as a whole, or this user may not read it. */
 export class UnreadableSegmentError extends LogCorruptError {}
 
 /** All columns but the body, in the order of `HeaderValues`. */
@@ -209,6 +209,12 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
     if (error instanceof LogCorruptError) throw error;
     const { message } = error as Error;
     if (!existsSync(file)) throw new SegmentGoneError(`The log segment ${file} is no longer there.`);
+    // SQLite says the same of a file that may not be read as of too many that are open.
+    if (mayNotBeRead(file)) {
+      throw new UnreadableSegmentError(
+        `The log segment ${file} cannot be read by this user: ${message}. It is not damaged; sluice doctor says what to do.`,
+      );
+    }
     if (isOutOfFiles(error)) throw new LogUnavailableError(`The log segment ${file} cannot be read now: ${message}.`);
     // The file of a new segment is there before its WAL, and its WAL before its table.
     const isNewest = stretch.until === undefined;
@@ -221,6 +227,18 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
     }
     throw new UnreadableSegmentError(`The log segment ${file} cannot be read: ${message}. ${restoreOrGiveUp(file)}`);
   }
+}
+
+/** Asked without opening anything: closing a file that the writer has open, too, would let go of SQLite's locks on it. */
+function mayNotBeRead(file: string): boolean {
+  return [file, `${file}-wal`, `${file}-shm`].some((path) => {
+    try {
+      accessSync(path, constants.R_OK);
+      return false;
+    } catch (error) {
+      return isAccessDenied(error);
+    }
+  });
 }
 
 function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
