@@ -114,7 +114,6 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
       refuse(parts, refusal, socket);
     }
   };
-  acceptAfterFirstLine(server, (socket) => refuse(parts, UNKNOWN_VERSION, socket));
   server.on('connection', (socket: Socket) => connections.add(socket));
   const dropUnfinished = (): void => {
     for (const socket of connections) if (exchanges.of(socket).whole === undefined) socket.destroy();
@@ -177,11 +176,6 @@ const NOT_A_PROXY: SocketRefusal = {
   message: 'CONNECT is not supported: this server is not a proxy',
 };
 
-const UNKNOWN_VERSION: SocketRefusal = {
-  code: 'bad_request',
-  message: 'only HTTP/1.1 and HTTP/1.0 are understood',
-};
-
 const PARSER_REFUSALS: Readonly<Record<string, SocketRefusal>> = {
   HPE_HEADER_OVERFLOW: {
     code: 'headers_too_large',
@@ -217,55 +211,6 @@ function refuse({ metrics, newTraceId }: EdgeServerParts, { code, message }: Soc
   hangUp(socket);
 }
 
-/** How long a connection is looked at before Node has it; what comes later is for Node's timeouts. */
-const FIRST_LINE_MS = 1_000;
-
-/**
- * A request of HTTP/0.9 is one line without a version, and its client waits for the response. Node takes that for a request
- * whose headers are still to come, and would wait too. So the first bytes of a connection are looked at before Node has
- * them. Limit: the line has to come as the first bytes, and in one piece.
- */
-function acceptAfterFirstLine(server: Server, refuseVersion: (socket: Socket) => void): void {
-  const [accept] = server.listeners('connection') as ((socket: Socket) => void)[];
-  if (accept === undefined) throw new Error('node:http has no listener for connections');
-  server.off('connection', accept);
-  server.on('connection', (socket: Socket) => {
-    const stopLooking = (): void => {
-      clearTimeout(timer);
-      socket.off('readable', look).off('close', stopLooking);
-    };
-    const handOver = (): void => {
-      stopLooking();
-      if (socket.destroyed) return;
-      accept.call(server, socket);
-      // From here on Node has a listener of its own.
-      socket.off('error', destroy);
-    };
-    const look = (): void => {
-      const bytes = socket.read() as Buffer | null;
-      if (bytes !== null && isLineWithoutVersion(bytes)) {
-        stopLooking();
-        socket.resume();
-        refuseVersion(socket);
-        return;
-      }
-      if (bytes !== null) socket.unshift(bytes);
-      handOver();
-    };
-    const destroy = (): void => void socket.destroy();
-    const timer = setTimeout(handOver, FIRST_LINE_MS).unref();
-    socket.on('error', destroy).on('readable', look).on('close', stopLooking);
-  });
-}
-
-const LINE_WITHOUT_VERSION = /^[A-Z]+ [^ \r\n]+\r?\n$/;
-const NEWLINE = 0x0a;
-
-function isLineWithoutVersion(bytes: Buffer): boolean {
-  if (bytes.at(-1) !== NEWLINE || bytes.indexOf(NEWLINE) !== bytes.length - 1) return false;
-  return LINE_WITHOUT_VERSION.test(bytes.toString('latin1'));
-}
-
 interface RequestRefusal {
   readonly message: string;
   /** It is uncertain where the next request on it would begin. */
@@ -276,7 +221,7 @@ interface RequestRefusal {
 function refusalOf(request: IncomingMessage): RequestRefusal | undefined {
   const { headers, httpVersionMajor, httpVersionMinor } = request;
   // Node takes a line without a version for HTTP/0.9, which has no headers, no status and no end but the connection's.
-  if (httpVersionMajor !== 1) return { message: UNKNOWN_VERSION.message, endsConnection: true };
+  if (httpVersionMajor !== 1) return { message: 'only HTTP/1.1 and HTTP/1.0 are understood', endsConnection: true };
   if (headers.host === undefined && httpVersionMinor === 1) {
     return { message: 'the Host header is required', endsConnection: false };
   }

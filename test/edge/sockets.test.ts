@@ -5,8 +5,6 @@
  */
 
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { connect } from 'node:net';
 import { suite, test } from 'node:test';
 import { sleep, user } from '../server.ts';
 import { bodyText, logOf, useServer, UUID_V7 } from './fixture.ts';
@@ -257,17 +255,6 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
       answers.map(({ status }) => status),
       [202],
     );
-  });
-
-  test('connections that are reset before their first byte, or within it, harm nobody', async () => {
-    for (const first of ['', 'P', 'GET /livez\r\n'].flatMap((text) => Array.from({ length: 10 }, () => text))) {
-      const socket = connect(server().port, '127.0.0.1');
-      await once(socket, 'connect');
-      if (first !== '') socket.write(first);
-      socket.resetAndDestroy();
-    }
-    const [answer] = await answersTo(requestOf(server().key, bodyFor('after-resets')));
-    assert.equal(answer?.status, 202);
   });
 
   test('an expectation that is not 100-continue is ignored', async () => {
