@@ -84,8 +84,10 @@ suite('Changes of keys', { skip: whyNoPostgres() }, () => {
   test('a connection that was ended is made anew, and what was missed meanwhile is asked for', async (context) => {
     const { url, store, addKey, killListeners } = await setUp(context);
     const { heard, listener } = listen(context, url);
-    const { id } = await addKey();
     await eventually('it listens', () => listener.isListening);
+    const { id } = await addKey();
+    // Else it could be heard of after the connection is ended, and be taken for the reconnection.
+    await eventually('the new key is heard of', () => heard.length >= 2);
     for (let round = 1; round <= 3; round++) {
       const before = heard.length;
       await killListeners();
