@@ -75,7 +75,7 @@ function NotLoaded({ error }: { error: Error }): ReactNode {
   ) : (
     <Notice tone="bad" title="This view could not be loaded">
       <p>
-        The server was away for a moment, or was updated since the page was loaded. Loading the page again mends both.
+        The server was away for a moment, or was updated since the page was loaded. Loading the page again fixes both.
       </p>
       <p className="mono">{error.message}</p>
       <ReloadButton />

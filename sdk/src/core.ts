@@ -137,7 +137,7 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
     };
   }
 
-  /** At sign-out: the following calls are about nobody who is known. */
+  /** At sign-out: the following calls are about an unknown person. */
   reset(): void {
     this.#platform.person.forget();
   }

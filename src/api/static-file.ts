@@ -94,3 +94,18 @@ function chosenEncoding(acceptEncoding = ''): Encoding {
   }
   return taken.has('br') ? 'br' : taken.has('gzip') ? 'gzip' : 'identity';
 }
+
+/** Reads what was built, once; null while it is not there, and reads again then. */
+export function readOnce<Built>(read: () => Promise<Built>): () => Promise<Built | null> {
+  let loading: Promise<Built> | undefined;
+  return async () => {
+    loading ??= read();
+    try {
+      return await loading;
+    } catch (error) {
+      loading = undefined;
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+      throw error;
+    }
+  };
+}

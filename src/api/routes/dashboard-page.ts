@@ -10,7 +10,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { sendError } from '../responses.ts';
-import { CACHED_FOREVER, sendFile, StaticFile } from '../static-file.ts';
+import { CACHED_FOREVER, readOnce, sendFile, StaticFile } from '../static-file.ts';
 
 const BUILT_PAGE = new URL('../../../dashboard/dist/', import.meta.url);
 const INDEX = 'index.html';
@@ -28,17 +28,7 @@ export interface DashboardPageParts {
 }
 
 export function registerDashboardPage(app: FastifyInstance, { pageFolder = BUILT_PAGE }: DashboardPageParts): void {
-  let loading: Promise<PageFiles> | undefined;
-  const files = async (): Promise<PageFiles | null> => {
-    loading ??= readPage(pageFolder);
-    try {
-      return await loading;
-    } catch (error) {
-      loading = undefined;
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-      throw error;
-    }
-  };
+  const files = readOnce(() => readPage(pageFolder));
 
   const serve = async (request: FastifyRequest, reply: FastifyReply, name: string): Promise<FastifyReply> => {
     const page = await files();

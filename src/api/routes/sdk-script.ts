@@ -9,7 +9,7 @@
 import { readFile } from 'node:fs/promises';
 import type { FastifyInstance } from 'fastify';
 import { SDK_SCRIPT_PATH } from '../../config/roles.ts';
-import { CACHED_FOREVER, sendFile, StaticFile } from '../static-file.ts';
+import { CACHED_FOREVER, readOnce, sendFile, StaticFile } from '../static-file.ts';
 
 const BUILT_SCRIPT = new URL('../../../sdk/dist/sluice.js', import.meta.url);
 const NOT_BUILT = 'The SDK is not built yet. Run: npm run build:sdk\n';
@@ -23,17 +23,7 @@ export interface SdkScriptParts {
 }
 
 export function registerSdkScript(app: FastifyInstance, { sdkScript = BUILT_SCRIPT }: SdkScriptParts): void {
-  let loading: Promise<StaticFile> | undefined;
-  const script = async (): Promise<StaticFile | null> => {
-    loading ??= readFile(sdkScript).then((bytes) => new StaticFile('sluice.js', bytes));
-    try {
-      return await loading;
-    } catch (error) {
-      loading = undefined;
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-      throw error;
-    }
-  };
+  const script = readOnce(async () => new StaticFile('sluice.js', await readFile(sdkScript)));
 
   app.get<{ Querystring: { v?: unknown } }>(SDK_SCRIPT_PATH, async (request, reply) => {
     // A page of any site may load it, also with crossorigin and integrity on its tag.

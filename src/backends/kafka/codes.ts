@@ -37,7 +37,7 @@ export const CODE = {
   stale_member_epoch: 113,
 } as const;
 
-/** Waiting does not help against it, unless somebody mends the login in Kafka. */
+/** Waiting does not help against it, unless an operator fixes the login in Kafka. */
 export class LoginRefusedError extends LogUnavailableError {
   constructor() {
     super('Kafka does not let this user in: the user, the password or the way to sign in (sasl) is wrong');

@@ -18,7 +18,7 @@ export interface TopicFacts {
   readonly inSyncMin: number;
 }
 
-export interface TopicWishes {
+export interface TopicOptions {
   /** How long processed records are kept. */
   readonly retentionMs: number;
   readonly warn: (message: string) => void;
@@ -42,20 +42,20 @@ const RETRY_MS = 250;
 const CREATE_MS_MAX = 8_000;
 const TOPIC_RESOURCE = 2;
 
-export async function openTopic(cluster: Cluster, wishes: TopicWishes): Promise<TopicFacts> {
-  const view = await patiently(cluster, wishes, async () => {
+export async function openTopic(cluster: Cluster, options: TopicOptions): Promise<TopicFacts> {
+  const view = await patiently(cluster, options, async () => {
     const seen = await cluster.refresh();
-    if (seen.topicId === null && wishes.makesTopic === false) {
+    if (seen.topicId === null && options.makesTopic === false) {
       throw new OperatorError(`There is no topic ${cluster.topic} yet: no server has run on it. Is LOG_URL right?`);
     }
     if (seen.topicId === null) await makeTopic(cluster, seen);
     return isComplete(seen) ? seen : undefined;
   });
-  const settings = await patiently(cluster, wishes, () => settingsOf(cluster));
+  const settings = await patiently(cluster, options, () => settingsOf(cluster));
   const replication = Math.min(...view.partitions.map(({ replicas }) => replicas.length));
-  const { refusals, warnings } = judgeTopic(settings, { replication, retentionMs: wishes.retentionMs });
+  const { refusals, warnings } = judgeTopic(settings, { replication, retentionMs: options.retentionMs });
   const { topic, partitions: wanted } = cluster.address;
-  if (refusals.length > 0 && wishes.isLooking !== true) {
+  if (refusals.length > 0 && options.isLooking !== true) {
     throw new OperatorError(`The topic ${topic} is not safe for events: ${refusals.join('; ')}.`);
   }
   if (wanted !== null && wanted !== view.partitions.length) {
@@ -63,7 +63,7 @@ export async function openTopic(cluster: Cluster, wishes: TopicWishes): Promise<
       `it has ${view.partitions.length} partitions, not the ${wanted} of LOG_URL, which are for a new topic`,
     );
   }
-  for (const warning of [...refusals, ...warnings]) wishes.warn(`topic ${topic}: ${warning}`);
+  for (const warning of [...refusals, ...warnings]) options.warn(`topic ${topic}: ${warning}`);
   return {
     id: view.topicId ?? '',
     partitions: view.partitions.length,
@@ -187,7 +187,7 @@ async function settingsOf(cluster: Cluster): Promise<Map<string, string> | undef
 /** Until there is a response. A mistake of the operator ends it at once. */
 async function patiently<Found>(
   cluster: Cluster,
-  { openMsMax = OPEN_MS_MAX, awayMsMax = openMsMax }: TopicWishes,
+  { openMsMax = OPEN_MS_MAX, awayMsMax = openMsMax }: TopicOptions,
   look: () => Promise<Found | undefined>,
 ): Promise<Found> {
   const begin = performance.now();

@@ -1,6 +1,6 @@
 /**
  * Takes the events of a person out of their tables, a bounded piece at a time: some thousands of events, and some
- * megabytes of those properties that have to be read. A user counts once in the books, so a piece is of whole users,
+ * megabytes of those properties that have to be read. A user counts once in the ledger, so a piece is of whole users,
  * and one user is the most by which it goes over. The nodes are locked by the caller, so nothing comes in meanwhile.
  */
 

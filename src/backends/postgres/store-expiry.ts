@@ -1,6 +1,6 @@
 /**
  * Takes out the events and records of days that are too old. A day goes record by record, a bounded number at a time,
- * with every sum in step: the event count of nodes, the counts by minute and hour, and the books, where the events move
+ * with every sum in step: the event count of nodes, the counts by minute and hour, and the ledger, where the events move
  * from stored to expired. Once nothing is left of a day its tables are dropped, which gives the space back.
  *
  * Locks as everywhere: nodes by their numbers first, sums last. A day is detached without keeping anybody from reading

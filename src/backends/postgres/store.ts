@@ -62,7 +62,7 @@ import { listTraces, readTrace } from './store-traces.ts';
 export interface PostgresStoreOptions {
   /** Of a database that is up to date (`migrate`). */
   readonly pool: PostgresPool;
-  /** `LogReader.name`: whose positions come with the books. A function where it is not known yet; it may throw. */
+  /** `LogReader.name`: whose positions come with the ledger. A function where it is not known yet; it may throw. */
   readonly logName: string | (() => string);
   /** How processors normalise: an erase looks for the person among rejected users too. */
   readonly matchOptions?: MatchOptions;

@@ -90,15 +90,15 @@ export class SqlKeyStore implements KeyStore {
     return this.#update(id, { expires_at: sql<number>`CASE WHEN expires_at < ${at} THEN expires_at ELSE ${at} END` });
   }
 
-  async recordUsage(sightings: readonly KeyUsage[]): Promise<void> {
-    if (sightings.length === 0) return;
-    const ids = [...new Set(sightings.map(({ keyId }) => keyId))];
+  async recordUsage(uses: readonly KeyUsage[]): Promise<void> {
+    if (uses.length === 0) return;
+    const ids = [...new Set(uses.map(({ keyId }) => keyId))];
     await this.#database.change(async (tables) => {
       // In one order: edges that saw the same keys write them at the same moment.
       await this.#database.locks
         .lock(tables.selectFrom('keys').select('id').where('id', 'in', ids).orderBy('id'))
         .execute();
-      for (const { keyId, usedAt, leakOrigin } of sightings) {
+      for (const { keyId, usedAt, leakOrigin } of uses) {
         const leak = leakOrigin !== null && {
           leak_suspected_at: sql<number>`coalesce(leak_suspected_at, ${usedAt})`,
           leak_origin: sql<string>`coalesce(leak_origin, ${leakOrigin})`,

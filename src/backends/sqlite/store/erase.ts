@@ -116,7 +116,7 @@ function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, 
 }
 
 /**
- * The events of a node in a record. A user counts once in the books, so where a piece ends within a user, the rest of it
+ * The events of a node in a record. A user counts once in the ledger, so where a piece ends within a user, the rest of it
  * goes along.
  */
 function eventsToErase(
