@@ -22,6 +22,7 @@ export const ERRORS = {
   request_timeout: { status: 408, retryable: true, text: 'request timeout' },
   conflict: { status: 409, retryable: false, text: 'conflict' },
   too_large: { status: 413, retryable: false, text: 'payload too large' },
+  overloaded: { status: 429, retryable: true, text: 'service temporarily unavailable' },
   too_many_attempts: { status: 429, retryable: true, text: 'too many attempts' },
   headers_too_large: { status: 431, retryable: false, text: 'request header fields too large' },
   internal: { status: 500, retryable: true, text: 'internal error' },

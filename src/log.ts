@@ -7,7 +7,7 @@
  */
 
 import { OperatorError } from './errors.ts';
-import type { KeyKind, Rejection, TenantId } from './model.ts';
+import type { ForeignFormat, KeyKind, Rejection, TenantId } from './model.ts';
 
 /** One request, as the edge hands it over. */
 export interface LogEntry {
@@ -19,7 +19,12 @@ export interface LogEntry {
   /** Kept because a publishable key is in everyone's hands: it may not join two known people. */
   readonly keyKind: KeyKind;
   readonly idempotencyKey: string | null;
-  /** The body as the client sent it, decompressed, never re-serialised: UTF-8 JSON, an object with a `users` array. */
+  /** The form in which the client sent it, if that was not our own. */
+  readonly format?: ForeignFormat;
+  /**
+   * UTF-8 JSON, an object with a `users` array: as the client sent it, decompressed, never re-serialised; of another
+   * format, what it was converted to (decisions/037).
+   */
   readonly body: Uint8Array;
   /** How many users the body holds, rejected ones included. */
   readonly userCount: number;

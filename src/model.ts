@@ -40,6 +40,12 @@ export type Role = (typeof ROLES)[number];
 export const KEY_KINDS = ['secret', 'publishable'] as const;
 export type KeyKind = (typeof KEY_KINDS)[number];
 
+/** The form of a request's body: our own, or that of Segment's SDKs, which the edge converts to our own. */
+export const FORMATS = ['sluice', 'segment'] as const;
+export type Format = (typeof FORMATS)[number];
+/** As it is marked on records: most have no mark. */
+export type ForeignFormat = Exclude<Format, 'sluice'>;
+
 /** `<account id>/<environment>`; opaque everywhere but here. */
 export type TenantId = string;
 

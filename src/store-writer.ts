@@ -11,7 +11,7 @@
 import type { Changes, Snapshot } from './identity/graph.ts';
 import type { LostRecords } from './log.ts';
 import type { ProcessedLog } from './log/continuity.ts';
-import type { KeyKind, MatchKey, NodeNumber, Origin, TenantId } from './model.ts';
+import type { ForeignFormat, KeyKind, MatchKey, NodeNumber, Origin, TenantId } from './model.ts';
 import type { CountedCurrency } from './views/currency.ts';
 
 /** A log record without its body. */
@@ -26,6 +26,8 @@ export interface RecordHeader {
   readonly idempotencyKey: string | null;
   /** Of the body of the whole request, by which a retry is recognised; null without an Idempotency-Key. */
   readonly bodyHash: string | null;
+  /** Absent for our own. */
+  readonly format?: ForeignFormat;
   readonly firstUserIndex: number;
   /** As the edge counted them. */
   readonly usersAccepted: number;

@@ -8,7 +8,7 @@
  */
 
 import type { LostAhead, LostRecords } from './log.ts';
-import { IDENTIFIER_TYPES, type IdentifierType, type RefusalReason, type TenantId } from './model.ts';
+import { type Format, IDENTIFIER_TYPES, type IdentifierType, type RefusalReason, type TenantId } from './model.ts';
 
 /** A JSON value as text: spliced into responses as it is, so that numbers keep their digits. */
 export type JsonText = string;
@@ -232,11 +232,12 @@ export interface StoredTrace {
   readonly duplicateOf: string | null;
   /** Its API key; null for a dead letter that is not in the log any more. */
   readonly keyId: string | null;
+  readonly format: Format;
   readonly users: readonly TracedUser[];
 }
 
 /** A request in the list of requests: a trace without its users. */
-export interface TraceSummary extends Omit<StoredTrace, 'users'> {
+export interface TraceSummary extends Omit<StoredTrace, 'users' | 'format'> {
   /** Events that were stored, or that wait to be. */
   readonly events: number;
 }

@@ -28,7 +28,7 @@ interface Import {
 }
 
 const SRC = fileURLToPath(new URL('../src', import.meta.url));
-const PURE = /^(json\/|columnar\/|validation\/|identity\/|errors\.ts$|model\.ts$)/;
+const PURE = /^(json\/|columnar\/|validation\/|identity\/|intake\/|errors\.ts$|model\.ts$)/;
 /** Pure as well, and needed to know phone numbers (loaded with the first one) and to derive ids. */
 const PURE_PACKAGES = /^(libphonenumber-js\/[a-z]+|node:module|node:crypto)$/;
 /** They put the parts together, and alone name backends. */
@@ -103,7 +103,7 @@ function importCircles(sources: Sources): string[] {
 
 const RULES: readonly Rule[] = [
   {
-    rule: 'json, columnar, validation, identity, errors and model import nothing but each other',
+    rule: 'json, columnar, validation, identity, intake, errors and model import nothing but each other',
     find: importRule(
       ({ from, to }) => PURE.test(from) && !PURE.test(to) && !(from.startsWith('identity/') && PURE_PACKAGES.test(to)),
     ),
@@ -118,7 +118,7 @@ const RULES: readonly Rule[] = [
     bad: { 'identity/node-id.ts': `import { hash, randomUUID } from 'node:crypto';` },
   },
   {
-    rule: 'json, columnar, validation, identity, errors and model read no clock, no environment and no randomness',
+    rule: 'json, columnar, validation, identity, intake, errors and model read no clock, no environment and no randomness',
     find: fileRule(
       (file, text) => PURE.test(file) && /Date\.now|new Date\(\)|Math\.random|process\.|performance\./.test(text),
     ),

@@ -13,11 +13,14 @@ import { chosenFiles, ROOT } from './choice.ts';
 import { importedBy } from './imports.ts';
 import { bundleProgram } from './program.ts';
 import { startSharedServers } from './servers/shared.ts';
+import { SDK_TOOLS } from './sdks/registries.ts';
 import { ensureTools, FAKETIME } from './tools.ts';
 
 const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', 'chromium', FAKETIME];
 /** Imported by every test that needs one of them. */
 const TOOLS_FILE = resolve(ROOT, 'test/tools.ts');
+/** Imported by every test that uses SDKs of other makers, in languages of their own. */
+const SDKS_FILE = resolve(ROOT, 'test/sdks/registries.ts');
 /** Imported by every test that starts the program. */
 const STARTING_FILE = resolve(ROOT, 'test/server.ts');
 const SLOWEST_SHOWN = 10;
@@ -32,7 +35,9 @@ if (Number(major) < 26) {
 
 const files = chosenFiles(process.argv.slice(2)).map((file) => resolve(ROOT, file));
 const imported = importedBy(files);
-if (imported.has(TOOLS_FILE)) await ensureTools(TOOLS, (line) => console.log(line));
+if (imported.has(TOOLS_FILE)) {
+  await ensureTools(imported.has(SDKS_FILE) ? [...TOOLS, ...SDK_TOOLS] : TOOLS, (line) => console.log(line));
+}
 const program = imported.has(STARTING_FILE) ? { TEST_PROGRAM: await bundleProgram() } : {};
 const servers = await startSharedServers(files, (line) => console.log(line));
 const stopping = new AbortController();

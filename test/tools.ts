@@ -1,5 +1,5 @@
 /**
- * The programs that some tests need besides Node: strace, mkfs.ext4, mount, perl, chromium, PostgreSQL, Java and Maven,
+ * The programs that some tests need besides Node: strace, mkfs.ext4, mount, perl, chromium, PostgreSQL, Java, Maven, Python,
  * and the library libfaketime. They are looked for in PATH and where administrators and Debian keep theirs. `ensureTools` installs what is missing
  * where that is simple and allowed (root on a Debian, with apt-get), and says what it does. What cannot be had is named
  * with the reason, for a test to skip visibly.
@@ -28,6 +28,8 @@ const PACKAGES: Readonly<Record<string, string>> = {
   initdb: 'postgresql',
   java: 'default-jre-headless',
   mvn: 'maven',
+  python3: 'python3-minimal',
+  pip3: 'python3-pip',
   [FAKETIME]: 'libfaketime',
 };
 

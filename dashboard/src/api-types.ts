@@ -127,6 +127,203 @@ export interface components {
             readonly message: string;
         };
         /**
+         * SegmentBatch
+         * @description Messages of one or more people.
+         */
+        readonly SegmentBatch: {
+            /** @description The messages, in order. */
+            readonly batch: readonly components["schemas"]["SegmentTypedMessage"][];
+            /** @description The key, if it is not in a header. */
+            readonly writeKey?: string | null;
+            /** @description When the batch was sent, for messages that do not say it. */
+            readonly sentAt?: string | null;
+            /** @description For all messages; each may override members of it. */
+            readonly context?: {
+                readonly [key: string]: unknown;
+            } | null;
+        } & {
+            readonly [key: string]: unknown;
+        };
+        /**
+         * SegmentTypedMessage
+         * @description One call of an SDK, with its type.
+         */
+        readonly SegmentTypedMessage: {
+            readonly type: "track" | "identify" | "page" | "screen" | "group" | "alias";
+            /** @description Becomes `user_id`. */
+            readonly userId?: string | number | null;
+            /** @description Becomes `anon_id`. */
+            readonly anonymousId?: string | number | null;
+            /** @description Of `track`: the name of the event. */
+            readonly event?: string | null;
+            /** @description Become properties of the event; `revenue` is its revenue, `value` its `event_value`. */
+            readonly properties?: {
+                readonly [key: string]: unknown;
+            } | null;
+            /** @description Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties. */
+            readonly traits?: {
+                readonly [key: string]: unknown;
+            } | null;
+            /** @description Kept as one property of the event. Its `traits` and `externalIds` name the person too. */
+            readonly context?: {
+                readonly [key: string]: unknown;
+            } | null;
+            /** @description Becomes `$event_id`: the same message again within 7 days is stored once. */
+            readonly messageId?: string | number | null;
+            /** @description When it happened, by the clock of the client: corrected by `sentAt` where there is one. */
+            readonly timestamp?: string | null;
+            /** @description When it was sent, by the same clock. */
+            readonly sentAt?: string | null;
+        } & {
+            readonly [key: string]: unknown;
+        };
+        /**
+         * SegmentAccepted
+         * @description At least one message was accepted, and is durable.
+         */
+        readonly SegmentAccepted: {
+            /** @constant */
+            readonly success: true;
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description Messages that are valid, and durable. */
+            readonly accepted: number;
+            /** @description Messages that are not valid. They are kept with the reason (`GET /rejections`). */
+            readonly rejected: number;
+            /** @description One entry per rejected message, in order of `index`. */
+            readonly errors: readonly components["schemas"]["SegmentMessageError"][];
+        };
+        /**
+         * SegmentMessageError
+         * @description Why one message was rejected.
+         */
+        readonly SegmentMessageError: {
+            /** @description Position of the message in `batch`, counted from 0. */
+            readonly index: number;
+            /** @description The first rule that the message breaks. */
+            readonly message: string;
+        };
+        /**
+         * SegmentFailure
+         * @description Nothing was accepted.
+         */
+        readonly SegmentFailure: {
+            /** @constant */
+            readonly success: false;
+            /** @description The status in words. */
+            readonly error: string;
+            /** @description The kind of error, for programs. */
+            readonly code: string;
+            /** @description What is wrong and where, for a person. */
+            readonly message: string;
+            /**
+             * Format: uuid
+             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             */
+            readonly trace_id: string;
+            /** @description 0, where every message is invalid. */
+            readonly accepted?: number;
+            /** @description All messages, where every message is invalid. */
+            readonly rejected?: number;
+            /** @description One entry per rejected message, in order of `index`. */
+            readonly errors?: readonly components["schemas"]["SegmentMessageError"][];
+        };
+        /**
+         * SegmentMessage
+         * @description One call of an SDK.
+         */
+        readonly SegmentMessage: {
+            /** @description Becomes `user_id`. */
+            readonly userId?: string | number | null;
+            /** @description Becomes `anon_id`. */
+            readonly anonymousId?: string | number | null;
+            /** @description Of `track`: the name of the event. */
+            readonly event?: string | null;
+            /** @description Become properties of the event; `revenue` is its revenue, `value` its `event_value`. */
+            readonly properties?: {
+                readonly [key: string]: unknown;
+            } | null;
+            /** @description Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties. */
+            readonly traits?: {
+                readonly [key: string]: unknown;
+            } | null;
+            /** @description Kept as one property of the event. Its `traits` and `externalIds` name the person too. */
+            readonly context?: {
+                readonly [key: string]: unknown;
+            } | null;
+            /** @description Becomes `$event_id`: the same message again within 7 days is stored once. */
+            readonly messageId?: string | number | null;
+            /** @description When it happened, by the clock of the client: corrected by `sentAt` where there is one. */
+            readonly timestamp?: string | null;
+            /** @description When it was sent, by the same clock. */
+            readonly sentAt?: string | null;
+        } & {
+            readonly [key: string]: unknown;
+        };
+        /**
+         * SegmentDiscarded
+         * @description Received, and not kept.
+         */
+        readonly SegmentDiscarded: {
+            /** @constant */
+            readonly success: true;
+        };
+        /**
+         * SegmentSettings
+         * @description What SDKs in browsers and apps load before they send.
+         */
+        readonly SegmentSettings: {
+            readonly integrations: {
+                readonly "Segment.io": {
+                    /** @description The key, as it was given. */
+                    readonly apiKey: string;
+                    /** @description Where to send: host and path, without a scheme. */
+                    readonly apiHost: string;
+                    /** @constant */
+                    readonly protocol?: "http";
+                };
+            };
+            readonly plan: {
+                readonly track: {
+                    readonly __default: {
+                        /** @description Always true. */
+                        readonly enabled: boolean;
+                    };
+                };
+            };
+        };
+        /**
+         * RudderSettings
+         * @description What RudderStack’s browser SDK loads before it sends.
+         */
+        readonly RudderSettings: {
+            readonly source: {
+                /** @description The id of the key. */
+                readonly id: string;
+                /** @description Always `Sluice`. */
+                readonly name: string;
+                /** @description The key, as it was given. */
+                readonly writeKey: string;
+                /** @description Always true. */
+                readonly enabled: boolean;
+                /** @description The id of the key. */
+                readonly workspaceId: string;
+                /** @description Turns off reports about the SDK itself. */
+                readonly config: {
+                    readonly [key: string]: unknown;
+                };
+                /** @description Always empty. */
+                readonly connections: readonly unknown[];
+                /** @description Always empty: Sluice is the only one. */
+                readonly destinations: readonly unknown[];
+                /** @description Always empty. */
+                readonly dataplanes: Record<string, never>;
+            };
+        };
+        /**
          * Profile
          * @description One person, as far as is known.
          */
@@ -647,6 +844,11 @@ export interface components {
             readonly duplicate_of: string | null;
             /** @description Its API key; null for a dead letter that is not kept any more. */
             readonly key_id: string | null;
+            /**
+             * @description `segment` if it came in the form of Segment’s SDKs, under `/ingest/v1/`.
+             * @enum {string}
+             */
+            readonly format: "sluice" | "segment";
             /** @description What became of each user. */
             readonly users: readonly components["schemas"]["TracedUser"][];
         };
@@ -1395,6 +1597,15 @@ export type UserProperties = components['schemas']['UserProperties'];
 export type Event = components['schemas']['Event'];
 export type IngestAccepted = components['schemas']['IngestAccepted'];
 export type UserError = components['schemas']['UserError'];
+export type SegmentBatch = components['schemas']['SegmentBatch'];
+export type SegmentTypedMessage = components['schemas']['SegmentTypedMessage'];
+export type SegmentAccepted = components['schemas']['SegmentAccepted'];
+export type SegmentMessageError = components['schemas']['SegmentMessageError'];
+export type SegmentFailure = components['schemas']['SegmentFailure'];
+export type SegmentMessage = components['schemas']['SegmentMessage'];
+export type SegmentDiscarded = components['schemas']['SegmentDiscarded'];
+export type SegmentSettings = components['schemas']['SegmentSettings'];
+export type RudderSettings = components['schemas']['RudderSettings'];
 export type Profile = components['schemas']['Profile'];
 export type Provenance = components['schemas']['Provenance'];
 export type PropertySource = components['schemas']['PropertySource'];

@@ -13,6 +13,7 @@ import { ERRORS, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { errorResponses } from './error-responses.ts';
 import * as examples from './examples.ts';
 import { INGEST_OPERATION } from './ingest-operation.ts';
+import { SEGMENT_PATHS } from './segment-operations.ts';
 import type {
   Header,
   JsonSchema,
@@ -115,6 +116,11 @@ const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
     description:
       'A publishable key in the address, for a page that is closing and cannot set headers. `Content-Type: text/plain` is taken with it, and with it alone.',
   },
+  writeKey: {
+    type: 'http',
+    scheme: 'basic',
+    description: 'A key of either kind as the user, without a password, as SDKs of Segment send it.',
+  },
   session: {
     type: 'apiKey',
     in: 'cookie',
@@ -125,7 +131,11 @@ const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
 
 function documentOf(paths: Paths, options: DocumentOptions): OpenApiDocument {
   const schemas = new Map<string, JsonSchema>();
-  const described = { '/ingest/events': { post: INGEST_OPERATION }, ...mapOperations(paths, complete) };
+  const described = {
+    '/ingest/events': { post: INGEST_OPERATION },
+    ...SEGMENT_PATHS,
+    ...mapOperations(paths, complete),
+  };
   return {
     openapi: OPENAPI_VERSION,
     info: {

@@ -83,7 +83,7 @@ export type PathItem = Readonly<Partial<Record<Method, Operation>>>;
 export interface SecurityScheme {
   readonly type: 'http' | 'apiKey';
   readonly description: string;
-  readonly scheme?: 'bearer';
+  readonly scheme?: 'basic' | 'bearer';
   readonly name?: string;
   readonly in?: 'query' | 'cookie';
 }

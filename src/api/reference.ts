@@ -27,6 +27,7 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
   request_timeout: 'The request did not arrive completely in time.',
   conflict: 'What is there already stands against it: an e-mail that is a member, a member who removes herself.',
   too_large: 'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB.',
+  overloaded: 'Under `/ingest/v1/`, instead of the 503 below: SDKs of Segment read `Retry-After` of no other status.',
   too_many_attempts: 'Signing in failed too often; `Retry-After` says how long to wait.',
   headers_too_large: 'The request line and headers are too long.',
   internal: 'A fault on our side. Nothing was promised.',

@@ -116,7 +116,8 @@ export function traceSummaryJson(trace: TraceSummary) {
 }
 
 export function traceJson(trace: StoredTrace, people?: People) {
-  return { ...requestJson(trace), users: trace.users.map((user) => tracedUserJson(user, people)) };
+  const users = trace.users.map((user) => tracedUserJson(user, people));
+  return { ...requestJson(trace), format: trace.format, users };
 }
 
 function requestJson(trace: Omit<TraceSummary, 'events'>) {

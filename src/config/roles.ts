@@ -9,6 +9,9 @@ export const INGEST_PATH = '/ingest/events';
 /** The SDK for pages, served where events are taken in. */
 export const SDK_SCRIPT_PATH = '/ingest/sluice.js';
 
+/** All paths that take events in, whatever their form. */
+const INGEST_PATHS = '/ingest/';
+
 export function servesIngest(role: Role): boolean {
   return role === 'all' || role === 'edge';
 }
@@ -23,8 +26,7 @@ export function processes(role: Role): boolean {
 
 /** Why a path is not here although it is elsewhere; undefined where that is not so, and it is nowhere. */
 export function servedElsewhere(role: Role, path: string): string | undefined {
-  const [pathname = ''] = path.split('?');
-  if (pathname === INGEST_PATH || pathname === SDK_SCRIPT_PATH) {
+  if (path.startsWith(INGEST_PATHS)) {
     return servesIngest(role) ? undefined : `servers with the role edge receive events; this one has the role ${role}`;
   }
   if (servesApi(role)) return undefined;

@@ -20,13 +20,14 @@ import { OutageLog } from '../telemetry/outage-log.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
-import { Ingest, type Refusal } from './ingest.ts';
+import { Ingest, type IngestParts, type Refusal } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { isLeaving, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { KeyUsageTracker } from './key-usage.ts';
+import { SegmentIntake } from './segment-intake.ts';
 import { createTraceIds } from './trace-id.ts';
 import { LargeBodyValidator } from './validate-body.ts';
 
@@ -125,7 +126,14 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       const isLeavingNow = (): boolean => isLeaving(status);
       const connections = { count: status.connections, max: parts.connectionsMax, logger };
       made = createEdgeServer(
-        { ingest: ingest?.ingest ?? null, metrics, newTraceId, isLeaving: isLeavingNow, connections },
+        {
+          ingest: ingest?.ingest ?? null,
+          segment: ingest?.segment ?? null,
+          metrics,
+          newTraceId,
+          isLeaving: isLeavingNow,
+          connections,
+        },
         everythingElse,
       );
       return made.server;
@@ -190,6 +198,7 @@ interface Shared {
 
 interface MadeIngest {
   readonly ingest: Ingest;
+  readonly segment: SegmentIntake;
   /** Complete requests that are not durable yet. */
   waiting(): number;
   setGauges(): void;
@@ -201,7 +210,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
   const counted = counting(log);
-  const ingest = new Ingest({
+  const ingestParts: IngestParts = {
     log: counted.log,
     keys,
     keyUsage,
@@ -215,9 +224,11 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
     newTraceId,
     refusal: () => refusalOf(status),
     isLeaving: () => isLeaving(status),
-  });
+  };
+  const { publicUrl } = config;
   return {
-    ingest,
+    ingest: new Ingest(ingestParts),
+    segment: new SegmentIntake({ ...ingestParts, matchOptions: matchOptionsOf(config), publicUrl }),
     waiting: () => counted.waiting() + largeBodies.waiting,
     setGauges: () => {
       metrics.set(METRIC.in_flight_bytes, inFlight.bytes);

@@ -44,7 +44,8 @@ export interface IngestParts {
 /** Why nothing may be accepted now, apart from the log and the memory. */
 export type Refusal = 'shutdown' | 'disk' | 'backlog';
 
-const REFUSED = {
+/** The counter of each. */
+export const REFUSED = {
   shutdown: METRIC.unavailable_shutdown,
   disk: METRIC.unavailable_disk,
   backlog: METRIC.unavailable_backlog,

@@ -68,6 +68,23 @@ export function keyOf(
   return key === undefined ? undefined : { key, isInQuery: key === inQuery };
 }
 
+const BASIC = /^Basic +([A-Za-z0-9+/=_-]+) *$/i;
+
+/** As SDKs of Segment send it: the user of Basic authentication, without a password; or in the address. */
+export function segmentKeyOf(
+  authorization: string | undefined,
+  url: string,
+): { readonly key: string; readonly isInAddress: boolean } | undefined {
+  const [, credentials] = BASIC.exec(authorization ?? '') ?? [];
+  const [user = ''] = Buffer.from(credentials ?? '', 'base64')
+    .toString('utf8')
+    .split(':', 1);
+  const inHeader = user === '' ? BEARER.exec(authorization ?? '')?.[1] : user;
+  if (inHeader !== undefined) return { key: inHeader, isInAddress: false };
+  const inAddress = queryValue(url, 'writeKey');
+  return inAddress === undefined ? undefined : { key: inAddress, isInAddress: true };
+}
+
 export interface Envelope {
   readonly encoding: Encoding | null;
   readonly idempotencyKey: string | null;
@@ -81,7 +98,12 @@ export function envelopeOf(headers: IncomingHttpHeaders, mayBePlainText: boolean
   if (!JSON_TYPE.test(contentType) && !(mayBePlainText && TEXT_TYPE.test(contentType))) {
     return 'Content-Type must be application/json';
   }
-  const charsetProblem = charsetProblemOf(contentType);
+  return envelopeOfAnyType(headers);
+}
+
+/** The same whatever the body is said to be: some SDKs send compressed JSON as a form. */
+export function envelopeOfAnyType(headers: IncomingHttpHeaders): Envelope | string {
+  const charsetProblem = charsetProblemOf(headers['content-type']);
   if (charsetProblem !== undefined) return charsetProblem;
   const encoding = encodingOf(headers['content-encoding']);
   if (encoding === undefined) return `Content-Encoding must be one of ${ENCODINGS.join(', ')}, or absent`;
@@ -105,7 +127,11 @@ function isIdempotencyKey(header: string | string[]): header is string {
 }
 
 function queryKey(url: string): string | undefined {
+  return queryValue(url, 'key');
+}
+
+function queryValue(url: string, name: string): string | undefined {
   const at = url.indexOf('?');
   if (at === -1) return undefined;
-  return new URLSearchParams(url.slice(at + 1)).get('key') ?? undefined;
+  return new URLSearchParams(url.slice(at + 1)).get(name) ?? undefined;
 }

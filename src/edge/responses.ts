@@ -63,7 +63,7 @@ export function sendPreflight(response: ServerResponse, traceId: string): void {
   response.end();
 }
 
-function send(
+export function send(
   response: ServerResponse,
   status: number,
   traceId: string,

@@ -12,6 +12,9 @@ import { INGEST_PATH } from '../config/roles.ts';
 import { type Failure, sendFailure, stopUnwantedBody } from './responses.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
+import type { SegmentIntake } from './segment-intake.ts';
+import { sendSegmentFailure } from './segment-responses.ts';
+import { isSegmentPath } from './segment-routes.ts';
 import { ambiguityOf, charsetProblemOf, TRANSFER_CODING_PROBLEM } from './request-headers.ts';
 
 /** An `import` of `node:http` would read all its exports, of which WebSocket loads a client: 80 ms of every start. */
@@ -36,6 +39,8 @@ const LINGER_MS = 2_000;
 export interface EdgeServerParts {
   /** Null where this role does not receive events: then that path is like any other. */
   readonly ingest: Ingest | null;
+  /** Null together with `ingest`. */
+  readonly segment: SegmentIntake | null;
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
   /** Whether connections are to end with their next response. */
@@ -51,7 +56,7 @@ export interface EdgeServer {
 }
 
 export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): EdgeServer {
-  const { ingest } = parts;
+  const { ingest, segment } = parts;
   const exchanges = new Exchanges();
   const connections = new Connections({
     ...parts.connections,
@@ -73,6 +78,8 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     } else if (ingest !== null && isIngest(request.url)) {
       // The key, the size and the room are checked before the client is asked to send the body.
       ingest.handle(request, response, expectsContinue);
+    } else if (segment !== null && isSegmentPath(request.url)) {
+      segment.handle(request, response, expectsContinue);
     } else {
       const charsetProblem = charsetProblemOf(request.headers['content-type']);
       if (charsetProblem !== undefined) {
@@ -236,7 +243,8 @@ function refuseRequest(
   response: ServerResponse,
   { message, endsConnection }: RequestRefusal,
 ): void {
-  const isForIngest = isIngest(request.url);
+  const isForSegment = isSegmentPath(request.url);
+  const isForIngest = isForSegment || isIngest(request.url);
   const failure: Failure = isForIngest
     ? { code: 'validation_failed', errors: [], message }
     : { code: 'bad_request', message };
@@ -245,7 +253,8 @@ function refuseRequest(
   if (!request.complete) stopUnwantedBody(request);
   // A page has to be allowed to read why.
   const cors = isForIngest && request.headers.origin !== undefined ? { allow: '*' } : null;
-  sendFailure(response, newTraceId(), failure, cors);
+  if (isForSegment) sendSegmentFailure(response, newTraceId(), { code: failure.code, message }, cors);
+  else sendFailure(response, newTraceId(), failure, cors);
 }
 
 function count(metrics: MetricsWriter, status: number): void {

@@ -7,6 +7,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
 import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
+import { type Conversion, type ConversionOptions, convertSegment, writeKeyOf } from '../intake/segment.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestValidation, validateRequest } from '../validation/validate-request.ts';
 
@@ -16,18 +17,50 @@ import { type RequestValidation, validateRequest } from '../validation/validate-
  */
 export const LARGE_BODY_BYTES = 32 * 1024;
 
+const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding';
+
 export function validateBody(body: Uint8Array): RequestValidation {
-  if (!isUtf8(body)) {
-    return { ok: false, message: 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding' };
-  }
+  if (!isUtf8(body)) return { ok: false, message: NOT_UTF8 };
   const plain = acceptPlain(body);
   if (plain !== null) return { ok: true, ...plain, rejections: [] };
   return validateRequest(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'));
 }
 
+/** In the form of Segment's SDKs, converted to ours; every user in the result has been validated. */
+export function convertBody(body: Uint8Array, options: ConversionOptions): Conversion {
+  if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
+  return convertSegment(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'), options);
+}
+
+/** What a thread is asked to do with a large body: validate it, if it is nothing but the bytes. */
+export type ValidatorTask =
+  | Uint8Array<ArrayBuffer>
+  | { readonly convert: ConversionOptions; readonly body: Uint8Array<ArrayBuffer> }
+  | { readonly findKey: true; readonly body: Uint8Array<ArrayBuffer> };
+
 export interface ValidatorReply {
   readonly validation: RequestValidation;
   readonly body: Uint8Array<ArrayBuffer>;
+}
+
+/** The result of any task, and the memory that goes back with it. */
+export function runTask(task: ValidatorTask): { readonly reply: unknown; readonly memory: ArrayBuffer } {
+  if (task instanceof Uint8Array) {
+    const reply: ValidatorReply = { validation: validateBody(task), body: task };
+    return { reply, memory: task.buffer };
+  }
+  const { body } = task;
+  if ('findKey' in task) return { reply: { writeKey: writeKeyOf(body), body }, memory: body.buffer };
+  const conversion = convertBody(body, task.convert);
+  if (!conversion.ok) return { reply: conversion, memory: body.buffer };
+  const converted = inOwnMemory(conversion.body);
+  return { reply: { ...conversion, body: converted }, memory: converted.buffer };
+}
+
+export interface KeyInBody {
+  readonly writeKey: string | null;
+  /** The same bytes that were handed in, which are no longer usable. */
+  readonly body: Uint8Array;
 }
 
 export interface ValidatedBody {
@@ -39,12 +72,12 @@ export interface ValidatedBody {
 export class LargeBodyValidator {
   readonly #thread: Worker;
   /** In the order in which they were sent, which is the order of the replies. */
-  readonly #waiting: ((validated: ValidatedBody) => void)[] = [];
+  readonly #waiting: ((reply: never) => void)[] = [];
 
   constructor() {
     const options = { name: 'validator', resourceLimits: YOUNG_LIMIT };
     this.#thread = new Worker(threadFile('./validator-thread', import.meta.url), options);
-    this.#thread.on('message', (reply: ValidatorReply) => this.#waiting.shift()?.(reply));
+    this.#thread.on('message', (reply) => this.#waiting.shift()?.(reply as never));
     // A crash in there is a bug, not an input that was foreseen: end loudly, nothing was acknowledged.
     this.#thread.on('error', (error) => {
       throw error;
@@ -60,8 +93,24 @@ export class LargeBodyValidator {
   /** Takes the memory of `body` over. */
   validate(body: Buffer): Promise<ValidatedBody> {
     const bytes = inOwnMemory(body);
+    return this.#run(bytes, bytes.buffer);
+  }
+
+  /** Takes the memory of `body` over. */
+  convert(body: Uint8Array, options: ConversionOptions): Promise<Conversion> {
+    const bytes = inOwnMemory(body);
+    return this.#run({ convert: options, body: bytes }, bytes.buffer);
+  }
+
+  /** Takes the memory of `body` over. */
+  findKey(body: Uint8Array): Promise<KeyInBody> {
+    const bytes = inOwnMemory(body);
+    return this.#run({ findKey: true, body: bytes }, bytes.buffer);
+  }
+
+  #run<Reply>(task: ValidatorTask, memory: ArrayBuffer): Promise<Reply> {
     return new Promise((resolve) => {
-      this.#thread.postMessage(bytes, [bytes.buffer]);
+      this.#thread.postMessage(task, [memory]);
       this.#waiting.push(resolve);
     });
   }

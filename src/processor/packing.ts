@@ -5,7 +5,7 @@
  * its keys, and no rejections. What `unpack` (`unpacking.ts`) makes of a record that was packed equals the record.
  */
 
-import { IDENTIFIER_TYPES, KEY_KINDS } from '../model.ts';
+import { FORMATS, IDENTIFIER_TYPES, KEY_KINDS } from '../model.ts';
 import type { RecordHeader, RejectionToStore } from '../store-writer.ts';
 import { NO_REVENUE } from '../views/currency.ts';
 import { NO_TEXT, type Packer } from './packer.ts';
@@ -55,6 +55,7 @@ export function packHeader(packer: Packer, header: RecordHeader): void {
   packer.text(header.traceId);
   packer.text(header.idempotencyKey);
   packer.text(header.bodyHash);
+  packer.number(header.format === undefined ? 0 : FORMATS.indexOf(header.format));
 }
 
 export function packNoRejections(packer: Packer): void {

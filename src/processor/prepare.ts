@@ -23,7 +23,7 @@ import { unpack } from './unpacking.ts';
 type JsonObject = Readonly<Record<string, unknown>>;
 
 export function headerOf(record: LogRecord): RecordHeader {
-  return {
+  const header = {
     partition: record.partition,
     position: record.position,
     tenantId: record.tenantId,
@@ -38,6 +38,7 @@ export function headerOf(record: LogRecord): RecordHeader {
     usersRejected: record.rejections.length,
     eventsAccepted: record.eventCount,
   };
+  return record.format === undefined ? header : { ...header, format: record.format };
 }
 
 /** In one piece, as it goes to another thread; `unpack` gives what `prepareRecord` gives of each. */

@@ -6,6 +6,8 @@
  */
 
 import {
+  type ForeignFormat,
+  FORMATS,
   IDENTIFIER_TYPES,
   type IdentifierType,
   KEY_KINDS,
@@ -47,7 +49,7 @@ function listOf<T>(unpacker: Unpacker, unpackItem: (unpacker: Unpacker) => T): r
 }
 
 function unpackHeader(unpacker: Unpacker): RecordHeader {
-  return {
+  const header = {
     position: unpacker.number(),
     receivedAt: unpacker.number(),
     partition: unpacker.number(),
@@ -62,6 +64,8 @@ function unpackHeader(unpacker: Unpacker): RecordHeader {
     idempotencyKey: unpacker.optionalText(),
     bodyHash: unpacker.optionalText(),
   };
+  const format = unpacker.number();
+  return format === 0 ? header : { ...header, format: FORMATS[format] as ForeignFormat };
 }
 
 function unpackRejection(unpacker: Unpacker): RejectionToStore {

@@ -10,7 +10,22 @@ const DURATION_BUCKETS_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];
 
-const STATUSES = ['202', '204', '400', '401', '403', '404', '405', '408', '413', '431', '500', '503'] as const;
+const STATUSES = [
+  '200',
+  '202',
+  '204',
+  '400',
+  '401',
+  '403',
+  '404',
+  '405',
+  '408',
+  '413',
+  '429',
+  '431',
+  '500',
+  '503',
+] as const;
 const CONNECTIONS_CLOSED = ['idle', 'newest'] as const;
 const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shutdown'] as const;
 
@@ -26,7 +41,7 @@ const FAMILIES = {
   in_flight_requests: gauge('sluice_in_flight_requests', 'Requests in progress.', 'sum'),
   unavailable: counterBy(
     'sluice_unavailable_total',
-    'Requests that got a 503, by cause.',
+    'Requests that got a 503, or a 429 under /ingest/v1/, by cause.',
     'reason',
     UNAVAILABLE_REASONS,
   ),

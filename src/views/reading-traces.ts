@@ -117,7 +117,8 @@ async function deadLetterTrace(
   const headers = found.flat().filter((header) => header.traceId === traceId);
   if (headers.length > 0) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
   const unknown = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
-  return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, ...unknown };
+  const format = 'sluice';
+  return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, format, ...unknown };
 }
 
 function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: readonly string[]): StoredTrace {
@@ -131,6 +132,7 @@ function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: 
     usersRejected: users.filter(({ status }) => status === 'rejected').length,
     duplicateOf: null,
     keyId: headers[0]?.keyId ?? null,
+    format: headers[0]?.format ?? 'sluice',
     users: users.sort((a, b) => a.userIndex - b.userIndex),
   };
 }

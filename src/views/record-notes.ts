@@ -3,20 +3,24 @@
  * about. Kept as JSON, and only where there is something to note. Every store keeps the same text.
  */
 
+import type { ForeignFormat } from '../model.ts';
 import type { RecordToStore, UserNote } from '../store-writer.ts';
 
 /** What `records.notes` holds, as JSON; absent members mean "none". */
 export interface RecordNotes {
   /** As `UserNote` in store-writer.ts, in order of userIndex. */
   readonly users?: readonly UserNote[];
+  /** Of the request, if not our own. */
+  readonly format?: ForeignFormat;
   readonly rejected?: readonly (readonly [userIndex: number, message: string])[];
 }
 
 /** Null when there is nothing to note. */
-export function notesOf({ notes, rejections }: RecordToStore): string | null {
-  if (notes.length === 0 && rejections.length === 0) return null;
+export function notesOf({ header: { format }, notes, rejections }: RecordToStore): string | null {
+  if (notes.length === 0 && rejections.length === 0 && format === undefined) return null;
   const kept: RecordNotes = {
     ...(notes.length > 0 && { users: notes }),
+    ...(format !== undefined && { format }),
     ...(rejections.length > 0 && { rejected: rejections.map(({ userIndex, message }) => [userIndex, message]) }),
   };
   return JSON.stringify(kept);

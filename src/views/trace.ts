@@ -61,6 +61,7 @@ export function storedTrace<Row extends TracedRecord>(
     usersRejected: records.reduce((sum, { usersRejected }) => sum + usersRejected, 0),
     duplicateOf: records.find(({ duplicateOf }) => duplicateOf !== null)?.duplicateOf ?? null,
     keyId: first.keyId,
+    format: parsedNotes(first).format ?? 'sluice',
     users: records.flatMap((record) => usersOf(record, sources)),
   };
 }

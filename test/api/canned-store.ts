@@ -189,6 +189,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
               usersRejected: 1,
               duplicateOf: null,
               keyId: KEY_ID,
+              format: 'sluice' as const,
               users: [
                 {
                   userIndex: 0,

@@ -65,7 +65,7 @@ suite('An answer is exactly this', () => {
     [
       `/traces/${TRACE_ID}`,
       200,
-      `{"trace_id":"${TRACE_ID}","status":"processed","received_at":"${AT}","processed_at":"2026-11-14T09:30:01.248Z","users_accepted":1,"users_rejected":1,"duplicate_of":null,"key_id":"${KEY_ID}","users":[{"userIndex":0,"status":"accepted","profile_id":"${PROFILE_ID}","events":1,"duplicate_events":1,"merged":[{"from":"${NODE_ID}","into":"${PROFILE_ID}"}],"warnings":["w"],"message":null},{"userIndex":1,"status":"rejected","profile_id":null,"events":0,"merged":[],"warnings":[],"message":"m"}]}`,
+      `{"trace_id":"${TRACE_ID}","status":"processed","received_at":"${AT}","processed_at":"2026-11-14T09:30:01.248Z","users_accepted":1,"users_rejected":1,"duplicate_of":null,"key_id":"${KEY_ID}","format":"sluice","users":[{"userIndex":0,"status":"accepted","profile_id":"${PROFILE_ID}","events":1,"duplicate_events":1,"merged":[{"from":"${NODE_ID}","into":"${PROFILE_ID}"}],"warnings":["w"],"message":null},{"userIndex":1,"status":"rejected","profile_id":null,"events":0,"merged":[],"warnings":[],"message":"m"}]}`,
     ],
     [
       '/rejections',

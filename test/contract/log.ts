@@ -63,6 +63,18 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       );
     });
 
+    test('the format of a request is kept, and only where it is not our own', async () => {
+      await append(log, [entry({ traceId: 'own' }), entry({ traceId: 'foreign', format: 'segment' })]);
+      const records = await withReader(log, (reader) => readAll(reader, 0));
+      assert.deepEqual(
+        records.map(({ traceId, format }) => [traceId, format]),
+        [
+          ['own', undefined],
+          ['foreign', 'segment'],
+        ],
+      );
+    });
+
     test('users come back in the order in which they were appended', async () => {
       const entries = Array.from({ length: 300 }, (_, n) =>
         entry({ traceId: `trace-${n}`, users: [{ n }, { n: -n }] }),

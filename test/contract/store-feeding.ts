@@ -38,7 +38,7 @@ const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 let requests = 0;
 
 export type Request = Partial<
-  Pick<LogEntry, 'tenantId' | 'receivedAt' | 'traceId' | 'keyId' | 'keyKind' | 'idempotencyKey'> & {
+  Pick<LogEntry, 'tenantId' | 'receivedAt' | 'traceId' | 'keyId' | 'keyKind' | 'idempotencyKey' | 'format'> & {
     firstUserIndex: number;
   }
 >;
@@ -56,7 +56,7 @@ export function request(users: readonly unknown[], about: Request = {}): LogEntr
     ...rest,
   });
   const rejections = entry.rejections.map((row) => ({ ...row, userIndex: row.userIndex + firstUserIndex }));
-  return { ...entry, keyId, rejections, firstUserIndex };
+  return { ...entry, ...(rest.format && { format: rest.format }), keyId, rejections, firstUserIndex };
 }
 
 export function person(identifiers: object, events: readonly object[] = [{}], userProperties?: object): object {

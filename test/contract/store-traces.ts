@@ -52,6 +52,7 @@ export function storeTracesContract(open: OpenStore): void {
         usersRejected: 1,
         duplicateOf: null,
         keyId: 'key_of_app',
+        format: 'sluice',
         users: [
           accepted(0, { profileId: (await profileOf(under, 'user_id', 'u')).id, events: 2 }),
           {
@@ -64,6 +65,11 @@ export function storeTracesContract(open: OpenStore): void {
       });
       assert.deepEqual(await under.store.trace(null, traceId), trace);
       assert.deepEqual(await under.store.trace(TENANT, traceId.toUpperCase()), trace);
+    });
+
+    test('a trace says in which format the request was sent', async () => {
+      const traceId = await send(under, [person({ user_id: 'u' })], { receivedAt: START, format: 'segment' });
+      assert.equal((await under.store.trace(TENANT, traceId))?.format, 'segment');
     });
 
     test('a trace tells which profiles a user merged, and names the profile as it is now', async () => {

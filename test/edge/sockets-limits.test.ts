@@ -222,6 +222,7 @@ suite('The patience of a server with slow bodies', () => {
   test('it is 60 s for a whole request; then the answer is 408 and the connection ends', async () => {
     const parts = {
       ingest: new Ingest({} as IngestParts),
+      segment: null,
       metrics: metricsWriter(allocateMetrics(1), 0),
       newTraceId: () => 'a-trace-id',
       isLeaving: () => false,

@@ -4,6 +4,7 @@
  */
 
 import type { FastifyInstance } from 'fastify';
+import { FORMATS } from '../../model.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit } from '../parameters.ts';
@@ -69,6 +70,7 @@ const TracedUser = object('TracedUser', 'What became of one user of a request.',
 
 const Trace = object('Trace', 'What became of a request.', {
   ...ofTrace,
+  format: oneOf(FORMATS, '`segment` if it came in the form of Segment’s SDKs, under `/ingest/v1/`.'),
   users: list(TracedUser, 'What became of each user.'),
 });
 
@@ -90,6 +92,7 @@ const TRACE = {
   ...NUMBERS,
   duplicate_of: null,
   key_id: KEY_ID,
+  format: 'sluice',
   users: [
     { userIndex: 0, status: 'accepted', profile_id: PROFILE_ID, events: 2, merged: [], warnings: [], message: null },
     {

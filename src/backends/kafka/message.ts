@@ -9,7 +9,7 @@
 
 import { bodyHashOf } from '../../log/body-hash.ts';
 import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord } from '../../log.ts';
-import { KEY_KINDS, type KeyKind } from '../../model.ts';
+import { type ForeignFormat, FORMATS, KEY_KINDS, type KeyKind } from '../../model.ts';
 import { type BodyUser, usersInBody } from './body-users.ts';
 
 export interface Message {
@@ -44,6 +44,7 @@ interface Said {
   readonly idempotency_key: string | null;
   /** Of the whole request, where there is an Idempotency-Key. */
   readonly body_hash?: string;
+  readonly format?: ForeignFormat;
   readonly user_index: number;
   readonly users: number;
   readonly events: number;
@@ -92,7 +93,7 @@ function said(
   userIndex: number,
   rejection: string | undefined,
 ): Said {
-  const { traceId, tenantId, receivedAt, keyId, keyKind, idempotencyKey, userCount } = entry;
+  const { traceId, tenantId, receivedAt, keyId, keyKind, idempotencyKey, format, userCount } = entry;
   return {
     version: VERSION,
     trace_id: traceId,
@@ -102,6 +103,7 @@ function said(
     key_kind: keyKind,
     idempotency_key: idempotencyKey,
     ...(bodyHash === null ? {} : { body_hash: bodyHash }),
+    ...(format === undefined ? {} : { format }),
     user_index: userIndex,
     users: userCount,
     events: rejection === undefined ? user.events : 0,
@@ -127,7 +129,7 @@ function taken(value: Uint8Array | null, place: Place): { readonly header: LogHe
 }
 
 function headerFrom(line: Said, { partition, position }: Place): LogHeader {
-  const { user_index: userIndex, idempotency_key: key, body_hash: bodyHash, rejection } = line;
+  const { user_index: userIndex, idempotency_key: key, body_hash: bodyHash, format, rejection } = line;
   return {
     partition,
     position,
@@ -140,6 +142,7 @@ function headerFrom(line: Said, { partition, position }: Place): LogHeader {
     // Of a request that got here only in part each user counts for itself, so that a retry brings what is missing.
     idempotencyKey: key === null || userIndex === 0 ? key : `${key}${SEPARATOR}${userIndex}`,
     ...(bodyHash === undefined ? {} : { bodyHash }),
+    ...(format === undefined ? {} : { format }),
     userCount: 1,
     eventCount: line.events,
     rejections: rejection === undefined ? [] : [{ userIndex, message: rejection }],
@@ -165,6 +168,7 @@ function isSaid(line: unknown): line is Said {
     key_kind,
     idempotency_key,
     body_hash,
+    format,
     user_index,
     users,
     events,
@@ -174,6 +178,7 @@ function isSaid(line: unknown): line is Said {
     [trace_id, tenant, key_id].every(isText) &&
     [received_at, user_index, users, events].every((number) => Number.isSafeInteger(number)) &&
     KEY_KINDS.some((kind) => kind === key_kind) &&
+    (format === undefined || FORMATS.includes(format)) &&
     (idempotency_key === null ? body_hash === undefined : [idempotency_key, body_hash].every(isText))
   );
 }

@@ -10,7 +10,7 @@
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
-import type { KeyKind, Rejection } from '../../../model.ts';
+import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
 import { restoreOrGiveUp, runOfFew, runOfMany, type Stretch } from './record-range.ts';
 import {
@@ -32,7 +32,7 @@ export class UnreadableSegmentError extends LogCorruptError {}
 
 /** All columns but the body, in the order of `HeaderValues`. */
 const HEADER_COLUMNS =
-  'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, checksum';
+  'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, format, checksum';
 
 type HeaderValues = [
   number,
@@ -44,6 +44,7 @@ type HeaderValues = [
   string | null,
   number,
   number,
+  string | null,
   string | null,
   number,
 ];
@@ -90,7 +91,7 @@ function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRec
   const records: LogRecord[] = [];
   for (const values of headers) {
     const row = toRow(values);
-    const body = run.bodies.subarray(offset, offset + values[11]);
+    const body = run.bodies.subarray(offset, offset + values[12]);
     if (row.position !== position || recordChecksum(row, body) !== row.checksum) break;
     records.push(toRecord(row, stretch, body));
     offset += body.byteLength;
@@ -253,7 +254,8 @@ function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
     user_count: values[7],
     event_count: values[8],
     rejections: values[9],
-    checksum: values[10],
+    format: values[10],
+    checksum: values[11],
   };
 }
 
@@ -263,7 +265,7 @@ function toHeader(row: HeaderRow, stretch: Stretch): LogHeader {
 }
 
 function toRecord(row: HeaderRow, stretch: Stretch, body: Uint8Array): LogRecord {
-  return {
+  const record = {
     partition: stretch.partition,
     position: row.position,
     firstUserIndex: 0,
@@ -278,6 +280,7 @@ function toRecord(row: HeaderRow, stretch: Stretch, body: Uint8Array): LogRecord
     rejections: row.rejections === null ? [] : (parse(row.rejections, row.position, stretch) as Rejection[]),
     body,
   };
+  return row.format === null ? record : { ...record, format: row.format as ForeignFormat };
 }
 
 /** What JSON.parse says about damaged text quotes it, and it may quote a client. */

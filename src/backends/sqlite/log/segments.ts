@@ -55,6 +55,8 @@ export interface HeaderRow {
   readonly event_count: number;
   /** JSON of the rejections; null when there are none. */
   readonly rejections: string | null;
+  /** Null for our own. */
+  readonly format: string | null;
   readonly checksum: number;
 }
 
@@ -71,6 +73,7 @@ const SCHEMA = `
     user_count      INTEGER NOT NULL,
     event_count     INTEGER NOT NULL,
     rejections      TEXT,
+    format          TEXT,
     checksum        INTEGER NOT NULL,
     body            BLOB    NOT NULL
   ) STRICT;
@@ -283,7 +286,7 @@ export function createSegment(
 }
 
 export function insertStatement(database: DatabaseSync): StatementSync {
-  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
 }
 
 export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): void {
@@ -298,6 +301,7 @@ export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checks
     row.user_count,
     row.event_count,
     row.rejections,
+    row.format,
     recordChecksum(row, body),
     body,
   );
@@ -417,7 +421,7 @@ export function removeSegment(file: string): void {
 
 /** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */
 export function recordChecksum(row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): number {
-  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${row.event_count}\n${optional(row.rejections)}\n`;
+  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${row.event_count}\n${optional(row.rejections)}\n${row.format ?? ''}`;
   return crc32(body, crc32(head));
 }
 

@@ -70,7 +70,7 @@ export interface Group {
   readonly bodies: ArrayBuffer;
 }
 
-export const FIELDS_PER_ENTRY = 10;
+export const FIELDS_PER_ENTRY = 11;
 
 export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
 
@@ -342,6 +342,7 @@ class Writer {
         user_count: fields[at + 6] as number,
         event_count: fields[at + 7] as number,
         rejections: fields[at + 8] as string | null,
+        format: fields[at + 10] as string | null,
       };
       insertRecord(this.#insert, row, new Uint8Array(bodies, offset, bodyBytes));
       offset += bodyBytes;

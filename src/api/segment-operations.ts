@@ -1,0 +1,308 @@
+/**
+ * The routes for the SDKs of Segment and RudderStack, for the OpenAPI document, by hand: they are not in Fastify
+ * (`edge/segment-intake.ts`). Messages are described as far as they are read; `docs/segment.md` has the mapping.
+ */
+
+import { ERRORS } from '../errors.ts';
+import { MESSAGES_PER_REQUEST_MAX } from '../intake/segment.ts';
+import { MESSAGE_TYPES } from '../intake/segment-message.ts';
+import { LIMITS } from '../model.ts';
+import { traceId } from './error-responses.ts';
+import { AT, TRACE_ID } from './examples.ts';
+import { Type } from './json-schema.ts';
+import type { Operation, Parameter, PathItem, Response } from './openapi-types.ts';
+import { jsonContent } from './route-schema.ts';
+import { count, flag, list, object, text } from './schema.ts';
+
+const id = (description: string) =>
+  Type.Optional(Type.Union([Type.String(), Type.Number(), Type.Null()], { description }));
+const members = (description: string) =>
+  Type.Optional(Type.Union([Type.Object({}, { additionalProperties: true }), Type.Null()], { description }));
+const maybe = (description: string) => Type.Optional(Type.Union([Type.String(), Type.Null()], { description }));
+
+const MESSAGE = {
+  userId: id('Becomes `user_id`.'),
+  anonymousId: id('Becomes `anon_id`.'),
+  event: maybe('Of `track`: the name of the event.'),
+  properties: members('Become properties of the event; `revenue` is its revenue, `value` its `event_value`.'),
+  traits: members(
+    'Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties.',
+  ),
+  context: members('Kept as one property of the event. Its `traits` and `externalIds` name the person too.'),
+  messageId: id('Becomes `$event_id`: the same message again within 7 days is stored once.'),
+  timestamp: maybe('When it happened, by the clock of the client: corrected by `sentAt` where there is one.'),
+  sentAt: maybe('When it was sent, by the same clock.'),
+};
+
+const SegmentMessage = Type.Object(MESSAGE, {
+  title: 'SegmentMessage',
+  description: 'One call of an SDK.',
+  additionalProperties: true,
+});
+
+const SegmentBatch = Type.Object(
+  {
+    batch: Type.Array(
+      Type.Object(
+        { type: Type.Union(MESSAGE_TYPES.map((type) => Type.Literal(type))), ...MESSAGE },
+        { title: 'SegmentTypedMessage', description: 'One call of an SDK, with its type.', additionalProperties: true },
+      ),
+      { minItems: 1, maxItems: MESSAGES_PER_REQUEST_MAX, description: 'The messages, in order.' },
+    ),
+    writeKey: maybe('The key, if it is not in a header.'),
+    sentAt: maybe('When the batch was sent, for messages that do not say it.'),
+    context: members('For all messages; each may override members of it.'),
+  },
+  { title: 'SegmentBatch', description: 'Messages of one or more people.', additionalProperties: true },
+);
+
+const MessageError = object('SegmentMessageError', 'Why one message was rejected.', {
+  index: count('Position of the message in `batch`, counted from 0.'),
+  message: text('The first rule that the message breaks.'),
+});
+const errors = list(MessageError, 'One entry per rejected message, in order of `index`.');
+
+const SegmentAccepted = object('SegmentAccepted', 'At least one message was accepted, and is durable.', {
+  success: Type.Literal(true),
+  trace_id: traceId,
+  accepted: count('Messages that are valid, and durable.'),
+  rejected: count('Messages that are not valid. They are kept with the reason (`GET /rejections`).'),
+  errors,
+});
+
+const SegmentFailure = object('SegmentFailure', 'Nothing was accepted.', {
+  success: Type.Literal(false),
+  error: text('The status in words.'),
+  code: text('The kind of error, for programs.'),
+  message: text('What is wrong and where, for a person.'),
+  trace_id: traceId,
+  accepted: Type.Optional(count('0, where every message is invalid.')),
+  rejected: Type.Optional(count('All messages, where every message is invalid.')),
+  errors: Type.Optional(errors),
+});
+
+type FailureCode = 'validation_failed' | 'unauthorized' | 'forbidden' | 'too_large' | 'overloaded';
+
+const X_TRACE_ID = { 'X-Trace-Id': { $ref: '#/components/headers/TraceId' } };
+
+function failure(code: FailureCode, description: string, message: string): Response {
+  const { text: error, retryable } = ERRORS[code];
+  const example = { success: false, error, code, message, trace_id: TRACE_ID };
+  return {
+    description,
+    headers: retryable ? { ...X_TRACE_ID, 'Retry-After': { $ref: '#/components/headers/RetryAfter' } } : X_TRACE_ID,
+    content: jsonContent(SegmentFailure, { [code]: [description, example] }),
+  };
+}
+
+const TOO_LARGE = `the body must not exceed ${LIMITS.bodyBytesMax} bytes`;
+const RESPONSES: Operation['responses'] = {
+  200: {
+    description: 'At least one message was accepted, and is durable.',
+    headers: X_TRACE_ID,
+    content: jsonContent(SegmentAccepted, {
+      accepted: ['One message', { success: true, trace_id: TRACE_ID, accepted: 1, rejected: 0, errors: [] }],
+    }),
+  },
+  400: failure('validation_failed', 'No message is valid, or the body is unusable.', 'batch must not be empty'),
+  401: failure('unauthorized', 'No valid key.', 'no valid key'),
+  403: failure(
+    'forbidden',
+    'The key may not be used from this origin.',
+    'this key may not be used from https://a.example',
+  ),
+  413: failure('too_large', 'The body is over 10 MB, as sent, decompressed or converted.', TOO_LARGE),
+  429: failure(
+    'overloaded',
+    'Cannot take it now: try again after `Retry-After` seconds.',
+    'nothing was stored: send it again later',
+  ),
+};
+
+const TRACK = {
+  event: 'Order Completed',
+  userId: 'u-1042',
+  messageId: 'm-1',
+  timestamp: AT,
+  properties: { revenue: 49.9 },
+};
+const security = [{ writeKey: [] }, { secretKey: [] }, { publishableKey: [] }];
+const DESCRIPTION =
+  'For SDKs of Segment and RudderStack, unchanged but for host and key: see docs/segment.md for each. The key is the user of Basic authentication, or `writeKey` in the body. Success is 200, and overload 429, because SDKs expect that.';
+
+const BATCH_BODY: Operation['requestBody'] = {
+  required: true,
+  description: `UTF-8 JSON of at most 10 MB and ${MESSAGES_PER_REQUEST_MAX} messages.`,
+  content: jsonContent(SegmentBatch, { track: ['One event', { batch: [{ type: 'track', ...TRACK }] }] }),
+};
+
+const BATCH: Operation = {
+  operationId: 'ingestSegmentBatch',
+  tags: ['Events'],
+  summary: 'Send a batch of messages of a Segment SDK',
+  description: `${DESCRIPTION} Also at \`/ingest/v1/b\` and \`/ingest/v1/import\`.`,
+  security,
+  requestBody: BATCH_BODY,
+  responses: RESPONSES,
+};
+
+const MESSAGE_OF_TYPE: Operation = {
+  operationId: 'ingestSegmentMessage',
+  tags: ['Events'],
+  summary: 'Send one message of a Segment SDK',
+  description: `${DESCRIPTION} Browsers use the first letter of the type as well: \`/ingest/v1/t\`.`,
+  security,
+  parameters: [
+    {
+      name: 'type',
+      in: 'path',
+      required: true,
+      description: 'Which call it is.',
+      schema: { type: 'string', enum: [...MESSAGE_TYPES] },
+    },
+  ],
+  requestBody: {
+    required: true,
+    description: 'UTF-8 JSON of at most 10 MB.',
+    content: jsonContent(SegmentMessage, { track: ['One event', TRACK] }),
+  },
+  responses: RESPONSES,
+};
+
+/** A key in the address ends up in logs and histories, so it has to be one that may be public. */
+const writeKeyParameter: Parameter = {
+  name: 'writeKey',
+  in: 'query',
+  required: false,
+  description: 'A publishable key, where it is not in a header. A secret key is not accepted here.',
+  schema: { type: 'string' },
+};
+
+const BEACON: Operation = {
+  operationId: 'ingestRudderBeacon',
+  tags: ['Events'],
+  summary: 'Send a batch of messages as RudderStack’s browser SDK does when a page closes',
+  description: 'The same as `POST /ingest/v1/batch`, with the key in the address, because a beacon has no headers.',
+  security: [],
+  parameters: [writeKeyParameter],
+  requestBody: BATCH_BODY,
+  responses: RESPONSES,
+};
+
+const SegmentDiscarded = object('SegmentDiscarded', 'Received, and not kept.', { success: Type.Literal(true) });
+
+const SDK_METRICS: Operation = {
+  operationId: 'discardSegmentMetrics',
+  tags: ['Events'],
+  summary: 'Discard what an SDK measures about itself',
+  description: 'Browser and mobile SDKs send counters here. They need no key and are not kept.',
+  security: [],
+  responses: {
+    200: {
+      description: 'Received, and not kept.',
+      headers: X_TRACE_ID,
+      content: jsonContent(SegmentDiscarded, { discarded: ['Always', { success: true }] }),
+    },
+  },
+};
+
+const SegmentSettings = object('SegmentSettings', 'What SDKs in browsers and apps load before they send.', {
+  integrations: Type.Object({
+    'Segment.io': Type.Object({
+      apiKey: text('The key, as it was given.'),
+      apiHost: text('Where to send: host and path, without a scheme.'),
+      protocol: Type.Optional(Type.Literal('http')),
+    }),
+  }),
+  plan: Type.Object({ track: Type.Object({ __default: Type.Object({ enabled: flag('Always true.') }) }) }),
+});
+
+const { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED } = RESPONSES as Readonly<Record<number, Response>>;
+const SETTINGS_FAILURES = { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED } as Operation['responses'];
+
+const SETTINGS_EXAMPLE = {
+  integrations: { 'Segment.io': { apiKey: 'pk_dev_…', apiHost: 'sluice.example.com/ingest/v1' } },
+  plan: { track: { __default: { enabled: true } } },
+};
+
+const SETTINGS: Operation = {
+  operationId: 'getSegmentSettings',
+  tags: ['Events'],
+  summary: 'Get the settings that a Segment SDK loads first',
+  description:
+    'Segment’s SDKs for browsers and apps load this before they send anything. It says where to send, and names no other destination.',
+  security: [],
+  parameters: [
+    {
+      name: 'key',
+      in: 'path',
+      required: true,
+      description: 'A publishable key. A secret key is not accepted here.',
+      schema: { type: 'string' },
+    },
+  ],
+  responses: {
+    200: {
+      description: 'The settings of this key.',
+      headers: X_TRACE_ID,
+      content: jsonContent(SegmentSettings, { settings: ['Behind TLS', SETTINGS_EXAMPLE] }),
+    },
+    ...SETTINGS_FAILURES,
+  },
+};
+
+const RudderSettings = object('RudderSettings', 'What RudderStack’s browser SDK loads before it sends.', {
+  source: Type.Object({
+    id: text('The id of the key.'),
+    name: text('Always `Sluice`.'),
+    writeKey: text('The key, as it was given.'),
+    enabled: flag('Always true.'),
+    workspaceId: text('The id of the key.'),
+    config: Type.Object({}, { additionalProperties: true, description: 'Turns off reports about the SDK itself.' }),
+    connections: list(Type.Unknown(), 'Always empty.'),
+    destinations: list(Type.Unknown(), 'Always empty: Sluice is the only one.'),
+    dataplanes: Type.Object({}, { description: 'Always empty.' }),
+  }),
+});
+
+const KEY_ID = 'key_8sKd02mQx7Lp';
+const REPORTS_OFF = { statsCollection: { errors: { enabled: false }, metrics: { enabled: false } } };
+const RUDDER_EXAMPLE = {
+  source: {
+    id: KEY_ID,
+    name: 'Sluice',
+    writeKey: 'pk_dev_…',
+    enabled: true,
+    workspaceId: KEY_ID,
+    config: REPORTS_OFF,
+    connections: [],
+    destinations: [],
+    dataplanes: {},
+  },
+};
+
+const RUDDER_SETTINGS: Operation = {
+  operationId: 'getRudderSettings',
+  tags: ['Events'],
+  summary: 'Get the settings that RudderStack’s browser SDK loads first',
+  description: 'RudderStack’s browser SDK loads this from its `configUrl`. It names a source without destinations.',
+  security: [{ writeKey: [] }],
+  parameters: [writeKeyParameter],
+  responses: {
+    200: {
+      description: 'The settings of this key.',
+      headers: X_TRACE_ID,
+      content: jsonContent(RudderSettings, { settings: ['Always', RUDDER_EXAMPLE] }),
+    },
+    ...SETTINGS_FAILURES,
+  },
+};
+
+export const SEGMENT_PATHS: Readonly<Record<string, PathItem>> = {
+  '/ingest/v1/batch': { post: BATCH },
+  '/ingest/v1/{type}': { post: MESSAGE_OF_TYPE },
+  '/ingest/v1/m': { post: SDK_METRICS },
+  '/ingest/v1/projects/{key}/settings': { get: SETTINGS },
+  '/ingest/sourceConfig/': { get: RUDDER_SETTINGS },
+  '/ingest/beacon/v1/batch': { post: BEACON },
+};

@@ -1,0 +1,66 @@
+/**
+ * Writes the responses of the routes for Segment's SDKs. They differ from those of `POST /ingest/events` where SDKs would
+ * misread ours: success is 200, because some count anything else as a failure and send again; errors carry `code` and
+ * `message`, because some retry a 400 without them; a server that cannot accept now says 429, because most read
+ * `Retry-After` of no other status.
+ */
+
+import type { ServerResponse } from 'node:http';
+import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
+import type { MessageError } from '../intake/segment.ts';
+import { type Cors, send } from './responses.ts';
+
+export interface SegmentFailure {
+  readonly code: ErrorCode;
+  readonly message: string;
+  /** For a batch without any valid message: one entry per message. */
+  readonly errors?: readonly MessageError[];
+  readonly headers?: string[];
+}
+
+export function sendSuccess(
+  response: ServerResponse,
+  traceId: string,
+  accepted: number,
+  errors: readonly MessageError[],
+  cors: Cors | null,
+): void {
+  sendJson(response, traceId, { success: true, trace_id: traceId, accepted, rejected: errors.length, errors }, cors);
+}
+
+/** 200 with any body. */
+export function sendJson(response: ServerResponse, traceId: string, body: object, cors: Cors | null): void {
+  send(response, 200, traceId, JSON.stringify(body), cors, []);
+}
+
+export function sendSegmentFailure(
+  response: ServerResponse,
+  traceId: string,
+  { code, message, errors, headers = [] }: SegmentFailure,
+  cors: Cors | null,
+): void {
+  const { status, text, retryable } = ERRORS[code];
+  const body = { success: false, error: text, code, message, trace_id: traceId };
+  const counts = errors === undefined ? {} : { accepted: 0, rejected: errors.length, errors };
+  if (retryable) headers.push('Retry-After', String(RETRY_AFTER_SECONDS));
+  send(response, status, traceId, JSON.stringify({ ...body, ...counts }), cors, headers);
+}
+
+/** The browser SDKs of Segment and RudderStack send these headers. */
+const ALLOWED_HEADERS = 'Authorization, Content-Type, Content-Encoding, Idempotency-Key, X-Retry-Count, AnonymousId';
+
+export function sendSegmentPreflight(response: ServerResponse, traceId: string): void {
+  response.writeHead(204, [
+    'X-Trace-Id',
+    traceId,
+    'Access-Control-Allow-Origin',
+    '*',
+    'Access-Control-Allow-Methods',
+    'GET, POST',
+    'Access-Control-Allow-Headers',
+    ALLOWED_HEADERS,
+    'Access-Control-Max-Age',
+    '86400',
+  ]);
+  response.end();
+}
