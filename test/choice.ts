@@ -77,6 +77,7 @@ export const LONG: readonly string[] = [
   'test/scaling/backup.test.ts',
   'test/faults/disk.test.ts',
   'test/contract/postgres-store.test.ts',
+  'test/sdks/segment-sdks.test.ts',
   'test/contract/sqlite-log.test.ts',
 ];
 

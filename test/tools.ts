@@ -30,6 +30,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   mvn: 'maven',
   python3: 'python3-minimal',
   pip3: 'python3-pip',
+  go: 'golang-go',
   [FAKETIME]: 'libfaketime',
 };
 

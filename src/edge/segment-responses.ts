@@ -46,8 +46,16 @@ export function sendSegmentFailure(
   send(response, status, traceId, JSON.stringify({ ...body, ...counts }), cors, headers);
 }
 
-/** The browser SDKs of Segment and RudderStack send these headers. */
-const ALLOWED_HEADERS = 'Authorization, Content-Type, Content-Encoding, Idempotency-Key, X-Retry-Count, AnonymousId';
+/**
+ * The browser SDKs of Segment and RudderStack send these headers, and their next versions may send others: a page whose
+ * preflight fails sends nothing at all. The wildcard does not include `Authorization`, and browsers of before 2020 do not
+ * know it.
+ */
+const ALLOWED_HEADERS = [
+  ...['Authorization', 'Content-Type', 'Content-Encoding', 'Idempotency-Key', 'X-Retry-Count', 'AnonymousId', 'SentAt'],
+  ...['Rsa-Retry-Attempt', 'Rsa-Since-Last-Attempt', 'Rsa-Since-First-Attempt', 'Rsa-Retry-Reason', 'Rsa-Recovered'],
+  '*',
+].join(', ');
 
 export function sendSegmentPreflight(response: ServerResponse, traceId: string): void {
   response.writeHead(204, [

@@ -3,13 +3,17 @@
  * tracks events numbered from 0 with a short pause after each, and prints as JSON which numbers the SDK counts as sent.
  */
 
-import { spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { copyFileSync, globSync, mkdirSync, readFileSync } from 'node:fs';
+import { basename, delimiter, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { PROGRAM_ENV } from '../server.ts';
 import { findTool } from '../tools.ts';
-import { npmPackages, pythonPackage } from './registries.ts';
+import { mavenJars, npmPackages, pythonPackage } from './registries.ts';
+
+const run = promisify(execFile);
 
 /** How to run a program that uses an SDK. */
 export interface Command {
@@ -23,10 +27,11 @@ export interface SdkClient {
   readonly name: string;
   /** The programs that it takes. */
   readonly tools: readonly string[];
-  readonly command: () => Promise<Command>;
+  /** It may use the folder, which is empty. */
+  readonly command: (folder: string) => Promise<Command>;
 }
 
-function fileOf(name: string): string {
+export function fileOf(name: string): string {
   return fileURLToPath(new URL(`clients/${name}`, import.meta.url));
 }
 
@@ -41,6 +46,24 @@ export async function pythonCommand(...args: readonly string[]): Promise<Command
   return { program: findTool('python3') ?? 'python3', args, env };
 }
 
+/** Compiles a class to `folder`. By a compiler that is a jar, because many machines have Java without one. */
+export async function javaCommand(file: string, folder: string): Promise<Command> {
+  const jars = globSync(`${await mavenJars(fileOf('java/pom.xml'))}/*.jar`);
+  const program = findTool('java') ?? 'java';
+  const compiler = jars.find((jar) => /\/ecj-[^/]+$/.test(jar)) ?? '';
+  await run(program, ['-jar', compiler, '-17', '-cp', jars.join(delimiter), '-d', folder, file]);
+  return { program, args: ['-cp', [folder, ...jars].join(delimiter), basename(file, '.java')] };
+}
+
+/** Compiles a program to `folder`, with the modules of the client's go.mod. */
+export async function goCommand(file: string, folder: string): Promise<Command> {
+  mkdirSync(folder, { recursive: true });
+  for (const name of ['go.mod', 'go.sum']) copyFileSync(fileOf(`go/${name}`), join(folder, name));
+  copyFileSync(file, join(folder, 'main.go'));
+  await run(findTool('go') ?? 'go', ['build', '-o', 'client', '.'], { cwd: folder });
+  return { program: join(folder, 'client'), args: [] };
+}
+
 export const SDK_CLIENTS: readonly SdkClient[] = [
   {
     name: 'analytics-node',
@@ -53,6 +76,7 @@ export const SDK_CLIENTS: readonly SdkClient[] = [
     command: () => nodeCommand(readFileSync(fileOf('rudder-node.mjs'), 'utf8')),
   },
   { name: 'python', tools: ['python3', 'pip3'], command: () => pythonCommand(fileOf('python.py')) },
+  { name: 'java', tools: ['java', 'mvn'], command: (folder) => javaCommand(fileOf('java/Client.java'), folder) },
 ];
 
 export interface RunningClient {

@@ -5,7 +5,8 @@
  */
 
 import { execFile } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, renameSync } from 'node:fs';
+import { hash } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -18,7 +19,7 @@ const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), '
 const GET_MS_MAX = 300_000;
 
 /** The programs that `npm test` installs, where it can, before the tests that import this file. */
-export const SDK_TOOLS: readonly string[] = ['pip3', 'python3'];
+export const SDK_TOOLS: readonly string[] = ['python3', 'pip3', 'java', 'mvn'];
 
 /** For `test(name, { skip })`: false, or which program is missing here. On a CI machine that is a failure. */
 export function whyNot(...tools: readonly string[]): string | false {
@@ -31,7 +32,7 @@ export function whyNot(...tools: readonly string[]): string | false {
 
 /** The folder whose `node_modules` holds the packages. */
 export function npmPackages(name: string, packages: readonly string[]): Promise<string> {
-  const options = ['--ignore-scripts', '--omit=optional', '--no-save', '--no-audit', '--no-fund', '--silent'];
+  const options = ['--ignore-scripts', '--omit=optional', '--no-save', '--no-audit', '--no-fund', '--loglevel=error'];
   return inCache(`npm-${name}-${versionsOf(packages, '@')}`, 'npm', (folder) => [
     'install',
     ...options,
@@ -50,6 +51,16 @@ export function pythonPackage(name: string): Promise<string> {
     '--target',
     folder,
     name,
+  ]);
+}
+
+/** The folder with the jars that a pom.xml names. */
+export function mavenJars(pom: string): Promise<string> {
+  const version = hash('sha256', readFileSync(pom, 'utf8')).slice(0, 8);
+  const goal = 'dependency:copy-dependencies';
+  return inCache(`maven-segment-${version}`, 'mvn', (folder) => [
+    ...['-B', '-q', '-f', pom, goal, '-DincludeScope=runtime'],
+    `-DoutputDirectory=${folder}`,
   ]);
 }
 

@@ -1,57 +1,6 @@
-/**
- * The SDKs of Segment and RudderStack as they are published, all at once against a real server that is killed while they
- * send and started again: what an SDK counts as sent is stored exactly once.
- */
+/** The SDKs of Segment and RudderStack that run outside of browsers, without Go, whose compiler takes too long (`go-sdk.ts`). */
 
-import assert from 'node:assert/strict';
-import { after, before, suite, test } from 'node:test';
-import { metric } from '../edge/fixture.ts';
-import { eventually, removeFolder, startServer, type TestServer } from '../server.ts';
-import { storedNumbers } from '../sdk/stored.ts';
-import { type RunningClient, SDK_CLIENTS, startClient } from './clients.ts';
-import { whyNot } from './registries.ts';
+import { SDK_CLIENTS } from './clients.ts';
+import { testDeliveryOf } from './delivery.ts';
 
-const COUNT = 1_000;
-const PATIENCE_MS = 60_000;
-
-suite('What an SDK counts as sent is stored exactly once, although the server is killed while it sends:', () => {
-  const runnable = SDK_CLIENTS.filter(({ tools }) => whyNot(...tools) === false);
-  const running = new Map<string, RunningClient>();
-  let server: TestServer;
-
-  before(async () => {
-    const first = await startServer();
-    const { baseUrl: url, key, dataFolder, port } = first;
-    const started = runnable.map(async ({ name, command }) => {
-      running.set(name, await startClient(await command(), { url, key, event: name, count: COUNT }));
-    });
-    await Promise.all(started);
-    for (const client of running.values()) client.start();
-    await eventually(
-      'some messages are accepted',
-      async () => (await metric(first, 'sluice_events_accepted_total')) >= (runnable.length * COUNT) / 4,
-      PATIENCE_MS,
-    );
-    await first.kill();
-    server = { ...(await startServer({ dataFolder, env: { PORT: String(port) } })), key };
-  });
-  after(async () => {
-    await server.kill();
-    removeFolder(server.dataFolder);
-  });
-
-  for (const { name, tools } of SDK_CLIENTS) {
-    test(name, { skip: whyNot(...tools) }, async () => {
-      const sent = (await running.get(name)?.sent) ?? [];
-      const stored = await storedNumbers(server, name);
-      assert.equal(new Set(stored).size, stored.length, 'none is stored twice');
-      assert.deepEqual(
-        sent.filter((n) => !stored.includes(n)),
-        [],
-        'all are stored',
-      );
-      console.log(`${name}: ${sent.length} of ${COUNT} counted as sent, ${stored.length} stored`);
-      assert.ok(sent.length > COUNT / 2, `${sent.length} were sent`);
-    });
-  }
-});
+testDeliveryOf(SDK_CLIENTS);
