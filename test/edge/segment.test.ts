@@ -392,3 +392,27 @@ suite('The routes for Segment’s SDKs on a server that cannot accept', () => {
     assert.ok((await metric(server(), 'sluice_requests_total{status="429"}')) >= 1);
   });
 });
+
+suite('The routes for Segment’s SDKs on a server whose memory is taken', () => {
+  const server = useServer({ env: { SLUICE_IN_FLIGHT_BYTES: '32MB' } });
+
+  test('the response is 429 with Retry-After, and 200 once there is room', async () => {
+    const head = [
+      'POST /ingest/v1/batch HTTP/1.1',
+      'Host: x',
+      'Content-Type: application/json',
+      `Authorization: ${basic(server().key)['authorization']}`,
+      'Content-Length: 10000000',
+    ].join('\r\n');
+    // Large bodies may take three quarters of it.
+    const sockets = [1, 2].map(() => connect(server().port, '127.0.0.1'));
+    for (const socket of sockets) socket.write(`${head}\r\n\r\n{`);
+    await eventually('they hold memory', async () => (await metric(server(), 'sluice_in_flight_bytes')) >= 20_000_000);
+    const batch = [{ ...TRACK, properties: { pad: 'x'.repeat(6_000_000) } }];
+    const answer = await send(server(), 'v1/batch', { batch });
+    assert.deepEqual([answer.status, failure(answer)['code']], [429, 'overloaded']);
+    assert.match(String(answer.headers.get('retry-after')), /^[1-9]\d*$/);
+    for (const socket of sockets) socket.destroy();
+    await eventually('there is room', async () => (await send(server(), 'v1/batch', { batch })).status === 200);
+  });
+});

@@ -13,15 +13,19 @@ type Members = Readonly<Record<string, unknown>>;
 
 /** One call of an SDK, in no form yet. */
 interface Call {
-  readonly type: 'track' | 'identify' | 'page' | 'group' | 'alias';
+  readonly type: 'track' | 'identify' | 'page' | 'screen' | 'group' | 'alias';
   readonly userId: string | null;
   readonly anonymousId: string | null;
   readonly email: string | null;
   readonly phone: string | null;
   readonly firstName: string | null;
+  readonly city: string | null;
   readonly traits: Members;
   readonly properties: Members;
   readonly revenue: number | null;
+  readonly value: number | null;
+  /** In `context.externalIds`, of a type that is no identifier here. */
+  readonly externalId: string | null;
   readonly second: number;
 }
 
@@ -38,15 +42,18 @@ const members = fc.dictionary(fc.constantFrom('plan', 'é'), value, { maxKeys: 2
 
 const call: fc.Arbitrary<Call> = fc
   .record({
-    type: fc.constantFrom('track', 'track', 'identify', 'identify', 'identify', 'page', 'group', 'alias'),
+    type: fc.constantFrom('track', 'track', 'identify', 'identify', 'identify', 'page', 'screen', 'group', 'alias'),
     userId: maybe('u1', 'u1', 'u2', 'null'),
     anonymousId: maybe('a1', 'a1', 'a2', 'undefined'),
     email: maybe('e1@example.com', 'E1@example.com', 'e2@example.com', null, null),
     phone: maybe('+351210000000', null, null),
     firstName: maybe('Ada', 'Bob'),
+    city: maybe('Lisbon'),
     traits: members,
     properties: members,
     revenue: maybe(1, 2.5),
+    value: maybe(3),
+    externalId: maybe('x1', null, null),
     second: fc.nat({ max: 59 }),
   } satisfies Record<keyof Call, fc.Arbitrary<unknown>>)
   .map((one) => one as Call)
@@ -66,8 +73,14 @@ function timeOf({ second }: Call): string {
 }
 
 function inSegmentsForm(one: Call, messageId: string): Members {
-  const { type, userId, anonymousId, email, phone, firstName, traits, properties, revenue } = one;
-  const about = { ...traits, ...(email && { email }), ...(phone && { phone }), ...(firstName && { firstName }) };
+  const { type, userId, anonymousId, email, phone, firstName, city, traits, properties, revenue, value } = one;
+  const about = {
+    ...traits,
+    ...(email && { email }),
+    ...(phone && { phone }),
+    ...(firstName && { firstName }),
+    ...(city && { address: { city } }),
+  };
   return {
     type,
     messageId,
@@ -76,18 +89,38 @@ function inSegmentsForm(one: Call, messageId: string): Members {
     ...(type === 'alias' ? { previousId: anonymousId ?? 'a9' } : anonymousId !== null && { anonymousId }),
     ...(type === 'identify' && { traits: about }),
     ...(type === 'track' && { event: 'ordered' }),
-    ...(type === 'page' && { name: 'Home' }),
+    ...(isView(one) && { name: 'Home' }),
     ...(type === 'group' && { groupId: 'g1' }),
-    // Other calls name the person by the traits of their context.
-    ...(type !== 'identify' && email !== null && { context: { traits: { email } } }),
-    properties: { ...properties, ...(revenue !== null && { revenue }) },
+    ...contextOf(one),
+    properties: { ...properties, ...(revenue !== null && { revenue }), ...(value !== null && { value }) },
   };
 }
 
-const NAMES = { track: 'ordered', identify: '$identify', page: 'page_viewed', group: '$group', alias: '$alias' };
+function isView({ type }: Call): boolean {
+  return type === 'page' || type === 'screen';
+}
+
+/** Calls other than identify name the person by the traits of their context. */
+function contextOf({ type, email, externalId }: Call): { readonly context?: Members } {
+  const context = {
+    ...(type !== 'identify' && email !== null && { traits: { email } }),
+    ...(externalId !== null && { externalIds: [{ type: 'crm_id', id: externalId, collection: 'users' }] }),
+  };
+  return Object.keys(context).length === 0 ? {} : { context };
+}
+
+const NAMES = {
+  track: 'ordered',
+  identify: '$identify',
+  page: 'page_viewed',
+  screen: 'screen_viewed',
+  group: '$group',
+  alias: '$alias',
+};
 
 function inOurForm(one: Call, eventId: string): Members {
-  const { type, userId, anonymousId, email, phone, firstName, traits, properties, revenue } = one;
+  const { type, userId, anonymousId, email, phone, firstName, city, traits, properties, revenue, value } = one;
+  const externalIds = one.externalId === null ? {} : { external_ids: { crm_id: one.externalId } };
   const previousId = anonymousId ?? 'a9';
   const isIdentify = type === 'identify';
   return {
@@ -97,18 +130,20 @@ function inOurForm(one: Call, eventId: string): Members {
       email,
       phone_number: isIdentify ? phone : null,
       first_name: isIdentify ? firstName : null,
+      city: isIdentify ? city : null,
     },
-    user_properties: isIdentify ? traits : null,
+    user_properties: isIdentify ? { ...traits, ...externalIds } : externalIds,
     events: [
       {
         event_name: NAMES[type],
         $event_id: eventId,
         timestamp: timeOf(one),
         revenue,
-        ...(type === 'page' && { name: 'Home' }),
+        event_value: value,
+        ...(isView(one) && { name: 'Home' }),
         ...(type === 'group' && { group_id: 'g1' }),
         ...(type === 'alias' && { previous_id: previousId }),
-        ...(!isIdentify && email !== null && { context: { traits: { email } } }),
+        ...contextOf(one),
         ...properties,
       },
     ],
