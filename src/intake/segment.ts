@@ -4,7 +4,7 @@
  * messages become one user, and in which order. Pure: the same text, time and options give the same body.
  *
  * Invariant: the body is valid for `POST /ingest/events` but for the users in `rejections`, which are the messages as they
- * were sent; and it gives the same people, properties and events as one user for each message, in order, would.
+ * were sent, without their key; and it gives the same people, properties and events as one user for each message, in order, would.
  */
 
 import { matchKeysOf, type MatchOptions } from '../identity/match-keys.ts';
@@ -124,7 +124,7 @@ class UserList {
   }
 
   reject(message: unknown, reason: string): void {
-    this.rejections.push({ userIndex: this.#users.push(message) - 1, message: reason });
+    this.rejections.push({ userIndex: this.#users.push(withoutKey(message)) - 1, message: reason });
   }
 
   add(message: ConvertedMessage): void {
@@ -151,6 +151,12 @@ class UserList {
     }
     return true;
   }
+}
+
+/** Rejected messages are kept and shown; keys are kept nowhere but as hashes. */
+function withoutKey(message: unknown): unknown {
+  if (!isObject(message) || !Object.hasOwn(message, 'writeKey')) return message;
+  return Object.fromEntries(Object.entries(message).filter(([name]) => name !== 'writeKey'));
 }
 
 function userOf({ identifiers, userProperties, event }: ConvertedMessage): UserInProgress {

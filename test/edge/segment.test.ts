@@ -90,6 +90,13 @@ suite('The routes for Segment’s SDKs', () => {
     assert.deepEqual([rejection.message, rejection.payload], [NO_EVENT, BROKEN]);
   });
 
+  test('a rejected message is kept without the key that it came with', async () => {
+    const answer = await send(server(), 'v1/track', { ...BROKEN, writeKey: server().key }, {});
+    assert.equal(answer.status, 400);
+    const body = bodyText(await recordOf(server(), answer));
+    assert.deepEqual(JSON.parse(body), { users: [BROKEN] });
+  });
+
   test('a batch without any valid message gets 400 with code and message, and an error for each', async () => {
     const answer = await send(server(), 'v1/batch', { batch: [BROKEN] });
     assert.equal(answer.status, 400);
@@ -182,6 +189,7 @@ suite('The routes for Segment’s SDKs', () => {
     const answer = await send(server(), 'v1/batch', many);
     assert.equal((answer.body as { accepted: number }).accepted, 2_500);
     assert.equal((await recordOf(server(), answer))?.userCount, 2_500);
+    assert.equal((await processedTrace(answer)).users.length, 2_500);
   });
 
   test('bodies that cannot be used get 400 or 413 with code and message', async () => {
