@@ -78,6 +78,36 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     );
   });
 
+  test('messages of Segment’s SDKs pass through Kafka like users, and their trace names the format', async () => {
+    const track = { type: 'track', event: 'Ordered', properties: { revenue: 3 } };
+    const batch = [
+      { ...track, userId: 's1', messageId: 'm1' },
+      { ...track, userId: 's2', messageId: 'm2' },
+      { type: 'track', userId: 's3' },
+      { ...track, userId: 's1', messageId: 'm1' },
+    ];
+    const headers = { 'content-type': 'application/json' };
+    const init = { method: 'POST', headers, body: JSON.stringify({ batch, writeKey: key }) };
+    const answer = await fetch(`${edge.baseUrl}/ingest/v1/batch`, init).then(answerOf);
+    assert.equal(answer.status, 200, answer.text);
+    const { trace_id: traceId, accepted, rejected } = answer.body as Record<string, unknown>;
+    assert.deepEqual([accepted, rejected], [3, 1]);
+    const trace = await eventually('it is processed', async () => {
+      const { body } = await get(api, key, `/traces/${traceId as string}`);
+      return (body as { status?: string }).status === 'processed' ? body : undefined;
+    });
+    const { format, users } = trace as { format: string; users: { status: string; events: number }[] };
+    assert.equal(format, 'segment');
+    assert.deepEqual(
+      users.map(({ status, events }) => [status, events]),
+      [
+        ['accepted', 1],
+        ['accepted', 1],
+        ['rejected', 0],
+      ],
+    );
+  });
+
   test('a request is compared with the first use of its Idempotency-Key as a whole, although Kafka has it in pieces', async () => {
     const [first, second] = ['other', 'new'].map((name) => ({ users: [user('same'), user(name)] }));
     const sent: string[] = [];
