@@ -349,7 +349,7 @@ export interface UnmergeResult {
 }
 
 /** `trace_id` and time of an act of the API (unmerge, erase), for the audit. */
-export interface Act {
+export interface AuditContext {
   readonly traceId: string;
   readonly at: number;
   /** The key or session that called; kept in the detail. */
@@ -403,9 +403,9 @@ export interface Store {
   counts(tenantId: TenantId, query: CountQuery): Promise<CountBucket[]>;
   identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined>;
   /** Undefined for an unknown profile. */
-  unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined>;
+  unmerge(tenantId: TenantId, id: string, mergedBy: string, audit: AuditContext): Promise<UnmergeResult | undefined>;
   /** False for an unknown profile. */
-  erase(tenantId: TenantId, id: string, act: Act): Promise<boolean>;
+  erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean>;
   audit(tenantId: TenantId, query: AuditQuery): Promise<Page<AuditRow>>;
   /** What became of a request; undefined until it is processed. A null tenant searches all of them. */
   trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined>;

@@ -1045,15 +1045,15 @@ export interface components {
          */
         readonly AuditPage: {
             /** @description Newest first. */
-            readonly acts: readonly components["schemas"]["AuditAct"][];
+            readonly entries: readonly components["schemas"]["AuditEntry"][];
             /** @description Send it as `cursor` for the next page; null when there is no more. */
             readonly next_cursor: string | null;
         };
         /**
-         * AuditAct
+         * AuditEntry
          * @description One unmerge or erasure.
          */
-        readonly AuditAct: {
+        readonly AuditEntry: {
             /**
              * @description What was done.
              * @enum {string}
@@ -1641,7 +1641,7 @@ export type Ledger = components['schemas']['Ledger'];
 export type LedgerHour = components['schemas']['LedgerHour'];
 export type LedgerSums = components['schemas']['LedgerSums'];
 export type AuditPage = components['schemas']['AuditPage'];
-export type AuditAct = components['schemas']['AuditAct'];
+export type AuditEntry = components['schemas']['AuditEntry'];
 export type Health = components['schemas']['Health'];
 export type Setting = components['schemas']['Setting'];
 export type Session = components['schemas']['Session'];

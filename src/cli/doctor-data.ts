@@ -431,7 +431,7 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   );
 }
 
-export const checkBooks: Check = async (parts) => {
+export const checkLedger: Check = async (parts) => {
   const store = await parts.store();
   if (store === undefined) return [];
   const { hours, positions, missingRecords, lost } = await store.ledger(null, { from: null, to: null });
@@ -516,17 +516,18 @@ async function recountFindings(store: Store): Promise<Finding[]> {
   if (eventsInLedger === eventsInTables)
     return [well('ledger', `${countOf(eventsInTables, 'event')} counted, as the ledger says`)];
   const message = `the ledger says ${countOf(eventsInLedger, 'event')}, and ${formatCount(eventsInTables)} are there`;
-  return [broken('ledger', message, BOOKS_ADVICE)];
+  return [broken('ledger', message, LEDGER_ADVICE)];
 }
 
-const BOOKS_ADVICE = 'This is a bug of Sluice, or a damaged file: please report it, and look at the store with --deep.';
+const LEDGER_ADVICE =
+  'This is a bug of Sluice, or a damaged file: please report it, and look at the store with --deep.';
 
 function imbalances({ hour, users, events }: LedgerHour): Finding[] {
   return [['users', users] as const, ['events', events] as const].flatMap(([noun, books]) => {
     const difference = books.received - accountedFor(books);
     if (difference === 0) return [];
     const message = `of ${formatCount(books.received)} ${noun} received in the hour of ${localTime(hour)}, ${formatCount(Math.abs(difference))} are ${difference > 0 ? 'missing' : 'too many'}`;
-    return [broken('ledger', message, BOOKS_ADVICE)];
+    return [broken('ledger', message, LEDGER_ADVICE)];
   });
 }
 

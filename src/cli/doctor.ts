@@ -24,7 +24,7 @@ import {
 } from './doctor-checks.ts';
 import { checkBackup } from './doctor-backup.ts';
 import { checkDatabase } from './doctor-database.ts';
-import { checkBacklog, checkBooks, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
+import { checkBacklog, checkLedger, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import { readSettings } from './location.ts';
@@ -74,7 +74,7 @@ const CHECKS: readonly NamedCheck[] = [
   ['store', checkStore],
   ['clock', checkClock],
   ['backlog', checkBacklog],
-  ['ledger', checkBooks],
+  ['ledger', checkLedger],
   ['keys', checkKeys],
   ['backup', checkBackup],
 ];

@@ -131,7 +131,7 @@ async function migrate(
     return 0;
   }
   if (mayGoOn) {
-    shell.err(`Continuing the migration that began at ${localTime(state.begunAt)}.\n`);
+    shell.err(`Continuing the migration that began at ${localTime(state.startedAt)}.\n`);
   } else {
     refuse(options, target, marker, state);
     const at = shell.now();
@@ -176,7 +176,7 @@ function refuse(
   if (state.kind === 'migrated') {
     throw new OperatorError(
       `The database ${target.location} holds ${state.finishedAt === null ? 'a part of ' : ''}another migration, begun at ` +
-        `${localTime(state.begunAt)}: of another data folder, or of this one before ${file} was removed and the data may ` +
+        `${localTime(state.startedAt)}: of another data folder, or of this one before ${file} was removed and the data may ` +
         'have changed. Name an empty database, or drop the schema "sluice" in this one to begin anew.',
     );
   }

@@ -16,7 +16,7 @@ const IDENTIFIERS_PER_TYPE_MAX = 3;
 
 /** `identifiers` oldest first. */
 export function storedPerson({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredPerson {
-  const groups = nodes.map(({ known }) => (known === null ? [] : (parseExact(known) as readonly Group[])));
+  const groups = nodes.map(({ properties: json }) => (json === null ? [] : (parseExact(json) as readonly Group[])));
   const { fields } = viewOf(groups);
   const ofType = (type: IdentifierType): string[] =>
     identifiers

@@ -19,7 +19,7 @@ export interface ProfileNode {
   readonly firstSeen: number;
   readonly lastSeen: number;
   /** Groups (identity/property-updates.ts) as JSON; null for none. */
-  readonly known: string | null;
+  readonly properties: string | null;
 }
 
 export interface ProfileNodes {
@@ -73,7 +73,7 @@ export function oldestFirst<Row extends { readonly origin: Origin }>(rows: reado
 export function storedProfile({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredProfile {
   const ofType = (type: IdentifierType): string[] =>
     identifiers.filter((row) => row.type === type).map(({ raw, value }) => raw ?? value);
-  const groups = nodes.map(({ known }) => (known === null ? [] : (parseExact(known) as readonly Group[])));
+  const groups = nodes.map(({ properties: json }) => (json === null ? [] : (parseExact(json) as readonly Group[])));
   const { fields, properties } = viewOf(groups);
   return {
     id: root.id,

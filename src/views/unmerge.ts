@@ -19,7 +19,7 @@ export interface UnmergePlan {
   /** Merges that say something else from now on. */
   readonly rewritten: readonly { readonly no: number; readonly from: NodeNumber; readonly into: NodeNumber }[];
   /** Pairs of nodes, each in both directions. */
-  readonly apart: readonly (readonly [NodeNumber, NodeNumber])[];
+  readonly cannotLink: readonly (readonly [NodeNumber, NodeNumber])[];
   /** For the audit (rule 15); holds no personal data. */
   readonly detail: Readonly<Record<string, unknown>>;
 }
@@ -35,7 +35,7 @@ export function planUnmerge(profile: ProfileNodes, merges: readonly MergeRow[], 
     undone: undone.map(({ no }) => no),
     survivors,
     rewritten: rewrittenMerges(profile.nodes, remaining),
-    apart: cannotLinkAfter(undone, survivors).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
+    cannotLink: cannotLinkAfter(undone, survivors).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
       [a, b],
       [b, a],
     ]),

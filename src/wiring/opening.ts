@@ -75,7 +75,7 @@ export async function prepareDatabase(config: Config): Promise<void> {
   if (logUrl === '') refuseUnmigratedFolder(dataFolder);
   const [{ migrate }, { findMigration, refuseUnfinishedMigration }, { continueArrivalNumbers }] = await Promise.all([
     import('../backends/postgres/migrations.ts'),
-    import('../backends/postgres/moves.ts'),
+    import('../backends/postgres/migration-state.ts'),
     import('../backends/postgres/arrival-numbers.ts'),
   ]);
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
@@ -166,7 +166,7 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
       import('../backends/sqlite/installation.ts'),
       import('../backends/sqlite/log/segments.ts'),
       import('../backends/postgres/identity.ts'),
-      import('../backends/postgres/moves.ts'),
+      import('../backends/postgres/migration-state.ts'),
     ]);
   const folder = logFolderOf(dataFolder);
   const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findNameOfLog(folder)];
@@ -548,7 +548,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
   try {
     const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
       import('../backends/postgres/checkup.ts'),
-      import('../backends/postgres/moves.ts'),
+      import('../backends/postgres/migration-state.ts'),
     ]);
     const facts = await databaseFacts(pool);
     const move = await findMigration(pool);

@@ -86,11 +86,14 @@ suite('Reading back', () => {
     assert.notEqual(((await get('/profiles?anon_id=a-1')).body as Profile).id, known.id);
     const { body: audit } = await get('/audit');
     assert.deepEqual(
-      (audit as { acts: { kind: string; trace_id: string }[] }).acts.map(({ kind, trace_id }) => [kind, trace_id]),
+      (audit as { entries: { kind: string; trace_id: string }[] }).entries.map(({ kind, trace_id }) => [
+        kind,
+        trace_id,
+      ]),
       [['unmerge', actId]],
     );
     assert.deepEqual((await get(`/audit?trace_id=${actId}`)).body, audit);
-    assert.deepEqual((await get(`/audit?trace_id=${signIn}`)).body, { acts: [], next_cursor: null });
+    assert.deepEqual((await get(`/audit?trace_id=${signIn}`)).body, { entries: [], next_cursor: null });
   });
 
   test('who is erased is gone from every answer, and the books still balance', async () => {
@@ -149,7 +152,7 @@ suite('Reading back', () => {
       const { status, text } = await other.get(path);
       assert.equal(status, 200);
       assert.ok(!text.includes('canary') && !text.includes(before.id) && !text.includes(merging), path);
-      assert.match(text, /"(?:profiles|events|buckets|rejections|reasons|minutes|hours|acts)":\[\]/);
+      assert.match(text, /"(?:profiles|events|buckets|rejections|reasons|minutes|hours|entries)":\[\]/);
     }
     const unmerge = await other.act('POST', `/profiles/${before.id}/unmerge`, { trace_id: merging });
     assert.equal(unmerge.status, 404);

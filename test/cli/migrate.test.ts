@@ -15,7 +15,7 @@ import { promisify } from 'node:util';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { migrate } from '../../src/backends/postgres/migrations.ts';
-import { openPostgresMigrationTarget } from '../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';

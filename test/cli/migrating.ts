@@ -13,7 +13,7 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteMigrationSource } from '../../src/backends/sqlite/migrate/source.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backends/postgres/keys.ts';
-import { openPostgresMigrationTarget } from '../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { type MigrateShell, runMigrate } from '../../src/cli/migrate.ts';

@@ -9,7 +9,7 @@ import { afterEach, beforeEach, suite, test } from 'node:test';
 import { BadCursorError } from '../../src/store.ts';
 import { differenceOf, dumpOf } from '../processor/store-dump.ts';
 import { entriesOf, traceIdOf } from '../processor/history.ts';
-import { storeActsContract } from './store-acts.ts';
+import { storeUnmergeAndEraseContract } from './store-unmerge-erase.ts';
 import { storeArrivalsContract } from './store-arrivals.ts';
 import {
   ALL_EVENTS,
@@ -44,7 +44,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeArrivalsContract(open);
     storeTracesContract(open);
     storeReceiptsContract(open);
-    storeActsContract(open);
+    storeUnmergeAndEraseContract(open);
     storeRetentionContract(open);
     storeTenantsContract(open);
     storeTransactionsContract(open);

@@ -143,11 +143,11 @@ async function askLists(stores: TwoStores, tenantId: TenantId, { eventNames }: S
   ];
   for (const path of paged) {
     const pages = await stores.askPages(tenantId, path);
-    const acts = pages.flatMap((page) => (JSON.parse(page) as { acts?: { trace_id: string }[] }).acts ?? []);
+    const entries = pages.flatMap((page) => (JSON.parse(page) as { entries?: { trace_id: string }[] }).entries ?? []);
     await askAll(
       stores,
       tenantId,
-      acts.map((act) => `/audit?trace_id=${act.trace_id}`),
+      entries.map((entry) => `/audit?trace_id=${entry.trace_id}`),
     );
   }
 }

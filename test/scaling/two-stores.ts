@@ -41,7 +41,7 @@ const LOG_NAME = 'test:agreement';
 const CONNECTIONS = 6;
 /** All that a history fills. Partitions stay, as they do in a server that goes on. */
 const TABLES =
-  'tenants, invalidations, positions, nodes, identifiers, merges, apart, refusals, tombstones, idempotency_keys, event_ids, counts, ' +
+  'tenants, invalidations, positions, nodes, identifiers, merges, cannot_link, refusals, tombstones, idempotency_keys, event_ids, counts, ' +
   'ledger, receipts, profile_counts, rejections, dead_letters, audit, records, events, arrivals, expired_arrivals';
 /** What a history should bring about now and then, by how an answer shows it. */
 const SIGHTS: Readonly<Record<string, RegExp>> = {

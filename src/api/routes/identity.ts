@@ -17,7 +17,7 @@ import {
 } from '../../model.ts';
 import type { IdentifierLink, StoredIdentity, StoredMerge } from '../../store.ts';
 import {
-  ACT_TRACE_ID,
+  ERASURE_TRACE_ID,
   ANON_AT,
   ANON_TRACE_ID,
   AT,
@@ -213,7 +213,7 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts)
         description: 'Undone.',
         body: Unmerged,
         examples: {
-          unmerged: ['Undone', { trace_id: ACT_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] }],
+          unmerged: ['Undone', { trace_id: ERASURE_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] }],
         },
       },
     },

@@ -12,7 +12,7 @@ import type { PostgresPool, Queryable } from './pool.ts';
 export const NEXT_TRANSACTION = 'pg_snapshot_xmax(pg_current_snapshot())::text::bigint';
 /** Added to the number of a transaction. */
 export const SHIFT = '(SELECT shift FROM arrival_numbers)';
-/** So many events that were moved here share a number (moved-arrivals.ts). */
+/** So many events that were moved here share a number (migrated-arrivals.ts). */
 export const MIGRATED_EVENTS_PER_TRANSACTION = 65_536;
 
 /** The last that a cursor of this database's past may name: of what is stored, has expired, or was moved here. */
@@ -22,8 +22,8 @@ const LAST_NUMBER = `(
       SELECT tx FROM arrivals WHERE arrivals.tenant = tenants.no ORDER BY tx DESC LIMIT 1
     ) AS last
     UNION ALL SELECT tx FROM expired_arrivals
-    UNION ALL SELECT first_tx + next_number / ${MIGRATED_EVENTS_PER_TRANSACTION} FROM moves
-  ) AS known)`;
+    UNION ALL SELECT first_tx + next_number / ${MIGRATED_EVENTS_PER_TRANSACTION} FROM data_migrations
+  ) AS newest)`;
 
 /** At every start, before anything is stored. */
 export async function continueArrivalNumbers(pool: PostgresPool): Promise<void> {

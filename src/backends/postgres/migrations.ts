@@ -2,7 +2,7 @@
  * Brings a database up to date: `migrate(pool)`, once at start, before any store is opened.
  *
  * There are three lists of numbered steps, each an array of SQL texts (several statements a text): KEYS_MIGRATIONS in
- * keys-schema.ts, STORE_MIGRATIONS in store-schema.ts, MIGRATION_TABLES in moves.ts. Step n is element n - 1. Names in
+ * keys-schema.ts, STORE_MIGRATIONS in store-schema.ts, MIGRATION_TABLES in migration-state.ts. Step n is element n - 1. Names in
  * them are unqualified: the search path is `sluice`. A step that was released is never edited (its checksum is kept,
  * apart from white space): add the next one. Each step is a transaction under an advisory lock, so any number of nodes
  * may start at once and one of them does it. A database that a newer Sluice made is refused, as is one whose steps were
@@ -13,7 +13,7 @@ import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../errors.ts';
 import { KEYS_MIGRATIONS } from './keys-schema.ts';
-import { MIGRATION_TABLES } from './moves.ts';
+import { MIGRATION_TABLES } from './migration-state.ts';
 import { type PostgresClient, type PostgresPool, type Queryable, SCHEMA } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
 import { STORE_MIGRATIONS } from './store-schema.ts';
@@ -37,7 +37,7 @@ export interface MigrationList {
 const LISTS: readonly MigrationList[] = [
   { name: 'keys', steps: KEYS_MIGRATIONS },
   { name: 'store', steps: STORE_MIGRATIONS },
-  { name: 'moves', steps: MIGRATION_TABLES },
+  { name: 'data_migrations', steps: MIGRATION_TABLES },
 ];
 
 interface Applied {

@@ -31,7 +31,7 @@ import {
   migratedStoreFollows,
   migratedTransactionOf,
   readMigratedArrivals,
-} from './moved-arrivals.ts';
+} from './migrated-arrivals.ts';
 import type { Queryable } from './pool.ts';
 import {
   bytesBefore,
@@ -104,7 +104,7 @@ export const LAST_SQL = `
     (SELECT tx, first_event + events - 1 AS no, ${RUN_ID} FROM arrivals WHERE tenant = $1 AND tx < $2
      ORDER BY tx DESC, first_event DESC LIMIT 1)
     UNION ALL SELECT tx, event, ${RUN_ID} FROM expired_arrivals WHERE tenant = $1
-  ) AS known ORDER BY tx DESC, no DESC LIMIT 1`;
+  ) AS newest ORDER BY tx DESC, no DESC LIMIT 1`;
 
 /** $1 tenant, $2 how many events, then runs, in order; $5 and $6 are the oldest and newest receipt in them. */
 export const ARRIVALS_SQL = `

@@ -15,13 +15,13 @@ import type { NodeNumber } from '../../model.ts';
 import { erasedKeys } from '../../views/erased-person.ts';
 import { type Erasure, erasePerson, findRejections, type RejectionHorizon, type Suspects } from '../sql/erase.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
-import { inActTransaction, type LockedProfile, lockProfile, writeAudit } from './store-acts.ts';
+import { inDurableTransaction, type LockedProfile, lockProfile, writeAudit } from './store-unmerge.ts';
 import { runSteps } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
 import { eraseEvents } from './store-erase-events.ts';
 import { readIdentifiers } from './store-profiles.ts';
 import { type RemovedEvent, takeFromSums } from './store-removal.ts';
-import { ACTS_SHARD } from './store-schema.ts';
+import { MAINTENANCE_SHARD } from './store-schema.ts';
 import { addToProfiles } from '../sql/sums.ts';
 import { storeQueriesOn } from './sql-database.ts';
 
@@ -46,7 +46,7 @@ export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boole
   let progress: Progress | null = { nextDay: 0, removed: 0, idleDays: 0 };
   while (progress !== null) {
     const before: Progress = progress;
-    progress = await inActTransaction(pool, (client) => erasePiece(client, erasure, suspects, before));
+    progress = await inDurableTransaction(pool, (client) => erasePiece(client, erasure, suspects, before));
   }
   return true;
 }
@@ -90,7 +90,7 @@ async function erasePiece(
   if (isGone) await eraseProfile(client, erasure, profile, suspects, removed);
   else await uncountNodes(client, events);
   await takeFromSums(client, tenant, events, 'erased');
-  if (isGone) await addToProfiles(storeQueriesOn(client).tables, ACTS_SHARD, [[tenant, -1]]).execute();
+  if (isGone) await addToProfiles(storeQueriesOn(client).tables, MAINTENANCE_SHARD, [[tenant, -1]]).execute();
   return isGone ? null : { nextDay: isLast ? days.end : days.first, removed, idleDays };
 }
 
@@ -113,11 +113,11 @@ async function eraseProfile(
   suspects: Suspects,
   events: number,
 ): Promise<void> {
-  const { tenant, act } = erasure;
+  const { tenant, audit } = erasure;
   const nodes = profile.nodes.map(({ node }) => node);
   const person = { nodes, keys: erasedKeys(profile.identifiers) };
   await runSteps(client, (tables) => erasePerson(tables, erasure, person, suspects, HORIZON));
-  await writeAudit(client, tenant, 'erase', nodes, act, { profile_id: profile.root.id, nodes: nodes.length, events });
+  await writeAudit(client, tenant, 'erase', nodes, audit, { profile_id: profile.root.id, nodes: nodes.length, events });
 }
 
 /** When anything was last erased, of any tenant; 0 for never. What is received next must be later: else it would be dropped. */

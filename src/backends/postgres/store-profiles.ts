@@ -56,7 +56,7 @@ export interface NodeColumns {
   readonly first_seen: number;
   readonly last_seen: number;
   /** Only where a profile is asked for. */
-  readonly known?: string | null;
+  readonly properties?: string | null;
   readonly identifiers: readonly IdentifierCells[] | null;
 }
 
@@ -72,7 +72,7 @@ export const NODE_COLUMNS =
   'n.no, coalesce(n.root, n.no) AS root, n.id, n.received_at, n.trace_id, n.user_index, n.events, n.first_seen, ' +
   'n.last_seen';
 
-const KNOWN = 'n.known';
+const PROPERTIES = 'n.properties';
 
 /** In the order of SQLite's store: by type and value. */
 export const IDENTIFIERS = `
@@ -113,11 +113,11 @@ const ROOTS_BY_NUMBER = 'SELECT no FROM nodes WHERE no = ANY($1) AND root IS NUL
 const ROOTS_AFTER = 'SELECT no FROM nodes WHERE tenant = $1 AND no > $2 AND root IS NULL ORDER BY no LIMIT $3';
 
 /** $1 the numbers of survivors. */
-export const CANDIDATES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, KNOWN, IDENTIFIERS);
+export const CANDIDATES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, PROPERTIES, IDENTIFIERS);
 /** $1 the tenant, $2 public ids. For names: without what is known of a node where that is too long. */
 export const PEOPLE_BY_ID = nodesSql(
   ROOTS_BY_ID,
-  `CASE WHEN octet_length(n.known) <= ${NAMED_BYTES_MAX} THEN n.known END AS known`,
+  `CASE WHEN octet_length(n.properties) <= ${NAMED_BYTES_MAX} THEN n.properties END AS properties`,
   IDENTIFIERS,
 );
 
@@ -135,7 +135,7 @@ export async function nodesByRoot(
 export async function readProfile(db: Queryable, tenant: number, id: string): Promise<StoredProfile | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_ID, KNOWN, IDENTIFIERS), [tenant, uuid]);
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_ID, PROPERTIES, IDENTIFIERS), [tenant, uuid]);
   return profilesOf(rows)[0];
 }
 
@@ -155,14 +155,14 @@ export async function findProfile(
 ): Promise<StoredProfile | undefined> {
   if (!isStorable(normalised)) return undefined;
   const values = [tenant, IDENTIFIER_TYPES.indexOf(type), normalised];
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_KEY, KNOWN, IDENTIFIERS), values);
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_KEY, PROPERTIES, IDENTIFIERS), values);
   return profilesOf(rows)[0];
 }
 
 /** In the order of the survivors' numbers: that of one processor is the order in which it made them. */
 export async function listProfiles(db: Queryable, tenant: number, page: PageRequest): Promise<Page<StoredProfile>> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOTS_AFTER, KNOWN, IDENTIFIERS), [
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOTS_AFTER, PROPERTIES, IDENTIFIERS), [
     tenant,
     after,
     page.limit + 1,
@@ -223,9 +223,9 @@ export function sortedAs<Row extends Pick<NodeColumns, 'no'>>({ nodes }: Profile
 }
 
 function profileNode(row: NodeColumns): ProfileNode {
-  const { no: node, id, events, first_seen: firstSeen, last_seen: lastSeen, known = null } = row;
+  const { no: node, id, events, first_seen: firstSeen, last_seen: lastSeen, properties = null } = row;
   const origin = { receivedAt: row.received_at, traceId: row.trace_id, userIndex: row.user_index };
-  return { node, id, origin, events, firstSeen, lastSeen, known };
+  return { node, id, origin, events, firstSeen, lastSeen, properties };
 }
 
 /** Oldest first. */

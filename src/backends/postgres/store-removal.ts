@@ -16,7 +16,7 @@ import { HOUR_MS, MINUTE_MS } from '../../views/sums.ts';
 import { moveInLedger } from '../sql/sums.ts';
 import type { PostgresClient } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
-import { ACTS_SHARD } from './store-schema.ts';
+import { MAINTENANCE_SHARD } from './store-schema.ts';
 import { eventsByMinute, lockAndRead, writeShards } from './store-shards.ts';
 
 export interface RemovedEvent extends RemovedEventCount {
@@ -55,5 +55,5 @@ async function takeFromLedger(
     return { tenant, receivedAt, user: `${traceId} ${userIndex}` };
   });
   const { tables } = storeQueriesOn(client);
-  for (const statement of moveInLedger(tables, ACTS_SHARD, removed, becoming)) await statement.execute();
+  for (const statement of moveInLedger(tables, MAINTENANCE_SHARD, removed, becoming)) await statement.execute();
 }

@@ -19,7 +19,7 @@ export const NUMBERS_PER_BLOCK = 1_048_576;
 /** Rows of sums are kept this many times: parallel writers would queue for one row. Readers add them up. */
 export const SHARDS = 16;
 /** The shard that acts of the API and retention write to: one of these alone may hold a sum below zero. */
-export const ACTS_SHARD = 0;
+export const MAINTENANCE_SHARD = 0;
 
 const COLUMN_TYPES: StoreColumnTypes = {
   ...ACCOUNT_COLUMN_TYPES,
@@ -38,16 +38,16 @@ export const STORE_MIGRATIONS: readonly string[] = [
     -- When anything was last erased; 0 for never.
     last_erased_at bigint NOT NULL DEFAULT 0,
     -- How many erases and unmerges there were.
-    acts           bigint NOT NULL DEFAULT 0
+    invalidation_count bigint NOT NULL DEFAULT 0
   );
 
-  -- Nodes that the last acts of a tenant have changed, for writers to drop from their caches (write-people.ts).
+  -- Nodes that the last acts of a tenant have changed, for writers to drop from their caches (person-cache.ts).
   CREATE TABLE invalidations (
     tenant integer  NOT NULL,
     -- Its number among the tenant's acts.
-    act    bigint   NOT NULL,
+    no     bigint   NOT NULL,
     nodes  bigint[] NOT NULL,
-    PRIMARY KEY (tenant, act)
+    PRIMARY KEY (tenant, no)
   );
 
   -- One row, made with the tables: which database this is (identity.ts).
@@ -62,7 +62,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   -- Each value is the first number of a block. What is erased or rolled back is not given out again.
   CREATE SEQUENCE numbers AS bigint INCREMENT BY ${NUMBERS_PER_BLOCK} MINVALUE 1 START WITH 1;
 
-  -- A node: created by (received_at, trace_id, user_index); 'root' is its alias, null for a survivor, depth 1; 'known' is
+  -- A node: created by (received_at, trace_id, user_index); 'root' is its alias, null for a survivor, depth 1; 'properties' is
   -- what statements.ts makes of its statements.
   CREATE TABLE nodes (
     no          bigint  PRIMARY KEY,
@@ -75,7 +75,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
     events      bigint  NOT NULL,
     first_seen  bigint  NOT NULL,
     last_seen   bigint  NOT NULL,
-    known       text
+    properties  text
   ) WITH (fillfactor = 80);
   CREATE INDEX nodes_by_root ON nodes (root) WHERE root IS NOT NULL;
   CREATE INDEX nodes_by_tenant ON nodes (tenant, no);
@@ -112,7 +112,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX merges_by_node ON merges (node_a);
 
   -- Pairs that an unmerge separated, each in both directions.
-  CREATE TABLE apart (
+  CREATE TABLE cannot_link (
     node_a   bigint NOT NULL,
     node_b   bigint NOT NULL,
     trace_id uuid   NOT NULL,

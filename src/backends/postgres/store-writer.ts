@@ -6,7 +6,7 @@
  *
  * A batch takes a fixed number of round trips, however many users it has. Every commit survives a power loss, unless the
  * server is set up otherwise. Over transactions only that is kept in memory
- * which stays true whatever others write (write-people.ts, write-tenants.ts), or shows when it does not (store-days.ts). All
+ * which stays true whatever others write (person-cache.ts, write-tenants.ts), or shows when it does not (store-days.ts). All
  * of it is forgotten when the database may have been set back (a failover that lost transactions, a dump restored in its
  * place): after a lost connection, whether it was in use or not, and when a partition is not at the position that the last
  * transaction left it at.
@@ -57,7 +57,7 @@ import { writeChanges } from './write-changes.ts';
 import { FirstUses } from './write-first-uses.ts';
 import { type LockedNodes, lookUpGraph } from './write-graph.ts';
 import { writeNodes } from './write-nodes.ts';
-import { type Acts, holdOffErases, KnownPeople, readActs } from './write-people.ts';
+import { type InvalidationState, holdOffErases, PersonCache, readInvalidationStates } from './person-cache.ts';
 import { writeRecords } from './write-records.ts';
 
 export interface PostgresWriterSetup {
@@ -103,7 +103,7 @@ class PostgresStoreWriter implements StoreWriter {
   readonly #sweep: StoreSweep;
   readonly #balance: StoreBalance;
   #hashOf: HashOfKey | undefined;
-  #people: KnownPeople | undefined;
+  #people: PersonCache | undefined;
   #interruptions = 0;
 
   constructor({ pool, logName }: PostgresWriterSetup) {
@@ -134,7 +134,7 @@ class PostgresStoreWriter implements StoreWriter {
       // Now that it has a connection: if that breaks, the transaction fails.
       this.#forgetIfInterrupted();
       this.#hashOf ??= await hashesOf(this.#pool);
-      this.#people ??= new KnownPeople(this.#hashOf);
+      this.#people ??= new PersonCache(this.#hashOf);
     } catch (error) {
       await transaction.rollback();
       throw error;
@@ -177,7 +177,7 @@ class PostgresStoreWriter implements StoreWriter {
   }
 }
 
-const NO_ACTS: Acts = { acts: 0, lastErasedAt: 0 };
+const NO_INVALIDATIONS: InvalidationState = { count: 0, lastErasedAt: 0 };
 const NOBODY: ReadonlyMap<PersonKeys, NodeNumber> = new Map();
 
 function peopleIn({ resolved }: TenantBatch): Map<PersonKeys, NodeNumber> {
@@ -188,20 +188,20 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #transaction: PostgresTransaction;
   readonly #client: PostgresClient;
   readonly #shared: Shared;
-  readonly #people: KnownPeople;
+  readonly #people: PersonCache;
   readonly #sums = new TransactionSums();
   readonly #firstUses: FirstUses;
   readonly #locked: LockedNodes = new Map();
   /** By tenant, of the batch that was looked up last. */
   readonly #snapshots = new Map<number, Snapshot>();
   /** By tenant: how many acts there were when it was looked up. */
-  readonly #acts = new Map<number, number>();
+  readonly #invalidationCounts = new Map<number, number>();
   /** Set where the database is not as this writer left it. */
   #isOutdated = false;
   /** By tenant: whom to remember once it is committed. */
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonKeys, NodeNumber>])[] = [];
 
-  constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey, people: KnownPeople) {
+  constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey, people: PersonCache) {
     this.#people = people;
     this.#firstUses = new FirstUses(hashOf);
     this.#transaction = transaction;
@@ -234,12 +234,12 @@ class PostgresWriteTransaction implements WriteTransaction {
     }));
     const people = this.#people;
     const graph = await lookUpGraph(this.#client, asked, people);
-    for (const [node, known] of graph.locked) this.#locked.set(node, known);
+    for (const [node, properties] of graph.locked) this.#locked.set(node, properties);
     // From here on all statements see what an act has done that we waited for.
-    const acts = await readActs(this.#client, [...tenants.values()]);
+    const invalidations = await readInvalidationStates(this.#client, [...tenants.values()]);
     const isCurrent: boolean[] = [];
     for (const { tenant } of asked) {
-      isCurrent.push(await people.isCurrent(this.#client, tenant, acts.get(tenant) ?? NO_ACTS));
+      isCurrent.push(await people.isCurrent(this.#client, tenant, invalidations.get(tenant) ?? NO_INVALIDATIONS));
     }
     // Somebody was erased or unmerged whom we may have remembered. That is rare: locks are then taken out of order.
     if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(questions);
@@ -248,9 +248,9 @@ class PostgresWriteTransaction implements WriteTransaction {
     }
     for (const [index, { tenant }] of asked.entries()) {
       this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
-      this.#acts.set(tenant, (acts.get(tenant) ?? NO_ACTS).acts);
+      this.#invalidationCounts.set(tenant, (invalidations.get(tenant) ?? NO_INVALIDATIONS).count);
     }
-    return this.#firstUses.lookUp(this.#client, asked, graph.snapshots, acts);
+    return this.#firstUses.lookUp(this.#client, asked, graph.snapshots, invalidations);
   }
 
   async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {
@@ -275,7 +275,7 @@ class PostgresWriteTransaction implements WriteTransaction {
         batch.changes.identifiers.length > 0 || batch.records.some(({ rejections }) => rejections.length > 0),
     );
     const numbersUnlocked = unlocked.map(({ tenant }) => tenant);
-    await holdOffErases(this.#client, numbersUnlocked, this.#acts);
+    await holdOffErases(this.#client, numbersUnlocked, this.#invalidationCounts);
     try {
       await writeRecords(this.#client, tenants, this.#shared.numbers, processedAt);
     } catch (error) {
@@ -306,7 +306,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     this.#shared.tenants.confirm(this);
     this.#shared.numbers.confirm();
     for (const [tenant, people] of this.#met) {
-      this.#people.learn(tenant, this.#acts.get(tenant) ?? 0, people);
+      this.#people.learn(tenant, this.#invalidationCounts.get(tenant) ?? 0, people);
     }
   }
 

@@ -10,7 +10,7 @@
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import type { IdentifierType, TenantId } from '../../model.ts';
 import type {
-  Act,
+  AuditContext,
   ArrivalFilter,
   Arrivals,
   AuditQuery,
@@ -50,7 +50,7 @@ import type { StoreQueries } from '../sql/store-tables.ts';
 import { countProfiles, listTenants } from '../sql/tenants.ts';
 import type { PostgresPool } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
-import { unmerge } from './store-acts.ts';
+import { unmerge } from './store-unmerge.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
 import { PeopleSteps, readPeople } from './store-people.ts';
@@ -159,13 +159,13 @@ class PostgresStore implements Store {
     return this.#ofTenant(tenantId, undefined, (tenant) => readIdentity(this.#pool, tenant, id));
   }
 
-  unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined> {
-    return this.#ofTenant(tenantId, undefined, (tenant) => settled(unmerge(this.#pool, tenant, id, mergedBy, act)));
+  unmerge(tenantId: TenantId, id: string, mergedBy: string, audit: AuditContext): Promise<UnmergeResult | undefined> {
+    return this.#ofTenant(tenantId, undefined, (tenant) => settled(unmerge(this.#pool, tenant, id, mergedBy, audit)));
   }
 
-  erase(tenantId: TenantId, id: string, act: Act): Promise<boolean> {
+  erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean> {
     return this.#ofTenant(tenantId, false, (tenant) =>
-      settled(erase(this.#pool, { tenant, tenantId, id, act, matchOptions: this.#matchOptions })),
+      settled(erase(this.#pool, { tenant, tenantId, id, audit, matchOptions: this.#matchOptions })),
     );
   }
 

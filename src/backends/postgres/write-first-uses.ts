@@ -22,7 +22,7 @@ import { olderUseName } from '../../views/older-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
-import type { Acts } from './write-people.ts';
+import type { InvalidationState } from './person-cache.ts';
 
 const USES = {
   idempotency_keys: statementsOf('idempotency_keys', { trace_id: 'uuid', body_hash: 'text' }, 'trace_id'),
@@ -116,7 +116,7 @@ export class FirstUses {
     client: Queryable,
     asked: readonly Asking[],
     snapshots: readonly Snapshot[],
-    acts: ReadonlyMap<number, Acts>,
+    invalidations: ReadonlyMap<number, InvalidationState>,
   ): Promise<LookupResult[]> {
     await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }) => idempotencyKeys.map(({ key }) => key));
     await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }, tenant) =>
@@ -126,7 +126,7 @@ export class FirstUses {
       }),
     );
     await this.#find(client, 'event_ids', asked, ({ eventIds }) => eventIds);
-    const lastErasedAt = (tenant: number): number => acts.get(tenant)?.lastErasedAt ?? 0;
+    const lastErasedAt = (tenant: number): number => invalidations.get(tenant)?.lastErasedAt ?? 0;
     const erased = await findTombstones(
       client,
       asked.filter(({ tenant, question }) => lastErasedAt(tenant) >= question.receivedAtMin),

@@ -1,7 +1,7 @@
 /**
  * What a batch has to know of the identity graph, read and locked in a fixed number of statements.
  *
- * First the nodes and survivors of all match keys, but for people that are known from before (write-people.ts). Then the rows of nodes that will be written are locked, in the order
+ * First the nodes and survivors of all match keys, but for people that are known from before (person-cache.ts). Then the rows of nodes that will be written are locked, in the order
  * of their numbers: of a user whose keys all have nodes of one profile, that of the strongest, which takes its events;
  * of any other user (a candidate: it may link or merge), all nodes of all profiles that it names. Whoever changes a
  * profile holds the row of its survivor, so what is read of candidates' profiles under the locks stays true until the
@@ -13,10 +13,10 @@ import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber }
 import { type PersonKeys, type LookupRequest, StoreConflictError } from '../../store-writer.ts';
 import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
-import type { KnownPeople } from './write-people.ts';
+import type { PersonCache } from './person-cache.ts';
 
 /** In bytes. What a node knows is read with its lock, except for the rare one that knows very much. */
-const KNOWN_BYTES_READ_AT_ONCE = 16_384;
+const PROPERTIES_BYTES_READ_AT_ONCE = 16_384;
 
 const FIND_KEYS = {
   name: 'store_find_keys',
@@ -28,8 +28,8 @@ const FIND_KEYS = {
     JOIN nodes n ON n.no = i.node`,
 } as const;
 
-const LOCKED_COLUMNS = `no, root, octet_length(known) AS bytes,
-  CASE WHEN octet_length(known) <= ${KNOWN_BYTES_READ_AT_ONCE} THEN known END AS known`;
+const LOCKED_COLUMNS = `no, root, octet_length(properties) AS bytes,
+  CASE WHEN octet_length(properties) <= ${PROPERTIES_BYTES_READ_AT_ONCE} THEN properties END AS properties`;
 
 const LOCK_NODES = {
   name: 'store_lock_nodes',
@@ -52,7 +52,7 @@ const READ_PROFILES = {
       UNION ALL
       SELECT root, no, received_at, trace_id, user_index FROM nodes WHERE root = ANY ($1::int8[])
     )
-    SELECT members.*, keys.*, separated.apart AS "cannotLink"
+    SELECT members.*, keys.*, separated.cannot_link AS "cannotLink"
     FROM members
     CROSS JOIN LATERAL (
       SELECT max(value) FILTER (WHERE type = 0) AS user_id, count(*) FILTER (WHERE type = 1) AS emails,
@@ -60,7 +60,7 @@ const READ_PROFILES = {
       FROM identifiers WHERE node = members.no
     ) AS keys
     CROSS JOIN LATERAL (
-      SELECT array_agg(node_b ORDER BY node_b) AS apart FROM apart WHERE node_a = members.no
+      SELECT array_agg(node_b ORDER BY node_b) AS cannot_link FROM cannot_link WHERE node_a = members.no
     ) AS separated
     ORDER BY members.no`,
 };
@@ -68,9 +68,9 @@ const READ_PROFILES = {
 interface LockedRow {
   readonly no: number;
   readonly root: number | null;
-  /** Of `known`, which is null too when it is too large to have been read. */
+  /** Of `properties`, which is null too when it is too large to have been read. */
   readonly bytes: number | null;
-  readonly known: string | null;
+  readonly properties: string | null;
 }
 
 interface MemberRow {
@@ -115,7 +115,7 @@ interface Rest extends Asked {
 /** Nodes of match keys, by type and value. */
 type KeyNodes = Readonly<Record<IdentifierType, Map<string, NodeNumber>>>;
 
-export async function lookUpGraph(client: Queryable, asked: readonly Asked[], people: KnownPeople): Promise<Graph> {
+export async function lookUpGraph(client: Queryable, asked: readonly Asked[], people: PersonCache): Promise<Graph> {
   const roots = new Map<NodeNumber, NodeNumber>();
   const toLock = new Set<NodeNumber>();
   const candidates = new Set<NodeNumber>();
@@ -138,8 +138,8 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
       nextNode,
       nodeOf: ({ type, value }) => nodes[type].get(value),
       resolvedNodeOf: (user) => resolved.get(user),
-      rootOf: (node) => known(roots.get(node)),
-      profileOf: (root) => known(profiles.get(root)),
+      rootOf: (node) => required(roots.get(node)),
+      profileOf: (root) => required(profiles.get(root)),
     };
   });
   return {
@@ -150,7 +150,7 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
   };
 }
 
-function withoutRemembered(asked: Asked, people: KnownPeople, toLock: Set<NodeNumber>): Rest {
+function withoutRemembered(asked: Asked, people: PersonCache, toLock: Set<NodeNumber>): Rest {
   const { tenant, question } = asked;
   const resolved = new Map<PersonKeys, NodeNumber>();
   const users = question.users.filter((user) => {
@@ -165,9 +165,9 @@ function withoutRemembered(asked: Asked, people: KnownPeople, toLock: Set<NodeNu
 
 const NO_PROFILES: ReadonlyMap<NodeNumber, ProfileState> = new Map();
 
-function known<T>(answer: T | undefined): T {
-  if (answer === undefined) throw new Error('a node was asked about that is none of these users’');
-  return answer;
+function required<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error('a node was looked up that belongs to none of these users');
+  return value;
 }
 
 async function findKeys(
@@ -224,7 +224,7 @@ function settle(
     for (const { type, value } of keys) {
       const one = nodes[type].get(value);
       if (one === undefined) continue;
-      const root = known(roots.get(one));
+      const root = required(roots.get(one));
       toLock.add(one).add(root);
       candidates.add(root);
     }
@@ -263,7 +263,7 @@ async function lock(
     candidates.size === 0
       ? await client.query<LockedRow>(LOCK_NODES, [numbers])
       : await client.query<LockedRow>(LOCK_PROFILES, [numbers, int8s([...candidates])]);
-  for (const { no, root, bytes, known: text } of rows) {
+  for (const { no, root, bytes, properties: text } of rows) {
     locked.set(no, text === null && bytes !== null ? undefined : text);
     const before = roots.get(no);
     const isOfCandidate = candidates.has(no) || (before !== undefined && candidates.has(before));

@@ -4,7 +4,7 @@
  */
 
 import type { Kysely } from 'kysely';
-import type { Act, AuditQuery, AuditRow, Page } from '../../store.ts';
+import type { AuditContext, AuditQuery, AuditRow, Page } from '../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
 import { pageOf } from '../../views/page.ts';
 import { uuidOf } from '../../views/uuid.ts';
@@ -41,7 +41,7 @@ export function insertAudit(
   tables: Kysely<StoreTables>,
   tenant: number,
   kind: AuditRow['kind'],
-  { traceId, at, by }: Act,
+  { traceId, at, by }: AuditContext,
   detail: Readonly<Record<string, unknown>>,
 ): SqlStatement {
   const row = { tenant, kind, trace_id: traceId, at, detail: JSON.stringify({ ...detail, by }) };

@@ -11,7 +11,7 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
-import type { Act } from '../../store.ts';
+import type { AuditContext } from '../../store.ts';
 import { type ErasedKey, nameOfKey, payloadTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
@@ -25,7 +25,7 @@ export interface Erasure {
   readonly tenant: number;
   readonly tenantId: TenantId;
   readonly id: string;
-  readonly act: Act;
+  readonly audit: AuditContext;
   readonly matchOptions: MatchOptions;
 }
 
@@ -87,21 +87,21 @@ type IdentityTables = {
   nodes: { no: NodeNumber; tenant: number };
   identifiers: { node: NodeNumber };
   merges: { node_a: NodeNumber };
-  apart: { node_a: NodeNumber; node_b: NodeNumber };
+  cannot_link: { node_a: NodeNumber; node_b: NodeNumber };
   refusals: { node: NodeNumber; type: number; value: string };
 };
 
 /** Within the transaction, after the last events. */
 export function* erasePerson(
   tables: Tables,
-  { tenant, tenantId, act, matchOptions }: Erasure,
+  { tenant, tenantId, audit, matchOptions }: Erasure,
   person: { readonly nodes: readonly NodeNumber[]; readonly keys: readonly ErasedKey[] },
   suspects: Suspects,
   { isLater }: RejectionHorizon,
 ): Steps<void> {
   const { nodes, keys } = person;
   // First: a writer that is about to store a rejected user is waited for, or sees this.
-  const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${act.at} THEN last_erased_at ELSE ${act.at} END`;
+  const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${audit.at} THEN last_erased_at ELSE ${audit.at} END`;
   yield* changedBy(tables.updateTable('tenants').set({ last_erased_at: lastErasedAt }).where('no', '=', tenant));
   const isCompared = keys.every((key) => suspects.names.has(nameOfKey(key)));
   const isAbout = payloadTest(keys, matchOptions);
@@ -109,7 +109,7 @@ export function* erasePerson(
   for (const some of piecesOf([...suspects.rejections, ...later])) {
     yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
   }
-  yield* writeTombstones(tables, { tenant, tenantId, erasedAt: act.at }, keys);
+  yield* writeTombstones(tables, { tenant, tenantId, erasedAt: audit.at }, keys);
   yield* removeRefusalsOf(tables, tenant, keys);
   const identity = tables.withTables<IdentityTables>();
   for (const some of piecesOf(nodes)) {
@@ -118,15 +118,15 @@ export function* erasePerson(
     yield* changedBy(identity.deleteFrom('refusals').where('node', 'in', some));
     // Pairs are stored in both directions.
     yield* changedBy(
-      identity.deleteFrom('apart').where((where) => {
+      identity.deleteFrom('cannot_link').where((where) => {
         const pairs = where
-          .selectFrom('apart as pair')
+          .selectFrom('cannot_link as pair')
           .select(['pair.node_b', 'pair.node_a'])
           .where('pair.node_a', 'in', some);
         return where(where.refTuple('node_a', 'node_b'), 'in', pairs.$asTuple('node_b', 'node_a'));
       }),
     );
-    yield* changedBy(identity.deleteFrom('apart').where('node_a', 'in', some));
+    yield* changedBy(identity.deleteFrom('cannot_link').where('node_a', 'in', some));
     yield* changedBy(identity.deleteFrom('nodes').where('no', 'in', some));
   }
 }

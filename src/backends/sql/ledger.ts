@@ -6,7 +6,7 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely';
 import type { TenantId } from '../../model.ts';
 import type { LedgerHour, StoredLedger, TimeRange } from '../../store.ts';
-import { booksOf } from '../../views/counts.ts';
+import { ledgerSumsOf } from '../../views/counts.ts';
 import { HOUR_MS, startOf } from '../../views/sums.ts';
 import { rowsOf } from './database.ts';
 import { LEDGER_SUMS, LOCAL_LOG, type StoreQueries, type StoreTables } from './store-tables.ts';
@@ -42,8 +42,8 @@ export async function readLedger(
   return {
     hours: rowsOf(row.hours).map((sums) => ({
       hour: sums.hour,
-      users: booksOf(sums, 'users'),
-      events: booksOf(sums, 'events'),
+      users: ledgerSumsOf(sums, 'users'),
+      events: ledgerSumsOf(sums, 'events'),
       rejectedUsers: sums.users_rejected,
     })),
     positions: new Map(positions.map(({ partition, position }) => [partition, position])),

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
 import { continueArrivalNumbers } from '../../../src/backends/postgres/arrival-numbers.ts';
-import { settleMigratedArrivals } from '../../../src/backends/postgres/moved-arrivals.ts';
+import { settleMigratedArrivals } from '../../../src/backends/postgres/migrated-arrivals.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
@@ -283,9 +283,10 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const numbers = (await pool.query<{ no: number }>('SELECT no FROM events ORDER BY no')).rows.map(({ no }) => no);
     assert.ok(numbers.includes(65_535) && numbers.includes(65_536));
     const installation = randomUUID();
-    await pool.query(`INSERT INTO moves (id, log, begun_at, store_id) VALUES (gen_random_uuid(), 'l', 1, $1)`, [
-      installation,
-    ]);
+    await pool.query(
+      `INSERT INTO data_migrations (id, log, started_at, store_id) VALUES (gen_random_uuid(), 'l', 1, $1)`,
+      [installation],
+    );
     for (let run = 1; run <= 2; run++) await pool.inTransaction((client) => settleMigratedArrivals(client, 70_000));
     const later = await write(writer, 0, 1);
     await later.transaction.commit(false);

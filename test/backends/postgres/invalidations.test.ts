@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
 import { PostgresClient } from '../../../src/backends/postgres/pool.ts';
-import { INVALIDATIONS_KEPT } from '../../../src/backends/postgres/store-acts.ts';
-import { KnownPeople } from '../../../src/backends/postgres/write-people.ts';
+import { INVALIDATIONS_KEPT } from '../../../src/backends/postgres/store-unmerge.ts';
+import { PersonCache } from '../../../src/backends/postgres/person-cache.ts';
 import { person, profileOf, send, START, TENANT } from '../../contract/store-feeding.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { openFor } from './store-under-test.ts';
@@ -89,14 +89,14 @@ suite('After an act on one person, a writer on PostgreSQL', { skip: whyNoPostgre
   test('does not learn what was found before an act that it has seen since', async (context) => {
     const { pool } = await openFor(context);
     await pool.query('INSERT INTO invalidations (tenant, act, nodes) VALUES (1, 1, $1)', [[10]]);
-    const people = new KnownPeople(() => ({ hash: 1, rest: 2 }));
+    const people = new PersonCache(() => ({ hash: 1, rest: 2 }));
     const user = { keys: [] };
-    const now = { acts: 0, lastErasedAt: 0 };
+    const now = { count: 0, lastErasedAt: 0 };
     assert.equal(await people.isCurrent(pool, 1, now), false, 'at first');
     assert.equal(await people.isCurrent(pool, 1, now), true);
     people.learn(1, 0, [[user, 10]]);
     assert.equal(people.nodeOf(1, user, START), 10);
-    assert.equal(await people.isCurrent(pool, 1, { ...now, acts: 1 }), false);
+    assert.equal(await people.isCurrent(pool, 1, { ...now, count: 1 }), false);
     // Of a transaction that was committed before the act, and is heard of after it.
     people.learn(1, 0, [[user, 10]]);
     assert.equal(people.nodeOf(1, user, START), undefined);

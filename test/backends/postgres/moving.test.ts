@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
-import { openPostgresMigrationTarget } from '../../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../../src/backends/postgres/migration-target.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { NUMBERS_PER_BLOCK } from '../../../src/backends/postgres/store-schema.ts';
 import { OperatorError } from '../../../src/errors.ts';

@@ -192,7 +192,7 @@ function graphIn(file: string): unknown[] {
     'SELECT node, root FROM aliases ORDER BY node',
     'SELECT tenant, type, value, node FROM identifiers ORDER BY node, type, value',
     'SELECT tenant, node_a, node_b, from_node, into_node FROM merges ORDER BY no',
-    'SELECT node_a, node_b FROM apart ORDER BY node_a, node_b',
+    'SELECT node_a, node_b FROM cannot_link ORDER BY node_a, node_b',
     'SELECT name, next FROM sequences ORDER BY name',
     'SELECT * FROM profile_counts ORDER BY tenant',
     'SELECT * FROM event_tables ORDER BY no',

@@ -31,11 +31,11 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
     from: 'nodes LEFT JOIN aliases ON aliases.node = nodes.no',
     order: ['nodes.no'],
     // What changes of nodes lies in runs (store/profile-runs.ts), and is added to their rows.
-    columns: { root: 'aliases.root', events: 'NULL', first_seen: 'NULL', last_seen: 'NULL', known: 'NULL' },
+    columns: { root: 'aliases.root', events: 'NULL', first_seen: 'NULL', last_seen: 'NULL', properties: 'NULL' },
   },
   identifiers: { file: 'store', from: 'identifiers', order: ['node', 'type', 'value'] },
   merges: { file: 'store', from: 'merges', order: ['no'] },
-  apart: { file: 'store', from: 'apart', order: ['node_a', 'node_b'] },
+  cannot_link: { file: 'store', from: 'cannot_link', order: ['node_a', 'node_b'] },
   refusals: { file: 'store', from: 'refusals', order: ['node', 'type', 'value', 'reason'] },
   starts: { file: 'store', from: 'starts', order: ['no'] },
   expired_arrivals: { file: 'store', from: 'expired_arrivals', order: ['tenant'] },

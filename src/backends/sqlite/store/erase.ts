@@ -20,7 +20,7 @@ import { insertAudit } from '../../sql/audit.ts';
 import { type Erasure, erasePerson, findRejections, type RejectionHorizon, type Suspects } from '../../sql/erase.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
-import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './acts.ts';
+import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './unmerge.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { entriesOf, type EventKey, EVENTS_BY_NODE, removeEntries } from './event-index.ts';
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
@@ -162,7 +162,7 @@ function eraseProfile(
   suspects: Suspects,
   events: number,
 ): void {
-  const { tenant, act } = erasure;
+  const { tenant, audit } = erasure;
   const nodes = profile.nodes.map(({ node }) => node);
   const keys = erasedKeys(identifiersOf(store, profile.nodes));
   store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, suspects, HORIZON));
@@ -172,7 +172,7 @@ function eraseProfile(
   invalidate(store, nodes);
   store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, -1]]));
   const detail = { profile_id: profile.root.id, nodes: nodes.length, events };
-  store.runNow(insertAudit(store.queries.tables, tenant, 'erase', act, detail));
+  store.runNow(insertAudit(store.queries.tables, tenant, 'erase', audit, detail));
 }
 
 /** What is erased is erased by now; this only makes the file smaller and the write-ahead log empty, if it can. */

@@ -56,8 +56,8 @@ export class StoreGraph {
     for (const statement of [this.#nodesOf, this.#identifiersOf, this.#rootWithIdentifiers]) {
       statement.setReturnArrays(true);
     }
-    this.#anyCannotLink = database.prepare('SELECT 1 FROM apart LIMIT 1');
-    this.#cannotLinkOf = database.prepare('SELECT node_b FROM apart WHERE node_a = ? ORDER BY node_b');
+    this.#anyCannotLink = database.prepare('SELECT 1 FROM cannot_link LIMIT 1');
+    this.#cannotLinkOf = database.prepare('SELECT node_b FROM cannot_link WHERE node_a = ? ORDER BY node_b');
   }
 
   forget(): void {

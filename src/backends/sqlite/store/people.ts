@@ -74,10 +74,10 @@ const BY_IDENTIFIER = `
 /** Survivors only, newest first. */
 function candidatesIn(store: StoreConnection, tenant: number, range: Range, filter: RoughFilter): NodeNumber[] {
   const { from, to } = range;
-  const { identifier, phone, mayCount } = filter;
+  const { identifier, phone, mayMatch } = filter;
   const numbers = new Set<NodeNumber>();
   const isCandidate = ({ bytes }: Entry): boolean =>
-    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayCount(textOf(bytes)));
+    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayMatch(textOf(bytes)));
   for (const run of store.runs(PROFILE_RUNS).runNumbers()) {
     for (const entry of store.runs(PROFILE_RUNS).ascending(run, [from], [to])) {
       const [node = 0] = entry.key;

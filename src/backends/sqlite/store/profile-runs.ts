@@ -54,12 +54,12 @@ export function combineProfiles(rows: RowsToWrite, into: number, other: number):
   events[into] = (events[into] as number) + (events[other] as number);
   first[into] = Math.min(first[into] as number, first[other] as number);
   last[into] = Math.max(last[into] as number, last[other] as number);
-  combineKnown(rows, rows.bytes as ByteColumn, into, other);
+  combineProperties(rows, rows.bytes as ByteColumn, into, other);
   if (columns[SHAPE]?.[into] === NO_SHAPE) (columns[WRITTEN_AT] as Float64Array)[into] = last[into];
 }
 
 /** Nearly always both are one update of the same names: then the newer one is all there is to know. */
-function combineKnown({ columns }: RowsToWrite, bytes: ByteColumn, into: number, other: number): void {
+function combineProperties({ columns }: RowsToWrite, bytes: ByteColumn, into: number, other: number): void {
   if (bytes.length(other) === 0) return;
   const [writtenAt, shape] = [columns[WRITTEN_AT], columns[SHAPE]] as [Float64Array, Float64Array];
   const takeOther = (): void => {
@@ -96,12 +96,12 @@ export interface NodeState {
   readonly events: number;
   readonly first_seen: number;
   readonly last_seen: number;
-  readonly known: string | null;
+  readonly properties: string | null;
 }
 
 export function stateOf({ values, bytes }: Entry): NodeState {
   const [events = 0, first_seen = 0, last_seen = 0] = values;
-  return { events, first_seen, last_seen, known: bytes.length === 0 ? null : textOf(bytes) };
+  return { events, first_seen, last_seen, properties: bytes.length === 0 ? null : textOf(bytes) };
 }
 
 /** Without what is known of a node where that is longer than `bytesMax`, in one part or in all together. */

@@ -115,8 +115,8 @@ function wholeState(store: StoreConnection, node: NodeNumber): NodeState | undef
 
 function profileNode(row: NodeColumns, state: NodeState | undefined): ProfileNode {
   if (state === undefined) throw new Error(`of node ${row.no} there is a row, and nothing in the runs`);
-  const { events, first_seen: firstSeen, last_seen: lastSeen, known } = state;
-  return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, known };
+  const { events, first_seen: firstSeen, last_seen: lastSeen, properties } = state;
+  return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, properties };
 }
 
 function originOf({ received_at, trace_id, user_index }: OriginColumns): Origin {

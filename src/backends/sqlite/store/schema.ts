@@ -97,7 +97,7 @@ const SCHEMA = `
   CREATE INDEX merges_by_node ON merges (node_a);
 
   -- Pairs that an unmerge separated, each in both directions.
-  CREATE TABLE apart (
+  CREATE TABLE cannot_link (
     node_a   INTEGER NOT NULL,
     node_b   INTEGER NOT NULL,
     trace_id BLOB    NOT NULL,

@@ -9,7 +9,7 @@
 import type { MatchOptions } from '../../../identity/match-keys.ts';
 import type { IdentifierType, TenantId } from '../../../model.ts';
 import type {
-  Act,
+  AuditContext,
   ArrivalFilter,
   Arrivals,
   AuditRow,
@@ -48,7 +48,7 @@ import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { countProfiles, listTenants } from '../../sql/tenants.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
-import { inWriteTransaction, unmerge } from './acts.ts';
+import { inWriteTransaction, unmerge } from './unmerge.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
 import { erase } from './erase.ts';
@@ -93,7 +93,7 @@ class SqliteStore implements Store {
   }
 
   async tenants(): Promise<TenantId[]> {
-    return this.#act(() => listTenants(this.#store.queries));
+    return this.#translated(() => listTenants(this.#store.queries));
   }
 
   async findProfile(id: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined> {
@@ -163,16 +163,25 @@ class SqliteStore implements Store {
     });
   }
 
-  async unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined> {
+  async unmerge(
+    tenantId: TenantId,
+    id: string,
+    mergedBy: string,
+    audit: AuditContext,
+  ): Promise<UnmergeResult | undefined> {
     const tenant = await this.#ofTenant(tenantId, undefined, (no) => no);
     if (tenant === undefined) return undefined;
-    return this.#act(() => inWriteTransaction(this.#store, () => unmerge(this.#store, tenant, id, mergedBy, act)));
+    return this.#translated(() =>
+      inWriteTransaction(this.#store, () => unmerge(this.#store, tenant, id, mergedBy, audit)),
+    );
   }
 
-  async erase(tenantId: TenantId, id: string, act: Act): Promise<boolean> {
+  async erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean> {
     const tenant = await this.#ofTenant(tenantId, undefined, (no) => no);
     if (tenant === undefined) return false;
-    return this.#act(() => erase(this.#store, { tenant, tenantId, id, act, matchOptions: this.#matchOptions }));
+    return this.#translated(() =>
+      erase(this.#store, { tenant, tenantId, id, audit, matchOptions: this.#matchOptions }),
+    );
   }
 
   async audit(id: TenantId, page: PageRequest): Promise<Page<AuditRow>> {
@@ -196,15 +205,15 @@ class SqliteStore implements Store {
   }
 
   async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
-    return this.#act(() => readReceipts(this.#store.queries, LOCAL_LOG, id, range));
+    return this.#translated(() => readReceipts(this.#store.queries, LOCAL_LOG, id, range));
   }
 
   async ledger(id: TenantId | null, hours: Parameters<Store['ledger']>[1]): ReturnType<Store['ledger']> {
-    return this.#act(() => readLedger(this.#store.queries, LOCAL_LOG, id, hours));
+    return this.#translated(() => readLedger(this.#store.queries, LOCAL_LOG, id, hours));
   }
 
   async deadLetters(limit: number): Promise<DeadLetter[]> {
-    return this.#act(() => listDeadLetters(this.#store.queries, limit));
+    return this.#translated(() => listDeadLetters(this.#store.queries, limit));
   }
 
   async recount(): Promise<{ eventsInLedger: number; eventsInTables: number }> {
@@ -226,15 +235,15 @@ class SqliteStore implements Store {
   /** As `#ofTenant`, for a query of `backends/sql/`. */
   async #query<T>(id: TenantId, nothing: T, ask: (tenant: number) => Promise<T>): Promise<T> {
     const tenant = await this.#ofTenant(id, undefined, (no) => no);
-    return tenant === undefined ? nothing : this.#act(() => ask(tenant));
+    return tenant === undefined ? nothing : this.#translated(() => ask(tenant));
   }
 
   async #read<T>(ask: () => T): Promise<T> {
-    return this.#act(() => this.#store.read(ask));
+    return this.#translated(() => this.#store.read(ask));
   }
 
   /** A file that cannot be read or written now is told apart from a bug. */
-  async #act<T>(work: () => T | Promise<T>): Promise<T> {
+  async #translated<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {

@@ -9,7 +9,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Act, UnmergeResult } from '../../../store.ts';
+import type { AuditContext, UnmergeResult } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { planUnmerge } from '../../../views/unmerge.ts';
 import { insertAudit } from '../../sql/audit.ts';
@@ -71,7 +71,7 @@ export function unmerge(
   tenant: number,
   id: string,
   mergedBy: string,
-  act: Act,
+  audit: AuditContext,
 ): UnmergeResult | undefined {
   const profile = nodesById(store, tenant, id);
   if (profile === undefined) return undefined;
@@ -86,9 +86,9 @@ export function unmerge(
   for (const { no, from, into } of plan.rewritten) {
     store.run('UPDATE merges SET from_node = ?, into_node = ? WHERE no = ?', from, into, no);
   }
-  for (const [one, other] of plan.apart) {
-    const sql = 'INSERT INTO apart VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
-    store.run(sql, one, other, uuidBytes(act.traceId), act.at);
+  for (const [one, other] of plan.cannotLink) {
+    const sql = 'INSERT INTO cannot_link VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
+    store.run(sql, one, other, uuidBytes(audit.traceId), audit.at);
   }
   invalidate(
     store,
@@ -96,6 +96,6 @@ export function unmerge(
   );
   // Every edge that is gone made one profile of two.
   store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, plan.undone.length]]));
-  store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', act, plan.detail));
+  store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', audit, plan.detail));
   return plan.result;
 }

@@ -24,7 +24,7 @@ import {
 const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 const PAGE = { limit: 50, cursor: null };
 
-export function storeActsContract(open: OpenStore): void {
+export function storeUnmergeAndEraseContract(open: OpenStore): void {
   suite('unmerge and erase', () => {
     let under: StoreUnderTest;
     beforeEach(async () => {

@@ -11,21 +11,21 @@ import { type Queryable, SCHEMA } from './pool.ts';
 
 export const MIGRATION_TABLES: readonly string[] = [
   `
-  CREATE TABLE moves (
+  CREATE TABLE data_migrations (
     id          uuid   PRIMARY KEY,
     log         text COLLATE "C" NOT NULL,
-    begun_at    bigint NOT NULL,
+    started_at    bigint NOT NULL,
     finished_at bigint,
     -- Of the store that was migrated, and by which number of a transaction its first MIGRATED_EVENTS_PER_TRANSACTION events
-    -- are told (moved-arrivals.ts): a cursor that it gave is good here.
+    -- are told (migrated-arrivals.ts): a cursor that it gave is good here.
     store_id text COLLATE "C" NOT NULL,
     first_tx     bigint,
     next_number  bigint
   );
-  CREATE UNIQUE INDEX moves_only_one ON moves ((true));
+  CREATE UNIQUE INDEX data_migrations_only_one ON data_migrations ((true));
 
   -- 'position' is the source's word for where it goes on; null before the first chunk, and when all is there.
-  CREATE TABLE move_parts (
+  CREATE TABLE data_migration_parts (
     part     text COLLATE "C" PRIMARY KEY,
     position text,
     rows     bigint  NOT NULL DEFAULT 0,
@@ -44,13 +44,13 @@ export const MIGRATION_TABLES: readonly string[] = [
 export interface MigrationRow {
   readonly id: string;
   readonly log: string;
-  readonly begunAt: number;
+  readonly startedAt: number;
   readonly finishedAt: number | null;
 }
 
 export async function readMigration(connection: Queryable): Promise<MigrationRow | undefined> {
   const { rows } = await connection.query<MigrationRow>(
-    'SELECT id::text, log, begun_at AS "begunAt", finished_at AS "finishedAt" FROM moves',
+    'SELECT id::text, log, started_at AS "startedAt", finished_at AS "finishedAt" FROM data_migrations',
   );
   return rows[0];
 }
@@ -58,14 +58,14 @@ export async function readMigration(connection: Queryable): Promise<MigrationRow
 /** The same before the tables are made or complete. */
 export async function findMigration(connection: Queryable): Promise<MigrationRow | undefined> {
   const { rows } = await connection.query<{ isThere: boolean }>(
-    `SELECT to_regclass('${SCHEMA}.moves') IS NOT NULL AS "isThere"`,
+    `SELECT to_regclass('${SCHEMA}.data_migrations') IS NOT NULL AS "isThere"`,
   );
   return rows[0]?.isThere === true ? readMigration(connection) : undefined;
 }
 
 export async function readProgress(connection: Queryable): Promise<Map<PartName, PartProgress>> {
   const { rows } = await connection.query<PartProgress & { readonly part: PartName }>(
-    'SELECT part, position, rows, is_done AS "isDone" FROM move_parts',
+    'SELECT part, position, rows, is_done AS "isDone" FROM data_migration_parts',
   );
   return new Map(rows.map(({ part, ...progress }) => [part, progress]));
 }

@@ -24,8 +24,8 @@ import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { byteas, float8s, int8s, texts, uuids } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
-import { settleMigratedArrivals } from './moved-arrivals.ts';
-import { readMigration, readProgress } from './moves.ts';
+import { settleMigratedArrivals } from './migrated-arrivals.ts';
+import { readMigration, readProgress } from './migration-state.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { storeQueriesOn } from './sql-database.ts';
@@ -104,13 +104,13 @@ class PostgresMigrationTarget implements MigrationTarget {
       await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
       const state = await stateOf(client);
       if (state.kind !== 'empty') throw new OperatorError(`Somebody else has just written to ${this.location}.`);
-      await client.query('INSERT INTO moves (id, log, store_id, begun_at) VALUES ($1, $2, $3, $4)', [
+      await client.query('INSERT INTO data_migrations (id, log, store_id, started_at) VALUES ($1, $2, $3, $4)', [
         id,
         logName,
         storeId,
         at,
       ]);
-      await client.query('INSERT INTO move_parts (part) SELECT unnest($1::text[])', [PART_NAMES]);
+      await client.query('INSERT INTO data_migration_parts (part) SELECT unnest($1::text[])', [PART_NAMES]);
     });
   }
 
@@ -122,7 +122,7 @@ class PostgresMigrationTarget implements MigrationTarget {
     if (chunk !== null) await this.#makeDays(part, chunk);
     await this.#pool.inTransaction(async (client) => {
       const { rowCount } = await client.query(
-        `UPDATE move_parts SET position = $3, rows = rows + $4, is_done = $5
+        `UPDATE data_migration_parts SET position = $3, rows = rows + $4, is_done = $5
          WHERE part = $1 AND position IS NOT DISTINCT FROM $2 AND NOT is_done`,
         [part, from, chunk?.position ?? null, chunk?.rows ?? 0, chunk === null],
       );
@@ -158,7 +158,7 @@ class PostgresMigrationTarget implements MigrationTarget {
   }
 
   async finish(at: number): Promise<void> {
-    await this.#pool.query('UPDATE moves SET finished_at = coalesce(finished_at, $1)', [at]);
+    await this.#pool.query('UPDATE data_migrations SET finished_at = coalesce(finished_at, $1)', [at]);
   }
 
   async close(): Promise<void> {
@@ -179,7 +179,7 @@ class PostgresMigrationTarget implements MigrationTarget {
 async function stateOf(connection: Queryable): Promise<TargetState> {
   const move = await readMigration(connection);
   if (move !== undefined) {
-    return { kind: 'migrated', id: move.id, begunAt: move.begunAt, finishedAt: move.finishedAt };
+    return { kind: 'migrated', id: move.id, startedAt: move.startedAt, finishedAt: move.finishedAt };
   }
   const checks = PART_NAMES.map((part) => `SELECT '${part}' AS part WHERE EXISTS (SELECT FROM ${part})`);
   const { rows } = await connection.query<{ part: PartName }>(checks.join(' UNION ALL '));
@@ -198,7 +198,7 @@ function insertOf(part: PartName, { columns }: Chunk): { text: string; values: u
   }
   if (OF_A_LOG.has(part)) {
     names.push('log');
-    selected.push('(SELECT log FROM moves)');
+    selected.push('(SELECT log FROM data_migrations)');
   }
   return {
     text: `INSERT INTO ${part} (${names.join(', ')}) SELECT ${selected.join(', ')} FROM unnest(${arrays.join(', ')}) AS moved`,

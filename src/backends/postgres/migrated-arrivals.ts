@@ -22,7 +22,7 @@ export interface MigratedArrivals {
 /** Undefined where nothing was moved. */
 export async function readMigratedArrivals(db: Queryable): Promise<MigratedArrivals | undefined> {
   const { rows } = await db.query<MigratedArrivals>(
-    `SELECT store_id AS "storeId", first_tx AS "firstTx", next_number AS "nextNumber" FROM moves WHERE first_tx IS NOT NULL`,
+    `SELECT store_id AS "storeId", first_tx AS "firstTx", next_number AS "nextNumber" FROM data_migrations WHERE first_tx IS NOT NULL`,
   );
   return rows[0];
 }
@@ -40,11 +40,11 @@ export function migratedTransactionOf({ firstTx }: MigratedArrivals, event: numb
 export async function settleMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
   const transactions = Math.floor(nextNumber / MIGRATED_EVENTS_PER_TRANSACTION) + 1;
   await client.query(
-    `UPDATE moves SET next_number = $1, first_tx = ${NEXT_TRANSACTION} + ${SHIFT} - $2::bigint WHERE first_tx IS NULL`,
+    `UPDATE data_migrations SET next_number = $1, first_tx = ${NEXT_TRANSACTION} + ${SHIFT} - $2::bigint WHERE first_tx IS NULL`,
     [nextNumber, transactions],
   );
   await client.query(
-    `UPDATE expired_arrivals SET tx = event / ${MIGRATED_EVENTS_PER_TRANSACTION} + (SELECT first_tx FROM moves)`,
+    `UPDATE expired_arrivals SET tx = event / ${MIGRATED_EVENTS_PER_TRANSACTION} + (SELECT first_tx FROM data_migrations)`,
   );
   await client.query('DELETE FROM arrivals');
   // Consecutive events of a tenant and a day have one difference between their number and how many there are before them.
@@ -52,7 +52,7 @@ export async function settleMigratedArrivals(client: Queryable, nextNumber: numb
     `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
      SELECT tx, tenant, min(first_event), sum(events), min(received_at), max(received_at) FROM (
        SELECT *, first_event + events - sum(events) OVER (PARTITION BY tenant, tx, day ORDER BY first_event) AS run FROM (
-         SELECT (SELECT first_tx FROM moves) + part AS tx, tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day,
+         SELECT (SELECT first_tx FROM data_migrations) + part AS tx, tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day,
            greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS first_event,
            least(first_event + events, (part + 1) * ${MIGRATED_EVENTS_PER_TRANSACTION})
              - greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS events

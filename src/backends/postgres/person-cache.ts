@@ -3,7 +3,7 @@
  * nodes of one profile. Who comes again with the same identifiers, as most do, is then not looked up by each of them.
  *
  * That stays true whatever other processors merge and link; only an erase and an unmerge undo it. Both count up
- * `tenants.acts` and say in `invalidations` which nodes they changed. What was taken from memory is used under the locks
+ * `tenants.invalidation_count` and say in `invalidations` which nodes they changed. What was taken from memory is used under the locks
  * only if that number is still the one it was learnt with; otherwise the nodes of the acts since then are dropped (all
  * people of the tenant where some acts are no longer kept), and the batch is looked up anew. Data from before an erase
  * is always looked up.
@@ -16,34 +16,38 @@ import { IdentityCache } from '../../views/identity-cache.ts';
 import { int4s } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 
-const READ_ACTS = {
-  name: 'store_read_acts',
-  text: 'SELECT no, acts, last_erased_at FROM tenants WHERE no = ANY ($1::int4[])',
+const READ_INVALIDATION_STATES = {
+  name: 'store_read_invalidation_states',
+  text: 'SELECT no, invalidation_count, last_erased_at FROM tenants WHERE no = ANY ($1::int4[])',
 };
 
 const HOLD_OFF_ERASES = {
   name: 'store_hold_off_erases',
-  text: 'SELECT no, acts FROM tenants WHERE no = ANY ($1::int4[]) ORDER BY no FOR SHARE',
+  text: 'SELECT no, invalidation_count FROM tenants WHERE no = ANY ($1::int4[]) ORDER BY no FOR SHARE',
 };
 
 const READ_INVALIDATIONS = {
   name: 'store_read_invalidations',
-  text: 'SELECT nodes FROM invalidations WHERE tenant = $1 AND act > $2 AND act <= $3',
+  text: 'SELECT nodes FROM invalidations WHERE tenant = $1 AND no > $2 AND no <= $3',
 };
 
 /** What acts there were of a tenant. */
-export interface Acts {
+export interface InvalidationState {
   /** How many. */
-  readonly acts: number;
+  readonly count: number;
   readonly lastErasedAt: number;
 }
 
 /** By tenant's number. */
-export async function readActs(client: Queryable, tenants: readonly number[]): Promise<Map<number, Acts>> {
-  const { rows } = await client.query<{ no: number; acts: number; last_erased_at: number }>(READ_ACTS, [
-    int4s(tenants),
-  ]);
-  return new Map(rows.map((row) => [row.no, { acts: row.acts, lastErasedAt: row.last_erased_at }]));
+export async function readInvalidationStates(
+  client: Queryable,
+  tenants: readonly number[],
+): Promise<Map<number, InvalidationState>> {
+  const { rows } = await client.query<{ no: number; invalidation_count: number; last_erased_at: number }>(
+    READ_INVALIDATION_STATES,
+    [int4s(tenants)],
+  );
+  return new Map(rows.map((row) => [row.no, { count: row.invalidation_count, lastErasedAt: row.last_erased_at }]));
 }
 
 /**
@@ -53,11 +57,11 @@ export async function readActs(client: Queryable, tenants: readonly number[]): P
 export async function holdOffErases(
   client: Queryable,
   tenants: readonly number[],
-  acts: ReadonlyMap<number, number>,
+  counts: ReadonlyMap<number, number>,
 ): Promise<void> {
   if (tenants.length === 0) return;
-  const { rows } = await client.query<{ no: number; acts: number }>(HOLD_OFF_ERASES, [int4s(tenants)]);
-  if (rows.some((row) => row.acts !== acts.get(row.no))) {
+  const { rows } = await client.query<{ no: number; invalidation_count: number }>(HOLD_OFF_ERASES, [int4s(tenants)]);
+  if (rows.some((row) => row.invalidation_count !== counts.get(row.no))) {
     throw new StoreConflictError('somebody was erased meanwhile');
   }
 }
@@ -73,11 +77,11 @@ async function readInvalidations(
   return rows.length === last - after ? new Set(rows.flatMap(({ nodes }) => nodes)) : undefined;
 }
 
-export class KnownPeople {
+export class PersonCache {
   /** Hashed with a generation, which belongs to one tenant. */
   readonly #people = new IdentityCache();
   readonly #hashOf: HashOfKey;
-  readonly #generations = new Map<number, Acts & { readonly generation: number }>();
+  readonly #generations = new Map<number, InvalidationState & { readonly generation: number }>();
   #lastGeneration = 0;
 
   constructor(hashOf: HashOfKey) {
@@ -86,32 +90,32 @@ export class KnownPeople {
 
   /** Undefined says nothing. `receivedAtMin` is the oldest of the batch. */
   nodeOf(tenant: number, { keys }: PersonKeys, receivedAtMin: number): NodeNumber | undefined {
-    const known = this.#generations.get(tenant);
-    if (known === undefined || known.lastErasedAt >= receivedAtMin) return undefined;
-    return this.#people.get(identityFingerprint(this.#hashOf, known.generation, keys));
+    const cached = this.#generations.get(tenant);
+    if (cached === undefined || cached.lastErasedAt >= receivedAtMin) return undefined;
+    return this.#people.get(identityFingerprint(this.#hashOf, cached.generation, keys));
   }
 
   /** Whether nothing was undone since the last call. Drops whom the acts since then were about; false at first, too. */
-  async isCurrent(client: Queryable, tenant: number, now: Acts): Promise<boolean> {
-    const known = this.#generations.get(tenant);
-    if (known?.acts === now.acts) return true;
-    const nodes = known && (await readInvalidations(client, tenant, known.acts, now.acts));
-    if (known === undefined || nodes === undefined) {
+  async isCurrent(client: Queryable, tenant: number, now: InvalidationState): Promise<boolean> {
+    const cached = this.#generations.get(tenant);
+    if (cached?.count === now.count) return true;
+    const nodes = cached && (await readInvalidations(client, tenant, cached.count, now.count));
+    if (cached === undefined || nodes === undefined) {
       this.#lastGeneration += 1;
       this.#generations.set(tenant, { ...now, generation: this.#lastGeneration });
     } else {
       this.#people.drop(nodes);
-      this.#generations.set(tenant, { ...now, generation: known.generation });
+      this.#generations.set(tenant, { ...now, generation: cached.generation });
     }
     return false;
   }
 
   /** After a commit, what was found in a transaction in which `isCurrent` was true, when there were so many acts. */
-  learn(tenant: number, acts: number, people: Iterable<readonly [user: PersonKeys, node: NodeNumber]>): void {
-    const known = this.#generations.get(tenant);
-    if (known?.acts !== acts) return;
+  learn(tenant: number, count: number, people: Iterable<readonly [user: PersonKeys, node: NodeNumber]>): void {
+    const cached = this.#generations.get(tenant);
+    if (cached?.count !== count) return;
     for (const [{ keys }, node] of people) {
-      this.#people.set(identityFingerprint(this.#hashOf, known.generation, keys), node);
+      this.#people.set(identityFingerprint(this.#hashOf, cached.generation, keys), node);
     }
   }
 
