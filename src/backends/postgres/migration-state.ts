@@ -1,8 +1,8 @@
 /**
- * The tables that remember a migration into this database (`migration/parts.ts`): which one it is, and how far each of its parts has
- * come. One move at most ever fills a database, since it has to be empty before. Its id is in the marker of the data folder
- * as well (`migration/marker.ts`), and in every dump. Until the migration is finished no server may work on the database:
- * `refuseUnfinishedMigration`, at every start.
+ * The tables that record a migration into this database (`migration/parts.ts`): which one it is, and the progress of
+ * each part. A database is filled by one migration at most, since it has to be empty before. The id is also in the
+ * marker of the data folder (`migration/marker.ts`) and in every dump. Until the migration is finished no server may
+ * use the database: `refuseUnfinishedMigration`, at every start.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -16,15 +16,15 @@ export const MIGRATION_TABLES: readonly string[] = [
     log         text COLLATE "C" NOT NULL,
     started_at    bigint NOT NULL,
     finished_at bigint,
-    -- Of the store that was migrated, and by which number of a transaction its first MIGRATED_EVENTS_PER_TRANSACTION events
-    -- are told (migrated-arrivals.ts): a cursor that it gave is good here.
+    -- Of the migrated store, and the transaction number of its first MIGRATED_EVENTS_PER_TRANSACTION events
+    -- (migrated-arrivals.ts): its cursors stay valid here.
     store_id text COLLATE "C" NOT NULL,
     first_tx     bigint,
     next_number  bigint
   );
   CREATE UNIQUE INDEX data_migrations_only_one ON data_migrations ((true));
 
-  -- 'position' is the source's word for where it goes on; null before the first chunk, and when all is there.
+  -- 'position' is where the source continues, in its own format; null before the first chunk, and at the end.
   CREATE TABLE data_migration_parts (
     part     text COLLATE "C" PRIMARY KEY,
     position text,
@@ -32,7 +32,7 @@ export const MIGRATION_TABLES: readonly string[] = [
     is_done  boolean NOT NULL DEFAULT false
   );
 
-  -- The starts of the store that was migrated: cursors that it gave name them. Servers on this database add none.
+  -- The starts of the migrated store: its cursors name them. Servers on this database add none.
   CREATE TABLE starts (
     no          bigint PRIMARY KEY,
     id          text COLLATE "C" NOT NULL UNIQUE,
@@ -55,7 +55,7 @@ export async function readMigration(connection: Queryable): Promise<MigrationRow
   return rows[0];
 }
 
-/** The same before the tables are made or complete. */
+/** Also works before the tables exist. */
 export async function findMigration(connection: Queryable): Promise<MigrationRow | undefined> {
   const { rows } = await connection.query<{ isThere: boolean }>(
     `SELECT to_regclass('${SCHEMA}.data_migrations') IS NOT NULL AS "isThere"`,
@@ -76,7 +76,7 @@ export async function refuseUnfinishedMigration(connection: Queryable): Promise<
   if (problem !== null) throw new OperatorError(problem);
 }
 
-/** In words; null where there is none. */
+/** Null if there is none. */
 export function problemOfUnfinishedMigration(move: MigrationRow | undefined): string | null {
   if (move === undefined || move.finishedAt !== null) return null;
   return (

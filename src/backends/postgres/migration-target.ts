@@ -1,8 +1,8 @@
 /**
- * PostgreSQL as the target of a migration (`migration/parts.ts`): tables have the names and columns of the parts, so a chunk is one
- * INSERT, whatever part it is of. Chunk and progress are one transaction; the row of the progress is compared and set
- * first, so that a run which was killed, but whose last statement is still at work, and the run after it never both
- * take the same chunk. Sums go to shard 0.
+ * PostgreSQL as the target of a migration (`migration/parts.ts`): tables have the names and columns of the parts, so a
+ * chunk of any part is one INSERT. Chunk and progress are one transaction, which compares and sets the progress row
+ * first: so a run that was killed while its last statement is still executing, and the run after it, never both write
+ * the same chunk. Sums go to shard 0.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -32,9 +32,9 @@ import { storeQueriesOn } from './sql-database.ts';
 import { NUMBERS_PER_BLOCK } from './store-schema.ts';
 import { readPostgresUrl } from './url.ts';
 
-/** Counting the rows of a large table takes its time. */
+/** Counting the rows of a large table takes long. */
 const STATEMENT_TIMEOUT_MS = 6 * 3_600_000;
-/** One for chunks, one to make days beside it. */
+/** One for chunks, one to create partitions beside it. */
 const CONNECTIONS = 2;
 
 const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MigratedValue[]) => Buffer }>> = {
@@ -48,12 +48,12 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
   bytes: { type: 'bytea', of: (values) => byteas(values as Uint8Array[]) },
 };
 
-/** What these tables have besides the columns of the part. */
+/** Columns of these tables besides those of the part. */
 const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts']);
 const OF_A_LOG = new Set<PartName>(['positions', 'dead_letters', 'lost_records']);
-/** Whose partitions have to be there. */
+/** Partitioned tables. */
 const BY_DAY = new Set<PartName>(['records', 'events']);
-/** Those whose `no` counts up by itself. */
+/** Tables whose `no` is an identity column. */
 const COUNTING = [
   'tenants',
   'merges',
@@ -66,7 +66,7 @@ const COUNTING = [
   'invitations',
 ];
 
-/** Makes the tables, where they are missing. */
+/** Creates the tables where they are missing. */
 export async function openPostgresMigrationTarget(url: string): Promise<MigrationTarget> {
   const { place } = readPostgresUrl(url);
   const pool = await openPool({
@@ -135,7 +135,7 @@ class PostgresMigrationTarget implements MigrationTarget {
   }
 
   async settle(nextNumber: number): Promise<void> {
-    // The first block that begins behind all numbers which were given out.
+    // The first block that begins after all numbers given out so far.
     const first = Math.ceil((nextNumber - 1) / NUMBERS_PER_BLOCK) * NUMBERS_PER_BLOCK + 1;
     await this.#pool.query(`SELECT setval('numbers', $1, false)`, [first]);
     for (const table of COUNTING) {
@@ -144,7 +144,7 @@ class PostgresMigrationTarget implements MigrationTarget {
       );
     }
     await this.#pool.inTransaction((client) => settleMigratedArrivals(client, nextNumber));
-    // The planner knows nothing of tables that were filled a moment ago.
+    // The planner has no statistics for tables that were filled a moment ago.
     await this.#pool.query(`ANALYZE arrivals, ${PART_NAMES.join(', ')}`);
   }
 

@@ -1,12 +1,13 @@
 /**
- * People that a writer has met: all match keys of a user together → the node of the strongest, where all of them have
- * nodes of one profile. Who comes again with the same identifiers, as most do, is then not looked up by each of them.
+ * A writer's cache of people it has seen: all match keys of a user together → the node of the strongest, where all of
+ * them have nodes of one profile. A user who comes again with the same identifiers, as most do, then needs no look-up
+ * by each of them.
  *
- * That stays true whatever other processors merge and link; only an erase and an unmerge undo it. Both count up
- * `tenants.invalidation_count` and say in `invalidations` which nodes they changed. What was taken from memory is used under the locks
- * only if that number is still the one it was learnt with; otherwise the nodes of the acts since then are dropped (all
- * people of the tenant where some acts are no longer kept), and the batch is looked up anew. Data from before an erase
- * is always looked up.
+ * Entries stay true whatever other processors merge and link; only an erase or an unmerge invalidates them. Both
+ * increment `tenants.invalidation_count` and list the nodes they changed in `invalidations`. Under the locks an entry
+ * is used only if that count is still the one it was read with. Otherwise the nodes invalidated since then are dropped
+ * (all people of the tenant if some invalidations are no longer stored), and the batch is looked up again. Data
+ * received before an erase is always looked up.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -31,14 +32,14 @@ const READ_INVALIDATIONS = {
   text: 'SELECT nodes FROM invalidations WHERE tenant = $1 AND no > $2 AND no <= $3',
 };
 
-/** What acts there were of a tenant. */
+/** A tenant's erases and unmerges. */
 export interface InvalidationState {
-  /** How many. */
+  /** Erases and unmerges so far. */
   readonly count: number;
   readonly lastErasedAt: number;
 }
 
-/** By tenant's number. */
+/** By the tenant's number. */
 export async function readInvalidationStates(
   client: Queryable,
   tenants: readonly number[],
@@ -51,8 +52,8 @@ export async function readInvalidationStates(
 }
 
 /**
- * For what is about people and has no node that could be locked: rejected users, and keys that nobody had when they were
- * looked up. Until the end of the transaction nobody is erased. Who was, since `acts` was read, is a conflict.
+ * For data about people without a node that could be locked: rejected users, and keys that had no node when they were
+ * looked up. Prevents erases until the end of the transaction; one since `counts` was read is a conflict.
  */
 export async function holdOffErases(
   client: Queryable,
@@ -66,7 +67,7 @@ export async function holdOffErases(
   }
 }
 
-/** The nodes of all acts after `after`, up to `last`; undefined if not all of them are kept. */
+/** The nodes invalidated after number `after`, up to `last`; undefined if not all of these are still stored. */
 async function readInvalidations(
   client: Queryable,
   tenant: number,
@@ -78,7 +79,7 @@ async function readInvalidations(
 }
 
 export class PersonCache {
-  /** Hashed with a generation, which belongs to one tenant. */
+  /** Keyed by a hash that includes the generation, which belongs to one tenant. */
   readonly #people = new IdentityCache();
   readonly #hashOf: HashOfKey;
   readonly #generations = new Map<number, InvalidationState & { readonly generation: number }>();
@@ -88,14 +89,16 @@ export class PersonCache {
     this.#hashOf = hashOf;
   }
 
-  /** Undefined says nothing. `receivedAtMin` is the oldest of the batch. */
+  /** Undefined means unknown. `receivedAtMin` is the oldest time of receipt of the batch. */
   nodeOf(tenant: number, { keys }: PersonKeys, receivedAtMin: number): NodeNumber | undefined {
     const cached = this.#generations.get(tenant);
     if (cached === undefined || cached.lastErasedAt >= receivedAtMin) return undefined;
     return this.#people.get(identityFingerprint(this.#hashOf, cached.generation, keys));
   }
 
-  /** Whether nothing was undone since the last call. Drops whom the acts since then were about; false at first, too. */
+  /**
+   * Whether nothing was invalidated since the last call; false on the first call. Drops the nodes invalidated since.
+   */
   async isCurrent(client: Queryable, tenant: number, now: InvalidationState): Promise<boolean> {
     const cached = this.#generations.get(tenant);
     if (cached?.count === now.count) return true;
@@ -110,7 +113,7 @@ export class PersonCache {
     return false;
   }
 
-  /** After a commit, what was found in a transaction in which `isCurrent` was true, when there were so many acts. */
+  /** After a commit: what was found in a transaction in which `isCurrent` was true at this invalidation count. */
   learn(tenant: number, count: number, people: Iterable<readonly [user: PersonKeys, node: NodeNumber]>): void {
     const cached = this.#generations.get(tenant);
     if (cached?.count !== count) return;
@@ -119,12 +122,12 @@ export class PersonCache {
     }
   }
 
-  /** Of nodes that are gone. */
+  /** Nodes that no longer exist. */
   drop(nodes: ReadonlySet<NodeNumber>): void {
     this.#people.drop(nodes);
   }
 
-  /** Their nodes may be gone, or be those of others. */
+  /** Their nodes may be gone, or belong to others. */
   forgetAll(): void {
     this.#generations.clear();
   }

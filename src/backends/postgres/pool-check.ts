@@ -1,6 +1,6 @@
 /**
- * Looks at a PostgreSQL server once, before anything relies on it, and puts into words what is wrong with the settings.
- * What may pass by itself (a server that starts, a network that is down) stays a `StoreUnavailableError`.
+ * Checks a PostgreSQL server once, before anything relies on it, and explains what is wrong with its settings. What may
+ * pass by itself (a server that starts, a network that is down) stays a `StoreUnavailableError`.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -9,7 +9,7 @@ import { codeOf } from './pool-errors.ts';
 const VERSION_MIN = 15;
 const VERSION_STEP = 10_000;
 
-/** The one query that the check needs of a pool. */
+/** The one query that the check needs. */
 interface VersionQuery {
   query(statement: string): Promise<{ readonly rows: unknown[] }>;
 }
@@ -34,7 +34,7 @@ export function serverMistake(version: number, encoding: string, place: string):
   return undefined;
 }
 
-/** The error to tell an operator who starts Sluice; others come back as they are. */
+/** The error to show to an operator who starts Sluice; other errors are returned unchanged. */
 export function explainRefusal(error: unknown, place: string): unknown {
   const words = wordsFor(codeOf(error) ?? '', error, place);
   return words === undefined ? error : new OperatorError(words, { cause: error });

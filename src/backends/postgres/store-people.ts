@@ -1,7 +1,7 @@
 /**
- * Lists of people, and what to call them. A search (views/people-search.ts) goes through the survivors of a tenant by
- * their numbers, newest first, some hundreds or thousands a statement: the server narrows them down to candidates, and
- * only these are read. There is no index of the beginnings of names and identifiers, as in the embedded store.
+ * Lists of people and their names. A search (views/people-search.ts) goes through the survivors of a tenant by number,
+ * newest first, some hundreds or thousands per statement: the server narrows them down to candidates, and only these
+ * are read. As in the embedded store, prefixes of names and identifiers have no index.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -25,7 +25,7 @@ const ROWS_MAX = 16_384;
 const CANDIDATES_PER_READ = 100;
 const STEP_MS = 50;
 
-/** $1 tenant, $2 before, $3 how many to look at. */
+/** $1 tenant, $2 before, $3 how many to scan. */
 const LOOKED_AT = `
   SELECT no, properties FROM nodes WHERE tenant = $1 AND no < $2 AND root IS NULL ORDER BY no DESC LIMIT $3`;
 
@@ -43,7 +43,10 @@ const EVERYONE_SQL = `
   SELECT count(*) AS looked_at, min(no) AS lowest, json_agg(json_build_array(no, NULL) ORDER BY no DESC) AS candidates
   FROM s`;
 
-/** With what is known of a survivor where only that makes it a candidate, and it is short: it is looked at more exactly. */
+/**
+ * With the properties of a survivor where only those make it a candidate, and they are short: these are checked more
+ * exactly.
+ */
 const CANDIDATES_SQL = `
   WITH s AS MATERIALIZED (${LOOKED_AT}),
   judged AS MATERIALIZED (
@@ -103,7 +106,7 @@ export class PeopleSteps {
     return { found, end: lookedAt < rows ? null : lowest };
   }
 
-  /** Looks at more with each step, unless that takes long. */
+  /** Scans more with each step, unless that takes long. */
   async #candidates(before: NodeNumber, rows: number): Promise<Candidates> {
     const filter = this.#filter;
     const values: unknown[] = [this.#tenant, before, rows];
@@ -118,7 +121,7 @@ export class PeopleSteps {
   }
 }
 
-/** Newest first. Who is not a survivor any more is left out. */
+/** Newest first, without nodes that are no longer survivors. */
 async function readCandidates(db: Queryable, numbers: readonly NodeNumber[]): Promise<Candidate[]> {
   const byRoot = await nodesByRoot(db, CANDIDATES_BY_NUMBER, [numbers]);
   return [...byRoot]
@@ -129,7 +132,7 @@ async function readCandidates(db: Queryable, numbers: readonly NodeNumber[]): Pr
     });
 }
 
-/** By the id that was asked for. */
+/** By the requested id. */
 export async function readPeople(
   db: Queryable,
   tenant: number,

@@ -1,10 +1,11 @@
 /**
- * How an act of the API writes to the store beside the processors, and the smaller of the two acts, unmerge (rule 16).
+ * Unmerge (rule 16), and what it shares with erase (store-erase.ts): the durable transaction, the locked profile and
+ * the audit entry.
  *
- * An act is a transaction that locks all nodes of the profile first, in the order of their numbers, as processors do
- * before they write to a person: so either the processor waits and then sees what the act did, or the act waits and
- * sees what came in. Who was merged or erased while it waited is a conflict, after which the act is done anew. What an
- * act commits is on the server's disk before it answers, whatever processors choose for their own.
+ * The transaction first locks all nodes of the profile, in the order of their numbers, as processors do before they
+ * write to a person: so either the processor waits and then sees the change, or the unmerge waits and sees the new
+ * data. If the profile was merged or erased while it waited, that is a conflict and the transaction is retried. Its
+ * commit is on the server's disk before it resolves, whatever processors choose for their own.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -29,14 +30,14 @@ import {
 } from './store-profiles.ts';
 import { MAINTENANCE_SHARD } from './store-schema.ts';
 
-/** More than one processor merging or more than one act on the same person at a time is rare. */
+/** It is rare that several processors merge, or several calls change, the same person at a time. */
 const ATTEMPTS = 10;
 
-/** A server that answers before a commit is on its disk is told not to, here. */
+/** For a server that acknowledges a commit before it is on disk. */
 const DURABLE =
   "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
 
-/** `work` in a transaction of its own, which is durable when this resolves; done anew after a conflict. */
+/** Runs `work` in a transaction that is durable when this resolves; retried after a conflict. */
 export async function inDurableTransaction<T>(
   pool: PostgresPool,
   work: (client: PostgresClient) => Promise<T>,
@@ -47,7 +48,7 @@ export async function inDurableTransaction<T>(
   }, ATTEMPTS);
 }
 
-/** A profile that nobody else can change until the transaction ends. */
+/** A profile that no other transaction can change until this one ends. */
 export interface LockedProfile extends ProfileNodes {
   readonly identifiers: readonly IdentifierRow[];
   readonly merges: readonly MergeRow[];
@@ -73,7 +74,7 @@ export async function lockProfile(
   const root = found.rows[0]?.root;
   if (root === undefined) return undefined;
   const locked = await client.query<{ no: NodeNumber }>(`SELECT n.no ${MEMBERS} ORDER BY n.no FOR UPDATE`, [root]);
-  // Read anew: what the locks were waited for may have changed everything.
+  // Read again: the transactions that held the locks may have changed everything.
   const { rows } = await client.query<LockedColumns>(`SELECT ${NODE_COLUMNS}, ${IDENTIFIERS}, ${MERGES} ${MEMBERS}`, [
     root,
   ]);
@@ -85,10 +86,13 @@ export async function lockProfile(
   return { ...profile, identifiers: identifiersOf(sorted), merges: mergesOf(sorted) };
 }
 
-/** More acts than a writer misses between two batches; one that has missed more forgets all people of the tenant. */
+/** More than a writer misses between two batches; one that missed more forgets all people of the tenant. */
 export const INVALIDATIONS_KEPT = 1_000;
 
-/** Numbers the act, and says which nodes it changed. The tenant's row is locked, so numbers are committed in order. */
+/**
+ * Counts the invalidation and stores which nodes changed. The tenant's row is locked, so numbers are committed in
+ * order.
+ */
 const COUNT_INVALIDATION = `
   WITH counted AS (
       UPDATE tenants SET invalidation_count = invalidation_count + 1 WHERE no = $1 RETURNING invalidation_count AS no
@@ -96,7 +100,10 @@ const COUNT_INVALIDATION = `
     removed AS (DELETE FROM invalidations USING counted WHERE tenant = $1 AND invalidations.no <= counted.no - $3)
   INSERT INTO invalidations (tenant, no, nodes) SELECT $1, no, $2 FROM counted`;
 
-/** For writers that remember these nodes (person-cache.ts), and for the audit (rule 15); `detail` holds no personal data. */
+/**
+ * For writers that cache these nodes (person-cache.ts), and for the audit (rule 15); `detail` contains no personal
+ * data.
+ */
 export async function writeAudit(
   client: PostgresClient,
   tenant: number,
@@ -150,6 +157,6 @@ async function writePlan(
     [cannotLink.map(([a]) => a), cannotLink.map(([, b]) => b), audit.traceId, audit.at],
   );
   await writeAudit(client, tenant, 'unmerge', [...survivors.keys()], audit, detail);
-  // Every edge that is gone made one profile of two.
+  // Each removed edge had made one profile of two.
   await addToProfiles(storeQueriesOn(client).tables, MAINTENANCE_SHARD, [[tenant, undone.length]]).execute();
 }

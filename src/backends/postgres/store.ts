@@ -1,10 +1,10 @@
 /**
- * The store on PostgreSQL as people read it: `Store` for any number of nodes, beside any number of processors. Nearly
- * every question is one statement and sees one moment; the two acts (unmerge, erase) write. Answers are the same as those
- * of the embedded store, to the byte.
+ * Reads the store on PostgreSQL: `Store` for any number of nodes, beside any number of processors. Nearly every query
+ * is one statement and sees one snapshot; unmerge and erase write. Results equal those of the embedded store, to the
+ * byte.
  *
- * The store owns the pool that it is given. Rejects with `StoreUnavailableError` when the server cannot be reached, and
- * so it does when an act found others at work on the same person for too long.
+ * The store owns the pool that it is given. Rejects with `StoreUnavailableError` when the server cannot be reached, or
+ * when other transactions kept changing the same person during an unmerge or erase.
  */
 
 import type { MatchOptions } from '../../identity/match-keys.ts';
@@ -60,11 +60,14 @@ import { listEvents } from './store-timeline.ts';
 import { listTraces, readTrace } from './store-traces.ts';
 
 export interface PostgresStoreOptions {
-  /** Of a database that is up to date (`migrate`). */
+  /** Of a migrated database (`migrate`). */
   readonly pool: PostgresPool;
-  /** `LogReader.name`: whose positions come with the ledger. A function where it is not known yet; it may throw. */
+  /**
+   * `LogReader.name`: the log whose positions come with the ledger. A function if it is not available yet; it may
+   * throw.
+   */
   readonly logName: string | (() => string);
-  /** How processors normalise: an erase looks for the person among rejected users too. */
+  /** How processors normalise: an erase searches rejected users for the person too. */
   readonly matchOptions?: MatchOptions;
 }
 
@@ -224,7 +227,7 @@ class PostgresStore implements Store {
   }
 }
 
-/** Whoever asks for an act knows of stores that are not available, and of no conflicts. */
+/** Callers handle unavailable stores, but not conflicts. */
 async function settled<T>(act: Promise<T>): Promise<T> {
   try {
     return await act;

@@ -39,7 +39,7 @@ export interface PostgresUrl {
 
 export function readPostgresUrl(text: string): PostgresUrl {
   const url = URL.parse(text);
-  // An @ or # further on is of a password that was not encoded, of which a part is taken for host and database then.
+  // A later @ or # belongs to an unencoded password, part of which was then read as host and database.
   const isMisread = url !== null && (url.hash !== '' || `${url.pathname}${url.search}`.includes('@'));
   if (url === null || isMisread || !/^postgres(ql)?:$/.test(url.protocol)) {
     throw new OperatorError(

@@ -1,9 +1,10 @@
 /**
  * Writes the events of a transaction by minute and hour, in a fixed number of statements, since an import may count
- * thousands of minutes in one transaction. Each writer has rows of its own among a few (`shard`), and readers add them up.
+ * thousands of minutes in one transaction. Each writer has rows of its own among a few (`shard`), and readers add them
+ * up.
  *
- * A sum of revenues does not depend on where transactions end: the stored sum is fetched and locked, and each event is
- * added to it in the order of the log. Where two writers that share a shard both begin a bucket, their sums are added.
+ * A sum of revenues does not depend on where transactions end: the stored sum is read and locked, and each event is
+ * added to it in the order of the log. Where two writers that share a shard both start a bucket, their sums are added.
  */
 
 import { addAmounts, type CountedBucket } from '../../views/event-counts.ts';
@@ -22,7 +23,7 @@ const LOCK_COUNTS = {
     ORDER BY q.place FOR NO KEY UPDATE OF c`,
 };
 
-/** Of buckets that were fetched: `revenue` is the whole sum. */
+/** For buckets that were read: `revenue` is the whole sum. */
 const UPDATE_COUNTS = {
   name: 'store_update_counts',
   text: `
@@ -35,7 +36,7 @@ const UPDATE_COUNTS = {
 
 const LARGEST = `'${Number.MAX_VALUE}'::float8`;
 
-/** Halved, so that not even two absurd sums add up to what PostgreSQL refuses as no number. */
+/** Halved, so that not even two absurd sums add up to what PostgreSQL rejects as out of range. */
 const INSERT_COUNTS = {
   name: 'store_insert_counts',
   text: `
@@ -47,7 +48,7 @@ const INSERT_COUNTS = {
         THEN sign(counts.revenue) * ${LARGEST} ELSE counts.revenue + excluded.revenue END`,
 };
 
-/** To be called as late as can be: what is locked here stays so until the transaction ends. */
+/** Call it as late as possible: its locks last until the transaction ends. */
 export async function writeCounts(client: Queryable, shard: number, unsorted: readonly CountedBucket[]): Promise<void> {
   const buckets = [...unsorted].sort(compareBuckets);
   const sums = new Map<CountedBucket, number>();
@@ -62,7 +63,7 @@ export async function writeCounts(client: Queryable, shard: number, unsorted: re
   if (added.length > 0) await client.query(INSERT_COUNTS, [...sumColumns(added, sums), shard]);
 }
 
-/** One order for all, so that two writers of one shard never wait for each other. */
+/** One order for all, so that two writers of one shard never deadlock. */
 function compareBuckets(a: CountedBucket, b: CountedBucket): number {
   return (
     a.tenant - b.tenant ||

@@ -1,10 +1,10 @@
 /**
- * First uses of Idempotency-Keys and event ids, and tombstones of erased match keys: looked up for a batch, and
- * remembered with it. Looked up after the rows of nodes are locked: what an erase has done that we waited for is seen.
+ * First uses of Idempotency-Keys and event ids, and tombstones of erased match keys: looked up for a batch and stored
+ * with it. The look-up runs after the rows of nodes are locked, so it sees the erases that were waited for.
  *
- * A new first use is locked by its unique index; one that was looked up is replaced only if it is still the same.
- * Otherwise another writer was first, which is a conflict: the batch, done again, finds its use. Older uses of an
- * Idempotency-Key (older-use.ts) change only together with its newest, and so need no check of their own.
+ * A new first use is locked by its unique index; an existing one is replaced only if it is still the same. Otherwise
+ * another writer was first, which is a conflict: the retried batch finds its use. Older uses of an Idempotency-Key
+ * (older-use.ts) change only together with its newest, and so need no check of their own.
  */
 
 import type { Snapshot } from '../../identity/graph.ts';
@@ -26,7 +26,7 @@ import type { InvalidationState } from './person-cache.ts';
 
 const USES = {
   idempotency_keys: statementsOf('idempotency_keys', { trace_id: 'uuid', body_hash: 'text' }, 'trace_id'),
-  // An id is used again days later at the earliest, so its time tells two uses apart.
+  // An id is reused days later at the earliest, so the time identifies a use.
   event_ids: statementsOf('event_ids', {}, 'received_at'),
 } as const;
 type UseTable = keyof typeof USES;
@@ -35,7 +35,7 @@ const KINDS: Readonly<Record<UseTable, number>> = {
   event_ids: HASHED.eventId,
 };
 
-/** `more` are the columns besides those of every use; by `own` a use is known again. */
+/** `more` are the columns besides those of every use; `own` is the column that identifies a use. */
 function statementsOf(table: string, more: Readonly<Record<string, string>>, own: 'trace_id' | 'received_at') {
   const columns = ['received_at', ...Object.keys(more)];
   const arrays = ['int8', 'int8', 'int8', ...Object.values(more)].map((type, n) => `$${n + 1}::${type}[]`).join(', ');
@@ -92,17 +92,17 @@ interface UseRow extends KeyHash {
   readonly tenant: number;
   readonly name: string;
   readonly use: Use;
-  /** The one that was looked up. */
+  /** The use that was looked up. */
   readonly before: Use | undefined;
 }
 
 /** By tenant's number, then by key, name of an older use, or id. */
 type Uses = Map<number, Map<string, Use>>;
 
-/** What was looked up, as long as the transaction lasts. */
+/** The uses looked up by one transaction. */
 export class FirstUses {
   readonly #hashOf: HashOfKey;
-  /** By tenant: the event ids that were asked for last. */
+  /** By tenant: the event ids of the last look-up. */
   #asked: ReadonlyMap<number, readonly string[]> = new Map();
   readonly #found: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
   readonly #gathered: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
@@ -111,7 +111,7 @@ export class FirstUses {
     this.#hashOf = hashOf;
   }
 
-  /** The answers, with the snapshots given, in order. */
+  /** The results, in order, with the snapshots given. */
   async lookUp(
     client: Queryable,
     asked: readonly Asking[],
@@ -197,7 +197,7 @@ export class FirstUses {
     }
   }
 
-  /** Of several uses of one key in a batch the last one stays. */
+  /** The last of several uses of one key in a batch wins. */
   #gather(table: UseTable, tenant: number, name: string, use: Use): void {
     inMap(this.#gathered[table], tenant).set(name, use);
   }
@@ -246,7 +246,7 @@ export class FirstUses {
   }
 }
 
-/** In one order, whoever writes: rows are locked in it. */
+/** One order for all writers: rows are locked in it. */
 function byHash(a: UseRow, b: UseRow): number {
   return a.hash - b.hash || a.rest - b.rest;
 }

@@ -1,11 +1,12 @@
 /**
- * What a batch has to know of the identity graph, read and locked in a fixed number of statements.
+ * Reads and locks the part of the identity graph that a batch needs, in a fixed number of statements.
  *
- * First the nodes and survivors of all match keys, but for people that are known from before (person-cache.ts). Then the rows of nodes that will be written are locked, in the order
- * of their numbers: of a user whose keys all have nodes of one profile, that of the strongest, which takes its events;
- * of any other user (a candidate: it may link or merge), all nodes of all profiles that it names. Whoever changes a
- * profile holds the row of its survivor, so what is read of candidates' profiles under the locks stays true until the
- * end of the transaction. What changed between the first look and the locks is a conflict: the batch begins anew.
+ * First it reads the nodes and survivors of all match keys, except of cached people (person-cache.ts). Then it locks
+ * the rows of nodes that will be written, in the order of their numbers: for a user whose keys all have nodes of one
+ * profile, the node of the strongest, which gets its events; for any other user (a candidate: it may link or merge),
+ * all nodes of all profiles that it names. Every change of a profile requires the lock on its survivor, so what is read
+ * of candidates' profiles under the locks stays true until the end of the transaction. A change between the first read
+ * and the locks is a conflict, and the batch is retried.
  */
 
 import type { ProfileState, Snapshot } from '../../identity/graph.ts';
@@ -15,7 +16,7 @@ import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { PersonCache } from './person-cache.ts';
 
-/** In bytes. What a node knows is read with its lock, except for the rare one that knows very much. */
+/** The properties of a node are read with its lock, except for the rare node with very many. */
 const PROPERTIES_BYTES_READ_AT_ONCE = 16_384;
 
 const FIND_KEYS = {
@@ -43,7 +44,7 @@ const LOCK_PROFILES = {
     ORDER BY no FOR NO KEY UPDATE`,
 };
 
-/** Types are places in IDENTIFIER_TYPES. */
+/** Types are indexes in IDENTIFIER_TYPES. */
 const READ_PROFILES = {
   name: 'store_read_profiles',
   text: `
@@ -68,7 +69,7 @@ const READ_PROFILES = {
 interface LockedRow {
   readonly no: number;
   readonly root: number | null;
-  /** Of `properties`, which is null too when it is too large to have been read. */
+  /** Of `properties`, which is also null when it was too large to be read. */
   readonly bytes: number | null;
   readonly properties: string | null;
 }
@@ -86,26 +87,26 @@ interface MemberRow {
   readonly cannotLink: readonly number[] | null;
 }
 
-/** A question, with the numbers of its tenant and of the first node that it may make. */
+/** A look-up, with the numbers of its tenant and of the first node that it may create. */
 export interface Asked {
   readonly tenant: number;
   readonly question: LookupRequest;
   readonly nextNode: NodeNumber;
 }
 
-/** What locked nodes know; undefined where it is too much to have been read at once. */
+/** The properties of locked nodes; undefined where they were too large to be read at once. */
 export type LockedNodes = Map<NodeNumber, string | null | undefined>;
 
 export interface Graph {
-  /** In the order of the questions. */
+  /** In the order of the look-ups. */
   readonly snapshots: Snapshot[];
-  /** Of each question, those who have nothing to decide, and whether any of them is known from before. */
+  /** For each look-up, users with nothing to decide, and whether any of them came from the cache. */
   readonly resolved: readonly Map<PersonKeys, NodeNumber>[];
   readonly hasRemembered: readonly boolean[];
   readonly locked: LockedNodes;
 }
 
-/** A question, without those who are known from before. */
+/** A look-up without its cached users. */
 interface Rest extends Asked {
   readonly users: readonly PersonKeys[];
   readonly resolved: Map<PersonKeys, NodeNumber>;
@@ -127,7 +128,7 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
   const missing = new Set(toLock.values().filter((node) => !locked.has(node)));
   if (missing.size > 0) {
     if (!remembered.some((node) => missing.has(node))) throw new StoreConflictError('a profile was erased meanwhile');
-    // Probably long before. Without these, fewer are remembered each time, so this ends.
+    // Probably erased long ago. Without these, fewer are cached each time, so this ends.
     people.drop(missing);
     return lookUpGraph(client, asked, people);
   }
@@ -205,7 +206,10 @@ async function findKeys(
   return answers;
 }
 
-/** Who has nothing to decide, and which rows have to be locked; `candidates` are the survivors of the others. */
+/**
+ * Splits users into those with nothing to decide and candidates, and collects the rows to lock; `candidates` are the
+ * survivors of the latter.
+ */
 function settle(
   { users, resolved }: Rest,
   nodes: KeyNodes,

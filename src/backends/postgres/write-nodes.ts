@@ -1,7 +1,7 @@
 /**
- * Writes what a batch tells of nodes: how many events, when first and last seen, what is known of them (views/node-properties.ts).
- * New nodes are inserted with it, others, whose rows the look-up has locked, are updated; one propertyUpdate each for a
- * batch. Only where people know very much it takes more property updates: so much at a time as memory bears.
+ * Writes what a batch changes in nodes: the number of events, first and last seen, properties
+ * (views/node-properties.ts). New nodes are inserted with it; others, whose rows the look-up has locked, are updated;
+ * one statement each per batch. Only very large properties take more statements, to limit memory.
  */
 
 import { nodeIdOf } from '../../identity/node-id.ts';
@@ -21,7 +21,7 @@ import { booleans, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { LockedNodes } from './write-graph.ts';
 
-/** Of texts in one propertyUpdate, in characters: ordinary people fit, a few that know megabytes each do not. */
+/** Of texts in one statement, in characters: ordinary people fit, a few with megabytes each do not. */
 const STATEMENT_LENGTH_MAX = 32 * 1024 * 1024;
 
 const INSERT_NODES = {
@@ -62,7 +62,7 @@ interface UpdatedRow {
   readonly events: number;
   readonly first: number;
   readonly last: number;
-  /** Undefined: what it knew before. */
+  /** Undefined: unchanged. */
   readonly properties: string | null | undefined;
 }
 
@@ -94,7 +94,7 @@ export async function writeNodes(
       const properties = await propertiesAfter(client, node, users, locked);
       updated.push({ no: node, ...sumOf(users), properties });
       length += properties?.length ?? 0;
-      // So that a later batch of this transaction goes on from there.
+      // So that a later batch of this transaction continues from there.
       if (properties !== undefined) locked.set(node, properties);
       if (length < STATEMENT_LENGTH_MAX) continue;
       await update(client, updated);
@@ -177,7 +177,7 @@ async function insert(client: Queryable, rows: readonly NewRow[]): Promise<void>
     int8s(rows.map(({ last }) => last)),
     texts(rows.map(({ properties }) => properties)),
   ]);
-  // An id is made of the origin, so nobody else writes it meanwhile: trying again would not help.
+  // An id is derived from the origin, so no other writer inserts it meanwhile: a retry would not help.
   if (rowCount < rows.length) throw new Error('a profile of the same request and user is in the store already');
 }
 

@@ -11,7 +11,7 @@ import { uuidOf } from '../../views/uuid.ts';
 import type { SqlStatement } from './database.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
-/** Newest first. Without an index for `traceId`: entries are what people did one by one, so there are few. */
+/** Newest first. No index for `traceId`: there are few entries, since people make them one by one. */
 export async function listAudit(
   { tables }: StoreQueries,
   tenant: number,

@@ -1,11 +1,11 @@
 /**
- * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals and kept rejections.
- * Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is processed late.
- * Refusals of other people that name one of the erased identifiers go too. Events, and what each engine keeps of people in
- * tables of its own, are up to the engine, in the same transaction.
+ * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals and stored
+ * rejections. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
+ * processed late. Refusals of other people that name one of the erased identifiers are removed too. Each engine removes
+ * events, and its own tables of people, in the same transaction.
  *
- * All kept rejections of a tenant are read before that transaction, since there may be many; within it only those that
- * were stored since (`RejectionHorizon`).
+ * All stored rejections of a tenant are read before that transaction, since there may be many; within it only those
+ * stored since (`RejectionHorizon`).
  */
 
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
@@ -16,7 +16,7 @@ import { type ErasedKey, nameOfKey, payloadTest } from '../../views/erased-perso
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 
-/** What is kept of one user is some tens of kilobytes at most. */
+/** The stored part of one user is some tens of kilobytes at most. */
 const REJECTIONS_PER_READ = 500;
 /** Both engines limit the parameters of a statement. */
 const VALUES_PER_STATEMENT = 5_000;
@@ -29,13 +29,13 @@ export interface Erasure {
   readonly matchOptions: MatchOptions;
 }
 
-/** How an engine tells rejections that were stored after a moment from those stored before. */
+/** How an engine distinguishes rejections stored after a moment from those stored before. */
 export interface RejectionHorizon {
   readonly now: RawBuilder<number | string>;
   readonly isLater: (horizon: number | string) => Expression<SqlBool>;
 }
 
-/** Kept rejections that name a person. */
+/** Stored rejections that name a person. */
 export interface Suspects {
   readonly rejections: readonly number[];
   readonly horizon: number | string;
@@ -43,7 +43,7 @@ export interface Suspects {
   readonly names: ReadonlySet<string>;
 }
 
-/** To be run before the transaction; each statement may be one of its own. */
+/** Runs before the transaction; each statement may be one of its own. */
 export function* findRejections(
   tables: Tables,
   { tenant, matchOptions }: Erasure,

@@ -55,7 +55,7 @@ export async function readLedger(
   };
 }
 
-/** By tenant, for a move: both sides must have the same. */
+/** By tenant, to compare both sides of a migration. */
 export async function readAllHours(queries: StoreQueries): Promise<Map<TenantId, readonly LedgerHour[]>> {
   const ledgers = new Map<TenantId, readonly LedgerHour[]>();
   for (const id of await listTenants(queries)) {
