@@ -279,7 +279,7 @@ database.exec(`
     events INTEGER, first_seen INTEGER, last_seen INTEGER, known TEXT, written_at INTEGER, shape_hash INTEGER
   ) STRICT;
   CREATE UNIQUE INDEX plain_nodes_by_id ON plain_nodes (id);
-  CREATE TABLE plain_match_keys (hash INTEGER, rest INTEGER, node INTEGER, company INTEGER, PRIMARY KEY (hash, rest))
+  CREATE TABLE plain_match_keys (hash INTEGER, rest INTEGER, node INTEGER, keySetHash INTEGER, PRIMARY KEY (hash, rest))
     STRICT, WITHOUT ROWID`);
 const keys = hashedKeys(material, TENANT, hashesOf(database));
 const cpuBefore = process.cpuUsage();

@@ -5,7 +5,7 @@
  */
 
 import { randomFillSync } from 'node:crypto';
-import { companyOf } from '../src/backends/sqlite/store/match-keys.ts';
+import { keySetHashOf } from '../src/backends/sqlite/store/match-keys.ts';
 import { type HashOfKey, identityFingerprint } from '../src/views/keyed-hash.ts';
 import { IDENTIFIER_TYPES } from '../src/model.ts';
 import { type Crowd, identifiersOf, peopleOf, USERS_PER_REQUEST } from './crowd.ts';
@@ -77,7 +77,7 @@ export function hashedKeys({ identifiers }: Material, tenant: number, hashOf: Ha
       keys.rests[person * KEY_TYPES.length + n] = rest;
     }
     const together = KEY_TYPES.map((type, n) => ({ type: IDENTIFIER_TYPES[type], value: texts[n] ?? '' }));
-    keys.companies[person] = companyOf(identityFingerprint(hashOf, tenant, together));
+    keys.companies[person] = keySetHashOf(identityFingerprint(hashOf, tenant, together));
   }
   return keys;
 }

@@ -68,7 +68,7 @@ const COUNTING = [
 
 /** Creates the tables where they are missing. */
 export async function openPostgresMigrationTarget(url: string): Promise<MigrationTarget> {
-  const { place } = readPostgresUrl(url);
+  const { address } = readPostgresUrl(url);
   const pool = await openPool({
     url,
     max: CONNECTIONS,
@@ -77,7 +77,7 @@ export async function openPostgresMigrationTarget(url: string): Promise<Migratio
   });
   try {
     await migrate(pool);
-    return new PostgresMigrationTarget(pool, place);
+    return new PostgresMigrationTarget(pool, address);
   } catch (error) {
     await pool.close();
     throw error;
@@ -89,8 +89,8 @@ class PostgresMigrationTarget implements MigrationTarget {
   readonly #pool: PostgresPool;
   readonly #days: StoreDays;
 
-  constructor(pool: PostgresPool, place: string) {
-    this.location = place;
+  constructor(pool: PostgresPool, address: string) {
+    this.location = address;
     this.#pool = pool;
     this.#days = new StoreDays(pool);
   }

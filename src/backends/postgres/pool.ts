@@ -1,7 +1,7 @@
 /**
  * Connections to PostgreSQL, for everything in this folder; `connection.ts` has their settings. A connection that goes
  * silent is given up by a timer of our own and by keepalives on both ends. No failure of a connection ends the process.
- * Errors are mapped in one place (`pool-errors.ts`); a connection that failed with anything but a conflict is not used
+ * Errors are mapped in one address (`pool-errors.ts`); a connection that failed with anything but a conflict is not used
  * again.
  *
  * A pool is a handle: a store owns the one it is given and closes it, and `share` returns another handle of the same
@@ -51,13 +51,13 @@ export interface Queryable {
 
 /** Checks address, password, database and version; an `OperatorError` says how to fix them. */
 export async function openPool(options: PoolOptions): Promise<PostgresPool> {
-  const { place } = readPostgresUrl(options.url);
+  const { address } = readPostgresUrl(options.url);
   const pool = new PostgresPool(new Connections(options));
   try {
-    await checkServer(pool, place);
+    await checkServer(pool, address);
   } catch (error) {
     await pool.close();
-    throw explainRefusal(error, place);
+    throw explainRefusal(error, address);
   }
   return pool;
 }

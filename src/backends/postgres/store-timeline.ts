@@ -140,7 +140,7 @@ async function readEvents(
   db: Queryable,
   { tenant, nodes, days, events }: Owner,
   query: EventQuery,
-  before: EventPlace,
+  before: EventLocation,
 ): Promise<{ readonly rows: readonly PageColumns[]; readonly isCut: boolean }> {
   const { eventName } = query;
   const rows: PageColumns[] = [];
@@ -161,7 +161,7 @@ async function readEvents(
   return { rows, isCut: false };
 }
 
-interface EventPlace {
+interface EventLocation {
   readonly timestamp: number;
   readonly no: number;
 }
@@ -170,7 +170,7 @@ function scopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorSc
   return [tenant, profileId, eventName];
 }
 
-function beforeOf(tenant: number, query: EventQuery): EventPlace {
+function beforeOf(tenant: number, query: EventQuery): EventLocation {
   const { cursor, to } = query;
   const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
   if (cursor === null) return end;

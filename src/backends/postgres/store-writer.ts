@@ -222,36 +222,36 @@ class PostgresWriteTransaction implements WriteTransaction {
     await insertLostRecords(storeQueriesOn(this.#client).tables, this.#shared.logName, lost).execute();
   }
 
-  async lookUp(questions: readonly LookupRequest[]): Promise<LookupResult[]> {
-    const tenants = await this.#tenants(questions.map(({ tenantId }) => tenantId));
+  async lookUp(requests: readonly LookupRequest[]): Promise<LookupResult[]> {
+    const tenants = await this.#tenants(requests.map(({ tenantId }) => tenantId));
     const firsts = await this.#shared.numbers.take(
       this.#client,
-      questions.map(({ users }) => users.length),
+      requests.map(({ users }) => users.length),
     );
-    const asked = questions.map((question, index) => ({
-      question,
-      tenant: tenants.get(question.tenantId) as number,
+    const lookups = requests.map((request, index) => ({
+      request,
+      tenant: tenants.get(request.tenantId) as number,
       nextNode: firsts[index] as number,
     }));
     const people = this.#people;
-    const graph = await lookUpGraph(this.#client, asked, people);
+    const graph = await lookUpGraph(this.#client, lookups, people);
     for (const [node, properties] of graph.locked) this.#locked.set(node, properties);
     // From here on all statements see what the erases and unmerges that we waited for changed.
     const invalidations = await readInvalidationStates(this.#client, [...tenants.values()]);
     const isCurrent: boolean[] = [];
-    for (const { tenant } of asked) {
+    for (const { tenant } of lookups) {
       isCurrent.push(await people.isCurrent(this.#client, tenant, invalidations.get(tenant) ?? NO_INVALIDATIONS));
     }
     // A cached person may have been erased or unmerged. That is rare: locks are then taken out of order.
-    if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(questions);
-    for (const [index, { tenant }] of asked.entries()) {
+    if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(requests);
+    for (const [index, { tenant }] of lookups.entries()) {
       if (isCurrent[index] === true) this.#met.push([tenant, graph.resolved[index] ?? NOBODY]);
     }
-    for (const [index, { tenant }] of asked.entries()) {
+    for (const [index, { tenant }] of lookups.entries()) {
       this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
       this.#invalidationCounts.set(tenant, (invalidations.get(tenant) ?? NO_INVALIDATIONS).count);
     }
-    return this.#firstUses.lookUp(this.#client, asked, graph.snapshots, invalidations);
+    return this.#firstUses.lookUp(this.#client, lookups, graph.snapshots, invalidations);
   }
 
   async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {

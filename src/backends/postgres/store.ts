@@ -221,9 +221,9 @@ class PostgresStore implements Store {
   }
 
   /** `nothing` for a tenant that never sent anything. */
-  async #ofTenant<T>(id: TenantId, nothing: T, ask: (tenant: number) => Promise<T>): Promise<T> {
+  async #ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
     const tenant = await this.#tenants.of(id);
-    return tenant === undefined ? nothing : ask(tenant);
+    return tenant === undefined ? nothing : query(tenant);
   }
 }
 

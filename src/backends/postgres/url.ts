@@ -34,7 +34,7 @@ const PARAMETERS = new Set([
 export interface PostgresUrl {
   readonly connection: ClientConfig;
   /** Host, port and database, for messages: no user, no password. */
-  readonly place: string;
+  readonly address: string;
 }
 
 export function readPostgresUrl(text: string): PostgresUrl {
@@ -72,7 +72,7 @@ export function readPostgresUrl(text: string): PostgresUrl {
     ...(options === null ? {} : { options }),
     ...connectTimeoutOf(parameters.get('connect_timeout')),
   };
-  return { connection, place: `${host.startsWith('/') ? `${host} port ` : `${host}:`}${port}/${database}` };
+  return { connection, address: `${host.startsWith('/') ? `${host} port ` : `${host}:`}${port}/${database}` };
 }
 
 function refuseUnknown(parameters: URLSearchParams): void {

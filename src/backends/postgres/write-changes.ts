@@ -27,8 +27,8 @@ const INSERT_MERGES = {
     SELECT tenant, node_a, node_b, from_node, into_node, via_type, via_value, received_at, trace_id, user_index
     FROM unnest($1::int4[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::text[], $8::int8[],
         $9::uuid[], $10::int4[]) WITH ORDINALITY
-      AS q (tenant, node_a, node_b, from_node, into_node, via_type, via_value, received_at, trace_id, user_index, place)
-    ORDER BY place`,
+      AS q (tenant, node_a, node_b, from_node, into_node, via_type, via_value, received_at, trace_id, user_index, ordinal)
+    ORDER BY ordinal`,
 };
 
 const UPDATE_ALIASES = {

@@ -14,13 +14,13 @@ import type { Queryable } from './pool.ts';
 const LOCK_COUNTS = {
   name: 'store_lock_counts',
   text: `
-    SELECT q.place, c.revenue
+    SELECT q.ordinal, c.revenue
     FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::text[]) WITH ORDINALITY
-      AS q (tenant, width, start, event_name, currency, place)
+      AS q (tenant, width, start, event_name, currency, ordinal)
     JOIN counts c ON c.tenant = q.tenant AND c.width = q.width AND c.start = q.start AND c.event_name = q.event_name
       AND c.currency = q.currency
     WHERE c.shard = $6
-    ORDER BY q.place FOR NO KEY UPDATE OF c`,
+    ORDER BY q.ordinal FOR NO KEY UPDATE OF c`,
 };
 
 /** For buckets that were read: `revenue` is the whole sum. */
@@ -54,9 +54,9 @@ export async function writeCounts(client: Queryable, shard: number, unsorted: re
   const sums = new Map<CountedBucket, number>();
   if (buckets.some(({ amounts }) => amounts.length > 0)) {
     // All of them, although only some are needed: all writers lock them in one order.
-    const parameters = [...placeColumns(buckets), shard];
-    const { rows } = await client.query<{ place: number; revenue: number }>(LOCK_COUNTS, parameters);
-    for (const { place, revenue } of rows) sums.set(buckets[place - 1] as CountedBucket, revenue);
+    const parameters = [...bucketColumns(buckets), shard];
+    const { rows } = await client.query<{ ordinal: number; revenue: number }>(LOCK_COUNTS, parameters);
+    for (const { ordinal, revenue } of rows) sums.set(buckets[ordinal - 1] as CountedBucket, revenue);
   }
   const [stored, added] = [buckets.filter((bucket) => sums.has(bucket)), buckets.filter((bucket) => !sums.has(bucket))];
   if (stored.length > 0) await client.query(UPDATE_COUNTS, [...sumColumns(stored, sums), shard]);
@@ -74,7 +74,7 @@ function compareBuckets(a: CountedBucket, b: CountedBucket): number {
   );
 }
 
-function placeColumns(buckets: readonly CountedBucket[]): Buffer[] {
+function bucketColumns(buckets: readonly CountedBucket[]): Buffer[] {
   return [
     int4s(buckets.map(({ tenant }) => tenant)),
     int4s(buckets.map(({ width }) => width)),
@@ -86,7 +86,7 @@ function placeColumns(buckets: readonly CountedBucket[]): Buffer[] {
 
 function sumColumns(buckets: readonly CountedBucket[], stored: ReadonlyMap<CountedBucket, number>): Buffer[] {
   return [
-    ...placeColumns(buckets),
+    ...bucketColumns(buckets),
     int8s(buckets.map(({ events }) => events)),
     float8s(buckets.map((bucket) => addAmounts(stored.get(bucket) ?? 0, bucket.amounts))),
   ];

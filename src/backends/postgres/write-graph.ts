@@ -23,8 +23,8 @@ const FIND_KEYS = {
   name: 'store_find_keys',
   rowMode: 'array',
   text: `
-    SELECT q.place, i.node, n.root
-    FROM unnest($1::int4[], $2::int2[], $3::text[]) WITH ORDINALITY AS q (tenant, type, value, place)
+    SELECT q.ordinal, i.node, n.root
+    FROM unnest($1::int4[], $2::int2[], $3::text[]) WITH ORDINALITY AS q (tenant, type, value, ordinal)
     JOIN identifiers i ON i.tenant = q.tenant AND i.type = q.type AND i.value = q.value
     JOIN nodes n ON n.no = i.node`,
 } as const;
@@ -88,9 +88,9 @@ interface MemberRow {
 }
 
 /** A look-up, with the numbers of its tenant and of the first node that it may create. */
-export interface Asked {
+export interface Lookup {
   readonly tenant: number;
-  readonly question: LookupRequest;
+  readonly request: LookupRequest;
   readonly nextNode: NodeNumber;
 }
 
@@ -107,7 +107,7 @@ export interface Graph {
 }
 
 /** A look-up without its cached users. */
-interface Rest extends Asked {
+interface Rest extends Lookup {
   readonly users: readonly PersonKeys[];
   readonly resolved: Map<PersonKeys, NodeNumber>;
   readonly hasRemembered: boolean;
@@ -116,11 +116,11 @@ interface Rest extends Asked {
 /** Nodes of match keys, by type and value. */
 type KeyNodes = Readonly<Record<IdentifierType, Map<string, NodeNumber>>>;
 
-export async function lookUpGraph(client: Queryable, asked: readonly Asked[], people: PersonCache): Promise<Graph> {
+export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[], people: PersonCache): Promise<Graph> {
   const roots = new Map<NodeNumber, NodeNumber>();
   const toLock = new Set<NodeNumber>();
   const candidates = new Set<NodeNumber>();
-  const rests = asked.map((one) => withoutRemembered(one, people, toLock));
+  const rests = lookups.map((one) => withoutRemembered(one, people, toLock));
   const remembered = [...toLock];
   const keyNodes = await findKeys(client, rests, roots);
   for (const [index, rest] of rests.entries()) settle(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
@@ -130,7 +130,7 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
     if (!remembered.some((node) => missing.has(node))) throw new StoreConflictError('a profile was erased meanwhile');
     // Probably erased long ago. Without these, fewer are cached each time, so this ends.
     people.drop(missing);
-    return lookUpGraph(client, asked, people);
+    return lookUpGraph(client, lookups, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
   const snapshots = rests.map(({ nextNode, resolved }, index): Snapshot => {
@@ -151,17 +151,17 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
   };
 }
 
-function withoutRemembered(asked: Asked, people: PersonCache, toLock: Set<NodeNumber>): Rest {
-  const { tenant, question } = asked;
+function withoutRemembered(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumber>): Rest {
+  const { tenant, request } = lookup;
   const resolved = new Map<PersonKeys, NodeNumber>();
-  const users = question.users.filter((user) => {
-    const node = people.nodeOf(tenant, user, question.receivedAtMin);
+  const users = request.users.filter((user) => {
+    const node = people.nodeOf(tenant, user, request.receivedAtMin);
     if (node === undefined) return true;
     resolved.set(user, node);
     toLock.add(node);
     return false;
   });
-  return { ...asked, users, resolved, hasRemembered: resolved.size > 0 };
+  return { ...lookup, users, resolved, hasRemembered: resolved.size > 0 };
 }
 
 const NO_PROFILES: ReadonlyMap<NodeNumber, ProfileState> = new Map();
@@ -185,11 +185,11 @@ async function findKeys(
     const seen = IDENTIFIER_TYPES.map(() => new Set<string>());
     for (const { keys } of users) {
       for (const { type, value } of keys) {
-        const place = IDENTIFIER_TYPES.indexOf(type);
-        if (seen[place]?.has(value) === true) continue;
-        seen[place]?.add(value);
+        const typeIndex = IDENTIFIER_TYPES.indexOf(type);
+        if (seen[typeIndex]?.has(value) === true) continue;
+        seen[typeIndex]?.add(value);
         tenants.push(tenant);
-        types.push(place);
+        types.push(typeIndex);
         values.push(value);
         found.push(nodes[type]);
       }
@@ -198,9 +198,9 @@ async function findKeys(
   });
   if (values.length === 0) return answers;
   const parameters = [int4s(tenants), int2s(types), texts(values)];
-  const { rows } = await client.query<[place: number, node: number, root: number | null]>(FIND_KEYS, parameters);
-  for (const [place, node, root] of rows) {
-    found[place - 1]?.set(values[place - 1] as string, node);
+  const { rows } = await client.query<[ordinal: number, node: number, root: number | null]>(FIND_KEYS, parameters);
+  for (const [ordinal, node, root] of rows) {
+    found[ordinal - 1]?.set(values[ordinal - 1] as string, node);
     roots.set(node, root ?? node);
   }
   return answers;

@@ -44,8 +44,8 @@ const INSERT_REJECTIONS = {
     SELECT tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut
     FROM unnest($1::int4[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::int4[])
       WITH ORDINALITY
-      AS q (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, place)
-    ORDER BY place`,
+      AS q (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, ordinal)
+    ORDER BY ordinal`,
 };
 
 interface RecordRow {

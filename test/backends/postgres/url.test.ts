@@ -6,13 +6,13 @@ import { inspect } from 'node:util';
 import { readPostgresUrl } from '../../../src/backends/postgres/url.ts';
 
 test('an address is taken apart, percent-encoding and all', () => {
-  const { connection, place } = readPostgresUrl('postgresql://ada:p%40ss%2Fw%25rd@db.example:6432/my%20events');
+  const { connection, address } = readPostgresUrl('postgresql://ada:p%40ss%2Fw%25rd@db.example:6432/my%20events');
   const { host, port, user, password, database, ssl } = connection;
   assert.deepEqual(
     { host, port, user, password, database, ssl },
     { host: 'db.example', port: 6432, user: 'ada', password: 'p@ss/w%rd', database: 'my events', ssl: false },
   );
-  assert.equal(place, 'db.example:6432/my events');
+  assert.equal(address, 'db.example:6432/my events');
   const plain = readPostgresUrl('postgres://db.example/events');
   assert.equal(plain.connection.port, 5432);
   assert.ok(!('password' in plain.connection) && !('user' in plain.connection));

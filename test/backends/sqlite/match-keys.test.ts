@@ -51,12 +51,12 @@ suite('The match keys of a store', () => {
     keys.insert(1, ADA, 10, null);
     assert.equal(keys.find(1, EVE), undefined);
     keys.insert(1, EVE, 20, -(2 ** 52));
-    assert.deepEqual(keys.find(1, ADA), { node: 10, company: null });
-    assert.deepEqual(keys.find(1, EVE), { node: 20, company: -(2 ** 52) });
+    assert.deepEqual(keys.find(1, ADA), { node: 10, keySetHash: null });
+    assert.deepEqual(keys.find(1, EVE), { node: 20, keySetHash: -(2 ** 52) });
     keys.flush();
     removeKeys(new RunReader(database, MATCH_KEYS), hashOf, 1, [ADA]);
     assert.equal(keys.find(1, ADA), undefined);
-    assert.deepEqual(keys.find(1, EVE), { node: 20, company: -(2 ** 52) });
+    assert.deepEqual(keys.find(1, EVE), { node: 20, keySetHash: -(2 ** 52) });
     database.close();
   });
 

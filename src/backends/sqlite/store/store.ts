@@ -1,9 +1,9 @@
 /**
- * The embedded store as people read it: `Store` on one SQLite connection, beside the processor that writes the file.
- * Every question is one short read transaction and sees one state; the two acts (unmerge, erase) write.
+ * Reads the embedded store: `Store` on one SQLite connection, beside the processor that writes the file. Every query is
+ * one short read transaction and sees one snapshot; unmerge and erase write.
  *
- * Calls block their thread for the time of the query. A server asks through `store/client.ts`, which has a thread of
- * its own for that; commands ask directly.
+ * Calls block their thread for the time of the query. A server uses `store/client.ts`, which has a thread of its own
+ * for that; commands use it directly.
  */
 
 import type { MatchOptions } from '../../../identity/match-keys.ts';
@@ -60,11 +60,11 @@ import { recount } from './stored-events.ts';
 import { listTraces, readTrace } from './traces.ts';
 
 export interface StoreOptions {
-  /** How the processor normalises: an erase looks for the person among rejected users too. */
+  /** How the processor normalises: an erase searches rejected users for the person too. */
   readonly matchOptions?: MatchOptions;
-  /** As of the writer. */
+  /** Must equal that of the writer. */
   readonly hashOf?: HashOfKey;
-  /** For commands: no act is possible, and what a crash left stays as it is. */
+  /** For commands: unmerge and erase are not possible, and what a crash left stays as it is. */
   readonly isForCommand?: boolean;
 }
 
@@ -76,7 +76,7 @@ const SQLITE_IOERR = 10;
 export function openSqliteStore(file: string, options: StoreOptions = {}): Store {
   const { matchOptions = DEFAULT_MATCH_OPTIONS, hashOf, isForCommand = false } = options;
   const database = isForCommand ? openStoreFileForCommand(file) : openStoreFile(file, 'reader');
-  // Erased bytes are overwritten, in pages and in pages that become free.
+  // Overwrites erased bytes, also in freed pages.
   database.exec('PRAGMA secure_delete = ON');
   return new SqliteStore(new StoreConnection(database, hashOf), matchOptions, file);
 }
@@ -225,24 +225,24 @@ class SqliteStore implements Store {
   }
 
   /** `nothing` for a tenant that never sent anything. */
-  async #ofTenant<T>(id: TenantId, nothing: T, ask: (tenant: number) => T): Promise<T> {
+  async #ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => T): Promise<T> {
     return this.#read(() => {
       const tenant = this.#store.tenant(id);
-      return tenant === undefined ? nothing : ask(tenant);
+      return tenant === undefined ? nothing : query(tenant);
     });
   }
 
   /** As `#ofTenant`, for a query of `backends/sql/`. */
-  async #query<T>(id: TenantId, nothing: T, ask: (tenant: number) => Promise<T>): Promise<T> {
+  async #query<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
     const tenant = await this.#ofTenant(id, undefined, (no) => no);
-    return tenant === undefined ? nothing : this.#translated(() => ask(tenant));
+    return tenant === undefined ? nothing : this.#translated(() => query(tenant));
   }
 
-  async #read<T>(ask: () => T): Promise<T> {
-    return this.#translated(() => this.#store.read(ask));
+  async #read<T>(query: () => T): Promise<T> {
+    return this.#translated(() => this.#store.read(query));
   }
 
-  /** A file that cannot be read or written now is told apart from a bug. */
+  /** Translates a file that cannot be read or written now into a `StoreUnavailableError`; other errors are bugs. */
   async #translated<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       return await work();

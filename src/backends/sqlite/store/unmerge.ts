@@ -1,10 +1,10 @@
 /**
- * How an act of the API writes to the store beside the processor, and the smaller of the two acts, unmerge (rule 16).
+ * Unmerge (rule 16), and the write transaction that it shares with erase (store/erase.ts).
  *
- * The processor holds the write lock most of the time and lets go of it for a few milliseconds between its
- * transactions, so an act asks again every millisecond. It waits without blocking: reads go on meanwhile. What an act
- * commits is on the disk before it answers. Nodes that an act changes are written to `invalidations`: the processor
- * drops them from its caches before its next transaction.
+ * The processor holds the write lock most of the time and releases it for a few milliseconds between its transactions,
+ * so the lock is retried every millisecond. Waiting does not block: reads continue meanwhile. The commit is on disk
+ * before this resolves. Changed nodes are written to `invalidations`: the processor drops them from its caches before
+ * its next transaction.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -26,7 +26,10 @@ const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;
 export const READ_BUSY_TIMEOUT_MS = 5_000;
 
-/** `work` runs in one write transaction, which is durable when this resolves. Rejects if the lock is not to be had. */
+/**
+ * Runs `work` in one write transaction, which is durable when this resolves. Rejects if the lock is not available in
+ * time.
+ */
 export async function inWriteTransaction<T>({ database }: StoreConnection, work: () => T): Promise<T> {
   const giveUpAt = performance.now() + LOCK_WAIT_MS_MAX;
   for (;;) {
@@ -94,7 +97,7 @@ export function unmerge(
     store,
     profile.nodes.map(({ node }) => node),
   );
-  // Every edge that is gone made one profile of two.
+  // Each removed edge had made one profile of two.
   store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, plan.undone.length]]));
   store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', audit, plan.detail));
   return plan.result;
