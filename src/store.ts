@@ -348,7 +348,7 @@ export interface UnmergeResult {
   readonly profileIds: readonly string[];
 }
 
-/** `trace_id` and time of an act of the API (unmerge, erase), for the audit. */
+/** The API call of an unmerge or erase, for the audit. */
 export interface AuditContext {
   readonly traceId: string;
   readonly at: number;
@@ -364,11 +364,11 @@ export interface AuditRow {
 }
 
 export interface AuditQuery extends PageRequest {
-  /** Only acts under this `trace_id`; what is no `trace_id` names none. */
+  /** Only the entry with this `trace_id`; an invalid `trace_id` matches none. */
   readonly traceId?: string | null;
 }
 
-/** Reading, and the two acts that change what is stored without an event: unmerge and erase. */
+/** Reads, and the two operations that change stored data without an event: unmerge and erase. */
 export interface Store {
   /** All tenants that ever sent anything. */
   tenants(): Promise<TenantId[]>;

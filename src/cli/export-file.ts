@@ -69,7 +69,7 @@ export class PartFile {
   /** Long ago at first, so that the first page is noted down. */
   #syncedAt = Number.NEGATIVE_INFINITY;
 
-  /** Cuts off what came after the checkpoint, or begins anew without one. */
+  /** Cuts off what came after the checkpoint, or starts over without one. */
   constructor(file: string, asked: Asked, checkpoint: Checkpoint | undefined) {
     this.#file = file;
     this.#asked = asked;

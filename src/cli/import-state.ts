@@ -114,7 +114,7 @@ export class ImportState {
     renameSync(`${this.#file}.new`, this.#file);
   }
 
-  /** All of it is in, or is to be sent anew. */
+  /** All of it is stored, or has to be sent again. */
   finish(): void {
     if (this.#source.file !== null) rmSync(this.#file, { force: true });
   }

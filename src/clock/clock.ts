@@ -9,7 +9,7 @@
  * that counts as a step too.
  *
  * A server may start before it can ask what is stored. Until it can, the clock does not look at the wall clock at all, since
- * there is nothing to judge it by.
+ * there is nothing to compare it with.
  *
  * Limits: a step within the bound is believed. A server that has never stored anything believes the first time that it
  * is shown, also where its clock is set only after the start.
@@ -147,7 +147,7 @@ export class TrustedClock {
     return this.#monotonic < this.#retentionWaitsUntil ? this.#timeBeforeJump : Math.min(now, this.#wall);
   };
 
-  /** How far the wall clock is ahead while it is not believed; 0 while it is. As of the last reading. */
+  /** How far the wall clock is ahead while it is not trusted; 0 while it is. As of the last reading. */
   get heldMs(): number {
     return this.#isHeld ? this.#wall - this.#time : 0;
   }
@@ -278,6 +278,6 @@ const BEHIND_TEXT =
 
 function heldText(isHeldSinceStart: boolean): string {
   return isHeldSinceStart
-    ? 'the clock was ahead of the newest received_at by more than SLUICE_CLOCK_GAP_MAX at the start: it is not believed, and received_at goes on from there; set the clock right, and restart the server if this goes on; if the clock is right already, start once with a larger SLUICE_CLOCK_GAP_MAX'
-    : 'the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not believed, and received_at goes on from before; set the clock right, or restart the server if the clock is right';
+    ? 'the clock was ahead of the newest received_at by more than SLUICE_CLOCK_GAP_MAX at the start: it is not trusted, and received_at goes on from there; set the clock right, and restart the server if this goes on; if the clock is right already, start once with a larger SLUICE_CLOCK_GAP_MAX'
+    : 'the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not trusted, and received_at goes on from before; set the clock right, or restart the server if the clock is right';
 }

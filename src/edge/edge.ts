@@ -89,7 +89,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const newTraceId = createTraceIds(parts.receiptTime, parts.newestTraceId);
   const keyUsage = new KeyUsageTracker(parts.handOverUsage);
   const keyOutage = new OutageLog(logger, {
-    failing: 'keys cannot be read: those that were confirmed lately go on, all others get 503',
+    failing: 'keys cannot be read: recently confirmed ones keep working, all others get 503',
     working: 'keys can be read again',
   });
   const keys = keyStore === null ? null : new KeyCache(keyStore, { outage: keyOutage });
@@ -338,11 +338,11 @@ function listen(server: Server, { host, edges }: Config, port: number): Promise<
 /** Complete requests get their response; those still being received have `timeoutMs` to complete. */
 function closeServer({ server, dropUnfinished }: EdgeServer, timeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const patience = setTimeout(dropUnfinished, Math.min(timeoutMs, UNFINISHED_MS_MAX));
+    const unfinishedTimer = setTimeout(dropUnfinished, Math.min(timeoutMs, UNFINISHED_MS_MAX));
     // Node closes those that are idle now; one that falls idle after its last response would stay open until its timeout.
     const timer = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_INTERVAL_MS);
     server.close(() => {
-      clearTimeout(patience);
+      clearTimeout(unfinishedTimer);
       clearInterval(timer);
       resolve();
     });

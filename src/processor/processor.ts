@@ -46,7 +46,7 @@ const CONFLICTS_LOGGED = 50;
 const PARTITION_BYTES_MIN = 64 * 1024;
 /** Of a log that counts its records. */
 const FIRST_POSITION = 1;
-/** How often the positions are read anew while there is nothing to do. */
+/** How often the positions are read again while idle. */
 const POSITIONS_INTERVAL_MS = 5_000;
 /** How often what was committed is made safe from a power loss, so that the log may let go of it. */
 const DURABLE_INTERVAL_MS = 5_000;
@@ -75,7 +75,7 @@ export interface ProcessorParts {
   readonly transactionUsersMax?: number;
   /** 1 where others write the same store; as many as fit unless given. */
   readonly batchesPerTransaction?: 1;
-  /** How often an idle processor reads its positions anew; every few seconds unless given. */
+  /** How often an idle processor reads its positions again; every few seconds unless given. */
   readonly positionsIntervalMs?: number;
 }
 
@@ -243,7 +243,7 @@ export class Processor {
     if (!(error instanceof StoreConflictError)) throw error;
     this.#parts.metrics.inc(METRIC.store_conflicts);
     this.#conflictsInARow += 1;
-    // Retried for ever, since no merge may be dropped; operators should know.
+    // Retried forever, since no merge may be dropped; operators should know.
     if (this.#conflictsInARow % CONFLICTS_LOGGED === 0) {
       const line = { conflicts_in_a_row: this.#conflictsInARow, reason: error.message };
       this.#parts.logger.error(line, 'the same batch conflicts with other processors again and again');

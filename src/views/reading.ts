@@ -86,7 +86,7 @@ export function createReading(store: Store, log: LogReader): Store {
 
       async function readLedger(): Promise<StoredLedger> {
         const ask = () => store.ledger(tenantId, hours);
-        // Without an hour there is nothing to count: for whoever wants the positions and what is missing alone.
+        // Without an hour there is nothing to count: for callers that only need the positions and the missing records.
         const isEmpty = hours.from !== null && hours.to !== null && hours.from >= hours.to;
         const ledger = isEmpty
           ? await ask()

@@ -160,7 +160,7 @@ async function announce(start: Announced): Promise<void> {
     members = await openMemberStore(config);
     await announceStart({ config, port, keyStore, members, now: Date.now(), out });
   } catch (error) {
-    // The server runs, and gets well with its database; there is "sluice invite" for the link.
+    // The server is running, and recovers with its database; there is "sluice invite" for the link.
     const isAway = error instanceof StoreUnavailableError || error instanceof DatabaseAwayError;
     if (config.storeUrl === '' || !isAway) throw error;
     logger.warn({ reason: error.message }, 'whether there is an account could not be found out');

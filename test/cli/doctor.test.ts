@@ -78,7 +78,7 @@ async function examine(
   const code = await runDoctor([...args, '--json'], shell);
   const { findings } = JSON.parse(out()) as { findings: Finding[] };
   const problem = findings
-    .filter(({ state }) => state !== 'well')
+    .filter(({ state }) => state !== 'ok')
     .map(({ check, state, message, advice }) => `${state} ${check}: ${message} → ${advice}`)
     .join('\n');
   return { code, findings, problem };
@@ -157,7 +157,7 @@ suite('sluice doctor', () => {
     chmodSync(folder.data, 0o755);
     const { shell, out } = doctorShell(folder.data);
     assert.equal(await runDoctor([], shell), 2);
-    assert.match(out(), /^✓ settings {5}no mistake in them\n! data folder {2}others may look into/);
+    assert.match(out(), /^✓ settings {5}valid\n! data folder {2}others may look into/);
     assert.match(out(), /→ Events of people are in it\. Close it: chmod 700/);
     assert.match(out(), /✓ ledger +2 events received, and all accounted for/);
     assert.match(out(), /It works; see ! above/);
@@ -386,7 +386,7 @@ suite('sluice doctor', () => {
       cpSync(join(other.data, name), part, { recursive: true });
       const { code, findings } = await examine(folder.data);
       assert.equal(code, 1);
-      const finding = findings.find(({ state }) => state === 'broken');
+      const finding = findings.find(({ state }) => state === 'error');
       assert.match(finding?.message ?? '', /do not belong together: .* is of the installation /);
       assert.throws(() => tieDataFolder(folder.data), { name: 'OperatorError', message: finding?.message });
       rmSync(part, { recursive: true });
@@ -509,7 +509,7 @@ suite('sluice doctor', () => {
     writeFileSync(storeFileOf(folder.data), 'this is not a database, it is a text of some length'.repeat(40));
     const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(problem, /broken store: it cannot be looked at: .*damaged/);
+    assert.match(problem, /broken store: the check failed: .*damaged/);
   });
 
   test('ledger: an hour that does not balance is broken, and so are events that --deep cannot find', async (context) => {
@@ -532,14 +532,14 @@ suite('sluice doctor', () => {
     assert.equal(code, 1);
     assert.match(
       problem,
-      /broken ledger: the request 01930000-\S+2 could not be processed and is a failed record since/,
+      /broken ledger: the request 01930000-\S+2 could not be processed and has been a failed record since/,
     );
   });
 
   test('keys: none, expired, expiring and leaked ones are told', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [user('ada')] }]);
-    assert.match((await examine(folder.data)).problem, /warning keys: there are none that work/);
+    assert.match((await examine(folder.data)).problem, /warning keys: none of them works/);
     const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
     const { id: accountId } = await keyStore.ensureAccount(newAccount('default', NOW));
     await createKey(keyStore, { ...KEY, accountId, name: 'old', now: NOW - 86_400_000, expiresAt: NOW - 3_600_000 });
@@ -568,10 +568,10 @@ suite('sluice doctor', () => {
     const running = await examine(folder.data, ['--deep'], { now: Date.now });
     assert.equal(running.problem, '');
     const message = ({ findings }: Examined): string => findings.find(({ check }) => check === 'server')?.message ?? '';
-    assert.equal(message(running), `one runs on this folder (process ${server.pid})`);
+    assert.equal(message(running), `one is running on this folder (process ${server.pid})`);
     await server.kill();
     const dead = await examine(folder.data, [], { now: Date.now });
-    assert.equal(message(dead), `none runs on this folder; the last one (process ${server.pid}) has ended`);
+    assert.equal(message(dead), `none is running on this folder; the last one (process ${server.pid}) has ended`);
   });
 
   test('all mistakes are told at once', async (context) => {

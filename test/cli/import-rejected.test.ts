@@ -150,7 +150,10 @@ suite('What an import says', () => {
     await once(server, 'close');
     const file = temporaryFile(context, '{}\n');
     const closed = shellFor({ url: `http://127.0.0.1:${port}` });
-    assert.match(await refusal(runImport, [file, '--patience', '1ms'], closed), /ECONNREFUSED: nothing listens there/);
+    assert.match(
+      await refusal(runImport, [file, '--retry-timeout', '1ms'], closed),
+      /ECONNREFUSED: nothing listens there/,
+    );
     const forbidden = shellFor({ url: 'http://127.0.0.1:1' });
     assert.match(await refusal(runImport, [file], forbidden), /bad port\)\. Is --url right\?/);
   });

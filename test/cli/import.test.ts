@@ -146,7 +146,7 @@ suite('sluice import', () => {
         isDown && body.startsWith('{"users":[{"n":500}') ? { status: 503 } : undefined,
       );
       const file = temporaryFile(context, `${lines(1_500)}not json\n${lines(1_000)}`);
-      const words = await refusal(runImport, [file, '--patience', '1ms'], shellFor(stub));
+      const words = await refusal(runImport, [file, '--retry-timeout', '1ms'], shellFor(stub));
       assert.match(words, /responds with 503; gave up after 1 ms/);
       assert.match(words, /Lines up to 500 were sent\. To continue from there, run the same command again/);
       assert.equal((JSON.parse(readFileSync(`${file}.import`, 'utf8')) as { lines: number }).lines, 500);
@@ -248,10 +248,10 @@ suite('sluice import', () => {
   });
 
   test('all mistakes are told at once', async () => {
-    const words = await refusal(runImport, ['--patience', 'long', '--url', 'ftp://x'], testShell({}));
+    const words = await refusal(runImport, ['--retry-timeout', 'long', '--url', 'ftp://x'], testShell({}));
     assert.match(words, /no file given/);
     assert.match(words, /no API key given/);
-    assert.match(words, /--patience is "long"/);
+    assert.match(words, /--retry-timeout is "long"/);
     assert.match(words, /--url is "ftp:\/\/x"/);
     const missing = await refusal(
       runImport,

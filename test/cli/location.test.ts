@@ -73,14 +73,14 @@ suite('The doctor at a database', () => {
   test('says which one it is, and that it is well', async () => {
     assert.equal(
       await look({}),
-      `well: postgres://sluice:…@127.0.0.1:1/sluice answers: PostgreSQL 17.6
-well: its tables are there: 1.0 MB in all, events and records in 9 tables of a day each`,
+      `ok: postgres://sluice:…@127.0.0.1:1/sluice responds: PostgreSQL 17.6
+ok: its tables exist: 1.0 MB in total, events and records in 9 tables of one day each`,
     );
   });
 
   test('says what is not', async () => {
-    assert.match(await look({ isStandby: true }), /^broken: .*is a standby$/);
-    assert.match(await look({ migrations: null }), /^warning: it has no tables of Sluice yet$/m);
+    assert.match(await look({ isStandby: true }), /^error: .*is a standby$/);
+    assert.match(await look({ migrations: null }), /^warning: it has no Sluice tables yet$/m);
     assert.match(await look({ migrationsMissing: 2 }), /^warning: 2 steps to this version's tables are missing$/m);
     assert.match(await look({ connections: 95 }), /^warning: 95 of 100 connections are in use$/m);
     assert.match(await look({ oldestTransactionMs: 600_000 }), /^warning: a transaction .* has been open for 10m$/m);

@@ -289,7 +289,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     assert.equal(keys.code, 1);
     assert.match(keys.err, /was migrated to PostgreSQL/);
     const { out: examined } = await runProgram(['doctor', '--data', folder]);
-    assert.match(examined, /^✗ store +it cannot be looked at: The data in /m);
+    assert.match(examined, /^✗ store +the check failed: The data in /m);
     assert.equal(examined.match(/✗/g)?.length, 2, examined);
     const again = await migrateHere(['--data', folder, '--to', url]);
     assert.equal(again.code, 0);
@@ -386,7 +386,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     );
     rmSync(migrationMarkerFileOf(folder));
     await assert.rejects(migrateHere(['--data', folder, '--to', url]), saying(/holds a part of another migration/));
-    // Into an empty one it begins anew.
+    // Into an empty one it starts over.
     assert.equal((await migrateHere(['--data', folder, '--to', await newDatabase()])).code, 0);
   });
 
@@ -485,7 +485,7 @@ async function trace(server: TestServer, key: string, traceId: string): Promise<
 /** The words of the one finding of the doctor that says that something is broken. */
 function brokenIn(json: string): string {
   const { findings } = JSON.parse(json) as { findings: { state: string; message: string }[] };
-  const broken = findings.filter(({ state }) => state === 'broken');
+  const broken = findings.filter(({ state }) => state === 'error');
   assert.equal(broken.length, 1, json);
   return broken[0]?.message ?? '';
 }

@@ -296,7 +296,7 @@ suite('The clock of received_at', () => {
       assert.equal(clock.now(), right);
       if (wall !== 0) return;
       machine.step(START + TEN_YEARS_MS);
-      assert.ok(clock.now() < START + HOUR_MS, 'the first time that it is set to is not believed whatever it is');
+      assert.ok(clock.now() < START + HOUR_MS, 'the first time that it is set to is not trusted whatever it is');
       assert.ok(clock.heldMs > 0);
     });
   }
@@ -484,7 +484,7 @@ suite('The watch over the clock', () => {
     assert.deepEqual(
       lines.map((line) => line.replace(/, and.*|, which.*/, '')),
       [
-        'error: the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not believed',
+        'error: the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not trusted',
         'warn: the clock is behind the newest received_at',
         'info: the clock is right again: received_at follows it',
       ],

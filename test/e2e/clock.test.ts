@@ -102,7 +102,7 @@ async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string
     await client.server.kill();
     client.server = await launch(scope, { dataFolder, env });
   };
-  const heldLines = (): number => client.server.stderr().split('it is not believed').length - 1;
+  const heldLines = (): number => client.server.stderr().split('it is not trusted').length - 1;
 
   const start = await client.write('at the start');
   await client.once();

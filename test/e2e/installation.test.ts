@@ -239,7 +239,7 @@ suite('A local log beside PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.match(words, /belongs to the installation [0-9a-f-]{36}, but the database in STORE_URL is of/);
     const doctor = await runSluice(['doctor', '--json'], { SLUICE_DATA: folder, STORE_URL: second });
     const { findings } = JSON.parse(doctor.stdout) as { findings: { state: string; message: string }[] };
-    const broken = findings.find(({ state }) => state === 'broken');
+    const broken = findings.find(({ state }) => state === 'error');
     assert.ok(broken !== undefined && words.includes(broken.message), doctor.stdout);
     const again = await launch(scope, { dataFolder: folder, env: { STORE_URL: first } });
     await send(again, key, 2, 5);

@@ -162,7 +162,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
     assert.match(profile.stderr, /There is no data in postgres:\/\/sluice:…@.*no server has run there yet/);
     assert.match((await runSluice(['keys', 'list'], env)).stdout, /There are no keys in postgres:/);
     const doctor = await runSluice(['doctor'], env);
-    assert.match(doctor.stdout, /! database +it has no tables of Sluice yet/);
+    assert.match(doctor.stdout, /! database +it has no Sluice tables yet/);
   });
 
   test('of several servers that start at once on an empty database, one prints a link and a key', async () => {

@@ -159,9 +159,9 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     const doctor = await runSluice(['doctor', '--json'], env);
     const { findings } = JSON.parse(doctor.stdout) as { findings: { check: string; state: string; message: string }[] };
     const messages = findings.map(({ check, state, message }) => `${state} ${check}: ${message}`).join('\n');
-    assert.match(messages, /^well log: kafka:\/\/.* answers: 4 partitions$/m);
+    assert.match(messages, /^ok log: kafka:\/\/.* responds: 4 partitions$/m);
     assert.match(messages, /^warning log: .*it has one replica/m);
-    assert.match(messages, /^well ledger: /m);
+    assert.match(messages, /^ok ledger: /m);
     assert.doesNotMatch(messages, /^broken|^\w+ (data folder|disk):/m);
     const made = await runSluice(
       ['keys', 'create', '--name', 'x', '--kind', 'secret', '--env', 'development', '--json'],

@@ -65,7 +65,7 @@ function copied(from: string, partition: number, name: string, folder: string): 
 const PUTS: Readonly<Record<string, Put>> = {
   'of another partition': {
     put: (own, _other, folder) => copied(own, 1, basename(own), folder),
-    words: /it is of partition 0, and lies in the folder of partition 1\. Move it away/,
+    words: /it is of partition 0, but is in the folder of partition 1\. Move it away/,
   },
   'of another installation': {
     put: (_own, other, folder) => copied(other, 1, basename(other), folder),
@@ -153,7 +153,7 @@ suite('A log segment', () => {
     // In the other partition: the first one must not accept requests before.
     const foreign = copied(one?.segment ?? '', 1, '0000000000000099.db', own.folder);
     const refusal = await refusedStart({ dataFolder: own.folder, args: ['--edges', '2'] });
-    assert.match(refusal, /it is of partition 0, and lies in the folder of partition 1/);
+    assert.match(refusal, /it is of partition 0, but is in the folder of partition 1/);
     assert.doesNotMatch(refusal, /"listening"/);
     rmSync(foreign);
     const again = await launch(scope, { dataFolder: own.folder });

@@ -41,7 +41,7 @@ export function adviceFor(health: Health): Advice[] {
     backlogAdvice(health, says('SLUICE_BACKLOG_MAX')),
     health.clock_held_seconds > 0 && {
       tone: 'bad',
-      title: 'The clock jumped ahead and is not believed',
+      title: 'The clock jumped ahead and is not trusted',
       text: 'Events are received with the time before the jump, plus the time that has passed since. Set the clock of the machine right. If it is right, restart the server; if the difference is more than SLUICE_CLOCK_GAP_MAX, with a larger value of that.',
     },
     health.clock_behind_seconds > CLOCK_BEHIND_SECONDS_WARN && {

@@ -1,5 +1,5 @@
 /**
- * `GET /audit`: the acts of this API that changed what is stored, unmerge and erase, newest first, or the one of a
+ * `GET /audit`: every unmerge and erasure, newest first, or the one of a
  * call, by the `trace_id` of its response. What requests did (links, merges, refusals) is in the identity of a profile
  * and in traces.
  */
@@ -21,7 +21,7 @@ const AuditEntry = object('AuditEntry', 'One unmerge or erasure.', {
   detail: anyJson('To what.'),
 });
 
-const AuditPage = object('AuditPage', 'Acts of this API that changed what is stored.', {
+const AuditPage = object('AuditPage', 'Every unmerge and erasure.', {
   entries: list(AuditEntry, 'Newest first.'),
   next_cursor: nextCursor,
 });
@@ -38,13 +38,13 @@ export function registerAuditRoutes(app: FastifyInstance, parts: TenantParts): v
     schema: {
       operationId: 'listAuditEntries',
       summary: 'Who was unmerged or erased',
-      description: 'The acts of this API that changed what is stored: unmerge and erase.',
+      description: 'Every unmerge and erasure, without personal data.',
       query: {
-        trace_id: textParameter('Only the act of this call: the `trace_id` of its response.', TRACE_ID_CHARACTERS),
+        trace_id: textParameter('Only the entry of this call: the `trace_id` of its response.', TRACE_ID_CHARACTERS),
         limit,
         cursor,
       },
-      response: { description: 'Acts.', body: AuditPage, examples: { audit: ['One erasure', AUDIT_PAGE] } },
+      response: { description: 'Audit entries.', body: AuditPage, examples: { audit: ['One erasure', AUDIT_PAGE] } },
     },
     handler: async ({ store, tenantId, parameters: { trace_id: traceId, limit, cursor } }) => {
       const { rows, nextCursor } = await store.audit(tenantId, { traceId, limit, cursor });

@@ -68,7 +68,7 @@ const Health = object('Health', 'How the server is.', {
   clock_held_seconds: Type.Number({
     minimum: 0,
     description:
-      'How far the clock is ahead of `received_at`, because it jumped and is not believed; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
+      'How far the clock is ahead of `received_at`, because it jumped and is not trusted; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
   }),
   clock_behind_seconds: Type.Number({
     minimum: 0,

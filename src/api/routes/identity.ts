@@ -74,7 +74,7 @@ const ChainStep = object('ChainStep', 'One step of the way from one identifier t
 const LinkedIdentifier = object('LinkedIdentifier', 'An identifier, and the request that brought it.', {
   type: identifierType,
   value: text('As the client first wrote it.'),
-  node: uuid('Where it belongs, for ever: see `nodes` of the merges.'),
+  node: uuid('Where it belongs, permanently: see `nodes` of the merges.'),
   first_trace_id: uuid('The first request with it.'),
   userIndex,
   first_seen: time('When the server received that request.'),

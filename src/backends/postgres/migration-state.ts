@@ -77,10 +77,10 @@ export async function refuseUnfinishedMigration(connection: Queryable): Promise<
 }
 
 /** Null if there is none. */
-export function problemOfUnfinishedMigration(move: MigrationRow | undefined): string | null {
-  if (move === undefined || move.finishedAt !== null) return null;
+export function problemOfUnfinishedMigration(migration: MigrationRow | undefined): string | null {
+  if (migration === undefined || migration.finishedAt !== null) return null;
   return (
     'The database in STORE_URL is being filled by "sluice migrate", and that is not finished. Run the same "sluice ' +
-    'migrate" again: it goes on where it stopped. To give it up, drop the schema "sluice" of the database.'
+    'migrate" again: it continues where it stopped. To give it up, drop the schema "sluice" of the database.'
   );
 }

@@ -103,7 +103,7 @@ class PostgresMigrationTarget implements MigrationTarget {
     await this.#pool.inTransaction(async (client) => {
       await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
       const state = await stateOf(client);
-      if (state.kind !== 'empty') throw new OperatorError(`Somebody else has just written to ${this.location}.`);
+      if (state.kind !== 'empty') throw new OperatorError(`Another process has just written to ${this.location}.`);
       await client.query('INSERT INTO data_migrations (id, log, store_id, started_at) VALUES ($1, $2, $3, $4)', [
         id,
         logName,
@@ -126,7 +126,7 @@ class PostgresMigrationTarget implements MigrationTarget {
          WHERE part = $1 AND position IS NOT DISTINCT FROM $2 AND NOT is_done`,
         [part, from, chunk?.position ?? null, chunk?.rows ?? 0, chunk === null],
       );
-      if (rowCount !== 1) throw new StoreConflictError(`${part} was taken further by somebody else`);
+      if (rowCount !== 1) throw new StoreConflictError(`${part} was advanced by another process`);
       if (chunk === null) return;
       const { text, values } = insertOf(part, chunk);
       const inserted = await client.query({ text, name: `move_${part}` }, values);

@@ -63,7 +63,7 @@ export async function holdOffErases(
   if (tenants.length === 0) return;
   const { rows } = await client.query<{ no: number; invalidation_count: number }>(HOLD_OFF_ERASES, [int4s(tenants)]);
   if (rows.some((row) => row.invalidation_count !== counts.get(row.no))) {
-    throw new StoreConflictError('somebody was erased meanwhile');
+    throw new StoreConflictError('a person was erased meanwhile');
   }
 }
 

@@ -33,7 +33,8 @@ export function asStoreError(error: unknown): unknown {
     for (const column of REVEALING) Reflect.deleteProperty(error, column);
     const code = error.code ?? '';
     if (code === LOCK_TIMEOUT) return new LockTimeoutError('others hold a lock on the same rows or table (55P03)');
-    if (CONFLICTS.has(code)) return new StoreConflictError(`somebody else wrote the same meanwhile (${code})`);
+    if (CONFLICTS.has(code))
+      return new StoreConflictError(`another transaction wrote the same rows meanwhile (${code})`);
     if (UNAVAILABLE.has(code) || UNAVAILABLE_CLASSES.has(code.slice(0, 2))) {
       return new StoreUnavailableError(`PostgreSQL answers: ${error.message} (${code})`, { cause: error });
     }

@@ -179,7 +179,7 @@ class PostgresStoreWriter implements StoreWriter {
 }
 
 const NO_INVALIDATIONS: InvalidationState = { count: 0, lastErasedAt: 0 };
-const NOBODY: ReadonlyMap<PersonKeys, NodeNumber> = new Map();
+const NO_PEOPLE: ReadonlyMap<PersonKeys, NodeNumber> = new Map();
 
 function peopleIn({ resolved }: TenantBatch): Map<PersonKeys, NodeNumber> {
   return new Map(resolved.map(({ user, node }) => [user, node]));
@@ -245,7 +245,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     // A cached person may have been erased or unmerged. That is rare: locks are then taken out of order.
     if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(requests);
     for (const [index, { tenant }] of lookups.entries()) {
-      if (isCurrent[index] === true) this.#met.push([tenant, graph.resolved[index] ?? NOBODY]);
+      if (isCurrent[index] === true) this.#met.push([tenant, graph.resolved[index] ?? NO_PEOPLE]);
     }
     for (const [index, { tenant }] of lookups.entries()) {
       this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);

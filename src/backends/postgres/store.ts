@@ -163,12 +163,14 @@ class PostgresStore implements Store {
   }
 
   unmerge(tenantId: TenantId, id: string, mergedBy: string, audit: AuditContext): Promise<UnmergeResult | undefined> {
-    return this.#ofTenant(tenantId, undefined, (tenant) => settled(unmerge(this.#pool, tenant, id, mergedBy, audit)));
+    return this.#ofTenant(tenantId, undefined, (tenant) =>
+      withoutConflicts(unmerge(this.#pool, tenant, id, mergedBy, audit)),
+    );
   }
 
   erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean> {
     return this.#ofTenant(tenantId, false, (tenant) =>
-      settled(erase(this.#pool, { tenant, tenantId, id, audit, matchOptions: this.#matchOptions })),
+      withoutConflicts(erase(this.#pool, { tenant, tenantId, id, audit, matchOptions: this.#matchOptions })),
     );
   }
 
@@ -228,9 +230,9 @@ class PostgresStore implements Store {
 }
 
 /** Callers handle unavailable stores, but not conflicts. */
-async function settled<T>(act: Promise<T>): Promise<T> {
+async function withoutConflicts<T>(work: Promise<T>): Promise<T> {
   try {
-    return await act;
+    return await work;
   } catch (error) {
     if (!(error instanceof StoreConflictError)) throw error;
     throw new StoreUnavailableError('others were at work on the same person all the time', { cause: error });

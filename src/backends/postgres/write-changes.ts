@@ -84,7 +84,7 @@ async function checkRefused(client: Queryable, tenants: readonly TenantChanges[]
     int2s(refused.map(({ key }) => IDENTIFIER_TYPES.indexOf(key.type))),
     texts(refused.map(({ key }) => key.value)),
   ]);
-  if (rows.length > 0) throw new StoreConflictError('somebody else used an identifier that was about to be refused');
+  if (rows.length > 0) throw new StoreConflictError('another writer used an identifier that was about to be refused');
 }
 
 interface IdentifierRow extends NewIdentifier {
@@ -120,7 +120,7 @@ async function writeIdentifiers(client: Queryable, tenants: readonly TenantChang
     uuids(rows.map(({ ownOrigin }) => ownOrigin?.traceId ?? null)),
     int4s(rows.map(({ ownOrigin }) => ownOrigin?.userIndex ?? null)),
   ]);
-  if (rowCount < rows.length) throw new StoreConflictError('somebody else was first to use an identifier');
+  if (rowCount < rows.length) throw new StoreConflictError('another writer was first to use an identifier');
 }
 
 async function writeMerges(client: Queryable, tenants: readonly TenantChanges[]): Promise<void> {

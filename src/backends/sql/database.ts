@@ -109,7 +109,7 @@ class StatementDriver implements Driver {
   }
 
   beginTransaction(): Promise<void> {
-    return Promise.reject(new Error('transactions are begun by SqlDatabase.change'));
+    return Promise.reject(new Error('transactions are started by SqlDatabase.change'));
   }
 
   async commitTransaction(): Promise<void> {}

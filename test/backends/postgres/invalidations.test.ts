@@ -23,7 +23,7 @@ function countLookUps(context: TestContext): () => number {
   };
 }
 
-suite('After an act on one person, a writer on PostgreSQL', { skip: whyNoPostgres() }, () => {
+suite('After an erase or unmerge, a writer on PostgreSQL', { skip: whyNoPostgres() }, () => {
   test('knows all others without looking them up, and the erased one is somebody new', async (context) => {
     const under = await openFor(context);
     const lookUps = countLookUps(context);
@@ -40,7 +40,7 @@ suite('After an act on one person, a writer on PostgreSQL', { skip: whyNoPostgre
     const anew = await profileOf(under, 'user_id', 'u7');
     assert.notEqual(anew.id, gone.id);
     assert.equal(anew.eventCount, 1);
-    // Somebody whom it remembers is in the very next batch: the missing node is noticed before the act is.
+    // Somebody whom it remembers is in the very next batch: the missing node is noticed before the erase is.
     await under.store.erase(TENANT, anew.id, { ...ACT, at: LATER + 2 });
     await send(under, [CROWD[7], CROWD[8]], { receivedAt: LATER + 3 });
     assert.notEqual((await profileOf(under, 'user_id', 'u7')).id, anew.id);
@@ -86,9 +86,9 @@ suite('After an act on one person, a writer on PostgreSQL', { skip: whyNoPostgre
     assert.ok(lookUps() > 0);
   });
 
-  test('does not learn what was found before an act that it has seen since', async (context) => {
+  test('does not learn what was found before an invalidation that it has seen since', async (context) => {
     const { pool } = await openFor(context);
-    await pool.query('INSERT INTO invalidations (tenant, act, nodes) VALUES (1, 1, $1)', [[10]]);
+    await pool.query('INSERT INTO invalidations (tenant, no, nodes) VALUES (1, 1, $1)', [[10]]);
     const people = new PersonCache(() => ({ hash: 1, rest: 2 }));
     const user = { keys: [] };
     const now = { count: 0, lastErasedAt: 0 };
@@ -97,21 +97,21 @@ suite('After an act on one person, a writer on PostgreSQL', { skip: whyNoPostgre
     people.learn(1, 0, [[user, 10]]);
     assert.equal(people.nodeOf(1, user, START), 10);
     assert.equal(await people.isCurrent(pool, 1, { ...now, count: 1 }), false);
-    // Of a transaction that was committed before the act, and is heard of after it.
+    // Of a transaction that was committed before the invalidation, and is reported after it.
     people.learn(1, 0, [[user, 10]]);
     assert.equal(people.nodeOf(1, user, START), undefined);
   });
 
-  test('finds a bounded number of acts', async (context) => {
+  test('finds a bounded number of invalidations', async (context) => {
     const under = await openFor(context);
     await send(under, CROWD);
-    await under.pool.query('UPDATE tenants SET acts = $1', [INVALIDATIONS_KEPT + 5]);
+    await under.pool.query('UPDATE tenants SET invalidation_count = $1', [INVALIDATIONS_KEPT + 5]);
     await under.pool.query(
-      'INSERT INTO invalidations SELECT no, act, $1 FROM tenants, generate_series(1, acts) AS of (act)',
+      'INSERT INTO invalidations SELECT tenants.no, of.no, $1 FROM tenants, generate_series(1, invalidation_count) AS of (no)',
       [[1]],
     );
     await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'u7')).id, ACT);
-    const { rows } = await under.pool.query('SELECT min(act) AS oldest, max(act) AS newest FROM invalidations');
+    const { rows } = await under.pool.query('SELECT min(no) AS oldest, max(no) AS newest FROM invalidations');
     assert.deepEqual(rows, [{ oldest: 7, newest: INVALIDATIONS_KEPT + 6 }]);
   });
 });

@@ -60,8 +60,8 @@ function inspect(file: string): RecoveredSegment {
   const withWal = hasWal(file);
   const database = openSegmentForReading(file);
   try {
-    const verdict = database.prepare('PRAGMA quick_check(1)').get() as { quick_check: string };
-    if (verdict.quick_check !== 'ok') throw new Error(verdict.quick_check);
+    const result = database.prepare('PRAGMA quick_check(1)').get() as { quick_check: string };
+    if (result.quick_check !== 'ok') throw new Error(result.quick_check);
     if (withWal) assertWalIsWhole(file, validFrames(database));
     assertCurrentFormat(database, file);
     const last = lastPosition(database);
@@ -138,7 +138,7 @@ function assertWalIsWhole(file: string, framesValid: number): void {
       }
     }
     if (commitsBehindTheEnd > 1 || damagedHeadsInside > 0) {
-      throw new Error(`commits (${commitsBehindTheEnd} or more) lie behind a damaged part of its write-ahead log`);
+      throw new Error(`commits (${commitsBehindTheEnd} or more) follow a damaged part of its write-ahead log`);
     }
   } finally {
     closeSync(descriptor);

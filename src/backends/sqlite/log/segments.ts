@@ -367,7 +367,7 @@ function differenceOf(
     return `it is of another log, ${wasIn.logName}, and this one is ${location.logName}. ${away}; if it is ${nameFile} that was replaced, put that back instead`;
   }
   if (wasIn.partition !== location.partition) {
-    return `it is of partition ${wasIn.partition}, and lies in the folder of partition ${location.partition}. ${away}`;
+    return `it is of partition ${wasIn.partition}, but is in the folder of partition ${location.partition}. ${away}`;
   }
   if (wasIn.firstPosition !== location.firstPosition) {
     const name = basename(segmentFile('', location.partition, wasIn.firstPosition));

@@ -328,7 +328,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   #assertFileIsThere(): void {
     if (this.#identity.isSame()) return;
     throw new StoreUnavailableError(
-      `${resolve(this.#file)} was removed or replaced while the server runs. Restart the server: it goes on with the file that is there then, and without one makes the store again from the log`,
+      `${resolve(this.#file)} was removed or replaced while the server is running. Restart the server: it continues with the file that exists then, and without one rebuilds the store from the log`,
     );
   }
 
