@@ -1,8 +1,8 @@
 /**
- * `sluice import FILE.ndjson`: one user a line, sent to a server over HTTP like any client would. Up to four requests
- * are under way; they are taken note of in the order of the file, so that an interrupted import goes on where everything
- * before has its response. Exit code 0: all were accepted; 2: some were rejected, and are in a file with the reason; 1: it
- * stopped, and can be started again.
+ * `sluice import FILE.ndjson`: one user per line, sent to a server over HTTP like any client would. Up to four requests
+ * are in flight; responses are recorded in the order of the file, so that an interrupted import continues after the
+ * last line before which every line has its response. Exit code 0: all were accepted; 2: some were rejected, and are in
+ * a file with the reason; 1: it stopped, and can be started again.
  */
 
 import { createReadStream } from 'node:fs';

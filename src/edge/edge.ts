@@ -73,7 +73,7 @@ export interface Edge {
 }
 
 const GAUGE_INTERVAL_MS = 1_000;
-/** The processor looks at how many wait to decide whether it may work now. */
+/** The processor uses the number of waiting requests to decide whether it may work now. */
 const WAITING_INTERVAL_MS = 20;
 /** How much one look counts: the average is over about five. */
 const WAITING_WEIGHT = 0.2;
@@ -167,7 +167,8 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const edgeServer = made;
   const { server } = edgeServer;
   await listen(server, config, port);
-  // As when the system has no more open files: Node goes on accepting, and each attempt fails until there are some.
+  // For example when the system has no more open files: Node keeps accepting, and each attempt fails until there are
+  // some.
   server.on('error', (error) =>
     rateLimitedLogger.error({ reason: error.message }, 'a connection could not be accepted'),
   );

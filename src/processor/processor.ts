@@ -98,7 +98,9 @@ export class Processor {
   #isUncertain = true;
   readonly #positionsIntervalMs: number;
   #positionsReadAt = 0;
-  /** Partitions in which the log goes on from what the store has: looked at once, when a partition becomes ours. */
+  /**
+   * Partitions whose log continues from what the store has: checked once, when this processor takes over a partition.
+   */
   readonly #continued = new Set<number>();
   /** The partitions that were ours at the last look. */
   #partitions: readonly number[] = [];
@@ -157,7 +159,7 @@ export class Processor {
     this.#stopping = true;
   }
 
-  /** Everything that is in the log now; for tests and tools. Resolves when it is used up. */
+  /** Processes everything that is in the log now; for tests and tools. */
   async drain(): Promise<void> {
     this.#isUncertain = true;
     while (await this.#retryLoop.guard('process', () => this.#transaction()));
@@ -201,7 +203,7 @@ export class Processor {
     return this.#parts.batchesPerTransaction === 1;
   }
 
-  /** Which partitions are ours, and where they go on, if that may have changed. */
+  /** Reads which partitions are ours, and where they continue, if that may have changed. */
   async #lookAround(): Promise<void> {
     const { log, writer } = this.#parts;
     const partitions = await log.partitions();

@@ -1,11 +1,11 @@
 /**
- * The search for people, for every store alike: what matches, in which order, and where a page ends. There is no
- * index of the beginnings of names and identifiers, because the processor would pay for it with every new person;
- * instead a search goes through all people, newest first, for as long as its budget allows, and its cursor goes on from
- * there. So it is complete over all pages, and a page says when it ended early.
+ * The search for people, the same for every store: what matches, in which order, and where a page ends. Prefixes of
+ * names and identifiers have no index, because the processor would pay for it with every new person; instead a search
+ * scans all people, newest first, for as long as its budget allows, and its cursor continues from there. So it is
+ * complete over all pages, and a page says when it ended early.
  *
- * A store narrows each step down to candidates with `roughFilter`, in its own SQL, and reads only those; `matchOf` decides.
- * Case does not matter: ASCII letters are compared in lower case by the stores, all others here.
+ * A store narrows each step down to candidates with `roughFilter`, in its own SQL, and reads only those; `matchOf`
+ * decides. Case does not matter: ASCII letters are compared in lower case by the stores, all others here.
  */
 
 import { setImmediate as yieldToOthers } from 'node:timers/promises';

@@ -1,7 +1,7 @@
 /**
- * A profile as people read it, and why it is one person, made of the rows of its nodes. What a profile shows is the fold
- * over its nodes (rule 13), made at every reading, so there is nothing to keep in step with merges. Pure: stores read
- * the rows, at most 100 nodes a profile, all of one moment.
+ * A profile, and why it is one person, made of the rows of its nodes. A profile is the fold over its nodes (rule 13),
+ * computed at every read, so a merge has nothing to keep in sync. Pure: stores read the rows, at most 100 nodes a
+ * profile, all of one snapshot.
  */
 
 import { compareOrigins } from '../identity/origin.ts';

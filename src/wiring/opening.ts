@@ -420,10 +420,10 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 }
 
 /**
- * The clock of a thread that receives events or processes them: it goes on from the newest time that the log holds, of
- * an erase in the store, and in an embedded store of its newest event, in case the log was removed. To be called when the log was
- * checked. `isAway` for a database, and a Kafka, that is opened later: then the clock is late until `continueClock` was
- * called.
+ * The clock of a thread that receives events or processes them: it continues from the newest time in the log, of an
+ * erase in the store, and in an embedded store of its newest event, in case the log was removed. Call it after the log
+ * was checked. `isAway` is for a database, and a Kafka, that is opened later: then the clock is late until
+ * `continueClock` was called.
  */
 export async function openClock(
   config: Config,
