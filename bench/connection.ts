@@ -1,7 +1,7 @@
 /**
  * One keep-alive connection of the load generator, on a bare socket: sends bytes that were made beforehand and reads
- * just enough of the answer (status and Content-Length) to know when it ends. At most one request is under way.
- * Answers without a Content-Length are not understood and end the process, loudly. A connection that the server closes
+ * just enough of the response (status and Content-Length) to know when it ends. At most one request is under way.
+ * Responses without a Content-Length are not understood and end the process, loudly. A connection that the server closes
  * is opened again.
  */
 
@@ -15,7 +15,7 @@ const LENGTH = /\r\ncontent-length: *(\d+)/i;
 const CLOSE = /\r\nconnection: *close/i;
 
 export interface ConnectionEvents {
-  /** An answer is complete. Should it have come early, the request has been sent to its end too, or was cut off. */
+  /** A response is complete. Should it have come early, the request has been sent to its end too, or was cut off. */
   answered(connection: Connection, status: number): void;
   /** The connection ended, in the midst of a request or not. It is being opened again. */
   lost(connection: Connection, inRequest: boolean): void;
@@ -30,7 +30,7 @@ export class Connection {
   private socket: Socket;
   private closing = false;
   private inRequest = false;
-  /** The status of an answer that is counted once the rest of its request is sent or the connection ends; else 0. */
+  /** The status of a response that is counted once the rest of its request is sent or the connection ends; else 0. */
   private earlyStatus = 0;
   private pending: Buffer | null = null;
   private status = 0;

@@ -52,7 +52,7 @@ const ZERO = 0x30;
 const HEX = Buffer.from('0123456789abcdef');
 /** Odd numbers: multiplying by one maps 32 bits to 32 bits without collisions. */
 const ANON_FACTORS = [2_654_435_761, 40_503, 97, 7_919];
-/** The first person must not get an anon_id of zeros, which names nobody (rule 3). */
+/** The first person must not get an anon_id of zeros, which names no person (rule 3). */
 const ANON_FIRST = 1;
 
 export function peopleOf({ people, order }: Crowd): () => number {

@@ -149,7 +149,7 @@ async function measureSize(
   return { size, fill, warmup, rounds, perSecond: median(rounds.map(({ perSecond }) => perSecond)), reads };
 }
 
-/** Random people, nothing else going on; from the call to the end of the answer, its JSON parsed. */
+/** Random people, nothing else going on; from the call to the end of the response, its JSON parsed. */
 async function measureReads(reader: Reader, people: number, count: number): Promise<Reads> {
   const random = mulberry32(20_260_404);
   const profile = new Histogram();

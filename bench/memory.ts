@@ -1,8 +1,8 @@
 /**
  * The benchmark of memory, in two forms, each with a server of its own whose resident memory is read ten times a second.
  * Large bodies: 32 connections send bodies of 10 MB, as large as they may be, one after the other. Single users: 64
- * connections send requests of one user with a random `$event_id`, as fast as they are answered. A server that cannot
- * take more answers 503, and with large bodies the generator rests for 100 ms then, as a client would. The run is cut
+ * connections send requests of one user with a random `$event_id`, as fast as they are responded to. A server that cannot
+ * take more responds with 503, and with large bodies the generator rests for 100 ms then, as a client would. The run is cut
  * short rather than fill the disk.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Sends a crowd's requests to a server and waits until every event of them can be read back: the measurement that
- * end-to-end, growth, merge-storm and cpu share. Time counts from the first request to the first answer of
+ * end-to-end, growth, merge-storm and cpu share. Time counts from the first request to the first response of
  * `GET /ledger` that has all of them stored and none pending. It fails when anything but a 202 came back, or when
  * more or fewer events are stored than were sent.
  */
@@ -68,7 +68,7 @@ export async function sendAndWait(
   };
 }
 
-/** The books are read last: metrics count an event when it is written, the books when it is committed. */
+/** The ledger is read last: metrics count an event when it is written, the ledger when it is committed. */
 async function waitUntilStored(
   reader: Reader,
   { before, sent }: { readonly before: number; readonly sent: number },

@@ -60,7 +60,7 @@ const FILES: readonly (readonly [RegExp, string])[] = [
 
 /**
  * By file and function of the store: what it is doing there, mostly inside SQLite. The engine often counts native calls
- * as time of the function that makes them, so the two are not told apart.
+ * as time of the function that makes them, so the two are not distinguished.
  */
 const STORE: readonly (readonly [RegExp, RegExp, string])[] = [
   [/\/store-graph/, /./, 'store: looking keys and profiles up'],

@@ -84,7 +84,7 @@ function logUrl({ brokers }: OwnKafka): string {
   return `kafka://${brokers}/${TOPIC}?partitions=${PARTITIONS}&replication=1`;
 }
 
-/** Requests a second are the edge's and Kafka's alone: nobody processes meanwhile. */
+/** Requests a second are the edge's and Kafka's alone: no processor runs meanwhile. */
 async function fill(
   context: Context,
   stage: Stage,

@@ -2,7 +2,7 @@
  * The benchmark soak: ten minutes of what a server meets in production, at a rate that it should not notice. 16,000
  * events/s in an open loop, single users and small batches, a random `$event_id` on every event, new people, anonymous
  * ones, readers, live streams and erases, all at once. It shows what a benchmark of seconds cannot: whether lag, memory,
- * open files and disk stay where they are. Every 30 s a line is printed; the verdict is about the whole time.
+ * open files and disk stay where they are. Every 30 s a line is printed; the summary is about the whole time.
  */
 
 import { lstatSync, readdirSync, statfsSync } from 'node:fs';
@@ -59,7 +59,7 @@ export const soakBenchmark: Benchmark = {
   run: async (context) => context.onStage(async (stage) => soak(context, stage)),
 };
 
-/** One line of the table. Bytes are what the file system has set aside for the files. */
+/** One line of the table. Bytes are what the file system has allocated to the files. */
 interface Row {
   readonly seconds: number;
   readonly eventsPerSecond: number;
@@ -212,7 +212,7 @@ class Soak {
 
 type ReadKind = 'profile' | 'timeline' | 'identity' | 'newest events' | 'ledger';
 
-/** All that goes on beside the load: readers, live streams, erases. */
+/** All that continues beside the load: readers, live streams, erases. */
 class Companions {
   erased = 0;
   private readonly server: Server;
@@ -472,7 +472,7 @@ function diskUse(folder: string): { readonly logBytes: number; readonly storeByt
   return { logBytes, storeBytes };
 }
 
-/** What the file system has set aside; 0 for what was removed meanwhile. */
+/** What the file system has allocated; 0 for what was removed meanwhile. */
 function bytesOf(path: string): number {
   const status = lstatSync(path, { throwIfNoEntry: false });
   if (status === undefined) return 0;

@@ -1,6 +1,6 @@
 /**
  * The part of the load generator that sends a given number of requests, or requests for a given time, each once, as fast
- * as they are answered, made by a crowd on the way. Runs in the generator's process. A request that had no answer is not sent again: it is counted
+ * as they are responded to, made by a crowd on the way. Runs in the generator's process. A request that had no response is not sent again: it is counted
  * as broken, and the run is then worth nothing.
  */
 

@@ -83,7 +83,7 @@ suite('The README', () => {
     assert.match(answer, /"trace_id":"[0-9a-f-]{36}","users_accepted":1,"users_rejected":0,"errors":\[\]/);
   });
 
-  test('every shell snippet runs as printed and answers what is shown below it', async () => {
+  test('every shell snippet runs as printed and prints what is shown below it', async () => {
     // One shell for all of them: variables of one snippet are used by the next.
     let script = '';
     const expected: unknown[] = [];

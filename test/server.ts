@@ -124,7 +124,7 @@ export function sleep(milliseconds: number): Promise<void> {
 }
 
 /**
- * Asks again and again until the answer is truthy; fails after the deadline with the words given. The deadline is long,
+ * Asks again and again until the response is truthy; fails after the deadline with the words given. The deadline is long,
  * since the machine may be busy with other tests, and only a failure waits for it.
  */
 export async function eventually<T>(

@@ -1,4 +1,6 @@
-/** The layout of the data folder. Everything that a server stores is in there, and nothing of it is elsewhere. */
+/**
+ * The layout of the data folder. Everything that a server stores is in there, and nothing of it is elsewhere.
+ */
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -45,7 +45,7 @@ describe('health', () => {
     assert.equal(headers['content-type'], 'text/plain; version=0.0.4; charset=utf-8');
   });
 
-  test('a health check that is under way when the server closes is answered in the ordinary way', async (t) => {
+  test('a health check that is under way when the server closes gets its ordinary response', async (t) => {
     const { app, port } = await startApp(t);
     const socket = connect(port, '127.0.0.1');
     const ended = once(socket, 'close');
@@ -57,7 +57,7 @@ describe('health', () => {
         if (answers()[0]?.endsWith('{"status":"alive"}')) resolve();
       });
     });
-    // One whole request and the beginning of a second: when the first is answered, the second is under way.
+    // One whole request and the beginning of a second: when the first is responded to, the second is under way.
     const request = 'GET /livez HTTP/1.1\r\nHost: sluice\r\n';
     socket.write(`${request}\r\n${request}`);
     await firstAnswer;
@@ -69,7 +69,7 @@ describe('health', () => {
   });
 });
 
-describe('every answer', () => {
+describe('every response', () => {
   const cases: [what: string, method: string, path: string, headers: Record<string, string>][] = [
     ...OPERATOR_PATHS.map((path): [string, string, string, Record<string, string>] => [path, 'GET', path, {}]),
     ['a 403', 'GET', '/livez', PUBLISHABLE],
@@ -158,7 +158,7 @@ describe('paths and methods', () => {
       }
     });
 
-    test(`${path} answers HEAD as it answers GET, without the body`, async (t) => {
+    test(`${path} responds to HEAD as to GET, without the body`, async (t) => {
       const { call } = await startApp(t);
       const get = await call('GET', path);
       const head = await call('HEAD', path);
@@ -274,7 +274,7 @@ describe('routes that are added later', () => {
   };
   const headers = { 'content-type': 'application/json' };
 
-  test('take TypeBox schemas, and answer with what these allow and nothing else', async (t) => {
+  test('take TypeBox schemas, and respond with what these allow and nothing else', async (t) => {
     const { call } = await startApp(t, withEcho);
     const { status, text } = await call('POST', '/echo', { headers, body: '{"limit":5}' });
     assert.equal(status, 200);

@@ -1,5 +1,5 @@
 /**
- * A store with a fixed answer to every question of one tenant and nothing for others, which remembers what it was
+ * A store with a fixed result for every query of one tenant and nothing for others, which remembers what it was
  * asked. For what the real one cannot be made to say on demand.
  */
 
@@ -59,7 +59,7 @@ export interface Asked {
 
 export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } {
   const asked: Asked[] = [];
-  /** The answer for the tenant that has something, or what a tenant without anything gets. */
+  /** The response for the tenant that has something, or what a tenant without anything gets. */
   const answers = <Given extends unknown[], Value>(method: string, own: (...given: Given) => Value, none: Value) => {
     return (tenant: string | null, ...given: Given): Promise<Value> => {
       asked.push({ method, arguments: [tenant, ...given] });

@@ -89,7 +89,7 @@ suite('GET /health', () => {
     assert.ok(rows.length > 10);
   });
 
-  test('tells nothing of what a server of its role does not know: lag, books and disk', async (t) => {
+  test('leaves out what a server of its role does not know: lag, ledger and disk', async (t) => {
     const env = { STORE_URL: 'postgres://u:hidden@db/x', LOG_URL: 'kafka://u:hidden@k:9092/x', SLUICE_ROLE: 'api' };
     const { ask: read } = await startReadingApp(t, { ...loadConfig({ env, args: [] }) });
     const { body, text } = await read('/health');
@@ -108,7 +108,7 @@ suite('GET /health', () => {
     assert.deepEqual([word, reasons], ['not ready', ['the disk is full']]);
   });
 
-  test('still answers when the store does not', async (t) => {
+  test('still responds when the store does not', async (t) => {
     const metricsBuffer = allocateMetrics(1);
     metricsWriter(metricsBuffer, 0).inc(METRIC.dead_letters, 3);
     metricsWriter(metricsBuffer, 0).set(METRIC.log_missing_records, 2);

@@ -276,7 +276,7 @@ suite('Who may do it', () => {
     assert.deepEqual(await list(), [row]);
   });
 
-  test('without a session nobody, not even with a secret key; from another page nothing is changed', async (t) => {
+  test('are refused without a session, even with a secret key; from another page nothing is changed', async (t) => {
     const running = await start(t);
     const { make, list } = running;
     const { key, row } = await make();
@@ -298,7 +298,7 @@ suite('Who may do it', () => {
     assert.deepEqual(await list(), [row]);
   });
 
-  test('a key store that cannot be read is 503, with nothing told of it', async (t) => {
+  test('a key store that cannot be read is 503, without details', async (t) => {
     const failing = { list: () => Promise.reject(new Error('SQLITE_IOERR secret detail')) } as unknown as KeyStore;
     const { ask } = await start(t, { keyStore: failing });
     const { status, text } = await ask('GET', '/keys');

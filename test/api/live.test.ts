@@ -82,7 +82,7 @@ suite('The live stream', () => {
     assert.equal((await other.open(`?profile_id=${stranger}`)).status, 404);
   });
 
-  test('goes on after Last-Event-ID, of the same tenant alone', async (t) => {
+  test('continues after Last-Event-ID, of the same tenant alone', async (t) => {
     const one = await tenantOn(t, server());
     const other = await tenantOn(t, server());
     const mine = await one.open();
@@ -170,7 +170,7 @@ suite('The live stream', () => {
     assert.equal(again.messages.length, 1);
   });
 
-  test('goes on after Last-Event-ID without loss or repeats, also beside one that is level', async (t) => {
+  test('continues after Last-Event-ID without loss or repeats, also beside one that is level', async (t) => {
     const { open, send } = await tenantOn(t, server());
     const steady = await open();
     const first = await open();
@@ -189,7 +189,7 @@ suite('The live stream', () => {
     assert.deepEqual(names(await steady.events(18)), numbered(18));
   });
 
-  test('a stream that broke before its first event goes on without a gap', async (t) => {
+  test('a stream that broke before its first event continues without a gap', async (t) => {
     const { open, send } = await tenantOn(t, server());
     const first = await open();
     const start = first.lastId();

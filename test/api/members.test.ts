@@ -23,7 +23,7 @@ function accept({ ask }: MemberApp, json: object, cookie: string | null = null) 
 }
 
 suite('An invitation', () => {
-  test('tells whoever has it what it is for, and makes a member who is signed in', async (t) => {
+  test('tells its holder what it is for, and makes a member who is signed in', async (t) => {
     const running = await startMemberApp(t);
     const token = await running.invitationFor({ kind: 'first' });
     const look = await running.ask('POST', '/invitations/look', { json: { token } });
@@ -111,7 +111,7 @@ suite('An invitation', () => {
     assert.equal((await accept(running, { token, email: EMAIL, password: '🙂'.repeat(10) })).status, 200);
   });
 
-  test('for an e-mail is for nobody else, and needs it not be typed again', async (t) => {
+  test('for an e-mail is for that person alone, who need not type it again', async (t) => {
     const running = await startMemberApp(t);
     const token = await running.invitationFor({ email: EMAIL });
     const other = await accept(running, { token, email: 'eve@example.com', password: PASSWORD });
@@ -215,7 +215,7 @@ suite('Members', () => {
     }
     assert.equal((await ask('GET', '/session', { cookie: other.cookie })).status, 200);
     assert.equal((await teamOf(running, other.cookie)).invitations.length, 1);
-    // Whether somebody is a member elsewhere is not told to who invites them.
+    // Whether a person is a member elsewhere is not told to who invites them.
     const invited = await ask('POST', '/invitations', { cookie: own.cookie, json: { email: 'b@example.com' } });
     assert.equal(invited.status, 201);
   });

@@ -1,4 +1,4 @@
-/** Every snippet of docs/reading.md is run as it is printed, in order, in one shell, and answers what is shown. */
+/** Every snippet of docs/reading.md is run as it is printed, in order, in one shell, and prints what is shown. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -27,7 +27,7 @@ const snippets: Snippet[] = Array.from(GUIDE.matchAll(/^```(\w+)\n(.*?)^```$/gms
 suite('The guide to reading back', () => {
   const server = useServer();
 
-  test('shows what the server answers', async () => {
+  test('shows what the server responds with', async () => {
     const commands = snippets.filter(({ language }) => language === 'sh');
     const script = commands.map(({ text }) => {
       const wait = text.includes('send()') ? UNTIL_PROCESSED : '';

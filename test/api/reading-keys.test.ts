@@ -35,7 +35,7 @@ test('there are calls to test', () => assert.ok(CALLS.length >= 15));
 
 for (const { method, path, options } of CALLS) {
   suite(`${method} ${path}`, () => {
-    test('is answered to a secret key of the tenant, and its use is noted', async (t) => {
+    test('is available to a secret key of the tenant, and its use is noted', async (t) => {
       const uses: [string, number, string | undefined][] = [];
       const noteUse = (key: ApiKey, at: number, origin: string | undefined): void => {
         uses.push([key.id, at, origin]);
@@ -121,7 +121,7 @@ for (const { method, path, options } of CALLS) {
     });
 
     if (method === 'GET') {
-      test('answers HEAD as it answers GET, without the body, and needs the key for it', async (t) => {
+      test('responds to HEAD as to GET, without the body, and needs the key for it', async (t) => {
         const { ask } = await startReadingApp(t);
         const get = await ask(path);
         const head = await ask(path, { method: 'HEAD' });
@@ -185,7 +185,7 @@ suite('An id that cannot be one', () => {
     });
   }
 
-  test('is not found: one of nobody', async (t) => {
+  test('is not found: an unknown one', async (t) => {
     const { ask } = await startReadingApp(t);
     const nobody = '019a8262-f0d8-83b1-a1c5-000000000000';
     for (const { path, options } of CALLS) {

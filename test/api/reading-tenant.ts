@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { ask, makeKey } from '../edge/fixture.ts';
 import { type Answer, eventually, post, type TestServer } from '../server.ts';
 
-/** What these tests look at in answers. */
+/** What these tests look at in responses. */
 export interface Profile {
   readonly id: string;
   readonly merged_ids: string[];

@@ -1,4 +1,4 @@
-/** Reading back on a real server, from the request to the answer: who somebody is, and why, and for whom. */
+/** Reading back on a real server, from the request to the response: who a person is, and why, and for whom. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -36,7 +36,7 @@ suite('Reading back', () => {
     }
   });
 
-  test('two that turn out to be one person are told why, can be parted again, and stay apart', async () => {
+  test('two that turn out to be one person are explained, can be unmerged, and stay separate', async () => {
     const { get, act, send } = await tenant(server());
     const first = await send(user({ anon_id: 'a-1' }, [{ event_name: 'viewed' }]));
     await send(user({ user_id: 'u-1', email: 'ADA@example.com' }, [{ event_name: 'ordered' }]));
@@ -96,7 +96,7 @@ suite('Reading back', () => {
     assert.deepEqual((await get(`/audit?trace_id=${signIn}`)).body, { entries: [], next_cursor: null });
   });
 
-  test('who is erased is gone from every answer, and the books still balance', async () => {
+  test('who is erased is gone from every response, and every event is still accounted for', async () => {
     const { get, act, send } = await tenant(server());
     const traceId = await send(
       user({ user_id: 'gone', email: 'gone@example.com' }, [{ event_name: 'x' }, { event_name: 'y' }]),

@@ -62,7 +62,7 @@ suite('Every route that changes something', () => {
     });
   }
 
-  test('of the page refuses it without a cookie as well, so that nobody is signed in as somebody else', async (t) => {
+  test('of the page refuses it without a cookie as well, so that no one can sign a person in as another', async (t) => {
     const running = await startMemberApp(t);
     await running.join('ada@example.com', { password: PASSWORD });
     const token = await running.invitationFor();

@@ -36,7 +36,7 @@ suite('Signing in', () => {
     }
   });
 
-  test('is refused with the same words for a wrong password and for an e-mail of nobody', async (t) => {
+  test('is refused with the same words for a wrong password and for an unknown e-mail', async (t) => {
     const running = await startMemberApp(t);
     await running.join(EMAIL, { password: PASSWORD });
     const wrong = await signIn(running, WRONG);
@@ -123,7 +123,7 @@ suite('Signing in', () => {
     assert.deepEqual([environments, server.url], [['production'], 'https://sluice.example']);
   });
 
-  test('of very many at once some are told to come back, and those cost no attempt', async (t) => {
+  test('of very many at once some are asked to retry later, and those cost no attempt', async (t) => {
     const running = await startMemberApp(t, BEHIND_PROXY);
     await running.join(EMAIL, { password: PASSWORD });
     const answers = await Promise.all(
@@ -204,7 +204,7 @@ suite('The cookie', () => {
 });
 
 suite('A session', () => {
-  test('lasts 14 days from its last use, is written at most every 10 minutes, and the browser is told', async (t) => {
+  test('lasts 14 days from its last use, is written at most every 10 minutes, and the cookie is renewed', async (t) => {
     const { ask, join, clock } = await startMemberApp(t);
     const { cookie } = await join(EMAIL);
     const use = async (at: number) => {

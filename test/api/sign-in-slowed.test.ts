@@ -44,7 +44,7 @@ suite('Who guesses', () => {
     assert.equal(answers.filter(({ status }) => status === 429).length, 10);
   });
 
-  test('is slowed alike on an e-mail of nobody', async (t) => {
+  test('is slowed alike on an unknown e-mail', async (t) => {
     const running = await startMemberApp(t);
     for (let n = 0; n < 5; n++) assert.equal((await guess(running, 'nobody@example.com')).status, 401);
     assert.equal((await guess(running, 'nobody@example.com')).status, 429);
@@ -64,10 +64,10 @@ suite('Who guesses', () => {
     assert.equal((await guess(running, EMAIL, PASSWORD, owner)).status, 200);
   });
 
-  test('is slowed whatever a client claims to be, and nobody else is, where no proxy is trusted', async (t) => {
+  test('is slowed whatever a client claims to be, and no other client is, where no proxy is trusted', async (t) => {
     const running = await startMemberApp(t);
     await running.join(EMAIL, { password: PASSWORD });
-    // To escape: another address with each guess. To frame somebody: the address of a victim.
+    // To escape: another address with each guess. To frame someone else: the address of a victim.
     for (let n = 0; n < 20; n++) {
       const claim = { 'x-forwarded-for': `198.51.100.${n}` };
       assert.equal((await guess(running, `${n}@example.com`, PASSWORD, claim)).status, 401);

@@ -25,7 +25,7 @@ export interface Installation {
   readonly key: string;
 }
 
-/** So few that there are several tables of events, and blocks that were made anew. */
+/** So few that there are several tables of events, and blocks that were made again. */
 const TABLE_EVENTS = 300;
 /** So that some of what is told of nodes is still beside their rows. */
 const SIZES = { tableEvents: TABLE_EVENTS, profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 } };
@@ -82,7 +82,7 @@ function oneUser(n: number, name: string, days = 40): LogEntry {
   });
 }
 
-/** Takes back a merge of each tenant, and erases somebody else. */
+/** Undoes a merge of each tenant, and erases another person. */
 async function act(store: Store): Promise<void> {
   let [unmerged, erased] = [0, 0];
   for (const [n, tenantId] of TENANTS.entries()) {

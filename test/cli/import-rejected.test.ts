@@ -41,7 +41,7 @@ function picky({ body }: { readonly body: string }): StubAnswer | undefined {
 }
 
 suite('Lines that an import rejected', () => {
-  test('they are mended in the rejected file and imported from there, and nothing else is sent again', async (context) => {
+  test('they are fixed in the rejected file and imported from there, and nothing else is sent again', async (context) => {
     const stub = await startIngestStub(context, picky);
     const long = '12345678901234567890123';
     const file = temporaryFile(context, `{"n":0}\n{"n":${long},"bad":true}\n{"n":2,"bad":true}\n{"n":3\n{"n":4\n`);
@@ -132,7 +132,7 @@ suite('What an import says', () => {
     assert.equal(stub.received.length, 0);
   });
 
-  test('an empty file is told as that', async (context) => {
+  test('an empty file is reported as that', async (context) => {
     const stub = await startIngestStub(context);
     for (const content of ['', '\n \n']) {
       const file = temporaryFile(context, content);
@@ -142,7 +142,7 @@ suite('What an import says', () => {
     }
   });
 
-  test('a port that nobody listens on is told with the cause, and so is one that is not for HTTP', async (context) => {
+  test('a port that nothing listens on is reported with the cause, and so is one that is not for HTTP', async (context) => {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;

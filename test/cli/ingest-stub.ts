@@ -1,5 +1,5 @@
 /**
- * A server that takes imports and misbehaves when asked to: answers as Sluice does, keeps every body with its
+ * A server that takes imports and misbehaves when asked to: responds as Sluice does, keeps every body with its
  * Idempotency-Key, and stores a key once. For what a real server does not do on command.
  */
 
@@ -29,7 +29,7 @@ export interface IngestStub {
   readonly stored: Map<string, string>;
 }
 
-/** `misbehave` may answer a request itself; undefined lets it be taken. */
+/** `misbehave` may respond to a request itself; undefined lets it be taken. */
 export async function startIngestStub(
   context: TestContext,
   misbehave: (request: Received, nth: number) => StubAnswer | undefined | Promise<StubAnswer | undefined> = () =>

@@ -13,11 +13,11 @@ import { openShell, SECRET } from './keys-shell.ts';
 import { refusal, testShell } from './data-shell.ts';
 
 const TRACE_ID = '01930000-0000-7000-8000-000000000001';
-/** Nobody listens there. */
+/** Nothing listens there. */
 const NOBODY = 'postgres://sluice:hidden@127.0.0.1:1/sluice';
 
 suite('Commands with STORE_URL', () => {
-  test('an address that cannot be is told with its setting or flag, and not repeated', async (context) => {
+  test('an address that cannot be is reported with its setting or flag, and not repeated', async (context) => {
     const { refusal: refusalOf } = await openShell(context);
     const wrong = 'mysql://u:hidden@db/x';
     for (const words of [
@@ -35,7 +35,7 @@ suite('Commands with STORE_URL', () => {
     assert.match(await refusal(runTrace, [TRACE_ID], shell), /LOG_URL is set, but STORE_URL is not/);
   });
 
-  test('a database that is away is told with its address, without the password', async (context) => {
+  test('a database that is away is reported with its address, without the password', async (context) => {
     const { refusal: refusalOf } = await openShell(context);
     for (const words of [
       await refusalOf(['list'], { STORE_URL: NOBODY }),

@@ -1,6 +1,6 @@
 /**
  * `sluice migrate`: an embedded installation with something of everything goes to PostgreSQL, and whatever is asked of
- * either side has the same answer. Killed and stopped wherever it is, it goes on and the result is the same. It refuses
+ * either side has the same response. Killed and stopped wherever it is, it continues and the result is the same. It refuses
  * what would make two histories of one.
  */
 
@@ -73,7 +73,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
 
   const newDatabase = async (): Promise<string> => (await testPostgres()).newDatabase();
 
-  test('moves everything: every answer is the same, and the files are as they were', SLOW, async () => {
+  test('moves everything: every response is the same, and the files are as they were', SLOW, async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const { code, out, err } = await runProgram(['migrate', '--data', folder, '--to', url]);
@@ -90,7 +90,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await assertSameKeys(original, pool);
   });
 
-  test('killed again and again it goes on where it stopped, and nothing is there twice', SLOW, async () => {
+  test('killed again and again it continues where it stopped, and nothing is there twice', SLOW, async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const ways = ['before', 'during', 'after'];
@@ -112,7 +112,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await assertSameKeys(original, pool);
   });
 
-  test('stopped by a signal it says how to go on, and does so', async () => {
+  test('stopped by a signal it says how to continue, and does so', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const stopping = new AbortController();
@@ -174,7 +174,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   });
 
   test(
-    'without migrated.json an embedded server goes on from the old files and the log, and PostgreSQL is refused',
+    'without migrated.json an embedded server continues from the old files and the log, and PostgreSQL is refused',
     SLOW,
     async () => {
       await using scope = new AsyncDisposableStack();
@@ -301,7 +301,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   });
 
   test(
-    'a database that goes away meanwhile is told, and what it had acknowledged is still there',
+    'a database that goes away meanwhile is reported, and what it had acknowledged is still there',
     OWN_SERVER,
     async () => {
       await using scope = new AsyncDisposableStack();
@@ -447,7 +447,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     },
   );
 
-  test('mistakes are told all at once, by the name of the flag, without passwords', async () => {
+  test('mistakes are reported all at once, by the name of the flag, without passwords', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     await assert.rejects(migrateHere(['--data', folder]), saying(/no database given; expected --to postgres:/));

@@ -71,7 +71,7 @@ suite('sluice profile', () => {
     assert.deepEqual(Object.keys(answer), ['profile', 'identity', 'events']);
   });
 
-  test('nobody: exit code 1, and why that may be', async (context) => {
+  test('an unknown person: exit code 1, and why that may be', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [SIGNED_IN] }]);
     const { code, out } = await run(runProfile, ['user_id=null'], folder.shell());

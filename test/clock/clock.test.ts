@@ -189,7 +189,7 @@ suite('The clock of received_at', () => {
     assert.equal(machine.receive(), machine.wall);
   });
 
-  test('waits for a wall clock that is behind at half speed, and goes on with it from then on', () => {
+  test('waits for a wall clock that is behind at half speed, and continues with it from then on', () => {
     const machine = new Machine();
     const before = machine.run(HOUR_MS);
     machine.step(-DAY_MS);
@@ -200,7 +200,7 @@ suite('The clock of received_at', () => {
     assert.equal(machine.clock.behindMs, 0);
   });
 
-  test('goes on behind the newest time of receipt after a restart, whatever the wall clock says then', () => {
+  test('continues after the newest time of receipt after a restart, whatever the wall clock says then', () => {
     for (const wrong of [-TEN_YEARS_MS, -DAY_MS, TEN_YEARS_MS]) {
       const machine = new Machine();
       const before = machine.run(HOUR_MS);
@@ -340,7 +340,7 @@ suite('The clock of received_at', () => {
     assert.equal(machine.run(HOUR_MS), machine.wall);
   });
 
-  test('lets retention go on after sleep, a short standstill and what was held, and in a new installation', () => {
+  test('lets retention continue after sleep, a short standstill and what was held, and in a new installation', () => {
     const machine = new Machine();
     machine.run(HOUR_MS);
     machine.sleep(30 * DAY_MS);

@@ -106,7 +106,7 @@ function keysTests(withStore: WithStore): void {
   );
 
   test(
-    'a hash that is nobody’s finds nothing',
+    'an unknown hash finds nothing',
     withStore(async ({ store }, accountId) => {
       await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
       assert.equal(await store.findByHash(hashKey(makeKey('secret', 'production'))), undefined);
@@ -169,7 +169,7 @@ function keysTests(withStore: WithStore): void {
   );
 
   test(
-    'revoking an id that is nobody’s changes nothing and says so',
+    'revoking an unknown id changes nothing and says so',
     withStore(async ({ store }, accountId) => {
       const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
       assert.equal(await store.revoke('key_nobody000000', NOON), undefined);
@@ -264,7 +264,7 @@ function sightingsTests(withStore: WithStore): void {
   );
 
   test(
-    'sightings of ids that are nobody’s are ignored, those beside them are not',
+    'usage of unknown ids is ignored, that of others beside them is not',
     withStore(async ({ store }, accountId) => {
       const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
       await store.recordUsage([]);

@@ -18,7 +18,7 @@ suite('The key store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     return { store, reopen, dispose: () => store.close() };
   });
 
-  test('nodes that write sightings of the same keys in different orders all succeed', async () => {
+  test('nodes that write key usage of the same keys in different orders all succeed', async () => {
     const { connect } = await migratedDatabase();
     const stores = await Promise.all([1, 2, 3, 4].map(async () => openPostgresKeyStore(await connect({ max: 1 }))));
     const [first] = stores;

@@ -114,7 +114,7 @@ export function storeTracesContract(open: OpenStore): void {
       assert.deepEqual(await told(first, 0), [[], []]);
     });
 
-    test('a user whose events were erased carries a warning, and nobody else does', async () => {
+    test('a user whose events were erased carries a warning, and no one else does', async () => {
       await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e' }])], { receivedAt: START });
       const late = (await profileOf(under, 'user_id', 'u')).id;
       await under.store.erase(TENANT, late, ACT);

@@ -27,7 +27,7 @@ export function storeTransactionsContract(open: OpenStore): void {
     });
     afterEach(() => under.close());
 
-    test('what several batches of one transaction tell of a person is folded as if it had come in one', async () => {
+    test('properties that several batches of one transaction set are folded as if it had come in one', async () => {
       const says = (receivedAt: number, properties: object) =>
         request([person({ user_id: 'u' }, [{}], properties)], { receivedAt });
       const told = [
@@ -97,7 +97,7 @@ export function storeTransactionsContract(open: OpenStore): void {
       assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 2);
     });
 
-    test('what was told of people in a transaction that is rolled back is not told by the next one', async () => {
+    test('properties set in a transaction that is rolled back are not written by the next one', async () => {
       const options = { options: { defaultCountry: null, junkValues: new Set<string>() }, now: () => START };
       const context = { ...options, failpoint: () => undefined };
       await send(under, [person({ user_id: 'u' }, [{}], { a: 1 })], { receivedAt: START });

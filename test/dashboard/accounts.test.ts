@@ -71,7 +71,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     return { word, key, keyId: id, traceId, profileId: (body as { id: string }).id };
   }
 
-  /** Everything that this page and its answers said while the views were gone through. */
+  /** Everything that this page and its responses said while the views were gone through. */
   async function everythingSeen(session: string, more: readonly string[]): Promise<string> {
     const watched = await running.open({ session });
     const seen: string[] = [];
@@ -209,7 +209,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await watched.context.close();
   });
 
-  test('whoever changes the password is signed out everywhere else at the next request', async () => {
+  test('a member who changes the password is signed out everywhere else at the next request', async () => {
     const { page } = second;
     const signedIn = await running.open({ session: null });
     await signedIn.page.goto(`${BASE}/settings/team`);
@@ -251,7 +251,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await second.context.close();
   });
 
-  test('a new password by link signs out whoever had the old one', async () => {
+  test('a new password by link signs out everyone with the old one', async () => {
     const watched = await running.open({ session: rival });
     await watched.page.goto(`${BASE}/live`);
     await heading(watched.page, 'Live');

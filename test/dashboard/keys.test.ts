@@ -86,7 +86,7 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test('a key is shown once: not in the page after closing, nor after reloading, nor in an answer', async () => {
+  test('a key is shown once: not in the page after closing, nor after reloading, nor in a response', async () => {
     const key = await make('shown once');
     assert.ok((await page.content()).includes(key), 'it is shown now');
     await page.getByRole('dialog').getByRole('button', { name: 'Close', exact: true }).click();
@@ -234,7 +234,7 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     const line = { method: 'POST', headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' } };
     const request = JSON.stringify({ ...line, body: JSON.stringify({ users: [user('eve')] }) });
     const url = `${running.server.baseUrl}/ingest/events`;
-    // The answer has no CORS headers: the page does not get to see it.
+    // The response has no CORS headers: the page does not get to see it.
     const script = `fetch('${url}', ${request}).then(() => 'seen', () => 'kept from the page')`;
     assert.equal(await onOtherSite((shop) => shop.evaluate(script)), 'kept from the page');
     await eventually('the server has noted it', async () => {

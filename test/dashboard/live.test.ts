@@ -223,7 +223,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test(`of a burst of ${BURST_EVENTS} events it says how many are left out, and goes on working`, async (context) => {
+  test(`of a burst of ${BURST_EVENTS} events it says how many are left out, and keeps working`, async (context) => {
     await open();
     const users = Array.from({ length: BURST_EVENTS }, (_, n) => ({
       identifiers: { user_id: `burst-${n % 20}` },

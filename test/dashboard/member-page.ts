@@ -26,7 +26,7 @@ export interface MemberServer {
   readonly browser: Browser;
   /** The value of the first member's session cookie. */
   readonly session: string;
-  /** A window in which the member, or whoever has the session that is given, is signed in. */
+  /** A window in which the member, or the holder of the given session, is signed in. */
   readonly open: (options?: PageOptions & { session?: string | null }) => Promise<WatchedPage>;
   readonly close: () => Promise<void>;
 }

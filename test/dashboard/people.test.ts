@@ -155,7 +155,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     watched.complaints.length = 0;
   });
 
-  test('each property has the request that told it, and numbers keep their digits', async () => {
+  test('each property has the request that set it, and numbers keep their digits', async () => {
     await openPerson();
     const properties = page.getByRole('table', { name: 'User properties' });
     for (const [name, value, trace] of [

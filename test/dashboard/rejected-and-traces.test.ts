@@ -179,7 +179,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test('the audit lists who erased whom, newest first, and leads to the act', async () => {
+  test('the audit lists who erased whom, newest first, and leads to the entry', async () => {
     const AUDIT = '/dashboard/development/audit';
     await page.goto(AUDIT);
     await sees(page, 'Nothing was erased or unmerged');

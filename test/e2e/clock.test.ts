@@ -38,7 +38,7 @@ interface Health {
   readonly clock_behind_seconds: number;
 }
 
-/** One client, which goes on over restarts of the server. */
+/** One client, which continues over restarts of the server. */
 class Client {
   server: TestServer;
   readonly #key: string;
@@ -167,7 +167,7 @@ async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string
   assert.ok(rejections.length >= client.sent - REPEATS, `${rejections.length} of ${client.sent}`);
 }
 
-/** The clock is ahead while somebody is erased, and right at the next start. */
+/** The clock is ahead while a person is erased, and right at the next start. */
 async function eraseAhead(scope: AsyncDisposableStack, more: Readonly<Record<string, string>>): Promise<void> {
   const clock = wallClock(scope);
   const dataFolder = folderIn(scope);

@@ -1,5 +1,5 @@
 /**
- * Row 30: somebody is erased over the API, and old data comes in late. It stays erased (rule 17); what comes in newer
+ * Row 30: a person is erased over the API, and old data comes in late. It stays erased (rule 17); what comes in newer
  * starts afresh; and no identifier of the person is left in the files of the store.
  */
 
@@ -61,7 +61,7 @@ async function sendHerLife({ baseUrl, key }: TestServer): Promise<void> {
   }
 }
 
-suite('Somebody who was erased', () => {
+suite('A person who was erased', () => {
   test('does not come back with late data, and starts afresh with newer data', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
@@ -101,7 +101,7 @@ suite('Somebody who was erased', () => {
       late(1, beforeErase, ADA),
       late(2, beforeErase + 1, { email: EMAIL.toLowerCase() }),
       late(3, beforeErase + 2, { anon_id: ANON }),
-      // What she was not known by before is dropped with her, and does not become somebody.
+      // What she was not known by before is dropped with her, and does not become a person.
       late(4, beforeErase + 3, { user_id: ADA.user_id, anon_id: LATE_ANON }),
     ];
     const fresh = late(5, newer, { user_id: ADA.user_id });

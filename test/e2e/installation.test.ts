@@ -1,7 +1,7 @@
 /**
  * Log, store and keys of one installation are tied together by an id. Parts of two installations in one folder, a local
  * log with another database, a database with another topic: each is refused by name, and nothing is changed by that. And
- * a local log that has lost its end goes on behind what the database has processed.
+ * a local log that has lost its end continues after what the database has processed.
  */
 
 import assert from 'node:assert/strict';
@@ -245,7 +245,7 @@ suite('A local log beside PostgreSQL', { skip: whyNoPostgres() }, () => {
     await send(again, key, 2, 5);
   });
 
-  test('that has lost its end goes on behind what the database has processed', async () => {
+  test('that has lost its end continues after what the database has processed', async () => {
     await using scope = new AsyncDisposableStack();
     const env = { STORE_URL: await (await testPostgres()).newDatabase() };
     const { folder, key } = await usedFolder(scope, env);

@@ -49,7 +49,7 @@ async function keyOf(server: TestServer): Promise<string> {
   return eventually('it prints a key', () => /sk_dev_[0-9A-Za-z]{38}/.exec(server.stdout())?.[0], DEADLINE_MS);
 }
 
-/** Made with the command: the first account is made by whoever starts first. */
+/** Made with the command: the server that starts first creates the first account. */
 async function madeKey(env: Record<string, string>): Promise<string> {
   const words = ['keys', 'create', '--name', 'x', '--kind', 'secret', '--env', 'development', '--json'];
   return (JSON.parse((await runSluice(words, env)).stdout) as { key: string }).key;

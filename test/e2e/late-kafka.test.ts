@@ -1,6 +1,6 @@
 /**
  * Servers that start while Kafka is away, and PostgreSQL is there: they run, say why they are not ready, refuse events
- * with 503 and never with 401, and go on by themselves when Kafka comes.
+ * with 503 and never with 401, and continue by themselves when Kafka comes.
  */
 
 import assert from 'node:assert/strict';
@@ -15,7 +15,7 @@ import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 const DEADLINE_MS = 60_000;
 
 suite('A server that starts before Kafka', { skip: whyNoKafka('own') || whyNoPostgres(), timeout: 240_000 }, () => {
-  test('runs and is not ready in every role, and goes on by itself', async () => {
+  test('runs and is not ready in every role, and continues by itself', async () => {
     await using scope = new AsyncDisposableStack();
     const kafka = await ownKafka(1, { isStarted: false });
     scope.defer(() => kafka.close());

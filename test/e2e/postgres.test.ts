@@ -92,7 +92,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
     assert.ok(!server.stderr().includes(password) && !server.stdout().includes(password));
   });
 
-  test('goes on after a restart where it was, and prints no second key', async () => {
+  test('continues after a restart where it was, and prints no second key', async () => {
     await using scope = new AsyncDisposableStack();
     const STORE_URL = await (await testPostgres()).newDatabase();
     const dataFolder = folderIn(scope);
@@ -201,7 +201,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
 });
 
 suite('A server whose PostgreSQL restarts', { skip: whyNoPostgres('own'), timeout: 120_000 }, () => {
-  test('answers 202 all the time, and 503 to who reads until it is back', async () => {
+  test('responds with 202 all the time, and with 503 to reads until it is back', async () => {
     await using scope = new AsyncDisposableStack();
     const postgres = await ownPostgres();
     scope.defer(() => postgres.close());

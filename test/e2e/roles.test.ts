@@ -1,6 +1,6 @@
 /**
  * An edge, a processor and an API server, three processes that share nothing but Kafka and PostgreSQL: what the one takes
- * in the other one answers. Each serves its own, and says who serves the rest. A restart of PostgreSQL costs no event.
+ * in the other one responds. Each serves its own, and says who serves the rest. A restart of PostgreSQL costs no event.
  */
 
 import assert from 'node:assert/strict';
@@ -52,14 +52,14 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
   });
   after(() => scope.disposeAsync());
 
-  test('the API server alone prints a link and a key, and nobody makes a folder', () => {
+  test('the API server alone prints a link and a key, and none creates a folder', () => {
     assert.match(key, /^sk_dev_/);
     assert.match(api.stdout(), /\/dashboard\/welcome#/);
     assert.equal(edge.key + processor.key, '');
     for (const server of [edge, processor, api]) assert.ok(!existsSync(server.dataFolder));
   });
 
-  test('what the edge takes in, the processor processes and the API server answers', async () => {
+  test('what the edge takes in, the processor processes and the API server returns', async () => {
     const users = Array.from({ length: 20 }, (_, n) => user(`u${n}`));
     const traceId = traceIdOf(await post(edge, key, { users: [...users, { identifiers: {} }] }));
     const trace = await eventually('all users are processed', async () => {
@@ -176,7 +176,7 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     );
   });
 
-  test('while PostgreSQL restarts, events go on and reading says 503; then all of it heals', async () => {
+  test('while PostgreSQL restarts, events continue and reads get 503; then everything recovers', async () => {
     traceIdOf(await post(edge, key, { users: [user('before-restart')] }));
     await postgres.stop('immediate');
     const traceIds: string[] = [];

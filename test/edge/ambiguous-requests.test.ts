@@ -45,7 +45,7 @@ suite('A request that can be read in two ways', { concurrency: true }, () => {
     ['Idempotency-Key', () => 'Idempotency-Key: two', () => 'idempotency-key: one'],
   ];
   for (const [header, other, same] of twice) {
-    test(`has two ${header} headers, different or the same, and gets 400 on every route; the connection goes on`, async () => {
+    test(`has two ${header} headers, different or the same, and gets 400 on every route; the connection continues`, async () => {
       const message = new RegExp(`^the ${header} header must not be sent twice$`);
       // The one that is there already; others are in every request.
       const first = { 'Idempotency-Key': 'Idempotency-Key: one', 'Content-Type': 'Content-Type: application/json' };

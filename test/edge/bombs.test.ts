@@ -1,6 +1,6 @@
 /**
  * Bodies made to hurt: small ones that inflate to gigabytes, JSON that is costly to parse, and more megabytes at once than
- * the server wants to hold. Each gets its answer, memory stays within a stated cap, and meanwhile others are served.
+ * the server wants to hold. Each gets its response, memory stays within a stated cap, and meanwhile others are served.
  * Times and memory are printed as diagnostics; the bounds asserted are generous, for this is no benchmark.
  */
 
@@ -12,7 +12,7 @@ import { ask, bodyText, memoryBytes, metric, recordOf, useServer, withWrongCheck
 
 const MB = 1_048_576;
 const INFLATED_BYTES = 120 * MB;
-/** While a hostile body is validated, `/livez` must answer within this time. */
+/** While a hostile body is validated, `/livez` must respond within this time. */
 const LIVEZ_MS_MAX = 1_000;
 /** Ten bombs one after another and five at a time may hold 50 MB of inflated bodies, and what was not yet collected. */
 const BOMB_GROWTH_MAX = 192 * MB;
@@ -23,7 +23,7 @@ const CROWD_PEAK_MAX = 640 * MB;
 
 const SMALL = JSON.stringify({ users: [user('small')] });
 
-/** Asks `/livez` again and again while the work goes on; gives the slowest answer in milliseconds. */
+/** Asks `/livez` again and again while the work continues; gives the slowest response in milliseconds. */
 async function slowestLivez(server: TestServer, work: Promise<unknown>): Promise<number> {
   const state = { isOver: false };
   const watched = work.finally(() => {
@@ -53,7 +53,7 @@ suite('Compressed bombs', () => {
     ['zstd', 'zstd', zstdCompressSync(zeros)],
   ];
   for (const [name, encoding, packed] of bombs) {
-    test(`a ${name} bomb is answered 413, and memory stays flat`, async (t: TestContext) => {
+    test(`a ${name} bomb gets 413, and memory stays flat`, async (t: TestContext) => {
       const send = (): Promise<Answer> => post(server(), server().key, packed, { 'content-encoding': encoding });
       assert.ok(packed.length <= 10 * MB);
       assert.equal((await send()).status, 413);
@@ -61,7 +61,7 @@ suite('Compressed bombs', () => {
       const answers: Answer[] = [];
       for (let round = 0; round < 2; round++) answers.push(...(await Promise.all(Array.from({ length: 5 }, send))));
       for (const { status, body, headers } of answers) {
-        // Five at once may be more than the room for large bodies; both answers are honest.
+        // Five at once may be more than the room for large bodies; both responses are honest.
         assert.ok(status === 413 || status === 503, String(status));
         if (status === 413) assert.deepEqual(body, { error: 'payload too large', trace_id: headers.get('x-trace-id') });
       }
@@ -117,7 +117,7 @@ suite('JSON that is costly to parse', () => {
     ['the same key half a million times', withProperty(keys(500_000, () => 'a')), [2, 0]],
   ];
   for (const [name, body, outcome] of hostile) {
-    test(`${name}: answered by the rules while /livez goes on answering`, async (t: TestContext) => {
+    test(`${name}: gets a response by the rules while /livez keeps responding`, async (t: TestContext) => {
       assert.ok(body.length <= 10 * MB, `${body.length} bytes`);
       const started = performance.now();
       const sent = post(server(), server().key, body);
@@ -160,7 +160,7 @@ suite('JSON that is costly to parse', () => {
 suite('More large bodies at once than may be in flight', () => {
   const server = useServer({ env: { SLUICE_IN_FLIGHT_BYTES: '32MB' } });
 
-  test('forty of 10 MB: some are accepted, the others told to come back, none crash, memory is bounded', async (t: TestContext) => {
+  test('forty of 10 MB: some are accepted, the others asked to retry later, none crash, memory is bounded', async (t: TestContext) => {
     const body = Buffer.from(`{"users":[${JSON.stringify(user('large'))}],"pad":"${'x'.repeat(10 * MB - 200)}"}`);
     const sending = Array.from({ length: 40 }, () => post(server(), server().key, body));
     const answers = await Promise.all(sending);

@@ -1,7 +1,7 @@
 /**
  * Personal data and keys, marked so that they can be found again, go through every path that a request can take: taken,
  * rejected, malformed, unauthorized, too large, and a log that breaks under the server. Then everything that the server
- * said is searched for them: its output at the most talkative level, its metrics, and the answers to other requests.
+ * said is searched for them: its output at the most talkative level, its metrics, and the responses to other requests.
  */
 
 import assert from 'node:assert/strict';
@@ -218,7 +218,7 @@ suite('Personal data and keys', () => {
     assert.doesNotMatch(server().stdout().replaceAll(key, ''), KEY_PATTERN);
   }
 
-  test('they are in no log line, no metric and no answer to another request, whatever became of their own', async () => {
+  test('they are in no log line, no metric and no response to another request, whatever became of their own', async () => {
     const publishable = await makeKey(server().dataFolder, { kind: 'publishable', origins: ['https://shop.example'] });
     const secret = await makeKey(server().dataFolder);
     const unknown = makeUnknownKey('secret', 'production');
@@ -263,7 +263,7 @@ suite('Personal data and keys', () => {
     const known = keys[2] ?? '';
     const { mail, name } = canaries(200);
     const body = JSON.stringify({ users: [{ identifiers: { email: mail }, events: [{ event_name: name }] }] });
-    // Otherwise a server that has lost the write-ahead log might answer from older pages, which it still has in memory.
+    // Otherwise a server that has lost the write-ahead log might respond from older pages, which it still has in memory.
     const keyFile = new DatabaseSync(keyFileOf(dataFolder));
     keyFile.exec('PRAGMA wal_checkpoint(TRUNCATE)');
     keyFile.close();

@@ -35,12 +35,12 @@ suite('Keys at POST /ingest/events', () => {
   const sendWith = (authorization: string | null): Promise<Answer> =>
     post(server(), null, GOOD, authorization === null ? {} : { authorization });
 
-  test('a request without a key is answered 401, and the body says nothing more', async () => {
+  test('a request without a key gets 401, and the body says nothing more', async () => {
     assertUnauthorized(await sendWith(null));
     assertUnauthorized(await sendWith(''));
   });
 
-  test('an Authorization header of another form is answered 401', async () => {
+  test('an Authorization header of another form gets 401', async () => {
     const { key } = server();
     for (const header of [
       key,
@@ -60,7 +60,7 @@ suite('Keys at POST /ingest/events', () => {
     assert.equal((await sendWith(`BEARER  ${server().key}`)).status, 202);
   });
 
-  test('a key that is malformed, mistyped or of nobody is answered 401', async () => {
+  test('a key that is malformed, mistyped or unknown gets 401', async () => {
     const { key } = server();
     const wrong = [key.slice(0, -1), `${key}0`, key.toUpperCase(), key.replace('sk_dev_', 'sk_prod_'), 'sk_dev_', '*'];
     for (const one of [...wrong, withWrongChecksum(key), makeUnknownKey('secret', 'development')]) {
@@ -68,7 +68,7 @@ suite('Keys at POST /ingest/events', () => {
     }
   });
 
-  test('a key that is revoked or expired is answered 401', async () => {
+  test('a key that is revoked or expired gets 401', async () => {
     const revoked = await makeKey(server().dataFolder, { revoked: true });
     const expired = await makeKey(server().dataFolder, { expired: true });
     assertUnauthorized(await sendWith(`Bearer ${revoked.key}`));
@@ -118,7 +118,7 @@ suite('Keys at POST /ingest/events', () => {
     assert.equal(records[0]?.tenantId, records[1]?.tenantId);
   });
 
-  test('what is wrong is told in order: method, key, type and encoding, size, JSON', async () => {
+  test('what is wrong is reported in order: method, key, type and encoding, size, JSON', async () => {
     const { key } = server();
     const put = await ask(server(), '/ingest/events', { method: 'PUT', body: TOO_LARGE });
     assert.equal(put.status, 405);
@@ -139,7 +139,7 @@ suite('Keys at POST /ingest/events', () => {
 suite('A server that may not write because the disk is nearly full', () => {
   const server = useServer({ env: { SLUICE_DISK_FREE_MIN: '1000000GB' } });
 
-  test('it answers 503 with the time to come back, and says so to load balancers', async () => {
+  test('it responds with 503 and the time to retry after, and says so to load balancers', async () => {
     assertUnavailable(await post(server(), server().key, GOOD));
     assert.equal((await ask(server(), '/readyz')).status, 503);
     assert.equal((await ask(server(), '/livez')).status, 200);
@@ -161,7 +161,7 @@ for (const [own, other] of [
   suite(`A deployment for ${own}`, () => {
     const server = useServer({ env: { SLUICE_ENVIRONMENT: own } });
 
-    test(`it takes keys of ${own} and answers 401 to those of ${other}`, async () => {
+    test(`it takes keys of ${own} and responds with 401 to those of ${other}`, async () => {
       for (const kind of ['secret', 'publishable'] as const) {
         const [good, bad] = await Promise.all([
           makeKey(server().dataFolder, { kind, environment: own }),
@@ -177,7 +177,7 @@ for (const [own, other] of [
 suite('A server whose key store cannot be read', () => {
   const server = useServer();
 
-  test('it answers 503 to keys that it does not know, never 401, and goes on with those that it does', async () => {
+  test('it responds with 503 to keys that it does not know, never 401, and continues with those that it does', async () => {
     const { dataFolder, key } = server();
     assert.equal((await post(server(), key, GOOD)).status, 202);
     const fresh = await makeKey(dataFolder);

@@ -84,7 +84,7 @@ suite('The payload of POST /ingest/events', () => {
     ],
   ];
   for (const [what, body, message] of unusable) {
-    test(`a payload that is unusable for ${what} is answered 400 with a message and no per-user errors`, async () => {
+    test(`a payload that is unusable for ${what} gets 400 with a message and no per-user errors`, async () => {
       assertUnusable(await send(body), message);
     });
   }
@@ -111,7 +111,7 @@ suite('The payload of POST /ingest/events', () => {
     }
   });
 
-  test('any other content type is answered 400, before the body is looked at', async () => {
+  test('any other content type gets 400, before the body is looked at', async () => {
     for (const type of [
       'text/plain',
       'text/json',
@@ -141,7 +141,7 @@ suite('The payload of POST /ingest/events', () => {
       assert.equal(bodyText(await recordOf(server(), answer)), text);
     });
 
-    test(`a body that is corrupt or cut short under ${name} is answered 400, wherever the cut is`, async () => {
+    test(`a body that is corrupt or cut short under ${name} gets 400, wherever the cut is`, async () => {
       const whole = compress(JSON.stringify({ users: [user('a'.repeat(50)), user('b')] }));
       for (let bytes = 0; bytes < whole.length; bytes++) {
         assertUnusable(await send(whole.subarray(0, bytes), { 'content-encoding': encoding }), CORRUPT_MESSAGE);
@@ -149,14 +149,14 @@ suite('The payload of POST /ingest/events', () => {
       assertUnusable(await send(GOOD, { 'content-encoding': encoding }), CORRUPT_MESSAGE);
     });
 
-    test(`bytes behind a body compressed with ${name} are answered 400`, async () => {
+    test(`bytes behind a body compressed with ${name} get 400`, async () => {
       for (const more of ['x', '\0\0', GOOD]) {
         const packed = Buffer.concat([compress(GOOD), Buffer.from(more)]);
         assertUnusable(await send(packed, { 'content-encoding': encoding }), CORRUPT_MESSAGE);
       }
     });
 
-    test(`broken JSON within ${name} is told by line and column`, async () => {
+    test(`broken JSON within ${name} is reported by line and column`, async () => {
       const answer = await send(compress('{"users":[\n}'), { 'content-encoding': encoding });
       assertUnusable(
         answer,
@@ -170,23 +170,23 @@ suite('The payload of POST /ingest/events', () => {
     assert.equal((await send(GOOD, { 'content-encoding': 'identity' })).status, 202);
   });
 
-  test('an encoding that is not known, or more than one, is answered 400', async () => {
+  test('an encoding that is not known, or more than one, gets 400', async () => {
     for (const encoding of ['compress', 'x-gzip', 'gzip, gzip', 'gzip, br', 'aws-chunked', '*', 'utf-8']) {
       assertUnusable(await send(gzipSync(GOOD), { 'content-encoding': encoding }), ENCODING_MESSAGE);
     }
   });
 
-  test('compressed bytes without the header are answered 400, not guessed at', async () => {
+  test('compressed bytes without the header get 400, not guessed at', async () => {
     assertUnusable(await send(gzipSync(GOOD)), NOT_UTF8);
   });
 
-  test('one encoding sent under the name of another is answered 400', async () => {
+  test('one encoding sent under the name of another gets 400', async () => {
     assertUnusable(await send(gzipSync(GOOD), { 'content-encoding': 'br' }), CORRUPT_MESSAGE);
     assertUnusable(await send(brotliCompressSync(GOOD), { 'content-encoding': 'zstd' }), CORRUPT_MESSAGE);
     assertUnusable(await send(zstdCompressSync(GOOD), { 'content-encoding': 'gzip' }), CORRUPT_MESSAGE);
   });
 
-  test('a zstd frame that asks for a window of 128 MB is answered 400, however small it is', async () => {
+  test('a zstd frame that asks for a window of 128 MB gets 400, however small it is', async () => {
     const small = await withHugeWindow(GOOD);
     assert.ok(small.length < 200);
     assertUnusable(await send(small, { 'content-encoding': 'zstd' }), CORRUPT_MESSAGE);

@@ -1,5 +1,5 @@
 /**
- * `POST /ingest/events` over HTTP: what is answered to good, partly good and bad users, and what every answer has. The
+ * `POST /ingest/events` over HTTP: the responses to good, partly good and bad users, and what every response has. The
  * rules for single users have their own tests; here it is their way to the wire and into the log that counts.
  */
 
@@ -18,12 +18,12 @@ function traceIdOf(answer: Answer): string {
   return traceId;
 }
 
-suite('The answers of POST /ingest/events', () => {
+suite('The responses of POST /ingest/events', () => {
   const server = useServer();
   const send = (body: unknown, headers?: Record<string, string>): Promise<Answer> =>
     post(server(), server().key, body, headers);
 
-  test('a request whose users are all valid is answered 202 with the counts, and nothing else', async () => {
+  test('a request whose users are all valid gets 202 with the counts, and nothing else', async () => {
     const answer = await send({ users: [user('ada'), user('grace')] });
     assert.equal(answer.status, 202);
     assert.equal(answer.headers.get('content-type'), 'application/json');
@@ -44,7 +44,7 @@ suite('The answers of POST /ingest/events', () => {
     assert.ok(Math.abs(record.receivedAt - Date.now()) < 60_000);
   });
 
-  test('a request with valid and invalid users is answered 202 with one entry per rejected user', async () => {
+  test('a request with valid and invalid users gets 202 with one entry per rejected user', async () => {
     const users = [{ events: [{ event_name: 'a' }] }, user('ok'), { identifiers: { email: 'e' } }, user('ok2'), 7];
     const answer = await send({ users });
     const errors = [
@@ -59,7 +59,7 @@ suite('The answers of POST /ingest/events', () => {
     assert.deepEqual(record.rejections, errors);
   });
 
-  test('a request without a valid user is answered 400 with one entry per user, and is kept in the log', async () => {
+  test('a request without a valid user gets 400 with one entry per user, and is kept in the log', async () => {
     const answer = await send({ users: [{ identifiers: {}, events: [{ event_name: 'a' }] }, user('x', [])] });
     const errors = [
       { userIndex: 0, message: NO_IDENTIFIER },
@@ -116,7 +116,7 @@ suite('The answers of POST /ingest/events', () => {
     assert.equal((await recordOf(server(), without))?.idempotencyKey, null);
   });
 
-  test('an Idempotency-Key that is empty or longer is answered 400, and nothing is stored', async () => {
+  test('an Idempotency-Key that is empty or longer gets 400, and nothing is stored', async () => {
     for (const key of ['', 'k'.repeat(256)]) {
       const answer = await send({ users: [user('i')] }, { 'idempotency-key': key });
       assert.equal(answer.status, 400);
@@ -141,7 +141,7 @@ suite('The answers of POST /ingest/events', () => {
     assert.deepEqual(Object.keys(clean.body as object), ['trace_id', 'users_accepted', 'users_rejected', 'errors']);
   });
 
-  test('every other method is answered 405 with the methods that there are', async () => {
+  test('every other method gets 405 with the methods that there are', async () => {
     for (const method of ['GET', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND']) {
       const answer = await ask(server(), '/ingest/events', { method });
       assert.equal(answer.status, 405, method);
@@ -153,7 +153,7 @@ suite('The answers of POST /ingest/events', () => {
     traceIdOf(head);
   });
 
-  test('every other path is answered 404, also with a good key and a good body', async () => {
+  test('every other path gets 404, also with a good key and a good body', async () => {
     const init = {
       method: 'POST',
       headers: { authorization: `Bearer ${server().key}`, 'content-type': 'application/json' },
@@ -166,7 +166,7 @@ suite('The answers of POST /ingest/events', () => {
     }
   });
 
-  test('every answer of every path has a trace_id of its own, and they ascend', async () => {
+  test('every response of every path has a trace_id of its own, and they ascend', async () => {
     const answers: Answer[] = [];
     for (const path of [
       '/livez',

@@ -1,6 +1,6 @@
 /**
  * What web pages get: preflights, CORS headers for publishable keys, none for secret ones, none outside `/ingest/`. The
- * form for pages that are closing, with the key in the query. And secret keys that turn up on somebody's page.
+ * form for pages that are closing, with the key in the query. And secret keys that turn up on a page.
  */
 
 import assert from 'node:assert/strict';
@@ -31,7 +31,7 @@ async function listedKeys({ dataFolder }: TestServer): Promise<Map<string, Liste
 suite('Web pages at POST /ingest/events', () => {
   const server = useServer();
 
-  test('a preflight is answered 204 with all that a page needs, and without credentials', async () => {
+  test('a preflight gets 204 with all that a page needs, and without credentials', async () => {
     const answer = await ask(server(), '/ingest/events', {
       method: 'OPTIONS',
       headers: {
@@ -51,7 +51,7 @@ suite('Web pages at POST /ingest/events', () => {
     });
   });
 
-  test('a publishable key may be used from any page, which may read the answer and its trace_id', async () => {
+  test('a publishable key may be used from any page, which may read the response and its trace_id', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
     const answers = [
       await post(server(), key, GOOD, { origin: PAGE }),
@@ -76,7 +76,7 @@ suite('Web pages at POST /ingest/events', () => {
     assert.equal(answer.headers.get('access-control-allow-origin'), '*');
   });
 
-  test('a key with a list of origins works from those alone, and they are named in the answer', async () => {
+  test('a key with a list of origins works from those alone, and they are named in the response', async () => {
     const origins = [PAGE, 'http://localhost:3000'];
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable', origins });
     for (const origin of origins) {
@@ -88,7 +88,7 @@ suite('Web pages at POST /ingest/events', () => {
     assert.equal((await post(server(), key, GOOD)).status, 202);
   });
 
-  test('a key with a list of origins is answered 403 from any other page, without CORS headers', async () => {
+  test('a key with a list of origins gets 403 from any other page, without CORS headers', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable', origins: [PAGE] });
     for (const origin of [
       'https://other.example',
@@ -125,7 +125,7 @@ suite('Web pages at POST /ingest/events', () => {
     }
   });
 
-  test('a publishable key is answered 403 outside /ingest/, and 404 where nothing is below it', async () => {
+  test('a publishable key gets 403 outside /ingest/, and 404 where nothing is below it', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
     const headers = { authorization: `Bearer ${key}` };
     for (const path of ['/livez', '/metrics', '/openapi.json', '/docs', '/profiles', '/ingest']) {
@@ -155,7 +155,7 @@ suite('The form for pages that are closing', () => {
     assert.equal((await beacon(`?a=1&key=${key}&b=2`, 'text/plain')).status, 202);
   });
 
-  test('a secret key in the query is answered 401, whatever the content type', async () => {
+  test('a secret key in the query gets 401, whatever the content type', async () => {
     for (const type of ['text/plain', 'application/json']) {
       const answer = await beacon(`?key=${server().key}`, type);
       assert.equal(answer.status, 401);
@@ -163,14 +163,14 @@ suite('The form for pages that are closing', () => {
     }
   });
 
-  test('text/plain with the key in the header is answered 400', async () => {
+  test('text/plain with the key in the header gets 400', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
     const answer = await beacon('', 'text/plain', { authorization: `Bearer ${key}` });
     assert.equal(answer.status, 400);
     assert.equal((answer.body as { message: string }).message, 'Content-Type must be application/json');
   });
 
-  test('a wrong, an empty and a missing key in the query are answered 401', async () => {
+  test('a wrong, an empty and a missing key in the query get 401', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
     for (const query of [`?key=${withWrongChecksum(key)}`, '?key=', '?key', '?', `?Key=${key}`, `?k=${key}`]) {
       assert.equal((await beacon(query, 'text/plain')).status, 401, query);
@@ -182,7 +182,7 @@ suite('The form for pages that are closing', () => {
     assert.equal((await beacon(`?key=${key}`, 'text/plain')).status, 403);
   });
 
-  test('other content types are answered 400 with a key in the query as well', async () => {
+  test('other content types get 400 with a key in the query as well', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
     assert.equal((await beacon(`?key=${key}`, 'application/x-www-form-urlencoded')).status, 400);
     assert.equal((await beacon(`?key=${key}`, 'text/plainer')).status, 400);

@@ -75,7 +75,7 @@ export async function makeKey(dataFolder: string, wishes: TestKeyWishes = {}): P
   }
 }
 
-/** A member with a session, and the cookie of that; the password is one that nobody can type. */
+/** A member with a session, and the cookie of that; the password is one that no one can type. */
 export async function makeSession(
   dataFolder: string,
   { account = 'default', email }: { account?: string; email: string },
@@ -123,7 +123,7 @@ export async function logOf({ dataFolder }: Pick<TestServer, 'dataFolder'>): Pro
   }
 }
 
-/** The one record of the request that an answer is about. */
+/** The one record of the request that a response is about. */
 export async function recordOf(server: TestServer, answer: Answer): Promise<LogRecord | undefined> {
   const traceId = answer.headers.get('x-trace-id');
   return (await logOf(server)).find((record) => record.traceId === traceId);

@@ -1,6 +1,6 @@
 /**
- * Tens of thousands of requests that are nearly good, from a fixed seed, many ahead of their answers on each connection.
- * Whatever they are, every answer is one that the contract knows, the server lives, and the books balance: the users in
+ * Tens of thousands of requests that are nearly good, from a fixed seed, many ahead of their responses on each connection.
+ * Whatever they are, every response is one that the contract knows, the server lives, and every event is accounted for: the users in
  * the log are exactly those that were acknowledged.
  */
 
@@ -17,14 +17,14 @@ const SEED = 20_261_114;
 const REQUESTS = 8_000;
 const CONNECTIONS = 6;
 const BATCH = 40;
-/** Without an answer for so long, a client finds out whether there is still one to come. */
+/** Without a response for so long, a client finds out whether there is still one to come. */
 const QUIET_MS = 15;
 
 const BARRIER = gzipSync(JSON.stringify({ users: [user('barrier')] }));
 
 const STATUSES = new Set([202, 400, 401, 404, 405, 413, 431, 503]);
 
-/** What the clients were told. */
+/** The responses that clients got. */
 class Books {
   readonly statuses = new Map<number, number>();
   readonly acceptedByTrace = new Map<string, number>();
@@ -41,7 +41,7 @@ class Books {
 }
 
 /**
- * Once requests that were sent later are durable, those sent before are too, and their answers are on the way. These are
+ * Once requests that were sent later are durable, those sent before are too, and their responses are on the way. These are
  * compressed, as some of those are, and there are two of them, one after the other.
  */
 async function barrier(server: TestServer, books: Books): Promise<void> {
@@ -53,7 +53,7 @@ async function barrier(server: TestServer, books: Books): Promise<void> {
   await sleep(QUIET_MS);
 }
 
-/** Reads until all is answered, the server has closed, or nothing more can come because the rest was no request. */
+/** Reads until every request has its response, the server has closed, or nothing more can come because the rest was no request. */
 async function readAnswers(server: TestServer, client: RawClient, expected: number, books: Books): Promise<void> {
   let answered = 0;
   let wasQuiet = false;
@@ -87,7 +87,7 @@ async function fuzzConnection(server: TestServer, random: Random, books: Books, 
     books.sent += requests.length;
     await client.send(Buffer.concat(requests));
     await readAnswers(server, client, requests.length, books);
-    // After a wild one nobody knows where in a request the server is.
+    // After a wild one it is unknown where in a request the server is.
     if (!isWild && !client.isClosed) continue;
     client.destroy();
     client = await RawClient.open(server.port);
@@ -98,7 +98,7 @@ async function fuzzConnection(server: TestServer, random: Random, books: Books, 
 suite('Requests mutated at random', () => {
   const server = useServer();
 
-  test(`every answer is one of the contract, the server lives, and the books balance (seed ${SEED})`, async (t: TestContext) => {
+  test(`every response is one of the contract, the server lives, and every event is accounted for (seed ${SEED})`, async (t: TestContext) => {
     const books = new Books();
     const started = performance.now();
     const isOver = (): boolean => books.sent >= REQUESTS;

@@ -1,6 +1,6 @@
 /**
- * Clients that mean harm or do not listen: bodies in crumbs, answers that nobody reads, connections that close while the
- * answer is on its way, requests that come in after their client was told to give up.
+ * Clients that mean harm or do not listen: bodies in crumbs, responses that no one reads, connections that close while the
+ * response is on its way, requests that come in after their client was told to give up.
  */
 
 import assert from 'node:assert/strict';
@@ -30,7 +30,7 @@ suite('Hostile clients', () => {
     assert.ok(memoryBytes(server().pid).peak - before < 200 * MB);
   });
 
-  test('messages name long paths in short, so that no answer is as long as its request', async () => {
+  test('messages name long paths in short, so that no response is as long as its request', async () => {
     let value: unknown = '\u0000';
     for (let n = 0; n < 19; n++) value = { [`${n}`.padEnd(510, 'k')]: value };
     const users = Array.from({ length: 100 }, (_, n) => user(`u${n}`, [{ event_name: 'x', value }]));
@@ -62,7 +62,7 @@ suite('Hostile clients', () => {
     });
   }
 
-  test('a request whose client has gone before it could be answered is not stored', async () => {
+  test('a request whose client has gone before it could get its response is not stored', async () => {
     // Judged in another thread because of its size, which leaves time to go away.
     const body = JSON.stringify({ users: [user('gone', [{ event_name: 'x', pad: 'x'.repeat(9 * MB) }])] });
     const client = await RawClient.open(server().port);
@@ -70,7 +70,7 @@ suite('Hostile clients', () => {
     client.destroy();
     await eventually('nothing is in flight', async () => (await metric(server(), 'sluice_in_flight_bytes')) === 0);
     const stored = (await logOf(server())).filter((record) => bodyText(record).includes('"gone"'));
-    // It may have been faster than the end of the connection; then it was answered, too.
+    // It may have been faster than the end of the connection; then it has a response, too.
     assert.ok(stored.length <= 1);
   });
 

@@ -1,5 +1,5 @@
 /**
- * A client that sends whatever bytes it is told to and reads the answers, without any opinion on HTTP. Every answer of
+ * A client that sends whatever bytes it is told to and reads the responses, without any opinion on HTTP. Every response of
  * the server has a Content-Length or no body at all, so that is all the reading it knows.
  */
 
@@ -32,7 +32,7 @@ export class RawClient {
       while (this.#takeAnswer());
       this.#wake();
     });
-    // A reset is how a connection may end here; what counts is what was answered before.
+    // A reset is how a connection may end here; what counts are the responses before.
     socket.on('error', () => {});
     this.closed = new Promise((resolve) => {
       const close = (): void => {
@@ -58,7 +58,7 @@ export class RawClient {
     });
   }
 
-  /** Says that nothing more will be sent, and goes on reading. */
+  /** Says that nothing more will be sent, and continues reading. */
   finish(): void {
     this.#socket.end();
   }
@@ -67,7 +67,7 @@ export class RawClient {
     return this.#isClosed;
   }
 
-  /** The next answer, in order; undefined if the server closed without one. */
+  /** The next response, in order; undefined if the server closed without one. */
   async next(): Promise<RawAnswer | undefined> {
     const deadline = performance.now() + ANSWER_MS;
     while (this.#answers.length === 0 && !this.#isClosed) {
@@ -77,12 +77,12 @@ export class RawClient {
     return this.#answers.shift();
   }
 
-  /** The answers that are here already and were not taken yet. */
+  /** The responses that are here already and were not taken yet. */
   take(): RawAnswer[] {
     return this.#answers.splice(0);
   }
 
-  /** All answers that are still to come, until the server closes. */
+  /** All responses that are still to come, until the server closes. */
   async rest(): Promise<RawAnswer[]> {
     const all: RawAnswer[] = [];
     for (let answer = await this.next(); answer !== undefined; answer = await this.next()) all.push(answer);

@@ -42,7 +42,7 @@ suite('What people sign in with', () => {
     return cookie;
   }
 
-  test('is answered to nobody but who sent it, from the first link to signing out', async () => {
+  test('is sent back to its sender alone, from the first link to signing out', async () => {
     const [, token = ''] = /welcome#([\w-]{43})/.exec(server().stdout()) ?? [];
     const joined = await call('POST', '/invitations/accept', { token, email: MAIL, password: PASSWORD });
     assert.equal(joined.status, 200, joined.text);

@@ -1,7 +1,7 @@
 /**
  * HTTP that is wrong on purpose, over raw sockets: shapes that have smuggled requests past other servers, lengths that
- * lie, requests sent ahead of their answers, nonsense behind good requests. What is not HTTP is answered 400 and the
- * connection ends; a request that came in whole always gets its own, true answer.
+ * lie, requests sent ahead of their responses, nonsense behind good requests. What is not HTTP gets 400 and the
+ * connection ends; a request that came in whole always gets its own, true response.
  */
 
 import assert from 'node:assert/strict';
@@ -33,7 +33,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
   const server = useServer();
   const usersInLog = async (): Promise<string> => (await logOf(server())).map(bodyText).join('\n');
 
-  /** Sends the bytes on a connection of their own and returns all answers until the server closes it. */
+  /** Sends the bytes on a connection of their own and returns all responses until the server closes it. */
   async function answersTo(...pieces: (string | Uint8Array)[]): Promise<RawAnswer[]> {
     const client = await RawClient.open(server().port);
     for (const piece of pieces) await client.send(piece);
@@ -84,7 +84,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     ['nothing but noise in it', () => '\x00\xff\x00\xff'.repeat(100)],
   ];
   for (const [what, bytes] of refused) {
-    test(`a request with ${what} is answered 400 and the connection ends`, async () => {
+    test(`a request with ${what} gets 400 and the connection ends`, async () => {
       assertRefused(await answersTo(bytes()));
     });
   }
@@ -115,7 +115,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.doesNotMatch(await usersInLog(), /smuggled/);
   });
 
-  test('header fields over 16 kB are answered 431 and the connection ends', async () => {
+  test('header fields over 16 kB get 431 and the connection ends', async () => {
     const answers = await answersTo(head(`X: ${'x'.repeat(17_000)}`));
     assertRefused(answers, 431, 'request header fields too large');
     assertRefused(
@@ -125,7 +125,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     );
   });
 
-  test('requests sent ahead of their answers are answered in order', async () => {
+  test('requests sent ahead of their responses get them in order', async () => {
     const { key, port } = server();
     const client = await RawClient.open(port);
     const bodies = Array.from({ length: 200 }, (_, n) =>
@@ -163,7 +163,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     await idle.closed;
   });
 
-  test('nonsense behind a whole request: the request gets its true answer, then the connection ends', async () => {
+  test('nonsense behind a whole request: the request gets its true response, then the connection ends', async () => {
     const { key } = server();
     const good = requestOf(key, bodyFor('before-nonsense'));
     const bad = requestOf(key, '{');
@@ -177,7 +177,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.equal((await usersInLog()).match(/before-nonsense/g)?.length, 4);
   });
 
-  test('a broken request behind a whole one: the whole one gets its true answer, then the connection ends', async () => {
+  test('a broken request behind a whole one: the whole one gets its true response, then the connection ends', async () => {
     const { key } = server();
     const good = requestOf(key, bodyFor('before-broken'));
     const answers = await answersTo(Buffer.concat([good, Buffer.from(chunked('zz\r\n'))]));
@@ -188,18 +188,18 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.equal((await usersInLog()).match(/before-broken/g)?.length, 1);
   });
 
-  test('nonsense on a connection whose requests were all answered is answered 400', async () => {
+  test('nonsense on a connection whose requests all have their responses gets 400', async () => {
     const client = await RawClient.open(server().port);
     await client.send(requestOf(server().key, bodyFor('earlier')));
     assert.equal((await client.next())?.status, 202);
-    // The answer is here, but the server may still be putting its pen down.
+    // The response is here, but the server may still be putting its pen down.
     await sleep(50);
     await client.send('nonsense\r\n\r\n');
     assertRefused(await client.rest());
     client.destroy();
   });
 
-  test('a body shorter than its length says is answered 400 once the client has ended, and is not stored', async () => {
+  test('a body shorter than its length says gets 400 once the client has ended, and is not stored', async () => {
     const client = await RawClient.open(server().port);
     await client.send(head('Content-Length: 1000') + bodyFor('too-short'));
     client.finish();
@@ -227,7 +227,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.match(await usersInLog(), /chunk by chunk/);
   });
 
-  test('HTTP/1.1 without a Host is answered 400, and the connection goes on', async () => {
+  test('HTTP/1.1 without a Host gets 400, and the connection continues', async () => {
     const client = await RawClient.open(server().port);
     const good = requestOf(server().key, bodyFor('hosted'));
     await client.send(requestOf(server().key, bodyFor('hostless')).toString().replace('Host: localhost\r\n', ''));
@@ -246,7 +246,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.doesNotMatch(await usersInLog(), /hostless/);
   });
 
-  test('HTTP/1.0 without a Host is answered, and the connection ends', async () => {
+  test('HTTP/1.0 without a Host gets its response, and the connection ends', async () => {
     const request = requestOf(server().key, bodyFor('old'))
       .toString()
       .replace('HTTP/1.1\r\nHost: localhost', 'HTTP/1.0');

@@ -82,7 +82,7 @@ async function assertRestored(scope: Scope, { backup, before }: Taken, ledger: L
   }
   assert.equal(await call(server, '/session', MEMBER), 200);
 
-  // It goes on: what is accepted now gets a position of its own, and is stored.
+  // It continues: what is accepted now gets a position of its own, and is stored.
   const answer = await post(server, key, { users: [user('after the restore')] });
   assert.equal(answer.status, 202, answer.text);
   const { trace_id } = answer.body as { trace_id: string };

@@ -1,6 +1,6 @@
 /**
- * A keep-alive HTTP connection over a bare socket, for tests that count every answer: it never retries, never reuses a
- * broken connection, and says whether an answer came or the connection ended without one. One request at a time.
+ * A keep-alive HTTP connection over a bare socket, for tests that count every response: it never retries, never reuses a
+ * broken connection, and says whether a response came or the connection ended without one. One request at a time.
  * It understands what Sluice sends (Content-Length, no chunks) and nothing more.
  */
 
@@ -13,7 +13,7 @@ export interface RawAnswer {
   readonly body: string;
 }
 
-/** The connection ended before the answer was complete: whether the request was taken is not known. */
+/** The connection ended before the response was complete: whether the request was taken is not known. */
 export class ConnectionLostError extends Error {
   override readonly name = 'ConnectionLostError';
 }
@@ -39,7 +39,7 @@ export class Connection {
     });
   }
 
-  /** Rejects when nobody listens. */
+  /** Rejects when nothing listens. */
   static async open(port: number): Promise<Connection> {
     const socket = connect({ host: '127.0.0.1', port });
     await once(socket, 'connect');
@@ -52,7 +52,7 @@ export class Connection {
     return this.send(`${method} ${path} HTTP/1.1\r\nHost: test\r\n${length}${lines.join('')}\r\n${body}`);
   }
 
-  /** Sends bytes as they are and waits for one answer. */
+  /** Sends bytes as they are and waits for one response. */
   send(bytes: string): Promise<RawAnswer> {
     if (this.#lost) return Promise.reject(new ConnectionLostError('the connection has ended'));
     this.#waiting = Promise.withResolvers<RawAnswer>();

@@ -88,12 +88,12 @@ suite('A damaged write-ahead log of a killed server', () => {
     });
   }
 
-  test('that is only cut short within the last commit lets the start go on with all others', async () => {
+  test('that is only cut short within the last commit lets the start continue with all others', async () => {
     await using scope = new AsyncDisposableStack();
     const { dataFolder, ledger, wal } = killedServer(scope);
     truncateSync(wal, statSync(wal).size - 1_000);
     await launch(scope, { dataFolder });
-    // It was acknowledged here, so the start marks its place; whoever reads on has to decide to do without it.
+    // It was acknowledged here, so the start marks its place; an operator has to decide to do without it.
     const mark = listSegments(join(dataFolder, 'log'), 0).find(({ missing }) => missing)?.file ?? '';
     renameSync(mark, mark.replace('.missing', '.lost'));
     const found = await audit(dataFolder, ledger);
@@ -101,7 +101,7 @@ suite('A damaged write-ahead log of a killed server', () => {
     assert.deepEqual([found.doubled, found.altered], [[], []]);
   });
 
-  test('that has garbage or zeros behind its end lets the start go on with everything', async () => {
+  test('that has garbage or zeros behind its end lets the start continue with everything', async () => {
     await using scope = new AsyncDisposableStack();
     const { dataFolder, ledger, wal } = killedServer(scope);
     appendFileSync(wal, Buffer.concat([Buffer.alloc(20_000, 0xa7), Buffer.alloc(20_000)]));
@@ -109,7 +109,7 @@ suite('A damaged write-ahead log of a killed server', () => {
     await assertLedger(dataFolder, ledger);
   });
 
-  test('can be given up by renaming the segment: the start goes on, and no position is used twice', async () => {
+  test('can be given up by renaming the segment: the start continues, and no position is used twice', async () => {
     await using scope = new AsyncDisposableStack();
     const { dataFolder, key, wal } = killedServer(scope);
     flip(wal, Math.floor(statSync(wal).size / 2));

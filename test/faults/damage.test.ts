@@ -177,7 +177,7 @@ suite('Random damage', () => {
     let refused = 0;
     for (let round = 0; round < ROUNDS; round++) {
       const { bytes, what } = damage(whole, random);
-      // A log cut short before its last commit looks like one that was never written further: nobody could tell.
+      // A log cut short before its last commit looks like one that was never written further: no check could tell.
       if (bytes.length < lastCommit) continue;
       writeFileSync(wal, bytes);
       if (isRefused(segment.file)) {

@@ -1,7 +1,7 @@
 /**
  * Log segments that lie where they were not written: copied into another partition or from another installation, or
  * renamed. Their records would be processed a second time, or hide where the log ends. They are refused by name, at a
- * start and under a running server, and all goes on when they are moved away.
+ * start and under a running server, and all continues when they are moved away.
  */
 
 import assert from 'node:assert/strict';
@@ -113,7 +113,7 @@ suite('A log segment', () => {
       await allStored(again, key, 5);
     });
 
-    test(`${what} is not processed by a server that runs, which says so and goes on when it is moved away`, async () => {
+    test(`${what} is not processed by a server that runs, which says so and continues when it is moved away`, async () => {
       await using scope = new AsyncDisposableStack();
       const { folder, key, ...copy } = copyOfOne(scope);
       const server = await launch(scope, { dataFolder: folder });

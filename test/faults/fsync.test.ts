@@ -1,6 +1,6 @@
 /**
  * A disk that fails, and a disk that is slow: errors and delays put into fsync of a running server by strace. After a
- * failed fsync nobody knows what the disk holds, and the next one succeeds whatever became of the data. So there must
+ * failed fsync it is unknown what the disk holds, and the next one succeeds whatever became of the data. So there must
  * be no next one: the process ends, and the next start recovers from what is really there.
  */
 
@@ -119,7 +119,7 @@ function assertNoSecondSync(lines: readonly string[]): void {
 }
 
 suite('A slow disk', () => {
-  test('keeps what is in flight bounded: 503 beyond it, and /livez answers meanwhile', async (t) => {
+  test('keeps what is in flight bounded: 503 beyond it, and /livez responds meanwhile', async (t) => {
     if (skipWithout(t, straceHindrance())) return;
     await using scope = new AsyncDisposableStack();
     const server = await launch(scope, {

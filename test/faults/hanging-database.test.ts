@@ -1,5 +1,5 @@
 /**
- * A PostgreSQL that hangs under a running server: known keys go on, and the log says so in a few lines without a stack.
+ * A PostgreSQL that hangs under a running server: known keys continue, and the log says so in a few lines without a stack.
  * Every source of lines is at work: key usage, key lookups, reading, the processor.
  */
 

@@ -14,7 +14,7 @@ import { assertLedger, Ledger, seededRandom, startLoad } from './ledger.ts';
 import { folderIn, launch } from './scope.ts';
 
 const ROUNDS = 14;
-/** A round ends after so many answers and a moment more, whatever the speed of the machine. */
+/** A round ends after so many responses and a moment more, whatever the speed of the machine. */
 const ANSWERS_MAX = 300;
 const MOMENT_MS_MAX = 30;
 const START_MS_MAX = 500;

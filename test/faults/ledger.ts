@@ -70,15 +70,15 @@ export async function sendNext(connection: Connection, ledger: Ledger, key: stri
 }
 
 export interface Load {
-  /** Answers by status so far; `lost` counts connections that ended without one, `refused` those never made. */
+  /** Responses by status so far; `lost` counts connections that ended without one, `refused` those never made. */
   readonly counts: ReadonlyMap<number | 'lost' | 'refused', number>;
-  /** The head of the latest answer of each status. */
+  /** The head of the latest response of each status. */
   readonly heads: ReadonlyMap<number, string>;
-  /** Resolves once every client has had its last answer or lost its connection. */
+  /** Resolves once every client has had its last response or lost its connection. */
   stop(): Promise<void>;
 }
 
-/** Clients go on until they are stopped; one whose connection breaks opens another, as long as somebody listens. */
+/** Clients continue until they are stopped; one whose connection breaks opens another, as long as the server listens. */
 export function startLoad(
   scope: Scope,
   server: { readonly port: number },
@@ -127,7 +127,7 @@ export function startLoad(
     stopping.abort();
     await running;
   };
-  // Only said here: a client that waits for an answer is let go when the server ends, which comes next.
+  // Only said here: a client that waits for a response is let go when the server ends, which comes next.
   scope.defer(() => stopping.abort());
   return { counts, heads, stop };
 }

@@ -127,7 +127,7 @@ suite('Stopping', () => {
     await assertLedger(dataFolder, ledger);
   });
 
-  test('by Ctrl-C does not drain: nobody at a terminal waits for load balancers', async () => {
+  test('by Ctrl-C does not drain: a person at a terminal does not wait for load balancers', async () => {
     await using scope = new AsyncDisposableStack();
     const server = await launch(scope, { dataFolder: folderIn(scope), env: { SLUICE_DRAIN: '10m' } });
     assert.equal(await server.kill('SIGINT'), 0, server.stderr());
@@ -145,7 +145,7 @@ suite('Stopping', () => {
     assert.ok(ms < 15_000, `took ${ms} ms`);
   });
 
-  test('answers a request that is under way, says that the connection ends with it, and ends', async (t) => {
+  test('responds to a request in progress, says that the connection ends with it, and ends', async (t) => {
     if (skipWithout(t, straceHindrance())) return;
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);

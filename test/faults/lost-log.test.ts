@@ -141,7 +141,7 @@ suite('After the log has lost its newest records', () => {
     });
   }
 
-  test('that were acknowledged and not processed, processing waits until an operator decides, and 202s go on', async () => {
+  test('that were acknowledged and not processed, processing waits until an operator decides, and 202s continue', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     const first = await launch(scope, { dataFolder });

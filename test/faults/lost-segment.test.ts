@@ -67,7 +67,7 @@ async function showsMissing(server: TestServer, key: string, records: number, re
 }
 
 suite('A log that lost records in its middle before they were processed', () => {
-  test('counts and names them, stores all before them, and goes on when exactly they are given up', async () => {
+  test('counts and names them, stores all before them, and continues when exactly they are given up', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     const first = await launch(scope, { dataFolder: folder, args: ARGS });

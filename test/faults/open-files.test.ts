@@ -65,7 +65,7 @@ async function storedEvents(server: TestServer): Promise<number> {
 
 suite('Idle connections', () => {
   for (const edges of ['1', '2']) {
-    test(`more than the limit of open files leave room for everybody else, with ${edges} edge(s)`, async () => {
+    test(`more than the limit of open files leave room for everyone else, with ${edges} edge(s)`, async () => {
       await using scope = new AsyncDisposableStack();
       const dataFolder = folderIn(scope);
       const args = [...SEGMENTS, '--edges', edges];
@@ -130,7 +130,7 @@ function eventsOf({ acknowledged, sent }: Ledger): number {
 }
 
 suite('A process without file descriptors', () => {
-  test('goes on taking events, waits with the rest, and heals by itself', async () => {
+  test('keeps taking events, waits with the rest, and heals by itself', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     const server = await launch(scope, { dataFolder, args: SEGMENTS });

@@ -22,7 +22,7 @@ const ARGS = ['--log-segment', '1MB'];
 interface Run {
   readonly dataFolder: string;
   readonly ledger: Ledger;
-  /** The power goes after so many answers more. */
+  /** The power goes after so many responses more. */
   readonly answers: number;
   /** Of an earlier start; the first start makes one. */
   readonly key: string;

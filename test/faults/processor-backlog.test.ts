@@ -1,6 +1,6 @@
 /**
  * A processor that cannot keep up: the test holds the write lock of the store, so that nothing is processed. The edges
- * take in until the backlog has reached its bound, then answer 503 and say why; what is stored can be read all the
+ * take in until the backlog has reached its bound, then respond with 503 and say why; what is stored can be read all the
  * while; when the lock is released it heals by itself, and nothing that was acknowledged is lost.
  */
 
@@ -17,7 +17,7 @@ import { folderIn, launch } from './scope.ts';
 /** SQLite waits 5 s for a lock, and the backlog is looked at between two tries. */
 const PATIENCE_MS = 60_000;
 
-test('a backlog over its bound is answered 503 until it is processed, and reads go on', async () => {
+test('a backlog over its bound gets 503 until it is processed, and reads continue', async () => {
   await using scope = new AsyncDisposableStack();
   const dataFolder = folderIn(scope);
   const server = await launch(scope, { dataFolder, env: { SLUICE_BACKLOG_MAX: '1MB' } });
@@ -43,7 +43,7 @@ test('a backlog over its bound is answered 503 until it is processed, and reads 
   assert.match(await (await fetch(`${server.baseUrl}/metrics`)).text(), /unavailable_total\{reason="backlog"\} [1-9]/);
   assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200);
 
-  // Everything that was stored before can be read, and what waits is told as pending.
+  // Everything that was stored before can be read, and what waits is reported as pending.
   assert.equal((await get<{ event_count: number }>(server, key, '/profiles?user_id=user-1-0')).event_count, 1);
   assert.equal((await allEvents(server, key)).length, before);
   const books = await get<LedgerAnswer>(server, key, '/ledger');

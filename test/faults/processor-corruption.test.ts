@@ -1,6 +1,6 @@
 /**
  * Row 9 for the store: pages that are zeroed, torn or hold something else. Every page of a store is damaged in turn, and
- * everything is read: what comes back is what was stored, or an error; a server refuses to start or answers with errors,
+ * everything is read: what comes back is what was stored, or an error; a server refuses to start or responds with errors,
  * in words. Limit: SQLite keeps no checksums of pages, so a flipped letter inside of a stored text is not noticed.
  */
 
@@ -100,7 +100,7 @@ suite('A store of which a page', () => {
     });
   }
 
-  test('is read by a server makes that read an error, and not a wrong answer', async () => {
+  test('is read by a server makes that read an error, and not a wrong response', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     const first = await launch(scope, { dataFolder });

@@ -1,6 +1,6 @@
 /**
  * Rows 1 and 10, end to end: kill -9 at random moments and SIGTERM, under load, with one and two edges. Whatever was
- * acknowledged can be read back exactly once, and the books balance whenever somebody looks. The seed is printed.
+ * acknowledged can be read back exactly once, and every event is accounted for at any time. The seed is printed.
  */
 
 import assert from 'node:assert/strict';

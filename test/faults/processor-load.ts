@@ -1,7 +1,7 @@
 /**
  * The ledger test, end to end. Clients send requests in which every event has a mark that exists once in the world, and
  * write down a trace_id only after its 202. Some requests have an Idempotency-Key or event ids and are sent again when
- * the answer was lost, and sometimes when it was not; the others are sent once. At the end everything is read back over
+ * the response was lost, and sometimes when it was not; the others are sent once. At the end everything is read back over
  * the API: what was acknowledged is there exactly once, and nothing that was refused is there at all.
  */
 
@@ -51,7 +51,7 @@ export class EndToEndLedger {
   readonly sent: Sent[] = [];
   readonly #random: () => number;
   answers = 0;
-  /** Trace look-ups and looks at the books that were answered while the load ran. */
+  /** Trace look-ups and reads of the ledger that succeeded while the load ran. */
   looks = 0;
 
   constructor(random: () => number) {
@@ -89,7 +89,7 @@ export class EndToEndLedger {
     return sent;
   }
 
-  /** True when the answer was 202. */
+  /** True when the response was 202. */
   async send(connection: Connection, key: string, sent: Sent): Promise<boolean> {
     const headers = {
       Authorization: `Bearer ${key}`,
@@ -165,7 +165,7 @@ export function startEndToEndLoad(
     connection?.close();
   }
 
-  /** The books balance and a trace is known at every moment that anybody looks. */
+  /** Every event is accounted for and a trace is known at any time. */
   async function lookOn(): Promise<void> {
     while (!stopping.signal.aborted) {
       await sleep(PAUSE_MS * 3);
@@ -180,7 +180,7 @@ export function startEndToEndLoad(
           assert.equal(trace.status, 200, `a trace that was given out is unknown: ${trace.text}`);
         ledger.looks += 1;
       } catch (error) {
-        // Nobody answers while the server is dead.
+        // There is no response while the server is dead.
         if (!(error instanceof TypeError)) throw error;
       }
     }
@@ -210,7 +210,7 @@ export function assertBalanced(books: LedgerAnswer): void {
   for (const { difference } of Object.values(books.totals)) assert.equal(difference, 0);
 }
 
-/** The books once nothing waits any more. */
+/** The ledger once nothing waits any more. */
 export async function settled(server: Pick<TestServer, 'baseUrl'>, key: string): Promise<LedgerAnswer> {
   return eventually(
     'everything is processed',

@@ -102,7 +102,7 @@ test('malformed keys and wrong checksums never reach the store', async (context)
   assert.deepEqual(cache.sizes, { found: 0, notFound: 0 });
 });
 
-test('a key that does not exist is asked for once while that answer is fresh', async (context) => {
+test('a key that does not exist is asked for once while that response is fresh', async (context) => {
   const { counted, reads } = await setUp(context);
   const cache = new KeyCache(counted);
   const key = makeKey('secret', 'production');
@@ -177,13 +177,13 @@ test('the bounds are 10,000 found and 10,000 not found keys, fresh for one secon
   assert.deepEqual([FOUND_MAX, NOT_FOUND_MAX, FRESH_MS, STALE_MS], [10_000, 10_000, 1_000, 600_000]);
 });
 
-test('while the file of the store is garbage, known keys go on for ten minutes and others cannot be judged', async (context) => {
+test('while the file of the store is garbage, known keys keep working for ten minutes and others are unknown', async (context) => {
   const { file, counted, reads, addKey } = await setUp(context);
   const [known, unknown] = [await addKey(), await addKey()];
   const cache = new KeyCache(counted);
   await cache.lookup(known.key, NOW);
 
-  // A commit of another connection makes the first one read the file anew, and find the garbage.
+  // A commit of another connection makes the first one read the file again, and find the garbage.
   const other = openSqliteKeyStore(file);
   await other.ensureAccount(newAccount('other', NOW));
   await other.close();
@@ -196,7 +196,7 @@ test('while the file of the store is garbage, known keys go on for ten minutes a
   assert.equal(reads(), 4);
 });
 
-test('once the store answers again, so does the cache, with what changed meanwhile', async (context) => {
+test('once the store responds again, so does the cache, with what changed meanwhile', async (context) => {
   const { file, counted, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const cache = new KeyCache(counted);
@@ -222,7 +222,7 @@ test('a failing store is asked once per second and key, not once per request', a
   assert.equal(reads(), 2);
 });
 
-test('staleness counts from the last answer of the store, however often it failed since', async (context) => {
+test('staleness counts from the last response of the store, however often it failed since', async (context) => {
   const { store, counted, addKey } = await setUp(context);
   const { key } = await addKey();
   const cache = new KeyCache(counted, { staleMs: 3_500 });
@@ -247,7 +247,7 @@ test('a store that fails is never taken for a key that does not exist, and the c
   });
 });
 
-/** A store whose answers are held back while it hangs, as those of a database behind a network that is down. */
+/** A store whose responses are held back while it hangs, as those of a database behind a network that is down. */
 function hanging(store: KeyStore): { store: KeyStore; hang: () => void; recover: () => void } {
   let gate: PromiseWithResolvers<void> | undefined;
   const proxy = new Proxy(store, {
@@ -271,7 +271,7 @@ function hanging(store: KeyStore): { store: KeyStore; hang: () => void; recover:
   };
 }
 
-test('a store that hangs keeps a known key waiting for a moment once, and not again until it answers', async (context) => {
+test('a store that hangs keeps a known key waiting for a moment once, and not again until it responds', async (context) => {
   const { store, counted, reads, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const slow = hanging(counted);
@@ -342,7 +342,7 @@ test('a key that was not found is asked for again at once when one is made', asy
   assert.equal((await cache.lookup(unborn, NOW + 1))?.id, 'key_later0000000');
 });
 
-test('an answer from before a change is used by nobody who asks after it', async (context) => {
+test('a response from before a change is not used after it', async (context) => {
   const { store, counted, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const read = Promise.withResolvers<void>();
@@ -371,7 +371,7 @@ test('an answer from before a change is used by nobody who asks after it', async
   assert.equal(cache.peek(key, NOW)?.revokedAt, NOW);
 });
 
-test('when any key may have changed all are asked for again, and go on if the store fails', async (context) => {
+test('when any key may have changed all are asked for again, and continue if the store fails', async (context) => {
   const { store, counted, reads, addKey } = await setUp(context);
   const [one, two] = [await addKey(), await addKey()];
   const cache = new KeyCache(counted);
@@ -385,7 +385,7 @@ test('when any key may have changed all are asked for again, and go on if the st
   assert.equal((await cache.lookup(two.key, NOW))?.id, two.id);
 });
 
-test('a key that was read while others changed goes on if the store fails, and is asked for again if not', async (context) => {
+test('a key that was read while others changed continues if the store fails, and is asked for again if not', async (context) => {
   const { store, counted, reads, addKey } = await setUp(context);
   const [one, two] = [await addKey(), await addKey()];
   const slow = hanging(counted);

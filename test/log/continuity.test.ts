@@ -195,7 +195,7 @@ suite('A log that was overwritten under its store', () => {
     assert.equal(position(), 16);
   });
 
-  test('goes on where it is the same log', async () => {
+  test('continues where it is the same log', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     await appendAll(folder, requests(1, 10));

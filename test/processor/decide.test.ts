@@ -14,7 +14,7 @@ const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 const TENANT = 'acct_a/production';
 const ERASED_AT = 1_000_000;
 
-/** A store that knows nobody, but for what the test says. */
+/** An empty store, except for what the test adds. */
 function answerOf(known: { readonly erased?: readonly string[] }): Omit<LookupResult, 'eventIds'> {
   const { erased = [] } = known;
   return {
@@ -100,7 +100,7 @@ suite('Data from before an erase (rule 17)', () => {
     );
   });
 
-  test('of somebody else who shared an identifier is stored, without that identifier and with a word about it', () => {
+  test('of another person who shared an identifier is stored, without that identifier and with a warning', () => {
     const batch = decided(
       answerOf({ erased: ['user_id:ada', 'anon_id:tablet'] }),
       recordOf([someone({ user_id: 'bob', anon_id: 'tablet' })]),

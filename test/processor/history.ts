@@ -106,7 +106,7 @@ class History {
     return made;
   }
 
-  /** Mostly a moment; sometimes a night; now and then somebody sets the clock, and back. */
+  /** Mostly a moment; sometimes a night; now and then someone sets the clock, and back. */
   #step(): number {
     if (this.#chance(0.6)) return 0;
     if (this.#chance(0.995)) return this.#below(400);

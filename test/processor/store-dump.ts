@@ -1,7 +1,7 @@
 /**
  * Everything that a store tells through `Store`, as lines: profiles with provenance and identity, events, traces,
- * rejections, counts, the books, acts, dead letters. Two stores are the same when their lines are. On the way, the
- * lines are looked at for what must hold in every store: each event once, books that balance, sums that agree.
+ * rejections, counts, the ledger, acts, dead letters. Two stores are the same when their lines are. On the way, the
+ * lines are looked at for what must hold in every store: each event once, a ledger that balances, sums that agree.
  */
 
 import assert from 'node:assert/strict';

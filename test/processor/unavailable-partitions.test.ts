@@ -1,6 +1,6 @@
 /**
  * A partition of the log that cannot be read, beside others that can: where several processors share a store the others
- * go on, somebody is told, and the partition is taken up again once it can be read.
+ * continue, an outage is reported, and the partition is taken up again once it can be read.
  */
 
 import assert from 'node:assert/strict';
@@ -110,7 +110,7 @@ suite('A partition of the log', () => {
     ['has no leader', new LogUnavailableError('partition 1 has no leader')],
     ['is damaged', new LogCorruptError('the record at position 1 of partition 1 is damaged')],
   ] as const) {
-    test(`that ${what} keeps no other from being processed, is told once, and is taken up again`, async () => {
+    test(`that ${what} keeps no other from being processed, is reported once, and is taken up again`, async () => {
       await using scope = new AsyncDisposableStack();
       let isBad = true;
       const trial = await trialIn(scope, (read) => async (partition, ...rest) => {
@@ -160,7 +160,7 @@ suite('A partition of the log', () => {
     }
   });
 
-  test('whose answer takes long is waited for once, and not at every batch', async () => {
+  test('whose response takes long is waited for once, and not at every batch', async () => {
     await using scope = new AsyncDisposableStack();
     let reads = 0;
     const { processor, storedEvents } = await trialIn(scope, (read) => async (partition, ...rest) => {
@@ -175,7 +175,7 @@ suite('A partition of the log', () => {
       await eventually('it is tried again', () => reads === 2);
     } finally {
       processor.stop();
-      // Does not wait for the answer that never comes.
+      // Does not wait for the response that never comes.
       await running;
     }
     assert.equal(reads, 2);

@@ -1,6 +1,6 @@
 /**
  * SQLite and PostgreSQL agree: the same records in the same batches, with the same acts in between, give the same
- * answers of the read API to the byte, and the same lines to whoever exports everything. AGREEMENT_SEED=… takes the
+ * responses of the read API to the byte, and the same lines in a complete export. AGREEMENT_SEED=… takes the
  * histories of an earlier run, AGREEMENT_HISTORIES=… more of them.
  */
 
@@ -105,7 +105,7 @@ async function play(stores: TwoStores, steps: readonly Step[]): Promise<void> {
   await askEverything(stores, records);
 }
 
-suite('SQLite and PostgreSQL agree, to the byte of the read API’s answers,', { skip: whyNoPostgres() }, () => {
+suite('SQLite and PostgreSQL agree, to the byte of the read API’s responses,', { skip: whyNoPostgres() }, () => {
   test('on every generated history', async (t) => {
     t.diagnostic(`AGREEMENT_SEED=${seed}`);
     const stores = await TwoStores.open(t);

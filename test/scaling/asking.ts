@@ -1,6 +1,6 @@
 /**
  * Every question of the read API about everything that a history names, and about things that there are not. What both
- * stores answer is compared by `TwoStores`; here is only what to ask.
+ * stores return is compared by `TwoStores`; here is only what to ask.
  */
 
 import type { LogRecord } from '../../src/log.ts';

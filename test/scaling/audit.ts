@@ -1,6 +1,6 @@
 /**
- * Reads back over the API what clients were told is stored: every event of every acknowledged request is there exactly
- * once, under the one profile of its person, the traces say so, and the books balance with nothing pending.
+ * Reads back over the API what clients got a 202 for: every event of every acknowledged request is there exactly
+ * once, under the one profile of its person, the traces say so, and every event is accounted for with nothing pending.
  */
 
 import assert from 'node:assert/strict';
@@ -47,7 +47,7 @@ export async function assertStoredOnce(api: Api, key: string, ledger: ClientLedg
   return { events: events.length, duplicates: books.totals.users['duplicates'] ?? 0 };
 }
 
-/** The books once nothing waits any more. They balance whenever they can be read. */
+/** The ledger once nothing waits any more. It balances whenever it can be read. */
 export async function settled(api: Api, key: string): Promise<LedgerAnswer> {
   return eventually(
     'everything is processed',
@@ -69,11 +69,11 @@ async function ask({ baseUrl }: Api, key: string, path: string): Promise<Answer>
 }
 
 export interface Onlooker {
-  /** Rejects with what it saw that must never be seen; resolves with how often it was answered. */
+  /** Rejects with what it saw that must never be seen; resolves with how many responses it got. */
   stop(): Promise<number>;
 }
 
-/** Whoever looks, at whatever moment: the books balance, and a trace that was given out is known. Or it is a 503. */
+/** At any time: every event is accounted for, and a trace that was given out is known. Or it is a 503. */
 export function lookOn(api: Api, key: string, ledger: ClientLedger, signal: AbortSignal): Onlooker {
   const stopping = new AbortController();
   const look = async (): Promise<number> => {
@@ -101,7 +101,7 @@ export function lookOn(api: Api, key: string, ledger: ClientLedger, signal: Abor
   };
 }
 
-/** One profile a person, and nobody's events under another's. */
+/** One profile a person, and no events under another person's. */
 async function assertPeople(
   api: Api,
   key: string,

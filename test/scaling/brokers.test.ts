@@ -1,5 +1,5 @@
 /**
- * The ledger test while brokers of Kafka are killed. One of three: the others go on. Two of three: nothing is
+ * The ledger test while brokers of Kafka are killed. One of three: the others continue. Two of three: nothing is
  * acknowledged, since there is but one copy, until they are back. What was acknowledged before has its effect once.
  */
 
@@ -53,7 +53,7 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
     });
   });
 
-  test('one of three: acknowledgements go on after a moment', async (t) => {
+  test('one of three: acknowledgements continue after a moment', async (t) => {
     const { api, newTenant } = installation;
     const key = await newTenant();
     const ledger = new ClientLedger(seededRandom((line) => t.diagnostic(line)));
@@ -89,7 +89,7 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
     const clients = startClients({ signal: t.signal, ledger, key, clients: CLIENTS, ports });
     const onlooker = lookOn(api, key, ledger, t.signal);
     await eventually('some answers', () => ledger.acknowledged >= WARM_UP, DEADLINE_MS);
-    // The one that is left leads partitions: it writes a part of what comes, which nobody may be told of.
+    // The one that is left leads partitions: it writes a part of what comes, which gets no 202.
     await Promise.all([kafka.killBroker(0), kafka.killBroker(2)]);
     const goneAt = performance.now();
     const answersSince = (): typeof ledger.tries => ledger.tries.filter(({ sentAt }) => sentAt > goneAt);

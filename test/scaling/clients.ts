@@ -26,7 +26,7 @@ export interface SentRequest {
   /** Of each user in order. */
   readonly marks: readonly string[];
   readonly people: readonly number[];
-  /** Of all tries that were answered 202, which is one unless an answer was lost. */
+  /** Of all tries that got 202, which is one unless a response was lost. */
   acknowledgedAs: string | null;
   tries: number;
 }
@@ -39,7 +39,7 @@ export interface Try {
   readonly end: number | 'lost' | 'refused' | 'silent';
 }
 
-/** What clients sent and what they were told. */
+/** What clients sent and the responses they got. */
 export class ClientLedger {
   readonly requests: SentRequest[] = [];
   readonly tries: Try[] = [];
@@ -104,7 +104,7 @@ export class ClientLedger {
 }
 
 export interface Clients {
-  /** Resolves when every request that was begun is acknowledged; nobody may be left out for longer than that. */
+  /** Resolves when every request that was begun is acknowledged; no request may wait for longer than that. */
   stop(acknowledgedMsMax?: number): Promise<void>;
 }
 
@@ -114,7 +114,7 @@ export interface ClientOptions {
   readonly clients: number;
   /** Where the edges are now. */
   readonly ports: () => readonly number[];
-  /** How long a client waits for an answer before it takes it for lost. */
+  /** How long a client waits for a response before it takes it for lost. */
   readonly answerMsMax?: number;
   /** That of the test: a client whose test is over gives up. */
   readonly signal: AbortSignal;
@@ -221,7 +221,7 @@ function send(connection: Connection, key: string, { idempotencyKey, body }: Sen
 async function inTime<T>(answer: Promise<T>, msMax: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(new SilenceError()), msMax);
-  // It ends with the connection, when nobody waits any more.
+  // It ends with the connection, when nothing waits any more.
   answer.catch(() => undefined);
   return Promise.race([answer, promise]).finally(() => clearTimeout(timer));
 }

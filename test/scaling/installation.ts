@@ -21,7 +21,7 @@ export interface Installation {
   readonly api: TestServer;
   /** One more server; `env` is for what differs. */
   readonly start: (role: RoleName, env?: Readonly<Record<string, string>>) => Promise<TestServer>;
-  /** A secret key of an account that nobody else has. */
+  /** A secret key of an account of its own. */
   readonly newTenant: () => Promise<string>;
 }
 
@@ -123,7 +123,7 @@ export async function metricOf(server: TestServer, name: string): Promise<number
   return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? 0);
 }
 
-/** Resolves when the processor has committed so many more batches; somebody else may have the partitions at first. */
+/** Resolves when the processor has committed so many more batches; another processor may have the partitions at first. */
 export async function works(processor: TestServer, batches = 1): Promise<void> {
   const count = (): Promise<number> => metricOf(processor, 'sluice_processor_transactions_total');
   const before = await count();

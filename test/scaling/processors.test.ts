@@ -96,7 +96,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
     const onlooker = lookOn(api, key, ledger, t.signal);
     await works(first);
     await inTransaction(storeUrl, 0);
-    // Taken for dead in the middle of a batch, and back when its partitions are somebody else's.
+    // Taken for dead in the middle of a batch, and back when its partitions are another's.
     process.kill(first.pid, 'SIGSTOP');
     const second = await start('processor');
     await sleep(STALL_MS);
@@ -122,7 +122,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
     assert.equal(await third.stop(), 0, third.stderr());
   });
 
-  test('an answer that is lost on its way to the client: the request comes again and is stored once', async (t) => {
+  test('a response that is lost on its way to the client: the request comes again and is stored once', async (t) => {
     const random = seededRandom((line) => t.diagnostic(line));
     const { api, start, newTenant } = installation;
     const [key, processor] = await Promise.all([newTenant(), start('processor')]);

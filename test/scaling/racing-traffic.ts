@@ -74,7 +74,7 @@ class Traffic {
     return this.#some(all);
   }
 
-  /** Of anybody: shared devices, others' addresses, and more addresses than a profile may have. */
+  /** Of anyone: shared devices, others' addresses, and more addresses than a profile may have. */
   #messy(phase: number): Record<string, string> {
     const all = {
       user_id: `user-${this.#below(PEOPLE)}`,
@@ -103,7 +103,7 @@ class Traffic {
   }
 }
 
-/** What must be 0 in every store, whoever wrote it. */
+/** What must be 0 in every store, whichever writer wrote it. */
 const FAULTS: Readonly<Record<string, string>> = {
   'aliases of aliases, or of nobody': `
     SELECT n.no FROM nodes n LEFT JOIN nodes r ON r.no = n.root WHERE n.root IS NOT NULL AND (r.no IS NULL OR r.root IS NOT NULL)`,
@@ -155,7 +155,7 @@ export async function assertExplained(store: Store): Promise<void> {
   }
 }
 
-/** People as they are in any order of the same records: not by ids, which are those of whoever was first. */
+/** People as they are in any order of the same records: not by ids, which depend on which writer was first. */
 export async function peopleOf(store: Store): Promise<string[]> {
   const people: string[] = [];
   for (const tenantId of RACING_TENANTS) {

@@ -1,6 +1,6 @@
 /**
  * An SQLite store and a PostgreSQL store side by side, each behind the real API. Both are fed the same records in the
- * same batches and asked the same questions; an answer is good when both give it, to the byte. Cursors are opaque and
+ * same batches and queried alike; a result is good when both return it, to the byte. Cursors are opaque and
  * differ: each store is asked on with its own, and compared is only whether there is one.
  */
 
@@ -39,11 +39,11 @@ export const SILENT: TenantId = 'acct_silent/production';
 
 const LOG_NAME = 'test:agreement';
 const CONNECTIONS = 6;
-/** All that a history fills. Partitions stay, as they do in a server that goes on. */
+/** All that a history fills. Partitions stay, as they do in a server that continues. */
 const TABLES =
   'tenants, invalidations, positions, nodes, identifiers, merges, cannot_link, refusals, tombstones, idempotency_keys, event_ids, counts, ' +
   'ledger, receipts, profile_counts, rejections, dead_letters, audit, records, events, arrivals, expired_arrivals';
-/** What a history should bring about now and then, by how an answer shows it. */
+/** What a history should bring about now and then, by how a response shows it. */
 const SIGHTS: Readonly<Record<string, RegExp>> = {
   merge: /"merged_ids":\["/,
   other_user_id: /"reason":"other_user_id"/,
@@ -72,7 +72,7 @@ export interface Side {
   readonly name: string;
   readonly writer: StoreWriter;
   readonly store: Store;
-  /** The store alone; the log is whoever's it was. */
+  /** The store alone; the log is that of its process. */
   readonly close: () => Promise<void>;
 }
 
@@ -95,7 +95,7 @@ export class TwoStores {
   /** By the clock of both APIs and of the processor. */
   now = 0;
   readonly asked = new Set<string>();
-  /** Names of SIGHTS, and how many answers showed them. */
+  /** Names of SIGHTS, and how many responses showed them. */
   readonly seen = new Map(Object.keys(SIGHTS).map((name) => [name, 0]));
   readonly #folder: string;
   readonly #pool: PostgresPool;
@@ -127,7 +127,7 @@ export class TwoStores {
     return this.#sides;
   }
 
-  /** The paths of all routes that answer GET. */
+  /** The paths of all routes that respond to GET. */
   get routes(): string[] {
     const [app] = this.#apps;
     return [...(app?.methodsByPath ?? [])].flatMap(([path, methods]) => (methods.has('GET') ? [path] : []));
@@ -185,7 +185,7 @@ export class TwoStores {
   }
 
   /**
-   * Both stores keep first uses for longer than their window, and a history that goes on before the sweep shows it: PostgreSQL
+   * Both stores keep first uses for longer than their window, and a history that continues before the sweep shows it: PostgreSQL
    * for processors that are late, SQLite until the newest use of the same run is over.
    */
   async #forgetUsesBefore(shape: RunsShape, cutoff: number): Promise<void> {
@@ -198,7 +198,7 @@ export class TwoStores {
     database.exec('COMMIT');
   }
 
-  /** Asks both, and gives the answers as they came: the cursors in them are each store's own. */
+  /** Asks both, and returns the responses as they came: the cursors in them are each store's own. */
   async ask(tenantId: TenantId, path: string, question: Question = {}): Promise<readonly [string, string]> {
     return this.#askEach(tenantId, [path, path], question);
   }

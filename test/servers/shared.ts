@@ -63,7 +63,7 @@ async function start(
   open: () => Promise<[address: string, close: () => Promise<void>]>,
   report: Report,
 ): Promise<Started> {
-  // Somebody brought their own.
+  // The environment names one.
   if (process.env[variable] !== undefined) return { env: {} };
   const before = performance.now();
   try {

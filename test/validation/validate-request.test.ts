@@ -1,4 +1,4 @@
-/** Whole requests: what makes a payload unusable and how it is told, how users are counted, and bodies made to hurt. */
+/** Whole requests: what makes a payload unusable and how it is reported, how users are counted, and bodies made to hurt. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,6 @@
-/** Tells a full disk, which recovers, from a failing one, which does not. */
+/**
+ * Tells a full disk, which recovers, from a failing one, which does not.
+ */
 
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What a writer on PostgreSQL forgets when somebody is erased or unmerged: those people, and nobody else. */
+/** What a writer on PostgreSQL forgets when a person is erased or unmerged: those people, and no one else. */
 
 import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
@@ -24,7 +24,7 @@ function countLookUps(context: TestContext): () => number {
 }
 
 suite('After an erase or unmerge, a writer on PostgreSQL', { skip: whyNoPostgres() }, () => {
-  test('knows all others without looking them up, and the erased one is somebody new', async (context) => {
+  test('knows all others without looking them up, and the erased person is new', async (context) => {
     const under = await openFor(context);
     const lookUps = countLookUps(context);
     for (let n = 0; n < 3; n++) await send(under, CROWD);
@@ -40,7 +40,7 @@ suite('After an erase or unmerge, a writer on PostgreSQL', { skip: whyNoPostgres
     const anew = await profileOf(under, 'user_id', 'u7');
     assert.notEqual(anew.id, gone.id);
     assert.equal(anew.eventCount, 1);
-    // Somebody whom it remembers is in the very next batch: the missing node is noticed before the erase is.
+    // A person whom it remembers is in the very next batch: the missing node is noticed before the erase is.
     await under.store.erase(TENANT, anew.id, { ...ACT, at: LATER + 2 });
     await send(under, [CROWD[7], CROWD[8]], { receivedAt: LATER + 3 });
     assert.notEqual((await profileOf(under, 'user_id', 'u7')).id, anew.id);
@@ -50,7 +50,7 @@ suite('After an erase or unmerge, a writer on PostgreSQL', { skip: whyNoPostgres
     assert.equal(lookUps(), 0);
   });
 
-  test('puts whoever was unmerged to the right side, and knows all others', async (context) => {
+  test('puts an unmerged person on the right side, and knows all others', async (context) => {
     const under = await openFor(context);
     const lookUps = countLookUps(context);
     await send(under, [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), ...CROWD]);

@@ -1,4 +1,4 @@
-/** PostgreSQL as the target of a migration: a chunk and its position are there together, each once, and numbers go on behind. */
+/** PostgreSQL as the target of a migration: a chunk and its position are there together, each once, and numbers continue after. */
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';

@@ -24,7 +24,7 @@ import { migratedDatabase, type TestDatabase } from './database.ts';
 
 const WRITERS = 4;
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
-/** A batch that loses so often in a row would lose for ever. */
+/** A batch that loses so often in a row would lose forever. */
 const TRIES_MAX = 100;
 
 type Entry = LogEntry & { firstUserIndex: number };
@@ -88,7 +88,7 @@ async function numberOf(pool: PostgresPool, sql: string): Promise<number> {
   return rows[0]?.number ?? Number.NaN;
 }
 
-/** What must hold in every store, whoever wrote it. */
+/** What must hold in every store, whichever writer wrote it. */
 async function assertWhole(pool: PostgresPool): Promise<void> {
   const none = async (what: string, sql: string): Promise<void> =>
     assert.equal(await numberOf(pool, `SELECT count(*) AS number FROM ${sql}`), 0, what);
@@ -193,7 +193,7 @@ suite('Racing writers on PostgreSQL', { skip: whyNoPostgres() }, () => {
   }
 
   for (const seed of [1, 2, 3]) {
-    test(`people that nobody disputes are joined as one writer would, history ${seed}`, async (context) => {
+    test(`people without conflicting claims are joined as one writer would, history ${seed}`, async (context) => {
       const random = randomOf(seed);
       const entries = peaceful(random, 150);
       const pool = await raced(context, entries, random);

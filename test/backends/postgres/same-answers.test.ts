@@ -1,5 +1,5 @@
 /**
- * The store on PostgreSQL answers as the embedded one does, to the byte: the same history is taken in by both, with acts
+ * The store on PostgreSQL responds as the embedded one does, to the byte: the same history is taken in by both, with acts
  * in between, and everything that can be asked is asked of both.
  */
 
@@ -46,7 +46,7 @@ function openSqlite(folder: string): StoreUnderTest {
   return { store, writer, close: async () => void (await Promise.all([store.close(), writer.close()])) };
 }
 
-/** Undoes a merge of whoever has most, and erases whoever has second most. */
+/** Undoes a merge of the profile that has most, and erases the one that has second most. */
 async function act({ store }: StoreUnderTest): Promise<unknown[]> {
   const results: unknown[] = [];
   for (const tenantId of TENANTS) {
@@ -98,7 +98,7 @@ async function moreLines({ store }: StoreUnderTest): Promise<string[]> {
   return lines;
 }
 
-suite('Answers of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
+suite('Responses of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
   for (const seed of [5, 31]) {
     test(`are those of the embedded store, history ${seed}`, async (context) => {
       const both = await inBoth(context);

@@ -35,7 +35,7 @@ test('encryption follows sslmode', () => {
   assert.ok(typeof checked === 'object' && !('rejectUnauthorized' in checked) && checked.ca !== undefined);
 });
 
-test('what is wrong with an address is told, without its user and password', () => {
+test('what is wrong with an address is reported, without its user and password', () => {
   const mistakes: [url: string, words: RegExp][] = [
     ['', /not an address of a PostgreSQL database/],
     ['mysql://mallory:geheim@db.example/events', /not an address of a PostgreSQL database/],

@@ -1,5 +1,5 @@
 /**
- * What the writer forgets when somebody is erased or unmerged: those people, whatever they were known by, and nobody
+ * What the writer forgets when a person is erased or unmerged: those people, whatever they were known by, and no one
  * else. Look-ups are counted by the hashes of single keys that they need; a writer that is rolled back before each batch knows nothing, and
  * is what the others are compared with.
  */
@@ -59,8 +59,8 @@ function openCounting(context: TestContext, file = fileIn(context)): Counting {
 
 const CROWD = Array.from({ length: 50 }, (_, n) => person({ user_id: `u${n}`, anon_id: `a${n}` }));
 
-suite('After an act on one person, the writer', () => {
-  test('knows all others without looking them up, and the erased one is somebody new', async (context) => {
+suite('After an erase or unmerge, the writer', () => {
+  test('knows all others without looking them up, and the erased person is new', async (context) => {
     const under = openCounting(context);
     await send(under, CROWD);
     const gone = await profileOf(under, 'user_id', 'u7');
@@ -113,7 +113,7 @@ suite('After an act on one person, the writer', () => {
     assert.equal(new Set([id, ...mergedIds, ...profiles.map((profile) => profile.id)]).size, 6);
   });
 
-  test('puts whoever was unmerged to the right side, and knows all others', async (context) => {
+  test('puts an unmerged person on the right side, and knows all others', async (context) => {
     const under = openCounting(context);
     await send(under, [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), ...CROWD]);
     const traceId = await send(under, [person({ user_id: 'ada', anon_id: 'tv' })]);
@@ -136,7 +136,7 @@ suite('After an act on one person, the writer', () => {
     );
   });
 
-  test('forgets everybody when it has missed what was touched', async (context) => {
+  test('forgets everyone when it has missed what was touched', async (context) => {
     const file = fileIn(context);
     const under = openCounting(context, file);
     await send(under, CROWD);
@@ -152,7 +152,7 @@ suite('After an act on one person, the writer', () => {
     assert.notEqual((await profileOf(under, 'user_id', 'u7')).id, gone.id);
   });
 
-  test('forgets everybody when another writer was there, or when its own transaction was rolled back', async (context) => {
+  test('forgets everyone when another writer was there, or when its own transaction was rolled back', async (context) => {
     const file = fileIn(context);
     const under = openCounting(context, file);
     await send(under, CROWD);
@@ -211,7 +211,7 @@ const REQUESTS_PER_ROUND = 4;
 /** Few, so that most of those who are erased or unmerged come again, by marks that the writer knew. */
 const PEOPLE = 8;
 
-/** Somebody to be erased; or somebody who was merged, and one request that did it. */
+/** A person to be erased; or a person who was merged, and one request that did it. */
 async function choose(store: Store, random: Random): Promise<{ id: string; mergedBy?: string } | undefined> {
   const { rows } = await store.profiles(TENANT, { limit: 500, cursor: null });
   const isErase = random() < 0.4;
@@ -229,7 +229,7 @@ function pick<T>(items: readonly T[], random: Random): T | undefined {
 
 suite('A writer that remembers people over erases and unmerges', () => {
   for (const seed of SEEDS)
-    test(`writes what one writes that knows nobody (history ${seed})`, async (context) => {
+    test(`writes the same as one with an empty cache (history ${seed})`, async (context) => {
       const [file, other] = [fileIn(context), fileIn(context)];
       const setup: Omit<WriterSetup, 'file'> = {
         tableEvents: 40,

@@ -72,7 +72,7 @@ suite('The match keys of a store', () => {
     await writer.close();
   });
 
-  test('say the same to a writer that knows nobody yet as to one that remembers everybody', async (context) => {
+  test('give a writer with an empty cache the same result as one with a full cache', async (context) => {
     const [file, other] = [storeFileIn(context), storeFileIn(context)];
     const remembering = openSqliteStoreWriter({ file });
     for (const record of entriesOf(5, 200)) {

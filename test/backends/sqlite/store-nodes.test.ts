@@ -226,7 +226,7 @@ class KnownNodes {
     this.#nodes.merge();
   }
 
-  /** By somebody else, whose writing the processor notices, and forgets what it knew. */
+  /** By another connection, whose write the processor notices, and clears its caches. */
   #erase(node: number): void {
     connection.runs(PROFILE_RUNS).remove([[node]]);
     connection.run('DELETE FROM nodes WHERE no = ?', node);
