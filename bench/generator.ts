@@ -6,7 +6,7 @@
 
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import type { Crowd } from './crowd.ts';
+import type { Population } from './people-generator.ts';
 import type { Quantiles } from './histogram.ts';
 import type { ShapeName } from './requests.ts';
 
@@ -50,12 +50,12 @@ export interface LoadResult {
   readonly serverDiskBytes: number;
 }
 
-/** Requests of a crowd, each sent once, in a closed loop: so many, or for so long. */
+/** Requests of a population, each sent once, in a closed loop: so many, or for so long. */
 export interface StreamJob {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
-  readonly crowd: Crowd;
+  readonly population: Population;
   readonly usersPerRequest: number;
   readonly end: { readonly requests: number } | { readonly seconds: number };
   readonly secondsMax: number;
@@ -82,7 +82,7 @@ export interface SteadyJob {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
-  readonly crowd: Crowd;
+  readonly population: Population;
   /** Users of the requests, in turn. */
   readonly sizes: readonly number[];
   readonly eventsPerSecond: number;

@@ -36,7 +36,7 @@ process.on('message', (message: LoadJob | StreamJob | SteadyJob | SteadyControl)
 function runOf(job: LoadJob | StreamJob | SteadyJob): Run | StreamRun | SteadyRun {
   steady = null;
   if ('sizes' in job) return (steady = new SteadyRun(job));
-  return 'crowd' in job ? new StreamRun(job) : new Run(job, requestsFor(job));
+  return 'population' in job ? new StreamRun(job) : new Run(job, requestsFor(job));
 }
 
 function requestsFor(job: LoadJob): Buffer[] {

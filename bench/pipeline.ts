@@ -1,12 +1,12 @@
 /**
- * Sends a crowd's requests to a server and waits until every event of them can be read back: the measurement that
+ * Sends a population's requests to a server and waits until every event of them can be read back: the measurement that
  * end-to-end, growth, merge-storm and cpu share. Time counts from the first request to the first response of
  * `GET /ledger` that has all of them stored and none pending. It fails when anything but a 202 came back, or when
  * more or fewer events are stored than were sent.
  */
 
 import type { Context } from './context.ts';
-import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
+import { type Population, USERS_PER_REQUEST } from './people-generator.ts';
 import { assertAllAccepted } from './generator.ts';
 import type { StoredResult } from './stored-result.ts';
 import { type Noise, noiseText, worstNoise } from './noise.ts';
@@ -26,7 +26,7 @@ export async function sendAndWait(
   context: Context,
   server: Server,
   reader: Reader,
-  crowd: Crowd,
+  population: Population,
   users: number,
 ): Promise<StoredResult> {
   const coresBefore = await context.capacity.now();
@@ -37,7 +37,7 @@ export async function sendAndWait(
     port: server.port,
     key: server.key,
     connections: CONNECTIONS,
-    crowd,
+    population,
     usersPerRequest: USERS_PER_REQUEST,
     end: { requests: Math.ceil(users / USERS_PER_REQUEST) },
     secondsMax,

@@ -68,8 +68,8 @@ if (files.length > 0) {
 
 async function endToEnd(context: Context, server: Server, eventIds: boolean): Promise<string> {
   const reader = new Reader(server);
-  const crowd = { people: PEOPLE, order: { seed: 1 }, says: 'everything', eventIds } as const;
-  const { perSecond, seconds } = await sendAndWait(context, server, reader, crowd, EVENTS);
+  const population = { people: PEOPLE, order: { seed: 1 }, carries: 'everything', eventIds } as const;
+  const { perSecond, seconds } = await sendAndWait(context, server, reader, population, EVENTS);
   reader.close();
   return `${thousands(perSecond)} events/s, ${seconds.toFixed(1)} s`;
 }

@@ -8,7 +8,7 @@
 import { lstatSync, readdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
-import { type Crowd, identifiersOf } from './crowd.ts';
+import { type Population, identifiersOf } from './people-generator.ts';
 import type { SteadyResult } from './generator.ts';
 import { Histogram, type Quantiles } from './histogram.ts';
 import { LagMeter } from './lag.ts';
@@ -24,10 +24,10 @@ const CONNECTIONS = 16;
 /** One request in five with 50 users, the others with one. */
 const SIZES = [50, 1, 1, 1, 1];
 const NEW_SHARE = 0.1;
-const CROWD: Crowd = {
+const POPULATION: Population = {
   people: 90_000_000,
   order: { seed: 20_261_117, newShare: NEW_SHARE },
-  says: 'everything',
+  carries: 'everything',
   anonymousShare: 0.3,
   eventIds: true,
 };
@@ -141,7 +141,7 @@ class Soak {
         port: server.port,
         key: server.key,
         connections: CONNECTIONS,
-        crowd: CROWD,
+        population: POPULATION,
         sizes: SIZES,
         eventsPerSecond: EVENTS_PER_SECOND,
       },

@@ -15,7 +15,7 @@ import { appendAll, processAll } from '../processor/processing.ts';
 import { assertSame } from '../processor/store-dump.ts';
 import { whyNoPostgres } from '../servers/postgres.ts';
 import { eventually } from '../server.ts';
-import { askEverything, routesNotAsked } from './asking.ts';
+import { askEverything, routesNotAsked } from './read-requests.ts';
 import { type Act, batchesOf, DAY_MS, history, MIDNIGHT, type Step, timeOf } from './generated-history.ts';
 import { TwoStores } from './two-stores.ts';
 import { UNDOING } from './undoing-history.ts';
