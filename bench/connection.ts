@@ -16,7 +16,7 @@ const CLOSE = /\r\nconnection: *close/i;
 
 export interface ConnectionEvents {
   /** A response is complete. Should it have come early, the request has been sent to its end too, or was cut off. */
-  answered(connection: Connection, status: number): void;
+  responded(connection: Connection, status: number): void;
   /** The connection ended, in the midst of a request or not. It is being opened again. */
   lost(connection: Connection, inRequest: boolean): void;
   opened(connection: Connection): void;
@@ -35,7 +35,7 @@ export class Connection {
   private pending: Buffer | null = null;
   private status = 0;
   private bodyLeft = 0;
-  private lastAnswer = false;
+  private lastResponse = false;
   private readonly port: number;
   private readonly restMilliseconds: number;
   private readonly events: ConnectionEvents;
@@ -63,7 +63,7 @@ export class Connection {
   private open(): Socket {
     this.pending = null;
     this.bodyLeft = 0;
-    this.lastAnswer = false;
+    this.lastResponse = false;
     const socket = connect({
       port: this.port,
       host: '127.0.0.1',
@@ -93,7 +93,7 @@ export class Connection {
     this.free = false;
     this.inRequest = false;
     this.earlyStatus = 0;
-    if (early !== 0) this.events.answered(this, early);
+    if (early !== 0) this.events.responded(this, early);
     this.events.lost(this, inRequest && early === 0);
     setTimeout(() => {
       if (!this.closing) this.socket = this.open();
@@ -121,14 +121,14 @@ export class Connection {
     const length = LENGTH.exec(text);
     if (!text.startsWith('HTTP/1.1 ') || length === null) throw new Error(`not understood: ${text}`);
     this.status = Number(text.slice(9, 12));
-    this.lastAnswer = CLOSE.test(text);
+    this.lastResponse = CLOSE.test(text);
     this.bodyLeft = Number(length[1]) - (head.length - end - HEAD_END.length);
     if (this.bodyLeft < 0) throw new Error('an answer to a request that was not sent');
     if (this.bodyLeft === 0) this.complete();
   }
 
   private complete(): void {
-    if (this.lastAnswer) {
+    if (this.lastResponse) {
       this.earlyStatus = this.status;
       this.socket.destroy();
     } else if (this.socket.writableNeedDrain) {
@@ -144,6 +144,6 @@ export class Connection {
     this.inRequest = false;
     this.earlyStatus = 0;
     this.free = true;
-    this.events.answered(this, this.status);
+    this.events.responded(this, this.status);
   }
 }

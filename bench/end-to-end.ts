@@ -176,7 +176,12 @@ async function rawInsert(context: Context, stage: Stage, when: string, users: nu
 }
 
 /** The counts of the read API agree with what was sent, and so do the profiles of some people. */
-async function check(reader: Reader, server: Server, population: Population, { events, edge }: StoredResult): Promise<void> {
+async function check(
+  reader: Reader,
+  server: Server,
+  population: Population,
+  { events, edge }: StoredResult,
+): Promise<void> {
   const counted = await reader.countedEvents(edge.startedAt - 3_600_000);
   if (counted !== events) throw new Error(`${server.name}: ${counted} events are counted where ${events} were sent`);
   const step = population.people / SAMPLED_PEOPLE;

@@ -133,8 +133,8 @@ async function measureSize(
   const { growth } = context.pace;
   const label = `growth: at ${thousands(size)} events`;
   const reader = new Reader(server);
-  const books = await reader.books();
-  if (books.stored !== size) throw new Error(`${books.stored} events are stored where ${size} were filled in`);
+  const ledger = await reader.ledger();
+  if (ledger.stored !== size) throw new Error(`${ledger.stored} events are stored where ${size} were filled in`);
   context.progress.begin(`${label}, warming up`, warmupOf(size) / OURS_PER_SECOND);
   const warmup = await sendAndWait(context, server, reader, { ...populationOf(size, 2), eventIds }, warmupOf(size));
   const rounds: StoredResult[] = [];

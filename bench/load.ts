@@ -74,7 +74,7 @@ class Run {
       this.connections.push(
         new Connection(job.port, job.backoffMilliseconds, {
           opened: (connection) => this.next(connection),
-          answered: (connection, status) => this.answered(connection, status),
+          responded: (connection, status) => this.responded(connection, status),
           lost: (connection, inRequest) => this.lost(connection, inRequest),
         }),
       );
@@ -154,7 +154,7 @@ class Run {
     this.send(connection, due);
   }
 
-  private answered(connection: Connection, status: number): void {
+  private responded(connection: Connection, status: number): void {
     const now = performance.now();
     if (this.counts(connection)) {
       if (status === 202) this.latency.record(now - connection.due);

@@ -210,7 +210,11 @@ function makeTemplate(
 }
 
 /** As the edge benchmarks have them, the `n`th of all templates, with a stand-in of the right width for all that is written over. */
-function markedUser({ carries, anonymousShare = 0, eventIds = false }: Population, n: number, random: () => number): object {
+function markedUser(
+  { carries, anonymousShare = 0, eventIds = false }: Population,
+  n: number,
+  random: () => number,
+): object {
   const { user_properties: properties, events } = userOf(random);
   const { user_id, email, anon_id } = identifiersOf(0);
   const identifiers = {

@@ -30,7 +30,7 @@ export async function sendAndWait(
   users: number,
 ): Promise<StoredResult> {
   const coresBefore = await context.capacity.now();
-  const storedBefore = (await reader.books()).stored;
+  const storedBefore = (await reader.ledger()).stored;
   const before = await readings(server, reader);
   const secondsMax = PATIENCE_SECONDS + users / EVENTS_PER_SECOND_MIN;
   const edge = await context.generator.stream({
@@ -81,7 +81,7 @@ async function waitUntilStored(
       if (processed !== seen) seenAt = performance.now();
       seen = processed;
     } else {
-      const { stored, pending, difference } = await reader.books();
+      const { stored, pending, difference } = await reader.ledger();
       if (stored - before > sent || difference !== 0) {
         throw new Error(
           `${stored - before} events are stored where ${sent} were sent, the books differ by ${difference}`,

@@ -9,7 +9,7 @@ import type { Server } from './servers.ts';
 /** What a page of a timeline holds unless told otherwise. */
 export const PAGE_EVENTS = 50;
 
-export interface Books {
+export interface LedgerTotals {
   readonly received: number;
   readonly stored: number;
   readonly pending: number;
@@ -48,8 +48,8 @@ export class Reader {
   }
 
   /** Of events, over all hours. */
-  async books(): Promise<Books> {
-    const { totals } = JSON.parse(await this.text('/ledger')) as { totals: { events: Books } };
+  async ledger(): Promise<LedgerTotals> {
+    const { totals } = JSON.parse(await this.text('/ledger')) as { totals: { events: LedgerTotals } };
     return totals.events;
   }
 

@@ -160,7 +160,7 @@ class Soak {
     const [drainSeconds] = await Promise.all([meter.drained(DRAIN_SECONDS_MAX), companions.stop()]);
     await meter.stop();
     const reader = new Reader(server);
-    const { received, difference } = await reader.books();
+    const { received, difference } = await reader.ledger();
     reader.close();
     const own = process.cpuUsage(before.own);
     const serverCpu = cpuSeconds(server.pid) - before.server;
@@ -280,7 +280,7 @@ class Companions {
       await this.timed('identity', async () => reader.identity(profile.id));
     }
     await this.timed('newest events', async () => reader.newestEvents());
-    await this.timed('ledger', async () => reader.books());
+    await this.timed('ledger', async () => reader.ledger());
   }
 
   /** On a connection of its own: when one erase takes long, the next is sent all the same. */

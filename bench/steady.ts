@@ -85,7 +85,7 @@ export class SteadyRun {
   private connect(): Connection {
     return new Connection(this.job.port, 0, {
       opened: (connection) => this.next(connection),
-      answered: (connection, status) => this.answered(connection, status),
+      responded: (connection, status) => this.responded(connection, status),
       lost: (connection, inRequest) => this.lost(connection, inRequest),
     });
   }
@@ -131,7 +131,7 @@ export class SteadyRun {
     connection.send(bytes, due);
   }
 
-  private answered(connection: Connection, status: number): void {
+  private responded(connection: Connection, status: number): void {
     if (status === 202) {
       this.latency.record(performance.now() - connection.due);
       this.acceptedUsers += this.users.get(connection) ?? 0;

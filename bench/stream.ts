@@ -43,7 +43,7 @@ export class StreamRun {
       this.connections.push(
         new Connection(job.port, 0, {
           opened: (connection) => this.next(connection),
-          answered: (connection, status) => this.answered(connection, status),
+          responded: (connection, status) => this.responded(connection, status),
           lost: (_connection, inRequest) => this.lost(inRequest),
         }),
       );
@@ -77,7 +77,7 @@ export class StreamRun {
     connection.send(bytes, after);
   }
 
-  private answered(connection: Connection, status: number): void {
+  private responded(connection: Connection, status: number): void {
     if (status === 202) this.latency.record(performance.now() - connection.due);
     this.statuses[status] = (this.statuses[status] ?? 0) + 1;
     this.end();

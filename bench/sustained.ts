@@ -159,7 +159,7 @@ export function nextRate(recent: readonly LagSample[]): number | null {
 /** What was accepted must be readable at the end, each event once. */
 async function assertAllStored(server: Server, { users, broken, unanswered }: SteadyResult): Promise<void> {
   const reader = new Reader(server);
-  const { stored, difference } = await reader.books();
+  const { stored, difference } = await reader.ledger();
   reader.close();
   if (broken + unanswered === 0 && stored === users && difference === 0) return;
   throw new Error(

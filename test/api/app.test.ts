@@ -50,22 +50,22 @@ describe('health', () => {
     const socket = connect(port, '127.0.0.1');
     const ended = once(socket, 'close');
     const received: Buffer[] = [];
-    const answers = () => Buffer.concat(received).toString('latin1').split('HTTP/1.1 ').slice(1);
-    const firstAnswer = new Promise<void>((resolve) => {
+    const responses = () => Buffer.concat(received).toString('latin1').split('HTTP/1.1 ').slice(1);
+    const firstResponse = new Promise<void>((resolve) => {
       socket.on('data', (chunk: Buffer) => {
         received.push(chunk);
-        if (answers()[0]?.endsWith('{"status":"alive"}')) resolve();
+        if (responses()[0]?.endsWith('{"status":"alive"}')) resolve();
       });
     });
     // One whole request and the beginning of a second: when the first is responded to, the second is under way.
     const request = 'GET /livez HTTP/1.1\r\nHost: sluice\r\n';
     socket.write(`${request}\r\n${request}`);
-    await firstAnswer;
+    await firstResponse;
     const closed = app.close();
     socket.write('\r\n');
     await Promise.all([closed, ended]);
-    assert.equal(answers().length, 2);
-    assert.match(answers()[1] ?? '', /^200 OK\r\n[^]*\{"status":"alive"\}$/);
+    assert.equal(responses().length, 2);
+    assert.match(responses()[1] ?? '', /^200 OK\r\n[^]*\{"status":"alive"\}$/);
   });
 });
 
@@ -266,8 +266,8 @@ describe('routes that are added later', () => {
   const withEcho = {
     prepare: (app: FastifyInstance) => {
       const body = Type.Object({ limit: Type.Integer({ minimum: 1, maximum: 500 }) });
-      const answer = Type.Object({ limit: Type.Integer() });
-      app.post('/echo', { schema: { body, response: { 200: answer } } }, (request, reply) => {
+      const schema = Type.Object({ limit: Type.Integer() });
+      app.post('/echo', { schema: { body, response: { 200: schema } } }, (request, reply) => {
         reply.send({ ...(request.body as object), secret: 'not in the schema' });
       });
     },
@@ -295,11 +295,11 @@ describe('routes that are added later', () => {
 
   test('refuse a body that is not JSON, or of another type', async (t) => {
     const { call, errors } = await startApp(t, withEcho);
-    const answers = [
+    const responses = [
       await call('POST', '/echo', { headers, body: '{' }),
       await call('POST', '/echo', { headers: { 'content-type': 'text/xml' }, body: '<x/>' }),
     ];
-    for (const { status, text } of answers) {
+    for (const { status, text } of responses) {
       assert.equal(status, 400);
       assert.equal((JSON.parse(text) as { error: string }).error, 'bad request');
     }

@@ -93,8 +93,13 @@ suite('GET /health', () => {
     const env = { STORE_URL: 'postgres://u:hidden@db/x', LOG_URL: 'kafka://u:hidden@k:9092/x', SLUICE_ROLE: 'api' };
     const { ask: read } = await startReadingApp(t, { ...loadConfig({ env, args: [] }) });
     const { body, text } = await read('/health');
-    const { role, lag_seconds: lag, ledger_difference: books, disk_free_bytes: disk } = body as Record<string, unknown>;
-    assert.deepEqual([role, lag, books, disk], ['api', null, null, null]);
+    const {
+      role,
+      lag_seconds: lag,
+      ledger_difference: totals,
+      disk_free_bytes: disk,
+    } = body as Record<string, unknown>;
+    assert.deepEqual([role, lag, totals, disk], ['api', null, null, null]);
     assert.ok(text.includes('postgres://u:…@db/x') && text.includes('kafka://u:…@k:9092/x'));
     assert.ok(!text.includes('hidden'));
   });

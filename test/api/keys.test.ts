@@ -4,7 +4,7 @@ import { ACTIVE_KEYS_MAX } from '../../src/api/routes/keys.ts';
 import { createKey } from '../../src/keys/create.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
 import type { KeyStore, NewKey } from '../../src/keys.ts';
-import { type BrowserAnswer, NOW, startMemberApp } from './member-app.ts';
+import { type BrowserResponse, NOW, startMemberApp } from './member-app.ts';
 import type { StartOptions } from './running-app.ts';
 
 interface Key {
@@ -20,13 +20,13 @@ const DAY_MS = 86_400_000;
 const WISHES = { name: 'Web shop', kind: 'secret', environment: 'development' } as const;
 const NOBODY = 'key_nobody000000';
 const at = (milliseconds: number): string => new Date(milliseconds).toISOString();
-const messageOf = ({ body }: BrowserAnswer): string => (body as { message: string }).message;
+const messageOf = ({ body }: BrowserResponse): string => (body as { message: string }).message;
 
 /** A signed-in member of an account, and one of another. */
 async function start(context: TestContext, options: StartOptions = {}) {
   const running = await startMemberApp(context, options);
   const as = ({ cookie }: { cookie: string }) => {
-    return (method: string, path: string, json?: unknown): Promise<BrowserAnswer> =>
+    return (method: string, path: string, json?: unknown): Promise<BrowserResponse> =>
       running.ask(method, path, { cookie, json });
   };
   const ask = as(await running.join('ada@example.com'));
@@ -133,9 +133,9 @@ suite('Keys of an account', () => {
   ] as const) {
     test(`a key cannot be made with ${what}`, async (t) => {
       const { ask, list } = await start(t);
-      const answer = await ask('POST', '/keys', json);
-      assert.equal(answer.status, 400);
-      assert.match(messageOf(answer), message);
+      const response = await ask('POST', '/keys', json);
+      assert.equal(response.status, 400);
+      assert.match(messageOf(response), message);
       assert.deepEqual(await list(), []);
     });
   }
@@ -156,9 +156,9 @@ suite('Revoking a key', () => {
     const { ask, make, list, clock } = await start(t);
     const { row } = await make();
     for (const json of [{ name: 'web shop' }, {}, { name: null }]) {
-      const answer = await ask('POST', `/keys/${row.id}/revoke`, json);
-      assert.equal(answer.status, 400);
-      assert.equal(messageOf(answer), 'name must be the name of the key that is to be revoked');
+      const response = await ask('POST', `/keys/${row.id}/revoke`, json);
+      assert.equal(response.status, 400);
+      assert.equal(messageOf(response), 'name must be the name of the key that is to be revoked');
     }
     assert.deepEqual(await list(), [row]);
     const revoked = { ...row, revoked_at: at(NOW), state: 'revoked' };
@@ -204,9 +204,9 @@ suite('Rolling a key', () => {
       [expiring, 'expired'],
       [revoked, 'revoked'],
     ] as const) {
-      const answer = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
-      assert.equal(answer.status, 400);
-      assert.equal(messageOf(answer), `the key is ${state}: make a new one instead`);
+      const response = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
+      assert.equal(response.status, 400);
+      assert.equal(messageOf(response), `the key is ${state}: make a new one instead`);
     }
   });
 
@@ -214,9 +214,9 @@ suite('Rolling a key', () => {
     const { ask, make, list } = await start(t);
     const { row } = await make();
     for (const overlap of [-1, 0.5, 2_592_001, '60', null, undefined]) {
-      const answer = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: overlap });
-      assert.equal(answer.status, 400);
-      assert.equal(messageOf(answer), 'overlap_seconds must be a whole number from 0 to 2,592,000');
+      const response = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: overlap });
+      assert.equal(response.status, 400);
+      assert.equal(messageOf(response), 'overlap_seconds must be a whole number from 0 to 2,592,000');
     }
     assert.deepEqual(await list(), [row]);
   });
@@ -245,8 +245,8 @@ suite('Rolling a key', () => {
     const running = await start(t, { keyStore: broken });
     real = running.keyStore;
     const { row } = await running.make();
-    const answer = await running.ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
-    assert.equal(answer.status, 503);
+    const response = await running.ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
+    assert.equal(response.status, 503);
     assert.deepEqual(
       (await running.list()).map(({ name, state }) => [name, state]),
       [
@@ -270,7 +270,7 @@ suite('Who may do it', () => {
       const { status, text } = await askAsStranger('POST', path, json);
       const unknown = await ask('POST', path.replace(row.id, NOBODY), json);
       assert.deepEqual([status, unknown.status], [404, 404], path);
-      const shapeOf = (answer: string): unknown => ({ ...(JSON.parse(answer) as object), trace_id: '' });
+      const shapeOf = (response: string): unknown => ({ ...(JSON.parse(response) as object), trace_id: '' });
       assert.deepEqual(shapeOf(text), shapeOf(unknown.text));
     }
     assert.deepEqual(await list(), [row]);

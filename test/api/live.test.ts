@@ -149,9 +149,11 @@ suite('The live stream', () => {
     const filtered = await open('?event_name=event+299');
     await send(numbered(300));
     const skipped = await eventually('it says what it skipped', () => {
-      const told = live.messages.filter(({ event }) => event === 'skipped').map(({ data }) => data['events'] as number);
-      const sum = told.reduce((total, events) => total + events, 0);
-      return sum + live.messages.length - told.length >= 300 ? sum : null;
+      const reported = live.messages
+        .filter(({ event }) => event === 'skipped')
+        .map(({ data }) => data['events'] as number);
+      const sum = reported.reduce((total, events) => total + events, 0);
+      return sum + live.messages.length - reported.length >= 300 ? sum : null;
     });
     const shown = live.messages.filter(({ event }) => event === 'event');
     assert.equal(shown.length + skipped, 300);

@@ -45,16 +45,16 @@ suite('An invitation', () => {
   test('of the first start makes one owner, however many accept it at the same moment', async (t) => {
     const running = await startMemberApp(t);
     const token = await running.invitationFor({ kind: 'first' });
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 20 }, (_, n) => accept(running, { token, email: `${n}@x.example`, password: PASSWORD })),
     );
-    const statuses = answers.map(({ status }) => status);
+    const statuses = responses.map(({ status }) => status);
     assert.equal(statuses.filter((status) => status === 200).length, 1, statuses.join());
     assert.ok(
       statuses.every((status) => [200, 404, 503].includes(status)),
       statuses.join(),
     );
-    const winner = answers.find(({ status }) => status === 200);
+    const winner = responses.find(({ status }) => status === 200);
     const { members } = await teamOf(running, winner?.cookie ?? '');
     assert.equal(members.length, 1);
     assert.equal((await accept(running, { token, email: 'late@x.example', password: PASSWORD })).status, 404);

@@ -161,7 +161,7 @@ describe('the OpenAPI document', () => {
     const { call } = await startApp(t, { newTraceId: () => trace });
     const notReady = await startApp(t, { readiness: () => ({ ready: false, reasons: ['disk is full'] }) });
     const key = { headers: { authorization: 'Bearer pk_x' } };
-    const answers = [
+    const replies = [
       [DOCUMENT.paths['/livez']?.get?.responses[200], await call('GET', '/livez')],
       [DOCUMENT.paths['/readyz']?.get?.responses[200], await call('GET', '/readyz')],
       [DOCUMENT.paths['/readyz']?.get?.responses[503], await notReady.call('GET', '/readyz')],
@@ -169,7 +169,7 @@ describe('the OpenAPI document', () => {
       [DOCUMENT.components.responses['NotFound'], await call('GET', '/nothing')],
       [DOCUMENT.components.responses['MethodNotAllowed'], await call('PUT', '/docs')],
     ] as const;
-    for (const [response, { text, headers }] of answers) {
+    for (const [response, { text, headers }] of replies) {
       assert.ok(response && 'content' in response);
       const schema = response.content?.['application/json']?.schema;
       assert.ok(schema && matches(schema, JSON.parse(text)), text);

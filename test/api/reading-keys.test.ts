@@ -42,9 +42,9 @@ for (const { method, path, options } of CALLS) {
       };
       const { ask, keyId } = await startReadingApp(t, { noteUse });
       const headers = { origin: 'https://elsewhere.example' };
-      const { status, headers: answered } = await ask(path, { ...options, headers });
+      const { status, headers: responded } = await ask(path, { ...options, headers });
       assert.equal(status, method === 'DELETE' ? 202 : 200);
-      assert.equal(answered['access-control-allow-origin'], undefined);
+      assert.equal(responded['access-control-allow-origin'], undefined);
       assert.deepEqual(uses, [[keyId, NOW, 'https://elsewhere.example']]);
     });
 
@@ -104,9 +104,9 @@ for (const { method, path, options } of CALLS) {
     });
 
     test('is 503 with Retry-After while keys or the store cannot be read', async (t) => {
-      const told: string[] = [];
+      const reported: string[] = [];
       const onUnavailable = (error: Error): void => {
-        told.push(error.name);
+        reported.push(error.name);
       };
       const noKeys = await startReadingApp(t, { keys: new KeyCache(brokenStore()), onUnavailable });
       const noStore = await startReadingApp(t, { store: brokenStore(), onUnavailable });
@@ -117,7 +117,7 @@ for (const { method, path, options } of CALLS) {
         assert.deepEqual(body, { error: 'service temporarily unavailable', trace_id: 'trace-1' });
         assert.deepEqual(errors, []);
       }
-      assert.deepEqual(told, ['KeyStoreUnavailableError', 'StoreUnavailableError']);
+      assert.deepEqual(reported, ['KeyStoreUnavailableError', 'StoreUnavailableError']);
     });
 
     if (method === 'GET') {

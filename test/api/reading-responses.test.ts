@@ -92,12 +92,12 @@ suite('A response is exactly this', () => {
   for (const [path, status, text, options = {}] of cases) {
     test(`${options.method ?? 'GET'} ${path}`, async (t) => {
       const { ask } = await startReadingApp(t);
-      const answer = await ask(path, options);
-      assert.equal(answer.text, text);
-      assert.equal(answer.status, status);
-      assert.equal(answer.headers['content-type'], 'application/json; charset=utf-8');
-      assert.equal(answer.headers['cache-control'], 'no-store');
-      assert.equal(answer.headers['x-trace-id'], 'trace-1');
+      const reply = await ask(path, options);
+      assert.equal(reply.text, text);
+      assert.equal(reply.status, status);
+      assert.equal(reply.headers['content-type'], 'application/json; charset=utf-8');
+      assert.equal(reply.headers['cache-control'], 'no-store');
+      assert.equal(reply.headers['x-trace-id'], 'trace-1');
     });
   }
 });
@@ -194,12 +194,12 @@ test('every response matches its schema in the OpenAPI document', async (t) => {
     const item = document.paths[path.replace(/\?.*/, '')];
     const operation = method === 'post' ? item?.post : method === 'delete' ? item?.delete : item?.get;
     const filled = path.replace('{id}', PROFILE_ID).replace('{trace_id}', TRACE_ID);
-    const answer = await ask(filled, method === 'post' ? UNMERGE : { method: method.toUpperCase() });
-    const response = operation?.responses[answer.status];
-    assert.ok(response !== undefined && 'content' in response, `${method} ${path}: ${answer.status}`);
+    const reply = await ask(filled, method === 'post' ? UNMERGE : { method: method.toUpperCase() });
+    const response = operation?.responses[reply.status];
+    assert.ok(response !== undefined && 'content' in response, `${method} ${path}: ${reply.status}`);
     assert.ok(
-      Check(inlined(document, response.content?.['application/json']?.schema) as object, answer.body),
-      answer.text,
+      Check(inlined(document, response.content?.['application/json']?.schema) as object, reply.body),
+      reply.text,
     );
   }
   assert.equal(all.length, described.length - needsQuery.length + paths.length);

@@ -25,10 +25,10 @@ suite('Reading back', () => {
 
   test('a request has a trace from the moment of its 202', async () => {
     const { key, get } = await tenant(server());
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 20 }, (_, n) => post(server(), key, user({ user_id: `${n}` }))),
     );
-    const traces = await Promise.all(answers.map(({ headers }) => get(`/traces/${headers.get('x-trace-id')}`)));
+    const traces = await Promise.all(responses.map(({ headers }) => get(`/traces/${headers.get('x-trace-id')}`)));
     for (const { status, body } of traces) {
       assert.equal(status, 200);
       assert.match((body as { status: string }).status, /^(?:pending|processed)$/);

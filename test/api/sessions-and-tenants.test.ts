@@ -128,7 +128,7 @@ suite('With a session', () => {
     const running = await startMemberApp(t);
     const { cookie } = await running.join('ada@example.com');
     running.clock.now += 600_000;
-    const answer = await running.ask('GET', '/events', { cookie, headers: DEVELOPMENT });
-    assert.equal(answer.cookie, cookie);
+    const response = await running.ask('GET', '/events', { cookie, headers: DEVELOPMENT });
+    assert.equal(response.cookie, cookie);
   });
 });

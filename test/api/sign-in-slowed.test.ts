@@ -39,9 +39,9 @@ suite('Who guesses', () => {
   test('with many requests at one moment gets no more guesses than one after the other', async (t) => {
     const running = await startMemberApp(t);
     await running.join(EMAIL, { password: PASSWORD });
-    const answers = await Promise.all(Array.from({ length: 15 }, () => guess(running, EMAIL)));
-    assert.equal(answers.filter(({ status }) => status === 401).length, 5);
-    assert.equal(answers.filter(({ status }) => status === 429).length, 10);
+    const responses = await Promise.all(Array.from({ length: 15 }, () => guess(running, EMAIL)));
+    assert.equal(responses.filter(({ status }) => status === 401).length, 5);
+    assert.equal(responses.filter(({ status }) => status === 429).length, 10);
   });
 
   test('is slowed alike on an unknown e-mail', async (t) => {

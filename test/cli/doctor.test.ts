@@ -168,7 +168,10 @@ suite('sluice doctor', () => {
     await healthyFolder(folder);
     const later = (hours: number) => examine(folder.data, [], { now: () => NOW + hours * 3_600_000 });
     assert.equal((await later(1)).problem, '');
-    assert.match((await later(30)).problem, /^warning backup: there was never one.* → Create one, .*sluice backup --to/);
+    assert.match(
+      (await later(30)).problem,
+      /^warning backup: there was never one.* → Create one, .*sluice backup --to/,
+    );
     const target = '/backups/sluice.tar.zst';
     const began_at = new Date(NOW).toISOString();
     writeLastBackup(folder.data, { began_at, target, bytes: 4_096, verified: true, sluice_version: '0.1.0' });
@@ -295,10 +298,7 @@ suite('sluice doctor', () => {
     writeFileSync(serverUrlFileOf(folder.data), `http://127.0.0.1:${port}\n`);
     const lockHolder = () => ({ isHeld: true, pid: process.pid });
     const held = await examine(folder.data, [], { lockHolder });
-    assert.match(
-      held.problem,
-      /warning clock: .*does not trust it: received_at is 2d .*behind → .*restart the server/,
-    );
+    assert.match(held.problem, /warning clock: .*does not trust it: received_at is 2d .*behind → .*restart the server/);
     metrics = 'sluice_clock_held_seconds 0\n';
     assert.doesNotMatch((await examine(folder.data, [], { lockHolder })).problem, /clock/);
   });
@@ -422,7 +422,7 @@ suite('sluice doctor', () => {
     assert.equal(code, 2);
     assert.match(
       problem,
-      /warning backlog: 2 requests \(.*\) wait, the oldest for 1h; no server runs → .*sluice serve/,
+      /warning backlog: 2 requests \(.*\) wait, the oldest for 1h; no server is running → .*sluice serve/,
     );
     const lockHolder = () => ({ isHeld: true, pid: process.pid });
     let looks = 0;

@@ -13,7 +13,7 @@ import { gzipSync } from 'node:zlib';
 import { runImport } from '../../src/cli/import.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
 import { refusal, run, testShell, type TestShell } from './data-shell.ts';
-import { startIngestStub, type StubAnswer } from './ingest-stub.ts';
+import { startIngestStub, type StubResponse } from './ingest-stub.ts';
 
 function temporaryFile(context: TestContext, content: string | Buffer): string {
   const folder = temporaryFolder();
@@ -33,7 +33,7 @@ function rejectedIn(file: string): Record<string, unknown>[] {
 }
 
 /** Takes no user that has `"bad":true`. */
-function picky({ body }: { readonly body: string }): StubAnswer | undefined {
+function picky({ body }: { readonly body: string }): StubResponse | undefined {
   const { users } = JSON.parse(body) as { users: { bad?: boolean }[] };
   const errors = users.flatMap(({ bad }, userIndex) => (bad === true ? [{ userIndex, message: 'it is bad' }] : []));
   if (errors.length === 0) return undefined;

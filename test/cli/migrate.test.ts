@@ -472,14 +472,14 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   });
 });
 
-interface TraceAnswer {
+interface TraceResponse {
   readonly status: string;
   readonly users: readonly { readonly profile_id: string | null }[];
 }
 
-async function trace(server: TestServer, key: string, traceId: string): Promise<TraceAnswer | undefined> {
-  const answer = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
-  return answer.status === 200 ? ((await answer.json()) as TraceAnswer) : undefined;
+async function trace(server: TestServer, key: string, traceId: string): Promise<TraceResponse | undefined> {
+  const response = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
+  return response.status === 200 ? ((await response.json()) as TraceResponse) : undefined;
 }
 
 /** The words of the one finding of the doctor that says that something is broken. */

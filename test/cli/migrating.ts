@@ -167,15 +167,15 @@ export async function assertSameKeys(dataFolder: string, pool: PostgresPool): Pr
   const here = [openSqliteKeyStore(keyFileOf(dataFolder)), openSqliteMemberStore(keyFileOf(dataFolder))] as const;
   const there = [openPostgresKeyStore(pool.share()), openPostgresMemberStore(pool.share())] as const;
   for (const store of [...here, ...there]) scope.defer(() => store.close());
-  assert.deepEqual(await keyAnswers(...there), await keyAnswers(...here));
+  assert.deepEqual(await keyResults(...there), await keyResults(...here));
 }
 
-async function keyAnswers(keys: KeyStore, members: MemberStore): Promise<unknown[]> {
-  const answers: unknown[] = [await keys.accounts(), await keys.list()];
+async function keyResults(keys: KeyStore, members: MemberStore): Promise<unknown[]> {
+  const responses: unknown[] = [await keys.accounts(), await keys.list()];
   for (const { id } of await keys.accounts()) {
     const listed = await members.members(id);
-    answers.push(listed, await members.invitations(id, NOON));
-    for (const { email } of listed) answers.push(await members.findMember(email));
+    responses.push(listed, await members.invitations(id, NOON));
+    for (const { email } of listed) responses.push(await members.findMember(email));
   }
-  return answers;
+  return responses;
 }

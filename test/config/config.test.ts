@@ -312,7 +312,7 @@ test('all mistakes are reported at once, each with its setting, the value given 
   );
 });
 
-test("variables that are no misspelt setting are left alone: they belong to clients or to Kubernetes", () => {
+test('variables that are no misspelt setting are left alone: they belong to clients or to Kubernetes', () => {
   const env = {
     SLUICE_KEY: 'sk_dev_x',
     SLUICE_URL: 'http://x',

@@ -30,14 +30,14 @@ export function storeTransactionsContract(open: OpenStore): void {
     test('properties that several batches of one transaction set are folded as if it had come in one', async () => {
       const says = (receivedAt: number, properties: object) =>
         request([person({ user_id: 'u' }, [{}], properties)], { receivedAt });
-      const told = [
+      const updates = [
         [says(START + 5, { a: 1, b: 1 }), says(START + 9, { a: 2 })],
         [says(START + 2, { a: 3, c: 3 })],
         [says(START + 7, { b: null, d: 4 }), request([person({ user_id: 'u' })], { receivedAt: START + 1 })],
         [says(START + 9_000, { a: 2 })],
       ];
       const transaction = await under.writer.begin();
-      for (const [batch, entries] of told.entries()) {
+      for (const [batch, entries] of updates.entries()) {
         const places = entries.keys().map((index) => ({ partition: 0, position: batch * 10 + index }));
         const records = [...places].map((place, index) => Object.assign(place, entries[index]));
         await processBatch(transaction, records, {

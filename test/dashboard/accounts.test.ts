@@ -75,11 +75,11 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
   async function everythingSeen(session: string, more: readonly string[]): Promise<string> {
     const watched = await running.open({ session });
     const seen: string[] = [];
-    const answers: Promise<void>[] = [];
+    const responses: Promise<void>[] = [];
     watched.page.on('response', (response) => {
       const { pathname } = new URL(response.url());
       if (pathname.startsWith('/dashboard') || pathname === '/live') return;
-      answers.push(
+      responses.push(
         response.text().then(
           (text) => void seen.push(`${pathname} ${text}`),
           // Of requests that were dropped because the view was left.
@@ -92,7 +92,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
       await settled(watched.page);
       seen.push(await watched.page.content());
     }
-    await Promise.all(answers);
+    await Promise.all(responses);
     assertNoComplaints(watched, /status of 404/);
     await watched.context.close();
     return seen.join('\n');

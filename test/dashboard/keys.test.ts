@@ -181,9 +181,9 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     await dialog.getByRole('textbox').fill('to be');
     assert.ok(await revoke.isDisabled());
     await dialog.getByRole('textbox').fill('to be revoked');
-    const answered = page.waitForResponse((response) => response.url().endsWith('/revoke'));
+    const responded = page.waitForResponse((response) => response.url().endsWith('/revoke'));
     await revoke.click();
-    assert.equal((await answered).status(), 200);
+    assert.equal((await responded).status(), 200);
 
     const revokedAt = performance.now();
     const ms = await eventually('the key is refused', async () => {
@@ -210,9 +210,9 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     const snippet = await copied(page.getByRole('dialog'), 'Copy');
     assert.ok(snippet.includes(`fetch('${running.server.baseUrl}/ingest/events'`));
     const status = await onOtherSite(async (shop) => {
-      const answered = shop.waitForResponse((response) => response.request().method() === 'POST');
+      const responded = shop.waitForResponse((response) => response.request().method() === 'POST');
       await shop.evaluate(snippet);
-      return (await answered).status();
+      return (await responded).status();
     });
     assert.equal(status, 202);
     const fromElsewhere = await post(

@@ -20,7 +20,7 @@ const PEOPLE = '/dashboard/development/people';
 /** More digits than a double holds; TypeScript does not know `rawJSON` yet. */
 const LONG_NUMBER = (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON('12345678901234567890');
 
-interface ProfileAnswer {
+interface ProfileResponse {
   readonly id: string;
   readonly merged_ids: readonly string[];
 }
@@ -33,7 +33,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
   let visited: string;
   let signedUp: string;
   let joined: string;
-  let grace: ProfileAnswer;
+  let grace: ProfileResponse;
 
   before(async () => {
     running = await startMemberServer();
@@ -70,10 +70,10 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
   });
   after(() => running.close());
 
-  async function profileOf(query: string): Promise<ProfileAnswer> {
+  async function profileOf(query: string): Promise<ProfileResponse> {
     const { status, body, text } = await read(running.server, running.server.key, `/profiles?${query}`);
     assert.equal(status, 200, text);
-    return body as ProfileAnswer;
+    return body as ProfileResponse;
   }
 
   const openPerson = async (tab = ''): Promise<void> => {

@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { wallClock, whyNoFakeTime } from '../faults/faketime.ts';
-import { get, type LedgerAnswer, type TraceAnswer } from '../faults/processor-load.ts';
+import { get, type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { eventually, post, type TestServer } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
@@ -28,7 +28,7 @@ const RETENTION = {
   SLUICE_LOG_RETENTION: '7d',
 };
 
-interface Trace extends TraceAnswer {
+interface Trace extends TraceResponse {
   readonly received_at: string;
 }
 
@@ -156,7 +156,7 @@ async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string
   await client.repeat();
 
   // One event for each value, and one for each of the two requests that were repeated.
-  const { totals, balanced } = await client.get<LedgerAnswer>('/ledger');
+  const { totals, balanced } = await client.get<LedgerResponse>('/ledger');
   assert.equal(balanced, true);
   assert.equal(totals.events['stored'], VALUES + 2);
   assert.equal(totals.events['duplicates'], 2 * REPEATS);

@@ -12,7 +12,7 @@ import { after, before, suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
-import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
@@ -25,7 +25,7 @@ interface Stored {
 
 async function storedBy(server: TestServer, key: string): Promise<Stored> {
   const headers = { authorization: `Bearer ${key}` };
-  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(answerOf)).body as Stored;
+  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(readResponse)).body as Stored;
 }
 
 async function send(server: TestServer, key: string, count: number, storedThen: number): Promise<void> {
@@ -168,7 +168,7 @@ suite('A data folder', () => {
     await sendNamed(second, 'new', 4);
     await sendNamed(second, 'newer', 5);
     const headers = { authorization: `Bearer ${key}` };
-    const { status, body } = await fetch(`${second.baseUrl}/events?after=${lost}`, { headers }).then(answerOf);
+    const { status, body } = await fetch(`${second.baseUrl}/events?after=${lost}`, { headers }).then(readResponse);
     assert.equal(status, 400);
     assert.match((body as { message: string }).message, /^after was given after the copy .*"oldest" instead reads all/);
     assert.equal((await arrivals(second, 'oldest')).events.length, 5);

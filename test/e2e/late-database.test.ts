@@ -9,15 +9,15 @@ import { makeKey } from '../../src/keys/format.ts';
 import { openProxy } from '../backends/postgres/proxy.ts';
 import { Connection } from '../faults/connection.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { type Answer, answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { type OwnPostgres, ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
 const DEADLINE_MS = 60_000;
 const SOME_KEY = makeKey('secret', 'development');
 
-function get(server: TestServer, path: string, key = ''): Promise<Answer> {
-  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(answerOf);
+function get(server: TestServer, path: string, key = ''): Promise<HttpResponse> {
+  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(readResponse);
 }
 
 async function assertWaiting(server: TestServer, why: RegExp): Promise<void> {

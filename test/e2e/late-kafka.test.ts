@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
 import { folderIn, launch } from '../faults/scope.ts';
-import { answerOf, eventually, post, type TestServer, user } from '../server.ts';
+import { readResponse, eventually, post, type TestServer, user } from '../server.ts';
 import { newKey, becomesReady } from '../scaling/installation.ts';
 import { ownKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
@@ -27,7 +27,7 @@ suite('A server that starts before Kafka', { skip: whyNoKafka('own') || whyNoPos
     const [processor, api, stopped] = await Promise.all([start('processor'), start('api'), start('edge')]);
     const key = await newKey(storeUrl, 'late');
     const get = async (server: TestServer, path: string) =>
-      answerOf(await fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }));
+      readResponse(await fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }));
     for (const server of [edge, processor, api]) {
       assert.equal((await get(server, '/livez')).status, 200);
       const ready = await get(server, '/readyz');

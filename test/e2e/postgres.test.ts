@@ -11,8 +11,8 @@ import { suite, test } from 'node:test';
 import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { folderIn, launch, refusedStart } from '../faults/scope.ts';
 import {
-  type Answer,
-  answerOf,
+  type HttpResponse,
+  readResponse,
   eventually,
   MAIN,
   post,
@@ -31,7 +31,7 @@ interface Profile {
 }
 
 function get(server: Pick<TestServer, 'baseUrl'>, key: string, path: string) {
-  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(answerOf);
+  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(readResponse);
 }
 
 async function traced(server: TestServer, key: string, traceId: string): Promise<void> {
@@ -46,7 +46,7 @@ function traceIdOf({ body }: { readonly body: unknown }): string {
 }
 
 /** The first line of `sluice tail` for an event that is sent while it runs. */
-async function tailed(env: Readonly<Record<string, string>>, send: () => Promise<Answer>): Promise<string> {
+async function tailed(env: Readonly<Record<string, string>>, send: () => Promise<HttpResponse>): Promise<string> {
   const tail = spawn(process.execPath, [MAIN, 'tail', '--json'], { env: { ...PROGRAM_ENV, ...env } });
   const ended = once(tail, 'close');
   let out = '';
@@ -148,7 +148,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
 
     const doctor = await runSluice(['doctor'], { ...elsewhere, SLUICE_DATA: server.dataFolder });
     assert.equal(doctor.code, 0, doctor.stdout);
-    assert.match(doctor.stdout, /✓ database +postgres:\/\/sluice:…@.* answers:\s+PostgreSQL \d+/);
+    assert.match(doctor.stdout, /✓ database +postgres:\/\/sluice:…@.* responses:\s+PostgreSQL \d+/);
     assert.match(doctor.stdout, /✓ ledger +\d+ events received/);
     assert.ok(!doctor.stdout.includes(new URL(STORE_URL).password));
     assert.match((await runSluice(['config'], elsewhere)).stdout, /STORE_URL +postgres:\/\/sluice:…@/);

@@ -7,20 +7,20 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, suite, test } from 'node:test';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { type Answer, answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { type OwnPostgres, ownPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
-function get(server: TestServer, key: string, path: string): Promise<Answer> {
-  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(answerOf);
+function get(server: TestServer, key: string, path: string): Promise<HttpResponse> {
+  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(readResponse);
 }
 
-function traceIdOf({ status, body, text }: Answer): string {
+function traceIdOf({ status, body, text }: HttpResponse): string {
   assert.equal(status, 202, text);
   return (body as { trace_id: string }).trace_id;
 }
 
-function messageOf({ body }: Answer): string {
+function messageOf({ body }: HttpResponse): string {
   return (body as { message?: string }).message ?? '';
 }
 
@@ -64,9 +64,9 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     const traceId = traceIdOf(await post(edge, key, { users: [...users, { identifiers: {} }] }));
     const trace = await eventually('all users are processed', async () => {
       const { status, body } = await get(api, key, `/traces/${traceId}`);
-      const { users: told = [] } = body as { users?: { status: string; profile_id: string | null }[] };
-      const isDone = status === 200 && told.filter(({ profile_id }) => profile_id !== null).length === 20;
-      return isDone ? told : undefined;
+      const { users: reported = [] } = body as { users?: { status: string; profile_id: string | null }[] };
+      const isDone = status === 200 && reported.filter(({ profile_id }) => profile_id !== null).length === 20;
+      return isDone ? reported : undefined;
     });
     assert.equal(trace.filter(({ status }) => status === 'rejected').length, 1);
     for (const n of [0, 7, 19]) assert.equal((await get(api, key, `/profiles?user_id=u${n}`)).status, 200);
@@ -134,17 +134,17 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     );
     for (const server of [edge, processor]) {
       for (const path of ['/profiles?user_id=u0', '/health', '/docs', '/dashboard', '/keys']) {
-        const answer = await get(server, key, path);
-        assert.equal(answer.status, 404, path);
-        assert.match(messageOf(answer), /servers with the role api serve/);
-        assert.equal((answer.body as { error: string }).error, 'not found');
-        assert.ok(answer.headers.get('x-trace-id'));
+        const response = await get(server, key, path);
+        assert.equal(response.status, 404, path);
+        assert.match(messageOf(response), /servers with the role api serve/);
+        assert.equal((response.body as { error: string }).error, 'not found');
+        assert.ok(response.headers.get('x-trace-id'));
       }
     }
     for (const server of [processor, api]) {
-      const answer = await post(server, key, { users: [user('lost')] });
-      assert.equal(answer.status, 404);
-      assert.match(messageOf(answer), /servers with the role edge receive events/);
+      const response = await post(server, key, { users: [user('lost')] });
+      assert.equal(response.status, 404);
+      assert.match(messageOf(response), /servers with the role edge receive events/);
     }
     assert.equal(messageOf(await get(api, key, '/nothing')), '');
   });

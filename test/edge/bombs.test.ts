@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
-import { type Answer, eventually, post, type TestServer, user } from '../server.ts';
+import { type HttpResponse, eventually, post, type TestServer, user } from '../server.ts';
 import { ask, bodyText, memoryBytes, metric, recordOf, useServer, withWrongChecksum } from './fixture.ts';
 
 const MB = 1_048_576;
@@ -54,13 +54,13 @@ suite('Compressed bombs', () => {
   ];
   for (const [name, encoding, packed] of bombs) {
     test(`a ${name} bomb gets 413, and memory stays flat`, async (t: TestContext) => {
-      const send = (): Promise<Answer> => post(server(), server().key, packed, { 'content-encoding': encoding });
+      const send = (): Promise<HttpResponse> => post(server(), server().key, packed, { 'content-encoding': encoding });
       assert.ok(packed.length <= 10 * MB);
       assert.equal((await send()).status, 413);
       const before = memoryBytes(server().pid).now;
-      const answers: Answer[] = [];
-      for (let round = 0; round < 2; round++) answers.push(...(await Promise.all(Array.from({ length: 5 }, send))));
-      for (const { status, body, headers } of answers) {
+      const responses: HttpResponse[] = [];
+      for (let round = 0; round < 2; round++) responses.push(...(await Promise.all(Array.from({ length: 5 }, send))));
+      for (const { status, body, headers } of responses) {
         // Five at once may be more than the room for large bodies; both responses are honest.
         assert.ok(status === 413 || status === 503, String(status));
         if (status === 413) assert.deepEqual(body, { error: 'payload too large', trace_id: headers.get('x-trace-id') });
@@ -73,8 +73,8 @@ suite('Compressed bombs', () => {
 
   test('a bomb behind a wrong key is not even inflated', async () => {
     const [, encoding, packed] = bombs[4] as (typeof bombs)[number];
-    const answer = await post(server(), withWrongChecksum(server().key), packed, { 'content-encoding': encoding });
-    assert.equal(answer.status, 401);
+    const response = await post(server(), withWrongChecksum(server().key), packed, { 'content-encoding': encoding });
+    assert.equal(response.status, 401);
   });
 
   test('after all bombs nothing is in flight and events are accepted', async () => {
@@ -122,19 +122,19 @@ suite('JSON that is costly to parse', () => {
       const started = performance.now();
       const sent = post(server(), server().key, body);
       const slowest = await slowestLivez(server(), sent);
-      const answer = await sent;
+      const response = await sent;
       t.diagnostic(
         `${(body.length / MB).toFixed(1)} MB validated in ${Math.round(performance.now() - started)} ms, slowest /livez ${slowest.toFixed(1)} ms`,
       );
       assert.ok(slowest < LIVEZ_MS_MAX);
       if (typeof outcome === 'string') {
-        assert.equal(answer.status, 400);
-        assert.equal((answer.body as { message: string }).message, outcome);
+        assert.equal(response.status, 400);
+        assert.equal((response.body as { message: string }).message, outcome);
       } else {
-        assert.equal(answer.status, 202);
-        const { users_accepted, users_rejected } = answer.body as Record<string, number>;
+        assert.equal(response.status, 202);
+        const { users_accepted, users_rejected } = response.body as Record<string, number>;
         assert.deepEqual([users_accepted, users_rejected], outcome);
-        assert.equal(bodyText(await recordOf(server(), answer)), body);
+        assert.equal(bodyText(await recordOf(server(), response)), body);
       }
     });
   }
@@ -163,15 +163,15 @@ suite('More large bodies at once than may be in flight', () => {
   test('forty of 10 MB: some are accepted, the others asked to retry later, none crash, memory is bounded', async (t: TestContext) => {
     const body = Buffer.from(`{"users":[${JSON.stringify(user('large'))}],"pad":"${'x'.repeat(10 * MB - 200)}"}`);
     const sending = Array.from({ length: 40 }, () => post(server(), server().key, body));
-    const answers = await Promise.all(sending);
-    const count = (status: number): number => answers.filter((answer) => answer.status === status).length;
+    const responses = await Promise.all(sending);
+    const count = (status: number): number => responses.filter((response) => response.status === status).length;
     const { peak } = memoryBytes(server().pid);
     t.diagnostic(
       `${count(202)} accepted, ${count(503)} told to come back; at most ${Math.round(peak / MB)} MB resident`,
     );
     assert.ok(count(202) > 0 && count(503) > 0);
     assert.equal(count(202) + count(503), 40);
-    for (const { status, headers } of answers) if (status === 503) assert.equal(headers.get('retry-after'), '1');
+    for (const { status, headers } of responses) if (status === 503) assert.equal(headers.get('retry-after'), '1');
     assert.ok(peak < CROWD_PEAK_MAX, `${peak} bytes`);
     assert.equal((await post(server(), server().key, SMALL)).status, 202);
     await eventually('nothing is in flight', async () => (await metric(server(), 'sluice_in_flight_bytes')) === 0);

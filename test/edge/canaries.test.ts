@@ -13,7 +13,7 @@ import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { keyFileOf } from '../../src/data-folder/files.ts';
 import { KEY_PATTERN, makeKey as makeUnknownKey } from '../../src/keys/format.ts';
-import { type Answer, answerOf, eventually, sleep, type TestServer } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, sleep, type TestServer } from '../server.ts';
 import { ask, makeKey, useServer, withWrongChecksum } from './fixture.ts';
 
 /** The log writes at most ten lines a second about requests; more slowly than that, none is left out. */
@@ -184,10 +184,10 @@ function probesFor(publishable: string, secret: string): ((c: ReturnType<typeof 
   ];
 }
 
-async function send(server: TestServer, key: string, probe: Probe): Promise<Answer> {
+async function send(server: TestServer, key: string, probe: Probe): Promise<HttpResponse> {
   const { authorization = `Bearer ${key}`, method = 'POST', path = '/ingest/events' } = probe;
   const body = method === 'GET' ? null : (probe.body ?? '{}');
-  return answerOf(
+  return readResponse(
     await fetch(server.baseUrl + path, {
       method,
       headers: {
@@ -230,13 +230,13 @@ suite('Personal data and keys', () => {
 
     let logged = 0;
     for (const [index, probe] of probes.entries()) {
-      const answer = await send(server(), secret.key, probe);
-      assert.equal(answer.status, probe.status, `${probe.what}: ${answer.text}`);
-      const everything = answer.text + JSON.stringify([...answer.headers]);
+      const response = await send(server(), secret.key, probe);
+      assert.equal(response.status, probe.status, `${probe.what}: ${response.text}`);
+      const everything = response.text + JSON.stringify([...response.headers]);
       for (const [, number] of everything.matchAll(NUMBERED)) assert.equal(Number(number), index + 1, probe.what);
       assert.doesNotMatch(everything, KEY_PATTERN);
       if (probe.isLogged !== true) continue;
-      const traceId = answer.headers.get('x-trace-id') ?? '';
+      const traceId = response.headers.get('x-trace-id') ?? '';
       await eventually(`a log line about ${probe.what}`, () => server().stderr().includes(traceId));
       if (++logged % LINES_A_SECOND === 0) await sleep(1_000);
     }
@@ -279,7 +279,7 @@ suite('Personal data and keys', () => {
       const authorization = `Bearer ${isKnown ? known : makeUnknownKey('secret', 'production')}`;
       const sending = send(server(), known, { what: 'into the void', status: 0, authorization, body });
       const status = await sending.then(
-        (answer) => answer.status,
+        (response) => response.status,
         () => 'no answer',
       );
       // That a key is unknown may still be in SQLite's memory, and then it is the truth.

@@ -14,7 +14,7 @@ import {
   gzipSync,
   zstdCompressSync,
 } from 'node:zlib';
-import { type Answer, post, user } from '../server.ts';
+import { type HttpResponse, post, user } from '../server.ts';
 import { bodyText, logOf, recordOf, useServer } from './fixture.ts';
 
 const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding';
@@ -23,10 +23,10 @@ const GOOD = JSON.stringify({ users: [user('ada')] });
 const ENCODING_MESSAGE = 'Content-Encoding must be one of gzip, deflate, br, zstd, or absent';
 const CORRUPT_MESSAGE = 'body cannot be decompressed as Content-Encoding says';
 
-function assertUnusable(answer: Answer, message: string): void {
-  assert.equal(answer.status, 400);
-  const trace_id = answer.headers.get('x-trace-id');
-  assert.deepEqual(answer.body, { error: 'validation failed', trace_id, errors: [], message });
+function assertUnusable(response: HttpResponse, message: string): void {
+  assert.equal(response.status, 400);
+  const trace_id = response.headers.get('x-trace-id');
+  assert.deepEqual(response.body, { error: 'validation failed', trace_id, errors: [], message });
 }
 
 /** A frame that asks the decoder for a window of 128 MB, whatever it holds. */
@@ -40,7 +40,7 @@ async function withHugeWindow(text: string): Promise<Buffer> {
 
 suite('The payload of POST /ingest/events', () => {
   const server = useServer();
-  const send = (body: unknown, headers?: Record<string, string>): Promise<Answer> =>
+  const send = (body: unknown, headers?: Record<string, string>): Promise<HttpResponse> =>
     post(server(), server().key, body, headers);
 
   const unusable: [what: string, body: string | Buffer, message: string][] = [
@@ -90,8 +90,8 @@ suite('The payload of POST /ingest/events', () => {
   }
 
   test('a payload that was refused as a whole is not in the log', async () => {
-    const answers = await Promise.all(unusable.map(([, body]) => send(body)));
-    const refused = new Set(answers.map(({ headers }) => headers.get('x-trace-id')));
+    const responses = await Promise.all(unusable.map(([, body]) => send(body)));
+    const refused = new Set(responses.map(({ headers }) => headers.get('x-trace-id')));
     assert.equal(refused.size, unusable.length);
     assert.deepEqual(
       (await logOf(server())).filter(({ traceId }) => refused.has(traceId)),
@@ -136,9 +136,9 @@ suite('The payload of POST /ingest/events', () => {
   for (const [name, encoding, compress] of compressions) {
     test(`a body compressed with ${name} is accepted and kept as it was before`, async () => {
       const text = JSON.stringify({ users: [user('ü'.repeat(100)), user('b')] });
-      const answer = await send(compress(text), { 'content-encoding': encoding });
-      assert.equal(answer.status, 202);
-      assert.equal(bodyText(await recordOf(server(), answer)), text);
+      const response = await send(compress(text), { 'content-encoding': encoding });
+      assert.equal(response.status, 202);
+      assert.equal(bodyText(await recordOf(server(), response)), text);
     });
 
     test(`a body that is corrupt or cut short under ${name} gets 400, wherever the cut is`, async () => {
@@ -157,9 +157,9 @@ suite('The payload of POST /ingest/events', () => {
     });
 
     test(`broken JSON within ${name} is reported by line and column`, async () => {
-      const answer = await send(compress('{"users":[\n}'), { 'content-encoding': encoding });
+      const response = await send(compress('{"users":[\n}'), { 'content-encoding': encoding });
       assertUnusable(
-        answer,
+        response,
         'body is not valid JSON: unexpected character at line 2, column 1, expected a value or a closing bracket',
       );
     });

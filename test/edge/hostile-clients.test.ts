@@ -37,12 +37,12 @@ suite('Hostile clients', () => {
     const client = await RawClient.open(server().port);
     const body = JSON.stringify({ users });
     await client.send(headOf(server().key, [`Content-Length: ${body.length}`]) + body);
-    const answer = await client.next();
+    const response = await client.next();
     client.destroy();
-    assert.equal(answer?.status, 400);
+    assert.equal(response?.status, 400);
     assert.ok(body.length > 900_000);
-    assert.ok(answer.body.length < 200_000);
-    const { errors } = JSON.parse(answer.body) as { errors: { message: string }[] };
+    assert.ok(response.body.length < 200_000);
+    const { errors } = JSON.parse(response.body) as { errors: { message: string }[] };
     assert.match(errors[0]?.message ?? '', /^events\[0\]\.value.*….* contains a character that cannot be stored$/);
   });
 
@@ -54,11 +54,11 @@ suite('Hostile clients', () => {
       const client = await RawClient.open(server().port);
       await client.send(headOf(key(), ['Connection: close', `Content-Length: ${length}`]));
       const piece = Buffer.alloc(64 * 1024, ' ');
-      const answered = client.next();
+      const responded = client.next();
       for (let sent = 0; sent < 3 * MB; sent += piece.length) await client.send(piece);
-      const answer = await answered;
+      const response = await responded;
       client.destroy();
-      assert.equal(answer?.status, status);
+      assert.equal(response?.status, status);
     });
   }
 

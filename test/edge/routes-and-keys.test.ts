@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { makeKey as makeUnknownKey } from '../../src/keys/format.ts';
-import { type Answer, answerOf, eventually, post, type TestServer, user } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, post, type TestServer, user } from '../server.ts';
 import { startApp } from '../api/running-app.ts';
 import { ask, logOf, makeKey, makeSession, useServer, withWrongChecksum } from './fixture.ts';
 
@@ -225,10 +225,10 @@ for (const environment of ['any', 'production'] as const) {
 }
 
 /** A stream never ends by itself; that it began is enough. */
-async function askBriefly(server: TestServer, path: string, init: RequestInit): Promise<Answer> {
+async function askBriefly(server: TestServer, path: string, init: RequestInit): Promise<HttpResponse> {
   if (!path.startsWith('/live')) return ask(server, path, init);
   const response = await fetch(server.baseUrl + path, init);
-  if (response.status !== 200) return answerOf(response);
+  if (response.status !== 200) return readResponse(response);
   await response.body?.cancel();
   return { status: response.status, headers: response.headers, body: undefined, text: '' };
 }

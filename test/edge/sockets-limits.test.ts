@@ -16,7 +16,7 @@ import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { eventually, post, sleep, user } from '../server.ts';
 import { ask, logOf, metric, useServer, UUID_V7 } from './fixture.ts';
-import { chunkOf, headOf, LAST_CHUNK, type RawAnswer, RawClient, requestOf } from './raw-socket.ts';
+import { chunkOf, headOf, LAST_CHUNK, type RawResponse, RawClient, requestOf } from './raw-socket.ts';
 
 const BODY_BYTES_MAX = 10_485_760;
 const CHUNKED = 'Transfer-Encoding: chunked';
@@ -28,11 +28,11 @@ function bodyOf(bytes: number, id: string): Buffer {
   return Buffer.from(`${start}${'x'.repeat(bytes - start.length - end.length)}${end}`);
 }
 
-function assertTooLarge(answer: RawAnswer | undefined): void {
-  assert.equal(answer?.status, 413);
-  const trace_id = answer.headers.get('x-trace-id') ?? '';
+function assertTooLarge(reply: RawResponse | undefined): void {
+  assert.equal(reply?.status, 413);
+  const trace_id = reply.headers.get('x-trace-id') ?? '';
   assert.match(trace_id, UUID_V7);
-  assert.deepEqual(JSON.parse(answer.body), { error: 'payload too large', trace_id });
+  assert.deepEqual(JSON.parse(reply.body), { error: 'payload too large', trace_id });
 }
 
 suite('The limits of a connection', { concurrency: true }, () => {
@@ -49,9 +49,9 @@ suite('The limits of a connection', { concurrency: true }, () => {
   test('a body of exactly 10,485,760 bytes is accepted and stored', async () => {
     const client = await open();
     await client.send(requestOf(server().key, bodyOf(BODY_BYTES_MAX, 'exact')));
-    const answer = await client.next();
-    assert.equal(answer?.status, 202);
-    const record = (await logOf(server())).find(({ traceId }) => traceId === answer.headers.get('x-trace-id'));
+    const reply = await client.next();
+    assert.equal(reply?.status, 202);
+    const record = (await logOf(server())).find(({ traceId }) => traceId === reply.headers.get('x-trace-id'));
     assert.equal(record?.body.length, BODY_BYTES_MAX);
     await assertStillUsable(client);
   });
@@ -136,8 +136,8 @@ suite('The limits of a connection', { concurrency: true }, () => {
       await sleep(100);
     }
     assert.ok(client.isClosed, 'the server closed the connection');
-    const [answer, ...more] = await client.rest();
-    assertTooLarge(answer);
+    const [reply, ...more] = await client.rest();
+    assertTooLarge(reply);
     assert.deepEqual(more, []);
     client.destroy();
   });
@@ -197,12 +197,12 @@ suite('The limits of a connection', { concurrency: true }, () => {
       await sleep(250);
     }
     for (const client of slow) {
-      const [answer, ...more] = await client.rest();
-      assert.equal(answer?.status, 408);
-      assert.equal(answer.headers.get('connection'), 'close');
-      assert.equal(answer.headers.get('retry-after'), '1');
-      const { error, trace_id } = JSON.parse(answer.body) as Record<string, string>;
-      assert.deepEqual([error, trace_id], ['request timeout', answer.headers.get('x-trace-id')]);
+      const [reply, ...more] = await client.rest();
+      assert.equal(reply?.status, 408);
+      assert.equal(reply.headers.get('connection'), 'close');
+      assert.equal(reply.headers.get('retry-after'), '1');
+      const { error, trace_id } = JSON.parse(reply.body) as Record<string, string>;
+      assert.deepEqual([error, trace_id], ['request timeout', reply.headers.get('x-trace-id')]);
       assert.deepEqual(more, []);
       client.destroy();
     }
@@ -246,9 +246,9 @@ suite('The timeout for slow bodies', () => {
       await client.send('x');
       await sleep(50);
     }
-    const answers = await client.rest();
+    const responses = await client.rest();
     assert.deepEqual(
-      answers.map(({ status, body }) => [status, body]),
+      responses.map(({ status, body }) => [status, body]),
       [
         [
           408,

@@ -160,8 +160,8 @@ suite('A damaged sealed segment', () => {
     assert.equal(others[0]?.position, third.firstPosition);
     assert.equal((await reader.read(0, 0, 1)).records[0]?.position, first.firstPosition);
     const more = new Ledger();
-    const answer = await sendNext(await Connection.open(again.port), more, server.key);
-    assert.equal(answer.status, 202);
+    const response = await sendNext(await Connection.open(again.port), more, server.key);
+    assert.equal(response.status, 202);
 
     renameSync(second.file, `${second.file}.lost`);
     const kept = await readAll(reader, 0);

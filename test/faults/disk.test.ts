@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { closeSync, openSync, readdirSync, rmSync, statfsSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { answerOf, eventually, type TestServer } from '../server.ts';
+import { readResponse, eventually, type TestServer } from '../server.ts';
 import { Connection } from './connection.ts';
 import { type Disk, hindrance, mountSmallDisk, skipWithout } from './devices.ts';
 import { assertLedger, Ledger, type Load, sendNext, startLoad } from './ledger.ts';
@@ -47,7 +47,7 @@ async function comes(load: Load, status: number, more = 30): Promise<void> {
 }
 
 async function operatorSees(server: TestServer, path: string): Promise<{ status: number; text: string }> {
-  return answerOf(await fetch(server.baseUrl + path));
+  return readResponse(await fetch(server.baseUrl + path));
 }
 
 suite('A full disk', () => {

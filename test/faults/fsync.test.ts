@@ -133,17 +133,17 @@ suite('A slow disk', () => {
     assert.match(load.heads.get(503) ?? '', /^Retry-After: \d+/im);
 
     let inFlightMax = 0;
-    let answersWhileWaiting = 0;
+    let responsesWhileWaiting = 0;
     for (let second = 0; second < 3; second++) {
       const acknowledged = ledger.acknowledged.size;
       assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200);
-      if (ledger.acknowledged.size === acknowledged) answersWhileWaiting += 1;
+      if (ledger.acknowledged.size === acknowledged) responsesWhileWaiting += 1;
       const metrics = await (await fetch(`${server.baseUrl}/metrics`)).text();
       const inFlight = Number(/^sluice_in_flight_bytes\S* (\d+)/m.exec(metrics)?.[1]);
       inFlightMax = Math.max(inFlightMax, inFlight);
       await sleep(1_000);
     }
-    assert.ok(answersWhileWaiting > 0, '/livez answered only when the disk did');
+    assert.ok(responsesWhileWaiting > 0, '/livez answered only when the disk did');
     t.diagnostic(`at most ${(inFlightMax / MB).toFixed(1)} MB in flight; ${load.counts.get(503)} refused`);
     assert.ok(inFlightMax > 0, 'nothing was in flight');
     assert.ok(inFlightMax <= IN_FLIGHT_MB * MB, `${inFlightMax} bytes in flight`);

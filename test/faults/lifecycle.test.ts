@@ -118,9 +118,9 @@ suite('Stopping', () => {
     assert.equal((await (await Connection.open(server.port)).request('GET', '/livez')).status, 200);
     // On a connection that was kept alive, and on a new one.
     for (const connection of [kept, await Connection.open(server.port)]) {
-      const answer = await sendNext(connection, ledger, server.key);
-      assert.equal(answer.status, 202);
-      assert.match(answer.head, /^connection: close/im);
+      const response = await sendNext(connection, ledger, server.key);
+      assert.equal(response.status, 202);
+      assert.match(response.head, /^connection: close/im);
     }
     assert.equal(await server.kill('SIGTERM'), 0, server.stderr());
     assert.equal(ledger.acknowledged.size, 3);
@@ -164,10 +164,10 @@ suite('Stopping', () => {
     const underWay = sendNext(connection, ledger, server.key);
     await sleep(600);
     const ended = signalled(server, 'SIGTERM');
-    const answer = await underWay;
+    const response = await underWay;
     await strace.detach();
-    assert.equal(answer.status, 202);
-    assert.match(answer.head, /^Connection: close/im);
+    assert.equal(response.status, 202);
+    assert.match(response.head, /^Connection: close/im);
     const { code, ms } = await ended;
     assert.equal(code, 0, server.stderr());
     assert.ok(ms < 25_000, `took ${ms} ms`);
@@ -182,8 +182,8 @@ suite('Stopping', () => {
     await sendNext(await Connection.open(server.port), ledger, server.key);
     const stuck = await Connection.open(server.port);
     const head = `POST /ingest/events HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer ${server.key}\r\n`;
-    const answer = stuck.send(`${head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"users":[`);
-    const outcome = answer.then(
+    const response = stuck.send(`${head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"users":[`);
+    const outcome = response.then(
       ({ status }) => status,
       (error: unknown) => error,
     );

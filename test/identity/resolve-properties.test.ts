@@ -54,8 +54,8 @@ function naiveViews(entries: readonly Entry[]): Map<string, unknown> {
         }
         for (const [name, value] of Object.entries(entry.properties)) properties.set(name, { value, origin });
       }
-      for (const [name, told] of properties) {
-        if ((told as { value: unknown }).value === null) properties.delete(name);
+      for (const [name, reported] of properties) {
+        if ((reported as { value: unknown }).value === null) properties.delete(name);
       }
       return [String(names[0]), { fields, properties }];
     }),

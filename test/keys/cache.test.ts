@@ -130,8 +130,8 @@ test('concurrent look-ups of one key are one read of the store', async (context)
   const { counted, reads, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const cache = new KeyCache(counted);
-  const answers = await Promise.all(Array.from({ length: 50 }, () => cache.lookup(key, NOW)));
-  assert.deepEqual(new Set(answers.map((answer) => answer?.id)), new Set([id]));
+  const responses = await Promise.all(Array.from({ length: 50 }, () => cache.lookup(key, NOW)));
+  assert.deepEqual(new Set(responses.map((reply) => reply?.id)), new Set([id]));
   assert.equal(reads(), 1);
 });
 
@@ -140,8 +140,8 @@ test('concurrent look-ups of one key all fail when the one read fails, and the n
   const { key } = await addKey();
   const cache = new KeyCache(counted);
   await store.close();
-  const answers = await Promise.allSettled([cache.lookup(key, NOW), cache.lookup(key, NOW)]);
-  for (const answer of answers) assert.ok(isUnavailable(answer));
+  const responses = await Promise.allSettled([cache.lookup(key, NOW), cache.lookup(key, NOW)]);
+  for (const reply of responses) assert.ok(isUnavailable(reply));
   assert.equal(reads(), 1);
   await assert.rejects(cache.lookup(key, NOW), KeyStoreUnavailableError);
   assert.equal(reads(), 2);
@@ -280,10 +280,10 @@ test('a store that hangs keeps a known key waiting for a moment once, and not ag
   await cache.lookup(key, NOW);
   slow.hang();
   const startedAt = performance.now();
-  const answers = await Promise.all([cache.lookup(key, NOW + 2_000), cache.lookup(key, NOW + 2_001)]);
+  const responses = await Promise.all([cache.lookup(key, NOW + 2_000), cache.lookup(key, NOW + 2_001)]);
   const waitedMs = performance.now() - startedAt;
   assert.deepEqual(
-    answers.map((answer) => answer?.id),
+    responses.map((reply) => reply?.id),
     [id, id],
   );
   assert.ok(waitedMs >= timeoutMs - 10 && waitedMs < timeoutMs + 2_000, String(waitedMs));
@@ -303,13 +303,13 @@ test('a store that hangs is waited for by a key that it never confirmed', async 
   const slow = hanging(counted);
   const cache = new KeyCache(slow.store, { timeoutMs: 10 });
   slow.hang();
-  let answered = false;
-  const looking = cache.lookup(key, NOW).then((answer) => {
-    answered = true;
-    return answer;
+  let responded = false;
+  const looking = cache.lookup(key, NOW).then((reply) => {
+    responded = true;
+    return reply;
   });
   await sleep(50);
-  assert.equal(answered, false);
+  assert.equal(responded, false);
   slow.recover();
   assert.equal((await looking)?.id, id);
 });
@@ -352,10 +352,10 @@ test('a response from before a change is not used after it', async (context) => 
       get(target, property) {
         if (property !== 'findByHash') return Reflect.get(target, property) as unknown;
         return async (hash: Uint8Array) => {
-          const answer = await target.findByHash(hash);
+          const reply = await target.findByHash(hash);
           read.resolve();
           await late.promise;
-          return answer;
+          return reply;
         };
       },
     }),
@@ -518,6 +518,6 @@ test('a key is usable unless it is revoked, expired or of another environment', 
   assert.equal(isUsable({ ...key, expiresAt: NOW }, NOW, 'any'), false);
 });
 
-function isUnavailable(answer: PromiseSettledResult<unknown>): boolean {
-  return answer.status === 'rejected' && answer.reason instanceof KeyStoreUnavailableError;
+function isUnavailable(reply: PromiseSettledResult<unknown>): boolean {
+  return reply.status === 'rejected' && reply.reason instanceof KeyStoreUnavailableError;
 }

@@ -82,13 +82,13 @@ function text(value: unknown): string {
   return JSON.stringify(value);
 }
 
-export function differenceOf(books: LedgerSums): number {
-  const { received, stored, duplicates, erased, expired, deadLetters, pending } = books;
+export function differenceOf(ledger: LedgerSums): number {
+  const { received, stored, duplicates, erased, expired, deadLetters, pending } = ledger;
   return received - stored - duplicates - erased - expired - deadLetters - pending;
 }
 
-function assertBalance(books: LedgerSums): void {
-  assert.equal(differenceOf(books), 0, `the books are out: ${JSON.stringify(books)}`);
+function assertBalance(ledger: LedgerSums): void {
+  assert.equal(differenceOf(ledger), 0, `the books are out: ${JSON.stringify(ledger)}`);
 }
 
 export async function dumpOf(store: Store, traceIds: Iterable<string>): Promise<string[]> {

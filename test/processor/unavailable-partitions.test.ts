@@ -45,7 +45,7 @@ interface Trial {
   readonly writer: ProcessorParts['writer'];
   /** By how much its clock is ahead of what it was at the start. */
   readonly clock: { aheadMs: number };
-  readonly told: (words: string) => number;
+  readonly reported: (words: string) => number;
   readonly storedEvents: () => Promise<number>;
 }
 
@@ -95,7 +95,7 @@ async function trialIn(
     buffer,
     writer,
     clock,
-    told: (words) => lines.filter((line) => line.includes(words)).length,
+    reported: (words) => lines.filter((line) => line.includes(words)).length,
     storedEvents: () =>
       withStore(storeFileOf(folder), async (store) => {
         const { eventsInTables, eventsInLedger } = await store.recount();
@@ -117,11 +117,11 @@ suite('A partition of the log', () => {
         if (partition === BAD && isBad) throw error;
         return read(partition, ...rest);
       });
-      const { processor, told, storedEvents, lines } = trial;
+      const { processor, reported, storedEvents, lines } = trial;
       const running = processor.run();
       try {
         await eventually('the others are processed', async () => (await storedEvents()) === 2 * ENTRIES);
-        await eventually('it is told', () => told(error.message) === 1);
+        await eventually('it is told', () => reported(error.message) === 1);
         // What is not read is late, though everything else is processed.
         const lag = (): number | null => readGauge(trial.buffer, METRIC.processor_lag);
         await eventually('nothing else lags', () => lag() === 0);
@@ -129,8 +129,8 @@ suite('A partition of the log', () => {
         await eventually('it lags', () => lag() === 3_600);
         isBad = false;
         await eventually('it is processed too', async () => (await storedEvents()) === 3 * ENTRIES);
-        await eventually('that is told', () => told('reads the partition again') === 1);
-        assert.equal(told(error.message), 1, lines.join('\n'));
+        await eventually('that is told', () => reported('reads the partition again') === 1);
+        assert.equal(reported(error.message), 1, lines.join('\n'));
       } finally {
         processor.stop();
         await running;
@@ -184,16 +184,16 @@ suite('A partition of the log', () => {
   test('is not told of by itself where none can be read: the processor waits', async () => {
     await using scope = new AsyncDisposableStack();
     let isBad = true;
-    const { processor, told, storedEvents, lines } = await trialIn(scope, (read) => async (partition, ...rest) => {
+    const { processor, reported, storedEvents, lines } = await trialIn(scope, (read) => async (partition, ...rest) => {
       if (isBad) throw new LogUnavailableError(`partition ${partition} has no leader`);
       return read(partition, ...rest);
     });
     const running = processor.run();
     try {
-      await eventually('it is told', () => told('the processor waits') === 1);
+      await eventually('it is told', () => reported('the processor waits') === 1);
       isBad = false;
       await eventually('all is processed', async () => (await storedEvents()) === 3 * ENTRIES);
-      assert.equal(told('the processor waits; '), 1, lines.join('\n'));
+      assert.equal(reported('the processor waits; '), 1, lines.join('\n'));
     } finally {
       processor.stop();
       await running;

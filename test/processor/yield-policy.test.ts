@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { shouldYield, type LoadSample, yieldPolicy } from '../../src/processor/yield-policy.ts';
-import { get, type LedgerAnswer, settled } from '../faults/processor-load.ts';
+import { get, type LedgerResponse, settled } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { post } from '../server.ts';
 
@@ -85,7 +85,7 @@ suite('Giving way', () => {
     await watching;
     assert.ok(most >= 1, `at most ${most} waited`);
     await settled(server, key);
-    const { totals } = await get<LedgerAnswer>(server, key, '/ledger');
+    const { totals } = await get<LedgerResponse>(server, key, '/ledger');
     assert.equal(totals.events['stored'], senders * requestsEach);
     while ((await waiting()) >= 1);
   });

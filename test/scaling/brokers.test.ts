@@ -69,7 +69,7 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
       () => sentSince().length >= ANSWERS_WITHOUT_ONE,
       DEADLINE_MS,
     );
-    const [took] = sentSince().map(({ answeredAt }) => answeredAt - killedAt);
+    const [took] = sentSince().map(({ respondedAt }) => respondedAt - killedAt);
     await kafka.startBroker(2);
     await Promise.all(edges.map(becomesReady));
     await clients.stop();
@@ -92,14 +92,14 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
     // The one that is left leads partitions: it writes a part of what comes, which gets no 202.
     await Promise.all([kafka.killBroker(0), kafka.killBroker(2)]);
     const goneAt = performance.now();
-    const answersSince = (): typeof ledger.tries => ledger.tries.filter(({ sentAt }) => sentAt > goneAt);
+    const responsesSince = (): typeof ledger.tries => ledger.tries.filter(({ sentAt }) => sentAt > goneAt);
     await eventually(
       'requests that are sent now are refused',
-      () => answersSince().filter(({ end }) => end === 503).length >= REFUSALS_WITHOUT_TWO,
+      () => responsesSince().filter(({ end }) => end === 503).length >= REFUSALS_WITHOUT_TWO,
       DEADLINE_MS,
     );
     for (const { baseUrl } of edges) assert.equal((await fetch(`${baseUrl}/readyz`)).status, 503);
-    const ends = new Set(answersSince().map(({ end }) => end));
+    const ends = new Set(responsesSince().map(({ end }) => end));
     const backAt = performance.now();
     assert.deepEqual([...ends], [503], 'what was answered while two of three brokers were gone');
     await Promise.all([kafka.startBroker(0), kafka.startBroker(2)]);

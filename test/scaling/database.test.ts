@@ -138,8 +138,8 @@ suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), 
       return fate;
     };
     // All but the last are told at once that the connection is gone.
-    const isClientTold = (): boolean => fatal() < COMMITS_LOST;
-    const [wire, env] = await openDatabaseWire({ fateOf, isClientTold });
+    const isClientInformed = (): boolean => fatal() < COMMITS_LOST;
+    const [wire, env] = await openDatabaseWire({ fateOf, isClientInformed });
     const [key, processor] = await Promise.all([newTenant(), start('processor', env)]);
     const ledger = new ClientLedger(random);
     const clients = startClients({ signal: t.signal, ledger, key, clients: CLIENTS, ports });

@@ -270,9 +270,9 @@ type Judged = Pick<LogRecord, 'body' | 'userCount' | 'eventCount' | 'rejections'
 
 function judged(texts: readonly string[]): Judged | null {
   const body = Buffer.from(`{"users":[${texts.join(',')}]}`);
-  const verdict = validateBody(body);
-  if (!verdict.ok) return null;
-  const { userCount, eventCount, rejections } = verdict;
+  const summary = validateBody(body);
+  if (!summary.ok) return null;
+  const { userCount, eventCount, rejections } = summary;
   return { body, userCount, eventCount, rejections };
 }
 

@@ -102,8 +102,8 @@ export async function newKey(storeUrl: string, accountName: string): Promise<str
   const now = Date.now();
   try {
     const { id: accountId } = await store.ensureAccount(newAccount(accountName, now));
-    const wishes = { name: 'test', kind: 'secret', environment: 'development', origins: [], expiresAt: null } as const;
-    return (await createKey(store, { ...wishes, accountId, now })).key;
+    const options = { name: 'test', kind: 'secret', environment: 'development', origins: [], expiresAt: null } as const;
+    return (await createKey(store, { ...options, accountId, now })).key;
   } finally {
     await store.close();
   }

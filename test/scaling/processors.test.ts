@@ -132,7 +132,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
         openWire({
           port: () => port,
           fateOf: () => (random() < 0.15 ? 'unanswered' : 'passes'),
-          isClientTold: () => random() < 0.7,
+          isClientInformed: () => random() < 0.7,
         }),
       ),
     );
@@ -144,7 +144,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
       key,
       clients: CLIENTS,
       ports: wirePorts,
-      answerMsMax: 1_000,
+      responseMsMax: 1_000,
     });
     const onlooker = lookOn(api, key, ledger, t.signal);
     const lost = (): number => wires.reduce((sum, wire) => sum + wire.lost, 0);

@@ -162,8 +162,8 @@ export async function peopleOf(store: Store): Promise<string[]> {
     for (const profile of await profilesOf(store, tenantId)) {
       const { identifiers, profileFields, userProperties, firstSeen, lastSeen, eventCount } = profile;
       const named = Object.entries(identifiers).map(([type, values]) => [type, values.toSorted()]);
-      const told = [[...profileFields], [...userProperties]];
-      people.push(JSON.stringify([tenantId, named, told, firstSeen, lastSeen, eventCount]));
+      const reported = [[...profileFields], [...userProperties]];
+      people.push(JSON.stringify([tenantId, named, reported, firstSeen, lastSeen, eventCount]));
     }
   }
   return people.sort();

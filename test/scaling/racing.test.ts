@@ -85,8 +85,12 @@ async function assertExplainedByOrder({ store, dataFolder, order, entries }: Rac
   const replayed = (await withStore(file, (one) => dumpOf(one, traceIds))).sort();
   const unexplained = raced.filter((line) => !replayed.includes(line));
   const missing = replayed.filter((line) => !raced.includes(line));
-  const told = [...unexplained.slice(0, 4), 'instead of', ...missing.slice(0, 4)];
-  assert.equal(unexplained.length + missing.length, 0, `no serial order explains ${told.join('\n').slice(0, 6_000)}`);
+  const reported = [...unexplained.slice(0, 4), 'instead of', ...missing.slice(0, 4)];
+  assert.equal(
+    unexplained.length + missing.length,
+    0,
+    `no serial order explains ${reported.join('\n').slice(0, 6_000)}`,
+  );
   assert.equal(raced.length, replayed.length);
 }
 

@@ -219,9 +219,9 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
       own.stretches.push({ partition, from, to });
     },
     lookUp: async (questions) => {
-      const answers = await transaction.lookUp(questions);
+      const responses = await transaction.lookUp(questions);
       own.lookedUpAt = ++moments;
-      return answers;
+      return responses;
     },
     write: async (batches, at) => {
       for (const { tenantId, changes } of batches) {

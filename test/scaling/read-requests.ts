@@ -127,7 +127,7 @@ function chainPaths(id: string, identity: string): string[] {
 
 async function askLists(stores: TwoStores, tenantId: TenantId, { eventNames }: Subjects): Promise<void> {
   const [reasons] = await stores.ask(tenantId, '/rejections/reasons');
-  const { reasons: told } = JSON.parse(reasons) as { reasons: { reason: string }[] };
+  const { reasons: reported } = JSON.parse(reasons) as { reasons: { reason: string }[] };
   const range = `from=${time(HISTORY_START)}&to=${time(HISTORY_START + DAY_MS)}`;
   const paged = [
     '/events?limit=9',
@@ -138,7 +138,7 @@ async function askLists(stores: TwoStores, tenantId: TenantId, { eventNames }: S
     ...eventNames.map((name) => `/events?limit=20&event_name=${encodeURIComponent(name)}`),
     '/rejections?limit=3',
     `/rejections?limit=3&${range}`,
-    ...told.map(({ reason }) => `/rejections?limit=50&reason=${encodeURIComponent(reason.slice(0, 1_000))}`),
+    ...reported.map(({ reason }) => `/rejections?limit=50&reason=${encodeURIComponent(reason.slice(0, 1_000))}`),
     '/audit?limit=1',
   ];
   for (const path of paged) {

@@ -207,9 +207,9 @@ export class TwoStores {
   async askPages(tenantId: TenantId, path: string): Promise<string[]> {
     const pages: string[] = [];
     for (let paths: readonly [string, string] = [path, path]; ; ) {
-      const answers = await this.#askEach(tenantId, paths, {});
-      pages.push(answers[0]);
-      const [one = '', other = ''] = answers.map((text) => (JSON.parse(text) as HasCursor).next_cursor ?? '');
+      const responses = await this.#askEach(tenantId, paths, {});
+      pages.push(responses[0]);
+      const [one = '', other = ''] = responses.map((text) => (JSON.parse(text) as HasCursor).next_cursor ?? '');
       if (one === '' || other === '') return pages;
       const next = (cursor: string): string => `${path}&cursor=${encodeURIComponent(cursor)}`;
       paths = [next(one), next(other)];
@@ -227,10 +227,10 @@ export class TwoStores {
       for (;;) {
         const path = `/events?limit=3&after=${encodeURIComponent(last[index] as string)}`;
         const { text } = await this.#call(app, tenantId, path, {});
-        const answer = JSON.parse(text) as { events: unknown[]; last: string };
-        last[index] = answer.last;
-        events[index]?.push(...answer.events.map((event) => JSON.stringify(event)));
-        if (answer.events.length === 0) break;
+        const response = JSON.parse(text) as { events: unknown[]; last: string };
+        last[index] = response.last;
+        events[index]?.push(...response.events.map((event) => JSON.stringify(event)));
+        if (response.events.length === 0) break;
       }
     }
     return { events, last };
@@ -246,9 +246,9 @@ export class TwoStores {
       this.#apps.map((app, index) => this.#call(app, tenantId, paths[index] as string, question)),
     )) as [Asked, Asked];
     if (one.status !== other.status || comparable(one.text) !== comparable(other.text)) {
-      const told = [one, other].map(({ status, text }) => `${status} ${text.slice(0, 4_000)}`);
+      const reported = [one, other].map(({ status, text }) => `${status} ${text.slice(0, 4_000)}`);
       assert.fail(
-        `${question.method ?? 'GET'} ${decodeURIComponent(paths[0])} of ${tenantId}\nSQLite:     ${told[0]}\nPostgreSQL: ${told[1]}`,
+        `${question.method ?? 'GET'} ${decodeURIComponent(paths[0])} of ${tenantId}\nSQLite:     ${reported[0]}\nPostgreSQL: ${reported[1]}`,
       );
     }
     for (const [name, pattern] of Object.entries(SIGHTS)) {
@@ -260,13 +260,13 @@ export class TwoStores {
 
   async #call(app: FastifyInstance, tenantId: TenantId, path: string, question: Question): Promise<Asked> {
     const { method = 'GET', json } = question;
-    const answer = await app.inject({
+    const response = await app.inject({
       method,
       url: path,
       headers: { authorization: `Bearer ${this.#keys.get(tenantId)}` },
       ...(json === undefined ? {} : { payload: json as object }),
     });
-    return { path, status: answer.statusCode, text: answer.body };
+    return { path, status: response.statusCode, text: response.body };
   }
 
   async #startApps(context: TestContext): Promise<void> {
@@ -274,9 +274,9 @@ export class TwoStores {
     for (const tenantId of [...TENANTS, SILENT]) {
       const [id = '', environment] = tenantId.split('/');
       const account = await keyStore.ensureAccount({ id, name: id, createdAt: 0 });
-      const wishes = { name: 'test', kind: 'secret', origins: [], expiresAt: null, now: 0 } as const;
+      const options = { name: 'test', kind: 'secret', origins: [], expiresAt: null, now: 0 } as const;
       const { key } = await createKey(keyStore, {
-        ...wishes,
+        ...options,
         accountId: account.id,
         environment: environment as Environment,
       });

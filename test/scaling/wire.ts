@@ -23,7 +23,7 @@ export interface WireOptions {
   /** Asked about every piece from the client; all pass unless given. */
   readonly fateOf?: (piece: Buffer) => Fate;
   /** Whether a client whose message was lost sees the connection end (at once), or nothing at all (forever). */
-  readonly isClientTold?: () => boolean;
+  readonly isClientInformed?: () => boolean;
 }
 
 export interface Wire {
@@ -44,7 +44,7 @@ interface Piece {
 }
 
 export async function openWire(options: WireOptions): Promise<Wire> {
-  const { port, host = '127.0.0.1', fateOf = () => 'passes', isClientTold = () => true } = options;
+  const { port, host = '127.0.0.1', fateOf = () => 'passes', isClientInformed = () => true } = options;
   const sockets = new Set<Socket>();
   let held: Piece[] = [];
   let isCut = false;
@@ -77,7 +77,7 @@ export async function openWire(options: WireOptions): Promise<Wire> {
     keep(near);
     keep(far);
     const tell = (): void => {
-      if (isClientTold()) near.resetAndDestroy();
+      if (isClientInformed()) near.resetAndDestroy();
     };
     near.on('data', (bytes: Buffer) => {
       if (isLost) return;

@@ -150,10 +150,10 @@ suite('Reading what is still in the log', () => {
     const racing: Store = {
       ...createReading(store, log),
       trace: async (...args) => {
-        const answer = await store.trace(...args);
+        const reply = await store.trace(...args);
         looks += 1;
         if (looks === 1) await processAll(folder);
-        return answer;
+        return reply;
       },
     };
     const trace = await createReading(racing, log).trace(TENANT, entry.traceId);

@@ -202,8 +202,8 @@ suite('Erases and unmerges that race with writers on PostgreSQL', { skip: whyNoP
       requestsOf(12, (n) => START + n),
     );
     const id = await goneId(store);
-    const answers = await Promise.all([1, 2, 3].map(() => store.erase(TENANT, id, ACT)));
-    assert.ok(answers.includes(true));
+    const responses = await Promise.all([1, 2, 3].map(() => store.erase(TENANT, id, ACT)));
+    assert.ok(responses.includes(true));
     assert.equal(await store.profile(TENANT, id), undefined);
     assert.equal((await store.audit(TENANT, { limit: 10, cursor: null })).rows.length, 1);
     await assertSums(setup);
@@ -278,9 +278,9 @@ suite('Erases and unmerges that race with writers on PostgreSQL', { skip: whyNoP
         await transaction.advance(0, 1, 2);
         const racing: Pick<WriteTransaction, 'lookUp' | 'write'> = {
           lookUp: async (questions) => {
-            const answers = await transaction.lookUp(questions);
+            const responses = await transaction.lookUp(questions);
             if (step === 'looked up') await store.erase(TENANT, id, ACT);
-            return answers;
+            return responses;
           },
           write: (...args) => transaction.write(...args),
         };

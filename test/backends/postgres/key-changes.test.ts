@@ -28,12 +28,12 @@ async function setUp(context: TestContext): Promise<Setup> {
   const store = openPostgresKeyStore(pool.share());
   context.after(() => store.close());
   const account = await store.ensureAccount(newAccount('acme', NOW));
-  const wishes = { name: 'test', kind: 'secret', environment: 'production', origins: [], expiresAt: null } as const;
+  const options = { name: 'test', kind: 'secret', environment: 'production', origins: [], expiresAt: null } as const;
   return {
     url,
     store,
     addKey: async () => {
-      const { key, row } = await createKey(store, { ...wishes, accountId: account.id, now: NOW });
+      const { key, row } = await createKey(store, { ...options, accountId: account.id, now: NOW });
       return { key, id: row.id };
     },
     killListeners: () =>

@@ -134,7 +134,7 @@ suite('Responses of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     // Pages are measured in UTF-16 units, and PostgreSQL counts bytes: one makes two of them here, or three.
     const pads = ['ü'.repeat(4_000_000), '漢'.repeat(3_000_000)];
     const entries = Array.from({ length: 6 }, (_, n) => request([person({ user_id: 'u' }, [{ pad: pads[n % 2] }])]));
-    const answers = [];
+    const responses = [];
     for (const under of both) {
       await feed(under, [request([person({ user_id: 'u' })])]);
       const start = (await under.store.arrivals(TENANT, null, 1)).last;
@@ -153,10 +153,10 @@ suite('Responses of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
         arrivals.push(page.events.length);
         ({ last } = page);
       }
-      answers.push({ pages, arrivals });
+      responses.push({ pages, arrivals });
     }
-    assert.deepEqual(answers[1], answers[0]);
-    assert.ok((answers[1]?.pages.length ?? 0) > 1 && (answers[1]?.arrivals.length ?? 0) > 1);
+    assert.deepEqual(responses[1], responses[0]);
+    assert.ok((responses[1]?.pages.length ?? 0) > 1 && (responses[1]?.arrivals.length ?? 0) > 1);
   });
 
   test('say nothing, and are no errors, where a question holds U+0000', async (context) => {

@@ -210,12 +210,12 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     const under = await openFor(context);
     const transaction = await under.writer.begin();
     await transaction.advance(0, 0, 3);
-    const told = [
+    const updates = [
       [{ a: 1, b: 1 }, START + 5],
       [{ a: 2 }, START + 9],
       [{ a: 3, c: 3 }, START + 2],
     ] as const;
-    for (const [position, [properties, receivedAt]] of told.entries()) {
+    for (const [position, [properties, receivedAt]] of updates.entries()) {
       const users = [person({ user_id: 'u' }, [{ $event_id: 'same' }, { revenue: 0.1 }], properties)];
       await processBatch(transaction, [{ ...request(users, { receivedAt }), partition: 0, position }], CONTEXT);
     }
