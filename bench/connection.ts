@@ -123,7 +123,7 @@ export class Connection {
     this.status = Number(text.slice(9, 12));
     this.lastResponse = CLOSE.test(text);
     this.bodyLeft = Number(length[1]) - (head.length - end - HEAD_END.length);
-    if (this.bodyLeft < 0) throw new Error('an answer to a request that was not sent');
+    if (this.bodyLeft < 0) throw new Error('a response to a request that was not sent');
     if (this.bodyLeft === 0) this.complete();
   }
 

@@ -43,7 +43,7 @@ export const generatorBenchmark: Benchmark = {
         outcomes.push({
           name: `generator, ${edge.shape}`,
           ours: `${thousands(perSecond(result))} requests/s`,
-          yardstick: 'a canned answer, no HTTP',
+          yardstick: 'a canned response, no HTTP',
           ratio: null,
           goal: '–',
           met: null,

@@ -98,7 +98,7 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
           `${perMillion(before.cpuSeconds, rawEvents)} and ${perMillion(after.cpuSeconds, rawEvents)}; events a ` +
           `transaction: ours ${thousands(ours.usersPerTransaction)}, raw-insert ` +
           `${thousands(rawEvents / before.transactions)} and ${thousands(rawEvents / after.transactions)}`,
-        `every event is stored exactly once, by the books and by the counts, for ` +
+        `every event is stored exactly once, by the ledger and by the counts, for ` +
           `${thousands(context.pace.endToEnd.people)} people at most`,
         `answered in ${edge.seconds.toFixed(1)} s of ${ours.seconds.toFixed(1)} s, p50 ` +
           `${milliseconds(edge.latency.p50)}, p99 ${milliseconds(edge.latency.p99)}; the generator used ` +

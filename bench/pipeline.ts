@@ -84,7 +84,7 @@ async function waitUntilStored(
       const { stored, pending, difference } = await reader.ledger();
       if (stored - before > sent || difference !== 0) {
         throw new Error(
-          `${stored - before} events are stored where ${sent} were sent, the books differ by ${difference}`,
+          `${stored - before} events are stored where ${sent} were sent, the ledger differs by ${difference}`,
         );
       }
       if (stored - before === sent && pending === 0) return;

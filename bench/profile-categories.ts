@@ -65,7 +65,7 @@ const FILES: readonly (readonly [RegExp, string])[] = [
 const STORE: readonly (readonly [RegExp, RegExp, string])[] = [
   [/\/store-graph/, /./, 'store: looking keys and profiles up'],
   [/\/(store-nodes|profile-runs|profile-memtable)/, /./, 'store: nodes'],
-  [/\/store-ledger/, /./, 'store: counts and books'],
+  [/\/store-ledger/, /./, 'store: counts and ledger'],
   [/\/store-writer/, /writeRecord/, 'store: events and records'],
   [/\/(event-tables|event-blocks|event-index|varints|uuids)/, /./, 'store: events and records'],
   [/\/(sorted-runs|sorted-order|column-block|bloom-filter)/, /./, 'store: sorted runs'],

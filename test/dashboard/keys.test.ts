@@ -190,7 +190,7 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
       const sentAt = performance.now();
       return (await send(key)) === 401 ? sentAt - revokedAt + Number.EPSILON : 0;
     });
-    context.diagnostic(`refused ${ms.toFixed(0)} ms after the answer`);
+    context.diagnostic(`refused ${ms.toFixed(0)} ms after the response`);
     assert.ok(ms <= REVOKED_MS_MAX, `${ms} ms`);
 
     await row('to be revoked').waitFor({ state: 'detached' });

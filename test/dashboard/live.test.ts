@@ -52,7 +52,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
       assert.equal(status, 202);
       waits.push((await shown) - acceptedAt);
     }
-    context.diagnostic(`visible ${waits.map((ms) => ms.toFixed(0)).join(', ')} ms after the answer`);
+    context.diagnostic(`visible ${waits.map((ms) => ms.toFixed(0)).join(', ')} ms after the response`);
     assert.ok(Math.min(...waits) < VISIBLE_MS_MAX, `${waits.join(', ')} ms`);
     assertNoComplaints(watched);
   });

@@ -280,7 +280,7 @@ suite('Personal data and keys', () => {
       const sending = send(server(), known, { what: 'into the void', status: 0, authorization, body });
       const status = await sending.then(
         (response) => response.status,
-        () => 'no answer',
+        () => 'no response',
       );
       // That a key is unknown may still be in SQLite's memory, and then it is the truth.
       if (isKnown || status !== 401) statuses.add(status);

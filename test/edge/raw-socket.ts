@@ -13,7 +13,7 @@ export interface RawResponse {
   readonly body: string;
 }
 
-const ANSWER_MS = 20_000;
+const RESPONSE_MS = 20_000;
 const HEAD_END = Buffer.from('\r\n\r\n');
 
 export class RawClient {
@@ -69,9 +69,9 @@ export class RawClient {
 
   /** The next response, in order; undefined if the server closed without one. */
   async next(): Promise<RawResponse | undefined> {
-    const deadline = performance.now() + ANSWER_MS;
+    const deadline = performance.now() + RESPONSE_MS;
     while (this.#responses.length === 0 && !this.#isClosed) {
-      if (performance.now() > deadline) throw new Error(`no answer within ${ANSWER_MS} ms`);
+      if (performance.now() > deadline) throw new Error(`no response within ${RESPONSE_MS} ms`);
       await this.#woken();
     }
     return this.#responses.shift();
@@ -95,7 +95,7 @@ export class RawClient {
 
   #woken(): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ANSWER_MS);
+      const timer = setTimeout(resolve, RESPONSE_MS);
       this.#wake = () => {
         clearTimeout(timer);
         resolve();
