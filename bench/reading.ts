@@ -6,7 +6,7 @@
 import { Agent, get, request as open } from 'node:http';
 import type { Server } from './servers.ts';
 
-/** What a page of a timeline holds unless told otherwise. */
+/** Default size of a page of a timeline. */
 export const PAGE_EVENTS = 50;
 
 export interface LedgerTotals {

@@ -17,7 +17,7 @@ interface Key {
 }
 
 const DAY_MS = 86_400_000;
-const WISHES = { name: 'Web shop', kind: 'secret', environment: 'development' } as const;
+const OPTIONS = { name: 'Web shop', kind: 'secret', environment: 'development' } as const;
 const NOBODY = 'key_nobody000000';
 const at = (milliseconds: number): string => new Date(milliseconds).toISOString();
 const messageOf = ({ body }: BrowserResponse): string => (body as { message: string }).message;
@@ -32,7 +32,7 @@ async function start(context: TestContext, options: StartOptions = {}) {
   const ask = as(await running.join('ada@example.com'));
   const askAsStranger = as(await running.join('eve@example.com', { account: 'other' }));
   const make = async (options: object = {}): Promise<{ key: string; row: Key }> => {
-    const { status, body, text } = await ask('POST', '/keys', { ...WISHES, ...options });
+    const { status, body, text } = await ask('POST', '/keys', { ...OPTIONS, ...options });
     assert.equal(status, 201, text);
     return body as { key: string; row: Key };
   };
@@ -48,7 +48,7 @@ suite('Keys of an account', () => {
     assert.equal((await keyStore.findByHash(hashKey(key)))?.id, row.id);
     assert.deepEqual(row, {
       id: row.id,
-      ...WISHES,
+      ...OPTIONS,
       prefix: 'sk_dev_',
       last_four: key.slice(-4),
       origins: [],
@@ -76,7 +76,7 @@ suite('Keys of an account', () => {
 
   test('a key for an environment that this server does not serve is refused', async (t) => {
     const { ask, make } = await start(t, { environment: 'production' });
-    const refused = await ask('POST', '/keys', WISHES);
+    const refused = await ask('POST', '/keys', OPTIONS);
     assert.deepEqual([refused.status, messageOf(refused)], [400, 'environment must be production']);
     await make({ environment: 'production' });
   });
@@ -85,7 +85,7 @@ suite('Keys of an account', () => {
     const { list, keyStore, accountId } = await start(t);
     const madeBefore = async (days: number, name: string, expiresAt: number | null = null): Promise<string> => {
       const now = NOW - days * DAY_MS;
-      const options = { ...WISHES, name, origins: [], expiresAt, accountId: await accountId(), now };
+      const options = { ...OPTIONS, name, origins: [], expiresAt, accountId: await accountId(), now };
       return (await createKey(keyStore, options)).row.id;
     };
     const leaked = await madeBefore(40, 'leaked');
@@ -119,17 +119,21 @@ suite('Keys of an account', () => {
   for (const [what, json, message] of [
     ['no body', undefined, /^the body must be a JSON object/],
     ['an array', [], /^the body must be a JSON object/],
-    ['an unknown field', { ...WISHES, scope: 'x' }, /unknown field/],
+    ['an unknown field', { ...OPTIONS, scope: 'x' }, /unknown field/],
     ['no name', { kind: 'secret', environment: 'development' }, /^name must be a text/],
-    ['a blank name', { ...WISHES, name: ' ' }, /^The key name must not be empty/],
-    ['another kind', { ...WISHES, kind: 'admin' }, /^kind must be secret or publishable/],
-    ['another environment', { ...WISHES, environment: 'staging' }, /^environment must be production or development/],
-    ['a number as expiry', { ...WISHES, expires_at: 5 }, /^expires_at must be an ISO 8601 time/],
-    ['a day that is not', { ...WISHES, expires_at: '2026-02-30' }, /^expires_at must be an ISO 8601 time/],
-    ['an expiry in the past', { ...WISHES, expires_at: at(NOW) }, /would have expired already/],
-    ['a text as origins', { ...WISHES, origins: 'https://a.example' }, /^origins must be an array of texts/],
-    ['a path in an origin', { ...WISHES, kind: 'publishable', origins: ['https://a.example/x'] }, /^The origin "https/],
-    ['origins of a secret key', { ...WISHES, origins: ['https://a.example'] }, /^Origins are for publishable keys/],
+    ['a blank name', { ...OPTIONS, name: ' ' }, /^The key name must not be empty/],
+    ['another kind', { ...OPTIONS, kind: 'admin' }, /^kind must be secret or publishable/],
+    ['another environment', { ...OPTIONS, environment: 'staging' }, /^environment must be production or development/],
+    ['a number as expiry', { ...OPTIONS, expires_at: 5 }, /^expires_at must be an ISO 8601 time/],
+    ['a day that is not', { ...OPTIONS, expires_at: '2026-02-30' }, /^expires_at must be an ISO 8601 time/],
+    ['an expiry in the past', { ...OPTIONS, expires_at: at(NOW) }, /would have expired already/],
+    ['a text as origins', { ...OPTIONS, origins: 'https://a.example' }, /^origins must be an array of texts/],
+    [
+      'a path in an origin',
+      { ...OPTIONS, kind: 'publishable', origins: ['https://a.example/x'] },
+      /^The origin "https/,
+    ],
+    ['origins of a secret key', { ...OPTIONS, origins: ['https://a.example'] }, /^Origins are for publishable keys/],
   ] as const) {
     test(`a key cannot be made with ${what}`, async (t) => {
       const { ask, list } = await start(t);
@@ -225,10 +229,10 @@ suite('Rolling a key', () => {
     const { make, ask, keyStore, accountId: idOf } = await start(t);
     const accountId = await idOf('own');
     for (let made = 0; made < ACTIVE_KEYS_MAX - 1; made++) {
-      await createKey(keyStore, { ...WISHES, origins: [], expiresAt: null, accountId, now: NOW });
+      await createKey(keyStore, { ...OPTIONS, origins: [], expiresAt: null, accountId, now: NOW });
     }
     const { row } = await make();
-    const refused = await ask('POST', '/keys', WISHES);
+    const refused = await ask('POST', '/keys', OPTIONS);
     assert.equal(refused.status, 400);
     assert.match(refused.text, /has 500 active keys: revoke keys/);
     await ask('POST', `/keys/${row.id}/revoke`, { name: row.name });
@@ -283,7 +287,7 @@ suite('Who may do it', () => {
     const { cookie } = await running.join('bob@example.com');
     for (const [method, path, json] of [
       ['GET', '/keys', undefined],
-      ['POST', '/keys', WISHES],
+      ['POST', '/keys', OPTIONS],
       ['POST', `/keys/${row.id}/revoke`, { name: row.name }],
       ['POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 }],
     ] as const) {

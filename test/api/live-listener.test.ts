@@ -173,7 +173,7 @@ suite('A live stream that comes back far behind another', () => {
     level.listener.advanceTo({ cursor: `cursor-${STORED}`, sequence: STORED });
     feed.add('acct_a/production', level.listener);
     feed.add('acct_a/production', behind.listener);
-    const reported = await eventually('all of it was shown or told as skipped', () => {
+    const reported = await eventually('all of it was shown or reported as skipped', () => {
       behind.listener.tick(START + 10_000);
       const skipped = [...behind.text().matchAll(/event: skipped\ndata: \{"events":(\d+)\}/g)];
       const shown = behind.text().match(/^event: event$/gm)?.length ?? 0;

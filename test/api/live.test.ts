@@ -165,7 +165,7 @@ suite('The live stream', () => {
     );
     // What a listener does not ask for does not count against it.
     assert.deepEqual(names(await filtered.events(1)), ['event 299']);
-    // Who comes back is not told again of what was skipped.
+    // A client that reconnects does not get the skipped count again.
     const again = await open('', { lastEventId: live.lastId() });
     await send(['the next']);
     assert.deepEqual(names(await again.events(1)), ['the next']);

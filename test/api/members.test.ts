@@ -215,7 +215,7 @@ suite('Members', () => {
     }
     assert.equal((await ask('GET', '/session', { cookie: other.cookie })).status, 200);
     assert.equal((await teamOf(running, other.cookie)).invitations.length, 1);
-    // Whether a person is a member elsewhere is not told to who invites them.
+    // An inviting member does not learn whether the person is a member elsewhere.
     const invited = await ask('POST', '/invitations', { cookie: own.cookie, json: { email: 'b@example.com' } });
     assert.equal(invited.status, 201);
   });

@@ -536,7 +536,7 @@ suite('sluice doctor', () => {
     );
   });
 
-  test('keys: none, expired, expiring and leaked ones are told', async (context) => {
+  test('keys: none, expired, expiring and leaked ones are reported', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [user('ada')] }]);
     assert.match((await examine(folder.data)).problem, /warning keys: none of them works/);

@@ -27,7 +27,7 @@ export interface Installation {
 
 /** So few that there are several tables of events, and blocks that were made again. */
 const TABLE_EVENTS = 300;
-/** So that some of what is told of nodes is still beside their rows. */
+/** So that some profile deltas are not merged yet. */
 const SIZES = { tableEvents: TABLE_EVENTS, profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 } };
 
 export async function fillInstallation(dataFolder: string, records = 600): Promise<Installation> {
@@ -95,7 +95,7 @@ async function act(store: Store): Promise<void> {
     }
     if (another !== undefined && (await store.erase(tenantId, another, { traceId: traceIdOf(at, 2), at }))) erased += 1;
   }
-  assert.ok(unmerged > 0 && erased > 0, 'the history has nobody to unmerge or to erase');
+  assert.ok(unmerged > 0 && erased > 0, 'the history has no one to unmerge or to erase');
 }
 
 async function mergedProfiles(store: Store, tenantId: TenantId): Promise<string[]> {

@@ -343,7 +343,7 @@ suite('sluice export', () => {
     assert.ok(!existsSync(out) && !existsSync(`${out}.part`));
   });
 
-  test('what is left of another export is in the way of no other, and a lost part is told', async (context) => {
+  test('what is left of another export is in the way of no other, and a lost part is reported', async (context) => {
     const folder = await filledFolder(context);
     const out = outFile(context, 'events');
     const shell = folder.shell();

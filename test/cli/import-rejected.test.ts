@@ -52,12 +52,12 @@ suite('Lines that an import rejected', () => {
     assert.ok(out.includes(`Fix them there and run: sluice import ${rejectedFile}\n`), out);
 
     const text = readFileSync(rejectedFile, 'utf8');
-    const mended = text
+    const fixed = text
       .replace(`${long},"bad":true`, `${long},"__proto__":1.5`)
       .replace('"{\\"n\\":3"', '"{\\"n\\":3}"')
       .replace('"text":"{\\"n\\":4"', '"user":{"n":4}');
-    assert.notEqual(mended, text);
-    writeFileSync(rejectedFile, mended);
+    assert.notEqual(fixed, text);
+    writeFileSync(rejectedFile, fixed);
     stub.received.length = 0;
     const again = await run(runImport, [rejectedFile], shellFor(stub));
     assert.equal(again.code, 2);
@@ -115,7 +115,7 @@ suite('What an import says', () => {
     ['{"n":01}', /not JSON: number with a leading zero at column 7\.\n/],
     ['\u{a0}{"n":1}', /not JSON: unexpected U\+00A0 at column 1, expected a value/],
   ] as const) {
-    test(`${JSON.stringify(line)} is not sent, and told with what is expected`, async (context) => {
+    test(`${JSON.stringify(line)} is not sent, and reported with what is expected`, async (context) => {
       const stub = await startIngestStub(context);
       const { code, out } = await run(runImport, [temporaryFile(context, line)], shellFor(stub));
       assert.equal(code, 2);

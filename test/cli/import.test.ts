@@ -39,7 +39,7 @@ function rejectedIn(file: string): { line: number; reason: string }[] {
 
 suite('sluice import', () => {
   test(
-    'a real server takes all users of a file; those it rejects are told, and the exit code is 2',
+    'a real server takes all users of a file; those it rejects are reported, and the exit code is 2',
     SLOW,
     async (context) => {
       const server = await startServer();

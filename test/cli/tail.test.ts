@@ -16,7 +16,7 @@ function userWith(...names: string[]): object {
 }
 
 suite('sluice tail', () => {
-  test('shows what comes in after its start, in order, and ends when it is told to', async (context) => {
+  test('shows what comes in after its start, in order, and ends when it is stopped', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [userWith('before')] }]);
     const tail = folder.shell();

@@ -289,7 +289,7 @@ suite('The clock of received_at', () => {
       const clock = new TrustedClock({ newest: 0, isLate: true, ...BOUNDS, shared, sources: machine.sources });
       machine.pass(SECOND_MS);
       assert.equal(clock.now(), CLOCK_EARLIEST + SECOND_MS, 'nothing is believed before');
-      assert.deepEqual([shared[0], clock.heldMs, clock.behindMs], [0n, 0, 0], 'and nothing is told to other edges');
+      assert.deepEqual([shared[0], clock.heldMs, clock.behindMs], [0n, 0, 0], 'and nothing is shared with other edges');
       clock.continueFrom(START);
       assert.equal(clock.isLate, false);
       const right = what === 'is right' ? START + HOUR_MS + SECOND_MS : START + 1;

@@ -171,7 +171,7 @@ test('a variable that is set to nothing counts as not set', () => {
   assert.equal(sources.edges, 'default');
 });
 
-test('a variable with a prefix too much is told', () => {
+test('a variable with an extra prefix is reported', () => {
   assert.deepEqual(mistakes({ SLUICE_PORT: '80' }), [
     'unknown environment variable SLUICE_PORT: it is called PORT alone',
   ]);

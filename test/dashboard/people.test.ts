@@ -29,7 +29,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
   let running: MemberServer;
   let watched: WatchedPage;
   let page: Page;
-  /** Of the requests that told of the visitor, of Grace, and that they are one. */
+  /** Of the requests about the visitor, about Grace, and that they are one. */
   let visited: string;
   let signedUp: string;
   let joined: string;

@@ -166,9 +166,7 @@ suite('More large bodies at once than may be in flight', () => {
     const responses = await Promise.all(sending);
     const count = (status: number): number => responses.filter((response) => response.status === status).length;
     const { peak } = memoryBytes(server().pid);
-    t.diagnostic(
-      `${count(202)} accepted, ${count(503)} told to come back; at most ${Math.round(peak / MB)} MB resident`,
-    );
+    t.diagnostic(`${count(202)} accepted, ${count(503)} asked to retry; at most ${Math.round(peak / MB)} MB resident`);
     assert.ok(count(202) > 0 && count(503) > 0);
     assert.equal(count(202) + count(503), 40);
     for (const { status, headers } of responses) if (status === 503) assert.equal(headers.get('retry-after'), '1');

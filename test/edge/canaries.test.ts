@@ -225,7 +225,7 @@ suite('Personal data and keys', () => {
     keys.push(server().key, publishable.key, secret.key, unknown, withWrongChecksum(secret.key));
     const probes = probesFor(publishable.key, secret.key).map((make, n) => make(canaries(n + 1)));
     for (const key of [unknown, withWrongChecksum(secret.key)]) {
-      probes.push({ what: 'a key of nobody', status: 401, authorization: `Bearer ${key}` });
+      probes.push({ what: 'an unknown key', status: 401, authorization: `Bearer ${key}` });
     }
 
     let logged = 0;

@@ -1,6 +1,6 @@
 /**
  * Clients that mean harm or do not listen: bodies in crumbs, responses that no one reads, connections that close while the
- * response is on its way, requests that come in after their client was told to give up.
+ * response is on its way, requests that come in after their client was stopped.
  */
 
 import assert from 'node:assert/strict';

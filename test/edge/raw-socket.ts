@@ -1,5 +1,5 @@
 /**
- * A client that sends whatever bytes it is told to and reads the responses, without any opinion on HTTP. Every response of
+ * A client that sends any bytes and reads the responses, without any opinion on HTTP. Every response of
  * the server has a Content-Length or no body at all, so that is all the reading it knows.
  */
 

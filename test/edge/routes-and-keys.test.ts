@@ -63,7 +63,7 @@ async function keyCases({ dataFolder }: TestServer): Promise<KeyCase[]> {
     { name: "another's secret", key: other.key, tenantId: `${other.accountId}/production` },
     { name: OWNERS_SESSION, key: null, cookie: own.cookie, tenantId: `${own.accountId}/production` },
     { name: "another's session", key: null, cookie: others.cookie, tenantId: `${others.accountId}/production` },
-    { name: 'session of nobody', key: null, cookie: `sluice_session=${'A'.repeat(43)}`, tenantId: null },
+    { name: 'an unknown session', key: null, cookie: `sluice_session=${'A'.repeat(43)}`, tenantId: null },
   ];
 }
 

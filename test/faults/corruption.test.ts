@@ -1,6 +1,6 @@
 /**
  * Damaged files: bytes flipped, sectors zeroed, pages written over each other, files cut short. Damage is noticed and
- * told with the name of the file, or it is harmless; it is never read as if it were data. What a crash may leave (a
+ * reported with the name of the file, or it is harmless; it is never read as if it were data. What a crash may leave (a
  * last commit cut short) is no damage and does not hold up a start.
  */
 

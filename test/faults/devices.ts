@@ -1,6 +1,6 @@
 /**
  * Disks that tests may break: an ext4 in a file on a loop device, which can lose power, and a small tmpfs, which can be
- * full. Both need root on Linux with the right to mount; where that is not given, `hindrance` says why. Whoever mounts
+ * full. Both need root on Linux with the right to mount; where that is not given, `hindrance` says why. A test that mounts
  * unmounts, also when the test fails.
  */
 

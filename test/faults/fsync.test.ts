@@ -53,7 +53,7 @@ suite('A failing disk', () => {
       await load.stop();
 
       const { counts } = load;
-      assert.ok((counts.get(503) ?? 0) > 0, 'nobody was told 503');
+      assert.ok((counts.get(503) ?? 0) > 0, 'no client got 503');
       if (edges === '1') assert.equal(ledger.acknowledged.size, before, '202 after a failed fsync');
       assertNoSecondSync(strace.lines().filter((line) => line.includes(join(dataFolder, 'log'))));
       await restartAndCheck(dataFolder, ledger);

@@ -86,7 +86,7 @@ suite('Stopping', () => {
       const { code, ms } = await signalled(server, signal);
       assert.equal(code, 0, server.stderr());
       assert.ok(ms < EXIT_MS_MAX);
-      await eventually('nobody listens any more', () => (load.counts.get('refused') ?? 0) > 0);
+      await eventually('nothing listens any more', () => (load.counts.get('refused') ?? 0) > 0);
       await load.stop();
       t.diagnostic(`ended after ${Math.round(ms)} ms: ${JSON.stringify([...load.counts])}`);
       await assertLedger(dataFolder, ledger);
@@ -153,7 +153,7 @@ suite('Stopping', () => {
     const ledger = new Ledger();
     const connection = await Connection.open(server.port);
     await sendNext(connection, ledger, server.key);
-    // That is written every two seconds, by the thread that heeds signals: it must not be in a long sync when one comes.
+    // That is written every two seconds, by the thread that handles signals: it must not be in a long sync when one comes.
     await eventually('it is written when the key was used', () => isUseWritten(dataFolder));
     // A long sync, so that the signal comes, and is heeded on a busy machine too, while the request waits for it.
     const strace = await attachStrace(

@@ -120,7 +120,7 @@ suite('A store of which a page', () => {
     const second = await launch(scope, { dataFolder });
     const response = await readResponse(await ask(second.baseUrl, key, '/events?limit=500'));
     assert.equal(response.status, 503, response.text);
-    assert.doesNotMatch(response.text, /malformed|SQLITE|sqlite/, 'a client is told about our files');
+    assert.doesNotMatch(response.text, /malformed|SQLITE|sqlite/, 'a client sees our files');
     await eventually('it is in the log', () => /malformed/.test(second.stderr()));
     assert.equal((await fetch(`${second.baseUrl}/livez`)).status, 200);
   });

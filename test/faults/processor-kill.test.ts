@@ -32,7 +32,7 @@ suite('End to end, under load', () => {
         const before = { responses: ledger.responses, looks: ledger.looks };
         const responses = 20 + Math.floor(random() * responsesMax);
         const isEnough = (): boolean => ledger.responses >= before.responses + responses && ledger.looks > before.looks;
-        await eventually(`${responses} answers and a look at the books`, isEnough, 60_000);
+        await eventually(`${responses} responses and a look at the ledger`, isEnough, 60_000);
         await sleep(random() * 30);
         assert.equal(server.process.exitCode, null, `the server ended by itself:\n${server.stderr()}`);
         const startedAt = performance.now();

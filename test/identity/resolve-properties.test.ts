@@ -171,7 +171,7 @@ suite('The identity graph, after a history without conflicts', () => {
     );
   });
 
-  test('the same updates are told whichever way the nodes come (rule 13)', () => {
+  test('the same updates are returned whichever way the nodes come (rule 13)', () => {
     check(
       fc.property(peaceful, (entries) => {
         const graph = new GraphInMemory().add(entries);

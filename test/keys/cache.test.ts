@@ -25,7 +25,7 @@ import { eventually } from '../server.ts';
 import { temporaryKeyStore } from './temporary-store.ts';
 
 const NOW = Date.UTC(2026, 10, 15);
-const WISHES = {
+const OPTIONS = {
   name: 'test',
   kind: 'secret',
   environment: 'production',
@@ -59,7 +59,7 @@ async function setUp(context: TestContext): Promise<Setup> {
     },
   });
   const addKey = async (): Promise<{ key: string; id: string }> => {
-    const { key, row } = await createKey(store, { ...WISHES, accountId: account.id });
+    const { key, row } = await createKey(store, { ...OPTIONS, accountId: account.id });
     return { key, id: row.id };
   };
   return { file, store, counted, reads: () => reads, addKey };
@@ -117,7 +117,7 @@ test('a key that appears in the store after it was not found is taken within a s
   const { store, counted } = await setUp(context);
   const cache = new KeyCache(counted);
   const [account] = await store.accounts();
-  const { key, row } = await createKey(store, { ...WISHES, accountId: account?.id ?? '' });
+  const { key, row } = await createKey(store, { ...OPTIONS, accountId: account?.id ?? '' });
   const unborn = makeKey('secret', 'production');
   assert.equal(await cache.lookup(unborn, NOW), undefined);
   await store.create({ ...row, id: 'key_later0000000', hash: hashKey(unborn) });
@@ -442,7 +442,7 @@ test('a response from before all keys were invalidated never takes the place of 
 test('a cache hears of changes from a store that can be watched', async (context) => {
   const { store, counted, addKey } = await setUp(context);
   const { key, id } = await addKey();
-  let tell: (keyId: string | undefined) => void = () => assert.fail('nobody watches');
+  let tell: (keyId: string | undefined) => void = () => assert.fail('no one watches');
   const watched = new Proxy(counted, {
     get(target, property) {
       if (property !== 'watch') return Reflect.get(target, property) as unknown;

@@ -22,7 +22,7 @@ function lookupResultOf(known: { readonly erased?: readonly string[] }): Omit<Lo
       nextNode: 1,
       nodeOf: () => undefined,
       rootOf: (node) => node,
-      profileOf: () => assert.fail('nobody is known'),
+      profileOf: () => assert.fail('no one is known'),
     },
     lastErasedAt: erased.length > 0 ? ERASED_AT : 0,
     newestUseOfKey: () => undefined,

@@ -36,7 +36,7 @@ export async function* linesOf(store: Store, traceIds: Iterable<string>): AsyncG
   const { hours, positions } = await store.ledger(null, { from: null, to: null });
   yield `books ${text(hours)} ${text([...positions].sort(([a], [b]) => a - b))}`;
   const { eventsInLedger, eventsInTables } = await store.recount();
-  assert.equal(eventsInLedger, eventsInTables, 'the books say another number of events than there is');
+  assert.equal(eventsInLedger, eventsInTables, 'the ledger has another number of events than there are');
   yield `recount ${eventsInTables}`;
 }
 
@@ -88,7 +88,7 @@ export function differenceOf(ledger: LedgerSums): number {
 }
 
 function assertBalance(ledger: LedgerSums): void {
-  assert.equal(differenceOf(ledger), 0, `the books are out: ${JSON.stringify(ledger)}`);
+  assert.equal(differenceOf(ledger), 0, `the ledger does not balance: ${JSON.stringify(ledger)}`);
 }
 
 export async function dumpOf(store: Store, traceIds: Iterable<string>): Promise<string[]> {

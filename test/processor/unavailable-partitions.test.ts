@@ -121,7 +121,7 @@ suite('A partition of the log', () => {
       const running = processor.run();
       try {
         await eventually('the others are processed', async () => (await storedEvents()) === 2 * ENTRIES);
-        await eventually('it is told', () => reported(error.message) === 1);
+        await eventually('it is reported', () => reported(error.message) === 1);
         // What is not read is late, though everything else is processed.
         const lag = (): number | null => readGauge(trial.buffer, METRIC.processor_lag);
         await eventually('nothing else lags', () => lag() === 0);
@@ -129,7 +129,7 @@ suite('A partition of the log', () => {
         await eventually('it lags', () => lag() === 3_600);
         isBad = false;
         await eventually('it is processed too', async () => (await storedEvents()) === 3 * ENTRIES);
-        await eventually('that is told', () => reported('reads the partition again') === 1);
+        await eventually('that is reported', () => reported('reads the partition again') === 1);
         assert.equal(reported(error.message), 1, lines.join('\n'));
       } finally {
         processor.stop();
@@ -181,7 +181,7 @@ suite('A partition of the log', () => {
     assert.equal(reads, 2);
   });
 
-  test('is not told of by itself where none can be read: the processor waits', async () => {
+  test('is not reported by itself if none can be read: the processor waits', async () => {
     await using scope = new AsyncDisposableStack();
     let isBad = true;
     const { processor, reported, storedEvents, lines } = await trialIn(scope, (read) => async (partition, ...rest) => {
@@ -190,7 +190,7 @@ suite('A partition of the log', () => {
     });
     const running = processor.run();
     try {
-      await eventually('it is told', () => reported('the processor waits') === 1);
+      await eventually('it is reported', () => reported('the processor waits') === 1);
       isBad = false;
       await eventually('all is processed', async () => (await storedEvents()) === 3 * ENTRIES);
       assert.equal(reported('the processor waits; '), 1, lines.join('\n'));

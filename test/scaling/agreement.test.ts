@@ -65,7 +65,7 @@ async function perform(stores: TwoStores, act: Act, now: number): Promise<void> 
   stores.now = now;
 }
 
-/** Whoever follows along sees the same events arrive in the same order. */
+/** A live view shows the same events in the same order. */
 async function follow(stores: TwoStores, places: Map<string, [string, string]>): Promise<void> {
   for (const tenantId of TENANTS) {
     const seen: [string[], string[]] = [[], []];

@@ -42,7 +42,7 @@ export async function assertStoredOnce(api: Api, key: string, ledger: ClientLedg
     for (const mark of marks)
       assert.equal(byMark.get(mark)?.length ?? 0, 1, `times that ${mark} of ${reported} is stored`);
   }
-  assert.equal(events.length, users, 'there are events that nobody sent');
+  assert.equal(events.length, users, 'there are events that no one sent');
   await assertPeople(api, key, ledger, (mark) => byMark.get(mark)?.[0]?.profile_id ?? null);
   await assertTraces(api, key, ledger);
   return { events: events.length, duplicates: totals.totals.users['duplicates'] ?? 0 };
@@ -114,7 +114,7 @@ async function assertPeople(
   for (const { people, marks } of ledger.requests) {
     for (const [index, person] of people.entries()) {
       const profile = profileOf(marks[index] ?? '');
-      assert.ok(profile !== null, 'an event belongs to nobody');
+      assert.ok(profile !== null, 'an event belongs to no one');
       profiles.set(person, (profiles.get(person) ?? new Set()).add(profile));
       counts.set(person, (counts.get(person) ?? 0) + 1);
     }

@@ -35,7 +35,7 @@ export interface Places {
 const READY_MS_MAX = 150_000;
 /** Kafka misses a member that was killed after seconds only; until then its partitions rest. */
 const WORK_MS_MAX = 150_000;
-/** Whoever waits for a connection for two seconds only may get none on a busy machine, and is started again by who runs it. */
+/** A server that waits for a connection for two seconds only may get none on a busy machine, and is started again by who runs it. */
 const STARTS_MAX = 3;
 /** A processor that was killed is missed after this; the default is made for networks and would only be waited for. */
 const SESSION_MS = 2_000;
@@ -117,7 +117,7 @@ export async function becomesReady(server: TestServer): Promise<void> {
   );
 }
 
-/** The value of a metric without labels; 0 where it is not told. */
+/** The value of a metric without labels; 0 if it is missing. */
 export async function metricOf(server: TestServer, name: string): Promise<number> {
   const text = await (await fetch(`${server.baseUrl}/metrics`)).text();
   return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? 0);

@@ -105,7 +105,7 @@ class Traffic {
 
 /** What must be 0 in every store, whichever writer wrote it. */
 const FAULTS: Readonly<Record<string, string>> = {
-  'aliases of aliases, or of nobody': `
+  'aliases of aliases, or without a node': `
     SELECT n.no FROM nodes n LEFT JOIN nodes r ON r.no = n.root WHERE n.root IS NOT NULL AND (r.no IS NULL OR r.root IS NOT NULL)`,
   'survivors that are younger than what was merged into them (rule 9)': `
     SELECT n.no FROM nodes n JOIN nodes r ON r.no = n.root
@@ -122,7 +122,7 @@ const FAULTS: Readonly<Record<string, string>> = {
     WHERE coalesce(a.root, a.no) <> coalesce(b.root, b.no)`,
   'nodes that count other events than they have': `
     SELECT n.no FROM nodes n WHERE n.events <> (SELECT count(*) FROM events e WHERE e.node = n.no)`,
-  'events of nobody': `
+  'events without a node': `
     SELECT 1 FROM events e LEFT JOIN nodes n ON n.no = e.node WHERE e.node IS NOT NULL AND n.no IS NULL`,
 };
 

@@ -59,7 +59,7 @@ export async function askEverything(
     await askAll(stores, tenantId, [
       ...subjects.identifiers.map(([type, value]) => `/profiles?provenance=1&${type}=${encodeURIComponent(value)}`),
       ...[...new Set(subjects.identifiers.map(([, value]) => value))].map(searchPath),
-      // Also some of other tenants, of which nothing may be told.
+      // Also some of other tenants, which must not be visible.
       ...[...own, ...others.map(({ traceId }) => traceId), UNKNOWN, 'no-uuid'].map((traceId) => `/traces/${traceId}`),
       ...countPaths(),
       ...[...days, 0].map((day) => `/receipts?from=${time(day * DAY_MS)}&to=${time((day + 1) * DAY_MS)}`),

@@ -9,7 +9,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
 /**
  * What becomes of a piece from the client: passed on, lost on the way, passed on and the response to it lost, or the same
- * with the client told long before the server gets it.
+ * with the client informed long before the server gets it.
  */
 export type Fate = 'passes' | 'lost' | 'unanswered' | 'late';
 
@@ -33,7 +33,7 @@ export interface Wire {
   /** Pieces that arrived late, likewise. */
   readonly delayed: number;
   cut(): void;
-  mend(): void;
+  repair(): void;
   close(): Promise<void>;
 }
 
@@ -121,7 +121,7 @@ export async function openWire(options: WireOptions): Promise<Wire> {
     cut: () => {
       isCut = true;
     },
-    mend: () => {
+    repair: () => {
       isCut = false;
       const pieces = held;
       held = [];

@@ -117,7 +117,7 @@ function serverProcess(child: ChildProcess, logFile: string): ServerProcess {
   const isRunning = (): boolean => child.pid !== undefined && child.exitCode === null && child.signalCode === null;
   const end = async (signal: NodeJS.Signals): Promise<void> => {
     if (!isRunning()) return;
-    // Whoever waits for the end has to be kept alive until then.
+    // The process that waits for the end has to be kept alive until then.
     child.ref();
     const ended = once(child, 'exit');
     child.kill(signal);

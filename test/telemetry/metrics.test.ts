@@ -200,7 +200,7 @@ describe('metrics', () => {
     assert.equal(new Set(named.map(([, index]) => index)).size, named.length);
   });
 
-  test('version and Node are told, and quotes in them do no harm', () => {
+  test('version and Node are shown, and quotes in them do no harm', () => {
     const version = 'a "quoted" \\ version\nwith a line';
     const families = parsePrometheus(renderMetrics(allocateMetrics(1), { version }));
     assert.equal(valueOf(families, 'sluice_info', { version, node: process.versions.node }), 1);

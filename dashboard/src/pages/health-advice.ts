@@ -35,7 +35,7 @@ export function adviceFor(health: Health): Advice[] {
       !says('Kafka') && {
         tone: 'bad',
         title: 'The disk refuses to be written to',
-        text: 'Look at the kernel’s log and check the disk. When the disk is well again, start the server anew.',
+        text: 'Look at the kernel’s log and check the disk. When the disk works again, restart the server.',
       },
     diskAdvice(health, says('disk space')),
     backlogAdvice(health, says('SLUICE_BACKLOG_MAX')),

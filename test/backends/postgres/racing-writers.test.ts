@@ -95,8 +95,11 @@ async function assertWhole(pool: PostgresPool): Promise<void> {
   const profile = 'coalesce(n.root, n.no)';
   const keys = 'identifiers i JOIN nodes n ON n.no = i.node';
   await none('an alias of an alias', 'nodes n JOIN nodes r ON r.no = n.root WHERE r.root IS NOT NULL');
-  await none('an alias of nobody', 'nodes n LEFT JOIN nodes r ON r.no = n.root WHERE n.root <> r.no OR r.no = n.no');
-  await none('a key of nobody', 'identifiers i LEFT JOIN nodes n ON n.no = i.node WHERE n.no IS NULL');
+  await none(
+    'an alias without a node',
+    'nodes n LEFT JOIN nodes r ON r.no = n.root WHERE n.root <> r.no OR r.no = n.no',
+  );
+  await none('a key without a node', 'identifiers i LEFT JOIN nodes n ON n.no = i.node WHERE n.no IS NULL');
   for (const [type, limit] of [
     1,
     PROFILE_LIMITS.emails,

@@ -1,4 +1,4 @@
-/** What STORE_URL may say, and how it is told when it says something else: never with what is secret in it. */
+/** What STORE_URL may contain, and the errors for anything else, which never contain its secrets. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

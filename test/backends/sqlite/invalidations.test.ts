@@ -57,24 +57,24 @@ function openCounting(context: TestContext, file = fileIn(context)): Counting {
   return { writer, store, close, lookUps };
 }
 
-const CROWD = Array.from({ length: 50 }, (_, n) => person({ user_id: `u${n}`, anon_id: `a${n}` }));
+const PEOPLE = Array.from({ length: 50 }, (_, n) => person({ user_id: `u${n}`, anon_id: `a${n}` }));
 
 suite('After an erase or unmerge, the writer', () => {
   test('knows all others without looking them up, and the erased person is new', async (context) => {
     const under = openCounting(context);
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     const gone = await profileOf(under, 'user_id', 'u7');
     under.lookUps();
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     assert.equal(under.lookUps(), 0);
     await under.store.erase(TENANT, gone.id, ACT);
-    await send(under, CROWD.toSpliced(7, 1), { receivedAt: START + 1_000_000 });
+    await send(under, PEOPLE.toSpliced(7, 1), { receivedAt: START + 1_000_000 });
     assert.equal(under.lookUps(), 0, 'people were looked up who were not erased');
-    await send(under, CROWD, { receivedAt: START + 1_000_001 });
+    await send(under, PEOPLE, { receivedAt: START + 1_000_001 });
     assert.ok(under.lookUps() > 0);
-    const anew = await profileOf(under, 'user_id', 'u7');
-    assert.notEqual(anew.id, gone.id);
-    assert.equal(anew.eventCount, 1);
+    const recreated = await profileOf(under, 'user_id', 'u7');
+    assert.notEqual(recreated.id, gone.id);
+    assert.equal(recreated.eventCount, 1);
     assert.equal((await profileOf(under, 'anon_id', 'a8')).eventCount, 4);
   });
 
@@ -115,15 +115,15 @@ suite('After an erase or unmerge, the writer', () => {
 
   test('puts an unmerged person on the right side, and knows all others', async (context) => {
     const under = openCounting(context);
-    await send(under, [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), ...CROWD]);
+    await send(under, [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), ...PEOPLE]);
     const traceId = await send(under, [person({ user_id: 'ada', anon_id: 'tv' })]);
     const ways = [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), person({ user_id: 'ada', anon_id: 'tv' })];
-    await send(under, [...ways, ...CROWD]);
+    await send(under, [...ways, ...PEOPLE]);
     const { id } = await profileOf(under, 'anon_id', 'tv');
     const result = await under.store.unmerge(TENANT, id, traceId, ACT);
     assert.equal(result?.profileIds.length, 2);
     under.lookUps();
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     assert.equal(under.lookUps(), 0, 'people were looked up who were not unmerged');
     await send(under, ways);
     const [ada, tv] = [await profileOf(under, 'user_id', 'ada'), await profileOf(under, 'anon_id', 'tv')];
@@ -139,7 +139,7 @@ suite('After an erase or unmerge, the writer', () => {
   test('forgets everyone when it has missed what was touched', async (context) => {
     const file = fileIn(context);
     const under = openCounting(context, file);
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     const gone = await profileOf(under, 'user_id', 'u7');
     await under.store.erase(TENANT, gone.id, ACT);
     const database = new DatabaseSync(file);
@@ -147,7 +147,7 @@ suite('After an erase or unmerge, the writer', () => {
     database.exec('INSERT INTO invalidations (node) VALUES (0); DELETE FROM invalidations WHERE node > 0');
     database.close();
     under.lookUps();
-    await send(under, CROWD, { receivedAt: START + 1_000_000 });
+    await send(under, PEOPLE, { receivedAt: START + 1_000_000 });
     assert.ok(under.lookUps() >= 50);
     assert.notEqual((await profileOf(under, 'user_id', 'u7')).id, gone.id);
   });
@@ -155,15 +155,15 @@ suite('After an erase or unmerge, the writer', () => {
   test('forgets everyone when another writer was there, or when its own transaction was rolled back', async (context) => {
     const file = fileIn(context);
     const under = openCounting(context, file);
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     under.lookUps();
     const other = openSqliteStoreWriter({ file, hashOf: keyHashes(new Uint8Array(32)) });
     await send({ ...under, writer: other }, [person({ user_id: 'eve' })]);
     await other.close();
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     assert.ok(under.lookUps() >= 50);
     await (await under.writer.begin()).rollback();
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     assert.ok(under.lookUps() >= 50);
     assert.equal((await profileOf(under, 'user_id', 'u7')).eventCount, 3);
   });
@@ -171,7 +171,7 @@ suite('After an erase or unmerge, the writer', () => {
   test('finds a bounded number of rows, whatever was erased', async (context) => {
     const file = fileIn(context);
     const under = openCounting(context, file);
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     const database = new DatabaseSync(file);
     const first = 1_000_000;
     database.exec(`INSERT INTO invalidations
