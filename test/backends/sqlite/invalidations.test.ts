@@ -209,7 +209,7 @@ const SEEDS = [1, 2];
 const ROUNDS = 30;
 const REQUESTS_PER_ROUND = 4;
 /** Few, so that most of those who are erased or unmerged come again, by marks that the writer knew. */
-const PEOPLE = 8;
+const PEOPLE_MAX = 8;
 
 /** A person to be erased; or a person who was merged, and one request that did it. */
 async function choose(store: Store, random: Random): Promise<{ id: string; mergedBy?: string } | undefined> {
@@ -240,7 +240,7 @@ suite('A writer that remembers people over erases and unmerges', () => {
       const forgetful = openSqliteStoreWriter({ file: other, ...setup });
       const stores = [openSqliteStore(file), openSqliteStore(other)] as const;
       const random = randomOf(seed);
-      const entries = entriesOf(seed, ROUNDS * REQUESTS_PER_ROUND, PEOPLE).map((entry) =>
+      const entries = entriesOf(seed, ROUNDS * REQUESTS_PER_ROUND, PEOPLE_MAX).map((entry) =>
         Object.assign(entry, { tenantId: TENANT }),
       );
       const traceIds = entries.map(({ traceId }) => traceId);
