@@ -208,7 +208,7 @@ function graphIn(file: string): unknown[] {
 const SEEDS = [1, 2];
 const ROUNDS = 30;
 const REQUESTS_PER_ROUND = 4;
-/** Few, so that most of those who are erased or unmerged come again, by marks that the writer knew. */
+/** Few, so that most of those who are erased or unmerged come again, with fingerprints that the writer has cached. */
 const PEOPLE_MAX = 8;
 
 /** A person to be erased; or a person who was merged, and one request that did it. */
