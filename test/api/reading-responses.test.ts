@@ -85,7 +85,7 @@ suite('A response is exactly this', () => {
     [
       '/audit',
       200,
-      `{"acts":[{"kind":"erase","trace_id":"${TRACE_ID}","at":"${AT}","detail":{"n":1.0}}],"next_cursor":"next"}`,
+      `{"entries":[{"kind":"erase","trace_id":"${TRACE_ID}","at":"${AT}","detail":{"n":1.0}}],"next_cursor":"next"}`,
     ],
   ];
 

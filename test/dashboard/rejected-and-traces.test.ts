@@ -196,7 +196,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     }
     await page.goto(TRACES);
     await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Audit' }).click();
-    const rows = page.getByRole('table', { name: 'Acts, newest first' }).getByRole('row');
+    const rows = page.getByRole('table', { name: 'Audit entries, newest first' }).getByRole('row');
     await sees(rows.nth(1), 'ada@example.com');
     await sees(rows.nth(2), /key .+\(….{4}\)/);
     await sees(rows.nth(1), 'Erasure');
